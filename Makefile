@@ -1,0 +1,79 @@
+# `make run` trains and `make test` checks, from a fresh clone. `make help` lists the rest.
+
+# Where the virtual environment lies, which Python makes it (empty: the first fitting one), what run.py and pytest are given.
+VENV ?= .venv
+PYTHON ?=
+ARGS ?=
+PYTEST_ARGS ?=
+
+BIN = $(VENV)/bin
+PIP = $(BIN)/python -m pip --disable-pip-version-check install --no-input
+UV_VERSION = 0.13.9
+CHECKED = kartrl game tests run.py record.py
+
+.DEFAULT_GOAL := help
+.PHONY: help run test lint format game lock clean
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
+	@echo '  ARGS="-c FILE --set run.seed=2" goes to run.py, PYTEST_ARGS to pytest; PYTHON=... and VENV=... choose Python and its folder'
+
+run: $(VENV)/.run ## train as default.cfg says
+	@$(BIN)/python run.py $(ARGS)
+
+test: lint ## style, types, dead code and all tests
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(VENV)/.dev ## style, types and dead code
+	$(BIN)/ruff check $(CHECKED)
+	$(BIN)/ruff format --check $(CHECKED)
+	$(BIN)/mypy
+	$(BIN)/vulture
+
+format: $(VENV)/.dev ## format the code
+	$(BIN)/ruff check --fix $(CHECKED)
+	$(BIN)/ruff format $(CHECKED)
+
+game: $(VENV)/.run ## assemble the bundled game (needs cc65)
+	@command -v ca65 ld65 >/dev/null || { echo 'make game needs the assembler ca65 and the linker ld65: install the package cc65.' >&2; exit 2; }
+	$(BIN)/python game/build.py
+
+lock: ## resolve the locks anew (UPGRADE=1: to the newest versions)
+	@$(find_python); work=$$(mktemp -d) && trap 'rm -rf "$$work"' EXIT && set -ex && \
+	$$python -m venv $$work && $$work/bin/pip --disable-pip-version-check install --quiet uv==$(UV_VERSION) && \
+	$(call resolve,requirements.lock) && \
+	$(call resolve,requirements-dev.lock) --extra atari --extra dev --constraint requirements.lock
+
+clean: ## remove the virtual environment and caches, never logs
+	rm -rf $(VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find $(wildcard kartrl game tests) -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# One resolution for all platforms and every supported Python, each difference as a marker.
+resolve = $$work/bin/uv pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest --no-annotate \
+	--custom-compile-command 'make lock   (without the libraries of CUDA: see tool.uv in pyproject.toml)' \
+	$(if $(UPGRADE),--upgrade) pyproject.toml --output-file $(1)
+
+# A stamp tells that an installation has gone through; without it, or with another lock, it starts over.
+$(VENV)/.run: requirements.lock pyproject.toml
+	@$(find_python); \
+	echo "Installing kartrl's libraries into $(VENV) with $$($$python --version) (a few minutes, once)"; \
+	$$python -m venv --clear $(VENV)
+	$(PIP) -r requirements.lock
+	$(PIP) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.run requirements-dev.lock
+	$(PIP) -r requirements-dev.lock
+	@touch $@
+
+define find_python
+for python in $(or $(PYTHON),python3 python3.13 python3.12 python3.11 python) none; do \
+	$$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && break; \
+done; \
+if [ $$python = none ]; then \
+	echo 'kartrl needs Python 3.11, 3.12 or 3.13, and $(or $(PYTHON),python3) is none of them: install one, or name it: make PYTHON=/path/to/python3.12' >&2; exit 2; \
+fi; \
+if ! $$python -c 'import ensurepip, venv' 2>/dev/null; then \
+	echo "$$python cannot make virtual environments: install the package python3-venv (Debian, Ubuntu)." >&2; exit 2; \
+fi
+endef

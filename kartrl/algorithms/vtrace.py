@@ -1,0 +1,62 @@
+"""V-trace (Espeholt et al. 2018, arXiv:1802.01561, section 4.1) with episode ends inside the unroll."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from kartrl.models.scripting import scripted
+
+
+class VTrace(NamedTuple):
+    """Targets of an unroll; no gradient flows through them."""
+
+    value_target: Tensor  # v_s, float32 [T, B]
+    advantage: Tensor  # rho_s (r_s + gamma_s v_{s+1} - V(x_s)), float32 [T, B]
+
+
+@scripted
+def vtrace(
+    behaviour_log_prob: Tensor,
+    target_log_prob: Tensor,
+    reward: Tensor,
+    discount: Tensor,
+    valid: Tensor,
+    value: Tensor,
+    bootstrap_value: Tensor,
+    rho_bar: float,
+    c_bar: float,
+) -> VTrace:
+    """Targets for the values and advantages for the policy gradient, by equation 1 in its recursive form (remark 1).
+
+    A step that is not `valid` holds no action: it carries the last observation of a truncated episode. Its target is
+    its own value, from which the step before it bootstraps, and nothing flows back across it.
+
+    Args:
+        behaviour_log_prob: log mu(a_s | x_s) of the policy that acted, float [T, B].
+        target_log_prob: log pi(a_s | x_s) of the policy that learns, float [T, B].
+        reward: r_s, float [T, B].
+        discount: gamma, 0 where the episode terminated at s, float [T, B].
+        valid: bool [T, B].
+        value: V(x_s), float [T, B].
+        bootstrap_value: V(x_T), float [B].
+        rho_bar: truncation of the importance weights in the temporal differences.
+        c_bar: truncation of the importance weights in the trace.
+    """
+    ratio = torch.exp(target_log_prob - behaviour_log_prob) * valid
+    rho = ratio.clamp(max=rho_bar)
+    c = ratio.clamp(max=c_bar)
+    discount = discount * valid
+    value_next = torch.cat([value[1:], bootstrap_value.unsqueeze(0)])
+    delta = rho * (reward + discount * value_next - value)
+    correction = torch.zeros_like(bootstrap_value)  # v_{s+1} - V(x_{s+1})
+    corrections: list[Tensor] = []
+    for back in range(value.shape[0]):
+        s = value.shape[0] - 1 - back
+        correction = delta[s] + discount[s] * c[s] * correction
+        corrections.append(correction)
+    corrections.reverse()
+    value_target = value + torch.stack(corrections)
+    target_next = torch.cat([value_target[1:], bootstrap_value.unsqueeze(0)])
+    advantage = rho * (reward + discount * target_next - value)
+    return VTrace(value_target.detach(), advantage.detach())

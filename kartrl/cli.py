@@ -1,0 +1,134 @@
+"""The command line: one subcommand, one function. What a command needs is imported when it runs, so that `--help`
+is quick and agent processes stay small."""
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from kartrl import __version__
+from kartrl.errors import UserError
+
+Command = Callable[[argparse.Namespace], int]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; bad input is one line on stderr and exit status 2."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    try:
+        return options.command(options)
+    except UserError as error:
+        print(f"kartrl: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="kartrl", description="Train an agent to drive a kart, or to play any pixel game.")
+    parser.add_argument("--version", action="version", version=f"kartrl {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    train = _add(commands, "train", _train, "train a network (what run.py does)")
+    train.add_argument("-c", "--config", nargs="+", default=[], metavar="FILE", help="configurations, one run each")
+    train.add_argument("--parallel", action="store_true", help="run several configurations at once, not one after another")
+    train.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="override one value; repeatable")
+    train.add_argument("--resume", nargs="?", const="", metavar="RUN", help="go on with this run, or with the newest one")
+
+    record = _add(commands, "record", _record, "film a drive and draw its line (what record.py does)")
+    record.add_argument("-s", "--state", metavar="CIRCUIT", help="the circuit, as in MarioCircuit.Act3; without it, they are listed")
+    _add_policy(record)
+    record.add_argument("-o", "--output", type=Path, metavar="FILE", help="the MP4; the picture of the line goes beside it")
+    record.add_argument("--episodes", type=_positive, default=1, help="races to film (default 1)")
+
+    evaluate = _add(commands, "evaluate", _evaluate, "race on every circuit and print a table")
+    evaluate.add_argument("-s", "--state", nargs="+", default=[], metavar="CIRCUIT", help="only these circuits")
+    _add_policy(evaluate)
+    evaluate.add_argument("--episodes", type=_positive, default=5, help="races on each circuit (default 5)")
+
+    rom = _add(commands, "import-rom", _import_rom, "take in your own cartridge's ROM")
+    rom.add_argument("file", type=Path, help="the ROM file, with or without a copier header")
+    rom.add_argument("--states", type=Path, metavar="DIR", help="folder with start states, <circuit>.state")
+
+    config = _add(commands, "config", _config, "print the configuration that a run would have")
+    config.add_argument("-c", "--config", nargs="+", default=[], metavar="FILE")
+    config.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE")
+    return parser
+
+
+def _add(
+    commands: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, command: Command, text: str
+) -> argparse.ArgumentParser:
+    parser = commands.add_parser(name, help=text, description=text)
+    parser.set_defaults(command=command)
+    return parser
+
+
+def _add_policy(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-p", "--checkpoint", type=Path, metavar="FILE", help="a checkpoint, such as logs/<run>/best.pt")
+    choice = parser.add_mutually_exclusive_group()
+    choice.add_argument("--greedy", dest="greedy", action="store_true", default=True, help="take the likeliest action (default)")
+    choice.add_argument("--sampled", dest="greedy", action="store_false", help="sample the actions")
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda", "mps"), default="auto")
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be 1 or more")
+    return number
+
+
+def _checkpoint(options: argparse.Namespace) -> Path:
+    if options.checkpoint is None:
+        raise UserError("which network should drive? Give a checkpoint: -p logs/<run>/best.pt")
+    return options.checkpoint
+
+
+def _train(options: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from kartrl.train import train, train_each
+
+    if len(options.config) > 1:
+        if options.resume is not None:
+            raise UserError("--resume goes with one run: give one configuration at most")
+        return train_each(options.config, options.set, options.parallel)
+    return train(options.config, options.set, options.resume, Console())
+
+
+def _record(options: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from kartrl.record import list_circuits, record
+
+    console = Console()
+    if options.state is None and options.checkpoint is None:
+        list_circuits(console)
+        return 0
+    record(options.state, _checkpoint(options), options.output, options.episodes, options.greedy, options.device, console)
+    return 0
+
+
+def _evaluate(options: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from kartrl.evaluate import evaluate
+
+    evaluate(_checkpoint(options), options.state, options.episodes, options.greedy, options.device, Console())
+    return 0
+
+
+def _import_rom(options: argparse.Namespace) -> int:
+    from kartrl.envs.cartridge import import_rom
+
+    import_rom(options.file, options.states)
+    return 0
+
+
+def _config(options: argparse.Namespace) -> int:
+    from kartrl.config import dump, read
+
+    print(dump(read(options.config, options.set)), end="")
+    return 0

@@ -1,0 +1,387 @@
+"""The server owns every process and thread of a run: it starts, watches, restarts and stops them."""
+
+import multiprocessing
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections import defaultdict, deque
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+
+from kartrl import agent_process, checkpoint, evaluator_process, logger_process
+from kartrl.checkpoint import Checkpoint
+from kartrl.config import Config
+from kartrl.devices import Sizes, choose_device
+from kartrl.display import Display, Status
+from kartrl.errors import UserError
+from kartrl.models import make_model
+from kartrl.predictor_thread import PredictorThread, RecurrentStates
+from kartrl.slots import Slots
+from kartrl.trainer_thread import Learner, TrainerThread
+from kartrl.types import Counters, Episode, EpisodeRecord, Failure, Histograms, Scalars
+
+REPORT_SECONDS = 5.0  # between two sets of scalars
+HISTOGRAM_SECONDS = 60.0
+JOIN_SECONDS = 5.0  # that a role has to end before it is killed
+FAULTS_ALLOWED = 3  # per agent within FAULT_WINDOW seconds, before the run gives up
+FAULT_WINDOW = 120.0
+
+
+class RunFailed(Exception):
+    """A role died of a fault that cannot be healed; its text holds the traceback."""
+
+
+class Agent:
+    """An agent process, its slot's messages, and when it died before."""
+
+    def __init__(self) -> None:
+        self.process: BaseProcess | None = None
+        self.messages: Connection | None = None
+        self.deaths: deque[float] = deque(maxlen=FAULTS_ALLOWED)
+        self.start_at = 0.0  # on the monotonic clock
+
+
+class Server:
+    """One training run.
+
+    Args:
+        config: the configuration.
+        sizes: of the processes, batches and queues.
+        run_folder: of this run, locked by the caller.
+        observation_shape, observation_dtype, num_actions: of the environment.
+        display: what the terminal shows.
+        resume: the checkpoint to go on from.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        sizes: Sizes,
+        run_folder: Path,
+        observation_shape: tuple[int, ...],
+        observation_dtype: str,
+        num_actions: int,
+        display: Display,
+        resume: Checkpoint | None = None,
+    ) -> None:
+        self._config, self._folder, self._display = config, run_folder, display
+        self._shape, self._num_actions = observation_shape, num_actions
+        torch.set_num_threads(sizes.torch_threads)
+        torch.manual_seed(config.run.seed)
+        self._device = choose_device(config.system.device)
+        model = make_model(config.model, observation_shape, num_actions).to(self._device)
+        counters = Counters()
+        if resume is not None:
+            checkpoint.fit(model, resume.model)
+            counters = resume.counters
+        self._learner = Learner(config, model, self._device, counters)
+        if resume is not None:
+            self._learner.optimizer.load_state_dict(resume.optimizer)
+        self._seconds_before, self._episodes = counters.seconds, counters.episodes
+
+        methods = multiprocessing.get_all_start_methods()
+        self._context: Any = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
+        if "forkserver" in methods:
+            self._context.set_forkserver_preload(["kartrl.agent_process"])
+        ring = 1 + -(-max(sizes.training_queue, config.system.training_batch_size) // sizes.agents)
+        self._slots = Slots(self._context, sizes.agents, ring, config.impala.unroll_length, observation_shape, observation_dtype)
+        states = RecurrentStates(self._slots, model)
+        self._stop = threading.Event()
+        self._predictors = []
+        for index in range(config.system.predictors):
+            copy = make_model(config.model, observation_shape, num_actions).to(self._device).eval()
+            seed = config.run.seed * 1000 + counters.updates + index
+            self._predictors.append(
+                PredictorThread(
+                    f"predictor-{index}", self._slots, states, self._learner.weights, copy, sizes.prediction_batch_size, seed, self._stop
+                )
+            )
+        assembling = threading.Lock()
+        self._trainers = [
+            TrainerThread(f"trainer-{index}", self._slots, states, self._learner, assembling, self._stop)
+            for index in range(config.system.trainers)
+        ]
+        self._agents = [Agent() for _ in range(sizes.agents)]
+        self._metrics = self._context.Queue(maxsize=10_000)
+        self._evaluations = self._context.Queue()
+        self._logger: BaseProcess | None = None
+        self._evaluator: BaseProcess | None = None
+        self._thread_failure: str | None = None
+        self._signal: int | None = None
+        self._lost_metrics = 0
+
+    def run(self) -> int:
+        """Train until the end, a signal, or a fault.
+
+        Returns:
+            The exit status: 0, or 128 plus the number of the signal that ended it.
+
+        Raises:
+            UserError: an agent met bad input.
+            RunFailed: a role died of a fault.
+        """
+        handlers = {number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+        excepthook, threading.excepthook = threading.excepthook, self._on_thread_failure
+        try:
+            self._start()
+            self._supervise()
+        finally:
+            self._shut_down()
+            threading.excepthook = excepthook
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+        return 0 if self._signal is None else 128 + self._signal
+
+    # Start
+
+    def _start(self) -> None:
+        self._began = time.monotonic()
+        first_step = self._learner.counters.agent_steps
+        self._logger = self._spawn("logger", logger_process.run, self._folder, self._metrics, first_step)
+        if self._config.evaluation.minutes > 0:
+            self._evaluator = self._spawn("evaluator", evaluator_process.run, self._folder, self._config, self._evaluations)
+        for slot in range(len(self._agents)):
+            self._start_agent(slot)
+        for thread in (*self._predictors, *self._trainers):
+            thread.start()
+
+    def _start_agent(self, slot: int) -> None:
+        agent = self._agents[slot]
+        reader, writer = self._context.Pipe(duplex=False)
+        # A restarted agent must not repeat the life that killed it.
+        seed = self._config.run.seed * 1_000_003 + slot + len(agent.deaths) * 10_007 + self._learner.counters.updates
+        agent.process = self._spawn(f"agent-{slot}", agent_process.run, self._config, self._slots, slot, seed, writer)
+        agent.messages = reader
+        writer.close()
+
+    def _spawn(self, name: str, target: Any, *arguments: Any) -> BaseProcess:
+        process = self._context.Process(target=target, args=arguments, name=name, daemon=True)
+        process.start()
+        return process
+
+    # Watch
+
+    def _supervise(self) -> None:
+        config, counters = self._config, self._learner.counters
+        last = dict.fromkeys(("report", "checkpoint", "histogram"), self._began)
+        meter = Meter(self._began, counters, self._predictors)
+        while self._signal is None and not self._finished():
+            self._receive(timeout=0.5)
+            if self._thread_failure is not None:
+                raise RunFailed(self._thread_failure)
+            self._watch_processes()
+            now = time.monotonic()
+            status = meter.status(now, self._counters(), self._predictors, self._learner, self._fraction(), self._alive())
+            self._display.show(status)
+            if now - last["report"] >= REPORT_SECONDS:
+                last["report"] = now
+                self._report(status)
+            if now - last["histogram"] >= HISTOGRAM_SECONDS:
+                last["histogram"] = now
+                self._log(Histograms(status.counters.agent_steps, self._weights()))
+            if now - last["checkpoint"] >= 60 * config.run.checkpoint_minutes:
+                last["checkpoint"] = now
+                self._save()
+        self._display.show(
+            meter.status(time.monotonic(), self._counters(), self._predictors, self._learner, self._fraction(), self._alive()), final=True
+        )
+
+    def _receive(self, timeout: float) -> None:
+        """Take in the agents' and the evaluator's messages; wait for them at most this long."""
+        readers = {agent.messages: slot for slot, agent in enumerate(self._agents) if agent.messages is not None}
+        for reader in wait(list(readers), timeout):
+            assert isinstance(reader, Connection)
+            try:
+                while reader.poll():
+                    self._take(reader.recv())
+            except (EOFError, OSError):  # the agent has gone; _watch_processes sees to it
+                reader.close()
+                self._agents[readers[reader]].messages = None
+        while True:
+            try:
+                record: EpisodeRecord = self._evaluations.get_nowait()
+            except queue.Empty:
+                return
+            self._display.add(record)
+            self._log(record)
+
+    def _take(self, message: Episode | Failure) -> None:
+        if isinstance(message, Failure):
+            if message.user_error:
+                raise UserError(message.reason)
+            if self._learner.counters.updates == 0:  # nothing ever worked: restarting would loop
+                raise RunFailed(message.trace)
+            self._display.say(f"an agent failed and is restarted: {message.reason}")
+            return
+        self._episodes += 1
+        record = EpisodeRecord(self._learner.counters.agent_steps, message, evaluated=False)
+        self._display.add(record)
+        self._log(record)
+
+    def _watch_processes(self) -> None:
+        now = time.monotonic()
+        for slot, agent in enumerate(self._agents):
+            if agent.process is not None and not agent.process.is_alive() and agent.messages is None:
+                self._bury(slot, agent, now)
+            if agent.process is None and now >= agent.start_at:
+                self._slots.recover(slot)
+                self._start_agent(slot)
+        if self._logger is not None and not self._logger.is_alive():
+            self._display.say("the logger died and is restarted; some metrics are lost")
+            self._logger = self._spawn("logger", logger_process.run, self._folder, self._metrics, self._learner.counters.agent_steps)
+        if self._evaluator is not None and not self._evaluator.is_alive():
+            self._display.say("the evaluator died; training goes on without evaluations")
+            self._evaluator = None
+
+    def _bury(self, slot: int, agent: Agent, now: float) -> None:
+        """An agent is dead: see whether it may be started again, and when."""
+        assert agent.process is not None
+        code = agent.process.exitcode
+        agent.process.join()
+        agent.process = None
+        if len(agent.deaths) == FAULTS_ALLOWED and now - agent.deaths[0] < FAULT_WINDOW:
+            raise RunFailed(f"agent {slot} died {FAULTS_ALLOWED + 1} times within {FAULT_WINDOW:.0f} s (exit status {code})")
+        recent = sum(now - death < FAULT_WINDOW for death in agent.deaths)
+        agent.deaths.append(now)
+        agent.start_at = now + (2.0**recent - 1.0)  # at once, after 1 s, after 3 s
+        self._display.say(f"agent {slot} died (exit status {code}); it is started again")
+
+    def _alive(self) -> int:
+        return sum(agent.process is not None for agent in self._agents)
+
+    def _on_signal(self, number: int, _: FrameType | None) -> None:
+        if self._signal is not None:  # the second one: at once
+            for process in multiprocessing.active_children():
+                process.kill()
+            os._exit(128 + number)
+        self._signal = number
+
+    def _on_thread_failure(self, failure: threading.ExceptHookArgs) -> None:
+        name = failure.thread.name if failure.thread is not None else "a thread"
+        trace = "".join(traceback.format_exception(failure.exc_type, failure.exc_value, failure.exc_traceback))
+        self._thread_failure = f"{name} failed\n{trace}"
+
+    # Measures
+
+    def _counters(self) -> Counters:
+        seconds = self._seconds_before + time.monotonic() - self._began
+        return self._learner.counters._replace(episodes=self._episodes, seconds=seconds)
+
+    def _fraction(self) -> float:
+        counters, run = self._counters(), self._config.run
+        steps = counters.agent_steps / run.agent_steps
+        return min(1.0, max(steps, counters.seconds / (60 * run.minutes) if run.minutes else 0.0))
+
+    def _finished(self) -> bool:
+        return self._fraction() >= 1.0
+
+    def _report(self, status: Status) -> None:
+        values: dict[str, list[float]] = defaultdict(list)
+        while self._learner.metrics:
+            for tag, value in self._learner.metrics.popleft().items():
+                values[tag].append(value)
+        scalars = {tag: sum(numbers) / len(numbers) for tag, numbers in values.items()}
+        scalars |= {
+            "speed/agent_steps_per_second": status.agent_steps_per_second,
+            "speed/frames_per_second": status.agent_steps_per_second * self._config.environment.frame_skip,
+            "speed/updates_per_second": status.updates_per_second,
+            "queue/prediction_batch_size": status.prediction_batch,
+            "queue/finished_unrolls": float(sum(self._slots.state)),
+            "queue/agents": float(status.agents),
+            "queue/lost_metrics": float(self._lost_metrics),
+            "charts/updates": float(status.counters.updates),
+            "charts/episodes": float(status.counters.episodes),
+        }
+        self._log(Scalars(status.counters.agent_steps, scalars))
+
+    def _weights(self) -> dict[str, Any]:
+        weights, _, _ = self._learner.state()
+        return {f"weights/{name}": tensor.float().flatten().numpy() for name, tensor in weights.items()}
+
+    def _log(self, record: Any) -> None:
+        try:
+            self._metrics.put_nowait(record)
+        except queue.Full:  # metrics may be lost, training never waits for them
+            self._lost_metrics += 1
+
+    # Stop
+
+    def _save(self) -> None:
+        """A new checkpoint; the oldest beyond `run.keep_checkpoints` go. A full disk is no reason to stop."""
+        weights, optimizer, counters = self._learner.state()
+        counters = counters._replace(episodes=self._episodes, seconds=self._counters().seconds)
+        path = self._folder / "checkpoints" / f"{counters.agent_steps:010d}.pt"
+        try:
+            checkpoint.save(path, Checkpoint(self._config, weights, optimizer, counters, self._shape, self._num_actions))
+        except OSError as error:
+            self._display.say(f"could not save {path} ({error.strerror or error}); training goes on")
+            return
+        for old in checkpoint.newest_first(self._folder)[self._config.run.keep_checkpoints :]:
+            old.unlink(missing_ok=True)
+
+    def _shut_down(self) -> None:
+        """End every thread and process, and save; what does not end in time is killed."""
+        self._stop.set()
+        self._slots.stop()
+        failed = sys.exc_info()[0] is not None
+        for thread in (*self._predictors, *self._trainers):
+            if thread.ident is not None:
+                thread.join(JOIN_SECONDS)
+        if not failed and self._learner.counters.updates > 0:
+            self._save()
+        if self._evaluator is not None:
+            self._evaluator.terminate()
+        self._log(None)
+        deadline = time.monotonic() + JOIN_SECONDS
+        for process in multiprocessing.active_children():
+            process.join(max(0.0, deadline - time.monotonic()))
+            if process.is_alive():
+                process.kill()
+                process.join()
+        for records in (self._metrics, self._evaluations):
+            records.close()
+            records.cancel_join_thread()
+
+
+class Meter:
+    """Speeds over a sliding window."""
+
+    WINDOW = 10.0  # seconds
+
+    def __init__(self, now: float, counters: Counters, predictors: list[PredictorThread]) -> None:
+        self._points: deque[tuple[float, Counters, int, int]] = deque([(now, counters, *_predicted(predictors))])
+
+    def status(
+        self, now: float, counters: Counters, predictors: list[PredictorThread], learner: Learner, fraction: float, agents: int
+    ) -> Status:
+        """The run's state at the monotonic time `now`."""
+        self._points.append((now, counters, *_predicted(predictors)))
+        while len(self._points) > 2 and now - self._points[1][0] > self.WINDOW:
+            self._points.popleft()
+        then, before, predictions, batches = self._points[0]
+        seconds = max(now - then, 1e-6)
+        newest = self._points[-1]
+        speed = (counters.agent_steps - before.agent_steps) / seconds
+        return Status(
+            counters=counters,
+            fraction=fraction,
+            eta_seconds=counters.seconds * (1 - fraction) / fraction if fraction > 0 else float("inf"),
+            agent_steps_per_second=speed,
+            updates_per_second=(counters.updates - before.updates) / seconds,
+            prediction_batch=(newest[2] - predictions) / max(newest[3] - batches, 1),
+            lag=learner.lag,
+            agents=agents,
+        )
+
+
+def _predicted(predictors: list[PredictorThread]) -> tuple[int, int]:
+    return sum(predictor.predictions for predictor in predictors), sum(predictor.batches for predictor in predictors)

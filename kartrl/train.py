@@ -1,0 +1,91 @@
+"""`kartrl train`: from configurations to finished runs."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from kartrl import runs
+from kartrl.config import Config, read
+from kartrl.devices import choose_sizes
+from kartrl.display import Display
+from kartrl.envs import make_env
+from kartrl.errors import UserError
+from kartrl.server import RunFailed, Server
+
+
+def train(files: list[str], overrides: list[str], resume: str | None, console: Console) -> int:
+    """One run, from these configuration files or going on from a checkpoint.
+
+    Args:
+        files: configuration files, each changing what came before.
+        overrides: `section.key=value`.
+        resume: None for a new run, else what to go on with: a run's folder or name, or "" for the newest.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        UserError: bad input.
+    """
+    stored = None
+    if resume is None:
+        config = read(files, overrides)
+    else:
+        path = runs.find(Path(read(files, overrides).run.logs), resume)
+        stored = runs.load_newest(path)
+        config = runs.resumed_config(stored, files, overrides)
+    _check_levels(config)
+    # Everything that can be wrong with the world comes out here, before any process is started.
+    env = make_env(config, config.circuits("train"), training=True)
+    shape, dtype = env.observation_space.shape, str(env.observation_space.dtype)
+    num_actions = int(env.action_space.n)
+    world = getattr(env.unwrapped, "game_title", config.environment.id)
+    env.close()
+    assert shape is not None
+    folder = runs.create(config) if stored is None else runs.lock(path)
+    try:
+        with Display(console, folder.path.name) as display:
+            display.say(f"Training on {world}; logs in {folder.path}; to watch: tensorboard --logdir {config.run.logs}")
+            if stored is not None:
+                display.say(f"Going on at {stored.counters.agent_steps:,} agent steps, {stored.counters.updates:,} updates")
+            server = Server(config, choose_sizes(config.system), folder.path, shape, dtype, num_actions, display, stored)
+            status = server.run()
+            display.say(_next_steps(folder.path, config))
+            return status
+    except RunFailed as failure:
+        console.print(f"kartrl: the run failed: {failure}", highlight=False, markup=False)
+        console.print(f"kartrl: go on from the last checkpoint with: python run.py --resume {folder.path}", highlight=False)
+        return 1
+    finally:
+        runs.release(folder)
+
+
+def train_each(files: list[str], overrides: list[str], parallel: bool) -> int:
+    """One run for each configuration file, in processes of their own: one after another, or all at once."""
+    for file in files:
+        read([file], overrides)  # all errors before the first run begins
+    commands = [
+        [sys.executable, "-m", "kartrl", "train", "-c", file, *(part for override in overrides for part in ("--set", override))]
+        for file in files
+    ]
+    if not parallel:
+        statuses = [subprocess.run(command, check=False).returncode for command in commands]
+        return max(map(abs, statuses))
+    processes = [subprocess.Popen(command) for command in commands]
+    return max(abs(process.wait()) for process in processes)
+
+
+def _check_levels(config: Config) -> None:
+    if config.is_kart and not config.circuits("train"):
+        raise UserError("[levels]: no circuit says train; set at least one, as in --set levels.MarioCircuit.Act1=train")
+
+
+def _next_steps(folder: Path, config: Config) -> str:
+    best = folder / "best.pt"
+    path = best if best.exists() else next(iter(sorted((folder / "checkpoints").glob("*.pt"), reverse=True)), None)
+    if path is None:
+        return f"Ended before the first update; nothing was learned. Logs are in {folder}"
+    circuit = f" -s {(config.circuits('test') or config.circuits('train'))[0]}" if config.is_kart else ""
+    return f"Saved. Go on: python run.py --resume {folder}\nLook: python record.py{circuit} -p {path}\nCompare: kartrl evaluate -p {path}"

@@ -1,0 +1,39 @@
+"""Published weights: how the trainer hands its network to the predictors."""
+
+import threading
+
+import torch
+from torch import Tensor
+
+from kartrl.models import Script
+
+
+class PublishedWeights:
+    """One flat copy of the parameters with a version number.
+
+    The trainer writes it after an update, and each predictor copies it into a network of its own when the version
+    changed; both hold the lock only for one copy, and no forward pass ever reads what an optimizer writes.
+    """
+
+    def __init__(self, model: Script) -> None:
+        self._lock = threading.Lock()
+        with torch.no_grad():
+            self._flat = torch.cat([parameter.flatten() for parameter in model.parameters()])
+        self.version = 0
+
+    def publish(self, model: Script) -> None:
+        """Copy the parameters of `model` and raise the version by one."""
+        with self._lock, torch.no_grad():
+            torch.cat([parameter.flatten() for parameter in model.parameters()], out=self._flat)
+            self.version += 1
+
+    def fetch(self, model: Script, version: int) -> int:
+        """Bring `model` from `version` to the newest one, which is returned."""
+        if version == self.version:
+            return version
+        with self._lock, torch.no_grad():
+            parameters: list[Tensor] = list(model.parameters())
+            pieces = self._flat.split([parameter.numel() for parameter in parameters])
+            for parameter, piece in zip(parameters, pieces, strict=True):
+                parameter.copy_(piece.view_as(parameter))
+            return self.version
