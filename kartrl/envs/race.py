@@ -1,0 +1,97 @@
+"""What the race state means: the table of a game, progress round the circuit, and the reward. No emulator in here."""
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kartrl.config import Reward
+
+TICKS_PER_SECOND = 60
+
+
+class Game(NamedTuple):
+    """What differs between the games that the kart drives in: the contents of a `game.json`."""
+
+    title: str
+    laps: int  # of a whole race
+    lap_zero: int  # value of `lap` in the first lap
+    ticks_per_frame: int  # ticks of game logic that the ROM can run in one video frame; 1: it cannot be asked to
+    start_section: bool  # whether the ROM can put the kart at any section
+    speed_scale: float  # from the unit of `speed` to one in which about 1000 is full speed
+    wrong_way: int  # value of `lakitu` while driving the wrong way
+    road: dict[int, str]  # `ground_type` -> word, where a kart should drive
+    off_road: dict[int, str]  # `ground_type` -> word, where it should not
+
+    def ground(self, ground_type: int) -> str:
+        """A word for the ground under the kart."""
+        return self.road.get(ground_type) or self.off_road.get(ground_type) or f"ground {ground_type}"
+
+
+def load_game(file: Path) -> Game:
+    """Read a `game.json`."""
+    table: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    for kind in ("road", "off_road"):
+        table[kind] = {int(number): word for number, word in table[kind].items()}
+    return Game(**table)
+
+
+def race_seconds(race: dict[str, int]) -> float:
+    """The race clock of a raw race state."""
+    return 60 * race["minutes"] + race["seconds"] + race["milliseconds"] / 100
+
+
+class Progress:
+    """How far the kart has come, counted in sections from where it began.
+
+    A circuit is a ring of sections. From one look to the next the kart has gone the short way round, so that wrapping
+    from the last section to the first is one step forward and going back over the line takes that step back. Only a
+    new best counts as progress: driving to and fro gains nothing.
+    """
+
+    def __init__(self, sections: int, section: int) -> None:
+        self.sections = max(1, sections)
+        self.position = 0
+        self.best = 0
+        self._section = section
+
+    def update(self, section: int) -> int:
+        """Move to `section`; returns by how many sections the best position so far has grown, 0 or more."""
+        half = self.sections // 2
+        self.position += (section - self._section + half) % self.sections - half
+        self._section = section
+        gained = max(0, self.position - self.best)
+        self.best += gained
+        return gained
+
+    @property
+    def laps(self) -> float:
+        """The best position so far, in laps."""
+        return self.best / self.sections
+
+
+class RaceStep(NamedTuple):
+    """What happened in one agent step."""
+
+    seconds: float  # of game time
+    gained: int  # sections of new best progress
+    sections: int  # of the circuit
+    off_road: bool
+    hit: bool  # the kart ran into something
+    wrong_way: bool
+    finished: bool  # the race ended in this step
+
+
+def step_reward(reward: Reward, step: RaceStep) -> float:
+    """The reward of one step, cut to [-bound, bound]."""
+    if reward.kind == "checkpoint":
+        total = float(step.gained)
+    else:
+        total = (
+            reward.progress * step.gained / step.sections
+            + reward.time * step.seconds
+            + reward.off_road * step.seconds * step.off_road
+            + reward.wall * step.hit
+            + reward.wrong_way * step.seconds * step.wrong_way
+            + reward.finish * step.finished
+        )
+    return max(-reward.bound, min(reward.bound, total))
