@@ -1,0 +1,235 @@
+"""Driving a trained policy: one episode, or a table over circuits."""
+
+import contextlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from kartrl import checkpoint
+from kartrl.config import Config
+from kartrl.devices import choose_device
+from kartrl.envs import make_env
+from kartrl.envs.retro import game_folder
+from kartrl.models import Script
+from kartrl.types import Episode
+
+OnPicture = Callable[[np.ndarray], None]
+USES = ("train", "test", "none")
+
+
+class Drive(NamedTuple):
+    """One episode and, for the kart, where it went: float32 [L], one value for each step and one for the start."""
+
+    episode: Episode
+    x: np.ndarray  # map position, growing east
+    y: np.ndarray  # map position, growing south
+    speed: np.ndarray
+    progress: np.ndarray  # laps
+
+
+class Driver(NamedTuple):
+    """A trained network on the environment it was trained for; see `open_driver`."""
+
+    config: Config
+    agent_steps: int
+    env: "gymnasium.Env[Any, Any]"
+    model: Script
+    device: torch.device
+
+
+class Result(NamedTuple):
+    """All episodes of an evaluation on one circuit."""
+
+    circuit: str  # "" where there are no circuits
+    use: str  # "train", "test" or "none", in the configuration that was trained with
+    episodes: tuple[Episode, ...]
+
+
+@contextlib.contextmanager
+def open_driver(path: Path, circuits: Sequence[str], device: str, render: bool = False):  # type: ignore[no-untyped-def]
+    """Context manager: the `Driver` of a checkpoint, its environment able to drive on these circuits.
+
+    Args:
+        circuits: names; without any, those that the checkpoint's configuration trains or tests on.
+        device: auto, cpu, cuda or mps; auto is the CPU, which is as fast as any for one observation at a time.
+        render: whether the environment gives pictures.
+
+    Raises:
+        UserError: the checkpoint, a circuit or the device is not there or not usable.
+    """
+    loaded = checkpoint.load(path)
+    config = loaded.config
+    chosen = choose_device("cpu" if device == "auto" else device)
+    model = checkpoint.load_model(loaded, chosen)
+    torch.set_num_threads(1)  # more are no faster for one observation, and far slower on a machine that also trains
+    env = make_env(config, tuple(circuits) or config.circuits("train") + config.circuits("test"), training=False, render=render)
+    try:
+        yield Driver(config, loaded.counters.agent_steps, env, model, chosen)
+    finally:
+        env.close()
+
+
+@torch.inference_mode()
+def drive(
+    env: "gymnasium.Env[Any, Any]",
+    model: Script,
+    circuit: str | None,
+    *,
+    greedy: bool,
+    device: torch.device,
+    seed: int,
+    use: str = "train",
+    on_picture: OnPicture | None = None,
+    every_frame: bool = False,
+) -> Drive:
+    """Drive one episode.
+
+    Args:
+        env: from `make_env`, able to drive on `circuit`.
+        model: in evaluation mode, on `device`.
+        circuit: None where there are no circuits.
+        greedy: take the likeliest action rather than sample.
+        seed: of the environment's and of the sampling's randomness; the same seed gives the same drive.
+        use: what the episode is said to be for.
+        on_picture: called with what `env.render()` shows, uint8 [H, W, 3], at the start and after each step.
+        every_frame: have `on_picture` called for each video frame instead, where the environment can (the kart).
+    """
+    world = env.unwrapped
+    frames = every_frame and on_picture is not None and hasattr(world, "on_frame")
+    if frames:
+        world.on_frame = on_picture  # type: ignore[attr-defined]
+    generator = torch.Generator(device).manual_seed(seed)
+    state = model.initial_state(1)
+    reset = torch.ones(1, dtype=torch.bool, device=device)
+    rows: list[tuple[float, float, float, float]] = []
+    ended = terminated = False
+    try:
+        observation, info = env.reset(seed=seed, options=None if circuit is None else {"circuit": circuit})
+        while True:
+            if on_picture is not None and not frames:
+                on_picture(env.render())  # type: ignore[arg-type]
+            if "x" in info:
+                rows.append((info["x"], info["y"], info["speed"], info["progress"]))
+            if ended:
+                break
+            batch = torch.tensor(np.asarray(observation), device=device).unsqueeze(0)
+            logits, _, state = model.step(batch, reset, state)
+            reset = torch.zeros_like(reset)
+            action = logits.argmax(1) if greedy else torch.multinomial(logits.softmax(1), 1, generator=generator)
+            observation, _, terminated, truncated, info = env.step(int(action))
+            ended = terminated or truncated
+    finally:
+        if frames:
+            world.on_frame = None  # type: ignore[attr-defined]
+    episode = Episode(
+        agent_steps=int(info["episode"]["l"]),
+        episodic_return=float(info["episode"]["r"]),
+        finished=terminated,
+        circuit=info.get("circuit", ""),
+        use=use,
+        progress=float(info.get("progress", 0.0)),
+        lap_times=tuple(info.get("lap_times", ())),
+    )
+    x, y, speed, progress = np.array(rows, np.float32).reshape(-1, 4).T
+    return Drive(episode, x, y, speed, progress)
+
+
+def map_of(config: Config, circuit: str) -> np.ndarray | None:
+    """The map of a circuit, uint8 [1024, 1024, 3]; None for a game whose map is not known."""
+    from kartrl.envs.circuit_map import circuit_map
+
+    folder = game_folder(config.environment.game)
+    return circuit_map(folder, circuit) if (folder / "circuits.json").is_file() else None
+
+
+def lap_line(episode: Episode) -> str:
+    """What an episode came to, in one line."""
+    if not episode.lap_times:
+        return f"{episode.progress:.2f} laps, none completed"
+    laps = "  ".join(f"{time:.2f}" for time in episode.lap_times)
+    end = f"race {sum(episode.lap_times):.2f} s" if episode.finished else f"{episode.progress:.2f} laps driven"
+    return f"laps {laps}, {end}"
+
+
+def evaluate(path: Path, circuits: Sequence[str], episodes: int, greedy: bool, device: str, console: Console) -> list[Result]:
+    """Drive so many episodes on each circuit, and print a table.
+
+    Args:
+        path: the checkpoint.
+        circuits: names; without any, those that the checkpoint's configuration trains or tests on.
+
+    Raises:
+        UserError: the checkpoint, a circuit or the device is not there or not usable.
+    """
+    with open_driver(path, circuits, device) as driver:
+        config = driver.config
+        chosen: Sequence[str | None] = [None]
+        if config.is_kart:
+            chosen = list(dict.fromkeys(circuits)) or [*config.circuits("train"), *config.circuits("test")]
+        results = []
+        columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+        with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+            task = progress.add_task("", total=len(chosen) * episodes)
+            for circuit in chosen:
+                use = config.levels.circuits.get(circuit, "none") if circuit else "train"
+                done: list[Episode] = []
+                for seed in range(episodes):
+                    progress.update(task, description=f"{circuit or config.environment.id}, episode {seed + 1} of {episodes}")
+                    done.append(drive(driver.env, driver.model, circuit, greedy=greedy, device=driver.device, seed=seed, use=use).episode)
+                    progress.advance(task)
+                results.append(Result(circuit or "", use, tuple(done)))
+    how = "greedy" if greedy else "sampled"
+    title = f"{path}: {driver.agent_steps:,} agent steps, {how}, {episodes} episode{'s' * (episodes > 1)} each"
+    console.print(kart_table(results, title) if config.is_kart else plain_table(results, config.environment.id, title))
+    return results
+
+
+def kart_table(results: Sequence[Result], title: str) -> Table:
+    """A row for each circuit, and one for all of the same use where there are several."""
+    table = Table(caption=title, caption_justify="left")
+    for column in ("circuit", "races finished", "mean lap", "best lap", "mean return", "laps driven"):
+        table.add_column(column, justify="left" if column == "circuit" else "right")
+    labels = {"train": "trained on", "test": "unseen", "none": "not in the configuration"}
+    for use in USES:
+        group = [result for result in results if result.use == use]
+        if not group:
+            continue
+        table.add_section()
+        for result in group:
+            table.add_row(f"{result.circuit} ({labels[use]})", *_cells(result.episodes))
+        if len(group) > 1:
+            every = [episode for result in group for episode in result.episodes]
+            table.add_row(f"all {labels[use]}", *_cells(every), style="bold")
+    return table
+
+
+def plain_table(results: Sequence[Result], name: str, title: str) -> Table:
+    """One row for an environment without circuits."""
+    table = Table(caption=title, caption_justify="left")
+    for column in ("environment", "episodes", "mean return", "lowest", "highest", "mean length"):
+        table.add_column(column, justify="left" if column == "environment" else "right")
+    for result in results:
+        returns = [episode.episodic_return for episode in result.episodes]
+        length = fmean(episode.agent_steps for episode in result.episodes)
+        numbers = f"{fmean(returns):.2f}", f"{min(returns):.2f}", f"{max(returns):.2f}", f"{length:.1f}"
+        table.add_row(name, str(len(returns)), *numbers)
+    return table
+
+
+def _cells(episodes: Sequence[Episode]) -> list[str]:
+    laps = [lap for episode in episodes for lap in episode.lap_times]
+    return [
+        f"{sum(episode.finished for episode in episodes)} of {len(episodes)}",
+        f"{fmean(laps):.2f} s" if laps else "-",
+        f"{min(laps):.2f} s" if laps else "-",
+        f"{fmean(episode.episodic_return for episode in episodes):.2f}",
+        f"{fmean(episode.progress for episode in episodes):.2f}",
+    ]

@@ -1,0 +1,233 @@
+"""The evaluator: while training goes on, drives the newest checkpoint on every circuit and shows how it went."""
+
+import contextlib
+import os
+import signal
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+import gymnasium
+import numpy as np
+import torch
+from torch.utils.tensorboard import SummaryWriter
+
+from kartrl import checkpoint
+from kartrl.checkpoint import Checkpoint
+from kartrl.config import Config
+from kartrl.envs import make_env
+from kartrl.episode_scalars import evaluation_scalars
+from kartrl.errors import UserError
+from kartrl.evaluate import Drive, drive, lap_line, map_of
+from kartrl.events import EventWriter
+from kartrl.lifetime import follow_parent
+from kartrl.models import ActorCritic, Script
+from kartrl.plots import Line, contact_sheet, driven_lines
+from kartrl.types import EpisodeRecord, Scalars
+from kartrl.video import gif, png, shrunk
+
+GIF_WIDTH, GIF_FPS = 128, 7.5
+LOOK_SECONDS = 1.0  # between two looks for a new checkpoint
+DEVICE = torch.device("cpu")  # a GPU, where there is one, is the learner's
+
+
+def run(run_folder: Path, config: Config, queue: Any) -> None:
+    """Body of the evaluator process; ends on SIGTERM, or when its parent has gone.
+
+    Every `config.evaluation.minutes`, if there is a new checkpoint, it drives each circuit and
+
+    - puts into `queue` an `EpisodeRecord` for each episode and at last a `Scalars` of their means,
+    - writes driven lines and videos for TensorBoard to `run_folder/evaluation`, and all lines to `latest.png` there,
+    - saves the checkpoint as `run_folder/best.pt` where its mean return over the train circuits is the best so far.
+
+    Args:
+        queue: multiprocessing queue.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the server decides what follows
+    signal.signal(signal.SIGTERM, _end)
+    follow_parent(grace=0.0)
+    if hasattr(os, "nice"):
+        os.nice(19)  # training comes first
+    torch.set_num_threads(1)
+    evaluator = Evaluator(run_folder, config, queue)
+    try:
+        evaluator.loop()
+    finally:
+        evaluator.close()
+
+
+def _end(number: int, frame: FrameType | None) -> NoReturn:
+    raise SystemExit(0)
+
+
+class Evaluator:
+    """What the evaluator process keeps from one round to the next."""
+
+    def __init__(self, run_folder: Path, config: Config, queue: Any) -> None:
+        self._run_folder, self._folder = run_folder, run_folder / "evaluation"
+        self._config, self._queue = config, queue
+        self._queue.cancel_join_thread()  # when told to end, do not wait for the server to read what is left
+        circuits = [(use, name) for use in ("train", "test") for name in config.circuits(use)]
+        self._courses: list[tuple[str, str | None]] = [*circuits] if config.is_kart else [("train", None)]
+        self._env = make_env(config, [name for _, name in circuits], training=False, render=config.evaluation.video_seconds > 0)
+        self._films = config.evaluation.video_seconds > 0 and self._gives_pictures()
+        self._best = self._best_score()
+        self._events: EventWriter | None = None
+        self._warned = False
+
+    def loop(self) -> NoReturn:
+        """Wait for new checkpoints and evaluate them, for ever."""
+        pause = 60 * self._config.evaluation.minutes
+        due, seen = time.monotonic() + pause, None
+        while True:
+            time.sleep(max(LOOK_SECONDS, due - time.monotonic()))
+            path = checkpoint.newest(self._run_folder)
+            if path is None or path == seen:
+                continue
+            due, seen = time.monotonic() + pause, path
+            try:
+                loaded = checkpoint.load(path)
+            except UserError:  # a newer one has taken its place meanwhile
+                due, seen = 0.0, None
+                continue
+            self.round(loaded)
+
+    def round(self, loaded: Checkpoint) -> None:
+        """Drive on each circuit with these weights, and tell everyone."""
+        model = checkpoint.load_model(loaded, DEVICE)
+        step = loaded.counters.agent_steps
+        episodes, pictures = [], []
+        for use, circuit in self._courses:
+            drives, film = self._drive(model, use, circuit)
+            for one in drives:
+                self._queue.put(EpisodeRecord(step, one.episode, evaluated=True))
+                episodes.append(one.episode)
+            picture = None if circuit is None else self._picture(use, circuit, drives, step)
+            if picture is not None:
+                pictures.append(picture)
+            self._write(loaded, f"{use}/{circuit or self._config.environment.id}", picture, film)
+        self._queue.put(Scalars(step, evaluation_scalars(episodes)))
+        score = float(np.mean([episode.episodic_return for episode in episodes if episode.use == "train"]))
+        with self._warning():
+            if pictures:
+                _replace(self._folder / "latest.png", png(contact_sheet(pictures)))
+            if score > self._best:
+                checkpoint.save(self._run_folder / "best.pt", loaded._replace(score=score))
+                self._best = score
+
+    def close(self) -> None:
+        """Free the emulator and close the event file."""
+        self._env.close()
+        if self._events is not None:
+            self._events.close()
+
+    def _best_score(self) -> float:
+        try:
+            score = checkpoint.load(self._run_folder / "best.pt").score
+        except UserError:
+            return float("-inf")
+        return float("-inf") if score is None else score
+
+    def _gives_pictures(self) -> bool:
+        self._env.reset()
+        try:
+            return isinstance(self._env.render(), np.ndarray)
+        except gymnasium.error.DependencyNotInstalled:  # some environments need pygame to draw
+            return False
+
+    def _drive(self, model: Script, use: str, circuit: str | None) -> tuple[list[Drive], list[np.ndarray]]:
+        """The drives on one circuit, and small pictures of the first of them."""
+        section = self._config.evaluation
+        steps_per_picture = max(1, round(self._env.unwrapped.metadata.get("render_fps", 30) / GIF_FPS))
+        film: list[np.ndarray] = []
+        seen = 0
+
+        def look(picture: np.ndarray) -> None:
+            nonlocal seen
+            if seen % steps_per_picture == 0 and len(film) < section.video_seconds * GIF_FPS:
+                film.append(shrunk(picture, GIF_WIDTH))
+            seen += 1
+
+        drives = [
+            drive(
+                self._env,
+                model,
+                circuit,
+                greedy=section.greedy,
+                device=DEVICE,
+                seed=seed,
+                use=use,
+                on_picture=look if self._films and seed == 0 else None,
+            )
+            for seed in range(section.episodes)
+        ]
+        return drives, film
+
+    def _picture(self, use: str, circuit: str, drives: list[Drive], step: int) -> np.ndarray:
+        kind = "unseen" if use == "test" else "trained on"
+        title = f"{circuit} ({kind}), {step:,} agent steps\n{lap_line(drives[0].episode)}"
+        lines = [Line(one.x, one.y, one.speed, one.episode.finished) for one in drives]
+        return driven_lines(map_of(self._config, circuit), lines, title, inches=5)
+
+    def _write(self, loaded: Checkpoint, name: str, picture: np.ndarray | None, film: list[np.ndarray]) -> None:
+        """Write a circuit's pictures to the event file."""
+        step = loaded.counters.agent_steps
+        with self._warning():
+            if self._events is None:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                if not any(self._folder.glob("events.*")):
+                    _write_graph(self._folder, loaded)
+                self._events = EventWriter(self._folder, purge_step=step)
+            if picture is not None:
+                self._events.image(step, f"driven_lines/{name}", png(picture), *picture.shape[:2])
+            if film:
+                self._events.image(step, f"video/{name}", gif(film, GIF_FPS), *film[0].shape[:2])
+            self._events.flush()
+
+    @contextlib.contextmanager
+    def _warning(self) -> Iterator[None]:
+        """Inside, a file that cannot be written is told of once, and training goes on."""
+        try:
+            yield
+        except OSError as error:
+            if self._events is not None:
+                self._events.close()
+                self._events = None
+            if not self._warned:
+                self._warned = True
+                reason = error.strerror or str(error)
+                print(f"kartrl: evaluations are not written to {self._folder} ({reason}); training goes on", file=sys.stderr, flush=True)
+
+
+class Network(torch.nn.Module):
+    """The network inside a module without exported methods, as tracing for TensorBoard's graph wants it."""
+
+    def __init__(self, network: ActorCritic) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, observation: torch.Tensor, reset: torch.Tensor, state: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return self.network(observation, reset, state)
+
+
+def _write_graph(folder: Path, loaded: Checkpoint) -> None:
+    """Write the network's graph, in an event file of its own, before any other of the folder."""
+    network = ActorCritic(loaded.config.model, loaded.observation_shape, loaded.num_actions).eval()
+    dtype = torch.uint8 if len(loaded.observation_shape) == 3 else torch.float32
+    observation = torch.zeros(1, 1, *loaded.observation_shape, dtype=dtype)
+    with warnings.catch_warnings(), SummaryWriter(str(folder)) as writer:
+        warnings.filterwarnings("ignore", message=r".*torch\.jit\.", category=DeprecationWarning)
+        writer.add_graph(Network(network), (observation, torch.ones(1, 1, dtype=torch.bool), network.initial_state(1)))
+
+
+def _replace(path: Path, content: bytes) -> None:
+    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    try:
+        temporary.write_bytes(content)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,78 @@
+"""How much of the machine a run uses: processors, memory, GPUs."""
+
+import contextlib
+import os
+import time
+from collections import defaultdict
+
+import psutil
+import pynvml
+
+GIGABYTE = 1e9
+ROLES = ("agents", "evaluator", "logger")
+
+
+class Hardware:
+    """Looks at the tree of processes below `root` and at the machine's NVIDIA GPUs."""
+
+    def __init__(self, root: int) -> None:
+        self._root = root
+        self._gpus: list[object] = []
+        with contextlib.suppress(pynvml.NVMLError):  # no driver, no GPU
+            pynvml.nvmlInit()
+            self._gpus = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+        self._used: dict[int, float] = {}
+        self._time = time.monotonic()
+        psutil.cpu_percent()  # the first call only begins the measurement
+        self.sample()
+
+    def sample(self) -> dict[str, float]:
+        """Tags and values since the last call.
+
+        `hardware/cpu_percent` is of the whole machine, by anyone; `hardware/cores_<role>` are processors kept busy by
+        all processes of a role; memory is shared out among the processes that share it (PSS) where the system tells.
+        """
+        now = time.monotonic()
+        elapsed = max(now - self._time, 1e-6)
+        memory = 0.0
+        used: dict[int, float] = {}
+        cores: defaultdict[str, float] = defaultdict(float)
+        for process in self._processes():
+            with contextlib.suppress(psutil.Error):  # it may have ended, or not be ours to look at
+                times = process.cpu_times()
+                used[process.pid] = times.user + times.system
+                cores[self._role(process)] += (used[process.pid] - self._used.get(process.pid, 0.0)) / elapsed
+                memory += _memory(process)
+        self._used, self._time = used, now
+        values = {
+            "hardware/cpu_percent": psutil.cpu_percent(),
+            "hardware/memory_gb": memory / GIGABYTE,
+            **{f"hardware/cores_{role}": value for role, value in cores.items()},
+        }
+        for index, handle in enumerate(self._gpus):
+            with contextlib.suppress(pynvml.NVMLError):
+                values[f"hardware/gpu{index}_percent"] = float(pynvml.nvmlDeviceGetUtilizationRates(handle).gpu)
+                values[f"hardware/gpu{index}_memory_gb"] = pynvml.nvmlDeviceGetMemoryInfo(handle).used / GIGABYTE
+        return values
+
+    def _role(self, process: psutil.Process) -> str:
+        """agents, evaluator, logger, server or other, by the title that `lifetime.run_as` gave the process."""
+        if process.pid == self._root:
+            return "server"
+        name = process.name()
+        return next((role for role in ROLES if f"kartrl {role.removesuffix('s')}" in name), "other")
+
+    def _processes(self) -> list[psutil.Process]:
+        try:
+            root = psutil.Process(self._root)
+            return [root, *root.children(recursive=True)]
+        except psutil.Error:
+            return []
+
+
+def _memory(process: psutil.Process) -> float:
+    """Bytes of a process: its proportional share where it can be read, else what is resident."""
+    if os.name == "posix":
+        with contextlib.suppress(psutil.AccessDenied, AttributeError):
+            return float(process.memory_full_info().pss)
+    return float(process.memory_info().rss)

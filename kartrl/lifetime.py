@@ -1,0 +1,41 @@
+"""Processes that must not outlive the server."""
+
+import importlib
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from typing import Any
+
+from setproctitle import setproctitle
+
+LAST_SECONDS = 5.0  # between the polite signal and the end
+
+
+def run_as(role: str, module: str, *arguments: Any) -> None:
+    """Body of every process: `run(*arguments)` of `module`, under the title "kartrl <role>" in ps and top.
+
+    The module is named rather than passed, so that only the process that runs it loads what it needs.
+    """
+    setproctitle(f"kartrl {role}")
+    importlib.import_module(module).run(*arguments)
+
+
+def follow_parent(grace: float) -> None:
+    """From now on, when the parent goes, this process gets SIGTERM after `grace` seconds, and ends soon after at the latest.
+
+    A thread watches, so this works while the process computes, or waits for the rest of a message that its dead
+    parent never finished writing. In a process that multiprocessing did not start, nothing happens.
+    """
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_follow, args=(parent, grace), name="follow-parent", daemon=True).start()
+
+
+def _follow(parent: multiprocessing.process.BaseProcess, grace: float) -> None:
+    parent.join()
+    time.sleep(grace)
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(LAST_SECONDS)
+    os._exit(1)
