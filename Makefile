@@ -9,10 +9,9 @@ PYTEST_ARGS ?=
 BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip --disable-pip-version-check install --no-input
 UV_VERSION = 0.13.9
-CHECKED = kartrl game tests run.py record.py
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format game lock clean
+.PHONY: help run test lint format game assembler lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
@@ -25,18 +24,20 @@ test: lint ## style, types, dead code and all tests
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 lint: $(VENV)/.dev ## style, types and dead code
-	$(BIN)/ruff check $(CHECKED)
-	$(BIN)/ruff format --check $(CHECKED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/vulture
 
 format: $(VENV)/.dev ## format the code
-	$(BIN)/ruff check --fix $(CHECKED)
-	$(BIN)/ruff format $(CHECKED)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
 
-game: $(VENV)/.run ## assemble the bundled game (needs cc65)
-	@command -v ca65 ld65 >/dev/null || { echo 'make game needs the assembler ca65 and the linker ld65: install the package cc65.' >&2; exit 2; }
+game: assembler $(VENV)/.run ## assemble the bundled game (needs cc65)
 	$(BIN)/python game/build.py
+
+assembler:
+	@command -v ca65 ld65 >/dev/null || { echo 'make game needs the assembler ca65 and the linker ld65: install the package cc65.' >&2; exit 2; }
 
 lock: ## resolve the locks anew (UPGRADE=1: to the newest versions)
 	@$(find_python); work=$$(mktemp -d) && trap 'rm -rf "$$work"' EXIT && set -ex && \
@@ -71,7 +72,7 @@ for python in $(or $(PYTHON),python3 python3.13 python3.12 python3.11 python) no
 	$$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && break; \
 done; \
 if [ $$python = none ]; then \
-	echo 'kartrl needs Python 3.11, 3.12 or 3.13, and $(or $(PYTHON),python3) is none of them: install one, or name it: make PYTHON=/path/to/python3.12' >&2; exit 2; \
+	echo 'kartrl needs Python 3.11, 3.12 or 3.13; $(if $(PYTHON),$(PYTHON) is none of them.,none is on the PATH.) Install one, or name it: make run PYTHON=/path/to/python3.12' >&2; exit 2; \
 fi; \
 if ! $$python -c 'import ensurepip, venv' 2>/dev/null; then \
 	echo "$$python cannot make virtual environments: install the package python3-venv (Debian, Ubuntu)." >&2; exit 2; \

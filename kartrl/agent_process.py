@@ -10,6 +10,7 @@ import numpy as np
 from kartrl.config import Config
 from kartrl.envs import make_env
 from kartrl.errors import UserError
+from kartrl.lifetime import follow_parent
 from kartrl.slots import AgentSlot, Slots, Stopped
 from kartrl.types import Episode, Failure
 
@@ -20,7 +21,7 @@ def run(config: Config, slots: Slots, slot: int, seed: int, server: Connection) 
     Sends an `Episode` through `server` at each episode's end, and a `Failure` if it cannot go on.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the server decides what follows
-    os.environ["OMP_NUM_THREADS"] = "1"
+    follow_parent(grace=1.0)
     if hasattr(os, "nice"):
         os.nice(5)  # inference and training first: many agents wait for them
     try:

@@ -17,12 +17,13 @@ from typing import Any
 
 import torch
 
-from kartrl import agent_process, checkpoint, evaluator_process, logger_process
+from kartrl import checkpoint
 from kartrl.checkpoint import Checkpoint
 from kartrl.config import Config
 from kartrl.devices import Sizes, choose_device
 from kartrl.display import Display, Status
 from kartrl.errors import UserError
+from kartrl.lifetime import run_as
 from kartrl.models import make_model
 from kartrl.predictor_thread import PredictorThread, RecurrentStates
 from kartrl.slots import Slots
@@ -146,9 +147,9 @@ class Server:
     def _start(self) -> None:
         self._began = time.monotonic()
         first_step = self._learner.counters.agent_steps
-        self._logger = self._spawn("logger", logger_process.run, self._folder, self._metrics, first_step)
+        self._logger = self._spawn("logger", "kartrl.logger_process", self._folder, self._metrics, first_step)
         if self._config.evaluation.minutes > 0:
-            self._evaluator = self._spawn("evaluator", evaluator_process.run, self._folder, self._config, self._evaluations)
+            self._evaluator = self._spawn("evaluator", "kartrl.evaluator_process", self._folder, self._config, self._evaluations)
         for slot in range(len(self._agents)):
             self._start_agent(slot)
         for thread in (*self._predictors, *self._trainers):
@@ -159,41 +160,43 @@ class Server:
         reader, writer = self._context.Pipe(duplex=False)
         # A restarted agent must not repeat the life that killed it.
         seed = self._config.run.seed * 1_000_003 + slot + len(agent.deaths) * 10_007 + self._learner.counters.updates
-        agent.process = self._spawn(f"agent-{slot}", agent_process.run, self._config, self._slots, slot, seed, writer)
+        agent.process = self._spawn(f"agent-{slot}", "kartrl.agent_process", self._config, self._slots, slot, seed, writer)
         agent.messages = reader
         writer.close()
 
-    def _spawn(self, name: str, target: Any, *arguments: Any) -> BaseProcess:
-        process = self._context.Process(target=target, args=arguments, name=name, daemon=True)
+    def _spawn(self, role: str, module: str, *arguments: Any) -> BaseProcess:
+        process = self._context.Process(target=run_as, args=(role, module, *arguments), name=role, daemon=True)
         process.start()
         return process
 
     # Watch
 
     def _supervise(self) -> None:
-        config, counters = self._config, self._learner.counters
         last = dict.fromkeys(("report", "checkpoint", "histogram"), self._began)
-        meter = Meter(self._began, counters, self._predictors)
+        meter = Meter(self._began, self._learner.counters, self._predictors)
+
+        def status() -> Status:
+            counters, alive = self._counters(), sum(agent.process is not None for agent in self._agents)
+            return meter.status(time.monotonic(), counters, self._predictors, self._learner.lag, self._fraction(), alive)
+
         while self._signal is None and not self._finished():
             self._receive(timeout=0.5)
             if self._thread_failure is not None:
                 raise RunFailed(self._thread_failure)
             self._watch_processes()
-            now = time.monotonic()
-            status = meter.status(now, self._counters(), self._predictors, self._learner, self._fraction(), self._alive())
-            self._display.show(status)
+            now, newest = time.monotonic(), status()
+            self._display.show(newest)
             if now - last["report"] >= REPORT_SECONDS:
                 last["report"] = now
-                self._report(status)
+                self._report(newest)
             if now - last["histogram"] >= HISTOGRAM_SECONDS:
                 last["histogram"] = now
-                self._log(Histograms(status.counters.agent_steps, self._weights()))
-            if now - last["checkpoint"] >= 60 * config.run.checkpoint_minutes:
+                self._log(Histograms(newest.counters.agent_steps, self._weights()))
+            if now - last["checkpoint"] >= 60 * self._config.run.checkpoint_minutes:
                 last["checkpoint"] = now
                 self._save()
-        self._display.show(
-            meter.status(time.monotonic(), self._counters(), self._predictors, self._learner, self._fraction(), self._alive()), final=True
-        )
+        self._report(status())
+        self._display.show(status(), final=True)
 
     def _receive(self, timeout: float) -> None:
         """Take in the agents' and the evaluator's messages; wait for them at most this long."""
@@ -208,10 +211,11 @@ class Server:
                 self._agents[readers[reader]].messages = None
         while True:
             try:
-                record: EpisodeRecord = self._evaluations.get_nowait()
+                record: EpisodeRecord | Scalars = self._evaluations.get_nowait()
             except queue.Empty:
                 return
-            self._display.add(record)
+            if isinstance(record, EpisodeRecord):
+                self._display.add(record)
             self._log(record)
 
     def _take(self, message: Episode | Failure) -> None:
@@ -237,7 +241,7 @@ class Server:
                 self._start_agent(slot)
         if self._logger is not None and not self._logger.is_alive():
             self._display.say("the logger died and is restarted; some metrics are lost")
-            self._logger = self._spawn("logger", logger_process.run, self._folder, self._metrics, self._learner.counters.agent_steps)
+            self._logger = self._spawn("logger", "kartrl.logger_process", self._folder, self._metrics, self._learner.counters.agent_steps)
         if self._evaluator is not None and not self._evaluator.is_alive():
             self._display.say("the evaluator died; training goes on without evaluations")
             self._evaluator = None
@@ -254,9 +258,6 @@ class Server:
         agent.deaths.append(now)
         agent.start_at = now + (2.0**recent - 1.0)  # at once, after 1 s, after 3 s
         self._display.say(f"agent {slot} died (exit status {code}); it is started again")
-
-    def _alive(self) -> int:
-        return sum(agent.process is not None for agent in self._agents)
 
     def _on_signal(self, number: int, _: FrameType | None) -> None:
         if self._signal is not None:  # the second one: at once
@@ -360,9 +361,7 @@ class Meter:
     def __init__(self, now: float, counters: Counters, predictors: list[PredictorThread]) -> None:
         self._points: deque[tuple[float, Counters, int, int]] = deque([(now, counters, *_predicted(predictors))])
 
-    def status(
-        self, now: float, counters: Counters, predictors: list[PredictorThread], learner: Learner, fraction: float, agents: int
-    ) -> Status:
+    def status(self, now: float, counters: Counters, predictors: list[PredictorThread], lag: float, fraction: float, agents: int) -> Status:
         """The run's state at the monotonic time `now`."""
         self._points.append((now, counters, *_predicted(predictors)))
         while len(self._points) > 2 and now - self._points[1][0] > self.WINDOW:
@@ -378,7 +377,7 @@ class Meter:
             agent_steps_per_second=speed,
             updates_per_second=(counters.updates - before.updates) / seconds,
             prediction_batch=(newest[2] - predictions) / max(newest[3] - batches, 1),
-            lag=learner.lag,
+            lag=lag,
             agents=agents,
         )
 

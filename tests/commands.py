@@ -1,0 +1,80 @@
+"""Running kartrl's own commands in real processes, for the tests."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+ROOT = Path(__file__).parents[1]
+QUICK = ["--set", "environment.id=CartPole-v1", "--set", "model.hidden_size=16", "--set", "system.agents=2"]
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error::UserWarning:kartrl", "COLUMNS": "200"}
+
+
+def run(*arguments: str, cwd: Path, timeout: float = 100) -> subprocess.CompletedProcess[str]:
+    """`python -m kartrl` with these arguments, to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "kartrl", *arguments], cwd=cwd, env=environment(), text=True, capture_output=True, timeout=timeout, check=False
+    )
+
+
+class Training:
+    """A `kartrl train` in the background, in a session of its own; a context manager that leaves no process behind."""
+
+    def __init__(self, cwd: Path, *arguments: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "kartrl", "train", *arguments],
+            cwd=cwd,
+            env=environment(),
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+    def __enter__(self) -> "Training":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self.family():
+            process.kill()
+        self.process.wait(10)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+    def family(self) -> list[psutil.Process]:
+        """All living processes of its session."""
+        family = []
+        for process in psutil.process_iter():
+            try:
+                if os.getsid(process.pid) == self.process.pid and process.status() != psutil.STATUS_ZOMBIE:
+                    family.append(process)
+            except (ProcessLookupError, psutil.NoSuchProcess):
+                continue
+        return family
+
+    def roles(self, name: str) -> list[psutil.Process]:
+        """Its processes with this role, by the title that they have taken."""
+        return [process for process in self.family() if process.cmdline()[:1] == [f"kartrl {name}"]]
+
+    def end(self, number: signal.Signals | None = None, timeout: float = 60) -> tuple[int, str]:
+        """Send a signal if given; the exit status and all that was printed."""
+        if number is not None:
+            self.process.send_signal(number)
+        output, _ = self.process.communicate(timeout=timeout)
+        return self.process.returncode, output
+
+
+def wait_for(condition: Callable[[], object], seconds: float, what: str) -> None:
+    """Wait until `condition` is true; fail after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
+        time.sleep(0.05)
