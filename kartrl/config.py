@@ -58,7 +58,7 @@ class Run(Section):
     logs: str = Field("logs", min_length=1, description="folder that holds one folder per run")
     name: str = Field("auto", min_length=1, pattern=r"^[^/\\]+$", description="the run's folder in logs; auto: environment, seed and time")
     seed: int = Field(1, ge=0, description="seeds the network, the environments and the sampling")
-    agent_steps: int = Field(3_000_000, ge=1, description="training ends after this many agent steps (actions chosen)")
+    agent_steps: int = Field(1_000_000, ge=1, description="training ends after this many agent steps (actions chosen)")
     minutes: float = Field(0, ge=0, description="or after this many minutes of training; 0: no limit")
     checkpoint_minutes: float = Field(1, gt=0, description="minutes between checkpoints")
     keep_checkpoints: int = Field(3, ge=1, description="how many of the newest checkpoints are kept, beside the best")
@@ -74,7 +74,7 @@ class System(Section):
     predictors: int = Field(1, ge=1, le=16, description="predictor threads")
     trainers: int = Field(1, ge=1, le=16, description="trainer threads; one at a time owns the optimizer, the others assemble batches")
     prediction_batch_size: AutoInt = Field("auto", description="observations in one forward pass at most; auto: as many as agents")
-    training_batch_size: int = Field(16, ge=1, description="unrolls in one update")
+    training_batch_size: int = Field(8, ge=1, description="unrolls in one update")
     training_queue: AutoInt = Field("auto", description="finished unrolls that may wait for a trainer; auto: two batches")
     torch_threads: AutoInt = Field("auto", description="threads inside one PyTorch operation; auto: 1 on small machines")
 
@@ -86,17 +86,17 @@ class Environment(Section):
     game: Literal["auto", "bundled", "cartridge"] = Field(
         "auto", description="kart: bundled, cartridge (an imported ROM), or auto (the cartridge where it is imported)"
     )
-    frame_skip: int = Field(4, ge=1, le=60, description="frames for which an action is held")
+    frame_skip: int = Field(6, ge=1, le=60, description="frames for which an action is held")
     frame_stack: int = Field(1, ge=1, le=16, description="newest pictures seen at once")
     height: int = Field(54, ge=1, le=512, description="rows of the observation")
     width: int = Field(54, ge=1, le=512, description="columns of the observation")
-    crop_top: int = Field(3, ge=0, le=223, description="kart: first row of the screen that is seen")
+    crop_top: int = Field(36, ge=0, le=223, description="kart: first row of the screen that is seen; above is the sky")
     crop_bottom: int = Field(106, ge=1, le=224, description="kart: row after the last that is seen; below is the map")
     grayscale: bool = Field(True, description="one grey channel rather than three colours")
-    noop_max: int = Field(30, ge=0, description="at most this many idle frames (drawn at random) begin an episode")
+    noop_max: int = Field(30, ge=0, description="at most this many frames (drawn at random) of idling, or for the kart of one drawn action, begin an episode")
     random_start: bool = Field(True, description="kart: training episodes begin at a checkpoint drawn at random")
     time_limit: float = Field(150, gt=0, description="kart: seconds on the race clock after which an episode is truncated")
-    no_progress_limit: float = Field(6, gt=0, description="kart: seconds without a new checkpoint after which an episode is truncated")
+    no_progress_limit: float = Field(3, gt=0, description="kart: seconds without a new checkpoint after which an episode is truncated")
     actions: Words = Field(
         ("none", "left", "right", "left+B", "right+B", "left+Y", "right+Y", "left+B+L", "right+B+L"),
         min_length=2,
@@ -159,7 +159,7 @@ class Impala(Section):
     rho_bar: float = Field(1.0, gt=0, description="truncation of the importance weights in the temporal differences")
     c_bar: float = Field(1.0, gt=0, description="truncation of the importance weights in the trace")
     baseline_cost: float = Field(0.5, ge=0, description="weight of the value loss")
-    entropy_cost: float = Field(0.01, ge=0, description="weight of the entropy bonus")
+    entropy_cost: float = Field(0.002, ge=0, description="weight of the entropy bonus")
     reward_transform: Literal["none", "clip", "asymmetric"] = Field(
         "none", description="none, clip to [-1, 1], or the seed's asymmetric tanh (0.5 above zero, 0.3 below)"
     )
@@ -169,7 +169,7 @@ class Optimizer(Section):
     """The update rule."""
 
     name: Literal["rmsprop", "adam", "sgd"] = Field("rmsprop", description="rmsprop (the paper's), adam or sgd")
-    learning_rate: float = Field(6e-4, gt=0, description="step size at the start")
+    learning_rate: float = Field(1e-3, gt=0, description="step size at the start")
     schedule: Literal["constant", "linear", "polynomial"] = Field(
         "linear", description="constant, linear to learning_rate_end, or polynomial of power 2"
     )

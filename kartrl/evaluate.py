@@ -187,14 +187,16 @@ def evaluate(path: Path, circuits: Sequence[str], episodes: int, greedy: bool, d
                     progress.advance(task)
                 results.append(Result(circuit or "", use, tuple(done)))
     how = "greedy" if greedy else "sampled"
-    title = f"{path}: {driver.agent_steps:,} agent steps, {how}, {episodes} episode{'s' * (episodes > 1)} each"
-    console.print(kart_table(results, title) if config.is_kart else plain_table(results, config.environment.id, title))
+    console.print(
+        f"{path}: {driver.agent_steps:,} agent steps, {how}, {episodes} episode{'s' * (episodes > 1)} each", highlight=False, soft_wrap=True
+    )
+    console.print(kart_table(results) if config.is_kart else plain_table(results, config.environment.id))
     return results
 
 
-def kart_table(results: Sequence[Result], title: str) -> Table:
+def kart_table(results: Sequence[Result]) -> Table:
     """A row for each circuit, and one for all of the same use where there are several."""
-    table = Table(caption=title, caption_justify="left")
+    table = Table()
     for column in ("circuit", "races finished", "mean lap", "best lap", "mean return", "laps driven"):
         table.add_column(column, justify="left" if column == "circuit" else "right")
     labels = {"train": "trained on", "test": "unseen", "none": "not in the configuration"}
@@ -211,9 +213,9 @@ def kart_table(results: Sequence[Result], title: str) -> Table:
     return table
 
 
-def plain_table(results: Sequence[Result], name: str, title: str) -> Table:
+def plain_table(results: Sequence[Result], name: str) -> Table:
     """One row for an environment without circuits."""
-    table = Table(caption=title, caption_justify="left")
+    table = Table()
     for column in ("environment", "episodes", "mean return", "lowest", "highest", "mean length"):
         table.add_column(column, justify="left" if column == "environment" else "right")
     for result in results:

@@ -33,6 +33,7 @@ def run(run_folder: Path, queue: Any, first_step: int) -> None:
     follow_parent(grace=10.0)
     parent = multiprocessing.parent_process()
     sinks = Sinks(run_folder, first_step)
+    sinks.flush()  # a folder that cannot be written to is told of now
     hardware = Hardware(parent.pid if parent is not None and parent.pid else os.getpid())
     episodes: list[Episode] = []
     step = first_step

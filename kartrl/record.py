@@ -46,7 +46,7 @@ def record(circuit: str | None, path: Path, output: Path | None, episodes: int, 
                 picture.write_bytes(png(driven_lines(map_of(driver.config, circuit), lines, title)))
         except OSError as error:
             raise UserError(
-                f"{error.filename or video}: cannot write there ({error.strerror or error}); choose another place with -o"
+                f"{video}: cannot write there ({error.strerror or error}); choose another place with -o"
             ) from error
         except gymnasium.error.DependencyNotInstalled as error:
             raise UserError(f"{driver.config.environment.id}: no pictures to film: {error}") from error

@@ -30,10 +30,11 @@ class Mp4Writer:
     def __init__(self, path: Path, fps: float) -> None:
         self._path = path
         self._temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        self._temporary.touch()  # FFmpeg would open it only with the first picture
         self._container = av.open(str(self._temporary), "w", format="mp4", options={"movflags": "+faststart"})
         self._stream = self._container.add_stream("libx264", rate=Fraction(fps).limit_denominator(1001))
         self._stream.pix_fmt = "yuv420p"
-        self._stream.options = {"crf": "20", "preset": "veryfast"}
+        self._stream.options = {"crf": "26", "preset": "veryfast"}
         self.pictures = 0
 
     def add(self, picture: np.ndarray) -> None:
@@ -65,7 +66,7 @@ class Mp4Writer:
             self._temporary.unlink(missing_ok=True)
 
 
-def gif(pictures: Sequence[np.ndarray], fps: float, colours: int = 32) -> bytes:
+def gif(pictures: Sequence[np.ndarray], fps: float, colours: int = 24) -> bytes:
     """An endless GIF of pictures, uint8 [H, W, 3], of one size."""
     palette = Image.fromarray(np.concatenate(pictures[:: max(1, len(pictures) // 8)])).quantize(colours)
     images = [Image.fromarray(picture).quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
@@ -74,10 +75,13 @@ def gif(pictures: Sequence[np.ndarray], fps: float, colours: int = 32) -> bytes:
     return file.getvalue()
 
 
-def png(picture: np.ndarray) -> bytes:
-    """A PNG file of a picture, uint8 [H, W, 3]."""
+def png(picture: np.ndarray, colours: int | None = None) -> bytes:
+    """A PNG file of a picture, uint8 [H, W, 3]; with so many colours (a third of the size at 128), or all of them."""
+    image = Image.fromarray(picture)
+    if colours is not None:
+        image = image.quantize(colours, dither=Image.Dither.NONE)
     file = io.BytesIO()
-    Image.fromarray(picture).save(file, "PNG", optimize=True)
+    image.save(file, "PNG", optimize=True)
     return file.getvalue()
 
 

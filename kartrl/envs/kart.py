@@ -115,14 +115,16 @@ class KartEnv(gymnasium.Env[Image, SupportsInt]):
                 raise UserError(f"{self._circuit} has the sections 0 to {sections - 1}, not {section}")
             console.start_at(section)
         held, noop = console.buttons([]), options.get("noop")
+        self._run(console, held, 1)  # the screen and the section follow with a tick
         if noop is None:
             # a kart that idles before it starts drives the same race: what tells starts apart is an action held meanwhile
             held = self._buttons[self.np_random.integers(len(self._buttons))]
             noop = int(self.np_random.integers(self._section.noop_max + 1))
-        self._run(console, held, 1 + noop)  # one tick at least, for the screen to follow
+        self._run(console, held, noop)
 
         race = console.race()
-        self._progress = Progress(sections, race["checkpoint"])
+        self._course = console.course(self._circuit)
+        self._progress = Progress(sections, race["checkpoint"], self._offset(race))
         self._idle = 0  # ticks since the last new best
         self._collision = race["collision"]
         self._lap_times: tuple[float, ...] = ()
@@ -139,7 +141,7 @@ class KartEnv(gymnasium.Env[Image, SupportsInt]):
         self._run(console, self._buttons[int(action)], ticks)
         race = console.race()
 
-        gained = self._progress.update(race["checkpoint"])
+        gained, advanced = self._progress.update(race["checkpoint"], self._offset(race))
         self._idle = 0 if gained else self._idle + ticks
         # the counter falls by one each tick: if it stands higher than that, something has set it again
         hit = race["collision"] > max(0, self._collision - ticks)
@@ -157,6 +159,7 @@ class KartEnv(gymnasium.Env[Image, SupportsInt]):
             RaceStep(
                 seconds=ticks / TICKS_PER_SECOND,
                 gained=gained,
+                advanced=advanced,
                 sections=self._progress.sections,
                 off_road=race["ground_type"] in game.off_road,
                 hit=hit,
@@ -182,6 +185,10 @@ class KartEnv(gymnasium.Env[Image, SupportsInt]):
             words = [action.upper().split("+") for action in self._section.actions]
             self._buttons = [self._console.buttons([] if word == ["NONE"] else word) for word in words]
         return self._console
+
+    def _offset(self, race: dict[str, int]) -> float:
+        """Where the kart is inside its section, -0.5 to 0.5; 0 for a game that does not tell its course."""
+        return 0.0 if self._course is None else self._course.offset(race["checkpoint"], race["x"], race["y"])
 
     def _run(self, console: Console, buttons: Image, ticks: int) -> None:
         if self.on_frame is None:

@@ -1,6 +1,7 @@
 """What the race state means: the table of a game, progress round the circuit, and the reward. No emulator in here."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,6 +41,33 @@ def race_seconds(race: dict[str, int]) -> float:
     return 60 * race["minutes"] + race["seconds"] + race["milliseconds"] / 100
 
 
+class Course:
+    """Where along its circuit a kart is, between one section's middle and the next; needs a game that tells its gates.
+
+    Args:
+        gates: (x, y) of the middle of the road in the middle of each section, in the order of driving.
+    """
+
+    def __init__(self, gates: Sequence[tuple[int, int]]) -> None:
+        self._gates = gates
+
+    def offset(self, section: int, x: int, y: int) -> float:
+        """How far the position lies from the middle of `section`, in sections along the road, -0.5 to 0.5."""
+        count = len(self._gates)
+        here = self._gates[section % count]
+        ahead = _share(here, self._gates[(section + 1) % count], x, y)
+        if ahead >= 0:
+            return min(ahead, 0.5)
+        behind = _share(self._gates[(section - 1) % count], here, x, y) - 1.0
+        return max(-0.5, min(behind, 0.0))  # above 0 outside a sharp bend: neither before the middle nor past it
+
+
+def _share(start: tuple[int, int], end: tuple[int, int], x: int, y: int) -> float:
+    """Which share of the way from `start` to `end` lies behind (x, y), seen across that way."""
+    dx, dy = end[0] - start[0], end[1] - start[1]
+    return ((x - start[0]) * dx + (y - start[1]) * dy) / max(1, dx * dx + dy * dy)
+
+
 class Progress:
     """How far the kart has come, counted in sections from where it began.
 
@@ -48,20 +76,27 @@ class Progress:
     new best counts as progress: driving to and fro gains nothing.
     """
 
-    def __init__(self, sections: int, section: int) -> None:
+    def __init__(self, sections: int, section: int, offset: float = 0.0) -> None:
         self.sections = max(1, sections)
         self.position = 0
         self.best = 0
+        self._furthest = offset  # best position with the offset inside its section
         self._section = section
 
-    def update(self, section: int) -> int:
-        """Move to `section`; returns by how many sections the best position so far has grown, 0 or more."""
+    def update(self, section: int, offset: float = 0.0) -> tuple[int, float]:
+        """Move to `section`, and to `offset` sections from its middle.
+
+        Returns:
+            By how many sections the best position so far has grown, 0 or more: whole ones, and with the offset.
+        """
         half = self.sections // 2
         self.position += (section - self._section + half) % self.sections - half
         self._section = section
         gained = max(0, self.position - self.best)
         self.best += gained
-        return gained
+        advanced = max(0.0, self.position + offset - self._furthest)
+        self._furthest += advanced
+        return gained, advanced
 
     @property
     def laps(self) -> float:
@@ -73,7 +108,8 @@ class RaceStep(NamedTuple):
     """What happened in one agent step."""
 
     seconds: float  # of game time
-    gained: int  # sections of new best progress
+    gained: int  # whole sections of new best progress
+    advanced: float  # the same, with fractions where the game tells the position on its course
     sections: int  # of the circuit
     off_road: bool
     hit: bool  # the kart ran into something
@@ -87,7 +123,7 @@ def step_reward(reward: Reward, step: RaceStep) -> float:
         total = float(step.gained)
     else:
         total = (
-            reward.progress * step.gained / step.sections
+            reward.progress * step.advanced / step.sections
             + reward.time * step.seconds
             + reward.off_road * step.seconds * step.off_road
             + reward.wall * step.hit

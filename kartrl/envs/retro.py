@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from kartrl.envs import cartridge
 from kartrl.envs.cartridge import read_state
-from kartrl.envs.race import load_game
+from kartrl.envs.race import Course, load_game
 from kartrl.errors import UserError
 
 GAMES = Path(__file__).parents[1] / "games"
@@ -71,6 +71,7 @@ class Console:
         import stable_retro
 
         self.game = load_game(integration_file(self.folder, "game.json"))
+        self._told = _told(self.folder)
         before = _newest() if _newest is not None else None
         if before is not None:
             before.close()
@@ -78,6 +79,8 @@ class Console:
         try:
             self._emulator = stable_retro.RetroEmulator(str(self.folder / "rom.sfc"))
         except RuntimeError as error:
+            if "multiple" not in str(error):
+                raise UserError(f"{self.folder / 'rom.sfc'}: the emulator cannot start this ROM ({error})") from error
             raise UserError(
                 "stable-retro allows one emulator in a process, and another part of this program has one open: "
                 "close it first, or give each its own process"
@@ -121,12 +124,15 @@ class Console:
             self.restore(state)
         except UserError as error:
             raise UserError(f"{file}: {error}") from error
-        expected = _build_id(self.folder)
-        if expected is not None and (found := self.data.lookup_value("build_id")) != expected:
+        if self._told is not None and (found := self.data.lookup_value("build_id")) != self._told["build_id"]:
             raise UserError(
-                f"{file}: made for another build of the ROM ({found:08x}, the ROM is {expected:08x}); build both together: make game"
+                f"{file}: made for another build of the ROM ({found:08x}, not {self._told['build_id']:08x}); build both together: make game"
             )
         return state
+
+    def course(self, circuit: str) -> Course | None:
+        """Where the road of `circuit` runs; None for a game that does not tell."""
+        return None if self._told is None else Course([(x, y) for x, y, _ in self._told["circuits"][circuit]["gates"]])
 
     def start_at(self, section: int) -> None:
         """Put the kart at the beginning of `section`, standing, when the next step begins; the laps count from there."""
@@ -187,7 +193,7 @@ class Console:
         return self._emulator
 
 
-def _build_id(folder: Path) -> int | None:
-    """Which build of the bundled game the ROM is; None for a game without builds."""
+def _told(folder: Path) -> dict[str, Any] | None:
+    """What the bundled game's build tells of itself: its id, and the circuits' gates; None for a cartridge."""
     file = folder / "circuits.json"
-    return json.loads(file.read_text(encoding="utf-8"))["build_id"] if file.is_file() else None
+    return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None

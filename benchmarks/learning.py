@@ -1,0 +1,119 @@
+"""How soon runs learned to drive: a table and a plot from their `scalars.csv`.
+
+    python run.py --set run.seed=1 --set run.minutes=15 --set run.name=seed1      (and so on for the other seeds)
+    python benchmarks/learning.py logs/seed1 logs/seed2 logs/seed3 -o docs/learning.png
+
+A training episode that begins at any checkpoint counts as a race when it goes five whole rounds from there. The
+evaluation drives from the start line, greedily, on the train circuits and on those kept unseen.
+"""
+
+import argparse
+import csv
+import statistics
+from collections import defaultdict
+from pathlib import Path
+
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+Points = list[tuple[float, int, float]]  # minutes, agent steps, value
+
+
+def read(run: Path) -> dict[str, Points]:
+    """Tag -> points of a run's scalars."""
+    tags: defaultdict[str, Points] = defaultdict(list)
+    with (run / "scalars.csv").open(newline="") as file:
+        for row in csv.DictReader(file):
+            tags[row["tag"]].append((float(row["seconds"]) / 60, int(row["agent_steps"]), float(row["value"])))
+    return tags
+
+
+def first(points: Points, least: float) -> str:
+    """When a value first reached `least`: minutes and thousands of agent steps."""
+    for minutes, steps, value in points:
+        if value >= least:
+            return f"{minutes:.1f} min, {steps / 1000:,.0f} k"
+    return "not reached"
+
+
+def merged(tags: dict[str, Points], prefix: str, suffix: str) -> Points:
+    """All points of the tags `prefix*suffix`, by time."""
+    return sorted(point for tag, points in tags.items() if tag.startswith(prefix) and tag.endswith(suffix) for point in points)
+
+
+def all_reach(tags: dict[str, Points], prefix: str) -> str:
+    """When the last of these circuits was first finished in every episode of one evaluation."""
+    circuits = {tag: points for tag, points in tags.items() if tag.startswith(prefix) and tag.endswith("/finished")}
+    firsts = [next(((minutes, steps) for minutes, steps, value in points if value >= 1.0), None) for points in circuits.values()]
+    if not firsts or None in firsts:
+        return "not reached"
+    minutes, steps = max(point for point in firsts if point is not None)
+    return f"{minutes:.1f} min, {steps / 1000:,.0f} k"
+
+
+def last_share(tags: dict[str, Points], prefix: str, count: int = 3) -> str:
+    """Share of races finished in the last `count` evaluations."""
+    values = [value for tag, points in tags.items() if tag.startswith(prefix) and tag.endswith("/finished") for _, _, value in points[-count:]]
+    return f"{statistics.fmean(values):.0%}" if values else "-"
+
+
+def summary(run: Path) -> list[str]:
+    tags = read(run)
+    speed = [value for _, _, value in tags["speed/agent_steps_per_second"][3:]]
+    return [
+        run.name,
+        f"{statistics.median(speed):,.0f}" if speed else "-",
+        first(merged(tags, "train_circuits/", "/lap_time"), 0.1),
+        first(merged(tags, "train_circuits/", "/finished"), 1e-6),
+        first(merged(tags, "evaluation_train/", "/lap_time"), 0.1),
+        first(merged(tags, "evaluation_test/", "/lap_time"), 0.1),
+        all_reach(tags, "evaluation_train/"),
+        all_reach(tags, "evaluation_test/"),
+        last_share(tags, "evaluation_train/"),
+        last_share(tags, "evaluation_test/"),
+    ]
+
+
+COLUMNS = [
+    "run",
+    "agent steps/s",
+    "first lap, agents",
+    "first race, agents",
+    "first lap, train",
+    "first lap, unseen",
+    "race on every train circuit",
+    "race on the unseen",
+    "finished at the end, train",
+    "unseen",
+]
+
+
+def plot(runs: list[Path], output: Path) -> None:
+    figure = Figure(figsize=(9, 3.4), layout="constrained")
+    FigureCanvasAgg(figure)
+    for axes, key, title in zip(
+        figure.subplots(1, 2, sharey=True), ("evaluation/train_progress", "evaluation/test_progress"), ("train circuits", "unseen circuit"), strict=True
+    ):
+        for run in runs:
+            points = read(run)[key]
+            axes.plot([minutes for minutes, _, _ in points], [value for _, _, value in points], marker=".", label=run.name)
+        axes.axhline(5, color="0.7", linewidth=0.8)
+        axes.set(title=f"Laps of a 5-lap race, {title}", xlabel="minutes of training", ylim=(0, 5.3))
+        axes.legend(frameon=False)
+    figure.savefig(output, dpi=110)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", nargs="+", type=Path)
+    parser.add_argument("-o", "--output", type=Path, help="a PNG of the curves")
+    arguments = parser.parse_args()
+    print(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}")
+    for run in arguments.runs:
+        print(f"| {' | '.join(summary(run))} |")
+    if arguments.output:
+        plot(arguments.runs, arguments.output)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,30 @@
+"""Checkpoints of untrained networks, for the tests."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from kartrl import checkpoint
+from kartrl.checkpoint import Checkpoint
+from kartrl.config import read
+from kartrl.envs import make_env
+from kartrl.models import make_model
+from kartrl.types import Counters
+
+CARTPOLE = ("environment.id=CartPole-v1", "model.hidden_size=16")
+PONG = ("environment.id=ALE/Pong-v5", "model.hidden_size=16")
+KART = ("environment.game=bundled", "environment.no_progress_limit=2", "model.hidden_size=16")
+
+
+def save_policy(run_folder: Path, overrides: Sequence[str], agent_steps: int = 1000, score: float | None = None) -> Path:
+    """Save a network that has learned nothing as a checkpoint of the run."""
+    config = read(overrides=overrides)
+    env = make_env(config, config.circuits("train"))
+    shape, actions = env.observation_space.shape, int(env.action_space.n)
+    env.close()
+    torch.manual_seed(agent_steps)
+    model = make_model(config.model, shape, actions)
+    path = run_folder / "checkpoints" / f"{agent_steps:010d}.pt"
+    checkpoint.save(path, Checkpoint(config, model.state_dict(), {}, Counters(agent_steps), shape, actions, score))
+    return path

@@ -1,0 +1,125 @@
+"""The package, its locks and what the repository holds."""
+
+import hashlib
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+import kartrl
+
+ROOT = Path(__file__).resolve().parent.parent
+LOCKS = ("requirements.lock", "requirements-dev.lock")
+OUR_ROM = Path("kartrl/games/KartRL-Snes/rom.sfc")
+ROM_SUFFIXES = {".sfc", ".smc", ".swc", ".fig", ".srm", ".nes", ".gb", ".gba", ".gen", ".z64", ".n64", ".zip", ".7z"}
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def _lock(name: str) -> dict[str, Requirement]:
+    """The pins of a lock by package."""
+    lines = (ROOT / name).read_text(encoding="utf-8").splitlines()
+    pins = [Requirement(line) for line in lines if line and not line.startswith("#")]
+    return {canonicalize_name(pin.name): pin for pin in pins}
+
+
+def _run(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+
+
+def _repository_files() -> list[Path]:
+    """What git has, or would take."""
+    if shutil.which("git") is None:
+        pytest.skip("git is not installed")
+    listed = _run("git", "-c", f"safe.directory={ROOT}", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    if listed.returncode:
+        pytest.skip(f"not a git checkout: {listed.stderr.strip()}")
+    return sorted({Path(name) for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()})
+
+
+@pytest.mark.parametrize(("option", "expected"), [("--help", "import-rom"), ("--version", f"kartrl {kartrl.__version__}")])
+def test_console_command(option: str, expected: str) -> None:
+    result = _run(str(Path(sys.executable).with_name("kartrl")), option)
+    assert result.returncode == 0, result.stderr
+    assert expected in result.stdout
+    assert result.stderr == ""
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_lock_is_exact_and_portable(name: str) -> None:
+    for line in (ROOT / name).read_text(encoding="utf-8").splitlines():
+        if not line.startswith("#"):
+            assert re.fullmatch(r"[a-z0-9-]+==[A-Za-z0-9.]+( ; .+)?", line), line
+            assert not re.search(r"://|@ |/|\\|--|\+", line), line
+            assert not re.match(r"nvidia-(?!ml-py)|cuda-|triton", line), f"{line}: a library of one build of torch only"
+
+
+@pytest.mark.parametrize("extras", [(), ("atari", "dev")])
+def test_lock_agrees_with_pyproject(extras: tuple[str, ...]) -> None:
+    lock = _lock(LOCKS[bool(extras)])
+    wanted = list(PROJECT["dependencies"])
+    for extra in extras:
+        wanted += PROJECT["optional-dependencies"][extra]
+    for requirement in map(Requirement, wanted):
+        pin = lock[canonicalize_name(requirement.name)]
+        (version,) = pin.specifier
+        assert requirement.specifier.contains(version.version), f"{pin} does not meet {requirement}: run `make lock`"
+        assert (requirement.marker is None) == (pin.marker is None), requirement
+
+
+def test_locks_agree() -> None:
+    run, dev = (_lock(name) for name in LOCKS)
+    assert {name: str(pin) for name, pin in run.items()} == {name: str(dev[name]) for name in run}
+
+
+def test_emulator_is_asked_for_only_where_it_has_wheels() -> None:
+    marker = _lock(LOCKS[0])["stable-retro"].marker
+    assert marker is not None
+    for platform, machine, expected in [
+        ("linux", "x86_64", True),
+        ("darwin", "arm64", True),
+        ("linux", "aarch64", False),
+        ("darwin", "x86_64", False),
+        ("win32", "AMD64", False),
+    ]:
+        assert marker.evaluate({"sys_platform": platform, "platform_machine": machine}) is expected
+
+
+def test_no_foreign_rom() -> None:
+    files = _repository_files()
+    assert [path for path in files if path.suffix.lower() in ROM_SUFFIXES] in ([], [OUR_ROM])
+    states = [path for path in files if path.suffix == ".state"]
+    assert all(path.parent == OUR_ROM.parent for path in states), states
+    # Super Mario Kart, as dumped and behind a copier's header
+    cartridge = "47e103d8398cf5b7cbb42b95df3a3c270691163b"
+    for path in files:
+        content = (ROOT / path).read_bytes()
+        assert hashlib.sha1(content).hexdigest() != cartridge, path
+        assert hashlib.sha1(content[512:]).hexdigest() != cartridge, path
+
+
+def test_wheel_has_the_games(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    shutil.copytree(ROOT / "kartrl", source / "kartrl", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    cartridge = source / "kartrl/games/SuperMarioKart-Snes"
+    cartridge.mkdir(parents=True, exist_ok=True)
+    for name in ("rom.sfc", "rom.smc", "MarioCircuit.Act1.state"):
+        (cartridge / name).write_bytes(b"the user's own")
+    options = ["--quiet", "--no-deps", "--no-build-isolation", "--disable-pip-version-check", "--wheel-dir", str(tmp_path)]
+    built = _run(sys.executable, "-m", "pip", "wheel", *options, str(source))
+    assert built.returncode == 0, built.stderr
+    (wheel,) = tmp_path.glob("kartrl-*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        inside = set(archive.namelist())
+    ours = {path.relative_to(source).as_posix() for path in (source / "kartrl").rglob("*") if path.is_file()}
+    own = {path.relative_to(source).as_posix() for path in cartridge.iterdir() if path.read_bytes() == b"the user's own"}
+    assert ours - own <= inside
+    assert not own & inside
