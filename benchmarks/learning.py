@@ -53,7 +53,9 @@ def all_reach(tags: dict[str, Points], prefix: str) -> str:
 
 def last_share(tags: dict[str, Points], prefix: str, count: int = 3) -> str:
     """Share of races finished in the last `count` evaluations."""
-    values = [value for tag, points in tags.items() if tag.startswith(prefix) and tag.endswith("/finished") for _, _, value in points[-count:]]
+    values = [
+        value for tag, points in tags.items() if tag.startswith(prefix) and tag.endswith("/finished") for _, _, value in points[-count:]
+    ]
     return f"{statistics.fmean(values):.0%}" if values else "-"
 
 
@@ -92,7 +94,10 @@ def plot(runs: list[Path], output: Path) -> None:
     figure = Figure(figsize=(9, 3.4), layout="constrained")
     FigureCanvasAgg(figure)
     for axes, key, title in zip(
-        figure.subplots(1, 2, sharey=True), ("evaluation/train_progress", "evaluation/test_progress"), ("train circuits", "unseen circuit"), strict=True
+        figure.subplots(1, 2, sharey=True),
+        ("evaluation/train_progress", "evaluation/test_progress"),
+        ("train circuits", "unseen circuit"),
+        strict=True,
     ):
         for run in runs:
             points = read(run)[key]

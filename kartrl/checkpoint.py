@@ -29,7 +29,6 @@ class Checkpoint(NamedTuple):
     observation_shape: tuple[int, ...]
     num_actions: int
     score: float | None = None  # mean return over the train circuits, where it was evaluated
-    random_state: Tensor | None = None  # of torch's generator on the CPU
 
 
 def save(path: Path, checkpoint: Checkpoint) -> None:
@@ -89,7 +88,6 @@ def load(path: Path) -> Checkpoint:
             observation_shape=tuple(int(size) for size in content["observation_shape"]),
             num_actions=int(content["num_actions"]),
             score=None if content["score"] is None else float(content["score"]),
-            random_state=content["random_state"],
         )
     except (KeyError, TypeError, ValueError, AttributeError, UserError) as error:
         raise UserError(f"{path}: not a checkpoint of this version of kartrl ({_line(error)})") from error

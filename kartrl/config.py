@@ -86,14 +86,16 @@ class Environment(Section):
     game: Literal["auto", "bundled", "cartridge"] = Field(
         "auto", description="kart: bundled, cartridge (an imported ROM), or auto (the cartridge where it is imported)"
     )
-    frame_skip: int = Field(6, ge=1, le=60, description="frames for which an action is held")
+    frame_skip: int = Field(5, ge=1, le=60, description="frames for which an action is held")
     frame_stack: int = Field(1, ge=1, le=16, description="newest pictures seen at once")
     height: int = Field(54, ge=1, le=512, description="rows of the observation")
     width: int = Field(54, ge=1, le=512, description="columns of the observation")
     crop_top: int = Field(36, ge=0, le=223, description="kart: first row of the screen that is seen; above is the sky")
     crop_bottom: int = Field(106, ge=1, le=224, description="kart: row after the last that is seen; below is the map")
     grayscale: bool = Field(True, description="one grey channel rather than three colours")
-    noop_max: int = Field(30, ge=0, description="at most this many frames (drawn at random) of idling, or for the kart of one drawn action, begin an episode")
+    noop_max: int = Field(
+        30, ge=0, description="at most this many frames (drawn at random) of idling, or for the kart of one drawn action, begin an episode"
+    )
     random_start: bool = Field(True, description="kart: training episodes begin at a checkpoint drawn at random")
     time_limit: float = Field(150, gt=0, description="kart: seconds on the race clock after which an episode is truncated")
     no_progress_limit: float = Field(3, gt=0, description="kart: seconds without a new checkpoint after which an episode is truncated")

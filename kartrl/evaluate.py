@@ -17,12 +17,13 @@ from kartrl import checkpoint
 from kartrl.config import Config
 from kartrl.devices import choose_device
 from kartrl.envs import make_env
+from kartrl.envs.circuit_map import circuit_map
 from kartrl.envs.retro import game_folder
 from kartrl.models import Script
 from kartrl.types import Episode
 
 OnPicture = Callable[[np.ndarray], None]
-USES = ("train", "test", "none")
+USES = {"train": "trained", "test": "unseen", "none": "other"}
 
 
 class Drive(NamedTuple):
@@ -144,8 +145,6 @@ def drive(
 
 def map_of(config: Config, circuit: str) -> np.ndarray | None:
     """The map of a circuit, uint8 [1024, 1024, 3]; None for a game whose map is not known."""
-    from kartrl.envs.circuit_map import circuit_map
-
     folder = game_folder(config.environment.game)
     return circuit_map(folder, circuit) if (folder / "circuits.json").is_file() else None
 
@@ -197,19 +196,17 @@ def evaluate(path: Path, circuits: Sequence[str], episodes: int, greedy: bool, d
 def kart_table(results: Sequence[Result]) -> Table:
     """A row for each circuit, and one for all of the same use where there are several."""
     table = Table()
-    for column in ("circuit", "races finished", "mean lap", "best lap", "mean return", "laps driven"):
-        table.add_column(column, justify="left" if column == "circuit" else "right")
-    labels = {"train": "trained on", "test": "unseen", "none": "not in the configuration"}
-    for use in USES:
+    table.add_column("circuit", no_wrap=True)
+    table.add_column("use", no_wrap=True)
+    for column in ("races finished", "mean lap, s", "best lap, s", "mean return", "laps driven"):
+        table.add_column(column, justify="right")
+    for use, label in USES.items():
         group = [result for result in results if result.use == use]
-        if not group:
-            continue
         table.add_section()
         for result in group:
-            table.add_row(f"{result.circuit} ({labels[use]})", *_cells(result.episodes))
+            table.add_row(result.circuit, label, *_cells(result.episodes))
         if len(group) > 1:
-            every = [episode for result in group for episode in result.episodes]
-            table.add_row(f"all {labels[use]}", *_cells(every), style="bold")
+            table.add_row("all", label, *_cells([episode for result in group for episode in result.episodes]), style="bold")
     return table
 
 
@@ -230,8 +227,8 @@ def _cells(episodes: Sequence[Episode]) -> list[str]:
     laps = [lap for episode in episodes for lap in episode.lap_times]
     return [
         f"{sum(episode.finished for episode in episodes)} of {len(episodes)}",
-        f"{fmean(laps):.2f} s" if laps else "-",
-        f"{min(laps):.2f} s" if laps else "-",
+        f"{fmean(laps):.2f}" if laps else "-",
+        f"{min(laps):.2f}" if laps else "-",
         f"{fmean(episode.episodic_return for episode in episodes):.2f}",
         f"{fmean(episode.progress for episode in episodes):.2f}",
     ]

@@ -31,7 +31,6 @@ from kartrl.types import EpisodeRecord, Scalars
 from kartrl.video import gif, png, shrunk
 
 GIF_WIDTH, GIF_FPS = 128, 5.0  # small: there is one for each circuit every minute
-COLOURS = 128  # of the pictures, for the same reason
 LOOK_SECONDS = 1.0  # between two looks for a new checkpoint
 DEVICE = torch.device("cpu")  # a GPU, where there is one, is the learner's
 
@@ -115,7 +114,7 @@ class Evaluator:
         score = float(np.mean([episode.episodic_return for episode in episodes if episode.use == "train"]))
         with self._warning():
             if pictures:
-                _replace(self._folder / "latest.png", png(contact_sheet(pictures), COLOURS))
+                _replace(self._folder / "latest.png", png(contact_sheet(pictures)))
             if score > self._best:
                 checkpoint.save(self._run_folder / "best.pt", loaded._replace(score=score))
                 self._best = score
@@ -184,7 +183,7 @@ class Evaluator:
                     _write_graph(self._folder, loaded)
                 self._events = EventWriter(self._folder, purge_step=step)
             if picture is not None:
-                self._events.image(step, f"driven_lines/{name}", png(picture, COLOURS), *picture.shape[:2])
+                self._events.image(step, f"driven_lines/{name}", png(picture), *picture.shape[:2])
             if film:
                 self._events.image(step, f"video/{name}", gif(film, GIF_FPS), *film[0].shape[:2])
             self._events.flush()

@@ -4,14 +4,15 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from matplotlib import patheffects
+from matplotlib import colormaps, patheffects
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
+from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 
 INK, PAPER, FAINT = "#f2f0e6", "#14161c", "#8d93a1"
-SPEEDS = "plasma"
+SPEEDS = ListedColormap(colormaps["plasma"](np.linspace(0.2, 1, 256)))  # from violet to yellow: all stand out from asphalt
 FADE = 0.4  # how far the map is drawn towards the paper, so that the line stands out
 DPI = 100
 MAP = 0.85  # side of the map, in widths of the picture
@@ -48,12 +49,11 @@ def driven_lines(map_rgb: np.ndarray | None, lines: Sequence[Line], title: str, 
     if map_rgb is not None:
         axes.imshow(_faded(map_rgb), extent=(0, map_rgb.shape[1], map_rgb.shape[0], 0), interpolation="antialiased")
     drawn = [line for line in lines if len(line.x) > 1]
-    fastest = max([float(line.speed.max()) for line in drawn], default=1.0) or 1.0
     for line in drawn:
-        collection = _draw(axes, line, fastest, scale)
+        collection = _draw(axes, line, _speeds(drawn), scale)
     if drawn:
         inside = figure.add_axes((MAP + 0.05, (legend_height + 0.1) / height, 0.025, (MAP - 0.2) / height))
-        bar = figure.colorbar(collection, cax=inside)
+        bar = figure.colorbar(collection, cax=inside, extend="min")
         inside.set_title("speed", color=INK, fontsize=11 * scale, pad=8 * scale, loc="left")
         bar.ax.tick_params(colors=INK, labelsize=10 * scale)
         bar.outline.set_edgecolor(FAINT)
@@ -92,13 +92,20 @@ def _faded(map_rgb: np.ndarray) -> np.ndarray:
     return ((1 - FADE) * picture + FADE * paper).astype(np.uint8)
 
 
-def _draw(axes: Axes, line: Line, fastest: float, scale: float) -> LineCollection:
+def _speeds(lines: Sequence[Line]) -> tuple[float, float]:
+    """Lowest and highest speed told apart: of a fast drive the slow start is left out, as it would take most colours."""
+    speeds = np.concatenate([line.speed for line in lines])
+    high = float(speeds.max()) or 1.0
+    return min(float(np.percentile(speeds, 5)), 0.85 * high), high
+
+
+def _draw(axes: Axes, line: Line, speeds: tuple[float, float], scale: float) -> LineCollection:
     points = np.stack([line.x, line.y], 1)
     segments = np.stack([points[:-1], points[1:]], 1)
     axes.plot(line.x, line.y, color="black", linewidth=4.2 * scale, alpha=0.5, solid_capstyle="round")
     collection = LineCollection(list(segments), cmap=SPEEDS, linewidths=2.4 * scale, capstyle="round")
     collection.set_array(line.speed[1:])
-    collection.set_clim(0, fastest)
+    collection.set_clim(*speeds)
     axes.add_collection(collection, autolim=True)
     return collection
 

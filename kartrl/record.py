@@ -45,9 +45,7 @@ def record(circuit: str | None, path: Path, output: Path | None, episodes: int, 
                 lines = [Line(one.x, one.y, one.speed, one.episode.finished) for one in drives]
                 picture.write_bytes(png(driven_lines(map_of(driver.config, circuit), lines, title)))
         except OSError as error:
-            raise UserError(
-                f"{video}: cannot write there ({error.strerror or error}); choose another place with -o"
-            ) from error
+            raise UserError(f"{video}: cannot write there ({error.strerror or error}); choose another place with -o") from error
         except gymnasium.error.DependencyNotInstalled as error:
             raise UserError(f"{driver.config.environment.id}: no pictures to film: {error}") from error
     console.print(_lap_table(drives) if circuit is not None else _plain_table(drives))

@@ -124,10 +124,6 @@ class Slots:
     state: np.ndarray
     stopping: np.ndarray
 
-    def nbytes(self) -> int:
-        """Size of the slab in bytes."""
-        return len(self._memory)
-
     def stop(self) -> None:
         """Wake all agents and make them raise `Stopped`."""
         self.stopping[0] = True

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from gymnasium.spaces import Box, Discrete
 from rich.console import Console
 
 from kartrl import runs
@@ -39,11 +40,11 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
     _check_levels(config)
     # Everything that can be wrong with the world comes out here, before any process is started.
     env = make_env(config, config.circuits("train"), training=True)
-    shape, dtype = env.observation_space.shape, str(env.observation_space.dtype)
-    num_actions = int(env.action_space.n)
+    assert isinstance(env.observation_space, Box)
+    assert isinstance(env.action_space, Discrete)
+    shape, dtype, num_actions = env.observation_space.shape, str(env.observation_space.dtype), int(env.action_space.n)
     world = getattr(env.unwrapped, "game_title", config.environment.id)
     env.close()
-    assert shape is not None
     folder = runs.create(config) if stored is None else runs.lock(path)
     try:
         with Display(console, folder.path.name) as display:

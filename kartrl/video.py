@@ -75,13 +75,10 @@ def gif(pictures: Sequence[np.ndarray], fps: float, colours: int = 24) -> bytes:
     return file.getvalue()
 
 
-def png(picture: np.ndarray, colours: int | None = None) -> bytes:
-    """A PNG file of a picture, uint8 [H, W, 3]; with so many colours (a third of the size at 128), or all of them."""
-    image = Image.fromarray(picture)
-    if colours is not None:
-        image = image.quantize(colours, dither=Image.Dither.NONE)
+def png(picture: np.ndarray) -> bytes:
+    """A PNG file of a picture, uint8 [H, W, 3]."""
     file = io.BytesIO()
-    image.save(file, "PNG", optimize=True)
+    Image.fromarray(picture).save(file, "PNG", optimize=True)
     return file.getvalue()
 
 

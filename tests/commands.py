@@ -21,7 +21,13 @@ def environment() -> dict[str, str]:
 def run(*arguments: str, cwd: Path, timeout: float = 100) -> subprocess.CompletedProcess[str]:
     """`python -m kartrl` with these arguments, to its end."""
     return subprocess.run(
-        [sys.executable, "-m", "kartrl", *arguments], cwd=cwd, env=environment(), text=True, capture_output=True, timeout=timeout, check=False
+        [sys.executable, "-m", "kartrl", *arguments],
+        cwd=cwd,
+        env=environment(),
+        text=True,
+        capture_output=True,
+        timeout=timeout,
+        check=False,
     )
 
 

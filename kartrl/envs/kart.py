@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from kartrl.config import Config, Environment, Reward
 from kartrl.envs.picture import Picture
 from kartrl.envs.race import TICKS_PER_SECOND, Game, Progress, RaceStep, race_seconds, step_reward
-from kartrl.envs.retro import Console, circuits, game_folder
+from kartrl.envs.retro import BUNDLED, Console, circuits, game_folder
 from kartrl.errors import UserError
 
 Image = npt.NDArray[np.uint8]
@@ -96,6 +96,11 @@ class KartEnv(gymnasium.Env[Image, SupportsInt]):
         self._console: Console | None = None
         self._buttons: list[Image] = []
         self._screen: Image | None = None
+
+    @property
+    def game_title(self) -> str:
+        """Which game `game = auto` came to."""
+        return f"{self._folder.name}, {'the bundled game' if self._folder.name == BUNDLED else 'your own cartridge'}"
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Image, dict[str, Any]]:
         """Begin a race; see the class for `options`."""
