@@ -22,7 +22,7 @@ from kartrl.config import Config
 from kartrl.envs import make_env
 from kartrl.episode_scalars import evaluation_scalars
 from kartrl.errors import UserError
-from kartrl.evaluate import Drive, drive, lap_line, map_of
+from kartrl.evaluate import Drive, drive, lap_line, map_of, pictures_per_second
 from kartrl.events import EventWriter
 from kartrl.lifetime import follow_parent
 from kartrl.models import ActorCritic, Script
@@ -51,7 +51,7 @@ def run(run_folder: Path, config: Config, queue: Any) -> None:
     signal.signal(signal.SIGTERM, _end)
     follow_parent(grace=0.0)
     if hasattr(os, "nice"):
-        os.nice(19)  # training comes first
+        os.nice(5)  # as the agents: training comes first
     torch.set_num_threads(1)
     evaluator = Evaluator(run_folder, config, queue)
     try:
@@ -142,7 +142,7 @@ class Evaluator:
     def _drive(self, model: Script, use: str, circuit: str | None) -> tuple[list[Drive], list[np.ndarray]]:
         """The drives on one circuit, and small pictures of the first of them."""
         section = self._config.evaluation
-        steps_per_picture = max(1, round(self._env.unwrapped.metadata.get("render_fps", 30) / GIF_FPS))
+        steps_per_picture = max(1, round(pictures_per_second(self._config, self._env) / GIF_FPS))
         film: list[np.ndarray] = []
         seen = 0
 

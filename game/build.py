@@ -1,0 +1,44 @@
+"""Builds the bundled game: `python game/build.py [-o FOLDER]`. Needs cc65, and stable-retro for the start states."""
+
+import argparse
+import hashlib
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import cartridge
+import integration
+import track
+
+HERE = Path(__file__).parent
+TARGET = HERE.parent / "kartrl" / "games" / "KartRL-Snes"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Build the bundled game: ROM, descriptions and start states.")
+    parser.add_argument("-o", "--output", type=Path, default=TARGET, metavar="FOLDER", help="where to write (default: the package)")
+    output: Path = parser.parse_args().output
+    if shutil.which("ca65") is None or shutil.which("ld65") is None:
+        sys.exit("ca65 and ld65 are missing: install cc65 (apt-get install cc65, brew install cc65)")
+    tracks = [track.load(file) for file in sorted((HERE / "circuits").glob("*.toml"))]
+    names = [found.name for found in tracks]
+    rom, facts = cartridge.build(HERE, tracks)
+    with tempfile.TemporaryDirectory() as name:
+        work = Path(name)
+        (work / "rom.sfc").write_bytes(rom)
+        (work / "rom.sha").write_text(hashlib.sha1(rom, usedforsecurity=False).hexdigest() + "\n")
+        (work / "circuits.json").write_text(cartridge.written(facts))
+        integration.describe(work, names)
+        integration.make_states(work, names)
+        # only whole builds get to the target; each file appears there at once
+        output.mkdir(parents=True, exist_ok=True)
+        for file in sorted(work.iterdir()):
+            partial = output / f".{file.name}.new"
+            shutil.copyfile(file, partial)
+            partial.replace(output / file.name)
+    print(f"{output}: build {facts['build_id']:08x}, {len(rom) // 1024} KiB, circuits {', '.join(names)}")
+
+
+if __name__ == "__main__":
+    main()

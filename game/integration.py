@@ -1,0 +1,55 @@
+"""What stable-retro needs beside the ROM: names of the memory's places, when a race is done, the start states."""
+
+import gzip
+import json
+from pathlib import Path
+
+RAM = 0x7E0000
+VARIABLES = {  # name: (address, type); meanings in README.md
+    "x": (0x88, "<u2"), "y": (0x8C, "<u2"), "camera_angle": (0x95, "|u1"),
+    "speed_x": (0x1022, "<i2"), "speed_y": (0x1024, "<i2"), "speed": (0x10EA, "<u2"),
+    "kart_angle": (0x10AA, "<u2"), "angle_velocity": (0x109E, "|i1"), "hop": (0x101F, "<u2"),
+    "lap": (0x10C1, "|u1"), "lap_max": (0x10F9, "|u1"), "checkpoint": (0x10C0, "|u1"), "checkpoint_num": (0x148, "|u1"),
+    "milliseconds": (0x101, "|d1"), "seconds": (0x102, "|d1"), "minutes": (0x104, "|u1"),
+    "collision": (0x1052, "|u1"), "ground_type": (0x10AE, "|u1"), "ground_status": (0x10A0, "|u1"),
+    "out_of_control": (0x10A6, "|u1"), "lakitu": (0x10B, "|u1"), "coins": (0xE00, "|u1"), "rank": (0x1040, "|u1"),
+    "ticks": (0x1E00, "|u1"), "start_section": (0x1E01, "|u1"), "tick": (0x1E02, "<u2"), "circuit": (0x1E04, "|u1"),
+    "select": (0x1E05, "|u1"), "build_id": (0x1E08, "<u4"),
+    "best_lap": (0x1E10, "<u2"), "last_lap": (0x1E12, "<u2"),
+}  # fmt: skip
+STANDING = 0x80  # value of `ticks` at which the game draws but does not move
+
+
+def describe(folder: Path, circuits: list[str]) -> None:
+    """Write data.json, scenario.json and metadata.json."""
+    info = {name: {"address": RAM + address, "type": kind} for name, (address, kind) in VARIABLES.items()}
+    done = {"variables": {"lap": {"op": "equal", "reference": 133}}}
+    for name, content in (
+        ("data.json", {"info": info}),
+        ("scenario.json", {"done": done, "reward": {"variables": {}}}),
+        ("metadata.json", {"default_state": circuits[0]}),
+    ):
+        (folder / name).write_text(json.dumps(content, indent=1) + "\n")
+
+
+def make_states(folder: Path, circuits: list[str]) -> None:
+    """Boot the ROM in the folder and save each circuit's race as it stands at tick 0."""
+    import stable_retro
+
+    emulator = stable_retro.RetroEmulator(str(folder / "rom.sfc"))
+    data = stable_retro.data.GameData()
+    emulator.configure_data(data)
+    emulator.step()
+    data.load(str(folder / "data.json"), str(folder / "scenario.json"))
+    for index, name in enumerate(circuits):
+        for _ in range(60):  # boot, and let the sound processor come to rest
+            emulator.step()
+        data.set_value("ticks", STANDING)
+        data.set_value("select", index + 1)
+        for _ in range(30):
+            emulator.step()
+        found = data.lookup_all()
+        if (found["circuit"], found["tick"], found["lap"]) != (index, 0, 128):
+            raise RuntimeError(f"{name} did not come up: {found}")
+        data.set_value("ticks", 0)
+        (folder / f"{name}.state").write_bytes(gzip.compress(emulator.get_state(), mtime=0))

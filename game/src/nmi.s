@@ -1,0 +1,56 @@
+; The frame: pad, ticks, picture, all inside the vertical blank's interrupt, so that the picture shows the ticks just run.
+.p816
+.smart
+.include "hw.inc"
+.include "ram.inc"
+.export nmi
+.import tick, publish, show, load_circuit, place_kart
+
+.segment "CODE"
+.proc nmi
+        sep #$20
+        .a8
+        lda RDNMI
+        lda #$80                ; dark until the display list switches the picture on after TOP_LINES
+        sta INIDISP
+        lda select
+        beq :+
+        jmp load_circuit
+:       lda startsect
+        beq joypad
+        dec a
+        cmp nsect
+        bcc :+
+        lda #0
+:       rep #$20
+        .a16
+        and #$00FF
+        jsr place_kart
+        sep #$20
+        .a8
+        stz startsect
+joypad: lda HVBJOY              ; the console reads the pad during the first lines of the blank
+        lsr a
+        bcs joypad
+        lda ticks
+        bmi shown               ; $80 and above: stand still
+        bne :+
+        inc a
+:       cmp #9
+        bcc :+
+        lda #8
+:       sta ticksleft
+        rep #$30
+        .a16
+        .i16
+        lda JOY1L
+        sta joy
+again:  jsr tick
+        dec ticksleft
+        bne again
+        sep #$20
+shown:  rep #$30
+        jsr publish
+        jsr show
+        rti
+.endproc
