@@ -13,12 +13,13 @@ from kartrl.models import make_model
 from kartrl.types import Counters
 
 CARTPOLE = ("environment.id=CartPole-v1", "model.hidden_size=16")
-PONG = ("environment.id=ALE/Pong-v5", "model.hidden_size=16")
-KART = ("environment.game=bundled", "environment.no_progress_limit=2", "model.hidden_size=16")
+PONG = ("environment.id=ALE/Pong-v5", "environment.frame_skip=4", "model.hidden_size=16")
+KART = ("environment.game=bundled", "environment.frame_skip=4", "environment.no_progress_limit=2", "model.hidden_size=16")
 
 
 def save_policy(run_folder: Path, overrides: Sequence[str], agent_steps: int = 1000, score: float | None = None) -> Path:
     """Save a network that has learned nothing as a checkpoint of the run."""
+    torch.set_num_threads(1)  # as in the commands: more are far slower where the cores are busy
     config = read(overrides=overrides)
     env = make_env(config, config.circuits("train"))
     shape, actions = env.observation_space.shape, int(env.action_space.n)

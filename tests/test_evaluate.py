@@ -81,46 +81,48 @@ def test_bad_input_is_one_line(tmp_path, cartpole):
             evaluate(cartpole, [], 1, True, "cuda", Console())
 
 
+@pytest.fixture(scope="module")
+def kart(tmp_path_factory):
+    return save_policy(tmp_path_factory.mktemp("kart"), KART)
+
+
 @needs_kart
-class TestKart:
-    @pytest.fixture(scope="class")
-    def kart(self, tmp_path_factory):
-        return save_policy(tmp_path_factory.mktemp("kart"), KART)
+def test_every_circuit_is_driven_train_and_test_apart(kart):
+    console = Console(file=io.StringIO(), width=150)
+    results = evaluate(kart, [], 2, False, "cpu", console)
+    assert [(result.circuit, result.use) for result in results] == [
+        ("MarioCircuit.Act1", "train"),
+        ("MarioCircuit.Act2", "train"),
+        ("MarioCircuit.Act3", "train"),
+        ("MarioCircuit.Act4", "test"),
+    ]
+    assert all(episode.circuit == result.circuit for result in results for episode in result.episodes)
+    text = console.file.getvalue()
+    assert re.search(r"all +│ trained", text)
+    assert "0 of 6" in text
+    assert re.search(r"MarioCircuit.Act4 +│ unseen", text)
 
-    def test_every_circuit_is_driven_train_and_test_apart(self, kart):
-        console = Console(file=io.StringIO(), width=150)
-        results = evaluate(kart, [], 2, False, "cpu", console)
-        assert [(result.circuit, result.use) for result in results] == [
-            ("MarioCircuit.Act1", "train"),
-            ("MarioCircuit.Act2", "train"),
-            ("MarioCircuit.Act3", "train"),
-            ("MarioCircuit.Act4", "test"),
+
+@needs_kart
+def test_unknown_circuit(kart, tmp_path):
+    result = run("evaluate", "-p", str(kart), "-s", "MarioCircuit.Act9", cwd=tmp_path)
+    assert (result.returncode, result.stderr.count("\n")) == (2, 1)
+    assert "MarioCircuit.Act9" in result.stderr
+    assert "MarioCircuit.Act4" in result.stderr
+
+
+@needs_kart
+def test_filming_each_frame_changes_nothing(kart):
+    pictures = []
+    with open_driver(kart, ["MarioCircuit.Act2"], "cpu") as driver:
+        drives = [
+            drive(driver.env, driver.model, "MarioCircuit.Act2", greedy=True, device=CPU, seed=7, on_picture=on_picture, every_frame=True)
+            for on_picture in (None, pictures.append)
         ]
-        assert all(episode.circuit == result.circuit for result in results for episode in result.episodes)
-        text = console.file.getvalue()
-        assert re.search(r"all +│ trained", text)
-        assert "0 of 6" in text
-        assert re.search(r"MarioCircuit.Act4 +│ unseen", text)
-
-    def test_unknown_circuit(self, kart, tmp_path):
-        result = run("evaluate", "-p", str(kart), "-s", "MarioCircuit.Act9", cwd=tmp_path)
-        assert (result.returncode, result.stderr.count("\n")) == (2, 1)
-        assert "MarioCircuit.Act9" in result.stderr
-        assert "MarioCircuit.Act4" in result.stderr
-
-    def test_filming_each_frame_changes_nothing(self, kart):
-        pictures = []
-        with open_driver(kart, ["MarioCircuit.Act2"], "cpu") as driver:
-            drives = [
-                drive(
-                    driver.env, driver.model, "MarioCircuit.Act2", greedy=True, device=CPU, seed=7, on_picture=on_picture, every_frame=True
-                )
-                for on_picture in (None, pictures.append)
-            ]
-        assert drives[0].episode == drives[1].episode
-        for name in ("x", "y", "speed", "progress"):
-            assert (getattr(drives[0], name) == getattr(drives[1], name)).all(), name
-            assert len(getattr(drives[0], name)) == drives[0].episode.agent_steps + 1
-        # Beside the steps' four frames, there are one to 31 idle ones at the start.
-        assert 1 <= len(pictures) - 4 * drives[0].episode.agent_steps <= 31
-        assert pictures[0].shape == (224, 256, 3)
+    assert drives[0].episode == drives[1].episode
+    for name in ("x", "y", "speed", "progress"):
+        assert (getattr(drives[0], name) == getattr(drives[1], name)).all(), name
+        assert len(getattr(drives[0], name)) == drives[0].episode.agent_steps + 1
+    # Beside the steps' four frames, there are one to 31 idle ones at the start.
+    assert 1 <= len(pictures) - 4 * drives[0].episode.agent_steps <= 31
+    assert pictures[0].shape == (224, 256, 3)

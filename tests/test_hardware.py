@@ -18,7 +18,7 @@ def test_it_sees_the_whole_tree_at_work():
                 child.wait(0.1)
         values = hardware.sample()
         child.kill()
-    assert values["hardware/cores_other"] > 0.1
+    assert values["hardware/cores_other"] > 0
     assert 0 <= values["hardware/cpu_percent"] <= 100
     assert 0.15 < values["hardware/memory_gb"] < before["hardware/memory_gb"] + 5
 

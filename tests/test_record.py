@@ -76,9 +76,9 @@ def test_other_environments_are_filmed_too(tmp_path):
     result = run("record", "-p", str(policy), "-o", "pong", "--sampled", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     codec, fps, pictures = decode(tmp_path / "pong.mp4")
-    assert (codec, fps) == ("h264", 30)
+    assert (codec, fps) == ("h264", 15), "one picture for four of 60 frames"
     assert pictures[0].shape == (840, 640, 3)
-    assert len(pictures) > 700
+    assert len(pictures) > 500
     assert "-2" in result.stdout, "the return of a lost game"
     assert not (tmp_path / "pong.png").exists()
 

@@ -1,0 +1,284 @@
+"""The bundled game on the real emulator: built from its source, ticks in a frame, and the rules of the race."""
+
+import gzip
+import math
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from karts import CIRCUITS, FOLDER
+
+from kartrl.config import Environment
+from kartrl.envs.circuit_map import circuit_map
+from kartrl.envs.retro import Console
+
+pytest.importorskip("stable_retro", reason="no SNES emulator on this platform")
+
+ROOT = Path(__file__).parents[1]
+WRONG_WAY, FINISHED = 16, 64
+ROAD, GRASS = 64, 84
+ACTIONS = [[] if action == "none" else action.upper().split("+") for action in Environment().actions]
+LEFT, RIGHT, LEFT_B, RIGHT_B, LEFT_SLIDE, RIGHT_SLIDE = ACTIONS[1], ACTIONS[2], ACTIONS[3], ACTIONS[4], ACTIONS[7], ACTIONS[8]
+
+
+@pytest.fixture
+def console() -> Iterator[Console]:
+    console = Console(FOLDER)
+    yield console
+    console.close()
+
+
+def hold(console: Console, names: list[str], ticks: int) -> dict[str, int]:
+    console.step(console.buttons(names), ticks)
+    return console.race()
+
+
+def bearing(race: dict[str, int], x: float, y: float) -> float:
+    """Where (x, y) lies from the kart, in 1/256 of a turn right of where it points, -128 to 128."""
+    wanted = math.atan2(x - race["x"], race["y"] - y) / math.tau * 256
+    return (wanted - race["kart_angle"] / 256 + 128) % 256 - 128
+
+
+def drive(console: Console, circuit: str, ticks: int, backwards: bool = False) -> list[dict[str, int]]:
+    """The scripted driver: steers, with the nine actions held for 4 ticks, for the gate two sections ahead."""
+    gates = CIRCUITS[circuit]["gates"]
+    race, seen = console.race(), []
+    for _ in range(ticks // 4):
+        x, y, _ = gates[(race["checkpoint"] + (-2 if backwards else 2)) % len(gates)]
+        error = bearing(race, x, y) - 4 * np.int8(race["angle_velocity"])
+        race = hold(console, LEFT_B if error < 0 else RIGHT_B, 4)
+        seen.append(race)
+        if race["lakitu"] == FINISHED:
+            break
+    return seen
+
+
+def turn_round(console: Console) -> None:
+    """Turn the kart about half a turn round, rolling slowly."""
+    start = console.race()["kart_angle"]
+    for _ in range(200):
+        turned = (hold(console, LEFT_B if console.race()["speed"] < 150 else LEFT, 2)["kart_angle"] - start) % 65536
+        if 0.35 < turned / 65536 < 0.6:
+            return
+    pytest.fail("the kart does not turn round")
+
+
+@pytest.mark.skipif(shutil.which("ca65") is None, reason="cc65 is not installed")
+def test_the_committed_game_is_what_its_source_builds(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, ROOT / "game" / "build.py", "-o", tmp_path], check=True, capture_output=True)
+    built = sorted(path.name for path in tmp_path.iterdir())
+    assert set(built) | {"game.json"} == {path.name for path in FOLDER.iterdir()}
+    for name in built:
+        new, old = (tmp_path / name).read_bytes(), (FOLDER / name).read_bytes()
+        if name.endswith(".state"):  # versions of zlib differ in how they pack the same content
+            new, old = gzip.decompress(new), gzip.decompress(old)
+        assert new == old, f"{name} differs: build the game anew with `make game`"
+
+
+@pytest.mark.parametrize("circuit", CIRCUITS)
+def test_ticks_in_one_frame_equal_single_frames_over_a_long_random_drive(console: Console, circuit: str) -> None:
+    """Bit for bit, in state and picture: as many ticks in one frame as game.json allows, and one in each frame."""
+    ticks, fast, slow = console.game.ticks_per_frame, [], []
+    random = np.random.default_rng(7)
+    pads = [console.buttons(names) for names in ACTIONS]
+    likely = [0.02, 0.02, 0.02, 0.25, 0.25, 0.06, 0.06, 0.16, 0.16]
+    chosen = random.choice(len(pads), 400, p=likely)
+    for seen, at_once in ((fast, ticks), (slow, 1)):
+        console.game = console.game._replace(ticks_per_frame=at_once)
+        console.data.set_value("ticks", at_once)
+        console.load(circuit)
+        for action in chosen:
+            console.step(pads[action], ticks)
+            race = console.race()
+            del race["ticks"]  # the command itself
+            seen.append((race, console.screen().tobytes()))
+    assert ticks > 1
+    assert len({picture for _, picture in fast}) > 300, "the drive should show many different pictures"
+    for step, (one, other) in enumerate(zip(fast, slow, strict=True)):
+        assert one == other, f"step {step}"
+
+
+@pytest.mark.parametrize("circuit", CIRCUITS)
+def test_a_scripted_driver_finishes_five_laps(console: Console, circuit: str) -> None:
+    console.load(circuit)
+    seen = drive(console, circuit, 5 * 1500)
+    end = seen[-1]
+    assert (end["lap"], end["lakitu"]) == (133, FINISHED)
+    laps = [race["tick"] for before, race in zip(seen, seen[1:], strict=False) if race["lap"] > before["lap"]]
+    lengths = np.diff([0, *laps]) / 60
+    assert len(lengths) == 5
+    assert all(10 < seconds < 25 for seconds in lengths), lengths
+    clock = 60 * end["minutes"] + end["seconds"] + end["milliseconds"] / 100
+    assert clock == pytest.approx(end["tick"] / 60, abs=0.1)  # it stops within the last step
+    for _ in range(60):
+        hold(console, RIGHT_B, 4)
+    after = console.race()
+    assert after["lap"] == 133
+    assert after["speed"] < 100, "the kart rolls out"
+
+
+def test_driving_backwards_earns_no_lap_and_is_told(console: Console) -> None:
+    circuit = "MarioCircuit.Act1"
+    console.load(circuit)
+    turn_round(console)
+    seen = drive(console, circuit, 1800, backwards=True)
+    assert max(race["lap"] for race in seen) == 128
+    assert sum(race["lakitu"] == WRONG_WAY for race in seen) > len(seen) / 2
+    assert len({race["checkpoint"] for race in seen}) > 20, "it did drive round"
+
+
+def test_to_and_fro_over_the_line_earns_no_lap(console: Console) -> None:
+    circuit = "MarioCircuit.Act1"
+    console.load(circuit)
+    for _ in range(3):
+        turn_round(console)
+        seen = drive(console, circuit, 360, backwards=True)
+        turn_round(console)
+        seen += drive(console, circuit, 480)
+        assert max(race["lap"] for race in seen) == 128
+
+
+@pytest.mark.parametrize("share", [0.25, 0.5, 0.75])
+def test_cutting_across_earns_nothing(console: Console, share: float) -> None:
+    """Put on the road elsewhere and driven on to the line from there: the section does not follow, and no lap is counted."""
+    circuit = "MarioCircuit.Act3"
+    console.load(circuit)
+    hold(console, [], 1)
+    gates = CIRCUITS[circuit]["gates"]
+    for at in range(int(share * len(gates)), len(gates) + 2):
+        x, y, _ = gates[at % len(gates)]
+        console.data.set_value("x", x)
+        console.data.set_value("y", y)
+        race = hold(console, [], 2)
+        assert (race["x"], race["y"], race["lap"]) == (x, y, 128)
+        if at < len(gates) - 3:  # from there the start is near again, backwards
+            assert race["checkpoint"] == 0
+
+
+def test_standing_still_earns_nothing(console: Console) -> None:
+    console.load("MarioCircuit.Act2")
+    before = console.race()
+    after = hold(console, [], 600)
+    assert [before[key] for key in ("x", "y", "lap", "checkpoint")] == [after[key] for key in ("x", "y", "lap", "checkpoint")]
+
+
+def test_grass_slows_and_walls_throw_back(console: Console) -> None:
+    console.load("MarioCircuit.Act1")
+    fastest, on_grass, hit, speed_before_hit, speed_after = 0, [], False, 0, 0
+    for _ in range(500):  # straight ahead: over the grass, into the wall at the border
+        before = console.race()
+        race = hold(console, ["B"], 1)
+        if race["ground_type"] == ROAD:
+            fastest = max(fastest, race["speed"])
+        elif race["ground_type"] == GRASS:
+            on_grass.append(race["speed"])
+        if race["collision"] and not hit:
+            hit, speed_before_hit = True, before["speed"]
+            assert race["collision"] == 7
+            for _ in range(7):
+                race = hold(console, ["B"], 1)
+            speed_after = race["speed"]
+            assert race["collision"] == 0
+            break
+    assert fastest > 600
+    assert on_grass[-1] < 0.5 * fastest
+    assert hit
+    assert speed_after < speed_before_hit
+
+
+def test_a_hop_rises_and_lands(console: Console) -> None:
+    console.load("MarioCircuit.Act1")
+    hold(console, ["B"], 120)
+    heights = [hold(console, ["B", "L"], 1) for _ in range(40)]
+    assert max(race["hop"] for race in heights) > 0
+    assert any(race["ground_status"] == 2 for race in heights)
+    assert (heights[-1]["hop"], heights[-1]["ground_status"]) == (0, 0), "holding the button does not hop again"
+
+
+def turned_in(console: Console, names: list[str], ticks: int) -> tuple[int, int]:
+    """How far the kart turns at full speed with these buttons, in 1/65536 of a turn, and its speed then."""
+    console.load("MarioCircuit.Act3")
+    hold(console, ["B"], 90)
+    race, start = console.race(), console.race()["kart_angle"]
+    race = hold(console, names, ticks)
+    return (race["kart_angle"] - start) % 65536, race["speed"]
+
+
+def test_a_slide_turns_tighter_at_a_cost_in_speed(console: Console) -> None:
+    plain, speed = turned_in(console, RIGHT_B, 50)
+    slide, slower = turned_in(console, RIGHT_SLIDE, 50)
+    assert slide > 1.15 * plain
+    assert slower < speed
+    left, _ = turned_in(console, LEFT_SLIDE, 50)
+    assert 65536 - left == pytest.approx(slide, rel=0.05)
+
+
+def test_brake_stops_and_then_reverses_slowly(console: Console) -> None:
+    console.load("MarioCircuit.Act1")
+    rolling = hold(console, ["B"], 120)
+    stopping = hold(console, ["Y"], 60)
+    assert stopping["speed"] < rolling["speed"] / 2
+    y = hold(console, ["Y"], 60)["y"]
+    assert hold(console, ["Y"], 60)["y"] > y, "facing north, it backs south"
+
+
+@pytest.mark.parametrize("circuit", CIRCUITS)
+def test_a_race_can_begin_at_every_gate(console: Console, circuit: str) -> None:
+    for section, (x, y, angle) in enumerate(CIRCUITS[circuit]["gates"]):
+        console.load(circuit)
+        console.start_at(section)
+        race = hold(console, [], 1)
+        assert (race["x"], race["y"], race["checkpoint"], race["lap"], race["speed"]) == (x, y, section, 128, 0)
+        assert race["kart_angle"] >> 8 == angle
+        assert race["start_section"] == 0
+        assert race["ground_type"] == ROAD
+        race = hold(console, ["B"], 90)
+        assert race["lakitu"] != WRONG_WAY
+        assert race["checkpoint"] != (section - 1) % len(CIRCUITS[circuit]["gates"])
+
+
+def test_five_rounds_from_any_gate_are_a_race(console: Console) -> None:
+    circuit = "MarioCircuit.Act1"
+    console.load(circuit)
+    console.start_at(20)
+    hold(console, [], 1)
+    end = drive(console, circuit, 5 * 1500)[-1]
+    assert (end["lap"], end["checkpoint"]) == (133, 20)
+
+
+@pytest.mark.parametrize("circuit", CIRCUITS)
+def test_the_map_shows_the_road_where_the_file_says(circuit: str) -> None:
+    """The picture decoded from the ROM against the control points in the circuit's file."""
+    picture = circuit_map(FOLDER, circuit).astype(int)
+    assert picture.shape == (1024, 1024, 3)
+    points = tomllib.loads((ROOT / "game" / "circuits" / f"{circuit}.toml").read_text())["points"]
+    for x, y, _ in points:
+        red, green, blue = picture[int(y) - 2 : int(y) + 3, int(x) - 2 : int(x) + 3].mean((0, 1))
+        assert max(red, green, blue) - min(red, green, blue) < 40, f"asphalt is grey at {x}, {y}"
+    _, green, blue = picture[24:40, 24:40].mean((0, 1))
+    assert green > blue + 40, "the corner is grass"
+
+
+def test_the_circuits_differ_in_shape() -> None:
+    """Turning, summed up along the way in eight parts: no two circuits turn alike, and they hold both left and right turns."""
+    turning = {}
+    for name, circuit in CIRCUITS.items():
+        angles = np.array([angle for _, _, angle in circuit["gates"]])
+        steps = (np.diff([*angles, angles[0]]) + 128) % 256 - 128
+        assert (steps > 3).any(), "right turns"
+        assert (steps < -3).any(), "left turns"
+        turning[name] = np.array([part.sum() for part in np.array_split(steps, 8)])
+    names = list(turning)
+    for index, one in enumerate(names):
+        for other in names[index + 1 :]:
+            assert np.abs(turning[one] - turning[other]).max() > 20, (one, other)
+    assert len({round(part.sum()) for part in turning.values()}) == 2, "some go round clockwise, some the other way"
+
+
+def test_the_title_in_the_header_is_our_own() -> None:
+    assert b"KARTRL" in (FOLDER / "rom.sfc").read_bytes()[0x7FC0:0x7FD5].upper()
