@@ -22,6 +22,7 @@ from kartrl.envs.retro import game_folder
 from kartrl.models import Script
 from kartrl.types import Episode
 
+CONSOLE_FPS = 60  # of an SNES and an Atari alike
 OnPicture = Callable[[np.ndarray], None]
 USES = {"train": "trained", "test": "unseen", "none": "other"}
 
@@ -147,6 +148,13 @@ def map_of(config: Config, circuit: str) -> np.ndarray | None:
     """The map of a circuit, uint8 [1024, 1024, 3]; None for a game whose map is not known."""
     folder = game_folder(config.environment.game)
     return circuit_map(folder, circuit) if (folder / "circuits.json").is_file() else None
+
+
+def pictures_per_second(config: Config, env: "gymnasium.Env[Any, Any]") -> float:
+    """How many pictures make a second of play, with one for each step."""
+    if config.environment.id.startswith("ALE/"):  # says 30, whatever the frame skip
+        return CONSOLE_FPS / config.environment.frame_skip
+    return float(env.unwrapped.metadata.get("render_fps", 30))
 
 
 def lap_line(episode: Episode) -> str:

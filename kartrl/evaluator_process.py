@@ -110,7 +110,6 @@ class Evaluator:
             if picture is not None:
                 pictures.append(picture)
             self._write(loaded, f"{use}/{circuit or self._config.environment.id}", picture, film)
-        self._queue.put(Scalars(step, evaluation_scalars(episodes)))
         score = float(np.mean([episode.episodic_return for episode in episodes if episode.use == "train"]))
         with self._warning():
             if pictures:
@@ -118,6 +117,7 @@ class Evaluator:
             if score > self._best:
                 checkpoint.save(self._run_folder / "best.pt", loaded._replace(score=score))
                 self._best = score
+        self._queue.put(Scalars(step, evaluation_scalars(episodes)))  # last: it tells that the round's files are there
 
     def close(self) -> None:
         """Free the emulator and close the event file."""

@@ -10,11 +10,9 @@ from rich.table import Table
 
 from kartrl.envs.retro import circuits, game_folder
 from kartrl.errors import UserError
-from kartrl.evaluate import Drive, Driver, drive, lap_line, map_of, open_driver
+from kartrl.evaluate import CONSOLE_FPS, Drive, Driver, drive, lap_line, map_of, open_driver, pictures_per_second
 from kartrl.plots import Line, driven_lines
 from kartrl.video import Mp4Writer, png
-
-TICKS_PER_SECOND = 60
 
 
 def record(circuit: str | None, path: Path, output: Path | None, episodes: int, greedy: bool, device: str, console: Console) -> Path | None:
@@ -78,8 +76,7 @@ def _named(output: Path | None, name: str) -> Path:
 
 
 def _film(driver: Driver, circuit: str | None, video: Path, episodes: int, greedy: bool, console: Console) -> list[Drive]:
-    world = driver.env.unwrapped
-    fps = TICKS_PER_SECOND if hasattr(world, "on_frame") else float(world.metadata.get("render_fps", 30))
+    fps = CONSOLE_FPS if hasattr(driver.env.unwrapped, "on_frame") else pictures_per_second(driver.config, driver.env)
     drives = []
     columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[length]}"), TimeElapsedColumn()
     with (
