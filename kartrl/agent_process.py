@@ -1,7 +1,6 @@
 """An agent: steps one environment and writes what it sees into its slot. It knows nothing of networks."""
 
 import os
-import signal
 import traceback
 from multiprocessing.connection import Connection
 
@@ -20,7 +19,6 @@ def run(config: Config, slots: Slots, slot: int, seed: int, server: Connection) 
 
     Sends an `Episode` through `server` at each episode's end, and a `Failure` if it cannot go on.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the server decides what follows
     follow_parent(grace=1.0)
     if hasattr(os, "nice"):
         os.nice(5)  # inference and training first: many agents wait for them

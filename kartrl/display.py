@@ -79,7 +79,8 @@ class Display:
     def show(self, status: Status, final: bool = False) -> None:
         """Bring the panel up to date; without a terminal, print a line every ten seconds."""
         if self._live is not None:
-            self._live.update(Panel(Group(self._head(status), self._table()), title=self._name, border_style="cyan"))
+            parts = [self._head(status), self._table()] if self._circuits else [self._head(status)]
+            self._live.update(Panel(Group(*parts), title=self._name, border_style="cyan"))
         elif final or status.counters.seconds - self._last_line >= PLAIN_SECONDS:
             self._last_line = status.counters.seconds
             self.say(self._line(status))

@@ -47,7 +47,6 @@ def run(run_folder: Path, config: Config, queue: Any) -> None:
     Args:
         queue: multiprocessing queue.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the server decides what follows
     signal.signal(signal.SIGTERM, _end)
     follow_parent(grace=0.0)
     if hasattr(os, "nice"):

@@ -16,8 +16,10 @@ LAST_SECONDS = 5.0  # between the polite signal and the end
 def run_as(role: str, module: str, *arguments: Any) -> None:
     """Body of every process: `run(*arguments)` of `module`, under the title "kartrl <role>" in ps and top.
 
-    The module is named rather than passed, so that only the process that runs it loads what it needs.
+    The module is named rather than passed, so that only the process that runs it loads what it needs. Ctrl-C reaches
+    the whole group of processes; what follows is the server's to decide.
     """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     setproctitle(f"kartrl {role}")
     importlib.import_module(module).run(*arguments)
 

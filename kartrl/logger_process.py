@@ -2,7 +2,6 @@
 
 import multiprocessing
 import os
-import signal
 import time
 from pathlib import Path
 from queue import Empty
@@ -29,7 +28,6 @@ def run(run_folder: Path, queue: Any, first_step: int) -> None:
         first_step: agent steps at which this run begins or is resumed; what was logged later than that, by a run
             that went further than its last checkpoint, is forgotten.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the server decides what follows
     follow_parent(grace=10.0)
     parent = multiprocessing.parent_process()
     sinks = Sinks(run_folder, first_step)

@@ -36,7 +36,9 @@ class Evaluator:
         path = checkpoint.newest(run_folder)
         assert path is not None
         self.queue = CONTEXT.Queue()
-        self.process = CONTEXT.Process(target=evaluator_process.run, args=(run_folder, checkpoint.load(path).config, self.queue))
+        self.process = CONTEXT.Process(
+            target=run_as, args=("evaluator", "kartrl.evaluator_process", run_folder, checkpoint.load(path).config, self.queue)
+        )
 
     def __enter__(self) -> "Evaluator":
         self.process.start()

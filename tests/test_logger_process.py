@@ -25,7 +25,7 @@ from kartrl import logger_process
 if __name__ == "__main__":
     context = multiprocessing.get_context("spawn")
     queue = context.Queue()
-    process = context.Process(target=logger_process.run, args=(pathlib.Path(sys.argv[1]), queue, 0))
+    process = context.Process(target=run_as, args=("logger", "kartrl.logger_process", pathlib.Path(sys.argv[1]), queue, 0))
     process.start()
     print(process.pid, flush=True)
     time.sleep(60)

@@ -58,6 +58,13 @@ def test_it_trains_saves_logs_and_resumes(tmp_path):
     assert resumed.optimizer["state"], "the optimizer goes on too"
 
 
+def test_several_predictors_and_trainers_share_the_work(tmp_path):
+    threads = ["--set", "system.predictors=2", "--set", "system.trainers=2", "--set", "system.agents=4"]
+    result = run("train", *QUICK, *threads, *EVALUATE_OFF, "--set", "run.agent_steps=8000", "--set", "run.name=run", cwd=tmp_path)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert steps(tmp_path / "logs" / "run") >= 8000
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signals_save_and_leave_nothing_behind(tmp_path, number):
     with Training(tmp_path, *ENDLESS) as training:
