@@ -20,7 +20,6 @@ COLOURS: Colours = {  # five bits a channel; sprites begin at 128, sixteen a pal
 }  # fmt: skip
 # ramps of the kart's palette, dark to light
 TYRE, RED, BLUE, METAL, GOLD = (1, 2, 3), (5, 6, 7, 8), (9, 10, 11, 12), (2, 3, 4, 12), (14, 13, 13)
-SKIN = (14, 15, 15)
 VIEWS = (0.0, 0.2, 0.42, 0.75)  # how far the kart is turned in its pictures, radians
 
 # The kart as ellipsoids and boxes: shape, centre (right, forward, up), half sizes, ramp. Pixels.
@@ -46,7 +45,9 @@ _PARTS = (
 )
 
 
-def _hit(shape: str, origin: tuple[float, float, float], ray: tuple[float, float, float], half: tuple[float, float, float]):
+def _hit(
+    shape: str, origin: tuple[float, float, float], ray: tuple[float, float, float], half: tuple[float, float, float]
+) -> tuple[float, list[float]] | None:
     """Distance along the ray and the surface's normal where it first meets the part, or None."""
     if shape == "ball":
         o = [origin[k] / half[k] for k in range(3)]
@@ -94,7 +95,7 @@ def kart(turned: float) -> np.ndarray:
             for shape, centre, half, ramp in _PARTS:
                 here = spin(eye)
                 origin = (here[0] - centre[0], here[1] - centre[1], here[2] - centre[2])
-                hit = _hit(shape, origin, spin(ray), half)  # type: ignore[arg-type]
+                hit = _hit(shape, origin, spin(ray), half)
                 if hit is None or hit[0] >= depth[y, x]:
                     continue
                 depth[y, x] = hit[0]
@@ -141,7 +142,16 @@ def _sign() -> np.ndarray:
 def _spark() -> np.ndarray:
     out = np.zeros((16, 16), np.uint8)
     for k in range(8):
-        for dy, dx in ((k, 0), (-k, 0), (0, k), (0, -k), (k * 2 // 3, k * 2 // 3), (-k * 2 // 3, k * 2 // 3), (k * 2 // 3, -k * 2 // 3), (-k * 2 // 3, -k * 2 // 3)):
+        for dy, dx in (
+            (k, 0),
+            (-k, 0),
+            (0, k),
+            (0, -k),
+            (k * 2 // 3, k * 2 // 3),
+            (-k * 2 // 3, k * 2 // 3),
+            (k * 2 // 3, -k * 2 // 3),
+            (-k * 2 // 3, -k * 2 // 3),
+        ):
             out[min(15, 8 + dy), min(15, 8 + dx)] = 7 if k < 3 else 8 if k < 6 else 9
     return out
 

@@ -21,7 +21,6 @@ MATRIX_BANK, ART_BANK, CIRCUIT_BANK = 1, 5, 6
 PALETTE, SIZES, BUILD_ID, PANEL_MAP, PANEL_TILES = 0xC000, 0xC200, 0xC300, 0xC400, 0xD400
 # within a circuit's second bank; the first holds 16 KiB of tile numbers, then 16 KiB of tiles
 SECTIONS, GATE_X, GATE_Y, GATE_ANGLE, TITLE, MINI_MAP, MINI_TILES = 0xC000, 0xC010, 0xC090, 0xC110, 0xC150, 0xC200, 0xC400
-HEADER = 0x7FB0
 CHECKSUM = slice(0x7FDC, 0x7FE0)
 LAPS = 5
 ID_ADDRESS = "7E1E08"
@@ -67,8 +66,8 @@ def _assemble(source: Path, params: dict[str, int]) -> bytes:
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
         (work / "params.inc").write_text("".join(f"{key} = {value}\n" for key, value in params.items()))
-        for file, data in tables.small().items():
-            (work / file).write_bytes(data)
+        for table, data in tables.small().items():
+            (work / table).write_bytes(data)
         objects = []
         for file in sorted((source / "src").glob("*.s")):
             objects.append(str(work / f"{file.stem}.o"))

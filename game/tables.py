@@ -36,9 +36,7 @@ def matrices() -> list[bytes]:
     the pair (A, B) of the angle a quarter turn before, so one table serves both.
     """
     scales = [SCALE / (FIRST_LINE + k - HORIZON) for k in range(LINES)]
-    rows = [
-        b"".join(struct.pack("<hh", _signed(256 * s * _cos(a)), _signed(256 * s * _cos(a + 64))) for s in scales) for a in range(256)
-    ]
+    rows = [b"".join(struct.pack("<hh", _signed(256 * s * _cos(a)), _signed(256 * s * _cos(a + 64))) for s in scales) for a in range(256)]
     return [b"".join(rows[k : k + BANK_ANGLES]) for k in range(0, 256, BANK_ANGLES)]
 
 

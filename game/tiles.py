@@ -30,7 +30,9 @@ def palette(colours: dict[int, tuple[int, int, int]], size: int = 256) -> bytes:
     return struct.pack(f"<{size}H", *words)
 
 
-def reduce(tiles: np.ndarray, colours: dict[int, tuple[int, int, int]], first: np.ndarray, limit: int = 256) -> tuple[np.ndarray, np.ndarray]:
+def reduce(
+    tiles: np.ndarray, colours: dict[int, tuple[int, int, int]], first: np.ndarray, limit: int = 256
+) -> tuple[np.ndarray, np.ndarray]:
     """Choose at most `limit` of the tiles, and the nearest chosen one for each.
 
     The ground of a circuit has a few thousand different tiles along its curved edges, Mode 7 has 256: so the chosen

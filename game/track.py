@@ -3,6 +3,7 @@
 Only +, -, *, / and sqrt on float64 decide what reaches the ROM, so every machine builds the same bytes.
 """
 
+import itertools
 import math
 import tomllib
 from dataclasses import dataclass
@@ -53,7 +54,7 @@ def _spline(points: list[list[float]]) -> tuple[np.ndarray, float]:
             )
     fine.append(fine[0])
     at = [0.0]
-    for a, b in zip(fine, fine[1:], strict=False):
+    for a, b in itertools.pairwise(fine):
         at.append(at[-1] + math.sqrt((b[0] - a[0]) ** 2 + (b[1] - a[1]) ** 2))
     length = at[-1]
     samples = round(length / STEP)
@@ -212,6 +213,12 @@ def load(path: Path) -> Track:
         angle = round(math.atan2(dx, -dy) * 128 / math.pi) & 255
         gates.append((round(line[k][0]), round(line[k][1]), angle))
     return Track(
-        path.stem, data["title"], sections, round(length), gates, (cells | surface << 6).astype(np.uint8), picture,
+        path.stem,
+        data["title"],
+        sections,
+        round(length),
+        gates,
+        (cells | surface << 6).astype(np.uint8),
+        picture,
         _mini(edge, blocks, line),
     )

@@ -19,7 +19,8 @@ from PIL import Image
 from policies import CARTPOLE, KART, save_policy
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from kartrl import checkpoint, evaluator_process, logger_process
+from kartrl import checkpoint, logger_process
+from kartrl.lifetime import run_as
 from kartrl.types import EpisodeRecord, Histograms, Scalars
 
 needs_kart = pytest.mark.skipif(importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator on this platform")

@@ -21,7 +21,7 @@ from kartrl.types import Episode, EpisodeRecord, Histograms, Scalars
 CONTEXT = multiprocessing.get_context("spawn")  # a forkserver's children would write to the stderr of its first test
 ORPHAN = """
 import multiprocessing, pathlib, sys, time
-from kartrl import logger_process
+from kartrl.lifetime import run_as
 if __name__ == "__main__":
     context = multiprocessing.get_context("spawn")
     queue = context.Queue()
