@@ -50,18 +50,7 @@ def _play(config: Config, slot: AgentSlot, seed: int, server: Connection) -> Non
             if reset:
                 if not terminated:
                     slot.bootstrap(observation)
-                server.send(_episode(info, terminated))
+                server.send(Episode.of(info, terminated))
                 observation, _ = env.reset()
     finally:
         env.close()
-
-
-def _episode(info: dict, terminated: bool) -> Episode:
-    return Episode(
-        agent_steps=int(info["episode"]["l"]),
-        episodic_return=float(info["episode"]["r"]),
-        finished=terminated,
-        circuit=info.get("circuit", ""),
-        progress=float(info.get("progress", 0.0)),
-        lap_times=tuple(info.get("lap_times", ())),
-    )

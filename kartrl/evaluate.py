@@ -131,17 +131,8 @@ def drive(
     finally:
         if frames:
             world.on_frame = None  # type: ignore[attr-defined]
-    episode = Episode(
-        agent_steps=int(info["episode"]["l"]),
-        episodic_return=float(info["episode"]["r"]),
-        finished=terminated,
-        circuit=info.get("circuit", ""),
-        use=use,
-        progress=float(info.get("progress", 0.0)),
-        lap_times=tuple(info.get("lap_times", ())),
-    )
     x, y, speed, progress = np.array(rows, np.float32).reshape(-1, 4).T
-    return Drive(episode, x, y, speed, progress)
+    return Drive(Episode.of(info, terminated, use), x, y, speed, progress)
 
 
 def map_of(config: Config, circuit: str) -> np.ndarray | None:

@@ -4,7 +4,7 @@ T is the length of an unroll, B the number of unrolls in a batch, N the number o
 environment), A the number of actions, S the size of the recurrent state.
 """
 
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -30,6 +30,19 @@ class Episode(NamedTuple):
     use: str = "train"  # "train" or "test"
     progress: float = 0.0  # laps driven, with fractions
     lap_times: tuple[float, ...] = ()  # seconds on the race clock
+
+    @classmethod
+    def of(cls, info: dict[str, Any], finished: bool, use: str = "train") -> "Episode":
+        """From the `info` of an episode's last step, with Gymnasium's episode statistics in it."""
+        return cls(
+            agent_steps=int(info["episode"]["l"]),
+            episodic_return=float(info["episode"]["r"]),
+            finished=finished,
+            circuit=info.get("circuit", ""),
+            use=use,
+            progress=float(info.get("progress", 0.0)),
+            lap_times=tuple(info.get("lap_times", ())),
+        )
 
 
 class Scalars(NamedTuple):

@@ -15,7 +15,12 @@ QUICK = ["--set", "environment.id=CartPole-v1", "--set", "model.hidden_size=16",
 
 
 def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error::UserWarning:kartrl", "COLUMNS": "200"}
+    return {
+        **os.environ,
+        "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}",
+        "PYTHONWARNINGS": "error::UserWarning:kartrl",
+        "COLUMNS": "200",
+    }
 
 
 def run(*arguments: str, cwd: Path, timeout: float = 100) -> subprocess.CompletedProcess[str]:

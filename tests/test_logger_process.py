@@ -140,6 +140,8 @@ def test_it_ends_when_its_parent_is_killed(tmp_path):
         logger = psutil.Process(int(parent.stdout.readline()))
         wait_for(lambda: list((tmp_path / "run").glob("events.*")) or time.sleep(0.2), 20, "the logger to start")
         logger.send_signal(signal.SIGINT)
+        time.sleep(0.5)
+        assert logger.is_running(), "Ctrl-C is the server's business"
         parent.kill()
     wait_for(lambda: not logger.is_running() or logger.status() == psutil.STATUS_ZOMBIE, 10, "the logger to end")
 
