@@ -8,6 +8,7 @@ a lock held nor a number lost (`Slots.recover`).
 
 import multiprocessing
 import struct
+import threading
 import time
 from multiprocessing.context import BaseContext
 from typing import Any
@@ -26,13 +27,18 @@ class Stopped(Exception):
 
 
 class IndexQueue:
-    """Small numbers from many processes to one process.
+    """Small numbers from many processes to the threads of the one that made it.
 
     A message is one write of 8 bytes to a pipe, which is atomic: no writer holds a lock, so none can die holding one.
+    Only the reading threads, which live and die together, take turns.
     """
 
     def __init__(self, context: BaseContext) -> None:
         self._reader, self._writer = context.Pipe(duplex=False)
+        self._reading = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_writer": self._writer}  # another process only writes
 
     def put(self, index: int) -> None:
         """Append; blocks only when thousands wait."""
@@ -41,8 +47,9 @@ class IndexQueue:
     def get_many(self, limit: int, timeout: float) -> list[int]:
         """Up to `limit` numbers, as soon as there is one; none after `timeout` seconds."""
         numbers: list[int] = []
-        while len(numbers) < limit and self._reader.poll(0.0 if numbers else timeout):
-            numbers.append(_NUMBER.unpack(self._reader.recv_bytes(_NUMBER.size))[0])
+        with self._reading:
+            while len(numbers) < limit and self._reader.poll(0.0 if numbers else timeout):
+                numbers.append(_NUMBER.unpack(self._reader.recv_bytes(_NUMBER.size))[0])
         return numbers
 
 

@@ -11,7 +11,8 @@ class Crash(gymnasium.Env):
     observation_space = spaces.Box(-1.0, 1.0, (3,), np.float32)
     action_space = spaces.Discrete(2)
 
-    def __init__(self, lifetime: int) -> None:
+    def __init__(self, lifetime: int, render_mode: str | None = None) -> None:
+        self.render_mode = render_mode
         self.lifetime, self.age, self.length = lifetime, 0, 0
 
     def reset(self, *, seed=None, options=None):

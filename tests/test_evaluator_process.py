@@ -157,9 +157,9 @@ def test_tensorboard_shows_curves_lines_and_videos(run_folder, tmp_path):
     command = [sys.executable, "-m", "tensorboard.main", "--logdir", str(run_folder.parent), "--host", "127.0.0.1", "--port", str(port)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
         try:
-            wait_for(
-                lambda: b"driven_lines" in fetch(f"http://127.0.0.1:{port}/data/plugin/timeseries/tags"), 40, "TensorBoard to read the logs"
-            )
+            wanted = (b"driven_lines", b"losses/entropy")  # of two folders, which it reads one after the other
+            url = f"http://127.0.0.1:{port}/data/plugin/timeseries/tags"
+            wait_for(lambda: all(tag in fetch(url) for tag in wanted), 60, "TensorBoard to read the logs")
             address = f"http://127.0.0.1:{port}/?tagFilter=losses|episodic_return|driven_lines|video%23timeseries".replace("%23", "#")
             html = page(address, tmp_path / "profile")
         finally:

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -171,6 +172,29 @@ def test_predictions_of_many_agents_are_batched():
     assert not any(agent.is_alive() for agent in agents)
     assert sum(predictor.sizes) == 160
     assert max(predictor.sizes) > 1
+
+
+def test_several_threads_share_a_queue():
+    """Two predictors read what two processes write: every number reaches exactly one of them, whole."""
+    numbers, seen, done = IndexQueue(CONTEXT), [], threading.Event()
+
+    def read():
+        while not done.is_set():
+            seen.extend(numbers.get_many(4, 0.05))
+
+    readers = [threading.Thread(target=read, daemon=True) for _ in range(2)]
+    processes = [CONTEXT.Process(target=put_many, args=(numbers, 10_000 * rank, 3000)) for rank in range(2)]
+    for worker in (*readers, *processes):
+        worker.start()
+    for process in processes:
+        process.join(30)
+    deadline = time.monotonic() + 10
+    while len(seen) < 6000 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    done.set()
+    for reader in readers:
+        reader.join(5)
+    assert sorted(seen) == [*range(3000), *range(10_000, 13_000)]
 
 
 def put_many(numbers, first, count):

@@ -17,13 +17,13 @@ EVALUATE_OFF = ["--set", "evaluation.minutes=0"]
 ENDLESS = [*QUICK, *EVALUATE_OFF, "--set", "run.name=run", "--set", "run.agent_steps=1000000000", "--set", "run.checkpoint_minutes=0.02"]
 
 
-def shared_memory(training: Training) -> set[str]:
-    """What the run's processes have mapped that still has a name in /dev/shm."""
+def shared_memory(training: Training) -> set[Path]:
+    """What the run's processes have mapped that has a name in /dev/shm."""
     names = set()
     for process in training.family():
         with contextlib.suppress(psutil.Error):
-            names |= {region.path for region in process.memory_maps() if region.path.startswith("/dev/shm") and Path(region.path).exists()}
-    return names
+            names |= {Path(region.path) for region in process.memory_maps() if region.path.startswith("/dev/shm")}
+    return {name for name in names if name.exists()}
 
 
 def steps(run_folder: Path) -> int:
@@ -72,12 +72,13 @@ def test_signals_save_and_leave_nothing_behind(tmp_path, number):
         wait_for(lambda: steps(folder) > 0, 60, "a checkpoint")
         saved, family = steps(folder), training.family()
         assert len(family) >= 4
-        assert not shared_memory(training), "the slab has no name that could be left behind"
+        names = shared_memory(training)
         status, output = training.end(number)
         assert status == 128 + number, output
         assert "Traceback" not in output
         assert steps(folder) >= saved
         wait_for(lambda: not training.family(), 5, "all processes to be gone")
+        wait_for(lambda: not any(name.exists() for name in names), 5, "all shared memory to be gone")
     assert not (folder / "run.lock").exists()
 
 
@@ -113,9 +114,11 @@ def test_when_the_server_is_killed_everything_ends(tmp_path):
     with Training(tmp_path, *ENDLESS) as training:
         folder = tmp_path / "logs" / "run"
         wait_for(lambda: steps(folder) > 0, 60, "a checkpoint")
+        names = shared_memory(training)
         os.kill(training.process.pid, signal.SIGKILL)
         training.process.wait(5)
         wait_for(lambda: not training.family(), 15, "the orphans to be gone")
+        wait_for(lambda: not any(name.exists() for name in names), 5, "all shared memory to be gone")
     resumed = run("train", "--resume", "--set", f"run.agent_steps={steps(folder) + 1000}", cwd=tmp_path)
     assert resumed.returncode == 0, resumed.stdout + resumed.stderr
 
