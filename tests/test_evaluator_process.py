@@ -143,11 +143,15 @@ def page(url: str, profile: Path, seconds: int) -> str:
         "--window-size=1400,4000",
         f"--virtual-time-budget={1000 * seconds}",
     ]
-    done = subprocess.run([*command, "--dump-dom", url], capture_output=True, text=True, timeout=100, check=True)
+    try:
+        done = subprocess.run([*command, "--dump-dom", url], capture_output=True, text=True, timeout=80, check=True)
+    except subprocess.TimeoutExpired:  # the machine is too busy for so much of the page's time
+        return ""
     return done.stdout
 
 
 @needs_kart
+@pytest.mark.timeout(400)
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium to open the page in")
 def test_tensorboard_shows_curves_lines_and_videos(run_folder, tmp_path):
     queue = CONTEXT.Queue()
@@ -167,7 +171,7 @@ def test_tensorboard_shows_curves_lines_and_videos(run_folder, tmp_path):
             url = f"http://127.0.0.1:{port}/data/plugin/timeseries/tags"
             wait_for(lambda: all(tag in fetch(url) for tag in wanted), 60, "TensorBoard to read the logs")
             address = f"http://127.0.0.1:{port}/?tagFilter=losses|episodic_return|driven_lines|video%23timeseries".replace("%23", "#")
-            for seconds in (10, 30, 60):  # of the page's own clock, which runs ahead while a busy machine still draws
+            for seconds in (10, 15, 20, 30):  # of the page's own clock, which runs ahead while a busy machine still draws
                 html = page(address, tmp_path / f"profile-{seconds}", seconds)
                 if "imageData?imageId=" in html:
                     break
