@@ -7,7 +7,7 @@ from pathlib import Path
 from gymnasium.spaces import Box, Discrete
 from rich.console import Console
 
-from kartrl import runs
+from kartrl import checkpoint, runs
 from kartrl.config import Config, read
 from kartrl.devices import choose_sizes
 from kartrl.display import Display
@@ -85,7 +85,7 @@ def _check_levels(config: Config) -> None:
 
 def _next_steps(folder: Path, config: Config) -> str:
     best = folder / "best.pt"
-    path = best if best.exists() else next(iter(sorted((folder / "checkpoints").glob("*.pt"), reverse=True)), None)
+    path = best if best.exists() else checkpoint.newest(folder)
     if path is None:
         return f"Ended before the first update; nothing was learned. Logs are in {folder}"
     circuit = f" -s {(config.circuits('test') or config.circuits('train'))[0]}" if config.is_kart else ""
