@@ -1,5 +1,6 @@
-"""An agent: steps one environment and writes what it sees into its slot. It knows nothing of networks."""
+"""An agent: steps its environments and writes what it sees into their slots. It knows nothing of networks."""
 
+import itertools
 import os
 import traceback
 from multiprocessing.connection import Connection
@@ -7,23 +8,30 @@ from multiprocessing.connection import Connection
 import numpy as np
 
 from kartrl.config import Config
-from kartrl.envs import make_env
+from kartrl.envs.group import make_group
 from kartrl.errors import UserError
 from kartrl.lifetime import follow_parent
-from kartrl.slots import AgentSlot, Slots, Stopped
-from kartrl.types import Episode, Failure
+from kartrl.slots import AgentGroup, Slots, Stopped
+from kartrl.stopwatch import AGENT_STAGES, Stopwatch
+from kartrl.types import Failure
 
 
-def run(config: Config, slots: Slots, slot: int, seed: int, server: Connection) -> None:
+def run(config: Config, slots: Slots, agent: int, seed: int, waker: Connection, server: Connection) -> None:
     """Body of an agent process.
 
-    Sends an `Episode` through `server` at each episode's end, and a `Failure` if it cannot go on.
+    Args:
+        config: the configuration.
+        slots: the shared slab.
+        agent: its number.
+        seed: of its environments.
+        waker: `slots.waker(agent)`.
+        server: gets an `Episode` at each episode's end, and a `Failure` if the agent cannot go on.
     """
     follow_parent(grace=1.0)
     if hasattr(os, "nice"):
-        os.nice(5)  # inference and training first: many agents wait for them
+        os.nice(10)  # inference and training first: many agents wait for them
     try:
-        _play(config, AgentSlot(slots, slot), seed, server)
+        _play(config, slots, agent, seed, waker, server)
     except (Stopped, BrokenPipeError):
         return
     except UserError as error:
@@ -34,23 +42,30 @@ def run(config: Config, slots: Slots, slot: int, seed: int, server: Connection) 
         raise SystemExit(1) from error
 
 
-def _play(config: Config, slot: AgentSlot, seed: int, server: Connection) -> None:
-    env = make_env(config, config.circuits("train"), training=True)
+def _play(config: Config, slots: Slots, agent: int, seed: int, waker: Connection, server: Connection) -> None:
+    """Step the agent's groups in turn: one is stepped while the others wait for their actions."""
+    stopwatch = Stopwatch(AGENT_STAGES, slots.stage_seconds[agent])
+    envs = [make_group(config, slots.group_size) for _ in range(slots.groups_per_agent)]
+    first = agent * slots.groups_per_agent
+    groups = [AgentGroup(slots, first + index, waker, stopwatch) for index in range(len(envs))]
+    done = np.ones((len(envs), slots.group_size), bool)
     try:
-        observation, _ = env.reset(seed=seed)
-        reset = True
-        while True:
-            action = slot.act(observation, reset)
-            observation, reward, terminated, truncated, info = env.step(action)
-            reward = float(reward)
-            if not np.isfinite(reward):
-                raise ValueError(f"the environment gave the reward {reward}")
-            slot.record(reward, terminated)
-            reset = terminated or truncated
-            if reset:
-                if not terminated:
-                    slot.bootstrap(observation)
-                server.send(Episode.of(info, terminated))
-                observation, _ = env.reset()
+        for index, (env, group) in enumerate(zip(envs, groups, strict=True)):
+            group.ask(env.reset(seed + index * slots.group_size), done[index])
+            done[index] = False
+        for index in itertools.cycle(range(len(envs))):
+            env, group = envs[index], groups[index]
+            observation, reward, terminated, truncated, episodes = env.step(group.answer())
+            if not np.isfinite(reward).all():
+                raise ValueError(f"the environment gave the reward {reward[~np.isfinite(reward)][0]}")
+            stopwatch.lap("environment")
+            # Where an episode ended at the step before, this one ignored its action and began the next episode.
+            began = done[index].copy()
+            group.record(reward, terminated | began, ~began)
+            done[index] = terminated | truncated
+            for episode in episodes:
+                server.send(episode)
+            group.ask(observation, began)
     finally:
-        env.close()
+        for env in envs:
+            env.close()

@@ -47,6 +47,15 @@ def _parser() -> argparse.ArgumentParser:
     _add_policy(evaluate)
     evaluate.add_argument("--episodes", type=_positive, default=5, help="races on each circuit (default 5)")
 
+    bench = _add(commands, "bench", _bench, "measure how fast this machine could train, how fast it does, and where the time goes")
+    bench.add_argument("-c", "--config", nargs="+", default=[], metavar="FILE")
+    bench.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE")
+    bench.add_argument("--seconds", type=_positive, default=90, help="length of a window of training (default 90)")
+    bench.add_argument("--warm", type=_positive, default=15, help="seconds between the first update and the window (default 15)")
+    bench.add_argument("--repeat", type=_positive, default=1, help="windows (default 1)")
+    bench.add_argument("--peer", default="", metavar="COMMAND", help="another system's training that prints '@B steps=N upd=N'")
+    bench.add_argument("--json", type=Path, metavar="FILE", help="write the figures here")
+
     rom = _add(commands, "import-rom", _import_rom, "take in your own cartridge's ROM")
     rom.add_argument("file", type=Path, help="the ROM file, with or without a copier header")
     rom.add_argument("--states", type=Path, metavar="DIR", help="folder with start states, <circuit>.state")
@@ -87,6 +96,10 @@ def _checkpoint(options: argparse.Namespace) -> Path:
 
 
 def _train(options: argparse.Namespace) -> int:
+    from kartrl.lifetime import start_method
+
+    start_method()
+
     from rich.console import Console
 
     from kartrl.train import train, train_each
@@ -117,6 +130,16 @@ def _evaluate(options: argparse.Namespace) -> int:
     from kartrl.evaluate import evaluate
 
     evaluate(_checkpoint(options), options.state, options.episodes, options.greedy, options.device, Console())
+    return 0
+
+
+def _bench(options: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from kartrl.bench import Settings, bench
+
+    settings = Settings(options.seconds, options.warm, options.repeat, options.peer, options.json)
+    bench(options.config, options.set, settings, Console())
     return 0
 
 

@@ -70,13 +70,25 @@ class System(Section):
     device: Literal["auto", "cpu", "cuda", "mps"] = Field(
         "auto", description="where the network runs: auto (the fastest there is), cpu, cuda or mps"
     )
-    agents: AutoInt = Field("auto", description="agent processes, each with one environment; auto: from the cores")
+    agents: AutoInt = Field("auto", description="agent processes; auto: from the cores")
+    envs_per_agent: AutoInt = Field(
+        "auto", description="environments that one agent steps, half of them while the others wait; an emulated SNES: 1"
+    )
     predictors: int = Field(1, ge=1, le=16, description="predictor threads")
-    trainers: int = Field(1, ge=1, le=16, description="trainer threads; one at a time owns the optimizer, the others assemble batches")
-    prediction_batch_size: AutoInt = Field("auto", description="observations in one forward pass at most; auto: as many as agents")
-    training_batch_size: int = Field(8, ge=1, description="unrolls in one update")
+    trainers: AutoInt = Field(
+        "auto", description="trainer threads; one at a time owns the optimizer, the others assemble batches; auto: 2 with a GPU, else 1"
+    )
+    prediction_batch_size: AutoInt = Field("auto", description="observations in one forward pass at most; auto: as many as environments")
+    min_prediction_batch_size: AutoInt = Field(
+        "auto", description="observations that a predictor waits for, if only for a moment; auto: what makes a forward pass cheap"
+    )
+    training_batch_size: AutoInt = Field("auto", description="unrolls in one update; auto: 8, or what one agent steps together")
     training_queue: AutoInt = Field("auto", description="finished unrolls that may wait for a trainer; auto: two batches")
     torch_threads: AutoInt = Field("auto", description="threads inside one PyTorch operation; auto: 1 on small machines")
+    controller: bool = Field(
+        False, description="for some minutes, look for faster numbers of running agents and of observations waited for"
+    )
+    max_policy_lag: float = Field(10, gt=0, description="mean policy lag, in updates, that the controller accepts")
 
 
 class Environment(Section):
@@ -139,12 +151,16 @@ class Levels(BaseModel):
 
 
 class Model(Section):
-    """The network: an encoder, an LSTM, and heads for policy and value."""
+    """The network: an encoder, a recurrent core or none, and heads for policy and value."""
 
     channels: Numbers = Field((16, 32, 32), description="output channels of each convolution")
     kernels: Numbers = Field((8, 4, 3), description="kernel size of each convolution")
     strides: Numbers = Field((4, 2, 1), description="stride of each convolution")
     hidden_size: int = Field(256, ge=1, description="units of the encoder's last layer and of the LSTM")
+    core: Literal["lstm", "none"] = Field("lstm", description="what remembers: lstm, or none for a feed-forward network")
+    precision: Literal["fp32", "bf16"] = Field(
+        "fp32", description="of the convolutions: fp32, or bf16, faster where the processor or GPU multiplies it; weights stay fp32"
+    )
 
     @model_validator(mode="after")
     def _one_of_each(self) -> "Model":

@@ -1,11 +1,10 @@
-"""The device the network runs on, and sizes that suit the machine."""
+"""What the network runs on: the device, the cores, and memory that is kept."""
 
+import ctypes
 import os
-from typing import NamedTuple
 
 import torch
 
-from kartrl.config import System
 from kartrl.errors import UserError
 
 
@@ -24,28 +23,15 @@ def choose_device(name: str) -> torch.device:
     return torch.device(name)
 
 
-class Sizes(NamedTuple):
-    """The numbers of [system], with a choice for this machine wherever it says auto."""
-
-    agents: int
-    prediction_batch_size: int
-    training_queue: int
-    torch_threads: int
+def cores() -> int:
+    """Processor cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def choose_sizes(system: System) -> Sizes:
-    """Numbers for this machine."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    on_cpu = choose_device(system.device).type == "cpu"
-    # Agents wait for answers half of their time: several per core keep the cores and the batches full.
-    agents = _or(system.agents, max(4, 4 * cores))
-    return Sizes(
-        agents=agents,
-        prediction_batch_size=_or(system.prediction_batch_size, agents),
-        training_queue=_or(system.training_queue, 2 * system.training_batch_size),
-        torch_threads=_or(system.torch_threads, max(1, cores // 4) if on_cpu else 1),
-    )
-
-
-def _or(number: int | str, choice: int) -> int:
-    return number if isinstance(number, int) else choice
+def keep_freed_memory() -> None:
+    """Have glibc keep what is freed: each update needs the same again, and new pages cost a third of an update."""
+    libc = ctypes.CDLL(None) if os.name == "posix" else None
+    if libc is not None and hasattr(libc, "mallopt") and hasattr(libc, "gnu_get_libc_version"):
+        trim_threshold, top_pad, mmap_max, arena_max = -1, -2, -4, -8  # numbers from malloc.h
+        for parameter, value in ((mmap_max, 0), (trim_threshold, (1 << 31) - 1), (top_pad, 64 << 20), (arena_max, 1)):
+            libc.mallopt(parameter, value)

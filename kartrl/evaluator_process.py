@@ -210,17 +210,18 @@ class Network(torch.nn.Module):
         self.network = network
 
     def forward(self, observation: torch.Tensor, reset: torch.Tensor, state: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return self.network(observation, reset, state)
+        return self.network.step(observation, reset, state)
 
 
 def _write_graph(folder: Path, loaded: Checkpoint) -> None:
     """Write the network's graph, in an event file of its own, before any other of the folder."""
-    network = ActorCritic(loaded.config.model, loaded.observation_shape, loaded.num_actions).eval()
+    section = loaded.config.model.model_copy(update={"precision": "fp32"})  # tracing cannot follow the other; the layers are the same
+    network = ActorCritic(section, loaded.observation_shape, loaded.num_actions).eval()
     dtype = torch.uint8 if len(loaded.observation_shape) == 3 else torch.float32
-    observation = torch.zeros(1, 1, *loaded.observation_shape, dtype=dtype)
+    observation = torch.zeros(1, *loaded.observation_shape, dtype=dtype)
     with warnings.catch_warnings(), SummaryWriter(str(folder)) as writer:
         warnings.filterwarnings("ignore", message=r".*torch\.jit\.", category=DeprecationWarning)
-        writer.add_graph(Network(network), (observation, torch.ones(1, 1, dtype=torch.bool), network.initial_state(1)))
+        writer.add_graph(Network(network), (observation, torch.ones(1, dtype=torch.bool), network.initial_state(1)))
 
 
 def _replace(path: Path, content: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Processes that must not outlive the server."""
+"""How processes begin, and that none outlives the server."""
 
 import importlib
 import multiprocessing
@@ -6,11 +6,24 @@ import os
 import signal
 import threading
 import time
+from multiprocessing import forkserver
+from multiprocessing.context import BaseContext
 from typing import Any
 
 from setproctitle import setproctitle
 
 LAST_SECONDS = 5.0  # between the polite signal and the end
+
+
+def start_method() -> BaseContext:
+    """How processes are made here. The server that forks them is started by the first call: it comes up while others load torch."""
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # or NumPy keeps a thread for each core in each agent
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["kartrl.agent_process"])
+    forkserver.ensure_running()
+    return context
 
 
 def run_as(role: str, module: str, *arguments: Any) -> None:

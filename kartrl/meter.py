@@ -1,9 +1,15 @@
-"""Speeds of a run, over a sliding window."""
+"""Speeds of a run over a sliding window, and where its roles' time goes."""
 
 from collections import deque
+from collections.abc import Sequence
+
+import numpy as np
 
 from kartrl.display import Status
 from kartrl.predictor_thread import PredictorThread
+from kartrl.slots import Slots
+from kartrl.stopwatch import AGENT_STAGES, PREDICTOR_STAGES, TRAINER_STAGES
+from kartrl.trainer_thread import TrainerThread
 from kartrl.types import Counters
 
 
@@ -38,3 +44,39 @@ class Meter:
 
 def _predicted(predictors: list[PredictorThread]) -> tuple[int, int]:
     return sum(predictor.predictions for predictor in predictors), sum(predictor.batches for predictor in predictors)
+
+
+class StageShares:
+    """How the agents, predictors and trainers spend their time, between one call and the next."""
+
+    def __init__(self, slots: Slots, predictors: Sequence[PredictorThread], trainers: Sequence[TrainerThread]) -> None:
+        self._slots, self._predictors, self._trainers = slots, predictors, trainers
+        self._before = self._seconds()
+
+    def _seconds(self) -> dict[str, float]:
+        """Seconds of all agents, predictors and trainers, by "<role>_<stage>"."""
+        roles = (
+            ("agent", AGENT_STAGES, [*self._slots.stage_seconds]),
+            ("predictor", PREDICTOR_STAGES, [predictor.stopwatch.seconds for predictor in self._predictors]),
+            ("trainer", TRAINER_STAGES, [trainer.stopwatch.seconds for trainer in self._trainers]),
+        )
+        return {
+            f"{role}_{stage}": float(total)
+            for role, stages, seconds in roles
+            for stage, total in zip(stages, np.sum(seconds, 0), strict=True)
+        }
+
+    def seconds(self) -> dict[str, float]:
+        """Since the last call: seconds of wall-clock time in each "<role>_<stage>", of all of the role together."""
+        now, before = self._seconds(), self._before
+        self._before = now
+        return {stage: now[stage] - before[stage] for stage in now}
+
+    def shares(self) -> dict[str, float]:
+        """Since the last call: "time/<role>_<stage>" -> part of the role's time, 0 to 1."""
+        seconds = self.seconds()
+        totals: dict[str, float] = {}
+        for stage, value in seconds.items():
+            role = stage.partition("_")[0]
+            totals[role] = totals.get(role, 0.0) + value
+        return {f"time/{stage}": value / max(totals[stage.partition("_")[0]], 1e-9) for stage, value in seconds.items()}

@@ -15,21 +15,24 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import psutil
 import torch
 
 from kartrl import checkpoint
 from kartrl.checkpoint import Checkpoint
 from kartrl.config import Config
-from kartrl.devices import Sizes, choose_device
+from kartrl.controller import Controller, make_controller
+from kartrl.devices import choose_device, keep_freed_memory
 from kartrl.display import Display, Status
 from kartrl.errors import UserError
-from kartrl.lifetime import run_as
-from kartrl.meter import Meter
+from kartrl.lifetime import run_as, start_method
+from kartrl.meter import Meter, StageShares
 from kartrl.models import make_model
-from kartrl.predictor_thread import PredictorThread, RecurrentStates
+from kartrl.predictor_thread import PredictorThread, RecurrentStates, make_policy
 from kartrl.slots import Slots
 from kartrl.trainer_thread import Learner, TrainerThread
-from kartrl.types import Counters, Episode, EpisodeRecord, Failure, Histograms, Scalars
+from kartrl.tuning import Sizes
+from kartrl.types import Counters, Episode, EpisodeRecord, Failure, Histograms, Scalars, World
 
 REPORT_SECONDS = 5.0  # between two sets of scalars
 HISTOGRAM_SECONDS = 60.0
@@ -43,7 +46,7 @@ class RunFailed(Exception):
 
 
 class Agent:
-    """An agent process, its slot's messages, and when it died before."""
+    """An agent process, its messages, and when it died before."""
 
     def __init__(self) -> None:
         self.process: BaseProcess | None = None
@@ -59,7 +62,7 @@ class Server:
         config: the configuration.
         sizes: of the processes, batches and queues.
         run_folder: of this run, locked by the caller.
-        observation_shape, observation_dtype, num_actions: of the environment.
+        world: what the agents will live in.
         display: what the terminal shows.
         resume: the checkpoint to go on from.
     """
@@ -69,18 +72,17 @@ class Server:
         config: Config,
         sizes: Sizes,
         run_folder: Path,
-        observation_shape: tuple[int, ...],
-        observation_dtype: str,
-        num_actions: int,
+        world: World,
         display: Display,
         resume: Checkpoint | None = None,
     ) -> None:
         self._config, self._folder, self._display = config, run_folder, display
-        self._shape, self._num_actions = observation_shape, num_actions
+        self._world = world
+        keep_freed_memory()
         torch.set_num_threads(sizes.torch_threads)
         torch.manual_seed(config.run.seed)
         self._device = choose_device(config.system.device)
-        model = make_model(config.model, observation_shape, num_actions).to(self._device)
+        model = make_model(config.model, world.shape, world.num_actions).to(self._device)
         counters = Counters()
         if resume is not None:
             checkpoint.fit(model, resume.model)
@@ -90,36 +92,37 @@ class Server:
             self._learner.optimizer.load_state_dict(resume.optimizer)
         self._seconds_before, self._episodes = counters.seconds, counters.episodes
 
-        methods = multiprocessing.get_all_start_methods()
-        self._context: Any = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
-        if "forkserver" in methods:
-            self._context.set_forkserver_preload(["kartrl.agent_process"])
-        ring = 1 + -(-max(sizes.training_queue, config.system.training_batch_size) // sizes.agents)
-        self._slots = Slots(self._context, sizes.agents, ring, config.impala.unroll_length, observation_shape, observation_dtype)
+        self._context: Any = start_method()
+        unrolls = (sizes.ring, config.impala.unroll_length, world.shape, world.dtype)
+        self._slots = Slots(self._context, sizes.agents, sizes.groups_per_agent, sizes.group_size, *unrolls)
         states = RecurrentStates(self._slots, model)
         self._stop = threading.Event()
         self._predictors = []
-        for index in range(config.system.predictors):
-            copy = make_model(config.model, observation_shape, num_actions).to(self._device).eval()
+        for index in range(sizes.predictors):
+            copy = make_model(config.model, world.shape, world.num_actions).to(self._device).eval()
             seed = config.run.seed * 1000 + counters.updates + index
-            self._predictors.append(
-                PredictorThread(
-                    f"predictor-{index}", self._slots, states, self._learner.weights, copy, sizes.prediction_batch_size, seed, self._stop
-                )
-            )
+            policy = make_policy(copy, states, seed, self._slots, sizes.prediction_groups, config.model.precision)
+            batches = (sizes.prediction_groups, sizes.min_groups)
+            self._predictors.append(PredictorThread(f"predictor-{index}", self._slots, policy, self._learner.weights, *batches, self._stop))
         assembling = threading.Lock()
         self._trainers = [
-            TrainerThread(f"trainer-{index}", self._slots, states, self._learner, assembling, self._stop)
-            for index in range(config.system.trainers)
+            TrainerThread(f"trainer-{index}", self._slots, states, self._learner, sizes.training_blocks, assembling, self._stop)
+            for index in range(sizes.trainers)
         ]
+        self._stages = StageShares(self._slots, self._predictors, self._trainers)
+        self._controller: Controller | None = None
+        if config.system.controller:
+            self._controller = make_controller(self._slots, self._predictors, sizes.min_groups, config.system.max_policy_lag, display.say)
         self._agents = [Agent() for _ in range(sizes.agents)]
         self._metrics = self._context.Queue(maxsize=10_000)
         self._evaluations = self._context.Queue()
         self._logger: BaseProcess | None = None
         self._evaluator: BaseProcess | None = None
+        self._evaluator_due = config.evaluation.minutes > 0
         self._thread_failure: str | None = None
         self._signal: int | None = None
         self._lost_metrics = 0
+        self._told_first_update = False
 
     def run(self) -> int:
         """Train until the end, a signal, or a fault.
@@ -147,21 +150,24 @@ class Server:
 
     def _start(self) -> None:
         self._began = time.monotonic()
-        first_step = self._learner.counters.agent_steps
-        self._logger = self._spawn("logger", "kartrl.logger_process", self._folder, self._metrics, first_step)
-        if self._config.evaluation.minutes > 0:
-            self._evaluator = self._spawn("evaluator", "kartrl.evaluator_process", self._folder, self._config, self._evaluations)
-        for slot in range(len(self._agents)):
-            self._start_agent(slot)
+        for index in range(len(self._agents)):
+            self._start_agent(index)
         for thread in (*self._predictors, *self._trainers):
             thread.start()
+        self._start_logger()
 
-    def _start_agent(self, slot: int) -> None:
-        agent = self._agents[slot]
+    def _start_logger(self) -> None:
+        first_step = self._learner.counters.agent_steps
+        self._logger = self._spawn("logger", "kartrl.logger_process", self._folder, self._metrics, first_step)
+
+    def _start_agent(self, number: int) -> None:
+        agent = self._agents[number]
         reader, writer = self._context.Pipe(duplex=False)
         # A restarted agent must not repeat the life that killed it.
-        seed = self._config.run.seed * 1_000_003 + slot + len(agent.deaths) * 10_007 + self._learner.counters.updates
-        agent.process = self._spawn(f"agent-{slot}", "kartrl.agent_process", self._config, self._slots, slot, seed, writer)
+        envs = self._slots.groups_per_agent * self._slots.group_size
+        seed = self._config.run.seed * 1_000_003 + number * envs + len(agent.deaths) * 10_007 + self._learner.counters.updates
+        shared = (self._config, self._slots, number, seed, self._slots.waker(number))
+        agent.process = self._spawn(f"agent-{number}", "kartrl.agent_process", *shared, writer)
         agent.messages = reader
         writer.close()
 
@@ -186,6 +192,8 @@ class Server:
                 raise RunFailed(self._thread_failure)
             self._watch_processes()
             now, newest = time.monotonic(), status()
+            if self._controller is not None:
+                self._controller.tick(now, newest.counters.agent_steps, newest.lag)
             self._display.show(newest)
             if now - last["report"] >= REPORT_SECONDS:
                 last["report"] = now
@@ -201,7 +209,7 @@ class Server:
 
     def _receive(self, timeout: float) -> None:
         """Take in the agents' and the evaluator's messages; wait for them at most this long."""
-        readers = {agent.messages: slot for slot, agent in enumerate(self._agents) if agent.messages is not None}
+        readers = {agent.messages: number for number, agent in enumerate(self._agents) if agent.messages is not None}
         for reader in wait(list(readers), timeout):
             assert isinstance(reader, Connection)
             try:
@@ -234,31 +242,34 @@ class Server:
 
     def _watch_processes(self) -> None:
         now = time.monotonic()
-        for slot, agent in enumerate(self._agents):
+        for number, agent in enumerate(self._agents):
             if agent.process is not None and not agent.process.is_alive() and agent.messages is None:
-                self._bury(slot, agent, now)
+                self._bury(number, agent, now)
             if agent.process is None and now >= agent.start_at:
-                self._slots.recover(slot)
-                self._start_agent(slot)
+                self._slots.recover(number)
+                self._start_agent(number)
         if self._logger is not None and not self._logger.is_alive():
             self._display.say("the logger died and is restarted; some metrics are lost")
-            self._logger = self._spawn("logger", "kartrl.logger_process", self._folder, self._metrics, self._learner.counters.agent_steps)
+            self._start_logger()
+        if self._evaluator_due and self._learner.first_update is not None:  # there is nothing to evaluate before
+            self._evaluator_due = False
+            self._evaluator = self._spawn("evaluator", "kartrl.evaluator_process", self._folder, self._config, self._evaluations)
         if self._evaluator is not None and not self._evaluator.is_alive():
             self._display.say("the evaluator died; training goes on without evaluations")
             self._evaluator = None
 
-    def _bury(self, slot: int, agent: Agent, now: float) -> None:
+    def _bury(self, number: int, agent: Agent, now: float) -> None:
         """An agent is dead: see whether it may be started again, and when."""
         assert agent.process is not None
         code = agent.process.exitcode
         agent.process.join()
         agent.process = None
         if len(agent.deaths) == FAULTS_ALLOWED and now - agent.deaths[0] < FAULT_WINDOW:
-            raise RunFailed(f"agent {slot} died {FAULTS_ALLOWED + 1} times within {FAULT_WINDOW:.0f} s (exit status {code})")
+            raise RunFailed(f"agent {number} died {FAULTS_ALLOWED + 1} times within {FAULT_WINDOW:.0f} s (exit status {code})")
         recent = sum(now - death < FAULT_WINDOW for death in agent.deaths)
         agent.deaths.append(now)
         agent.start_at = now + (2.0**recent - 1.0)  # at once, after 1 s, after 3 s
-        self._display.say(f"agent {slot} died (exit status {code}); it is started again")
+        self._display.say(f"agent {number} died (exit status {code}); it is started again")
 
     def _on_signal(self, number: int, _: FrameType | None) -> None:
         if self._signal is not None:  # the second one: at once
@@ -292,13 +303,19 @@ class Server:
             for tag, value in self._learner.metrics.popleft().items():
                 values[tag].append(value)
         scalars = {tag: sum(numbers) / len(numbers) for tag, numbers in values.items()}
+        scalars |= self._stages.shares()
+        if self._learner.first_update is not None and not self._told_first_update:
+            self._told_first_update = True
+            scalars["speed/first_update_seconds"] = self._learner.first_update - psutil.Process().create_time()
         scalars |= {
             "speed/agent_steps_per_second": status.agent_steps_per_second,
             "speed/frames_per_second": status.agent_steps_per_second * self._config.environment.frame_skip,
             "speed/updates_per_second": status.updates_per_second,
             "queue/prediction_batch_size": status.prediction_batch,
-            "queue/finished_unrolls": float(sum(self._slots.state)),
+            "queue/finished_unrolls": float(self._slots.state.sum()) * self._slots.group_size,
             "queue/agents": float(status.agents),
+            "queue/running_agents": float((~self._slots.paused).sum()),
+            "queue/groups_waited_for": float(self._predictors[0].enough),
             "queue/lost_metrics": float(self._lost_metrics),
             "charts/updates": float(status.counters.updates),
             "charts/episodes": float(status.counters.episodes),
@@ -323,7 +340,7 @@ class Server:
         counters = counters._replace(episodes=self._episodes, seconds=self._counters().seconds)
         path = self._folder / "checkpoints" / f"{counters.agent_steps:010d}.pt"
         try:
-            checkpoint.save(path, Checkpoint(self._config, weights, optimizer, counters, self._shape, self._num_actions))
+            checkpoint.save(path, Checkpoint(self._config, weights, optimizer, counters, self._world.shape, self._world.num_actions))
         except OSError as error:
             self._display.say(f"could not save {path} ({error.strerror or error}); training goes on")
             return

@@ -1,23 +1,32 @@
 """The shared slab: where agents, predictors and trainers meet.
 
-Each agent owns one slot, and each slot a ring of unrolls in one shared block of memory, made once at the start.
-Only slot and unroll numbers travel, through `IndexQueue`s. The slab alone holds the truth: every field has a single
-writer at any time, queues and semaphores merely wake, and so a process that is killed at any instant leaves neither
-a lock held nor a number lost (`Slots.recover`).
+Each environment has a slot. The G slots of a group are stepped together by one agent, ask for their actions in one
+message, and fill one block after the other of the group's ring: a block holds G unrolls of T steps. All blocks lie in
+one shared piece of memory, made once at the start, where each field of a group is contiguous: what an agent writes is
+what the network reads.
+
+Only the numbers of groups and blocks travel. The slab alone holds the truth: every field has a single writer at any
+time, pipes merely wake, and so a process that is killed at any instant leaves neither a lock held nor a number lost
+(`Slots.recover`).
 """
 
-import multiprocessing
+import contextlib
+import os
+import select
 import struct
 import threading
 import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
 from typing import Any
 
 import numpy as np
 
+from kartrl.stopwatch import AGENT_STAGES, Stopwatch
 from kartrl.types import Requests, Unrolls
 
-WAKE_SECONDS = 1.0  # no wait is longer: then it is checked that the others are still there
+WAKE_SECONDS = 1.0  # no wait is longer: then it is checked whether the run is stopping
 FREE, FINISHED = 0, 1
 _NUMBER = struct.Struct("<i")
 
@@ -29,8 +38,8 @@ class Stopped(Exception):
 class IndexQueue:
     """Small numbers from many processes to the threads of the one that made it.
 
-    A message is one write of 8 bytes to a pipe, which is atomic: no writer holds a lock, so none can die holding one.
-    Only the reading threads, which live and die together, take turns.
+    A message is one write of 4 bytes to a pipe, which is atomic: no writer holds a lock, so none can die holding one.
+    Only the reading threads, which live and die together, take turns; one read takes all that wait.
     """
 
     def __init__(self, context: BaseContext) -> None:
@@ -42,24 +51,30 @@ class IndexQueue:
 
     def put(self, index: int) -> None:
         """Append; blocks only when thousands wait."""
-        self._writer.send_bytes(_NUMBER.pack(index))
+        os.write(self._writer.fileno(), _NUMBER.pack(index))
 
     def get_many(self, limit: int, timeout: float) -> list[int]:
         """Up to `limit` numbers, as soon as there is one; none after `timeout` seconds."""
-        numbers: list[int] = []
-        with self._reading:
-            while len(numbers) < limit and self._reader.poll(0.0 if numbers else timeout):
-                numbers.append(_NUMBER.unpack(self._reader.recv_bytes(_NUMBER.size))[0])
-        return numbers
+        if limit < 1 or not self._reading.acquire(timeout=timeout):
+            return []
+        try:
+            file = self._reader.fileno()
+            if not _readable(file, timeout):
+                return []
+            return [number for (number,) in _NUMBER.iter_unpack(os.read(file, _NUMBER.size * limit))]
+        finally:
+            self._reading.release()
 
 
 class Slots:
-    """N slots with a ring of unrolls each; handed to every agent process when it starts.
+    """N slots in groups of G with a ring of blocks each.
 
     Args:
         context: of multiprocessing.
-        num_slots: N.
-        ring: unrolls for each slot; 2 lets an agent go on while its last unroll waits.
+        num_agents: agent processes.
+        groups_per_agent: groups that each of them steps in turn.
+        group_size: G.
+        ring: blocks for each group; 2 lets an agent go on while its last block waits.
         unroll_length: T.
         observation_shape: of one observation.
         observation_dtype: uint8 or float32.
@@ -68,41 +83,50 @@ class Slots:
     def __init__(
         self,
         context: BaseContext,
-        num_slots: int,
+        num_agents: int,
+        groups_per_agent: int,
+        group_size: int,
         ring: int,
         unroll_length: int,
         observation_shape: tuple[int, ...],
         observation_dtype: str,
     ) -> None:
-        self.num_slots, self.ring, self.unroll_length = num_slots, ring, unroll_length
-        unrolls = num_slots * ring
+        self.num_agents, self.groups_per_agent, self.group_size = num_agents, groups_per_agent, group_size
+        self.num_groups = num_agents * groups_per_agent
+        self.num_slots = self.num_groups * group_size
+        self.ring, self.unroll_length = ring, unroll_length
+        blocks = self.num_blocks = self.num_groups * ring
+        steps, steps_and_one = (blocks, unroll_length, group_size), (blocks, unroll_length + 1, group_size)
         self._layout: dict[str, tuple[tuple[int, ...], str]] = {
-            "observation": ((unrolls, unroll_length + 1, *observation_shape), observation_dtype),
-            "version": ((unrolls, unroll_length), "int64"),
-            "action": ((unrolls, unroll_length), "int64"),
-            "requested": ((num_slots,), "int64"),  # number of the slot's newest request; written by its agent
-            "answered": ((num_slots,), "int64"),  # number of the newest answered one; written by a predictor
-            "current": ((num_slots,), "int64"),  # unroll being filled
-            "step": ((num_slots,), "int64"),  # step of that unroll
-            "behaviour_log_prob": ((unrolls, unroll_length), "float32"),
-            "reward": ((unrolls, unroll_length), "float32"),
-            "reset": ((unrolls, unroll_length + 1), "bool"),
-            "terminated": ((unrolls, unroll_length), "bool"),
-            "valid": ((unrolls, unroll_length), "bool"),
-            "state": ((unrolls,), "uint8"),  # FREE or FINISHED
+            "observation": ((*steps_and_one, *observation_shape), observation_dtype),
+            "version": (steps, "int64"),
+            "action": (steps, "int64"),
+            "stage_seconds": ((num_agents, len(AGENT_STAGES)), "float64"),  # where an agent's time goes
+            "requested": ((self.num_groups,), "int64"),  # number of the group's newest request; written by its agent
+            "answered": ((self.num_groups,), "int64"),  # number of the newest answered one; written by a predictor
+            "current": ((self.num_groups,), "int64"),  # block being filled
+            "step": ((self.num_groups,), "int64"),  # step of that block
+            "behaviour_log_prob": (steps, "float32"),
+            "reward": (steps, "float32"),
+            "reset": (steps_and_one, "bool"),
+            "terminated": (steps, "bool"),
+            "valid": (steps, "bool"),
+            "state": ((blocks,), "uint8"),  # FREE or FINISHED
+            "paused": ((num_agents,), "bool"),  # agents that are to take no further step
             "stopping": ((1,), "bool"),
         }
         size = sum(_nbytes(shape, dtype) for shape, dtype in self._layout.values())
         self._memory = context.RawArray("B", size)  # anonymous: a file descriptor, no name that could be left behind
         self.waiting = IndexQueue(context)
         self.finished = IndexQueue(context)
-        self.answer = [context.Semaphore(0) for _ in range(num_slots)]
-        self.freed = [context.Semaphore(0) for _ in range(num_slots)]
+        self._wakes = [context.Pipe(duplex=False) for _ in range(num_agents)]
+        for _, writer in self._wakes:
+            os.set_blocking(writer.fileno(), False)
         self._map()
-        self.current[:] = np.arange(num_slots) * ring
+        self.current[:] = np.arange(self.num_groups) * ring
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in self._layout}
+        return {name: value for name, value in self.__dict__.items() if name not in self._layout and name != "_wakes"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -119,6 +143,7 @@ class Slots:
     observation: np.ndarray
     version: np.ndarray
     action: np.ndarray
+    stage_seconds: np.ndarray
     requested: np.ndarray
     answered: np.ndarray
     current: np.ndarray
@@ -129,148 +154,167 @@ class Slots:
     terminated: np.ndarray
     valid: np.ndarray
     state: np.ndarray
+    paused: np.ndarray
     stopping: np.ndarray
+
+    def waker(self, agent: int) -> Connection:
+        """What an agent waits on for answers and free blocks; hand it to `AgentGroup` in the agent's process."""
+        return self._wakes[agent][0]
 
     def stop(self) -> None:
         """Wake all agents and make them raise `Stopped`."""
         self.stopping[0] = True
-        for semaphore in (*self.answer, *self.freed):
-            semaphore.release()
+        for agent in range(self.num_agents):
+            self._wake(agent)
+
+    def run_agents(self, number: int) -> None:
+        """Let only the first `number` agents go on; the others wait where they are."""
+        self.paused[:] = np.arange(self.num_agents) >= number
+        for agent in range(self.num_agents):
+            self._wake(agent)
+
+    def _wake(self, agent: int) -> None:
+        with contextlib.suppress(BlockingIOError):  # a full pipe wakes as well
+            os.write(self._wakes[agent][1].fileno(), b"!")
 
     # Predictor
 
-    def gather_requests(self, limit: int, timeout: float, patience: float) -> Requests | None:
-        """The requests that wait, `limit` at most; None when there are none within `timeout` seconds.
+    def await_requests(self, limit: int, timeout: float, enough: int = 1, patience: float = 0.0) -> list[int]:
+        """The groups that wait, `limit` at most, as soon as there is one; none after `timeout` seconds.
 
-        While fewer than half of the slots wait, it waits once more, for up to `patience` seconds.
+        While fewer than `enough` groups wait, it waits for more, up to `patience` seconds.
         """
         waiting = self.waiting.get_many(limit, timeout)
-        enough = min(limit, (self.num_slots + 1) // 2)
-        if not waiting:
-            return None
         deadline = time.monotonic() + patience
-        while len(waiting) < enough and (left := deadline - time.monotonic()) > 0:
+        while 0 < len(waiting) < enough and (left := deadline - time.monotonic()) > 0:
             waiting += self.waiting.get_many(limit - len(waiting), left)
-        # A slot whose agent was replaced may have asked twice, or have been answered already.
-        slot = np.array(sorted(set(waiting)), np.int64)
-        number = self.requested[slot]
-        fresh = number != self.answered[slot]
-        slot, number = slot[fresh], number[fresh]
-        if not len(slot):
+        return waiting
+
+    def gather_requests(self, waiting: list[int]) -> Requests | None:
+        """What these groups ask; None if nothing."""
+        # A group whose agent was replaced may have asked twice, or have been answered already.
+        group = np.array(sorted(set(waiting)), np.int64)
+        number = self.requested[group]
+        fresh = number != self.answered[group]
+        if not fresh.all():
+            group, number = group[fresh], number[fresh]
+        if not len(group):
             return None
-        unroll, step = self.current[slot], self.step[slot]
-        return Requests(slot, unroll, step, number, self.observation[unroll, step], self.reset[unroll, step])
+        block, step = self.current[group], self.step[group]
+        return Requests(group, block, step, number, self.observation[block, step], self.reset[block, step])
 
     def answer_requests(self, requests: Requests, action: np.ndarray, log_prob: np.ndarray, version: int) -> None:
-        """Write actions (int64 [n]), their log-probabilities (float32 [n]) and the weights' version; wake the agents."""
-        where = (requests.unroll, requests.step)
+        """Write actions (int64 [n, G]), their log-probabilities (float32 [n, G]) and the weights' version; wake the agents."""
+        where = (requests.block, requests.step)
         self.action[where] = action
         self.behaviour_log_prob[where] = log_prob
         self.version[where] = version
-        self.answered[requests.slot] = requests.number
-        for slot in requests.slot:
-            self.answer[slot].release()
+        self.answered[requests.group] = requests.number
+        for group in requests.group.tolist():
+            self._wake(group // self.groups_per_agent)
 
     # Trainer
 
-    def gather_unrolls(self, unrolls: list[int]) -> Unrolls[np.ndarray]:
-        """Copy these finished unrolls into a batch [T, B, ...] and give their memory back to the agents."""
-        batch = Unrolls(*(np.stack([getattr(self, name)[unroll] for unroll in unrolls], 1) for name in Unrolls._fields))
-        for unroll in unrolls:
-            self.state[unroll] = FREE
-            self.freed[unroll // self.ring].release()
+    def gather_unrolls(self, blocks: list[int]) -> Unrolls[np.ndarray]:
+        """Copy these finished blocks into a batch [T, B, ...], B = G a block, and give their memory back to the agents."""
+        fields = (getattr(self, name) for name in Unrolls._fields)
+        batch = Unrolls(*(np.concatenate([field[block] for block in blocks], 1) for field in fields))
+        self.state[blocks] = FREE
+        for agent in sorted({block // self.ring // self.groups_per_agent for block in blocks}):
+            self._wake(agent)
         return batch
 
-    def is_finished(self, unroll: int) -> bool:
-        """Whether this unroll is complete; a number may come twice after `recover`."""
-        return bool(self.state[unroll] == FINISHED)
+    def is_finished(self, block: int) -> bool:
+        """Whether this block is complete; a number may come twice after `recover`."""
+        return bool(self.state[block] == FINISHED)
 
     # Server
 
-    def recover(self, slot: int) -> None:
-        """After the death of the slot's agent: announce again what it finished but may not have announced."""
-        for unroll in range(slot * self.ring, (slot + 1) * self.ring):
-            if self.is_finished(unroll):
-                self.finished.put(unroll)
+    def recover(self, agent: int) -> None:
+        """After the death of an agent: announce again what it finished but may not have announced."""
+        blocks = self.groups_per_agent * self.ring
+        for block in range(agent * blocks, (agent + 1) * blocks):
+            if self.is_finished(block):
+                self.finished.put(block)
 
 
-class AgentSlot:
-    """An agent's side of its slot: asks for actions, and fills one unroll after the other."""
+class AgentGroup:
+    """An agent's side of one of its groups: asks for actions, and fills one block after the other.
 
-    def __init__(self, slots: Slots, slot: int) -> None:
-        self._slots, self._slot = slots, slot
-        self._parent = multiprocessing.parent_process()
-        self._length = slots.unroll_length
-        self._begin(int(slots.current[slot]))
+    Args:
+        slots: the slab.
+        group: number of the group.
+        waker: `Slots.waker` of the agent.
+        stopwatch: counts how long it writes and waits.
+    """
 
-    def act(self, observation: np.ndarray, reset: bool) -> int:
-        """Hand over the observation, wait for the action.
+    def __init__(self, slots: Slots, group: int, waker: Connection, stopwatch: Stopwatch) -> None:
+        self._slots, self._group, self._waker, self._stopwatch = slots, group, waker, stopwatch
+        self._agent, self._length = group // slots.groups_per_agent, slots.unroll_length
+        self._block, self._step = int(slots.current[group]), 0
+        self._number = int(slots.requested[group])
+        self._wait(lambda: slots.state[self._block] == FREE)  # an agent that died may have just finished it
 
-        Args:
-            observation: as the slab's layout says.
-            reset: whether an episode begins here.
+    def ask(self, observation: np.ndarray, reset: np.ndarray) -> None:
+        """Hand over observations [G, ...], and with `reset`, bool [G], where an episode begins.
 
         Raises:
             Stopped: the run is stopping.
         """
-        slots, slot = self._slots, self._slot
+        slots, group = self._slots, self._group
         if self._step == self._length:
             self._finish(observation, reset)
-        unroll, step = self._unroll, self._step
-        slots.observation[unroll, step] = observation
-        slots.reset[unroll, step] = reset
-        slots.step[slot] = step
-        number = int(slots.requested[slot]) + 1
-        slots.requested[slot] = number
-        slots.waiting.put(slot)
-        self._wait(slots.answer[slot], lambda: slots.answered[slot] == number)
-        return int(slots.action[unroll, step])
+            self._stopwatch.lap("write")
+            self._wait(lambda: slots.state[self._block] == FREE)
+            self._stopwatch.lap("wait_block")
+        block, step = self._block, self._step
+        slots.observation[block, step] = observation
+        slots.reset[block, step] = reset
+        slots.current[group], slots.step[group] = block, step
+        self._number += 1
+        slots.requested[group] = self._number
+        slots.waiting.put(group)
+        self._stopwatch.lap("write")
 
-    def record(self, reward: float, terminated: bool) -> None:
-        """What came of the action."""
-        self._write(reward, terminated, valid=True)
+    def answer(self) -> np.ndarray:
+        """Wait for the actions, int64 [G].
 
-    def bootstrap(self, observation: np.ndarray) -> None:
-        """The last observation of a truncated episode, from whose value its last step bootstraps."""
-        if self._step == self._length:  # it takes the place of the observation after the unroll
-            self._finish(observation, reset=False)
-            return
-        slots, unroll, step = self._slots, self._unroll, self._step
-        slots.observation[unroll, step] = observation
-        slots.reset[unroll, step] = False
-        slots.action[unroll, step] = 0
-        slots.behaviour_log_prob[unroll, step] = 0.0
-        slots.version[unroll, step] = slots.version[unroll, step - 1]
-        self._write(0.0, terminated=True, valid=False)
+        Raises:
+            Stopped: the run is stopping.
+        """
+        slots = self._slots
+        self._wait(lambda: slots.answered[self._group] == self._number and not slots.paused[self._agent])
+        self._stopwatch.lap("wait_action")
+        return slots.action[self._block, self._step]
 
-    def _write(self, reward: float, terminated: bool, valid: bool) -> None:
-        slots, unroll, step = self._slots, self._unroll, self._step
-        slots.reward[unroll, step] = reward
-        slots.terminated[unroll, step] = terminated
-        slots.valid[unroll, step] = valid
+    def record(self, reward: np.ndarray, terminated: np.ndarray, valid: np.ndarray) -> None:
+        """What came of the actions: float32 [G], bool [G], and bool [G], False where the environment ignored its action."""
+        slots, where = self._slots, (self._block, self._step)
+        slots.reward[where] = reward
+        slots.terminated[where] = terminated
+        slots.valid[where] = valid
         self._step += 1
 
-    def _finish(self, observation: np.ndarray, reset: bool) -> None:
-        slots, unroll = self._slots, self._unroll
-        slots.observation[unroll, self._length] = observation
-        slots.reset[unroll, self._length] = reset
-        slots.state[unroll] = FINISHED
-        slots.finished.put(unroll)
-        first = self._slot * slots.ring
-        self._begin(first + (unroll - first + 1) % slots.ring)
+    def _finish(self, observation: np.ndarray, reset: np.ndarray) -> None:
+        slots, block = self._slots, self._block
+        slots.observation[block, self._length] = observation
+        slots.reset[block, self._length] = reset
+        slots.state[block] = FINISHED
+        slots.finished.put(block)
+        first = self._group * slots.ring
+        self._block, self._step = first + (block - first + 1) % slots.ring, 0
 
-    def _begin(self, unroll: int) -> None:
-        slots, slot = self._slots, self._slot
-        self._unroll, self._step = unroll, 0
-        slots.current[slot], slots.step[slot] = unroll, 0
-        self._wait(slots.freed[slot], lambda: slots.state[unroll] == FREE)
-
-    def _wait(self, semaphore: Any, ready: Any) -> None:
+    def _wait(self, ready: Callable[[], bool]) -> None:
         while not ready():
-            if not semaphore.acquire(timeout=WAKE_SECONDS) and self._parent is not None and not self._parent.is_alive():
-                raise Stopped
+            file = self._waker.fileno()
+            if _readable(file, WAKE_SECONDS) and not os.read(file, 64):
+                raise Stopped  # the other end is closed: the server has gone
             if self._slots.stopping[0]:
                 raise Stopped
+
+
+def _readable(file: int, timeout: float) -> bool:
+    return bool(select.select([file], [], [], timeout)[0])
 
 
 def _nbytes(shape: tuple[int, ...], dtype: str) -> int:

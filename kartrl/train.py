@@ -4,16 +4,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-from gymnasium.spaces import Box, Discrete
 from rich.console import Console
 
 from kartrl import checkpoint, runs
 from kartrl.config import Config, read
-from kartrl.devices import choose_sizes
 from kartrl.display import Display
-from kartrl.envs import make_env
+from kartrl.envs import look_at
 from kartrl.errors import UserError
 from kartrl.server import RunFailed, Server
+from kartrl.tuning import choose_sizes
 
 
 def train(files: list[str], overrides: list[str], resume: str | None, console: Console) -> int:
@@ -38,20 +37,15 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
         stored = runs.load_newest(path)
         config = runs.resumed_config(stored, files, overrides)
     _check_levels(config)
-    # Everything that can be wrong with the world comes out here, before any process is started.
-    env = make_env(config, config.circuits("train"), training=True)
-    assert isinstance(env.observation_space, Box)
-    assert isinstance(env.action_space, Discrete)
-    shape, dtype, num_actions = env.observation_space.shape, str(env.observation_space.dtype), int(env.action_space.n)
-    world = getattr(env.unwrapped, "game_title", config.environment.id)
-    env.close()
+    world = look_at(config)  # what can be wrong with it comes out here, before any process is started
+    sizes = choose_sizes(config, world)
     folder = runs.create(config) if stored is None else runs.lock(path)
     try:
         with Display(console, folder.path.name) as display:
-            display.say(f"Training on {world}; logs in {folder.path}; to watch: tensorboard --logdir {config.run.logs}")
+            display.say(f"Training on {world.title}; logs in {folder.path}; to watch: tensorboard --logdir {config.run.logs}")
             if stored is not None:
                 display.say(f"Going on at {stored.counters.agent_steps:,} agent steps, {stored.counters.updates:,} updates")
-            server = Server(config, choose_sizes(config.system), folder.path, shape, dtype, num_actions, display, stored)
+            server = Server(config, sizes, folder.path, world, display, stored)
             status = server.run()
             display.say(_next_steps(folder.path, config))
             return status

@@ -3,22 +3,42 @@
 import threading
 import time
 from collections import deque
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from kartrl.algorithms.loss import impala_loss
+from kartrl.algorithms.loss import Loss, impala_loss
 from kartrl.algorithms.optimizers import learning_rate, make_optimizer
 from kartrl.algorithms.rewards import TRANSFORMS
 from kartrl.config import Config
 from kartrl.models import Script
 from kartrl.predictor_thread import RecurrentStates
 from kartrl.slots import WAKE_SECONDS, Slots
+from kartrl.stopwatch import TRAINER_STAGES, Stopwatch
 from kartrl.types import Counters, Unrolls
 from kartrl.weights import PublishedWeights
 
 READ_EVERY = 20  # updates between two looks at the losses, so that the device is seldom waited for
+
+
+PART_STEPS = 160  # of an update that go through the network at once, on a processor
+
+
+class Batch(NamedTuple):
+    """What an update is made from."""
+
+    unrolls: Unrolls[torch.Tensor]  # [T + 1, B, ...] and [T, B], on the device
+    state: torch.Tensor  # float32 [B, S], the recurrent states in which the unrolls began
+    version: np.ndarray  # int64 [T, B], of the weights that acted
+    steps: int  # valid ones
+
+    def parts(self, size: int) -> Iterator[tuple[Unrolls[torch.Tensor], torch.Tensor]]:
+        """The unrolls and their states, `size` unrolls at a time."""
+        for begin in range(0, self.state.shape[0], size):
+            part = slice(begin, begin + size)
+            yield Unrolls(*(field[:, part] for field in self.unrolls)), self.state[part]
 
 
 class Learner:
@@ -34,65 +54,65 @@ class Learner:
         self.weights = PublishedWeights(model)
         self.updating = threading.Lock()
         self.metrics: deque[dict[str, float]] = deque(maxlen=100)  # read by the server
+        self.first_update: float | None = None  # when this process made its first update, seconds since the epoch
         self.lag = 0.0  # mean policy lag of the newest batch, in updates
+        # Gradients of parts add up to that of the whole; on a processor, parts that fit its cache are faster and need less memory.
+        self._part = 1_000_000 if device.type == "cuda" else max(1, PART_STEPS // config.impala.unroll_length)
         self._transform = TRANSFORMS[config.impala.reward_transform]
 
-    def update(self, unrolls: Unrolls[np.ndarray], state: torch.Tensor) -> None:
-        """One update of the network from a batch of unrolls; see `impala_loss` for the arithmetic.
-
-        Args:
-            unrolls: [T + 1, B, ...] and [T, B].
-            state: float32 [B, S], the recurrent states in which the unrolls began.
-        """
-        section = self.config.impala
+    def update(self, batch: Batch, stopwatch: Stopwatch) -> None:
+        """One update of the network; see `impala_loss` for the arithmetic."""
+        section, lap = self.config.impala, stopwatch.lap
         start = time.monotonic()
         rate = learning_rate(self.config.optimizer, self.counters.agent_steps / self.config.run.agent_steps)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        batch = Unrolls[torch.Tensor](*(torch.from_numpy(array).to(self.device, non_blocking=True) for array in unrolls))
-        logits, baseline, _ = self.model(batch.observation, batch.reset, state)
-        loss = impala_loss(
-            logits,
-            baseline,
-            batch.action,
-            batch.behaviour_log_prob,
-            self._transform(batch.reward),
-            section.discount * (~batch.terminated),
-            batch.valid,
-            rho_bar=section.rho_bar,
-            c_bar=section.c_bar,
-            baseline_cost=section.baseline_cost,
-            entropy_cost=section.entropy_cost,
-        )
         self.optimizer.zero_grad(set_to_none=True)
-        loss.total.backward()
+        losses: list[Loss] = []
+        for unrolls, state in batch.parts(self._part):
+            logits, baseline, _ = self.model(unrolls.observation, unrolls.reset, state)
+            lap("forward")
+            loss = impala_loss(
+                logits,
+                baseline,
+                unrolls.action,
+                unrolls.behaviour_log_prob,
+                self._transform(unrolls.reward),
+                section.discount * (~unrolls.terminated),
+                unrolls.valid,
+                max(batch.steps, 1),
+                rho_bar=section.rho_bar,
+                c_bar=section.c_bar,
+                baseline_cost=section.baseline_cost,
+                entropy_cost=section.entropy_cost,
+            )
+            lap("loss")
+            loss.total.backward()
+            lap("backward")
+            losses.append(Loss(*(term.detach() for term in loss)))
         limit = self.config.optimizer.gradient_clip or float("inf")
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit)
         self.optimizer.step()
-        lag = self.weights.version - unrolls.version
+        lap("optimizer")
+        lag = self.weights.version - batch.version
         self.lag = float(lag.mean())
         self.weights.publish(self.model)
-        self.counters = self.counters._replace(
-            agent_steps=self.counters.agent_steps + int(unrolls.valid.sum()), updates=self.counters.updates + 1
-        )
+        self.counters = self.counters._replace(agent_steps=self.counters.agent_steps + batch.steps, updates=self.counters.updates + 1)
         if self.counters.updates % READ_EVERY == 0:
             self.metrics.append(
                 {
-                    "losses/total": float(loss.total.detach()),
-                    "losses/policy_gradient": float(loss.policy_gradient),
-                    "losses/baseline": float(loss.baseline),
-                    "losses/entropy": float(loss.entropy),
-                    "losses/explained_variance": float(loss.explained_variance),
-                    "losses/importance_ratio": float(loss.importance_ratio),
+                    **_scalars(losses),
                     "losses/gradient_norm": float(norm),
                     "losses/learning_rate": rate,
-                    "losses/mean_reward": float(np.mean(unrolls.reward)),
+                    "losses/mean_reward": float(batch.unrolls.reward.mean()),
                     "lag/min": float(lag.min()),
                     "lag/mean": self.lag,
                     "lag/max": float(lag.max()),
                     "speed/update_seconds": time.monotonic() - start,
                 }
             )
+        self.first_update = self.first_update or time.time()
+        lap("publish")
 
     def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any], Counters]:
         """A consistent copy of weights, optimizer and counters, taken between two updates."""
@@ -101,36 +121,69 @@ class Learner:
 
 
 class TrainerThread(threading.Thread):
-    """Makes updates until `stop` is set. Several of them overlap assembling a batch with another's update."""
+    """Makes updates from `blocks` blocks each until `stop` is set. With two of them, one assembles a batch while the other updates."""
 
     def __init__(
-        self, name: str, slots: Slots, states: RecurrentStates, learner: Learner, assembling: threading.Lock, stop: threading.Event
+        self,
+        name: str,
+        slots: Slots,
+        states: RecurrentStates,
+        learner: Learner,
+        blocks: int,
+        assembling: threading.Lock,
+        stop: threading.Event,
     ) -> None:
         super().__init__(name=name, daemon=True)
-        self._slots, self._states, self._learner = slots, states, learner
+        self._slots, self._states, self._learner, self._blocks = slots, states, learner, blocks
         self._assembling, self._stop_event = assembling, stop
+        self._stream = torch.cuda.Stream() if learner.device.type == "cuda" else None
+        self.stopwatch = Stopwatch(TRAINER_STAGES)
 
     def run(self) -> None:
         while not self._stop_event.is_set():
             with self._assembling:
-                batch = self._assemble()
-            if batch is not None:
-                with self._learner.updating:
-                    self._learner.update(*batch)
+                chosen = self._choose()
+                self.stopwatch.lap("idle")
+                if chosen is None:
+                    return
+                batch = self._assemble(chosen)
+            self.stopwatch.lap("gather")
+            with self._learner.updating:
+                self.stopwatch.lap("idle")
+                self._learner.update(batch, self.stopwatch)
 
-    def _assemble(self) -> tuple[Unrolls[np.ndarray], torch.Tensor] | None:
-        """The next batch of finished unrolls, in the order in which they were finished; None when stopping."""
-        wanted = self._learner.config.system.training_batch_size
+    def _choose(self) -> list[int] | None:
+        """The next blocks of finished unrolls, in the order in which they were finished; None when stopping."""
         chosen: list[int] = []
-        while len(chosen) < wanted:
+        while len(chosen) < self._blocks:
             if self._stop_event.is_set():
                 return None
-            for unroll in self._slots.finished.get_many(wanted - len(chosen), WAKE_SECONDS):
-                if self._slots.is_finished(unroll) and unroll not in chosen:
-                    chosen.append(unroll)
-        # The states are read before the unrolls are given back, as a predictor will then write new ones.
-        state = self._states.unroll[torch.tensor(chosen, device=self._learner.device)].clone()
-        return self._slots.gather_unrolls(chosen), state
+            for block in self._slots.finished.get_many(self._blocks - len(chosen), WAKE_SECONDS):
+                if self._slots.is_finished(block) and block not in chosen:
+                    chosen.append(block)
+        return chosen
+
+    def _assemble(self, blocks: list[int]) -> Batch:
+        """Copy the blocks to the device and give their memory back to the agents."""
+        # The states are read before the blocks are given back, as a predictor will then write new ones.
+        state = self._states.block[torch.tensor(blocks, device=self._learner.device)].flatten(0, 1)
+        if self._stream is not None:
+            torch.cuda.current_stream().synchronize()
+        arrays = self._slots.gather_unrolls(blocks)
+        tensors = (torch.from_numpy(array) for array in arrays)
+        if self._stream is None:
+            unrolls = Unrolls(*(tensor.to(self._learner.device) for tensor in tensors))
+        else:  # beside the update that another thread is making
+            with torch.cuda.stream(self._stream):
+                unrolls = Unrolls(*(tensor.pin_memory().to(self._learner.device, non_blocking=True) for tensor in tensors))
+            self._stream.synchronize()
+        return Batch(unrolls, state, arrays.version, int(arrays.valid.sum()))
+
+
+def _scalars(parts: list[Loss]) -> dict[str, float]:
+    """For the logger: sums of what are shares of a mean, means of the rest."""
+    sums = {f"losses/{name}": float(sum(getattr(part, name) for part in parts)) for name in Loss._fields}
+    return {**sums, "losses/explained_variance": sums["losses/explained_variance"] / len(parts)}
 
 
 def _copy(state: dict[str, Any]) -> dict[str, Any]:

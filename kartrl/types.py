@@ -1,7 +1,8 @@
 """What travels between the roles: NamedTuples, and the names of their dimensions.
 
 T is the length of an unroll, B the number of unrolls in a batch, N the number of slots (one for each live
-environment), A the number of actions, S the size of the recurrent state.
+environment), G the number of slots that one agent steps together, A the number of actions, S the size of the recurrent
+state.
 """
 
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -9,6 +10,16 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 
 Array = TypeVar("Array")  # np.ndarray on the slab, torch.Tensor on the device
+
+
+class World(NamedTuple):
+    """What there is to know of an environment before it is trained on."""
+
+    title: str
+    shape: tuple[int, ...]  # of one observation
+    dtype: str  # uint8 or float32
+    num_actions: int
+    step_seconds: float  # of one step in one process
 
 
 class Counters(NamedTuple):
@@ -76,19 +87,19 @@ class Unrolls(NamedTuple, Generic[Array]):
     behaviour_log_prob: Array  # float32 [T, B]
     reward: Array  # float32 [T, B]
     terminated: Array  # bool [T, B]
-    valid: Array  # bool [T, B], False where a step only carries a truncated episode's last observation
+    valid: Array  # bool [T, B], False where a step only carries an episode's last observation
     version: Array  # int64 [T, B], of the weights that acted
 
 
 class Requests(NamedTuple):
-    """Observations that wait for an action; the leading dimension is the number of waiting slots."""
+    """Observations that wait for an action; the leading dimension is the number of waiting groups."""
 
-    slot: np.ndarray  # int64 [n]
-    unroll: np.ndarray  # int64 [n], the unroll that the slot is filling
-    step: np.ndarray  # int64 [n], the step of that unroll, 0 to T - 1
-    number: np.ndarray  # int64 [n], tells this request from earlier ones of the slot
-    observation: np.ndarray  # uint8 [n, H, W, C] or float32 [n, D]
-    reset: np.ndarray  # bool [n]
+    group: np.ndarray  # int64 [n]
+    block: np.ndarray  # int64 [n], the block of unrolls that the group is filling
+    step: np.ndarray  # int64 [n], the step of those unrolls, 0 to T - 1
+    number: np.ndarray  # int64 [n], tells this request from earlier ones of the group
+    observation: np.ndarray  # uint8 [n, G, H, W, C] or float32 [n, G, D]
+    reset: np.ndarray  # bool [n, G]
 
 
 class Failure(NamedTuple):

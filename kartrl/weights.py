@@ -19,16 +19,18 @@ class PublishedWeights:
         self._lock = threading.Lock()
         with torch.no_grad():
             self._flat = torch.cat([parameter.flatten() for parameter in model.parameters()])
+        self._on_gpu = self._flat.is_cuda
         self.version = 0
 
     def publish(self, model: Script) -> None:
         """Copy the parameters of `model` and raise the version by one."""
         with self._lock, torch.no_grad():
             torch.cat([parameter.flatten() for parameter in model.parameters()], out=self._flat)
+            self._finish()
             self.version += 1
 
     def fetch(self, model: Script, version: int) -> int:
-        """Bring `model` from `version` to the newest one, which is returned."""
+        """Bring `model`, which may be of another precision, from `version` to the newest one, which is returned."""
         if version == self.version:
             return version
         with self._lock, torch.no_grad():
@@ -36,4 +38,10 @@ class PublishedWeights:
             pieces = self._flat.split([parameter.numel() for parameter in parameters])
             for parameter, piece in zip(parameters, pieces, strict=True):
                 parameter.copy_(piece.view_as(parameter))
+            self._finish()
             return self.version
+
+    def _finish(self) -> None:
+        """Threads have streams of their own on a GPU: the copy is to be over before the lock is given up."""
+        if self._on_gpu:
+            torch.cuda.current_stream().synchronize()

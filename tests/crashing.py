@@ -28,5 +28,5 @@ class Crash(gymnasium.Env):
         return self.observation_space.sample(), 1.0, self.length == 20, False, {}
 
 
-gymnasium.register("Crash-v0", Crash, kwargs={"lifetime": 3000})
+gymnasium.register("Crash-v0", Crash, kwargs={"lifetime": 200})
 gymnasium.register("CrashAtOnce-v0", Crash, kwargs={"lifetime": 3})

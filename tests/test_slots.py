@@ -1,5 +1,6 @@
 """The slab's protocol: order, backpressure, episode ends inside and at the edge of unrolls, and replaced agents."""
 
+import itertools
 import multiprocessing
 import threading
 import time
@@ -9,13 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kartrl.slots import AgentSlot, IndexQueue, Slots, Stopped
+from kartrl.slots import FINISHED, AgentGroup, IndexQueue, Slots, Stopped
+from kartrl.stopwatch import AGENT_STAGES, Stopwatch
 
 CONTEXT = multiprocessing.get_context("spawn")
 
 
-def make_slots(num_slots=1, ring=2, unroll_length=4):
-    return Slots(CONTEXT, num_slots, ring, unroll_length, (1,), "float32")
+def make_slots(num_agents=1, groups_per_agent=1, group_size=1, ring=2, unroll_length=4):
+    return Slots(CONTEXT, num_agents, groups_per_agent, group_size, ring, unroll_length, (1,), "float32")
 
 
 class Predictor(threading.Thread):
@@ -27,10 +29,10 @@ class Predictor(threading.Thread):
 
     def run(self):
         while not self.done.is_set():
-            requests = self.slots.gather_requests(limit=64, timeout=0.02, patience=0.0)
+            requests = self.slots.gather_requests(self.slots.await_requests(limit=64, timeout=0.02))
             if requests is not None:
-                seen = requests.observation[:, 0]
-                self.sizes.append(len(seen))
+                seen = requests.observation[..., 0]
+                self.sizes.append(seen.size)
                 self.slots.answer_requests(requests, seen.astype("int64") + 1, -seen, 7)
 
     def __enter__(self):
@@ -42,80 +44,78 @@ class Predictor(threading.Thread):
         self.join(5)
 
 
-def play(slots, ends, slot=0, first=0):
-    """Play steps whose observations count upwards; `ends` maps a step's number to "terminated" or "truncated".
+def agent_group(slots, group=0):
+    return AgentGroup(slots, group, slots.waker(group // slots.groups_per_agent), Stopwatch(AGENT_STAGES))
 
-    Returns what a learner should see: a list of (observation, reset, action, reward, terminated, valid).
+
+def play(slots, ends, group=0, first=0):
+    """Play a group whose observations count upwards, environment g from first + 1000 g.
+
+    `ends[step][g]` is "", "terminated" or "truncated"; as in Gymnasium's NEXT_STEP mode, the step after an end is ignored.
+
+    Returns what a learner should see of each environment: lists of (observation, reset, action, reward, terminated, valid).
     """
-    agent = AgentSlot(slots, slot)
-    expected, count, reset = [], first, True
-    for step in range(len(ends)):
-        action = agent.act(np.array([count], np.float32), reset)
-        agent.record(count / 2, ends[step] == "terminated")
-        expected.append((count, reset, action, count / 2, ends[step] == "terminated", True))
-        count += 1
-        reset = ends[step] != ""
-        if ends[step] == "truncated":
-            agent.bootstrap(np.array([count], np.float32))
-            expected.append((count, False, None, 0.0, True, False))
-            count += 1
+    agent, size = agent_group(slots, group), slots.group_size
+    expected = [[] for _ in range(size)]
+    observation = first + 1000.0 * np.arange(size, dtype=np.float32)
+    reset, began = np.ones(size, bool), np.zeros(size, bool)
+    agent.ask(observation[:, None], reset)
+    for end in ends:
+        action = agent.answer().copy()
+        terminated = np.array([kind == "terminated" for kind in end]) & ~began
+        done = np.array([kind != "" for kind in end]) & ~began
+        agent.record(observation / 2, terminated | began, ~began)
+        for g in range(size):
+            expected[g].append((observation[g], reset[g], action[g], observation[g] / 2, terminated[g] or began[g], not began[g]))
+        observation, reset, began = observation + 1, began, done
+        agent.ask(observation[:, None], reset)
     return expected
 
 
-def drain(slots, sequence):
-    """Take all finished unrolls off the slab, as (observation, ...) tuples of single steps with their bootstrap."""
-    for unroll in slots.finished.get_many(100, 0.0):
-        assert slots.is_finished(unroll)
-        batch = slots.gather_unrolls([unroll])
-        for t in range(slots.unroll_length):
-            sequence.append(
-                (
-                    batch.observation[t, 0, 0],
-                    batch.reset[t, 0],
-                    batch.action[t, 0],
-                    batch.reward[t, 0],
-                    batch.terminated[t, 0],
-                    batch.valid[t, 0],
-                    batch.observation[t + 1, 0, 0],
-                    batch.reset[t + 1, 0],
-                )
-            )
+def drain(slots, sequences):
+    """Take all finished blocks off the slab, as (observation, ...) tuples of single steps with what follows them."""
+    for block in slots.finished.get_many(1000, 0.0):
+        assert slots.is_finished(block)
+        batch = slots.gather_unrolls([block])
+        for g, sequence in enumerate(sequences):
+            for t in range(slots.unroll_length):
+                now = (batch.observation[t, g, 0], batch.reset[t, g], batch.action[t, g], batch.reward[t, g])
+                after = (batch.observation[t + 1, g, 0], batch.reset[t + 1, g])
+                sequence.append((now, (batch.terminated[t, g], batch.valid[t, g]), after))
+
+
+KINDS = st.sampled_from(["", "", "", "terminated", "truncated"])
 
 
 @settings(max_examples=40, deadline=None)
-@given(
-    ends=st.lists(st.sampled_from(["", "", "", "terminated", "truncated"]), min_size=1, max_size=24),
-    unroll_length=st.integers(1, 5),
-)
+@given(ends=st.lists(st.tuples(KINDS, KINDS, KINDS), min_size=1, max_size=24), unroll_length=st.integers(1, 5))
 def test_the_learner_sees_every_step_once_and_in_order(ends, unroll_length):
-    slots = make_slots(ring=64, unroll_length=unroll_length)
+    slots = make_slots(group_size=3, ring=64, unroll_length=unroll_length)
     with Predictor(slots):
         expected = play(slots, ends)
-    sequence = []
-    drain(slots, sequence)
-    # A truncated episode's last observation stands between two unrolls where it falls on their border.
-    position = 0
-    for seen in sequence:
-        want = expected[position]
-        assert (seen[0], seen[1], seen[3], seen[4], seen[5]) == (want[0], want[1], want[3], want[4], want[5])
-        if want[5]:
-            assert seen[2] == want[0] + 1
-            if not want[4]:  # where the episode goes on or was truncated, the next observation is the true one
-                assert seen[6] == want[0] + 1
-                assert not seen[7]
-        position += 1
-        at_border = (sequence.index(seen) + 1) % unroll_length == 0
-        if at_border and position < len(expected) and not expected[position][5]:
-            position += 1
+    sequences = [[], [], []]
+    drain(slots, sequences)
+    for seen, wanted in zip(sequences, expected, strict=True):
+        assert len(seen) == len(ends) // unroll_length * unroll_length
+        for (now, (terminated, valid), after), (want, following) in zip(seen, itertools.pairwise([*wanted, None]), strict=False):
+            assert now == (want[0], want[1], want[0] + 1, want[3]), "observation, reset, action and reward belong together"
+            assert want[2] == want[0] + 1
+            assert (terminated, valid) == want[4:]
+            assert after[0] == want[0] + 1, "what follows is what the environment gave next, also across blocks"
+            if following is not None:
+                assert after[1] == following[1]
+            if not valid:
+                assert terminated, "nothing flows back across a step that took no action"
+                assert after[1], "and after it an episode begins"
 
 
-def test_unrolls_are_bounded_and_agents_wait_for_the_learner():
+def test_blocks_are_bounded_and_agents_wait_for_the_learner():
     slots = make_slots(ring=2, unroll_length=2)
     with Predictor(slots):
-        agent = threading.Thread(target=play, args=(slots, [""] * 8), daemon=True)
+        agent = threading.Thread(target=play, args=(slots, [[""]] * 7), daemon=True)
         agent.start()
         agent.join(0.5)
-        assert agent.is_alive(), "two unrolls are full: the agent must wait"
+        assert agent.is_alive(), "two blocks are full: the agent must wait"
         first = slots.finished.get_many(10, 1.0)
         assert first == [0, 1]
         assert not slots.finished.get_many(10, 0.2)
@@ -127,9 +127,9 @@ def test_unrolls_are_bounded_and_agents_wait_for_the_learner():
 def test_a_replaced_agent_neither_loses_nor_mixes_anything():
     slots = make_slots(ring=4, unroll_length=4)
     with Predictor(slots):
-        play(slots, [""] * 10)  # two whole unrolls and a partial one; then the agent is gone
+        play(slots, [[""]] * 10)  # two whole blocks and a partial one; then the agent is gone
         slots.recover(0)  # the server announces again what may have been lost
-        play(slots, [""] * 5, first=100)
+        play(slots, [[""]] * 5, first=100)
     numbers = slots.finished.get_many(100, 0.1)
     assert numbers == [0, 1, 0, 1, 2], "announced twice by recover"
     taken = []
@@ -141,36 +141,108 @@ def test_a_replaced_agent_neither_loses_nor_mixes_anything():
     assert taken[-1].reset[0, 0]
 
 
+def test_an_agent_that_replaces_one_killed_between_two_blocks_waits_for_its_block():
+    slots = make_slots(ring=2, unroll_length=2)
+    slots.state[0] = FINISHED  # and `current` still says 0
+    slots.recover(0)
+    waiting = threading.Thread(target=agent_group, args=(slots,), daemon=True)
+    waiting.start()
+    waiting.join(0.2)
+    assert waiting.is_alive()
+    slots.gather_unrolls(slots.finished.get_many(1, 1.0))
+    waiting.join(5)
+    assert not waiting.is_alive()
+
+
+def test_blocks_of_several_groups_make_one_batch():
+    slots = make_slots(num_agents=2, groups_per_agent=2, group_size=2, ring=2, unroll_length=3)
+    with Predictor(slots):
+        for group in range(4):
+            play(slots, [["", ""]] * 3, group, first=10_000 * group)
+    batch = slots.gather_unrolls(slots.finished.get_many(4, 1.0))
+    assert batch.observation.shape == (4, 8, 1)
+    starts = [10_000 * group + 1000 * g for group in range(4) for g in range(2)]
+    assert sorted(batch.observation[0, :, 0].tolist()) == starts
+    np.testing.assert_array_equal(batch.observation[:-1, :, 0] + 1, batch.action)
+    assert (batch.version == 7).all()
+
+
 def test_a_request_is_answered_once():
     slots = make_slots()
     slots.observation[0, 0] = 5.0
     slots.requested[0] = 1
     slots.waiting.put(0)
     slots.waiting.put(0)  # the dead agent's, and its successor's
-    requests = slots.gather_requests(8, 0.1, 0.0)
-    assert requests.slot.tolist() == [0]
-    slots.answer_requests(requests, np.array([3]), np.array([-1.0], np.float32), 1)
+    requests = slots.gather_requests(slots.await_requests(8, 0.1, enough=2, patience=1.0))
+    assert requests.group.tolist() == [0]
+    slots.answer_requests(requests, np.array([[3]]), np.array([[-1.0]], np.float32), 1)
     slots.waiting.put(0)
-    assert slots.gather_requests(8, 0.1, 0.0) is None
+    assert slots.gather_requests(slots.await_requests(8, 0.1)) is None
+    assert slots.gather_requests([]) is None
+
+
+def test_a_predictor_waits_for_enough_groups_but_not_for_ever():
+    slots = make_slots(num_agents=3)
+    threading.Timer(0.05, slots.waiting.put, args=(1,)).start()
+    slots.waiting.put(0)
+    start = time.monotonic()
+    assert slots.await_requests(8, 1.0, enough=2, patience=5.0) == [0, 1]
+    assert time.monotonic() - start < 4.0
+    slots.waiting.put(2)
+    assert slots.await_requests(8, 1.0, enough=2, patience=0.05) == [2]
 
 
 def test_stopping_wakes_and_ends_an_agent():
     slots = make_slots()
+    agent = agent_group(slots)
+    agent.ask(np.zeros((1, 1), np.float32), np.ones(1, bool))
     slots.stop()
     with pytest.raises(Stopped):
-        AgentSlot(slots, 0).act(np.zeros(1, np.float32), True)
+        agent.answer()
+
+
+def test_a_paused_agent_waits_and_goes_on():
+    slots = make_slots(num_agents=2, ring=8)
+    slots.run_agents(1)
+    agents = [threading.Thread(target=play, args=(slots, [[""]] * 10, group), daemon=True) for group in range(2)]
+    with Predictor(slots):
+        for agent in agents:
+            agent.start()
+        agents[0].join(5)
+        assert not agents[0].is_alive()
+        agents[1].join(0.2)
+        assert agents[1].is_alive()
+        slots.run_agents(2)
+        agents[1].join(5)
+        assert not agents[1].is_alive()
+
+
+def test_an_agent_ends_when_the_server_has_gone():
+    slots = make_slots()
+    agent = agent_group(slots)
+    agent.ask(np.zeros((1, 1), np.float32), np.ones(1, bool))
+    for _, writer in slots._wakes:
+        writer.close()
+    with pytest.raises(Stopped):
+        agent.answer()
+
+
+def test_a_dead_agents_full_pipe_blocks_nobody():
+    slots = make_slots()
+    for _ in range(70_000):  # a pipe holds 65,536 bytes
+        slots._wake(0)
 
 
 def test_predictions_of_many_agents_are_batched():
-    slots = make_slots(num_slots=8, ring=8)
-    agents = [threading.Thread(target=play, args=(slots, [""] * 20, slot), daemon=True) for slot in range(8)]
+    slots = make_slots(num_agents=8, ring=8)
+    agents = [threading.Thread(target=play, args=(slots, [[""]] * 20, group), daemon=True) for group in range(8)]
     with Predictor(slots) as predictor:
         for agent in agents:
             agent.start()
         for agent in agents:
             agent.join(10)
     assert not any(agent.is_alive() for agent in agents)
-    assert sum(predictor.sizes) == 160
+    assert 160 <= sum(predictor.sizes) <= 168, "the last requests need no answer"
     assert max(predictor.sizes) > 1
 
 

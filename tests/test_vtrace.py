@@ -164,7 +164,8 @@ def loss_inputs(seed=0, length=6, size=3, actions=4):
         "behaviour_log_prob": -torch.rand(length, size, dtype=torch.float64) - 0.2,
         "reward": torch.randn(length, size, dtype=torch.float64),
         "discount": 0.9 * (torch.rand(length, size) > 0.2).double(),
-        "valid": torch.rand(length, size) > 0.2,
+        "valid": (valid := torch.rand(length, size) > 0.2),
+        "steps": float(valid.sum()),
     }
 
 
@@ -215,6 +216,21 @@ def test_invalid_steps_have_no_gradient():
     assert torch.all(inputs["logits"].grad[2] == 0)
     assert torch.all(inputs["baseline"].grad[2] == 0)
     assert torch.all(inputs["baseline"].grad[-1] == 0)
+
+
+def test_the_parts_of_a_batch_add_up_to_the_whole():
+    whole, parts = loss_inputs(4, size=5), loss_inputs(4, size=5)
+    loss = impala_loss(**whole, **COSTS)
+    loss.total.backward()
+    total, ratio = 0.0, 0.0
+    for columns in (slice(0, 2), slice(2, 5)):
+        part = impala_loss(**{name: value if name == "steps" else value[:, columns] for name, value in parts.items()}, **COSTS)
+        part.total.backward()
+        total, ratio = total + part.total.item(), ratio + part.importance_ratio.item()
+    assert total == pytest.approx(loss.total.item())
+    assert ratio == pytest.approx(loss.importance_ratio.item())
+    for name in ("logits", "baseline"):
+        torch.testing.assert_close(parts[name].grad, whole[name].grad)
 
 
 def test_costs_weigh_their_terms():

@@ -5,15 +5,20 @@ Importing this registers the kart race and little else: agents, tools and `gymna
 
 from __future__ import annotations
 
+import contextlib
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
 
+from kartrl.types import World
+
 if TYPE_CHECKING:
     from kartrl.config import Config
 
 KART = "kartrl/Kart-v0"
+LOOK_SECONDS, LOOK_STEPS = 0.1, 100  # for which a step is timed, at most
 if KART not in gymnasium.registry:
     gymnasium.register(KART, entry_point="kartrl.envs.kart:KartEnv")
 
@@ -42,3 +47,29 @@ def make_env(config: Config, circuits: Sequence[str] = (), training: bool = True
 
         env = make_other(config.environment, render)
     return RecordEpisodeStatistics(env)
+
+
+def look_at(config: Config) -> World:
+    """Make the environment once, step it for a moment, and close it: what can be wrong with it comes out here.
+
+    Raises:
+        UserError: as `make_env`.
+    """
+    env = make_env(config, config.circuits("train"), training=True)
+    try:
+        shape, dtype = env.observation_space.shape, str(env.observation_space.dtype)
+        title = getattr(env.unwrapped, "game_title", config.environment.id)
+        num_actions = int(env.action_space.n)  # type: ignore[attr-defined]
+        steps, start = 0, time.perf_counter()
+        with contextlib.suppress(Exception):  # the agents will meet it too, and tell
+            env.reset(seed=config.run.seed)
+            start = time.perf_counter()
+            while steps < LOOK_STEPS and time.perf_counter() - start < LOOK_SECONDS:
+                _, _, terminated, truncated, _ = env.step(steps % num_actions)
+                steps += 1
+                if terminated or truncated:
+                    env.reset()
+        spent = time.perf_counter() - start
+        return World(title, shape or (), dtype, num_actions, spent / max(1, steps))
+    finally:
+        env.close()

@@ -7,6 +7,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium import spaces, wrappers
+from gymnasium.envs.registration import EnvSpec
 
 from kartrl.config import Environment
 from kartrl.errors import UserError
@@ -20,11 +21,7 @@ def make_other(section: Environment, render: bool) -> Env:
     Raises:
         UserError: Gymnasium has no such environment or lacks what it needs, or its spaces are not of these kinds.
     """
-    atari = section.id.startswith("ALE/")
-    if atari:
-        if importlib.util.find_spec("ale_py") is None:
-            raise UserError(f"{section.id} needs ale-py: pip install 'kartrl[atari]'")
-        _register_atari()
+    atari = atari_spec(section.id) is not None
     env = _make(section, atari, "rgb_array" if render else None)
     actions = env.action_space
     if not isinstance(actions, spaces.Discrete) or actions.start != 0:
@@ -35,12 +32,27 @@ def make_other(section: Environment, render: bool) -> Env:
         env.close()
         raise UserError(f"{section.id} has the observations {seen}; kartrl needs pictures or vectors (Box)")
     if atari:
-        return _stacked(_atari(env, section), section.frame_stack)
+        return _stacked(_atari(env, section), section.frame_stack, padding="zero")  # as in ale-py's AtariVectorEnv
     if seen.dtype == np.uint8 and len(seen.shape) in (2, 3):
         return _stacked(_pictures(env, section), section.frame_stack)
     size = int(np.prod(seen.shape))
     vector = spaces.Box(-np.inf, np.inf, (size,), np.float32)
     return wrappers.TransformObservation(env, lambda values: np.asarray(values, np.float32).reshape(size), vector)
+
+
+def atari_spec(name: str) -> EnvSpec | None:
+    """What the registry says of ale-py's environment `name`; None where it is not one of those.
+
+    Raises:
+        UserError: it is one, but ale-py is not installed.
+    """
+    if name not in gymnasium.registry:
+        if importlib.util.find_spec("ale_py") is not None:
+            _register_atari()
+        elif name.startswith("ALE/"):
+            raise UserError(f"{name} needs ale-py: pip install 'kartrl[atari]'")
+    spec = gymnasium.registry.get(name)
+    return spec if spec is not None and spec.entry_point == "ale_py.env:AtariEnv" else None
 
 
 def _make(section: Environment, atari: bool, render_mode: str | None) -> Env:
@@ -93,14 +105,14 @@ def _pictures(env: Env, section: Environment) -> Env:
     return env if len(shape) == 3 else wrappers.ReshapeObservation(env, (*shape, 1))
 
 
-def _stacked(env: Env, number: int) -> Env:
+def _stacked(env: Env, number: int, padding: str = "reset") -> Env:
     """The newest `number` pictures as one, uint8 [H, W, C * number], the newest last."""
     if number == 1:
         return env
     height, width, channels = env.observation_space.shape or ()
     shape = (height, width, channels * number)
     return wrappers.TransformObservation(
-        wrappers.FrameStackObservation(env, number),
+        wrappers.FrameStackObservation(env, number, padding_type=padding),
         lambda pictures: np.moveaxis(pictures, 0, 2).reshape(shape),
         spaces.Box(0, 255, shape, np.uint8),
     )

@@ -1,16 +1,25 @@
 """Encoders: from an observation to a feature vector."""
 
 import math
+from typing import Final
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from kartrl.config import Model
 from kartrl.errors import UserError
 
 
 class ConvEncoder(nn.Module):
-    """Convolutions and a linear layer over uint8 images [B, H, W, C] -> float32 [B, hidden_size]."""
+    """Convolutions and a linear layer over uint8 images [B, H, W, C] -> float32 [B, hidden_size].
+
+    Images and weights keep their channels last, the order in which PyTorch's convolutions are fastest. With precision
+    bf16 the products are taken in bfloat16 and the parameters kept in float32; a copy that only predicts may be turned
+    to bfloat16 whole.
+    """
+
+    bf16: Final[bool]  # fixed when the module is compiled: branches on it vanish
 
     def __init__(self, section: Model, shape: tuple[int, int, int]) -> None:
         super().__init__()
@@ -20,15 +29,27 @@ class ConvEncoder(nn.Module):
             height, width = (height - kernel) // stride + 1, (width - kernel) // stride + 1
             if min(height, width) < 1:
                 raise UserError(f"[model] kernels, strides: the convolutions do not fit an image of {shape[0]}x{shape[1]}")
-            layers += [nn.Conv2d(channels, out_channels, kernel, stride), nn.ReLU()]
+            layers.append(nn.Conv2d(channels, out_channels, kernel, stride))
             channels = out_channels
-        self.convolutions = nn.Sequential(*layers)
+        self.convolutions = nn.ModuleList(layers)
         self.linear = nn.Linear(channels * height * width, section.hidden_size)
+        self.bf16 = section.precision == "bf16"
         _initialise(self)
+        self.to(memory_format=torch.channels_last)
 
     def forward(self, observation: Tensor) -> Tensor:
-        image = observation.permute(0, 3, 1, 2).float() / 255.0
-        return torch.relu(self.linear(self.convolutions(image).flatten(1)))
+        x = observation.permute(0, 3, 1, 2).to(torch.bfloat16 if self.bf16 else torch.float32)  # 0 to 255 are exact in either
+        scale = 1.0 / 255.0  # of the first layer's weights rather than of the images, which are more
+        for layer in self.convolutions:
+            bias = layer.bias
+            assert bias is not None
+            x = functional.conv2d(x, self._rounded(layer.weight * scale), self._rounded(bias), layer.stride).relu_()
+            scale = 1.0
+        x = functional.linear(x.flatten(1), self._rounded(self.linear.weight), self._rounded(self.linear.bias)).relu_()
+        return x.to(torch.float32)
+
+    def _rounded(self, parameter: Tensor) -> Tensor:
+        return parameter.to(torch.bfloat16) if self.bf16 else parameter
 
 
 class VectorEncoder(nn.Module):
@@ -55,4 +76,4 @@ def _initialise(module: nn.Module) -> None:
     for layer in module.modules():
         if isinstance(layer, nn.Conv2d | nn.Linear):
             nn.init.orthogonal_(layer.weight, math.sqrt(2.0))
-            nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
+            nn.init.zeros_(layer.bias)

@@ -1,0 +1,329 @@
+"""What a run would do with other sizes, or on another machine: its queues simulated from measured stage times.
+
+    pip install simpy                                               (nothing else here needs it)
+    python benchmarks/simulate.py --stages FILE.json                this machine and its sizes
+    python benchmarks/simulate.py --stages FILE.json --cores 8 --agents 8 --envs-per-agent 8 [--set predictors=2]
+    python benchmarks/simulate.py --stages FILE.json --gpu          forward passes and updates on one GPU
+    python benchmarks/simulate.py --stages FILE.json --table        one GPU with 16, 64 and 256 cores
+
+FILE.json is a dictionary with the fields of `Setup` below, seconds and sizes, as `kartrl bench --json` writes it. It may
+hold points to check the simulation against: "measured": [{"agents": 2, "group_size": 4, "agent_steps_per_second": 1200,
+"lag": 1.5}, ...]. Where agents or environments change, the sizes that follow from them are chosen anew, as kartrl does.
+
+Not simulated: memory and caches, Python's global lock in the server process, several torch threads for one forward pass
+or update, episode ends, evaluation. Agents only get the cores that nobody else wants, where the kernel gives them a share.
+"""
+
+import argparse
+import contextlib
+import itertools
+import json
+import math
+import random
+from collections import defaultdict, deque
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import simpy
+from rich.console import Console
+from rich.table import Table
+
+CORE_SLICE = 0.003  # seconds for which work keeps a core that its equals wait for, about as in Linux
+GPU_SLICE = 0.0002  # kernels of two streams take turns, so that a forward pass need not wait for a whole update
+PATIENCE, NEARLY, AGENTS_PER_CORE = 10, 1.1, 6  # as in kartrl.predictor_thread and kartrl.tuning
+SATURATED = 0.9  # use from which a resource counts as the limit
+# Nobody has measured these: a recent data-centre GPU, observations of 84 x 84 x 4 bytes, a small convolutional network.
+GPU_ASSUMPTIONS = {
+    "forward_base": (400e-6, "a forward pass"),
+    "forward_per_observation": (3e-6, "and for each observation, with its copy to the GPU"),
+    "update_base": (5000e-6, "an update, most of it launches"),
+    "update_per_step": (8e-6, "and for each agent step, with its copy"),
+    "host": (100e-6, "a core's work before either"),
+    "host_per_observation": (6e-6, "and for each observation, copied twice"),
+}
+Steps = Generator[simpy.Event, Any, Any]
+
+
+class Setup(NamedTuple):
+    """Seconds and sizes of a run."""
+
+    environment: float  # of an agent step
+    message: float  # of a group's step: asking, and being answered
+    forward_base: float
+    forward_per_observation: float
+    wake: float  # of a predictor, for each group it answers
+    update_base: float
+    update_per_step: float
+    agents: int
+    groups_per_agent: int
+    group_size: int
+    prediction_groups: int  # in one forward pass at most
+    min_groups: int  # for which a predictor waits, up to `PATIENCE` forward passes long
+    training_blocks: int  # in one update
+    ring: int  # blocks of a group
+    unroll_length: int
+    predictors: int
+    trainers: int
+    cores: int
+    gpu: bool = False
+    host: float = 0.0  # of a core before the GPU, for each batch
+    host_per_observation: float = 0.0
+    spread: float = 0.0  # an environment's step takes up to this fraction more or less
+
+    def resized(self, **sizes: Any) -> "Setup":
+        """With other sizes; what follows from them as kartrl.tuning.choose_sizes has it, with the same number of steps in an update."""
+        new = self._replace(**sizes)
+        groups, size = new.agents * new.groups_per_agent, new.group_size
+        if (groups, size) == (self.agents * self.groups_per_agent, self.group_size):
+            return new
+        blocks = sizes.get("training_blocks", math.ceil(self.training_blocks * self.group_size / size))
+        half = enough = (groups + 1) // 2
+        if not new.gpu:  # wait for a batch that is nearly as cheap as any, while enough other groups are being stepped
+            most = max(half, groups - 2 * new.cores)
+            cost = [new.forward_per_observation + new.forward_base / (size * count) for count in range(1, most + 1)]
+            enough = max(half, 1 + next(index for index, each in enumerate(cost) if each <= NEARLY * cost[-1]))
+        new = new._replace(prediction_groups=groups, min_groups=enough, training_blocks=blocks, ring=1 + math.ceil(2 * blocks / groups))
+        return new._replace(**sizes)
+
+
+class Result(NamedTuple):
+    """What a stretch of simulated time gave."""
+
+    agent_steps_per_second: float  # trained on
+    prediction_batch: float  # observations
+    lag: float  # updates between acting and training
+    use: dict[str, float]  # resource -> share of the time; what processes and threads wait for a core or the GPU counts as theirs
+
+    def limit(self) -> str:
+        """What saturates first; devices before those that wait for them."""
+        return next((name for name, use in self.use.items() if use >= SATURATED), "nothing: round trips")
+
+
+class Queue:
+    """Things that wait for one of several readers, who take turns."""
+
+    def __init__(self, env: simpy.Environment) -> None:
+        self._env, self._items, self._turns = env, deque[Any](), simpy.Resource(env)
+        self._enough, self._reached = 0, env.event()
+
+    def put(self, item: Any) -> None:
+        self._items.append(item)
+        if len(self._items) == self._enough:
+            self._reached.succeed()
+
+    def take(self, least: int, limit: int, patience: float = math.inf) -> Steps:
+        """Up to `limit` things, as soon as there are `least`, or one and `patience` seconds have passed."""
+        with self._turns.request() as turn:
+            yield turn
+            for count, seconds in ((1, math.inf), (least, patience)):
+                if len(self._items) < count:
+                    self._enough, self._reached = count, self._env.event()
+                    yield self._reached if seconds == math.inf else self._reached | self._env.timeout(seconds)
+                    self._enough = 0
+            return [self._items.popleft() for _ in range(min(limit, len(self._items)))]
+
+
+class Group:
+    """Environments stepped together, and the ring of blocks they fill."""
+
+    def __init__(self, env: simpy.Environment) -> None:
+        self.answered = self.given_back = env.event()
+        self.version = 0  # of the weights that chose the newest actions
+        self.versions: list[int] = []  # of each step of the block
+        self.finished = 0  # blocks that wait for a trainer
+
+
+class Simulation:
+    """The processes of a run and what they share."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup, self._random = setup, random.Random(1)
+        env = self.env = simpy.Environment()
+        self._cores, self._gpu = simpy.PreemptiveResource(env, setup.cores), simpy.PreemptiveResource(env)
+        self._updating = simpy.Resource(env)  # one update at a time; another trainer takes its batch meanwhile
+        self._waiting, self._finished = Queue(env), Queue(env)
+        self._version = 0
+        self.count: defaultdict[str, float] = defaultdict(float)  # what happened, and seconds of work by resource
+        for role, number in ((self._agent, setup.agents), (self._predictor, setup.predictors), (self._trainer, setup.trainers)):
+            for _ in range(number):
+                env.process(role())
+
+    def run(self, seconds: float, warm_up: bool = True) -> Result:
+        """Simulate `seconds` of the steady state."""
+        setup, env, count = self.setup, self.env, self.count
+        rings = setup.agents * setup.groups_per_agent * setup.group_size * setup.ring * setup.unroll_length
+        while warm_up and count["trained"] < 2 * rings and env.now < 10 * seconds:  # until they are as full as they get
+            env.run(env.now + seconds / 5)
+        count.clear()
+        env.run(env.now + seconds)
+        numbers = {"GPU": int(setup.gpu), "cores": setup.cores, "trainer": min(1, setup.trainers)}
+        numbers |= {"predictor": setup.predictors, "agents": setup.agents}
+        use = {name: count[name] / number / seconds for name, number in numbers.items() if number}
+        batch = count["observations"] / max(1, count["batches"])
+        lag = count["lag"] / count["trained"] if count["trained"] else math.nan
+        return Result(count["trained"] / seconds, batch, lag, use)
+
+    def _work(self, role: str, seconds: float, on_gpu: bool = False) -> Steps:
+        """Keep a core, or the GPU, until done or an equal's turn has come; predictors and trainers push agents aside at once."""
+        device, name, most = (self._gpu, "GPU", GPU_SLICE) if on_gpu else (self._cores, "cores", CORE_SLICE)
+        priority, began = int(role == "agents"), self.env.now
+        while seconds > 1e-9:
+            with device.request(priority) as turn, contextlib.suppress(simpy.Interrupt):
+                yield turn
+                while seconds > 1e-9:
+                    start = self.env.now
+                    try:
+                        yield self.env.timeout(min(seconds, most))
+                    finally:
+                        seconds -= self.env.now - start
+                        self.count[name] += self.env.now - start
+                    if device.queue and device.queue[0].priority <= priority:
+                        break
+        self.count[role] += self.env.now - began
+
+    def _agent(self) -> Steps:
+        setup = self.setup
+        groups = [Group(self.env) for _ in range(setup.groups_per_agent)]
+        for group in groups:
+            self._ask(group)
+        for group in itertools.cycle(groups):
+            yield group.answered
+            pace = 1 + setup.spread * self._random.uniform(-1, 1)
+            yield from self._work("agents", setup.group_size * setup.environment * pace + setup.message)
+            self.count["steps"] += setup.group_size
+            group.versions.append(group.version)
+            if len(group.versions) == setup.unroll_length:
+                group.finished += 1
+                group.given_back = self.env.event()
+                self._finished.put((group, group.versions))
+                group.versions = []
+                if group.finished == setup.ring:  # backpressure, which holds up the agent's other groups too
+                    yield group.given_back
+            self._ask(group)
+
+    def _ask(self, group: Group) -> None:
+        group.answered = self.env.event()
+        self._waiting.put(group)
+
+    def _predictor(self) -> Steps:
+        setup, busy = self.setup, 0.001
+        limit = setup.prediction_groups
+        while True:
+            groups = yield from self._waiting.take(min(setup.min_groups, limit), limit, patience=PATIENCE * busy)
+            start, version, computed = self.env.now, self._version, len(groups)
+            if setup.gpu:  # there is a CUDA graph for each power of two only
+                computed = min(1 << (computed - 1).bit_length(), limit)
+            forward = setup.forward_base + computed * setup.group_size * setup.forward_per_observation
+            yield from self._work("predictor", setup.host + len(groups) * setup.group_size * setup.host_per_observation)
+            yield from self._work("predictor", forward, setup.gpu)
+            yield from self._work("predictor", len(groups) * setup.wake)
+            for group in groups:
+                group.version = version
+                group.answered.succeed()
+            self.count["batches"] += 1
+            self.count["observations"] += len(groups) * setup.group_size
+            busy += 0.1 * (self.env.now - start - busy)
+
+    def _trainer(self) -> Steps:
+        setup = self.setup
+        steps = setup.training_blocks * setup.group_size * setup.unroll_length
+        # Several of them assemble beside an update, so that only updates set their pace.
+        assembler = "trainer" if setup.trainers == 1 else "assembler"
+        while True:
+            blocks = yield from self._finished.take(setup.training_blocks, setup.training_blocks)
+            yield from self._work(assembler, setup.host + steps * setup.host_per_observation)
+            for group, _ in blocks:
+                group.finished -= 1
+                if not group.given_back.triggered:
+                    group.given_back.succeed()
+            with self._updating.request() as turn:
+                yield turn
+                yield from self._work("trainer", setup.update_base + steps * setup.update_per_step, setup.gpu)
+                lags = [self._version - version for _, versions in blocks for version in versions]
+                self.count["lag"] += sum(lags) * setup.group_size
+                self.count["trained"] += steps
+                self._version += 1
+
+
+def result_table(title: str, setups: list[Setup], seconds: float) -> Table:
+    """One simulation in each column."""
+    columns = []
+    for setup in setups:
+        result = Simulation(setup).run(seconds)
+        columns.append(
+            {
+                "cores": f"{setup.cores}",
+                "agents x groups x environments": f"{setup.agents} x {setup.groups_per_agent} x {setup.group_size}",
+                "predictors, trainers": f"{setup.predictors}, {setup.trainers}",
+                "steps in an update": f"{setup.training_blocks * setup.group_size * setup.unroll_length:,}",
+                "agent steps/s": f"[bold]{result.agent_steps_per_second:,.0f}[/]",
+                "mean prediction batch": f"{result.prediction_batch:.1f}",
+                "mean policy lag": f"{result.lag:.2f}",
+                **{f"use of {name}": f"{min(use, 1):.0%}" for name, use in result.use.items()},
+                "saturates first": result.limit(),
+            }
+        )
+    table = Table(title=title, title_justify="left", show_header=False)
+    for name in columns[0]:
+        table.add_row(name, *(column[name] for column in columns))
+    return table
+
+
+def check_table(setup: Setup, measured: list[dict[str, Any]], seconds: float) -> Table:
+    """Simulated beside measured."""
+    headers = ("agents", "envs", "steps/s", "measured", "error", "lag", "measured", "error")
+    table = Table(*headers, title="Simulated beside measured", title_justify="left")
+    for point in measured:
+        here = setup.resized(**{name: value for name, value in point.items() if name in Setup._fields})
+        result = Simulation(here).run(seconds)
+        cells = [f"{here.agents}", f"{here.groups_per_agent} x {here.group_size}"]
+        for simulated, name, form in ((result.agent_steps_per_second, "agent_steps_per_second", ",.0f"), (result.lag, "lag", ".2f")):
+            truth = point.get(name)
+            cells += [f"{simulated:{form}}", *((f"{truth:{form}}", f"{simulated / truth - 1:+.0%}") if truth else ("", ""))]
+        table.add_row(*cells)
+    return table
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--stages", type=Path, required=True, metavar="FILE")
+    parser.add_argument("--cores", type=int)
+    parser.add_argument("--agents", type=int)
+    parser.add_argument("--envs-per-agent", type=int)
+    parser.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="any other field")
+    parser.add_argument("--seconds", type=float, default=30.0, help="of simulated time (%(default)s)")
+    parser.add_argument("--spread", type=float, default=0.2, help="of the environments' times, as a fraction (%(default)s)")
+    parser.add_argument("--gpu", action="store_true", help="forward passes and updates on one GPU")
+    parser.add_argument("--table", action="store_true", help="one GPU with 16, 64 and 256 cores")
+    for name, (assumed, meaning) in GPU_ASSUMPTIONS.items():
+        parser.add_argument(f"--gpu-{name.replace('_', '-')}", type=float, default=assumed, help=f"{meaning} (assumed: %(default)s)")
+    options = parser.parse_args()
+    data = json.loads(options.stages.read_text())
+    if lacking := [name for name in Setup._fields if name not in data and name not in Setup._field_defaults]:
+        parser.error(f"{options.stages} lacks {', '.join(lacking)}")
+
+    setup = Setup(**{name: data[name] for name in Setup._fields if name in data})._replace(spread=options.spread)
+    sizes: dict[str, Any] = {name: getattr(options, name) for name in ("cores", "agents") if getattr(options, name)}
+    if envs := options.envs_per_agent:
+        groups = 1 + (envs % 2 == 0)
+        sizes |= {"groups_per_agent": groups, "group_size": envs // groups}
+    for name, value in (text.split("=") for text in options.set):
+        sizes[name] = Setup.__annotations__[name](value)
+    console = Console()
+    if "measured" in data:
+        console.print(check_table(setup, data["measured"], options.seconds))
+    if options.gpu or options.table:
+        for name, (assumed, meaning) in GPU_ASSUMPTIONS.items():
+            seconds = getattr(options, f"gpu_{name}")
+            setup = setup._replace(gpu=True, trainers=2, **{name: seconds})
+            console.print(f"{'ASSUMED' if seconds == assumed else 'given'}: {meaning}, {seconds * 1e6:,.0f} us", highlight=False)
+    setups = [setup.resized(**sizes)]
+    if options.table:
+        each = AGENTS_PER_CORE if setups[0].group_size == 1 else 1
+        setups = [setup.resized(**{**sizes, "cores": cores, "agents": each * cores}) for cores in (16, 64, 256)]
+    console.print(result_table("Simulated" + ", one GPU" * setup.gpu, setups, options.seconds))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+"""Numbers of processes and sizes of batches that suit the machine, from a moment of measuring at the start.
+
+What was measured to find these rules is in docs/performance.md.
+"""
+
+import time
+from typing import NamedTuple
+
+import psutil
+import torch
+
+from kartrl.config import Config
+from kartrl.devices import choose_device, cores
+from kartrl.errors import UserError
+from kartrl.models import make_model
+from kartrl.types import World
+
+GROUP_SECONDS = 1e-3  # that a group should be stepped for, so that messages and batches of one cost little beside it
+LARGEST_GROUP = 8  # so that an update of 8 unrolls remains possible
+AGENTS_PER_CORE = 6  # where an agent has one environment: while most wait for a batch to fill, some must be running
+AGENT_BYTES = 80e6  # of memory that an agent process takes, with its emulator
+NEARLY = 1.1  # a forward pass whose cost for an observation is within this factor of the least is large enough
+
+
+class Sizes(NamedTuple):
+    """The numbers of [system], with a choice for this machine wherever it says auto."""
+
+    agents: int
+    groups_per_agent: int  # stepped in turn: one while the others wait for their actions
+    group_size: int  # G, environments stepped together
+    predictors: int
+    trainers: int
+    prediction_groups: int  # in one forward pass at most
+    min_groups: int  # for which a predictor waits a moment
+    training_blocks: int  # in one update, of G unrolls each
+    ring: int  # blocks for each group
+    torch_threads: int
+
+
+def choose_sizes(config: Config, world: World) -> Sizes:
+    """Numbers for this machine and this world.
+
+    Raises:
+        UserError: numbers that do not go together.
+    """
+    system, number = config.system, cores()
+    on_cpu = choose_device(system.device).type == "cpu"
+    if config.is_kart and system.envs_per_agent not in (1, "auto"):
+        raise UserError("[system] envs_per_agent: an emulated SNES fills a process; set 1, and more agents instead")
+    envs = 1 if config.is_kart else _or(system.envs_per_agent, 2 * _group_size(world.step_seconds))
+    groups_per_agent = 2 if envs % 2 == 0 else 1
+    size = envs // groups_per_agent
+    memory = max(1, int(psutil.virtual_memory().available / 2 / AGENT_BYTES))
+    agents = _or(system.agents, min(memory, AGENTS_PER_CORE * number if envs == 1 else number))
+    batch = _or(system.training_batch_size, -(-8 // size) * size)
+    if batch % size:
+        raise UserError(
+            f"[system] training_batch_size: {size} environments are stepped together, so that it must be a multiple of {size} (got {batch})"
+        )
+    groups = agents * groups_per_agent
+    limit = min(groups, max(1, _or(system.prediction_batch_size, groups * size) // size))
+    queue = max(_or(system.training_queue, 2 * batch), batch) // size
+    return Sizes(
+        agents=agents,
+        groups_per_agent=groups_per_agent,
+        group_size=size,
+        predictors=system.predictors,
+        trainers=_or(system.trainers, 1 if on_cpu else 2),
+        prediction_groups=limit,
+        min_groups=min(limit, _min_groups(config, world, groups, size, number)),
+        training_blocks=batch // size,
+        ring=1 + -(-queue // groups),
+        torch_threads=_or(system.torch_threads, max(1, number // 4) if on_cpu else 1),
+    )
+
+
+def _group_size(step_seconds: float) -> int:
+    size = 1
+    while size < LARGEST_GROUP and size * step_seconds < GROUP_SECONDS:
+        size *= 2
+    return size
+
+
+def _min_groups(config: Config, world: World, groups: int, size: int, number: int) -> int:
+    """For how many groups a predictor should wait: as many as make a forward pass cheap, while enough others are being stepped."""
+    if config.system.min_prediction_batch_size != "auto":
+        return max(1, config.system.min_prediction_batch_size // size)
+    half = (groups + 1) // 2
+    if choose_device(config.system.device).type != "cpu":
+        return half  # the forward pass takes no core from the agents
+    most = max(half, groups - 2 * number)
+    seconds = forward_seconds(config, world, [size * count for count in range(1, most + 1)])
+    least = min(seconds.values())
+    cheap = next(batch for batch, each in seconds.items() if each <= NEARLY * least)
+    return max(half, cheap // size)
+
+
+def forward_seconds(config: Config, world: World, batches: list[int]) -> dict[int, float]:
+    """Seconds for each observation of a forward pass on this CPU, by the size of the batch; takes about half a second."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        model = make_model(config.model, world.shape, world.num_actions).eval()
+        result = {}
+        with torch.inference_mode():
+            for batch in batches:
+                observation = torch.zeros(batch, *world.shape, dtype=getattr(torch, world.dtype))
+                arguments = (observation, torch.zeros(batch, dtype=torch.bool), model.initial_state(batch))
+                times = []
+                for _ in range(6):
+                    start = time.perf_counter()
+                    model.step(*arguments)
+                    times.append(time.perf_counter() - start)
+                result[batch] = min(times) / batch
+        return result
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _or(number: int | str, choice: int) -> int:
+    return number if isinstance(number, int) else choice

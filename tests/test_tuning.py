@@ -1,0 +1,71 @@
+"""The sizes that `auto` chooses, and what does not go together."""
+
+import pytest
+
+from kartrl import tuning
+from kartrl.config import read
+from kartrl.errors import UserError
+from kartrl.tuning import choose_sizes, forward_seconds
+from kartrl.types import World
+
+SLOW = World("slow", (54, 54, 1), "uint8", 6, 5e-4)
+QUICK = World("quick", (4,), "float32", 2, 1e-5)
+SMALL = ("environment.id=X", "model.hidden_size=16", "system.device=cpu")
+
+
+@pytest.fixture(autouse=True)
+def _four_cores(monkeypatch):
+    monkeypatch.setattr(tuning, "cores", lambda: 4)
+
+
+def test_an_emulated_snes_fills_a_process():
+    sizes = choose_sizes(read(overrides=["system.device=cpu"]), SLOW)
+    assert (sizes.agents, sizes.groups_per_agent, sizes.group_size) == (24, 1, 1)
+    assert 12 <= sizes.min_groups <= 16, "at least half of the groups, and some for every core to step meanwhile"
+    assert (sizes.training_blocks, sizes.trainers, sizes.torch_threads) == (8, 1, 1)
+    with pytest.raises(UserError, match="envs_per_agent"):
+        choose_sizes(read(overrides=["system.envs_per_agent=2"]), SLOW)
+
+
+@pytest.mark.parametrize(("world", "size"), [(SLOW, 2), (QUICK, 8)])
+def test_groups_are_stepped_for_about_a_millisecond(world, size):
+    sizes = choose_sizes(read(overrides=SMALL), world)
+    assert (sizes.agents, sizes.groups_per_agent, sizes.group_size) == (4, 2, size)
+    assert sizes.training_blocks * size == 8
+    assert sizes.prediction_groups == 8
+
+
+def test_numbers_given_are_kept():
+    given = [
+        "agents=3",
+        "envs_per_agent=6",
+        "training_batch_size=12",
+        "prediction_batch_size=9",
+        "min_prediction_batch_size=6",
+        "trainers=2",
+    ]
+    sizes = choose_sizes(read(overrides=[*SMALL, *(f"system.{item}" for item in given)]), QUICK)
+    assert (sizes.agents, sizes.groups_per_agent, sizes.group_size) == (3, 2, 3)
+    assert (sizes.training_blocks, sizes.prediction_groups, sizes.min_groups, sizes.trainers) == (4, 3, 2, 2)
+
+
+def test_an_odd_number_of_environments_makes_one_group():
+    sizes = choose_sizes(read(overrides=[*SMALL, "system.envs_per_agent=5"]), QUICK)
+    assert (sizes.groups_per_agent, sizes.group_size, sizes.training_blocks * 5) == (1, 5, 10)
+
+
+def test_an_update_of_broken_blocks_is_refused():
+    with pytest.raises(UserError, match="multiple of 4"):
+        choose_sizes(read(overrides=[*SMALL, "system.envs_per_agent=8", "system.training_batch_size=10"]), QUICK)
+
+
+def test_the_ring_holds_an_update_and_the_block_being_filled():
+    for batch in (8, 64):
+        sizes = choose_sizes(read(overrides=[*SMALL, "system.envs_per_agent=2", f"system.training_batch_size={batch}"]), QUICK)
+        groups = sizes.agents * sizes.groups_per_agent
+        assert (sizes.ring - 1) * groups >= sizes.training_blocks
+
+
+def test_large_batches_are_measured_cheaper():
+    seconds = forward_seconds(read(), SLOW, [1, 16])
+    assert 0 < seconds[16] < seconds[1]
