@@ -8,7 +8,7 @@ from multiprocessing.connection import Connection
 import numpy as np
 
 from kartrl.config import Config
-from kartrl.envs.group import make_group
+from kartrl.envs.group import EnvGroup, make_group
 from kartrl.errors import UserError
 from kartrl.lifetime import follow_parent
 from kartrl.slots import AgentGroup, Slots, Stopped
@@ -45,14 +45,14 @@ def run(config: Config, slots: Slots, agent: int, seed: int, waker: Connection, 
 def _play(config: Config, slots: Slots, agent: int, seed: int, waker: Connection, server: Connection) -> None:
     """Step the agent's groups in turn: one is stepped while the others wait for their actions."""
     stopwatch = Stopwatch(AGENT_STAGES, slots.stage_seconds[agent])
-    envs = [make_group(config, slots.group_size) for _ in range(slots.groups_per_agent)]
     first = agent * slots.groups_per_agent
-    groups = [AgentGroup(slots, first + index, waker, stopwatch) for index in range(len(envs))]
-    done = np.ones((len(envs), slots.group_size), bool)
+    groups = [AgentGroup(slots, first + index, waker, stopwatch) for index in range(slots.groups_per_agent)]
+    envs: list[EnvGroup] = []
+    done = np.zeros((len(groups), slots.group_size), bool)
     try:
-        for index, (env, group) in enumerate(zip(envs, groups, strict=True)):
-            group.ask(env.reset(seed + index * slots.group_size), done[index])
-            done[index] = False
+        for index, group in enumerate(groups):
+            envs.append(make_group(config, slots.group_size))
+            group.ask(envs[index].reset(seed + index * slots.group_size), ~done[index])
         for index in itertools.cycle(range(len(envs))):
             env, group = envs[index], groups[index]
             observation, reward, terminated, truncated, episodes = env.step(group.answer())

@@ -1,5 +1,6 @@
 """The server owns every process and thread of a run: it starts, watches, restarts and stops them."""
 
+import copy
 import multiprocessing
 import os
 import queue
@@ -78,42 +79,24 @@ class Server:
     ) -> None:
         self._config, self._folder, self._display = config, run_folder, display
         self._world = world
+        self._sizes, self._resume = sizes, resume
         keep_freed_memory()
         torch.set_num_threads(sizes.torch_threads)
         torch.manual_seed(config.run.seed)
         self._device = choose_device(config.system.device)
-        model = make_model(config.model, world.shape, world.num_actions).to(self._device)
-        counters = Counters()
+        self._model = make_model(config.model, world.shape, world.num_actions).to(self._device)
         if resume is not None:
-            checkpoint.fit(model, resume.model)
-            counters = resume.counters
-        self._learner = Learner(config, model, self._device, counters)
-        if resume is not None:
-            self._learner.optimizer.load_state_dict(resume.optimizer)
-        self._seconds_before, self._episodes = counters.seconds, counters.episodes
-
+            checkpoint.fit(self._model, resume.model)
+        self._before = resume.counters if resume is not None else Counters()
+        self._episodes = self._before.episodes
         self._context: Any = start_method()
         unrolls = (sizes.ring, config.impala.unroll_length, world.shape, world.dtype)
         self._slots = Slots(self._context, sizes.agents, sizes.groups_per_agent, sizes.group_size, *unrolls)
-        states = RecurrentStates(self._slots, model)
         self._stop = threading.Event()
-        self._predictors = []
-        for index in range(sizes.predictors):
-            copy = make_model(config.model, world.shape, world.num_actions).to(self._device).eval()
-            seed = config.run.seed * 1000 + counters.updates + index
-            policy = make_policy(copy, states, seed, self._slots, sizes.prediction_groups, config.model.precision)
-            batches = (sizes.prediction_groups, sizes.min_groups)
-            self._predictors.append(PredictorThread(f"predictor-{index}", self._slots, policy, self._learner.weights, *batches, self._stop))
-        assembling = threading.Lock()
-        self._trainers = [
-            TrainerThread(f"trainer-{index}", self._slots, states, self._learner, sizes.training_blocks, assembling, self._stop)
-            for index in range(sizes.trainers)
-        ]
-        self._stages = StageShares(self._slots, self._predictors, self._trainers)
-        self._controller: Controller | None = None
-        if config.system.controller:
-            self._controller = make_controller(self._slots, self._predictors, sizes.min_groups, config.system.max_policy_lag, display.say)
         self._agents = [Agent() for _ in range(sizes.agents)]
+        self._predictors: list[PredictorThread] = []
+        self._trainers: list[TrainerThread] = []
+        self._controller: Controller | None = None
         self._metrics = self._context.Queue(maxsize=10_000)
         self._evaluations = self._context.Queue()
         self._logger: BaseProcess | None = None
@@ -152,9 +135,30 @@ class Server:
         self._began = time.monotonic()
         for index in range(len(self._agents)):
             self._start_agent(index)
+        self._make_threads()  # while the agents come up
         for thread in (*self._predictors, *self._trainers):
             thread.start()
         self._start_logger()
+
+    def _make_threads(self) -> None:
+        config, sizes, slots = self._config, self._sizes, self._slots
+        self._learner = Learner(config, self._model, self._device, self._before)
+        if self._resume is not None:
+            self._learner.optimizer.load_state_dict(self._resume.optimizer)
+        states = RecurrentStates(slots, self._model)
+        for index in range(sizes.predictors):
+            seed = config.run.seed * 1000 + self._before.updates + index
+            policy = make_policy(copy.deepcopy(self._model).eval(), states, seed, slots, sizes.prediction_groups, config.model.precision)
+            batches = (sizes.prediction_groups, sizes.min_groups)
+            self._predictors.append(PredictorThread(f"predictor-{index}", slots, policy, self._learner.weights, *batches, self._stop))
+        assembling = threading.Lock()
+        for index in range(sizes.trainers):
+            shared = (states, self._learner, sizes.training_blocks, assembling, self._stop)
+            self._trainers.append(TrainerThread(f"trainer-{index}", slots, *shared))
+        self._stages = StageShares(slots, self._predictors, self._trainers)
+        if config.system.controller:
+            limit = config.system.max_policy_lag
+            self._controller = make_controller(slots, self._predictors, sizes.min_groups, limit, self._display.say)
 
     def _start_logger(self) -> None:
         first_step = self._learner.counters.agent_steps
@@ -165,7 +169,7 @@ class Server:
         reader, writer = self._context.Pipe(duplex=False)
         # A restarted agent must not repeat the life that killed it.
         envs = self._slots.groups_per_agent * self._slots.group_size
-        seed = self._config.run.seed * 1_000_003 + number * envs + len(agent.deaths) * 10_007 + self._learner.counters.updates
+        seed = self._config.run.seed * 1_000_003 + number * envs + len(agent.deaths) * 10_007 + self._before.updates
         shared = (self._config, self._slots, number, seed, self._slots.waker(number))
         agent.process = self._spawn(f"agent-{number}", "kartrl.agent_process", *shared, writer)
         agent.messages = reader
@@ -286,7 +290,7 @@ class Server:
     # Measures
 
     def _counters(self) -> Counters:
-        seconds = self._seconds_before + time.monotonic() - self._began
+        seconds = self._before.seconds + time.monotonic() - self._began
         return self._learner.counters._replace(episodes=self._episodes, seconds=seconds)
 
     def _fraction(self) -> float:

@@ -93,7 +93,6 @@ class Slots:
     ) -> None:
         self.num_agents, self.groups_per_agent, self.group_size = num_agents, groups_per_agent, group_size
         self.num_groups = num_agents * groups_per_agent
-        self.num_slots = self.num_groups * group_size
         self.ring, self.unroll_length = ring, unroll_length
         blocks = self.num_blocks = self.num_groups * ring
         steps, steps_and_one = (blocks, unroll_length, group_size), (blocks, unroll_length + 1, group_size)

@@ -15,7 +15,7 @@ from kartrl.errors import UserError
 from kartrl.models import make_model
 from kartrl.types import World
 
-GROUP_SECONDS = 1e-3  # that a group should be stepped for, so that messages and batches of one cost little beside it
+GROUP_SECONDS = 2e-3  # that a group should be stepped for, so that messages and batches of one cost little beside it
 LARGEST_GROUP = 8  # so that an update of 8 unrolls remains possible
 AGENTS_PER_CORE = 6  # where an agent has one environment: while most wait for a batch to fill, some must be running
 AGENT_BYTES = 80e6  # of memory that an agent process takes, with its emulator
@@ -51,7 +51,7 @@ def choose_sizes(config: Config, world: World) -> Sizes:
     groups_per_agent = 2 if envs % 2 == 0 else 1
     size = envs // groups_per_agent
     memory = max(1, int(psutil.virtual_memory().available / 2 / AGENT_BYTES))
-    agents = _or(system.agents, min(memory, AGENTS_PER_CORE * number if envs == 1 else number))
+    agents = _or(system.agents, min(memory, AGENTS_PER_CORE * number if envs == 1 else number + 1))
     batch = _or(system.training_batch_size, -(-8 // size) * size)
     if batch % size:
         raise UserError(

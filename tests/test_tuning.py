@@ -27,12 +27,12 @@ def test_an_emulated_snes_fills_a_process():
         choose_sizes(read(overrides=["system.envs_per_agent=2"]), SLOW)
 
 
-@pytest.mark.parametrize(("world", "size"), [(SLOW, 2), (QUICK, 8)])
-def test_groups_are_stepped_for_about_a_millisecond(world, size):
+@pytest.mark.parametrize(("world", "size"), [(SLOW, 4), (QUICK, 8)])
+def test_groups_are_stepped_for_about_two_milliseconds(world, size):
     sizes = choose_sizes(read(overrides=SMALL), world)
-    assert (sizes.agents, sizes.groups_per_agent, sizes.group_size) == (4, 2, size)
+    assert (sizes.agents, sizes.groups_per_agent, sizes.group_size) == (5, 2, size)
     assert sizes.training_blocks * size == 8
-    assert sizes.prediction_groups == 8
+    assert sizes.prediction_groups == 10
 
 
 def test_numbers_given_are_kept():
