@@ -29,7 +29,7 @@ def run(config: Config, slots: Slots, agent: int, seed: int, waker: Connection, 
     """
     follow_parent(grace=1.0)
     if hasattr(os, "nice"):
-        os.nice(10)  # inference and training first: many agents wait for them
+        os.nice(19)  # the network first: agents take what it leaves of the cores, and the learner never waits for one
     try:
         _play(config, slots, agent, seed, waker, server)
     except (Stopped, BrokenPipeError):

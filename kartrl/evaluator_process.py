@@ -50,7 +50,7 @@ def run(run_folder: Path, config: Config, queue: Any) -> None:
     signal.signal(signal.SIGTERM, _end)
     follow_parent(grace=0.0)
     if hasattr(os, "nice"):
-        os.nice(5)  # as the agents: training comes first
+        os.nice(19)  # as the agents: training comes first
     torch.set_num_threads(1)
     evaluator = Evaluator(run_folder, config, queue)
     try:

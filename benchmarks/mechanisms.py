@@ -1,0 +1,210 @@
+"""What each mechanism of speed is worth on this machine, one against its alternative, in alternating rounds.
+
+    python benchmarks/mechanisms.py [NAME ...]       all of them take about three minutes
+
+Rates of whole trainings are noisy on shared machines; these pairs are small enough to be measured again and again within a
+second, and each line gives medians of rounds that took turns. The environment's pairs need ale-py and the bundled game.
+"""
+
+import contextlib
+import multiprocessing
+import multiprocessing.pool
+import statistics
+import sys
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import nn
+
+from kartrl.config import Config, Model, read
+from kartrl.devices import keep_freed_memory
+from kartrl.envs.group import make_group
+from kartrl.models import make_model
+from kartrl.stopwatch import AGENT_STAGES, Stopwatch
+
+ROUNDS = 5
+NATURE = Model(channels=(32, 64, 64), hidden_size=512, core="none")
+Pair = tuple[str, Callable[[], float], str, Callable[[], float]]
+
+
+def seconds(call: Callable[[], object], count: int) -> float:
+    """Median seconds of a call."""
+    call()
+    times = []
+    for _ in range(count):
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def update(section: Model, unrolls: int, part: int) -> Callable[[], None]:
+    """Forward and backward of so many unrolls of 20 steps of 84 x 84 x 4, `part` unrolls at a time."""
+    model = make_model(section, (84, 84, 4), 6)
+    observation = torch.randint(0, 256, (21, unrolls, 84, 84, 4), dtype=torch.uint8)
+    reset, state = torch.zeros(21, unrolls, dtype=torch.bool), model.initial_state(unrolls)
+
+    def run() -> None:
+        for begin in range(0, unrolls, part):
+            columns = slice(begin, begin + part)
+            logits, baseline, _ = model(observation[:, columns], reset[:, columns], state[columns])
+            (logits[:-1].sum() + baseline[:-1].sum()).backward()
+
+    return run
+
+
+def in_own_process(function: Callable[..., float], *arguments: object) -> float:
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(function, arguments)
+
+
+def update_seconds(keep: bool, part: int, precision: str = "fp32") -> float:
+    torch.set_num_threads(1)
+    if keep:
+        keep_freed_memory()
+    with multiprocessing.pool.ThreadPool(1) as thread:  # as in a trainer: other threads have heaps of their own
+        run = update(NATURE.model_copy(update={"precision": precision}), 32, part)
+        return thread.apply(seconds, (run, 4)) / 640
+
+
+def updating(*arguments: object) -> Callable[[], float]:
+    return lambda: in_own_process(update_seconds, *arguments)
+
+
+def allocator() -> Pair:
+    return "glibc as it is", updating(False, 32), "freed memory kept", updating(True, 32)
+
+
+def parts() -> Pair:
+    return "whole update", updating(True, 32), "160 steps at a time", updating(True, 8)
+
+
+def precision() -> Pair:
+    return "fp32", updating(True, 8), "bf16", updating(True, 8, "bf16")
+
+
+def channels_last() -> Pair:
+    """The same three convolutions and their gradients, on 160 images."""
+    image = torch.rand(160, 4, 84, 84)
+
+    def convolutions(layout: torch.memory_format) -> Callable[[], float]:
+        layers = nn.Sequential(nn.Conv2d(4, 32, 8, 4), nn.ReLU(), nn.Conv2d(32, 64, 4, 2), nn.ReLU(), nn.Conv2d(64, 64, 3), nn.ReLU())
+        layers.to(memory_format=layout)  # type: ignore[call-overload]
+        x = image.contiguous(memory_format=layout)
+        return lambda: seconds(lambda: layers(x).sum().backward(), 5) / 160
+
+    return "channels first", convolutions(torch.contiguous_format), "channels last", convolutions(torch.channels_last)
+
+
+def recurrence() -> Pair:
+    """21 steps of 8 unrolls through an LSTM of 256 units, forward and backward, for each of 160 steps."""
+    cell, layer, x = nn.LSTMCell(256, 256), nn.LSTM(256, 256), torch.rand(21, 8, 256)
+
+    def stepwise() -> None:
+        state = (torch.zeros(8, 256), torch.zeros(8, 256))
+        outputs = []
+        for step in x:
+            state = cell(step, state)
+            outputs.append(state[0])
+        torch.stack(outputs).sum().backward()
+
+    return (
+        "cell by cell",
+        lambda: seconds(stepwise, 10) / 160,
+        "fused between episode ends",
+        lambda: seconds(lambda: layer(x)[0].sum().backward(), 10) / 160,
+    )
+
+
+def small_batches() -> Pair:
+    model = make_model(Model(), (54, 54, 1), 9).eval()
+
+    def forward(batch: int) -> float:
+        arguments = (torch.zeros(batch, 54, 54, 1, dtype=torch.uint8), torch.zeros(batch, dtype=torch.bool), model.initial_state(batch))
+        with torch.inference_mode():
+            return seconds(lambda: model.step(*arguments), 100) / batch
+
+    return "4 observations a forward pass", lambda: forward(4), "8 observations", lambda: forward(8)
+
+
+def interleave() -> Pair:
+    import cv2
+
+    stack = np.random.default_rng(0).integers(0, 255, (4, 84, 84), np.uint8)
+    return (
+        "NumPy",
+        lambda: seconds(lambda: np.ascontiguousarray(np.moveaxis(stack, 0, 2)), 200),
+        "OpenCV's merge",
+        lambda: seconds(lambda: cv2.merge(list(stack)), 200),
+    )
+
+
+def stepping(config: Config, size: int, pause: float) -> float:
+    """Processor seconds for each agent step of random actions, with a pause after each group step."""
+    group = make_group(config, size)
+    group.reset(1)
+    random = np.random.default_rng(1)
+    steps, used, end = 0, 0.0, time.monotonic() + 3
+    while time.monotonic() < end:
+        start = time.process_time()
+        group.step(random.integers(0, 6, size))
+        used += time.process_time() - start
+        steps += size
+        if pause:
+            time.sleep(pause)
+    group.close()
+    return used / steps
+
+
+def atari() -> Pair:
+    config = read(overrides=["environment.id=ALE/Pong-v5", "environment.frame_skip=4", "environment.frame_stack=4"])
+    return (
+        "groups of one",
+        lambda: in_own_process(stepping, config, 1, 0.0),
+        "groups of eight",
+        lambda: in_own_process(stepping, config, 8, 0.0),
+    )
+
+
+def waking() -> Pair:
+    """What it costs an emulator that others use the core, or nobody does, between two of its steps."""
+    return (
+        "the kart, woken for each step",
+        lambda: in_own_process(stepping, read(), 1, 0.0015),
+        "the kart, step after step",
+        lambda: in_own_process(stepping, read(), 1, 0.0),
+    )
+
+
+def stopwatch() -> Pair:
+    watch = Stopwatch(AGENT_STAGES)
+    many = range(1000)
+    return (
+        "a lap of the stopwatch",
+        lambda: seconds(lambda: [watch.lap("write") for _ in many], 20) / 1000,
+        "nothing",
+        lambda: seconds(lambda: [None for _ in many], 20) / 1000,
+    )
+
+
+ALL = (allocator, parts, precision, channels_last, recurrence, small_batches, interleave, atari, waking, stopwatch)
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    chosen = [pair for pair in ALL if not sys.argv[1:] or pair.__name__ in sys.argv[1:]]
+    if not chosen:
+        sys.exit(f"no such mechanism; there are {', '.join(pair.__name__ for pair in ALL)}")
+    for pair in chosen:
+        before, slow, after, fast = pair()
+        with contextlib.suppress(ModuleNotFoundError):
+            rounds = [(slow(), fast()) for _ in range(ROUNDS)]
+            first, second = (statistics.median(column) * 1e6 for column in zip(*rounds, strict=True))
+            ratio = statistics.median(one / other for one, other in rounds)
+            print(f"{pair.__name__:14} {before}: {first:.1f} us, {after}: {second:.1f} us; {ratio:.2f} times", flush=True)
+
+
+if __name__ == "__main__":
+    main()

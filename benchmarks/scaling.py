@@ -1,0 +1,89 @@
+"""How throughput, policy lag and memory grow with the number of environments; a table, a chart, and points for the simulation.
+
+    python benchmarks/scaling.py -c configs/pong.cfg [--set section.key=value] -o docs/scaling.png [--stages FILE.json]
+
+One training for each number, in turn. With --stages, a file that `kartrl bench --json` wrote, the points are added to it as
+"measured", for `benchmarks/simulate.py` to be checked against.
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from kartrl.bench.windows import Window, train_window
+from kartrl.config import read
+from kartrl.envs import look_at
+from kartrl.tuning import Sizes, choose_sizes
+
+NUMBERS = (1, 2, 4, 8, 16, 32)
+
+
+def sizes_of(number: int, kart: bool) -> list[str]:
+    """Settings for so many environments: agents of one each for the kart, else of up to 16 in two agents."""
+    agents = number if kart else min(2, number)
+    return [f"system.agents={agents}", f"system.envs_per_agent={number // agents}"]
+
+
+def chart(points: list[tuple[int, Window]], title: str, path: Path) -> None:
+    figure, axes = plt.subplots(1, 3, figsize=(11, 3.2), layout="constrained")
+    columns = (
+        ("agent steps a second", [window.agent_steps_per_second for _, window in points]),
+        ("mean policy lag, updates", [window.lag for _, window in points]),
+        ("memory of the whole tree, GB", [window.memory_gb for _, window in points]),
+    )
+    for axis, (name, values) in zip(axes, columns, strict=True):
+        axis.plot([number for number, _ in points], values, "o-")
+        axis.set(xscale="log", xlabel="environments", title=name, ylim=(0, 1.1 * max(values)))
+        axis.set_xticks([number for number, _ in points], [str(number) for number, _ in points])
+        axis.grid(alpha=0.3)
+    figure.suptitle(title)
+    figure.savefig(path, dpi=110)
+
+
+def point(sizes: Sizes, window: Window) -> dict[str, float]:
+    """A measured point as benchmarks/simulate.py reads it."""
+    return {
+        "agents": sizes.agents,
+        "groups_per_agent": sizes.groups_per_agent,
+        "group_size": sizes.group_size,
+        "agent_steps_per_second": window.agent_steps_per_second,
+        "lag": window.lag,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-c", "--config", nargs="+", default=[], metavar="FILE")
+    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE")
+    parser.add_argument("--seconds", type=float, default=30)
+    parser.add_argument("--warm", type=float, default=8)
+    parser.add_argument("--stages", type=Path, metavar="FILE.json")
+    parser.add_argument("-o", "--output", type=Path, default=Path("scaling.png"), metavar="FILE.png")
+    options = parser.parse_args()
+    console = Console()
+    world = look_at(read(options.config, options.set))
+    points: list[tuple[int, Window]] = []
+    measured = []
+    for number in NUMBERS:
+        config = read(options.config, options.set)
+        overrides = [*options.set, *sizes_of(number, config.is_kart), "evaluation.minutes=0"]
+        sizes = choose_sizes(read(options.config, overrides), world)
+        arguments = [*(["-c", *options.config] if options.config else []), *(part for item in overrides for part in ("--set", item))]
+        with Progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console, transient=True) as progress:
+            window = train_window(arguments, options.seconds, options.warm, progress)
+        points.append((number, window))
+        measured.append(point(sizes, window))
+        rate = f"{window.agent_steps_per_second:,.0f} agent steps/s"
+        console.print(f"{number:3} environments: {rate}, lag {window.lag:.2f}, {window.memory_gb:.2f} GB", highlight=False)
+    chart(points, f"{config.environment.id}, {len(points)} trainings", options.output)
+    if options.stages:
+        stages = json.loads(options.stages.read_text(encoding="utf-8"))
+        options.stages.write_text(json.dumps({**stages, "measured": measured}, indent=1), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
