@@ -14,10 +14,11 @@ import matplotlib.pyplot as plt
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from kartrl.bench import measured_point
 from kartrl.bench.windows import Window, train_window
 from kartrl.config import read
 from kartrl.envs import look_at
-from kartrl.tuning import Sizes, choose_sizes
+from kartrl.tuning import choose_sizes
 
 NUMBERS = (1, 2, 4, 8, 16, 32)
 
@@ -44,17 +45,6 @@ def chart(points: list[tuple[int, Window]], title: str, path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
-def point(sizes: Sizes, window: Window) -> dict[str, float]:
-    """A measured point as benchmarks/simulate.py reads it."""
-    return {
-        "agents": sizes.agents,
-        "groups_per_agent": sizes.groups_per_agent,
-        "group_size": sizes.group_size,
-        "agent_steps_per_second": window.agent_steps_per_second,
-        "lag": window.lag,
-    }
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-c", "--config", nargs="+", default=[], metavar="FILE")
@@ -76,7 +66,7 @@ def main() -> None:
         with Progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console, transient=True) as progress:
             window = train_window(arguments, options.seconds, options.warm, progress)
         points.append((number, window))
-        measured.append(point(sizes, window))
+        measured.append(measured_point(sizes, window))
         rate = f"{window.agent_steps_per_second:,.0f} agent steps/s"
         console.print(f"{number:3} environments: {rate}, lag {window.lag:.2f}, {window.memory_gb:.2f} GB", highlight=False)
     chart(points, f"{config.environment.id}, {len(points)} trainings", options.output)

@@ -29,9 +29,11 @@ import simpy
 from rich.console import Console
 from rich.table import Table
 
+from kartrl.predictor_thread import PATIENCE
+from kartrl.tuning import AGENTS_PER_CORE, NEARLY
+
 CORE_SLICE = 0.003  # seconds for which work keeps a core that its equals wait for, about as in Linux
 GPU_SLICE = 0.0002  # kernels of two streams take turns, so that a forward pass need not wait for a whole update
-PATIENCE, NEARLY, AGENTS_PER_CORE = 10, 1.1, 6  # as in kartrl.predictor_thread and kartrl.tuning
 SATURATED = 0.9  # use from which a resource counts as the limit
 # Nobody has measured these: a recent data-centre GPU, observations of 84 x 84 x 4 bytes, a small convolutional network.
 GPU_ASSUMPTIONS = {

@@ -1,7 +1,6 @@
 """An agent: steps its environments and writes what it sees into their slots. It knows nothing of networks."""
 
 import itertools
-import os
 import traceback
 from multiprocessing.connection import Connection
 
@@ -10,7 +9,7 @@ import numpy as np
 from kartrl.config import Config
 from kartrl.envs.group import EnvGroup, make_group
 from kartrl.errors import UserError
-from kartrl.lifetime import follow_parent
+from kartrl.lifetime import follow_parent, yield_cores
 from kartrl.slots import AgentGroup, Slots, Stopped
 from kartrl.stopwatch import AGENT_STAGES, Stopwatch
 from kartrl.types import Failure
@@ -28,8 +27,7 @@ def run(config: Config, slots: Slots, agent: int, seed: int, waker: Connection, 
         server: gets an `Episode` at each episode's end, and a `Failure` if the agent cannot go on.
     """
     follow_parent(grace=1.0)
-    if hasattr(os, "nice"):
-        os.nice(19)  # the network first: agents take what it leaves of the cores, and the learner never waits for one
+    yield_cores()
     try:
         _play(config, slots, agent, seed, waker, server)
     except (Stopped, BrokenPipeError):

@@ -19,6 +19,7 @@ from kartrl.devices import choose_device
 from kartrl.envs import make_env
 from kartrl.envs.circuit_map import circuit_map
 from kartrl.envs.retro import game_folder
+from kartrl.envs.wrappers import atari_spec
 from kartrl.models import Script
 from kartrl.types import Episode
 
@@ -143,7 +144,7 @@ def map_of(config: Config, circuit: str) -> np.ndarray | None:
 
 def pictures_per_second(config: Config, env: "gymnasium.Env[Any, Any]") -> float:
     """How many pictures make a second of play, with one for each step."""
-    if config.environment.id.startswith("ALE/"):  # says 30, whatever the frame skip
+    if not config.is_kart and atari_spec(config.environment.id) is not None:  # says 30, whatever the frame skip
         return CONSOLE_FPS / config.environment.frame_skip
     return float(env.unwrapped.metadata.get("render_fps", 30))
 

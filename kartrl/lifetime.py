@@ -37,6 +37,12 @@ def run_as(role: str, module: str, *arguments: Any) -> None:
     importlib.import_module(module).run(*arguments)
 
 
+def yield_cores() -> None:
+    """The network first: this process takes what it leaves of the cores, so that the learner never waits for one."""
+    if hasattr(os, "nice"):
+        os.nice(19)
+
+
 def follow_parent(grace: float) -> None:
     """From now on, when the parent goes, this process gets SIGTERM after `grace` seconds, and ends soon after at the latest.
 

@@ -66,15 +66,11 @@ class StageShares:
             for stage, total in zip(stages, np.sum(seconds, 0), strict=True)
         }
 
-    def seconds(self) -> dict[str, float]:
-        """Since the last call: seconds of wall-clock time in each "<role>_<stage>", of all of the role together."""
-        now, before = self._seconds(), self._before
-        self._before = now
-        return {stage: now[stage] - before[stage] for stage in now}
-
     def shares(self) -> dict[str, float]:
         """Since the last call: "time/<role>_<stage>" -> part of the role's time, 0 to 1."""
-        seconds = self.seconds()
+        now, before = self._seconds(), self._before
+        self._before = now
+        seconds = {stage: now[stage] - before[stage] for stage in now}
         totals: dict[str, float] = {}
         for stage, value in seconds.items():
             role = stage.partition("_")[0]

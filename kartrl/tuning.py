@@ -67,7 +67,7 @@ def choose_sizes(config: Config, world: World) -> Sizes:
         predictors=system.predictors,
         trainers=_or(system.trainers, 1 if on_cpu else 2),
         prediction_groups=limit,
-        min_groups=min(limit, _min_groups(config, world, groups, size, number)),
+        min_groups=min(limit, _min_groups(config, world, groups, size, number, on_cpu)),
         training_blocks=batch // size,
         ring=1 + -(-queue // groups),
         torch_threads=_or(system.torch_threads, max(1, number // 4) if on_cpu else 1),
@@ -81,14 +81,14 @@ def _group_size(step_seconds: float) -> int:
     return size
 
 
-def _min_groups(config: Config, world: World, groups: int, size: int, number: int) -> int:
+def _min_groups(config: Config, world: World, groups: int, size: int, number: int, on_cpu: bool) -> int:
     """For how many groups a predictor should wait: as many as make a forward pass cheap, while enough others are being stepped."""
     if config.system.min_prediction_batch_size != "auto":
         return max(1, config.system.min_prediction_batch_size // size)
     half = (groups + 1) // 2
-    if choose_device(config.system.device).type != "cpu":
-        return half  # the forward pass takes no core from the agents
-    most = max(half, groups - 2 * number)
+    most = groups - 2 * number
+    if not on_cpu or most <= half:  # on a GPU, the forward pass takes no core from the agents
+        return half
     seconds = forward_seconds(config, world, [size * count for count in range(1, most + 1)])
     least = min(seconds.values())
     cheap = next(batch for batch, each in seconds.items() if each <= NEARLY * least)

@@ -19,7 +19,7 @@ class World(NamedTuple):
     shape: tuple[int, ...]  # of one observation
     dtype: str  # uint8 or float32
     num_actions: int
-    step_seconds: float  # of one step in one process
+    step_seconds: float  # of one step in one process; 0 where no size depends on it
 
 
 class Counters(NamedTuple):

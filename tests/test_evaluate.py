@@ -12,8 +12,10 @@ from commands import run
 from policies import CARTPOLE, KART, save_policy
 from rich.console import Console
 
+from kartrl.config import read
+from kartrl.envs import make_env
 from kartrl.errors import UserError
-from kartrl.evaluate import drive, evaluate, open_driver
+from kartrl.evaluate import drive, evaluate, open_driver, pictures_per_second
 
 needs_kart = pytest.mark.skipif(importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator on this platform")
 CPU = torch.device("cpu")
@@ -126,3 +128,11 @@ def test_filming_each_frame_changes_nothing(kart):
     # Beside the steps' four frames, there are one to 31 idle ones at the start.
     assert 1 <= len(pictures) - 4 * drives[0].episode.agent_steps <= 31
     assert pictures[0].shape == (224, 256, 3)
+
+
+@pytest.mark.parametrize("name", ["ALE/Pong-v5", "PongNoFrameskip-v4"])
+def test_a_film_of_an_atari_game_runs_at_the_games_speed(name):
+    config = read(overrides=[f"environment.id={name}", "environment.frame_skip=4"])
+    env = make_env(config)
+    assert pictures_per_second(config, env) == 15
+    env.close()

@@ -51,7 +51,7 @@ def bench(files: list[str], overrides: list[str], settings: Settings, console: C
         parts = measure_parts(config, world, sizes)
         progress.remove_task(task)
         ideal = parts.ideal(number, on_gpu)
-        console.print(_parts_table(parts, ideal, number, on_gpu), sizes_line(sizes), highlight=False)
+        console.print(_parts_table(parts, ideal, number, on_gpu), _sizes_line(sizes), highlight=False)
         for _ in range(settings.repeat):
             windows.append(train_window(options, settings.seconds, settings.warm, progress))
             console.print(_line(windows[-1], ideal, config), highlight=False)
@@ -79,7 +79,7 @@ def bench(files: list[str], overrides: list[str], settings: Settings, console: C
         settings.json.write_text(json.dumps(figures, indent=1), encoding="utf-8")
 
 
-def sizes_line(sizes: Sizes) -> str:
+def _sizes_line(sizes: Sizes) -> str:
     """The chosen sizes in one line."""
     envs = sizes.groups_per_agent * sizes.group_size
     return (
@@ -138,12 +138,16 @@ def _for_simulation(config: Config, parts: Parts, sizes: Sizes, window: Window) 
         "update_per_step": parts.train,
         **sizes._asdict(),
         "unroll_length": config.impala.unroll_length,
-        "measured": [
-            {
-                "agents": sizes.agents,
-                "group_size": sizes.group_size,
-                "agent_steps_per_second": window.agent_steps_per_second,
-                "lag": window.lag,
-            }
-        ],
+        "measured": [measured_point(sizes, window)],
+    }
+
+
+def measured_point(sizes: Sizes, window: Window) -> dict[str, float]:
+    """A training as benchmarks/simulate.py checks itself against it."""
+    return {
+        "agents": sizes.agents,
+        "groups_per_agent": sizes.groups_per_agent,
+        "group_size": sizes.group_size,
+        "agent_steps_per_second": window.agent_steps_per_second,
+        "lag": window.lag,
     }

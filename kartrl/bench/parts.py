@@ -25,6 +25,7 @@ from kartrl.types import Counters, Requests, Unrolls, World
 
 PART_SECONDS = 4.0  # for which each part is measured
 CONTEXT = multiprocessing.get_context("spawn")
+Part = Callable[[Config, World, Sizes, int], Any]  # measures one; run by a process on each core
 
 
 class Parts(NamedTuple):
@@ -111,14 +112,13 @@ def _median(call: Callable[[], object], seconds: float) -> float:
     return statistics.median(times)
 
 
-def _worker(parts: "Sequence[Part]", config: Config, world: World, sizes: Sizes, seed: int, ready: Any, result: Connection) -> None:
+def _worker(parts: Sequence[Part], config: Config, world: World, sizes: Sizes, seed: int, ready: Any, result: Connection) -> None:
     """Body of a measuring process: each part when all others are ready for it too."""
     for measure in parts:
         ready.wait(60)
         result.send(measure(config, world, sizes, seed))
 
 
-Part = Callable[[Config, World, Sizes, int], Any]
 PARTS: tuple[Part, ...] = (_environment, _infer, _train)
 
 

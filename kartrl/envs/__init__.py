@@ -60,16 +60,22 @@ def look_at(config: Config) -> World:
         shape, dtype = env.observation_space.shape, str(env.observation_space.dtype)
         title = getattr(env.unwrapped, "game_title", config.environment.id)
         num_actions = int(env.action_space.n)  # type: ignore[attr-defined]
-        steps, start = 0, time.perf_counter()
-        with contextlib.suppress(Exception):  # the agents will meet it too, and tell
-            env.reset(seed=config.run.seed)
-            start = time.perf_counter()
-            while steps < LOOK_STEPS and time.perf_counter() - start < LOOK_SECONDS:
-                _, _, terminated, truncated, _ = env.step(steps % num_actions)
-                steps += 1
-                if terminated or truncated:
-                    env.reset()
-        spent = time.perf_counter() - start
-        return World(title, shape or (), dtype, num_actions, spent / max(1, steps))
+        # Only the number of environments that an agent steps depends on it; an emulated SNES fills a process whatever it takes.
+        wanted = config.system.envs_per_agent == "auto" and not config.is_kart
+        return World(title, shape or (), dtype, num_actions, _step_seconds(env, num_actions) if wanted else 0.0)
     finally:
         env.close()
+
+
+def _step_seconds(env: gymnasium.Env[Any, Any], num_actions: int) -> float:
+    """Seconds of one step, over a moment; what was measured until then if the environment fails."""
+    steps, start = 0, time.perf_counter()
+    with contextlib.suppress(Exception):  # the agents will meet it too, and tell
+        env.reset()
+        start = time.perf_counter()
+        while steps < LOOK_STEPS and time.perf_counter() - start < LOOK_SECONDS:
+            _, _, terminated, truncated, _ = env.step(steps % num_actions)
+            steps += 1
+            if terminated or truncated:
+                env.reset()
+    return (time.perf_counter() - start) / max(1, steps)
