@@ -178,6 +178,15 @@ def waking() -> Pair:
     )
 
 
+def together() -> Pair:
+    return (
+        "a kart woken for each step",
+        lambda: in_own_process(stepping, read(), 1, 0.0015),
+        "four in a process, woken together",
+        lambda: in_own_process(stepping, read(), 4, 0.006),
+    )
+
+
 def stopwatch() -> Pair:
     watch = Stopwatch(AGENT_STAGES)
     many = range(1000)
@@ -189,7 +198,7 @@ def stopwatch() -> Pair:
     )
 
 
-ALL = (allocator, parts, precision, channels_last, recurrence, small_batches, interleave, atari, waking, stopwatch)
+ALL = (allocator, parts, precision, channels_last, recurrence, small_batches, interleave, atari, waking, together, stopwatch)
 
 
 def main() -> None:

@@ -23,9 +23,9 @@ from kartrl.tuning import choose_sizes
 NUMBERS = (1, 2, 4, 8, 16, 32)
 
 
-def sizes_of(number: int, kart: bool) -> list[str]:
-    """Settings for so many environments: agents of one each for the kart, else of up to 16 in two agents."""
-    agents = number if kart else min(2, number)
+def sizes_of(number: int) -> list[str]:
+    """Settings for so many environments, in up to two agents."""
+    agents = min(2, number)
     return [f"system.agents={agents}", f"system.envs_per_agent={number // agents}"]
 
 
@@ -60,7 +60,7 @@ def main() -> None:
     measured = []
     for number in NUMBERS:
         config = read(options.config, options.set)
-        overrides = [*options.set, *sizes_of(number, config.is_kart), "evaluation.minutes=0"]
+        overrides = [*options.set, *sizes_of(number), "evaluation.minutes=0"]
         sizes = choose_sizes(read(options.config, overrides), world)
         arguments = [*(["-c", *options.config] if options.config else []), *(part for item in overrides for part in ("--set", item))]
         with Progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console, transient=True) as progress:

@@ -45,9 +45,7 @@ def choose_sizes(config: Config, world: World) -> Sizes:
     """
     system, number = config.system, cores()
     on_cpu = choose_device(system.device).type == "cpu"
-    if config.is_kart and system.envs_per_agent not in (1, "auto"):
-        raise UserError("[system] envs_per_agent: an emulated SNES fills a process; set 1, and more agents instead")
-    envs = 1 if config.is_kart else _or(system.envs_per_agent, 2 * _group_size(world.step_seconds))
+    envs = _or(system.envs_per_agent, 2 * _group_size(world.step_seconds))
     groups_per_agent = 2 if envs % 2 == 0 else 1
     size = envs // groups_per_agent
     memory = max(1, int(psutil.virtual_memory().available / 2 / AGENT_BYTES))

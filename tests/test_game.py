@@ -91,7 +91,7 @@ def test_ticks_in_one_frame_equal_single_frames_over_a_long_random_drive(console
     chosen = random.choice(len(pads), 400, p=likely)
     for seen, at_once in ((fast, ticks), (slow, 1)):
         console.game = console.game._replace(ticks_per_frame=at_once)
-        console.data.set_value("ticks", at_once)
+        console.set_value("ticks", at_once)
         console.load(circuit)
         for action in chosen:
             console.step(pads[action], ticks)
@@ -153,8 +153,8 @@ def test_cutting_across_earns_nothing(console: Console, share: float) -> None:
     gates = CIRCUITS[circuit]["gates"]
     for at in range(int(share * len(gates)), len(gates) + 2):
         x, y, _ = gates[at % len(gates)]
-        console.data.set_value("x", x)
-        console.data.set_value("y", y)
+        console.set_value("x", x)
+        console.set_value("y", y)
         race = hold(console, [], 2)
         assert (race["x"], race["y"], race["lap"]) == (x, y, 128)
         if at < len(gates) - 3:  # from there the start is near again, backwards

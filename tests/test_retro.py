@@ -1,7 +1,10 @@
-"""The emulator driver on the bundled ROM: ticks, states, ROMs, and one emulator in a process."""
+"""The emulator driver on the bundled ROM: equal to stable-retro's own, several in a process; ticks, states, ROMs."""
 
 import gzip
+import json
+import os
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +12,9 @@ import numpy as np
 import pytest
 from karts import FOLDER, MakeKart, record
 
-from kartrl.envs.retro import BUNDLED, Console
+from kartrl.envs.cartridge import read_state
+from kartrl.envs.libretro import BUTTONS, Emulator
+from kartrl.envs.retro import BUNDLED, Console, Memory
 from kartrl.errors import UserError
 
 pytest.importorskip("stable_retro", reason="no SNES emulator on this platform")
@@ -32,7 +37,7 @@ def test_ticks_in_the_rom_equal_frame_by_frame(skip: int) -> None:
 
     fast = list(drive())
     console.game = console.game._replace(ticks_per_frame=1)
-    console.data.set_value("ticks", 1)
+    console.set_value("ticks", 1)
     for step, (race, screen) in enumerate(drive()):
         assert race == fast[step][0], step
         assert screen == fast[step][1], step
@@ -47,7 +52,7 @@ def copied(folder: Path) -> Path:
 def test_a_state_of_another_build_is_an_error(tmp_path: Path) -> None:
     folder = copied(tmp_path)
     console = Console(folder, "MarioCircuit.Act1")
-    console.data.set_value("build_id", 0xDEADBEEF)
+    console.set_value("build_id", 0xDEADBEEF)
     (folder / "MarioCircuit.Act2.state").write_bytes(gzip.compress(console.save()))
     with pytest.raises(UserError, match=r"MarioCircuit\.Act2.*another build.*deadbeef"):
         console.load("MarioCircuit.Act2")
@@ -89,15 +94,74 @@ def test_save_and_restore() -> None:
     with_state.close()
 
 
-def test_somebody_elses_emulator(make_kart: MakeKart) -> None:
+def test_equal_to_stable_retros_emulator() -> None:
+    """The same buttons: the same race states, pictures and, at the end, saved state, bit for bit."""
     import stable_retro
 
-    other = stable_retro.make("Airstriker-Genesis-v0", render_mode="rgb_array")
-    try:
-        with pytest.raises(UserError, match="one emulator in a process"):
-            make_kart().reset()
-    finally:
-        other.close()
+    console = Console(FOLDER, "MarioCircuit.Act4")
+    reference, data = stable_retro.RetroEmulator(str(FOLDER / "rom.sfc")), stable_retro.data.GameData()
+    reference.configure_data(data)
+    reference.step()
+    assert data.load(str(FOLDER / "data.json"), str(FOLDER / "scenario.json"))
+    assert reference.set_state(read_state(FOLDER / "MarioCircuit.Act4.state"))
+    data.set_value("ticks", 5)
+    pads = np.random.default_rng(4).integers(2, size=(100, 12)).astype(np.uint8)
+    for pad in pads:
+        console.step(console.buttons([name for name, down in zip(BUTTONS, pad, strict=True) if down]), 5)
+        reference.set_button_mask(pad, 0)
+        reference.step()
+        assert console.race() == data.lookup_all()
+        assert np.array_equal(console.screen(), reference.get_screen())
+    assert console.save() == reference.get_state()
+    console.close()
+
+
+def test_several_in_a_process_do_not_disturb_each_other() -> None:
+    names = ("MarioCircuit.Act1", "MarioCircuit.Act2", "MarioCircuit.Act1")
+
+    def step(console: Console, index: int) -> tuple[dict, bytes]:
+        console.step(console.buttons(["B"] if index % 3 else ["B", "LEFT"]), 5)
+        return console.race(), console.screen().tobytes()
+
+    alone = []
+    for number, name in enumerate(names):
+        console = Console(FOLDER, name)
+        alone.append([step(console, index + number) for index in range(30)])
+        console.close()
+    consoles = [Console(FOLDER, name) for name in names]
+    together = [[step(console, index + number) for number, console in enumerate(consoles)] for index in range(30)]
+    assert [list(seen) for seen in zip(*together, strict=True)] == alone
+    for console in consoles:
+        console.close()
+
+
+def test_a_closed_console_makes_room_for_the_next() -> None:
+    Console(FOLDER).close()
+    before = len(os.listdir("/proc/self/fd")) if sys.platform == "linux" else 0
+    for _ in range(3):
+        Console(FOLDER).close()
+    assert sys.platform != "linux" or len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_closed_console_says_so() -> None:
+    console = Console(FOLDER, "MarioCircuit.Act1")
+    console.close()
+    with pytest.raises(UserError, match="closed"):
+        console.step(0)
+
+
+def test_a_core_that_is_none(tmp_path: Path) -> None:
+    (tmp_path / "core.so").write_bytes(b"not a library")
+    with pytest.raises(UserError, match=r"core\.so.*cannot be loaded"):
+        Emulator(tmp_path / "core.so", FOLDER / "rom.sfc")
+
+
+@pytest.mark.parametrize("place", [{"address": 0x7E0010, "type": "|x9"}, {"address": 5, "type": "|u1"}, {"type": "|u1"}])
+def test_a_place_that_is_none(tmp_path: Path, place: dict) -> None:
+    file = tmp_path / "data.json"
+    file.write_text(json.dumps({"info": {"x": place}}))
+    with pytest.raises(UserError, match=r"data\.json.*race state"):
+        Memory(file)
 
 
 def test_the_same_wrapper_drives_an_imported_cartridge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_kart: MakeKart) -> None:

@@ -18,13 +18,11 @@ def _four_cores(monkeypatch):
     monkeypatch.setattr(tuning, "cores", lambda: 4)
 
 
-def test_an_emulated_snes_fills_a_process():
-    sizes = choose_sizes(read(overrides=["system.device=cpu"]), SLOW)
+def test_agents_of_one_environment_are_many():
+    sizes = choose_sizes(read(overrides=["system.device=cpu", "system.envs_per_agent=1"]), SLOW)
     assert (sizes.agents, sizes.groups_per_agent, sizes.group_size) == (24, 1, 1)
     assert 12 <= sizes.min_groups <= 16, "at least half of the groups, and some for every core to step meanwhile"
     assert (sizes.training_blocks, sizes.trainers, sizes.torch_threads) == (8, 1, 1)
-    with pytest.raises(UserError, match="envs_per_agent"):
-        choose_sizes(read(overrides=["system.envs_per_agent=2"]), SLOW)
 
 
 @pytest.mark.parametrize(("world", "size"), [(SLOW, 4), (QUICK, 8)])

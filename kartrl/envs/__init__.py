@@ -60,8 +60,7 @@ def look_at(config: Config) -> World:
         shape, dtype = env.observation_space.shape, str(env.observation_space.dtype)
         title = getattr(env.unwrapped, "game_title", config.environment.id)
         num_actions = int(env.action_space.n)  # type: ignore[attr-defined]
-        # Only the number of environments that an agent steps depends on it; an emulated SNES fills a process whatever it takes.
-        wanted = config.system.envs_per_agent == "auto" and not config.is_kart
+        wanted = config.system.envs_per_agent == "auto"  # only this depends on it
         return World(title, shape or (), dtype, num_actions, _step_seconds(env, num_actions) if wanted else 0.0)
     finally:
         env.close()

@@ -60,8 +60,7 @@ class KartEnv(gymnasium.Env[Image, SupportsInt]):
         settings: the keys of `kartrl.config.Environment`.
 
     Raises:
-        UserError: a setting, circuit or game that is not there. `step` raises it where another kart in the process
-            has taken the emulator over: there can be one in a process.
+        UserError: a setting, circuit or game that is not there.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 15}  # noqa: RUF012  # Gymnasium's own type
@@ -94,7 +93,7 @@ class KartEnv(gymnasium.Env[Image, SupportsInt]):
         self.on_frame: Callable[[Image], None] | None = None
         """Called with each video frame, uint8 [224, 256, 3], one for each tick; slower than running without."""
         self._console: Console | None = None
-        self._buttons: list[Image] = []
+        self._buttons: list[int] = []
         self._screen: Image | None = None
 
     @property
@@ -182,10 +181,11 @@ class KartEnv(gymnasium.Env[Image, SupportsInt]):
         """Free the emulator."""
         if self._console is not None:
             self._console.close()
+            self._console = None
 
     def _opened(self) -> Console:
-        """The console, opened now if it is not: not before it is needed, since there can be one in a process."""
-        if self._console is None or self._console.closed:
+        """The console, opened now if it is not."""
+        if self._console is None:
             self._console = Console(self._folder)
             words = [action.upper().split("+") for action in self._section.actions]
             self._buttons = [self._console.buttons([] if word == ["NONE"] else word) for word in words]
@@ -195,7 +195,7 @@ class KartEnv(gymnasium.Env[Image, SupportsInt]):
         """Where the kart is inside its section, -0.5 to 0.5; 0 for a game that does not tell its course."""
         return 0.0 if self._course is None else self._course.offset(race["checkpoint"], race["x"], race["y"])
 
-    def _run(self, console: Console, buttons: Image, ticks: int) -> None:
+    def _run(self, console: Console, buttons: int, ticks: int) -> None:
         if self.on_frame is None:
             console.step(buttons, ticks)
         else:

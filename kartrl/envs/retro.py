@@ -1,9 +1,8 @@
-"""Drives the SNES emulator below stable-retro's own environment, and finds the games it plays."""
+"""Drives an SNES with a game in it, and finds the games and the emulator, which stable-retro brings."""
 
-import gc
 import importlib.util
 import json
-import weakref
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,13 +12,13 @@ import numpy.typing as npt
 
 from kartrl.envs import cartridge
 from kartrl.envs.cartridge import read_state
+from kartrl.envs.libretro import BUTTONS, Emulator
 from kartrl.envs.race import Course, load_game
 from kartrl.errors import UserError
 
 GAMES = Path(__file__).parents[1] / "games"
 BUNDLED = "KartRL-Snes"
-
-_newest: "weakref.ref[Console] | None" = None  # the console that owns this process's emulator
+RAM = 0x7E0000  # the address at which the console sees its working memory
 
 
 def game_folder(game: str) -> Path:
@@ -28,11 +27,7 @@ def game_folder(game: str) -> Path:
     Raises:
         UserError: the game is not there, or there is no emulator for this platform.
     """
-    if importlib.util.find_spec("stable_retro") is None:
-        raise UserError(
-            "the SNES emulator, stable-retro, is not installed; it exists for Linux on x86-64 and macOS on arm64 only. "
-            "Without it the kart cannot be driven, but other environments train: --set environment.id=CartPole-v1"
-        )
+    core_file()
     own = cartridge.folder()
     has_own = (own / "rom.sfc").is_file()
     if game == "cartridge" and not has_own:
@@ -58,7 +53,7 @@ def integration_file(folder: Path, name: str) -> Path:
 
 
 class Console:
-    """An SNES with a game in it. stable-retro allows one per process: opening another closes the one before.
+    """An SNES with a game in it.
 
     Args:
         folder: the game's folder, or a name for `game_folder`.
@@ -66,43 +61,22 @@ class Console:
     """
 
     def __init__(self, folder: Path | str, circuit: str | None = None) -> None:
-        global _newest
         self.folder = game_folder(folder) if isinstance(folder, str) else folder
-        import stable_retro
-
         self.game = load_game(integration_file(self.folder, "game.json"))
         self._told = _told(self.folder)
-        before = _newest() if _newest is not None else None
-        if before is not None:
-            before.close()
-        gc.collect()  # an emulator in a reference cycle still counts as one
-        try:
-            self._emulator = stable_retro.RetroEmulator(str(self.folder / "rom.sfc"))
-        except RuntimeError as error:
-            if "multiple" not in str(error):
-                raise UserError(f"{self.folder / 'rom.sfc'}: the emulator cannot start this ROM ({error})") from error
-            raise UserError(
-                "stable-retro allows one emulator in a process, and another part of this program has one open: "
-                "close it first, or give each its own process"
-            ) from error
-        _newest = weakref.ref(self)
-        self.data = stable_retro.data.GameData()
-        self._emulator.configure_data(self.data)
-        self._emulator.step()
-        if not self.data.load(*(str(integration_file(self.folder, name)) for name in ("data.json", "scenario.json"))):
-            raise UserError(f"{self.folder}: data.json or scenario.json there cannot be read")
-        self._buttons: list[str] = stable_retro.get_system_info("Snes")["buttons"]
+        memory = Memory(integration_file(self.folder, "data.json"))
+        self._emulator: Emulator | None = Emulator(core_file(), self.folder / "rom.sfc")
+        self._memory = memory
         self._states: dict[str, bytes] = {}
         self._ticks: int | None = None  # what the ROM was last told; None: unknown
         if circuit is not None:
             self.load(circuit)
 
-    def buttons(self, names: Sequence[str]) -> npt.NDArray[np.uint8]:
-        """The joypad with these buttons held, as `step` takes it, uint8 [12]."""
-        unknown = sorted(set(names) - set(self._buttons))
-        if unknown:
-            raise UserError(f"no such button: {', '.join(unknown)}; the joypad has {', '.join(self._buttons)}")
-        return np.array([name in names for name in self._buttons], dtype=np.uint8)
+    def buttons(self, names: Sequence[str]) -> int:
+        """The joypad with these buttons held, as `step` takes it."""
+        if unknown := sorted(set(names) - set(BUTTONS)):
+            raise UserError(f"no such button: {', '.join(unknown)}; the joypad has {', '.join(BUTTONS)}")
+        return sum(1 << BUTTONS.index(name) for name in set(names))
 
     def load(self, circuit: str) -> None:
         """Begin the race on `circuit`; the screen follows with the next step.
@@ -124,7 +98,7 @@ class Console:
             self.restore(state)
         except UserError as error:
             raise UserError(f"{file}: {error}") from error
-        if self._told is not None and (found := self.data.lookup_value("build_id")) != self._told["build_id"]:
+        if self._told is not None and (found := self.race()["build_id"]) != self._told["build_id"]:
             raise UserError(
                 f"{file}: made for another build of the ROM ({found:08x}, not {self._told['build_id']:08x}); build both together: make game"
             )
@@ -138,32 +112,35 @@ class Console:
         """Put the kart at the beginning of `section`, standing, when the next step begins; the laps count from there."""
         if not self.game.start_section:
             raise UserError(f"{self.game.title} cannot begin at a section: its ROM has no such command")
-        self.data.set_value("start_section", section + 1)
+        self.set_value("start_section", section + 1)
 
-    def step(self, buttons: npt.NDArray[np.uint8], ticks: int = 1) -> None:
-        """Hold `buttons` (uint8 [12], see `buttons`) for so many ticks of the game, in as few video frames as the ROM allows."""
+    def step(self, buttons: int, ticks: int = 1) -> None:
+        """Hold `buttons` (see `buttons`) for so many ticks of the game, in as few video frames as the ROM allows."""
         emulator = self._open()
-        emulator.set_button_mask(buttons, 0)
+        emulator.pressed = buttons
         while ticks > 0:
             now = min(ticks, self.game.ticks_per_frame)
             if now != self._ticks and self.game.ticks_per_frame > 1:
-                self.data.set_value("ticks", now)
+                self.set_value("ticks", now)
                 self._ticks = now
-            emulator.step()
+            emulator.run()
             ticks -= now
 
     def screen(self) -> npt.NDArray[np.uint8]:
         """The picture of the last video frame, uint8 [224, 256, 3]; a fresh array."""
-        return self._open().get_screen()
+        return self._open().screen()
 
     def race(self) -> dict[str, int]:
         """The race state, as raw as it stands in the console's memory; names and meanings are those of data.json."""
-        self._open()
-        return self.data.lookup_all()  # reads live memory: update_ram() would cost far more and add nothing
+        return self._memory.read(self._open().ram)
+
+    def set_value(self, name: str, value: int) -> None:
+        """Write a number of the race state into the console's memory."""
+        self._memory.write(self._open().ram, name, value)
 
     def save(self) -> bytes:
         """The whole state of the console."""
-        return self._open().get_state()
+        return self._open().save()
 
     def restore(self, state: bytes) -> None:
         """Go back to a saved state; the screen follows with the next step.
@@ -171,26 +148,65 @@ class Console:
         Raises:
             UserError: the emulator does not take it.
         """
-        if not self._open().set_state(state):
+        if not self._open().restore(state):
             raise UserError("the emulator does not take this state: it is damaged, or from another emulator")
         self._ticks = None
 
-    @property
-    def closed(self) -> bool:
-        """Whether the emulator has been freed, by `close` or by a newer console."""
-        return self._emulator is None
-
     def close(self) -> None:
         """Free the emulator. Closing twice is allowed."""
-        self._emulator = None
+        if self._emulator is not None:
+            self._emulator.close()
+            self._emulator = None
 
-    def _open(self) -> Any:
+    def _open(self) -> Emulator:
         if self._emulator is None:
-            raise UserError(
-                "this console is closed: stable-retro allows one emulator in a process, so opening a second one "
-                "(another kartrl/Kart-v0) closes the first; give each its own process"
-            )
+            raise UserError("this console is closed")
         return self._emulator
+
+
+class Memory:
+    """The places of a race state in the console's memory, as stable-retro's data.json names them.
+
+    Raises:
+        UserError: the file cannot be read, or names a place or a type that is not there.
+    """
+
+    def __init__(self, file: Path) -> None:
+        try:
+            info: dict[str, dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))["info"]
+            places = {name: (place["address"] - RAM, place["type"]) for name, place in info.items()}
+            self._types = {name: np.dtype(kind.replace("d", "u")) for name, (_, kind) in places.items()}
+            self._offsets = {name: offset for name, (offset, _) in places.items()}
+            self._decimal = tuple(name for name, (_, kind) in places.items() if "d" in kind)  # two digits in a byte
+            self._record = np.dtype({"names": [*places], "formats": [*self._types.values()], "offsets": [*self._offsets.values()]})
+        except (OSError, KeyError, TypeError, ValueError) as error:
+            raise UserError(f"{file}: cannot read where the race state stands ({error})") from error
+
+    def read(self, ram: Any) -> dict[str, int]:
+        """All numbers, from a buffer that holds the memory."""
+        values = dict(zip(self._offsets, np.frombuffer(ram, self._record, 1).item(), strict=True))
+        for name in self._decimal:
+            values[name] = 10 * (values[name] >> 4) + (values[name] & 15)
+        return values
+
+    def write(self, ram: Any, name: str, value: int) -> None:
+        """Put one number, not a decimal one, into a buffer that holds the memory."""
+        np.frombuffer(ram, self._types[name], 1, self._offsets[name])[0] = value
+
+
+def core_file() -> Path:
+    """The SNES core that stable-retro brings.
+
+    Raises:
+        UserError: stable-retro is not installed.
+    """
+    found = importlib.util.find_spec("stable_retro")
+    if found is None or found.origin is None:
+        raise UserError(
+            "the SNES emulator, stable-retro, is not installed; it exists for Linux on x86-64 and macOS on arm64 only. "
+            "Without it the kart cannot be driven, but other environments train: --set environment.id=CartPole-v1"
+        )
+    return Path(found.origin).parent / "cores" / f"snes9x_libretro.{'dylib' if sys.platform == 'darwin' else 'so'}"
 
 
 def _told(folder: Path) -> dict[str, Any] | None:
