@@ -71,9 +71,7 @@ class System(Section):
         "auto", description="where the network runs: auto (the fastest there is), cpu, cuda or mps"
     )
     agents: AutoInt = Field("auto", description="agent processes; auto: from the cores")
-    envs_per_agent: AutoInt = Field(
-        "auto", description="environments that one agent steps, half of them while the others wait; an emulated SNES: 1"
-    )
+    envs_per_agent: AutoInt = Field("auto", description="environments that one agent steps, half of them while the others wait")
     predictors: int = Field(1, ge=1, le=16, description="predictor threads")
     trainers: AutoInt = Field(
         "auto", description="trainer threads; one at a time owns the optimizer, the others assemble batches; auto: 2 with a GPU, else 1"
@@ -83,7 +81,6 @@ class System(Section):
         "auto", description="observations that a predictor waits for, if only for a moment; auto: what makes a forward pass cheap"
     )
     training_batch_size: AutoInt = Field("auto", description="unrolls in one update; auto: 8, or what one agent steps together")
-    training_queue: AutoInt = Field("auto", description="finished unrolls that may wait for a trainer; auto: two batches")
     torch_threads: AutoInt = Field("auto", description="threads inside one PyTorch operation; auto: 1 on small machines")
     controller: bool = Field(
         False, description="for some minutes, look for faster numbers of running agents and of observations waited for"

@@ -15,7 +15,7 @@ from kartrl.errors import UserError
 from kartrl.models import make_model
 from kartrl.types import World
 
-GROUP_SECONDS = 2e-3  # that a group should be stepped for, so that messages and batches of one cost little beside it
+GROUP_SECONDS = 4e-3  # that a group should be stepped for, so that messages and batches of one cost little beside it
 LARGEST_GROUP = 8  # so that an update of 8 unrolls remains possible
 AGENTS_PER_CORE = 6  # where an agent has one environment: while most wait for a batch to fill, some must be running
 AGENT_BYTES = 80e6  # of memory that an agent process takes, with its emulator
@@ -49,7 +49,7 @@ def choose_sizes(config: Config, world: World) -> Sizes:
     groups_per_agent = 2 if envs % 2 == 0 else 1
     size = envs // groups_per_agent
     memory = max(1, int(psutil.virtual_memory().available / 2 / AGENT_BYTES))
-    agents = _or(system.agents, min(memory, AGENTS_PER_CORE * number if envs == 1 else number + 1))
+    agents = _or(system.agents, min(memory, AGENTS_PER_CORE * number if envs == 1 else number))
     batch = _or(system.training_batch_size, -(-8 // size) * size)
     if batch % size:
         raise UserError(
@@ -57,7 +57,6 @@ def choose_sizes(config: Config, world: World) -> Sizes:
         )
     groups = agents * groups_per_agent
     limit = min(groups, max(1, _or(system.prediction_batch_size, groups * size) // size))
-    queue = max(_or(system.training_queue, 2 * batch), batch) // size
     return Sizes(
         agents=agents,
         groups_per_agent=groups_per_agent,
@@ -67,7 +66,7 @@ def choose_sizes(config: Config, world: World) -> Sizes:
         prediction_groups=limit,
         min_groups=min(limit, _min_groups(config, world, groups, size, number, on_cpu)),
         training_blocks=batch // size,
-        ring=1 + -(-queue // groups),
+        ring=1 + -(-(batch // size) // groups),  # one is being filled while the others make up a batch
         torch_threads=_or(system.torch_threads, max(1, number // 4) if on_cpu else 1),
     )
 
