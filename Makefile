@@ -11,7 +11,7 @@ PIP = $(BIN)/python -m pip --disable-pip-version-check install --no-input
 UV_VERSION = 0.13.9
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format game assembler lock clean
+.PHONY: help run test soak lint format game assembler lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
@@ -22,6 +22,9 @@ run: $(VENV)/.run ## train as default.cfg says
 
 test: lint ## style, types, dead code and all tests
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+soak: $(VENV)/.dev ## twenty minutes of random faults under load, and a ledger of them
+	$(BIN)/python tests/faults/soak.py $(ARGS)
 
 lint: $(VENV)/.dev ## style, types and dead code
 	$(BIN)/ruff check .

@@ -14,6 +14,8 @@ from kartrl.slots import AgentGroup, Slots, Stopped
 from kartrl.stopwatch import AGENT_STAGES, Stopwatch
 from kartrl.types import Failure
 
+FAULTS_ALLOWED = 20  # steps in a row at which all environments of a group gave non-finite numbers
+
 
 def run(config: Config, slots: Slots, agent: int, seed: int, waker: Connection, server: Connection) -> None:
     """Body of an agent process.
@@ -47,20 +49,22 @@ def _play(config: Config, slots: Slots, agent: int, seed: int, waker: Connection
     groups = [AgentGroup(slots, first + index, waker, stopwatch) for index in range(slots.groups_per_agent)]
     envs: list[EnvGroup] = []
     done = np.zeros((len(groups), slots.group_size), bool)
+    faults = [0] * len(groups)  # steps in a row at which all environments were faulty
     try:
         for index, group in enumerate(groups):
             envs.append(make_group(config, slots.group_size))
             group.ask(envs[index].reset(seed + index * slots.group_size), ~done[index])
         for index in itertools.cycle(range(len(envs))):
             env, group = envs[index], groups[index]
-            observation, reward, terminated, truncated, episodes = env.step(group.answer())
-            if not np.isfinite(reward).all():
-                raise ValueError(f"the environment gave the reward {reward[~np.isfinite(reward)][0]}")
+            observation, reward, terminated, truncated, faulty, episodes = env.step(group.answer())
             stopwatch.lap("environment")
             # Where an episode ended at the step before, this one ignored its action and began the next episode.
             began = done[index].copy()
-            group.record(reward, terminated | began, ~began)
+            group.record(reward, terminated | began, ~began, faulty)
             done[index] = terminated | truncated
+            faults[index] = faults[index] + 1 if faulty.all() else 0
+            if faults[index] == FAULTS_ALLOWED:
+                raise ValueError("the environments gave nothing but numbers that are not finite")
             for episode in episodes:
                 server.send(episode)
             group.ask(observation, began)

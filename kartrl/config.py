@@ -71,6 +71,10 @@ class System(Section):
         "auto", description="where the network runs: auto (the fastest there is), cpu, cuda or mps"
     )
     agents: AutoInt = Field("auto", description="agent processes; auto: from the cores")
+    min_agents: AutoInt = Field("auto", description="agents that must be healthy, or the run ends; auto: half of them")
+    step_timeout: float = Field(
+        60, gt=0, description="seconds for a step of an environment, or to come up, after which its agent is replaced"
+    )
     envs_per_agent: AutoInt = Field("auto", description="environments that one agent steps, half of them while the others wait")
     predictors: int = Field(1, ge=1, le=16, description="predictor threads")
     trainers: AutoInt = Field(

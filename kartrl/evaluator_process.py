@@ -7,9 +7,10 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator
+from multiprocessing.connection import Connection
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import gymnasium
 import numpy as np
@@ -35,23 +36,23 @@ LOOK_SECONDS = 1.0  # between two looks for a new checkpoint
 DEVICE = torch.device("cpu")  # a GPU, where there is one, is the learner's
 
 
-def run(run_folder: Path, config: Config, queue: Any) -> None:
+def run(run_folder: Path, config: Config, server: Connection) -> None:
     """Body of the evaluator process; ends on SIGTERM, or when its parent has gone.
 
     Every `config.evaluation.minutes`, if there is a new checkpoint, it drives each circuit and
 
-    - puts into `queue` an `EpisodeRecord` for each episode and at last a `Scalars` of their means,
+    - sends to `server` an `EpisodeRecord` for each episode and at last a `Scalars` of their means,
     - writes driven lines and videos for TensorBoard to `run_folder/evaluation`, and all lines to `latest.png` there,
     - saves the checkpoint as `run_folder/best.pt` where its mean return over the train circuits is the best so far.
 
     Args:
-        queue: multiprocessing queue.
+        server: the other end of its pipe.
     """
     signal.signal(signal.SIGTERM, _end)
     follow_parent(grace=0.0)
     yield_cores()
     torch.set_num_threads(1)
-    evaluator = Evaluator(run_folder, config, queue)
+    evaluator = Evaluator(run_folder, config, server)
     try:
         evaluator.loop()
     finally:
@@ -65,10 +66,9 @@ def _end(_number: int, _frame: FrameType | None) -> NoReturn:
 class Evaluator:
     """What the evaluator process keeps from one round to the next."""
 
-    def __init__(self, run_folder: Path, config: Config, queue: Any) -> None:
+    def __init__(self, run_folder: Path, config: Config, server: Connection) -> None:
         self._run_folder, self._folder = run_folder, run_folder / "evaluation"
-        self._config, self._queue = config, queue
-        self._queue.cancel_join_thread()  # when told to end, do not wait for the server to read what is left
+        self._config, self._server = config, server
         circuits = [(use, name) for use in ("train", "test") for name in config.circuits(use)]
         self._courses: list[tuple[str, str | None]] = [*circuits] if config.is_kart else [("train", None)]
         self._env = make_env(config, [name for _, name in circuits], training=False, render=config.evaluation.video_seconds > 0)
@@ -102,7 +102,7 @@ class Evaluator:
         for use, circuit in self._courses:
             drives, film = self._drive(model, use, circuit)
             for one in drives:
-                self._queue.put(EpisodeRecord(step, one.episode, evaluated=True))
+                self._server.send(EpisodeRecord(step, one.episode, evaluated=True))
                 episodes.append(one.episode)
             picture = None if circuit is None else self._picture(use, circuit, drives, step)
             if picture is not None:
@@ -115,7 +115,7 @@ class Evaluator:
             if score > self._best:
                 checkpoint.save(self._run_folder / "best.pt", loaded._replace(score=score))
                 self._best = score
-        self._queue.put(Scalars(step, evaluation_scalars(episodes)))  # last: it tells that the round's files are there
+        self._server.send(Scalars(step, evaluation_scalars(episodes)))  # last: it tells that the round's files are there
 
     def close(self) -> None:
         """Free the emulator and close the event file."""

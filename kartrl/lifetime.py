@@ -8,6 +8,7 @@ import threading
 import time
 from multiprocessing import forkserver
 from multiprocessing.context import BaseContext
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 from setproctitle import setproctitle
@@ -37,6 +38,13 @@ def run_as(role: str, module: str, *arguments: Any) -> None:
     importlib.import_module(module).run(*arguments)
 
 
+def spawn(context: Any, role: str, module: str, *arguments: Any) -> BaseProcess:
+    """A process of this role, running; see `run_as`."""
+    process: BaseProcess = context.Process(target=run_as, args=(role, module, *arguments), name=role, daemon=True)
+    process.start()
+    return process
+
+
 def yield_cores() -> None:
     """The network first: this process takes what it leaves of the cores, so that the learner never waits for one."""
     if hasattr(os, "nice"):
@@ -54,7 +62,7 @@ def follow_parent(grace: float) -> None:
         threading.Thread(target=_follow, args=(parent, grace), name="follow-parent", daemon=True).start()
 
 
-def _follow(parent: multiprocessing.process.BaseProcess, grace: float) -> None:
+def _follow(parent: BaseProcess, grace: float) -> None:
     parent.join()
     time.sleep(grace)
     os.kill(os.getpid(), signal.SIGTERM)

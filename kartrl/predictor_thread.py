@@ -139,6 +139,8 @@ class PredictorThread(threading.Thread):
         self._limit, self.enough, self._stop_event = limit, enough, stop
         self.stopwatch = Stopwatch(PREDICTOR_STAGES)
         self.predictions, self.batches = 0, 0  # read by the server
+        self.predicting = threading.Lock()
+        """Held from gathering requests to answering them."""
 
     def run(self) -> None:
         slots, lap = self._slots, self.stopwatch.lap
@@ -147,15 +149,16 @@ class PredictorThread(threading.Thread):
             waiting = slots.await_requests(self._limit, WAKE_SECONDS, self.enough, patience=PATIENCE * busy)
             lap("idle")
             start = time.monotonic()
-            requests = slots.gather_requests(waiting)
-            if requests is None:
-                continue
-            version = self._weights.fetch(self._policy.model, version)
-            lap("gather")
-            answer = self._policy.act(requests)
-            lap("forward")
-            slots.answer_requests(requests, answer[..., 0].astype("int64"), answer[..., 1], version)
-            lap("scatter")
+            with self.predicting:
+                requests = slots.gather_requests(waiting)
+                if requests is None:
+                    continue
+                version = self._weights.fetch(self._policy.model, version)
+                lap("gather")
+                answer = self._policy.act(requests)
+                lap("forward")
+                slots.answer_requests(requests, answer[..., 0].astype("int64"), answer[..., 1], version)
+                lap("scatter")
             self.predictions += requests.reset.size
             self.batches += 1
             busy += 0.1 * (time.monotonic() - start - busy)

@@ -1,6 +1,8 @@
 """The server owns every process and thread of a run: it starts, watches, restarts and stops them."""
 
+import contextlib
 import copy
+import faulthandler
 import multiprocessing
 import os
 import queue
@@ -9,8 +11,8 @@ import sys
 import threading
 import time
 import traceback
-from collections import defaultdict, deque
-from multiprocessing.connection import Connection, wait
+from collections import defaultdict
+from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import FrameType
@@ -20,40 +22,27 @@ import psutil
 import torch
 
 from kartrl import checkpoint
+from kartrl.agents import Agents
 from kartrl.checkpoint import Checkpoint
 from kartrl.config import Config
 from kartrl.controller import Controller, make_controller
 from kartrl.devices import choose_device, keep_freed_memory
 from kartrl.display import Display, Status
-from kartrl.errors import UserError
-from kartrl.lifetime import run_as, start_method
+from kartrl.errors import RunFailed
+from kartrl.lifetime import spawn, start_method
 from kartrl.meter import Meter, StageShares
 from kartrl.models import make_model
 from kartrl.predictor_thread import PredictorThread, RecurrentStates, make_policy
+from kartrl.restarts import Helper
 from kartrl.slots import Slots
 from kartrl.trainer_thread import Learner, TrainerThread
 from kartrl.tuning import Sizes
-from kartrl.types import Counters, Episode, EpisodeRecord, Failure, Histograms, Scalars, World
+from kartrl.types import Counters, EpisodeRecord, Histograms, Scalars, World
 
 REPORT_SECONDS = 5.0  # between two sets of scalars
 HISTOGRAM_SECONDS = 60.0
 JOIN_SECONDS = 5.0  # that a role has to end before it is killed
-FAULTS_ALLOWED = 3  # per agent within FAULT_WINDOW seconds, before the run gives up
-FAULT_WINDOW = 120.0
-
-
-class RunFailed(Exception):
-    """A role died of a fault that cannot be healed; its text holds the traceback."""
-
-
-class Agent:
-    """An agent process, its messages, and when it died before."""
-
-    def __init__(self) -> None:
-        self.process: BaseProcess | None = None
-        self.messages: Connection | None = None
-        self.deaths: deque[float] = deque(maxlen=FAULTS_ALLOWED)
-        self.start_at = 0.0  # on the monotonic clock
+PATIENCE = 2.0  # times `step_timeout` without any prediction or update, before the run gives up
 
 
 class Server:
@@ -93,19 +82,20 @@ class Server:
         unrolls = (sizes.ring, config.impala.unroll_length, world.shape, world.dtype)
         self._slots = Slots(self._context, sizes.agents, sizes.groups_per_agent, sizes.group_size, *unrolls)
         self._stop = threading.Event()
-        self._agents = [Agent() for _ in range(sizes.agents)]
         self._predictors: list[PredictorThread] = []
+        seed = config.run.seed * 1_000_003 + self._before.updates
+        self._agents = Agents(config, self._slots, sizes.min_agents, seed, self._settle, display.say)
         self._trainers: list[TrainerThread] = []
         self._controller: Controller | None = None
-        self._metrics = self._context.Queue(maxsize=10_000)
-        self._evaluations = self._context.Queue()
-        self._logger: BaseProcess | None = None
-        self._evaluator: BaseProcess | None = None
-        self._evaluator_due = config.evaluation.minutes > 0
+        self._metrics: Any = None  # the queue of the logger
+        self._evaluations: Connection | None = None
+        self._logger = Helper("logger", self._start_logger, display.say)
+        self._evaluator = Helper("evaluator", self._start_evaluator, display.say)
         self._thread_failure: str | None = None
         self._signal: int | None = None
         self._lost_metrics = 0
         self._told_first_update = False
+        self._progress = (time.monotonic(), (0, 0))  # when there was some, and what had been done then
 
     def run(self) -> int:
         """Train until the end, a signal, or a fault.
@@ -133,12 +123,11 @@ class Server:
 
     def _start(self) -> None:
         self._began = time.monotonic()
-        for index in range(len(self._agents)):
-            self._start_agent(index)
+        self._agents.start()
         self._make_threads()  # while the agents come up
         for thread in (*self._predictors, *self._trainers):
             thread.start()
-        self._start_logger()
+        self._logger.watch(self._began)
 
     def _make_threads(self) -> None:
         config, sizes, slots = self._config, self._sizes, self._slots
@@ -160,24 +149,21 @@ class Server:
             limit = config.system.max_policy_lag
             self._controller = make_controller(slots, self._predictors, sizes.min_groups, limit, self._display.say)
 
-    def _start_logger(self) -> None:
+    def _start_logger(self) -> BaseProcess:
+        self._close_metrics()  # a logger that was killed may have left a lock of it held
+        self._metrics = self._context.Queue(maxsize=10_000)
         first_step = self._learner.counters.agent_steps
-        self._logger = self._spawn("logger", "kartrl.logger_process", self._folder, self._metrics, first_step)
+        return spawn(self._context, "logger", "kartrl.logger_process", self._folder, self._metrics, first_step)
 
-    def _start_agent(self, number: int) -> None:
-        agent = self._agents[number]
-        reader, writer = self._context.Pipe(duplex=False)
-        # A restarted agent must not repeat the life that killed it.
-        envs = self._slots.groups_per_agent * self._slots.group_size
-        seed = self._config.run.seed * 1_000_003 + number * envs + len(agent.deaths) * 10_007 + self._before.updates
-        shared = (self._config, self._slots, number, seed, self._slots.waker(number))
-        agent.process = self._spawn(f"agent-{number}", "kartrl.agent_process", *shared, writer)
-        agent.messages = reader
+    def _close_metrics(self) -> None:
+        if self._metrics is not None:
+            self._metrics.close()
+            self._metrics.cancel_join_thread()
+
+    def _start_evaluator(self) -> BaseProcess:
+        self._evaluations, writer = self._context.Pipe(duplex=False)
+        process = spawn(self._context, "evaluator", "kartrl.evaluator_process", self._folder, self._config, writer)
         writer.close()
-
-    def _spawn(self, role: str, module: str, *arguments: Any) -> BaseProcess:
-        process = self._context.Process(target=run_as, args=(role, module, *arguments), name=role, daemon=True)
-        process.start()
         return process
 
     # Watch
@@ -187,14 +173,14 @@ class Server:
         meter = Meter(self._began, self._learner.counters, self._predictors)
 
         def status() -> Status:
-            counters, alive = self._counters(), sum(agent.process is not None for agent in self._agents)
-            return meter.status(time.monotonic(), counters, self._predictors, self._learner.lag, self._fraction(), alive)
+            lag, fraction = self._learner.lag, self._fraction()
+            return meter.status(time.monotonic(), self._counters(), self._predictors, lag, fraction, self._agents.alive)
 
         while self._signal is None and not self._finished():
             self._receive(timeout=0.5)
             if self._thread_failure is not None:
                 raise RunFailed(self._thread_failure)
-            self._watch_processes()
+            self._watch()
             now, newest = time.monotonic(), status()
             if self._controller is not None:
                 self._controller.tick(now, newest.counters.agent_steps, newest.lag)
@@ -213,67 +199,38 @@ class Server:
 
     def _receive(self, timeout: float) -> None:
         """Take in the agents' and the evaluator's messages; wait for them at most this long."""
-        readers = {agent.messages: number for number, agent in enumerate(self._agents) if agent.messages is not None}
-        for reader in wait(list(readers), timeout):
-            assert isinstance(reader, Connection)
-            try:
-                while reader.poll():
-                    self._take(reader.recv())
-            except (EOFError, OSError):  # the agent has gone; _watch_processes sees to it
-                reader.close()
-                self._agents[readers[reader]].messages = None
-        while True:
-            try:
-                record: EpisodeRecord | Scalars = self._evaluations.get_nowait()
-            except queue.Empty:
-                return
-            if isinstance(record, EpisodeRecord):
-                self._display.add(record)
+        for episode in self._agents.receive(timeout):
+            self._episodes += 1
+            record = EpisodeRecord(self._learner.counters.agent_steps, episode, evaluated=False)
+            self._display.add(record)
             self._log(record)
+        with contextlib.suppress(EOFError, OSError):  # it has gone; `_watch` sees to it
+            while self._evaluations is not None and self._evaluations.poll():
+                message: EpisodeRecord | Scalars = self._evaluations.recv()
+                if isinstance(message, EpisodeRecord):
+                    self._display.add(message)
+                self._log(message)
 
-    def _take(self, message: Episode | Failure) -> None:
-        if isinstance(message, Failure):
-            if message.user_error:
-                raise UserError(message.reason)
-            if self._learner.counters.updates == 0:  # nothing ever worked: restarting would loop
-                raise RunFailed(message.trace)
-            self._display.say(f"an agent failed and is restarted: {message.reason}")
-            return
-        self._episodes += 1
-        record = EpisodeRecord(self._learner.counters.agent_steps, message, evaluated=False)
-        self._display.add(record)
-        self._log(record)
+    def _watch(self) -> None:
+        """See that every process lives, or is replaced, and that there is progress."""
+        now, trained = time.monotonic(), self._learner.first_update is not None
+        self._agents.watch(now, trained)
+        self._logger.watch(now)
+        if trained and self._config.evaluation.minutes > 0:  # there is nothing to evaluate before
+            self._evaluator.watch(now)
+        done = (self._learner.counters.updates, sum(predictor.batches for predictor in self._predictors))
+        if done != self._progress[1]:
+            self._progress = (now, done)
+        elif now - self._progress[0] > PATIENCE * self._config.system.step_timeout:
+            faulthandler.dump_traceback()  # to stderr: where each thread stands
+            raise RunFailed(f"nothing has been predicted or learnt for {now - self._progress[0]:.0f} s")
 
-    def _watch_processes(self) -> None:
-        now = time.monotonic()
-        for number, agent in enumerate(self._agents):
-            if agent.process is not None and not agent.process.is_alive() and agent.messages is None:
-                self._bury(number, agent, now)
-            if agent.process is None and now >= agent.start_at:
-                self._slots.recover(number)
-                self._start_agent(number)
-        if self._logger is not None and not self._logger.is_alive():
-            self._display.say("the logger died and is restarted; some metrics are lost")
-            self._start_logger()
-        if self._evaluator_due and self._learner.first_update is not None:  # there is nothing to evaluate before
-            self._evaluator_due = False
-            self._evaluator = self._spawn("evaluator", "kartrl.evaluator_process", self._folder, self._config, self._evaluations)
-        if self._evaluator is not None and not self._evaluator.is_alive():
-            self._display.say("the evaluator died; training goes on without evaluations")
-            self._evaluator = None
-
-    def _bury(self, number: int, agent: Agent, now: float) -> None:
-        """An agent is dead: see whether it may be started again, and when."""
-        assert agent.process is not None
-        code = agent.process.exitcode
-        agent.process.join()
-        agent.process = None
-        if len(agent.deaths) == FAULTS_ALLOWED and now - agent.deaths[0] < FAULT_WINDOW:
-            raise RunFailed(f"agent {number} died {FAULTS_ALLOWED + 1} times within {FAULT_WINDOW:.0f} s (exit status {code})")
-        recent = sum(now - death < FAULT_WINDOW for death in agent.deaths)
-        agent.deaths.append(now)
-        agent.start_at = now + (2.0**recent - 1.0)  # at once, after 1 s, after 3 s
-        self._display.say(f"agent {number} died (exit status {code}); it is started again")
+    def _settle(self) -> None:
+        """Wait until no predictor works any more on what it has gathered before now."""
+        for predictor in self._predictors:
+            if not predictor.predicting.acquire(timeout=JOIN_SECONDS):
+                raise RunFailed(f"{predictor.name} does not finish a forward pass")
+            predictor.predicting.release()
 
     def _on_signal(self, number: int, _: FrameType | None) -> None:
         if self._signal is not None:  # the second one: at once
@@ -321,6 +278,8 @@ class Server:
             "queue/running_agents": float((~self._slots.paused).sum()),
             "queue/groups_waited_for": float(self._predictors[0].enough),
             "queue/lost_metrics": float(self._lost_metrics),
+            "faults/agent_deaths": float(self._agents.deaths),
+            "faults/quarantined_unrolls": float(self._slots.quarantined.sum()),
             "charts/updates": float(status.counters.updates),
             "charts/episodes": float(status.counters.episodes),
         }
@@ -332,6 +291,8 @@ class Server:
 
     def _log(self, record: Any) -> None:
         try:
+            if self._logger.process is None:
+                raise queue.Full
             self._metrics.put_nowait(record)
         except queue.Full:  # metrics may be lost, training never waits for them
             self._lost_metrics += 1
@@ -361,8 +322,8 @@ class Server:
                 thread.join(JOIN_SECONDS)
         if not failed and self._learner.counters.updates > 0:
             self._save()
-        if self._evaluator is not None:
-            self._evaluator.terminate()
+        if self._evaluator.process is not None:
+            self._evaluator.process.terminate()
         self._log(None)
         deadline = time.monotonic() + JOIN_SECONDS
         for process in multiprocessing.active_children():
@@ -370,6 +331,4 @@ class Server:
             if process.is_alive():
                 process.kill()
                 process.join()
-        for records in (self._metrics, self._evaluations):
-            records.close()
-            records.cancel_join_thread()
+        self._close_metrics()

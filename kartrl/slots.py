@@ -12,9 +12,6 @@ time, pipes merely wake, and so a process that is killed at any instant leaves n
 
 import contextlib
 import os
-import select
-import struct
-import threading
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -23,47 +20,16 @@ from typing import Any
 
 import numpy as np
 
+from kartrl.index_queue import IndexQueue, readable
 from kartrl.stopwatch import AGENT_STAGES, Stopwatch
 from kartrl.types import Requests, Unrolls
 
 WAKE_SECONDS = 1.0  # no wait is longer: then it is checked whether the run is stopping
 FREE, FINISHED = 0, 1
-_NUMBER = struct.Struct("<i")
 
 
 class Stopped(Exception):
     """The run is stopping, or its main process is gone."""
-
-
-class IndexQueue:
-    """Small numbers from many processes to the threads of the one that made it.
-
-    A message is one write of 4 bytes to a pipe, which is atomic: no writer holds a lock, so none can die holding one.
-    Only the reading threads, which live and die together, take turns; one read takes all that wait.
-    """
-
-    def __init__(self, context: BaseContext) -> None:
-        self._reader, self._writer = context.Pipe(duplex=False)
-        self._reading = threading.Lock()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"_writer": self._writer}  # another process only writes
-
-    def put(self, index: int) -> None:
-        """Append; blocks only when thousands wait."""
-        os.write(self._writer.fileno(), _NUMBER.pack(index))
-
-    def get_many(self, limit: int, timeout: float) -> list[int]:
-        """Up to `limit` numbers, as soon as there is one; none after `timeout` seconds."""
-        if limit < 1 or not self._reading.acquire(timeout=timeout):
-            return []
-        try:
-            file = self._reader.fileno()
-            if not _readable(file, timeout):
-                return []
-            return [number for (number,) in _NUMBER.iter_unpack(os.read(file, _NUMBER.size * limit))]
-        finally:
-            self._reading.release()
 
 
 class Slots:
@@ -91,6 +57,7 @@ class Slots:
         observation_shape: tuple[int, ...],
         observation_dtype: str,
     ) -> None:
+        self.context = context
         self.num_agents, self.groups_per_agent, self.group_size = num_agents, groups_per_agent, group_size
         self.num_groups = num_agents * groups_per_agent
         self.ring, self.unroll_length = ring, unroll_length
@@ -112,6 +79,8 @@ class Slots:
             "valid": (steps, "bool"),
             "state": ((blocks,), "uint8"),  # FREE or FINISHED
             "paused": ((num_agents,), "bool"),  # agents that are to take no further step
+            "unrolls": ((num_agents,), "int64"),  # finished by the agent, in all its lives, quarantined ones left out
+            "quarantined": ((num_agents,), "int64"),  # unrolls with non-finite numbers
             "stopping": ((1,), "bool"),
         }
         size = sum(_nbytes(shape, dtype) for shape, dtype in self._layout.values())
@@ -125,7 +94,7 @@ class Slots:
         self.current[:] = np.arange(self.num_groups) * ring
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in self._layout and name != "_wakes"}
+        return {name: value for name, value in self.__dict__.items() if name not in (*self._layout, "context", "_wakes")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -154,6 +123,8 @@ class Slots:
     valid: np.ndarray
     state: np.ndarray
     paused: np.ndarray
+    unrolls: np.ndarray
+    quarantined: np.ndarray
     stopping: np.ndarray
 
     def waker(self, agent: int) -> Connection:
@@ -229,8 +200,29 @@ class Slots:
 
     # Server
 
+    def requests(self, agent: int) -> int:
+        """How many requests the agent has made, in all its lives."""
+        return int(self.requested[self._groups(agent)].sum())
+
+    def may_move(self, agent: int) -> bool:
+        """Whether the agent has all that it needs for its next request: answers to the last ones, and free blocks."""
+        groups = self._groups(agent)
+        answered = (self.answered[groups] == self.requested[groups]).all()
+        return bool(answered and (self.state[self.current[groups]] == FREE).all() and not self.paused[agent])
+
+    def _groups(self, agent: int) -> slice:
+        return slice(agent * self.groups_per_agent, (agent + 1) * self.groups_per_agent)
+
+    def retire(self, agent: int) -> None:
+        """After the death of an agent: its open requests will not be gathered any more, whenever they are found in the queue.
+
+        Request numbers never repeat, so they also tell one life of an agent from the next.
+        """
+        groups = self._groups(agent)
+        self.answered[groups] = self.requested[groups]
+
     def recover(self, agent: int) -> None:
-        """After the death of an agent: announce again what it finished but may not have announced."""
+        """After `retire`, when no predictor works on the agent's requests: announce again what it finished but may not have announced."""
         blocks = self.groups_per_agent * self.ring
         for block in range(agent * blocks, (agent + 1) * blocks):
             if self.is_finished(block):
@@ -251,6 +243,7 @@ class AgentGroup:
         self._slots, self._group, self._waker, self._stopwatch = slots, group, waker, stopwatch
         self._agent, self._length = group // slots.groups_per_agent, slots.unroll_length
         self._block, self._step = int(slots.current[group]), 0
+        self._faulty = np.zeros(slots.group_size, bool)  # whose unroll, in the block being filled, is not to be learnt from
         self._number = int(slots.requested[group])
         self._wait(lambda: slots.state[self._block] == FREE)  # an agent that died may have just finished it
 
@@ -286,8 +279,16 @@ class AgentGroup:
         self._stopwatch.lap("wait_action")
         return slots.action[self._block, self._step]
 
-    def record(self, reward: np.ndarray, terminated: np.ndarray, valid: np.ndarray) -> None:
-        """What came of the actions: float32 [G], bool [G], and bool [G], False where the environment ignored its action."""
+    def record(self, reward: np.ndarray, terminated: np.ndarray, valid: np.ndarray, faulty: np.ndarray) -> None:
+        """What came of the actions.
+
+        Args:
+            reward: float32 [G].
+            terminated: bool [G].
+            valid: bool [G], False where the environment ignored its action.
+            faulty: bool [G], True where it gave numbers that are not finite: the whole unroll is then quarantined.
+        """
+        self._faulty |= faulty
         slots, where = self._slots, (self._block, self._step)
         slots.reward[where] = reward
         slots.terminated[where] = terminated
@@ -298,6 +299,11 @@ class AgentGroup:
         slots, block = self._slots, self._block
         slots.observation[block, self._length] = observation
         slots.reset[block, self._length] = reset
+        if self._faulty.any():
+            slots.valid[block][:, self._faulty] = False
+            slots.quarantined[self._agent] += self._faulty.sum()
+        slots.unrolls[self._agent] += (~self._faulty).sum()
+        self._faulty[:] = False
         slots.state[block] = FINISHED
         slots.finished.put(block)
         first = self._group * slots.ring
@@ -306,14 +312,10 @@ class AgentGroup:
     def _wait(self, ready: Callable[[], bool]) -> None:
         while not ready():
             file = self._waker.fileno()
-            if _readable(file, WAKE_SECONDS) and not os.read(file, 64):
+            if readable(file, WAKE_SECONDS) and not os.read(file, 64):
                 raise Stopped  # the other end is closed: the server has gone
             if self._slots.stopping[0]:
                 raise Stopped
-
-
-def _readable(file: int, timeout: float) -> bool:
-    return bool(select.select([file], [], [], timeout)[0])
 
 
 def _nbytes(shape: tuple[int, ...], dtype: str) -> int:

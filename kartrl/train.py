@@ -10,8 +10,8 @@ from kartrl import checkpoint, runs
 from kartrl.config import Config, read
 from kartrl.display import Display
 from kartrl.envs import look_at
-from kartrl.errors import UserError
-from kartrl.server import RunFailed, Server
+from kartrl.errors import RunFailed, UserError
+from kartrl.server import Server
 from kartrl.tuning import choose_sizes
 
 

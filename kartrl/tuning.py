@@ -26,6 +26,7 @@ class Sizes(NamedTuple):
     """The numbers of [system], with a choice for this machine wherever it says auto."""
 
     agents: int
+    min_agents: int  # that must be healthy
     groups_per_agent: int  # stepped in turn: one while the others wait for their actions
     group_size: int  # G, environments stepped together
     predictors: int
@@ -59,6 +60,7 @@ def choose_sizes(config: Config, world: World) -> Sizes:
     limit = min(groups, max(1, _or(system.prediction_batch_size, groups * size) // size))
     return Sizes(
         agents=agents,
+        min_agents=min(agents, _or(system.min_agents, (agents + 1) // 2)),
         groups_per_agent=groups_per_agent,
         group_size=size,
         predictors=system.predictors,

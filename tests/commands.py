@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 import psutil
 
@@ -37,15 +38,18 @@ def run(*arguments: str, cwd: Path, timeout: float = 100) -> subprocess.Complete
 
 
 class Training:
-    """A `kartrl train` in the background, in a session of its own; a context manager that leaves no process behind."""
+    """A `kartrl train` in the background, in a session of its own; a context manager that leaves no process behind.
 
-    def __init__(self, cwd: Path, *arguments: str) -> None:
+    What it prints goes to `output`, or is returned by `end`.
+    """
+
+    def __init__(self, cwd: Path, *arguments: str, output: IO[str] | None = None) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "kartrl", "train", *arguments],
             cwd=cwd,
             env=environment(),
             text=True,
-            stdout=subprocess.PIPE,
+            stdout=output or subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )

@@ -36,25 +36,26 @@ class Evaluator:
     def __init__(self, run_folder: Path) -> None:
         path = checkpoint.newest(run_folder)
         assert path is not None
-        self.queue = CONTEXT.Queue()
-        self.process = CONTEXT.Process(
-            target=run_as, args=("evaluator", "kartrl.evaluator_process", run_folder, checkpoint.load(path).config, self.queue)
-        )
+        self.messages, self.writer = CONTEXT.Pipe(duplex=False)
+        arguments = ("evaluator", "kartrl.evaluator_process", run_folder, checkpoint.load(path).config, self.writer)
+        self.process = CONTEXT.Process(target=run_as, args=arguments)
 
     def __enter__(self) -> "Evaluator":
         self.process.start()
+        self.writer.close()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.process.kill()
         self.process.join()
-        self.queue.close()
+        self.messages.close()
 
     def round(self) -> tuple[list[EpisodeRecord], Scalars]:
         """What it sends until the next round of circuits is complete."""
         records = []
         while True:
-            message = self.queue.get(timeout=100)
+            assert self.messages.poll(100)
+            message = self.messages.recv()
             if isinstance(message, Scalars):
                 return records, message
             records.append(message)

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kartrl.slots import FINISHED, AgentGroup, IndexQueue, Slots, Stopped
+from kartrl.index_queue import IndexQueue
+from kartrl.slots import FINISHED, AgentGroup, Slots, Stopped
 from kartrl.stopwatch import AGENT_STAGES, Stopwatch
 
 CONTEXT = multiprocessing.get_context("spawn")
@@ -64,7 +65,7 @@ def play(slots, ends, group=0, first=0):
         action = agent.answer().copy()
         terminated = np.array([kind == "terminated" for kind in end]) & ~began
         done = np.array([kind != "" for kind in end]) & ~began
-        agent.record(observation / 2, terminated | began, ~began)
+        agent.record(observation / 2, terminated | began, ~began, np.array([kind == "faulty" for kind in end]))
         for g in range(size):
             expected[g].append((observation[g], reset[g], action[g], observation[g] / 2, terminated[g] or began[g], not began[g]))
         observation, reset, began = observation + 1, began, done
@@ -139,6 +140,58 @@ def test_a_replaced_agent_neither_loses_nor_mixes_anything():
     assert [batch.observation[0, 0, 0] for batch in taken] == [0, 4, 100]
     assert taken[-1].observation[:, 0, 0].tolist() == [100, 101, 102, 103, 104]
     assert taken[-1].reset[0, 0]
+
+
+def test_no_answer_reaches_the_wrong_life():
+    """A predictor is still at work on a dead agent's request when its successor asks, and answers only then."""
+    slots = make_slots(unroll_length=4)
+    play_two = threading.Thread(target=play, args=(slots, [[""]] * 2), daemon=True)
+    play_two.start()
+    for _ in range(2):
+        requests = slots.gather_requests(slots.await_requests(1, 5.0))
+        slots.answer_requests(requests, np.array([[1]]), np.array([[-1.0]], np.float32), 7)
+    play_two.join(5)
+    late = slots.gather_requests(slots.await_requests(1, 5.0))  # of step 2; then its agent dies
+    assert late.step.tolist() == [2]
+    slots.retire(0)
+    slots.waiting.put(0)  # as if the message were still in the pipe
+    assert slots.gather_requests(slots.await_requests(1, 5.0)) is None, "a dead agent's request is not gathered any more"
+    slots.answer_requests(late, np.array([[9]]), np.array([[-9.0]], np.float32), 9)  # what the server waits for before it recovers
+    slots.recover(0)
+    with Predictor(slots):
+        play(slots, [[""]] * 4, first=50)
+    (block,) = {number for number in slots.finished.get_many(10, 1.0) if slots.is_finished(number)}
+    batch = slots.gather_unrolls([block])
+    assert batch.action[:, 0].tolist() == [51, 52, 53, 54]
+    assert (batch.version == 7).all()
+    assert batch.reset[:, 0].tolist() == [True, False, False, False, False]
+
+
+def test_an_unroll_with_faulty_numbers_is_quarantined_alone():
+    slots = make_slots(group_size=2, ring=4, unroll_length=3)
+    with Predictor(slots):
+        play(slots, [["", ""], ["", "faulty"], ["", ""], *[["", ""]] * 3])
+    first, second = (slots.gather_unrolls([number]) for number in slots.finished.get_many(10, 1.0))
+    assert first.valid[:, 0].all()
+    assert not first.valid[:, 1].any()
+    assert second.valid.all()
+    assert (slots.unrolls[0], slots.quarantined[0]) == (3, 1)
+
+
+def test_an_agent_may_move_when_it_has_answers_and_room():
+    slots = make_slots(ring=2, unroll_length=1)
+    assert slots.may_move(0), "it is to begin"
+    agent = agent_group(slots)
+    agent.ask(np.zeros((1, 1), np.float32), np.ones(1, bool))
+    assert not slots.may_move(0), "it waits for an answer"
+    requests = slots.gather_requests(slots.await_requests(1, 1.0))
+    slots.answer_requests(requests, np.array([[1]]), np.array([[-1.0]], np.float32), 7)
+    assert slots.may_move(0)
+    slots.run_agents(0)
+    assert not slots.may_move(0), "it is paused"
+    slots.run_agents(1)
+    slots.state[0] = FINISHED
+    assert not slots.may_move(0), "it waits for a trainer"
 
 
 def test_an_agent_that_replaces_one_killed_between_two_blocks_waits_for_its_block():

@@ -82,34 +82,6 @@ def test_signals_save_and_leave_nothing_behind(tmp_path, number):
     assert not (folder / "run.lock").exists()
 
 
-def test_a_killed_agent_is_replaced_and_training_goes_on(tmp_path):
-    with Training(tmp_path, *ENDLESS) as training:
-        folder = tmp_path / "logs" / "run"
-        wait_for(lambda: steps(folder) > 0, 60, "a checkpoint")
-        victim = training.roles("agent-1")[0]
-        victim.kill()
-        wait_for(lambda: training.roles("agent-1") not in ([], [victim]), 20, "a new agent")
-        saved = steps(folder)
-        wait_for(lambda: steps(folder) > saved, 20, "training to go on")
-        status, output = training.end(signal.SIGTERM)
-    assert status == 128 + signal.SIGTERM, output
-    assert "agent 1 died (exit status -9); it is started again" in output
-
-
-def test_a_fault_at_the_very_start_ends_the_run_with_its_cause(tmp_path):
-    result = run("train", *QUICK, *EVALUATE_OFF, "--set", "environment.id=crashing:CrashAtOnce-v0", cwd=tmp_path)
-    assert result.returncode == 1
-    assert "RuntimeError: the cartridge fell out" in result.stdout
-    assert "is started again" not in result.stdout
-
-
-def test_an_environment_that_raises_later_is_restarted(tmp_path):
-    options = [*QUICK, *EVALUATE_OFF, "--set", "environment.id=crashing:Crash-v0", "--set", "run.agent_steps=9000"]
-    result = run("train", *options, cwd=tmp_path)
-    assert result.returncode == 0, result.stdout
-    assert "an agent failed and is restarted: RuntimeError: the cartridge fell out" in result.stdout
-
-
 def test_when_the_server_is_killed_everything_ends(tmp_path):
     with Training(tmp_path, *ENDLESS) as training:
         folder = tmp_path / "logs" / "run"

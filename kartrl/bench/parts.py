@@ -196,5 +196,5 @@ def _echo(slots: Slots, agent: int, waker: Connection) -> None:
         while True:
             for group in groups:
                 group.answer()
-                group.record(np.zeros(slots.group_size, np.float32), off, ~off)
+                group.record(np.zeros(slots.group_size, np.float32), off, ~off, off)
                 group.ask(blank, off)

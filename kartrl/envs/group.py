@@ -4,6 +4,7 @@ An episode's end follows Gymnasium's `AutoresetMode.NEXT_STEP`: the step that en
 and the step after ignores its action and returns the first observation of the next episode.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -24,6 +25,7 @@ class GroupStep(NamedTuple):
     reward: np.ndarray  # float32 [G]
     terminated: np.ndarray  # bool [G]
     truncated: np.ndarray  # bool [G]
+    faulty: np.ndarray  # bool [G], True where the environment gave a number that is not finite; a 0 is in its place
     episodes: Sequence[Episode]  # those that ended with this step
 
 
@@ -59,29 +61,40 @@ class SingleGroup:
 
     def reset(self, seed: int) -> np.ndarray:
         """See `EnvGroup`."""
-        return np.stack([env.reset(seed=seed + index)[0] for index, env in enumerate(self._envs)])
+        observations = np.stack([env.reset(seed=seed + index)[0] for index, env in enumerate(self._envs)])
+        if not _finite(observations):
+            raise ValueError("the environment began with an observation that is not finite")
+        return observations
 
     def step(self, action: np.ndarray) -> GroupStep:
         """See `EnvGroup`."""
         size = len(self._envs)
         observations: list[Any] = [None] * size
         reward = np.zeros(size, np.float32)
-        terminated, truncated = np.zeros(size, bool), np.zeros(size, bool)
+        terminated, truncated, faulty = (np.zeros(size, bool) for _ in range(3))
         episodes: list[Episode] = []
         for index, env in enumerate(self._envs):
             if self._done[index]:
                 observations[index], _ = env.reset()
-                continue
-            observations[index], reward[index], terminated[index], truncated[index], info = env.step(action[index])
-            if terminated[index] or truncated[index]:
+            else:
+                observations[index], reward[index], terminated[index], truncated[index], info = env.step(action[index])
+            if not (math.isfinite(reward[index]) and _finite(observations[index])):
+                # An episode with such a number in it is broken off, and counts nowhere.
+                observations[index], reward[index] = np.zeros_like(observations[index]), 0.0
+                faulty[index], terminated[index], truncated[index] = True, False, True
+            elif terminated[index] or truncated[index]:
                 episodes.append(Episode.of(info, bool(terminated[index])))
         self._done = terminated | truncated
-        return GroupStep(np.stack(observations), reward, terminated, truncated, episodes)
+        return GroupStep(np.stack(observations), reward, terminated, truncated, faulty, episodes)
 
     def close(self) -> None:
         """See `EnvGroup`."""
         for env in self._envs:
             env.close()
+
+
+def _finite(observation: np.ndarray) -> bool:
+    return observation.dtype.kind != "f" or bool(np.isfinite(observation).all())
 
 
 class AtariGroup:
@@ -122,7 +135,8 @@ class AtariGroup:
         for index in np.flatnonzero(terminated | truncated):
             episodes.append(Episode(int(self._length[index]), float(self._return[index]), bool(terminated[index])))
             self._length[index], self._return[index] = -1, 0.0  # the next step only resets
-        return GroupStep(self._pictures(stack), reward.astype(np.float32), terminated, truncated, episodes)
+        fine = np.zeros(len(reward), bool)  # ale-py's pictures and scores are whole numbers
+        return GroupStep(self._pictures(stack), reward.astype(np.float32), terminated, truncated, fine, episodes)
 
     def _pictures(self, stack: np.ndarray) -> np.ndarray:
         """[G, frame_stack, H, W] or [G, frame_stack, H, W, 3] as [G, H, W, C], the newest picture last."""

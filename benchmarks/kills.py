@@ -1,0 +1,62 @@
+"""Throughput while an agent is killed every ten seconds, against the undisturbed, in windows that take turns.
+
+python benchmarks/kills.py [-c configs/pong.cfg] [--set section.key=value] [--seconds 60] [--rounds 3] [--every 10]
+"""
+
+import argparse
+import contextlib
+import random
+import statistics
+import threading
+
+import psutil
+from rich.console import Console
+from rich.progress import Progress
+
+from kartrl.bench.windows import train_window
+
+
+def kill_now_and_then(every: float, done: threading.Event, kills: list[int]) -> None:
+    """Kill one of this process's agents, drawn at random, every so many seconds."""
+    done.wait(2 * every)  # a death before the first update would end the run
+    while not done.wait(every):
+        with contextlib.suppress(psutil.Error):
+            family = psutil.Process().children(recursive=True)
+            agents = [process for process in family if (process.cmdline() or [""])[0].startswith("kartrl agent-")]
+            if agents:
+                random.choice(agents).kill()
+                kills.append(1)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-c", "--config", nargs="+", default=[], metavar="FILE")
+    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE")
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--warm", type=float, default=10)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--every", type=float, default=10, help="seconds between two kills")
+    options = parser.parse_args()
+    console = Console()
+    arguments = [*(("-c", *options.config) if options.config else ()), *(part for item in options.set for part in ("--set", item))]
+    ratios = []
+    for _ in range(options.rounds):
+        rates, kills = [], []
+        for disturbed in (False, True):
+            done = threading.Event()
+            killer = threading.Thread(target=kill_now_and_then, args=(options.every, done, kills), daemon=True)
+            if disturbed:
+                killer.start()
+            with Progress(console=console, transient=True) as progress:
+                window = train_window(arguments, options.seconds, options.warm, progress)
+            done.set()
+            rates.append(window.agent_steps_per_second)
+        ratios.append(rates[1] / rates[0])
+        console.print(
+            f"undisturbed {rates[0]:,.0f}, with {len(kills)} kills {rates[1]:,.0f} agent steps/s: {ratios[-1]:.2f}", highlight=False
+        )
+    console.print(f"median of {options.rounds}: {statistics.median(ratios):.2f}", highlight=False)
+
+
+if __name__ == "__main__":
+    main()

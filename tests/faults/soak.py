@@ -1,0 +1,189 @@
+"""Random faults under load: trains, and kills or stops a role every few seconds; prints a ledger in Markdown.
+
+    python tests/faults/soak.py [--minutes 20] [--seconds 8] [--seed 1] [-- options of kartrl train]
+
+Every fault is a real signal to a real process: agents are killed or stopped, the evaluator and the logger killed, and
+now and again the server itself is killed or told to end, after which the run is resumed. Exit status 1 if a promise of
+the README was broken.
+"""
+
+import argparse
+import contextlib
+import csv
+import os
+import random
+import signal
+import statistics
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+import psutil
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from commands import Training
+
+from kartrl import checkpoint
+
+FAULTS = {  # kind: (weight, role, signal)
+    "agent killed": (6, "agent", signal.SIGKILL),
+    "agent stopped": (2, "agent", signal.SIGSTOP),
+    "evaluator killed": (1, "evaluator", signal.SIGKILL),
+    "logger killed": (1, "logger", signal.SIGKILL),
+    "server killed, resumed": (0.5, "", signal.SIGKILL),
+    "server ended, resumed": (0.5, "", signal.SIGTERM),
+}
+FIXED = ["run.name=soak", "run.agent_steps=1000000000", "run.minutes=0", "run.checkpoint_minutes=0.25", "system.step_timeout=5"]
+RESUME_SECONDS = 60.0  # in which a resumed run must have saved a new checkpoint
+GONE_SECONDS = 10.0  # in which all processes of a run that ended must be gone
+
+
+class Soak:
+    """A training under fire."""
+
+    def __init__(self, folder: Path, options: list[str], seed: int) -> None:
+        self.folder, self.options, self.chance = folder, options, random.Random(seed)
+        self.run = folder / "logs" / "soak"
+        self.counts: Counter[str] = Counter()
+        self.broken: list[str] = []
+        self.lost_steps = 0  # by kills of the server: agent steps after its last checkpoint
+        self.memory: list[float] = []
+        self.output = (folder / "output.txt").open("a+")
+
+    def start(self, resume: bool) -> Training:
+        fixed = [part for item in FIXED for part in ("--set", item)]
+        before = self._steps()
+        training = Training(self.folder, *(["--resume", "soak"] if resume else []), *self.options, *fixed, output=self.output)
+        self._wait(lambda: self._steps() > before, RESUME_SECONDS, "a new checkpoint")
+        return training
+
+    def fault(self, training: Training) -> Training:
+        """One fault; returns the training, or the one that resumes it."""
+        kind = self.chance.choices(list(FAULTS), [weight for weight, _, _ in FAULTS.values()])[0]
+        _, role, number = FAULTS[kind]
+        if role:
+            victims = [process for process in training.family() if self._title(process).startswith(f"kartrl {role}")]
+            if victims:
+                with contextlib.suppress(psutil.Error):
+                    self.chance.choice(victims).send_signal(number)
+                    self.counts[kind] += 1
+            return training
+        self.counts[kind] += 1
+        self.end(training, number)
+        return self.start(resume=True)
+
+    def end(self, training: Training, number: signal.Signals) -> None:
+        """End the run by a signal to its server, and see that nothing is left."""
+        reached = self._reached()
+        training.process.send_signal(number)
+        training.process.wait(60)
+        self._wait(lambda: not training.family(), GONE_SECONDS, "all processes to be gone")
+        training.__exit__()
+        self.lost_steps += max(0, reached - self._steps())
+
+    def look(self, training: Training) -> None:
+        """Note the memory; see that the run lives."""
+        if training.process.poll() is not None:
+            self.broken.append("the run ended by itself")
+        total = 0.0
+        for process in training.family():
+            with contextlib.suppress(psutil.Error):
+                total += process.memory_full_info().pss
+        self.memory.append(total / 1e9)
+
+    def scalars(self, tag: str) -> list[float]:
+        with (self.run / "scalars.csv").open() as file:
+            return [float(row["value"]) for row in csv.DictReader(line for line in file if line.endswith("\n")) if row["tag"] == tag]
+
+    def _reached(self) -> int:
+        with (self.run / "scalars.csv").open() as file:
+            return max(int(row["agent_steps"]) for row in csv.DictReader(line for line in file if line.endswith("\n")))
+
+    def _steps(self) -> int:
+        path = checkpoint.newest(self.run)
+        return int(path.stem) if path is not None else 0
+
+    def _title(self, process: psutil.Process) -> str:
+        try:
+            return (process.cmdline() or [""])[0]
+        except psutil.Error:
+            return ""
+
+    def _wait(self, condition, seconds: float, what: str) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            if time.monotonic() > deadline:
+                self.broken.append(f"waited {seconds:.0f} s for {what}")
+                return
+            time.sleep(0.1)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=20)
+    parser.add_argument("--seconds", type=float, default=8, help="between two faults, on average")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("options", nargs="*", help="of kartrl train, after --")
+    arguments = parser.parse_args()
+    shared = set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
+    with tempfile.TemporaryDirectory() as name:
+        soak = Soak(Path(name), arguments.options, arguments.seed)
+        training = soak.start(resume=False)
+        began = last_words = time.monotonic()
+        try:
+            while (now := time.monotonic()) - began < 60 * arguments.minutes and not soak.broken:
+                time.sleep(min(soak.chance.expovariate(1 / arguments.seconds), 4 * arguments.seconds))
+                training = soak.fault(training)
+                soak.look(training)
+                if now - last_words > 30:
+                    last_words = now
+                    print(
+                        f"{(now - began) / 60:5.1f} min, {sum(soak.counts.values())} faults, {soak._steps():,} agent steps", file=sys.stderr
+                    )
+            if training.process.poll() is None:
+                soak.end(training, signal.SIGTERM)
+        finally:
+            training.__exit__()
+        minutes = (time.monotonic() - began) / 60
+        left = sorted(set(os.listdir("/dev/shm")) - shared) if shared else []
+        if left:
+            soak.broken.append(f"left in /dev/shm: {', '.join(left)}")
+        if left := [path.name for path in soak.run.rglob("*") if path.suffix in (".tmp", ".lock", ".pid")]:
+            soak.broken.append(f"left in the run's folder: {', '.join(left)}")
+        print(ledger(soak, minutes))
+        if soak.broken:
+            soak.output.seek(0)
+            print(soak.output.read()[-5000:], file=sys.stderr)
+    return 1 if soak.broken else 0
+
+
+def ledger(soak: Soak, minutes: float) -> str:
+    """What happened, as a Markdown table."""
+    last = checkpoint.load(checkpoint.newest(soak.run) or Path())
+    returns = soak.scalars("train/episodic_return")
+    tenth = max(1, len(soak.memory) // 10)
+    rows = {
+        "minutes": f"{minutes:.1f}",
+        **{kind: str(soak.counts[kind]) for kind in FAULTS},
+        "agent deaths by the last report (of the last life of the server)": f"{soak.scalars('faults/agent_deaths')[-1]:.0f}",
+        "agent steps trained, updates": f"{last.counters.agent_steps:,}, {last.counters.updates:,}",
+        "agent steps lost by kills of the server (after its last checkpoint)": f"{soak.lost_steps:,}",
+        "longest pause between two updates within a life of the server, s": f"{max(soak.scalars('speed/longest_pause_seconds')):.1f}",
+        "mean return, first and last tenth": f"{_mean(returns, 0.1):.2f}, {_mean(returns[::-1], 0.1):.2f}",
+        "memory of the tree (PSS), median of the first and last tenth, GB": (
+            f"{statistics.median(soak.memory[:tenth]):.2f}, {statistics.median(soak.memory[-tenth:]):.2f}"
+        ),
+        "left behind": "nothing" if not any("left in" in text or "gone" in text for text in soak.broken) else "see below",
+        "promises broken": "; ".join(soak.broken) or "none",
+    }
+    return "\n".join(["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows.items())])
+
+
+def _mean(values: list[float], part: float) -> float:
+    return statistics.fmean(values[: max(1, int(len(values) * part))]) if values else float("nan")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,293 @@
+"""Promise 1: no agent fault stops training while a minimum of agents is healthy. Promise 2: nothing hangs."""
+
+import contextlib
+import csv
+import itertools
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from commands import QUICK, Training, environment, run, wait_for
+
+from kartrl import checkpoint
+from kartrl.agents import Agents
+from kartrl.config import read
+from kartrl.errors import RunFailed
+from kartrl.lifetime import start_method
+from kartrl.restarts import STRIKES, Restarts
+from kartrl.slots import Slots
+
+EVALUATE_OFF = ["--set", "evaluation.minutes=0"]
+NAMED = [*QUICK, *EVALUATE_OFF, "--set", "run.name=run"]
+ENDLESS = [*NAMED, "--set", "run.agent_steps=1000000000", "--set", "run.checkpoint_minutes=0.02"]
+
+
+def env(name: str) -> list[str]:
+    return ["--set", f"environment.id=crashing:{name}-v0"]
+
+
+def scalars(folder: Path, tag: str) -> list[float]:
+    with (folder / "scalars.csv").open() as file:
+        return [float(row["value"]) for row in csv.DictReader(file) if row["tag"] == tag]
+
+
+def steps(folder: Path) -> int:
+    path = checkpoint.newest(folder)
+    return int(path.stem) if path is not None else 0
+
+
+@pytest.mark.parametrize(
+    ("name", "cause"),
+    [
+        ("Crash", "RuntimeError: the cartridge fell out"),
+        ("Exit", "exit status 3"),
+        ("Stall", "no step came from it for system.step_timeout, 2 s"),
+    ],
+)
+def test_training_goes_on_though_environments_fail(tmp_path, name, cause):
+    timeout = ["--set", "system.step_timeout=2"]
+    result = run("train", *NAMED, *env(name), *timeout, "--set", "run.agent_steps=15000", cwd=tmp_path)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert f"is started again; it ended: {cause}" in result.stdout
+    assert scalars(tmp_path / "logs" / "run", "faults/agent_deaths")[-1] > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "cause"),
+    [("CrashAtOnce", "RuntimeError: the cartridge fell out"), ("ExitAtOnce", "exit status 3"), ("StallAtOnce", "no step came from it")],
+)
+def test_a_fault_at_the_very_start_ends_the_run_with_its_cause(tmp_path, name, cause):
+    result = run("train", *NAMED, *env(name), "--set", "system.step_timeout=3", cwd=tmp_path)
+    assert result.returncode == 1
+    assert cause in result.stdout
+    assert "is started again" not in result.stdout
+
+
+@pytest.mark.parametrize("name", ["BadReward", "BadObservation"])
+def test_numbers_that_are_not_finite_cost_their_unroll_only(tmp_path, name):
+    result = run("train", *NAMED, *env(name), "--set", "run.agent_steps=10000", cwd=tmp_path)
+    assert result.returncode == 0, result.stdout + result.stderr
+    folder = tmp_path / "logs" / "run"
+    assert scalars(folder, "faults/quarantined_unrolls")[-1] > 10
+    assert scalars(folder, "faults/agent_deaths")[-1] == 0
+    weights = checkpoint.load(checkpoint.newest(folder)).model
+    assert all(tensor.isfinite().all() for tensor in weights.values())
+
+
+def test_an_environment_that_gives_nothing_else_ends_the_run(tmp_path):
+    result = run("train", *NAMED, *env("NothingButBad"), cwd=tmp_path)
+    assert result.returncode == 1
+    assert "nothing but numbers that are not finite" in result.stdout
+
+
+def test_too_few_healthy_agents_end_the_run(tmp_path, monkeypatch):
+    switch = tmp_path / "fail"
+    monkeypatch.setenv("KARTRL_TEST_SWITCH", str(switch))
+    with Training(tmp_path, *ENDLESS, *env("Switch")) as training:
+        wait_for(lambda: steps(tmp_path / "logs" / "run") > 0, 60, "a checkpoint")
+        switch.touch()
+        status, output = training.end(timeout=90)
+        assert not training.family()
+    assert status == 1
+    assert "0 of 2 agents are healthy" in output or "system.min_agents asks for 1" in output
+    assert "the cartridge fell out" in output
+    assert "Traceback" in output, "the cause, not only that there was one"
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP, signal.SIGSEGV])
+def test_an_agent_that_is_killed_or_stopped_is_replaced(tmp_path, number):
+    with Training(tmp_path, *ENDLESS, "--set", "system.step_timeout=2") as training:
+        folder = tmp_path / "logs" / "run"
+        wait_for(lambda: steps(folder) > 0, 60, "a checkpoint")
+        (victim,) = training.roles("agent-1")
+        victim.send_signal(number)
+        wait_for(lambda: training.roles("agent-1") not in ([], [victim]), 30, "a new agent")
+        saved = steps(folder)
+        wait_for(lambda: steps(folder) > saved, 30, "training to go on")
+        status, output = training.end(signal.SIGTERM)
+    assert status == 128 + signal.SIGTERM, output
+    assert "agent 1 is started again" in output
+
+
+def test_a_killed_logger_is_replaced_and_logging_goes_on(tmp_path):
+    with Training(tmp_path, *ENDLESS) as training:
+        file = tmp_path / "logs" / "run" / "scalars.csv"
+        wait_for(lambda: file.exists() and scalars(file.parent, "charts/updates"), 60, "the first scalars")
+        training.roles("logger")[0].kill()
+        before = scalars(file.parent, "charts/updates")
+        wait_for(lambda: len(scalars(file.parent, "charts/updates")) > len(before) + 1, 60, "further scalars")
+        status, output = training.end(signal.SIGTERM)
+    assert status == 128 + signal.SIGTERM
+    assert "the logger died (exit status -9) and is started again" in output
+
+
+def test_a_killed_evaluator_is_replaced_and_evaluates(tmp_path):
+    with Training(tmp_path, *ENDLESS, "--set", "evaluation.minutes=0.02", "--set", "evaluation.episodes=1") as training:
+        folder = tmp_path / "logs" / "run"
+        wait_for(lambda: training.roles("evaluator"), 60, "the evaluator")
+        (victim,) = training.roles("evaluator")
+        victim.kill()
+        wait_for(lambda: training.roles("evaluator") not in ([], [victim]), 30, "a new evaluator")
+        wait_for(lambda: (folder / "best.pt").exists(), 60, "an evaluation")
+        status, output = training.end(signal.SIGTERM)
+    assert status == 128 + signal.SIGTERM
+    assert "the evaluator died (exit status -9) and is started again" in output
+
+
+FAULT = """
+import sys
+from kartrl import {module} as module
+from kartrl.cli import main
+calls, real = 0, module.{owner}.{method}
+def fail(self, *arguments):
+    global calls
+    calls += 1
+    if calls > 30:
+        {fault}
+    return real(self, *arguments)
+module.{owner}.{method} = fail
+sys.exit(main(sys.argv[1:]))
+"""
+THREADS = {
+    "predictor": {"module": "predictor_thread", "owner": "Policy", "method": "act"},
+    "trainer": {"module": "trainer_thread", "owner": "Learner", "method": "update"},
+}
+
+
+def run_with_fault(cwd: Path, role: str, fault: str) -> subprocess.CompletedProcess[str]:
+    code = FAULT.format(**THREADS[role], fault=fault)
+    command = [sys.executable, "-c", code, "train", *ENDLESS, "--set", "system.step_timeout=4"]
+    return subprocess.run(command, cwd=cwd, env=environment(), text=True, capture_output=True, timeout=90, check=False)
+
+
+@pytest.mark.parametrize("role", THREADS)
+def test_the_death_of_a_thread_ends_the_run_with_the_traceback(tmp_path, role):
+    result = run_with_fault(tmp_path, role, "raise RuntimeError('a wire is loose')")
+    assert result.returncode == 1
+    assert f"{role}-0 failed" in result.stdout
+    assert "Traceback" in result.stdout
+    assert "RuntimeError: a wire is loose" in result.stdout
+
+
+def test_a_run_that_stands_still_ends_and_shows_where(tmp_path):
+    result = run_with_fault(tmp_path, "predictor", "import time; time.sleep(3600)")
+    assert result.returncode == 1
+    assert "nothing has been predicted or learnt for" in result.stdout
+    assert "in fail" in result.stderr, "the stack of the thread that hangs"
+
+
+class Drain(threading.Thread):
+    """Predictor and trainer in one: answers all, and keeps what a learner would see of each unroll's first number."""
+
+    def __init__(self, slots: Slots) -> None:
+        super().__init__(daemon=True)
+        self.slots, self.done, self.predicting = slots, threading.Event(), threading.Lock()
+        self.unrolls: list[tuple[set[float], list[float]]] = []  # processes, and steps of their lives
+        self.seen: set[float] = set()
+
+    def run(self) -> None:
+        slots = self.slots
+        while not self.done.is_set():
+            waiting = slots.await_requests(64, 0.02)
+            with self.predicting:
+                requests = slots.gather_requests(waiting)
+                if requests is not None:
+                    zeros = requests.reset.astype("int64") * 0
+                    slots.answer_requests(requests, zeros, zeros.astype("float32"), 1)
+            for block in slots.finished.get_many(64, 0.0):
+                if slots.is_finished(block):
+                    batch = slots.gather_unrolls([block])
+                    for unroll in batch.observation.swapaxes(0, 1):
+                        self.unrolls.append(({*unroll[:, 0].tolist()}, unroll[:, 1].tolist()))
+                        self.seen |= self.unrolls[-1][0]
+
+    def settle(self) -> None:
+        with self.predicting:
+            pass
+
+
+def test_no_unroll_mixes_two_lives():
+    """Three agents under fire, killed at random moments: each unroll is of one process, and of consecutive steps of it."""
+    config = read(overrides=["environment.id=crashing:Life-v0", "system.device=cpu"])
+    slots = Slots(start_method(), 3, 2, 2, 2, 5, (2,), "float32")
+    said: list[str] = []
+    drain = Drain(slots)
+    agents = Agents(config, slots, 1, 1, drain.settle, said.append)
+    chance = random.Random(1)
+    agents.start()
+    drain.start()
+    processes = []
+    try:
+        kills, deadline = 0, time.monotonic() + 80
+        while kills < 12:
+            assert time.monotonic() < deadline
+            list(agents.receive(0.02))
+            agents.watch(time.monotonic(), trained=True)
+            ready = [agent for agent in agents._agents if agent.process is not None and float(agent.process.pid) in drain.seen]
+            if ready:
+                victim = chance.choice(ready).process
+                processes.append(victim)
+                time.sleep(chance.random() * 0.02)  # any moment will do
+                victim.kill()
+                drain.seen.discard(float(victim.pid))
+                kills += 1
+        wait_for(lambda: _live(agents, drain, 3), 30, "all three agents to be back")
+    finally:
+        drain.done.set()
+        slots.stop()
+        drain.join(5)
+        for agent in agents._agents:
+            if agent.process is not None:
+                agent.process.kill()
+                agent.process.join(5)
+    assert len(said) == 12
+    assert len(drain.unrolls) > 100
+    for lives, ages in drain.unrolls:
+        assert len(lives) == 1, "an unroll of two lives"
+        assert all(after - before in (0, 1) for before, after in itertools.pairwise(ages)), ages
+
+
+def _live(agents: Agents, drain: Drain, number: int) -> bool:
+    list(agents.receive(0.02))
+    agents.watch(time.monotonic(), trained=True)
+    living = [float(agent.process.pid) for agent in agents._agents if agent.process is not None]
+    return len(living) == number and all(pid in drain.seen for pid in living)
+
+
+def test_restarts_pause_longer_and_longer_until_there_is_something_useful():
+    restarts = Restarts()
+    restarts.died(100.0, useful=True)
+    assert restarts.due(100.0)
+    pauses = []
+    for _ in range(8):
+        restarts.died(200.0, useful=False)
+        pauses.append(next(pause for pause in range(100) if restarts.due(200.0 + pause)))
+    assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]
+    assert restarts.failing
+    restarts.died(300.0, useful=True)
+    assert not restarts.failing
+    assert restarts.total == STRIKES + 6
+
+
+def test_an_agent_that_fails_too_often_is_no_longer_healthy():
+    config = read(overrides=["environment.id=crashing:CrashAtOnce-v0", "system.device=cpu"])
+    slots = Slots(start_method(), 1, 1, 1, 2, 5, (3,), "float32")
+    drain = Drain(slots)
+    agents = Agents(config, slots, 1, 1, drain.settle, lambda text: None)
+    agents.start()
+    drain.start()
+    try:
+        with pytest.raises(RunFailed, match=r"(?s)0 of 1 agents are healthy.*Traceback.*the cartridge fell out"):
+            wait_for(lambda: _live(agents, drain, 2), 60, "the end")
+    finally:
+        drain.done.set()
+        drain.join(5)
+        for agent in agents._agents:
+            with contextlib.suppress(AttributeError):
+                agent.process.kill()
+    assert agents.deaths == STRIKES
