@@ -9,9 +9,11 @@ PYTEST_ARGS ?=
 BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip --disable-pip-version-check install --no-input
 UV_VERSION = 0.13.9
+ATHERIS_VERSION = 3.1.0
+FUZZ_SECONDS ?= 120
 
 .DEFAULT_GOAL := help
-.PHONY: help run test soak lint format game assembler lock clean
+.PHONY: help run test soak fuzz lint format game assembler lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
@@ -25,6 +27,15 @@ test: lint ## style, types, dead code and all tests
 
 soak: $(VENV)/.dev ## twenty minutes of random faults under load, and a ledger of them
 	$(BIN)/python tests/faults/soak.py $(ARGS)
+
+fuzz: $(VENV)/.dev ## look for inputs that break the readers of configurations and checkpoints (FUZZ_SECONDS for each)
+	$(PIP) --quiet atheris==$(ATHERIS_VERSION)
+	@set -e; work=$$(mktemp -d); trap 'rm -rf "$$work"' EXIT; \
+	for reader in config checkpoint; do \
+		echo "Fuzzing the reader of $$reader for $(FUZZ_SECONDS) s"; \
+		TMPDIR=$$work PYTHONPATH=tests $(BIN)/python tests/fuzz/fuzz_$$reader.py -max_total_time=$(FUZZ_SECONDS) -max_len=20000 \
+			-artifact_prefix=$$work/ -print_final_stats=1 -verbosity=0 || { cp "$$work"/crash-* "$$work"/oom-* "$$work"/timeout-* . 2>/dev/null; exit 1; }; \
+	done
 
 lint: $(VENV)/.dev ## style, types and dead code
 	$(BIN)/ruff check .

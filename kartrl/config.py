@@ -20,7 +20,8 @@ def _numbers(value: Any) -> Any:
     return value.replace(",", " ").split() if isinstance(value, str) else value
 
 
-Numbers = Annotated[tuple[Annotated[int, Field(ge=1)], ...], BeforeValidator(_numbers)]
+# Bounds that no network of this kind reaches keep a stranger's configuration from asking for all memory.
+Numbers = Annotated[tuple[Annotated[int, Field(ge=1, le=65_536)], ...], BeforeValidator(_numbers), Field(max_length=16)]
 Words = Annotated[tuple[str, ...], BeforeValidator(_numbers)]
 
 CIRCUITS = tuple(
@@ -56,8 +57,8 @@ class Run(Section):
     """How long a run lasts and where it keeps its results."""
 
     logs: str = Field("logs", min_length=1, description="folder that holds one folder per run")
-    name: str = Field("auto", min_length=1, pattern=r"^[^/\\]+$", description="the run's folder in logs; auto: environment, seed and time")
-    seed: int = Field(1, ge=0, description="seeds the network, the environments and the sampling")
+    name: str = Field("auto", pattern=r"^[^/\\.][^/\\]*$", description="the run's folder in logs; auto: environment, seed and time")
+    seed: int = Field(1, ge=0, lt=2**32, description="seeds the network, the environments and the sampling")
     agent_steps: int = Field(1_000_000, ge=1, description="training ends after this many agent steps (actions chosen)")
     minutes: float = Field(0, ge=0, description="or after this many minutes of training; 0: no limit")
     checkpoint_minutes: float = Field(1, gt=0, description="minutes between checkpoints")
@@ -157,7 +158,7 @@ class Model(Section):
     channels: Numbers = Field((16, 32, 32), description="output channels of each convolution")
     kernels: Numbers = Field((8, 4, 3), description="kernel size of each convolution")
     strides: Numbers = Field((4, 2, 1), description="stride of each convolution")
-    hidden_size: int = Field(256, ge=1, description="units of the encoder's last layer and of the LSTM")
+    hidden_size: int = Field(256, ge=1, le=65_536, description="units of the encoder's last layer and of the LSTM")
     core: Literal["lstm", "none"] = Field("lstm", description="what remembers: lstm, or none for a feed-forward network")
     precision: Literal["fp32", "bf16"] = Field(
         "fp32", description="of the convolutions: fp32, or bf16, faster where the processor or GPU multiplies it; weights stay fp32"
@@ -198,6 +199,12 @@ class Optimizer(Section):
     epsilon: float = Field(1e-5, gt=0, description="added to the denominator of rmsprop and adam")
     weight_decay: float = Field(0.0, ge=0, description="L2 penalty")
     gradient_clip: float = Field(40.0, ge=0, description="largest global norm of the gradient; 0: no clipping")
+    max_skipped_updates: int = Field(
+        10,
+        ge=1,
+        description="updates skipped in a row, for a loss or gradient that is not finite, until weights go back to the last good ones; "
+        "once: then the run ends",
+    )
 
 
 class Evaluation(Section):
@@ -254,8 +261,8 @@ def read(files: Sequence[str | Path] = (), overrides: Iterable[str] = (), base: 
         name, equals, value = override.partition("=")
         section, dot, key = name.strip().partition(".")
         if not (equals and dot):
-            raise UserError(f"--set {override}: expected section.key=value, as in --set optimizer.learning_rate=0.001")
-        _merge(values, {section: {key: value.strip()}}, f"--set {override}")
+            raise UserError(f"--set {_short(override)}: expected section.key=value, as in --set optimizer.learning_rate=0.001")
+        _merge(values, {section: {key: value.strip()}}, f"--set {_short(override)}")
     return _validate(values, str(files[-1]) if files else "--set")
 
 
@@ -280,6 +287,11 @@ def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def _short(text: str, limit: int = 80) -> str:
+    """A stranger's text for a message: in one line, and not long."""
+    return repr(text[:limit])[1:-1]
+
+
 def _reason(error: Exception) -> str:
     return error.strerror or str(error) if isinstance(error, OSError) else str(error)
 
@@ -290,24 +302,26 @@ def _parse(text: str, source: str) -> Values:
     try:
         parser.read_string(text, source)
     except configparser.Error as error:
-        raise UserError(f"{source}: not a valid configuration: {' '.join(str(error).split())}") from error
-    return {name: dict(parser[name]) for name in parser.sections()}
+        raise UserError(f"{source}: not a valid configuration: {_short(' '.join(str(error).split()), 200)}") from error
+    return {name: {key: " ".join(value.splitlines()) for key, value in parser[name].items()} for name in parser.sections()}
 
 
 def _merge(values: Values, new: Values, source: str) -> None:
     for section, keys in new.items():
         if section not in Config.model_fields:
-            _unknown(source, f"section [{section}]", section, list(Config.model_fields))
+            _unknown(source, f"section [{_short(section)}]", section, list(Config.model_fields))
         for key, value in keys.items():
             known = list(CIRCUITS) if section == "levels" else list(getattr(Config(), section).__class__.model_fields)
             if key not in known:
-                _unknown(source, f"key {key!r} in [{section}]", key, known)
+                _unknown(source, f"key '{_short(key)}' in [{section}]", key, known)
+            if not value.isprintable():  # it could not be written to a file and read again
+                raise UserError(f"{source}: [{section}] {key}: holds characters that cannot be printed (got '{_short(value)}')")
             values.setdefault(section, {})[key] = value
             _validate({section: {key: value}}, source, only=(section, key))
 
 
 def _unknown(source: str, what: str, name: str, known: Sequence[str]) -> NoReturn:
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
+    near = difflib.get_close_matches(name[:80], known, n=1, cutoff=0.0)
     raise UserError(f"{source}: unknown {what}; the nearest valid one is {near[0]!r}")
 
 
@@ -324,6 +338,6 @@ def _validate(values: Values, source: str, only: tuple[str, str] | None = None) 
             if only is not None and tuple(path[:2]) != only:
                 continue
             message = error["msg"].removeprefix("Value error, ")
-            given = f" (got {error['input']!r})" if len(path) > 1 else ""
+            given = f" (got {repr(error['input'])[:80]})" if len(path) > 1 else ""
             raise UserError(f"{source}: [{path[0]}] {' '.join(path[1:2])}: {message}{given}".replace(" :", ":")) from errors
         return Config()

@@ -39,7 +39,7 @@ class Policy:
         self.model, self._states = model, states
         self._num_actions: int = model.policy.bias.numel()
         self.device = states.group.device
-        self._random = torch.Generator(self.device).manual_seed(seed)
+        self.random = torch.Generator(self.device).manual_seed(seed)
 
     def act(self, requests: Requests) -> np.ndarray:
         """Actions and their log-probabilities, float32 [n, G, 2]."""
@@ -52,7 +52,7 @@ class Policy:
 
     @torch.inference_mode()
     def _run(self, observation: Tensor, reset: Tensor, group: Tensor, block: Tensor) -> Tensor:
-        noise = torch.empty(reset.numel(), self._num_actions, device=self.device).exponential_(generator=self._random)
+        noise = torch.empty(reset.numel(), self._num_actions, device=self.device).exponential_(generator=self.random)
         state = self._states.group[group]
         self._states.block[block] = state
         answer, after = self.model.act(observation.flatten(0, 1), reset.flatten(), state.flatten(0, 1), noise)
@@ -85,7 +85,7 @@ class GraphedPolicy(Policy):
                     self._replayed(size)
             self._stream.synchronize()
             graph = torch.cuda.CUDAGraph()
-            graph.register_generator_state(self._random)
+            graph.register_generator_state(self.random)
             with torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
                 self._replayed(size)
             self._graphs[size] = graph
@@ -135,7 +135,7 @@ class PredictorThread(threading.Thread):
         self, name: str, slots: Slots, policy: Policy, weights: PublishedWeights, limit: int, enough: int, stop: threading.Event
     ) -> None:
         super().__init__(name=name, daemon=True)
-        self._slots, self._policy, self._weights = slots, policy, weights
+        self._slots, self.policy, self._weights = slots, policy, weights
         self._limit, self.enough, self._stop_event = limit, enough, stop
         self.stopwatch = Stopwatch(PREDICTOR_STAGES)
         self.predictions, self.batches = 0, 0  # read by the server
@@ -153,9 +153,9 @@ class PredictorThread(threading.Thread):
                 requests = slots.gather_requests(waiting)
                 if requests is None:
                     continue
-                version = self._weights.fetch(self._policy.model, version)
+                version = self._weights.fetch(self.policy.model, version)
                 lap("gather")
-                answer = self._policy.act(requests)
+                answer = self.policy.act(requests)
                 lap("forward")
                 slots.answer_requests(requests, answer[..., 0].astype("int64"), answer[..., 1], version)
                 lap("scatter")

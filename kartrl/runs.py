@@ -9,6 +9,7 @@ from typing import NamedTuple
 from filelock import FileLock, Timeout
 
 from kartrl import checkpoint
+from kartrl.algorithms.optimizers import state_names
 from kartrl.checkpoint import Checkpoint
 from kartrl.config import Config, dump, read
 from kartrl.errors import UserError
@@ -45,7 +46,7 @@ def create(config: Config) -> RunFolder:
 
 
 def lock(path: Path) -> RunFolder:
-    """Take the folder for this process.
+    """Take the folder for this process, and remove what a killed one left half written there.
 
     Raises:
         UserError: another process has it.
@@ -58,6 +59,8 @@ def lock(path: Path) -> RunFolder:
         pid = holder.read_text(encoding="utf-8").strip() if holder.exists() else "unknown"
         raise UserError(f"{path}: another kartrl (process {pid}) is training in this folder") from error
     holder.write_text(f"{os.getpid()}\n", encoding="utf-8")
+    for left in path.rglob("*.tmp"):
+        left.unlink(missing_ok=True)
     return RunFolder(path, file_lock)
 
 
@@ -86,16 +89,24 @@ def find(logs: Path, name: str) -> Path:
 
 
 def load_newest(path: Path) -> Checkpoint:
-    """The newest checkpoint of the run that can be read; it warns of each that cannot.
+    """The newest checkpoint that can be read of the run, which is locked.
+
+    It warns of newer ones that cannot, and gives them the suffix .damaged, or they would stay the newest ones.
 
     Raises:
         UserError: none can be read; a run is never silently begun anew.
     """
+    damaged: list[Path] = []
     for file in checkpoint.newest_first(path):
         try:
-            return checkpoint.load(file)
+            loaded = checkpoint.load(file)
         except UserError as error:
             print(f"kartrl: warning: {error}; trying the one before", file=sys.stderr)
+            damaged.append(file)
+            continue
+        for unreadable in damaged:
+            unreadable.replace(unreadable.with_suffix(".damaged"))
+        return loaded
     raise UserError(f"{path}: none of its checkpoints can be read")
 
 
@@ -103,10 +114,12 @@ def resumed_config(stored: Checkpoint, files: list[str], overrides: list[str]) -
     """The stored configuration with what the command line changes.
 
     Raises:
-        UserError: the change asks for another network or world than the weights were made for.
+        UserError: the change asks for another network, world or optimizer than the checkpoint was made for.
     """
     config = read(files, overrides, base=dump(stored.config))
     for name in ("model", "environment"):
         if getattr(config, name) != getattr(stored.config, name):
             raise UserError(f"--resume: section [{name}] must stay as it was; start a new run to change it")
+    if state_names(config.optimizer) != state_names(stored.config.optimizer):
+        raise UserError("--resume: [optimizer] name, and whether there is momentum, must stay as they were; start a new run to change them")
     return config

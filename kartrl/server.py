@@ -131,15 +131,17 @@ class Server:
 
     def _make_threads(self) -> None:
         config, sizes, slots = self._config, self._sizes, self._slots
-        self._learner = Learner(config, self._model, self._device, self._before)
-        if self._resume is not None:
-            self._learner.optimizer.load_state_dict(self._resume.optimizer)
+        optimizer = self._resume.optimizer if self._resume is not None else None
+        self._learner = Learner(config, self._model, self._device, self._before, optimizer)
         states = RecurrentStates(slots, self._model)
         for index in range(sizes.predictors):
             seed = config.run.seed * 1000 + self._before.updates + index
             policy = make_policy(copy.deepcopy(self._model).eval(), states, seed, slots, sizes.prediction_groups, config.model.precision)
             batches = (sizes.prediction_groups, sizes.min_groups)
             self._predictors.append(PredictorThread(f"predictor-{index}", slots, policy, self._learner.weights, *batches, self._stop))
+        for name, state in (self._resume.random if self._resume is not None else {}).items():
+            with contextlib.suppress(KeyError, RuntimeError):  # of a predictor that is no more, or of another device
+                self._generators()[name].set_state(state)
         assembling = threading.Lock()
         for index in range(sizes.trainers):
             shared = (states, self._learner, sizes.training_blocks, assembling, self._stop)
@@ -260,6 +262,8 @@ class Server:
 
     def _report(self, status: Status) -> None:
         values: dict[str, list[float]] = defaultdict(list)
+        while self._learner.messages:
+            self._display.say(self._learner.messages.popleft())
         while self._learner.metrics:
             for tag, value in self._learner.metrics.popleft().items():
                 values[tag].append(value)
@@ -280,6 +284,7 @@ class Server:
             "queue/lost_metrics": float(self._lost_metrics),
             "faults/agent_deaths": float(self._agents.deaths),
             "faults/quarantined_unrolls": float(self._slots.quarantined.sum()),
+            "faults/skipped_updates": float(self._learner.skipped_updates),
             "charts/updates": float(status.counters.updates),
             "charts/episodes": float(status.counters.episodes),
         }
@@ -304,13 +309,18 @@ class Server:
         weights, optimizer, counters = self._learner.state()
         counters = counters._replace(episodes=self._episodes, seconds=self._counters().seconds)
         path = self._folder / "checkpoints" / f"{counters.agent_steps:010d}.pt"
+        world, random = self._world, {name: generator.get_state() for name, generator in self._generators().items()}
+        content = Checkpoint(self._config, weights, optimizer, counters, world.shape, world.num_actions, random=random)
         try:
-            checkpoint.save(path, Checkpoint(self._config, weights, optimizer, counters, self._world.shape, self._world.num_actions))
-        except OSError as error:
-            self._display.say(f"could not save {path} ({error.strerror or error}); training goes on")
-            return
-        for old in checkpoint.newest_first(self._folder)[self._config.run.keep_checkpoints :]:
-            old.unlink(missing_ok=True)
+            checkpoint.save(path, content)
+            checkpoint.remove_oldest(self._folder, self._config.run.keep_checkpoints)
+        except (OSError, checkpoint.NotFinite) as error:
+            reason = (error.strerror if isinstance(error, OSError) else None) or error
+            self._display.say(f"could not save {path} ({reason}); training goes on")
+
+    def _generators(self) -> dict[str, torch.Generator]:
+        """All that this process draws from, by name."""
+        return {"torch": torch.default_generator, **{predictor.name: predictor.policy.random for predictor in self._predictors}}
 
     def _shut_down(self) -> None:
         """End every thread and process, and save; what does not end in time is killed."""

@@ -1,5 +1,6 @@
 """`kartrl train`: from configurations to finished runs."""
 
+import contextlib
 import subprocess
 import sys
 from pathlib import Path
@@ -29,32 +30,32 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
     Raises:
         UserError: bad input.
     """
-    stored = None
-    if resume is None:
-        config = read(files, overrides)
-    else:
-        path = runs.find(Path(read(files, overrides).run.logs), resume)
-        stored = runs.load_newest(path)
-        config = runs.resumed_config(stored, files, overrides)
-    _check_levels(config)
-    world = look_at(config)  # what can be wrong with it comes out here, before any process is started
-    sizes = choose_sizes(config, world)
-    folder = runs.create(config) if stored is None else runs.lock(path)
-    try:
-        with Display(console, folder.path.name) as display:
-            display.say(f"Training on {world.title}; logs in {folder.path}; to watch: tensorboard --logdir {config.run.logs}")
-            if stored is not None:
-                display.say(f"Going on at {stored.counters.agent_steps:,} agent steps, {stored.counters.updates:,} updates")
-            server = Server(config, sizes, folder.path, world, display, stored)
-            status = server.run()
-            display.say(_next_steps(folder.path, config))
-            return status
-    except RunFailed as failure:
-        console.print(f"kartrl: the run failed: {failure}", highlight=False, markup=False)
-        console.print(f"kartrl: go on from the last checkpoint with: python run.py --resume {folder.path}", highlight=False)
-        return 1
-    finally:
-        runs.release(folder)
+    with contextlib.ExitStack() as stack:
+        stored, config = None, read(files, overrides)
+        if resume is not None:
+            folder = runs.lock(runs.find(Path(config.run.logs), resume))
+            stack.callback(runs.release, folder)
+            stored = runs.load_newest(folder.path)
+            config = runs.resumed_config(stored, files, overrides)
+        _check_levels(config)
+        world = look_at(config)  # what can be wrong with it comes out here, before any process is started
+        sizes = choose_sizes(config, world)
+        if stored is None:
+            folder = runs.create(config)
+            stack.callback(runs.release, folder)
+        try:
+            with Display(console, folder.path.name) as display:
+                display.say(f"Training on {world.title}; logs in {folder.path}; to watch: tensorboard --logdir {config.run.logs}")
+                if stored is not None:
+                    display.say(f"Going on at {stored.counters.agent_steps:,} agent steps, {stored.counters.updates:,} updates")
+                server = Server(config, sizes, folder.path, world, display, stored)
+                status = server.run()
+                display.say(_next_steps(folder.path, config))
+                return status
+        except RunFailed as failure:
+            console.print(f"kartrl: the run failed: {failure}", highlight=False, markup=False)
+            console.print(f"kartrl: go on from the last checkpoint with: python run.py --resume {folder.path}", highlight=False)
+            return 1
 
 
 def train_each(files: list[str], overrides: list[str], parallel: bool) -> int:

@@ -1,10 +1,11 @@
 """A trainer: batches finished unrolls, makes one V-trace update, publishes the weights."""
 
+import math
 import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -41,27 +42,64 @@ class Batch(NamedTuple):
             yield Unrolls(*(field[:, part] for field in self.unrolls)), self.state[part]
 
 
+class Diverged(Exception):
+    """Updates are not finite, and going back to earlier weights did not help."""
+
+
+class State(NamedTuple):
+    """A copy on the CPU of all that an update changes."""
+
+    model: dict[str, torch.Tensor]
+    optimizer: dict[str, torch.Tensor]  # by "<number of the parameter>/<name>"
+    counters: Counters
+
+
 class Learner:
     """The network that learns, its optimizer and counters; shared by the trainer threads, owned by one at a time.
+
+    An update whose loss or gradient is not finite is skipped: it changes nothing and is not counted. After
+    `optimizer.max_skipped_updates` of them in a row, weights and optimizer go back to the last `state` that was good, once.
+
+    Args:
+        model: with the weights to begin with.
+        counters: to go on counting from.
+        optimizer: of `State`, to go on with; empty for a new run.
 
     Attributes:
         updating: held during an update; hold it to read a consistent state.
     """
 
-    def __init__(self, config: Config, model: Script, device: torch.device, counters: Counters) -> None:
+    def __init__(
+        self,
+        config: Config,
+        model: Script,
+        device: torch.device,
+        counters: Counters,
+        optimizer: dict[str, torch.Tensor] | None = None,
+    ) -> None:
         self.config, self.model, self.device, self.counters = config, model, device, counters
         self.optimizer = make_optimizer(config.optimizer, model.parameters())
+        self._restore_optimizer(optimizer or {})
         self.weights = PublishedWeights(model)
         self.updating = threading.Lock()
         self.metrics: deque[dict[str, float]] = deque(maxlen=100)  # read by the server
+        self.messages: deque[str] = deque(maxlen=100)  # told by the server
+        self.skipped_updates = 0
+        self._skipped_in_a_row = 0
+        self._may_go_back = True
         self.first_update: float | None = None  # when this process made its first update, seconds since the epoch
         self.lag = 0.0  # mean policy lag of the newest batch, in updates
         # Gradients of parts add up to that of the whole; on a processor, parts that fit its cache are faster and need less memory.
         self._part = 1_000_000 if device.type == "cuda" else max(1, PART_STEPS // config.impala.unroll_length)
         self._transform = TRANSFORMS[config.impala.reward_transform]
+        self._good = self.state()
 
     def update(self, batch: Batch, stopwatch: Stopwatch) -> None:
-        """One update of the network; see `impala_loss` for the arithmetic."""
+        """One update of the network; see `impala_loss` for the arithmetic.
+
+        Raises:
+            Diverged: too many updates in a row were not finite, for the second time.
+        """
         section, lap = self.config.impala, stopwatch.lap
         start = time.monotonic()
         rate = learning_rate(self.config.optimizer, self.counters.agent_steps / self.config.run.agent_steps)
@@ -92,6 +130,12 @@ class Learner:
             losses.append(Loss(*(term.detach() for term in loss)))
         limit = self.config.optimizer.gradient_clip or float("inf")
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit)
+        # On a GPU this waits for the device, once an update: the price of never stepping into weights that are lost.
+        if not math.isfinite(float(norm + sum(loss.total for loss in losses))):
+            self._skip()
+            lap("optimizer")
+            return
+        self._skipped_in_a_row = 0
         self.optimizer.step()
         lap("optimizer")
         lag = self.weights.version - batch.version
@@ -114,10 +158,42 @@ class Learner:
         self.first_update = self.first_update or time.time()
         lap("publish")
 
-    def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any], Counters]:
-        """A consistent copy of weights, optimizer and counters, taken between two updates."""
+    def state(self) -> State:
+        """A consistent copy, taken between two updates. The newest one that was good is what a diverging run goes back to."""
         with self.updating:
-            return _copy(self.model.state_dict()), _copy(self.optimizer.state_dict()), self.counters
+            optimizer = {
+                f"{index}/{name}": _copy(value)
+                for index, state in self.optimizer.state_dict()["state"].items()
+                for name, value in state.items()
+            }
+            state = State({name: _copy(value) for name, value in self.model.state_dict().items()}, optimizer, self.counters)
+            if self._skipped_in_a_row == 0 and all(bool(tensor.isfinite().all()) for tensor in state.model.values()):
+                self._good = state
+            return state
+
+    def _skip(self) -> None:
+        self.skipped_updates += 1
+        self._skipped_in_a_row += 1
+        if self._skipped_in_a_row < self.config.optimizer.max_skipped_updates:
+            return
+        problem = f"the loss or gradient of {self._skipped_in_a_row} updates in a row was not finite"
+        if not self._may_go_back:
+            raise Diverged(f"{problem}, again after going back to good weights; a smaller optimizer.learning_rate may help")
+        self._may_go_back = False
+        self._skipped_in_a_row = 0
+        self.model.load_state_dict(self._good.model)
+        self._restore_optimizer(self._good.optimizer)
+        self.weights.publish(self.model)
+        self.messages.append(f"{problem}; weights and optimizer go back to those of {self._good.counters.agent_steps:,} agent steps")
+
+    def _restore_optimizer(self, state: dict[str, torch.Tensor]) -> None:
+        self.optimizer.state.clear()
+        for key, value in state.items():
+            index, _, name = key.partition("/")
+            parameter = self.optimizer.param_groups[0]["params"][int(index)]
+            # As torch keeps it: in the parameter's layout and on its device, but for the count of steps.
+            kept = value.clone() if name == "step" else torch.empty_like(parameter, requires_grad=False).copy_(value)
+            self.optimizer.state[parameter][name] = kept
 
 
 class TrainerThread(threading.Thread):
@@ -186,11 +262,5 @@ def _scalars(parts: list[Loss]) -> dict[str, float]:
     return {**sums, "losses/explained_variance": sums["losses/explained_variance"] / len(parts)}
 
 
-def _copy(state: dict[str, Any]) -> dict[str, Any]:
-    """A deep copy on the CPU of a state dict."""
-    return {
-        key: value.detach().to("cpu", copy=True)
-        if isinstance(value, torch.Tensor)
-        else (_copy(value) if isinstance(value, dict) else value)
-        for key, value in state.items()
-    }
+def _copy(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().to("cpu", copy=True)

@@ -13,6 +13,7 @@ import psutil
 
 ROOT = Path(__file__).parents[1]
 QUICK = ["--set", "environment.id=CartPole-v1", "--set", "model.hidden_size=16", "--set", "system.agents=2"]
+EVALUATE_OFF = ["--set", "evaluation.minutes=0"]
 
 
 def environment() -> dict[str, str]:
@@ -85,6 +86,12 @@ class Training:
             self.process.send_signal(number)
         output, _ = self.process.communicate(timeout=timeout)
         return self.process.returncode, output
+
+
+def assert_clear(error: Exception) -> None:
+    """One line, and no long one."""
+    assert len(str(error).splitlines()) == 1, str(error)
+    assert len(str(error)) < 600, str(error)
 
 
 def wait_for(condition: Callable[[], object], seconds: float, what: str) -> None:

@@ -1,9 +1,9 @@
 """The configuration: every key explained, every mistake named with the nearest valid thing."""
 
-import contextlib
 from pathlib import Path
 
 import pytest
+from commands import assert_clear
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -58,6 +58,10 @@ def test_later_files_and_overrides_win(tmp_path):
         ("environment.crop_top=200", "crop_top must be less than crop_bottom"),
         ("model.channels=1 2", "same length"),
         ("run.name=a/b", "[run] name"),
+        ("run.name=..", "[run] name"),
+        ("run.logs=a\nb", "cannot be printed"),
+        ("run.seed=4294967296", "less than 4294967296"),
+        ("model.channels=" + "8 " * 17, "at most 16 items"),
         ("nonsense", "expected section.key=value"),
     ],
 )
@@ -101,11 +105,38 @@ def test_values_may_hold_percent_signs(tmp_path):
     assert read([tmp_path / "a.cfg"]).run.name == "100%s"
 
 
-@settings(max_examples=200, deadline=None)
-@given(st.text(alphabet=st.characters(codec="utf-8"), max_size=200))
-def test_no_text_breaks_the_parser(text):
-    with contextlib.suppress(UserError):
-        assert isinstance(read(base=text), Config)
+KEYS = [f"{name}.{key}" for name, field in Config.model_fields.items() for key in field.annotation.model_fields]
+TEXT = st.text(alphabet=st.characters(exclude_categories=()), max_size=200)  # lone surrogates too, as undecodable arguments have them
+SOME = st.sampled_from(["1", "0", "-1", "auto", "true", "nan", "1e999", "9" * 5000, "a b", "a\nb = c", "[run]", "#", "", "\x85", ".."])
+
+
+def assert_config_or_one_line(**given):
+    try:
+        config = read(**given)
+    except UserError as error:
+        assert_clear(error)
+    else:
+        dump(config).encode()
+        assert read(base=dump(config)) == config
+
+
+@settings(max_examples=300, deadline=None)
+@given(TEXT)
+def test_any_text_is_a_configuration_or_one_clear_line(text):
+    assert_config_or_one_line(base=text)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from([f"[{name}]" for name in Config.model_fields]) | st.sampled_from(KEYS) | TEXT, SOME | TEXT)))
+def test_any_lines_are_a_configuration_or_one_clear_line(lines):
+    text = "\n".join(key if key.startswith("[") else f"{key.rpartition('.')[2]} = {value}" for key, value in lines)
+    assert_config_or_one_line(base=text)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(KEYS) | TEXT, SOME | TEXT), max_size=4))
+def test_any_overrides_are_a_configuration_or_one_clear_line(overrides):
+    assert_config_or_one_line(overrides=[f"{key}={value}" for key, value in overrides])
 
 
 @settings(max_examples=100, deadline=None)
@@ -113,6 +144,9 @@ def test_no_text_breaks_the_parser(text):
     st.fixed_dictionaries(
         {
             "run.seed": st.integers(0, 10**6),
+            "run.name": st.text(st.characters(categories=["L", "N", "P", "S"]), min_size=1).filter(
+                lambda text: not {"/", "\\"} & set(text) and text[0] != "."
+            ),
             "system.agents": st.one_of(st.just("auto"), st.integers(1, 99)),
             "optimizer.learning_rate": st.floats(1e-9, 1.0),
             "impala.discount": st.floats(0, 1),
@@ -123,6 +157,7 @@ def test_no_text_breaks_the_parser(text):
 )
 def test_dump_and_read_are_inverse(values):
     config = read([], [f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in values.items()])
+    assert config.run.name == values["run.name"]
     assert read(base=dump(config)) == config
 
 

@@ -31,6 +31,12 @@ def make_optimizer(section: Optimizer, parameters: Iterable[nn.Parameter]) -> to
     return makers[section.name]()
 
 
+def state_names(section: Optimizer) -> set[str]:
+    """What the optimizer keeps of each parameter, by torch's names: of its shape, but for "step", which is a scalar."""
+    names = {"rmsprop": {"step", "square_avg"}, "adam": {"step", "exp_avg", "exp_avg_sq"}, "sgd": set[str]()}[section.name]
+    return names | ({"momentum_buffer"} if section.momentum and section.name != "adam" else set())
+
+
 def learning_rate(section: Optimizer, fraction: float) -> float:
     """The step size when this fraction (0 to 1) of the run's agent steps has been made."""
     power = {"constant": 0.0, "linear": 1.0, "polynomial": 2.0}[section.schedule]

@@ -1,0 +1,181 @@
+"""What a save survives: kills at every stage, a full disk, weights that are not finite."""
+
+import errno
+import json
+import os
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import psutil
+import pytest
+from commands import EVALUATE_OFF, QUICK, Training, environment, run, wait_for
+from policies import make_checkpoint
+
+from kartrl import checkpoint, runs
+from kartrl.checkpoint import NotFinite
+from kartrl.errors import UserError
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs signals and resource limits")
+
+
+@pytest.mark.parametrize("keep", [1, 3])
+def test_killed_at_any_stage_of_a_save_the_run_still_has_a_checkpoint(tmp_path, keep):
+    killing = subprocess.run(
+        [sys.executable, Path(__file__).with_name("killing.py"), tmp_path, str(keep)],
+        env=environment(),
+        text=True,
+        capture_output=True,
+        timeout=110,
+        check=False,
+    )
+    assert killing.returncode == 0, killing.stderr
+    told = json.loads(killing.stdout)
+    assert {"open", "write", "fsync", "close", "unlink"} <= set(told["killed_at"])
+    assert {"replace", "rename"} & set(told["killed_at"])
+    assert told["kills"] > 30
+    assert told["litter"] > 5, "many were killed while they wrote"
+    assert min(told["newest"].values()) > 5, "some were killed before the rename, some after"
+
+
+def assert_old_one_is_kept(path: Path) -> None:
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+    assert checkpoint.load(path).counters.agent_steps == 1
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 512 KiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(folder)]
+    if sys.platform != "linux" or os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+        pytest.skip("may not mount a file system here")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_full_disk_leaves_the_checkpoint_before(small_disk):
+    path = small_disk / "checkpoints" / "1.pt"
+    checkpoint.save(path, make_checkpoint(agent_steps=1))
+    (small_disk / "filler").write_bytes(bytes(shutil.disk_usage(small_disk).free - 8192))
+    with pytest.raises(OSError, match="No space left") as error:
+        checkpoint.save(path, make_checkpoint(agent_steps=2))
+    assert error.value.errno == errno.ENOSPC
+    assert_old_one_is_kept(path)
+
+
+def test_a_file_that_may_not_grow_leaves_the_checkpoint_before(tmp_path):
+    path = tmp_path / "checkpoints" / "1.pt"
+    checkpoint.save(path, make_checkpoint(agent_steps=1))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            checkpoint.save(path, make_checkpoint(agent_steps=2))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert_old_one_is_kept(path)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_not_finite_are_not_saved(tmp_path, value):
+    path = tmp_path / "checkpoints" / "1.pt"
+    checkpoint.save(path, make_checkpoint(agent_steps=1))
+    lost = make_checkpoint(agent_steps=2)
+    lost.model["policy.bias"][1] = value
+    with pytest.raises(NotFinite):
+        checkpoint.save(path, lost)
+    assert_old_one_is_kept(path)
+
+
+@pytest.mark.skipif(not hasattr(psutil.Process, "rlimit"), reason="needs prlimit")
+def test_training_goes_on_where_it_cannot_save(tmp_path):
+    options = [*QUICK, *EVALUATE_OFF, "--set", "run.name=run", "--set", "run.checkpoint_minutes=0.01"]
+    folder, lines = tmp_path / "logs" / "run", []
+
+    def listen(training):
+        for line in training.process.stdout:
+            lines.append(line)
+
+    with Training(tmp_path, *options, "--set", "run.agent_steps=1000000000") as training:
+        listener = threading.Thread(target=listen, args=(training,))
+        listener.start()
+        wait_for(lambda: checkpoint.newest(folder), 60, "a checkpoint")
+        server = psutil.Process(training.process.pid)
+        limits = server.rlimit(psutil.RLIMIT_FSIZE)
+        server.rlimit(psutil.RLIMIT_FSIZE, (1000, limits[1]))
+        wait_for(lambda: sum("could not save" in line for line in lines) >= 2, 60, "two saves to fail")
+        kept = checkpoint.newest(folder)
+        assert kept is not None
+        checkpoint.load(kept)
+        server.rlimit(psutil.RLIMIT_FSIZE, limits)
+        wait_for(lambda: checkpoint.newest(folder) > kept, 60, "a save to succeed again")
+        training.process.send_signal(signal.SIGTERM)
+        assert training.process.wait(60) == 128 + signal.SIGTERM
+        listener.join(10)
+    assert any("File too large); training goes on" in line for line in lines)
+    assert not list(folder.rglob("*.tmp"))
+
+
+def test_a_diverging_run_goes_back_once_and_ends_with_its_cause(tmp_path):
+    options = [*QUICK, *EVALUATE_OFF, "--set", "run.name=run", "--set", "run.checkpoint_minutes=0.005"]
+    result = run("train", *options, "--set", "optimizer.learning_rate=1e30", cwd=tmp_path)
+    assert result.returncode == 1, result.stdout + result.stderr
+    assert re.search(r"Diverged: the loss or gradient of 10 updates in a row was not finite, again", result.stdout)
+    assert "go on from the last checkpoint" in result.stdout
+    for file in checkpoint.newest_first(tmp_path / "logs" / "run"):
+        assert all(tensor.isfinite().all() for tensor in checkpoint.load(file).model.values())
+
+
+def damage_first_half(path: Path) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+
+
+def flip_a_bit(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-100] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("damage", [damage_first_half, flip_a_bit, lambda path: path.write_bytes(b"")], ids=["cut", "flipped", "empty"])
+def test_a_damaged_newest_checkpoint_is_passed_over_and_set_aside(tmp_path, capsys, damage):
+    paths = [tmp_path / "checkpoints" / f"{number:010d}.pt" for number in (1, 2, 3)]
+    for number, path in enumerate(paths, 1):
+        checkpoint.save(path, make_checkpoint(agent_steps=number))
+    damage(paths[2])
+    assert runs.load_newest(tmp_path).counters.agent_steps == 2
+    assert f"{paths[2]}: refused" in capsys.readouterr().err
+    # Else it would be the newest one for ever, and the first to be kept.
+    assert [file.name for file in checkpoint.newest_first(tmp_path)] == [paths[1].name, paths[0].name]
+    assert paths[2].with_suffix(".damaged").exists()
+    assert runs.load_newest(tmp_path).counters.agent_steps == 2
+    assert capsys.readouterr().err == ""
+
+
+def test_where_every_checkpoint_is_damaged_resuming_is_refused_and_nothing_is_touched(tmp_path):
+    folder = tmp_path / "logs" / "run" / "checkpoints"
+    for number in (1, 2):
+        checkpoint.save(folder / f"{number:010d}.pt", make_checkpoint(agent_steps=number))
+        damage_first_half(folder / f"{number:010d}.pt")
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    result = run("train", "--resume", "run", cwd=tmp_path)
+    assert result.returncode == 2, result.stdout
+    assert "none of its checkpoints can be read" in result.stderr
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before
+    with pytest.raises(UserError, match="none of its checkpoints"):
+        runs.load_newest(folder.parent)
+
+
+def test_the_optimizer_that_is_resumed_is_the_one_that_was_saved():
+    stored = make_checkpoint(agent_steps=1)
+    assert runs.resumed_config(stored, [], ["optimizer.decay=0.9"]).optimizer.decay == 0.9
+    for override in ("optimizer.name=adam", "optimizer.momentum=0.5"):
+        with pytest.raises(UserError, match="start a new run"):
+            runs.resumed_config(stored, [], [override])

@@ -1,0 +1,61 @@
+"""Fuzzes the reader of checkpoints: any file is a checkpoint or a UserError.
+
+The last byte of the input chooses what the rest is: a whole file, a header, or a description whose digest is made right.
+`make fuzz` runs this; libFuzzer's options go after the name of the file.
+"""
+
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import atheris
+import safetensors.torch
+import torch
+from commands import assert_clear
+
+with atheris.instrument_imports(include=["kartrl", "configparser", "json"]):
+    from policies import make_checkpoint
+
+    from kartrl import checkpoint
+    from kartrl.errors import UserError
+
+torch.set_num_threads(1)
+HONEST = make_checkpoint(1)
+TENSORS = {f"{group}/{name}": value for group in ("model", "optimizer", "random") for name, value in getattr(HONEST, group).items()}
+FOLDER = Path(tempfile.mkdtemp())
+FILE = FOLDER / f"{os.getpid()}.pt"
+
+
+def one(data: bytes) -> None:
+    kind, rest = data[-1:], data[:-1]
+    if kind < b"\x55":
+        content = rest
+    elif kind < b"\xaa":
+        content = len(rest).to_bytes(8, "little") + rest + bytes(64)
+    else:
+        text = rest.decode(errors="replace")
+        content = safetensors.torch.save(TENSORS, {"about": text, "sha256": checkpoint._digest(text, TENSORS)})
+    FILE.write_bytes(content)
+    try:
+        checkpoint.load(FILE)
+    except UserError as error:
+        assert_clear(error)
+
+
+def seeds() -> Path:
+    """A folder with an input of each kind that is an honest checkpoint."""
+    folder = FOLDER / "seeds"
+    folder.mkdir()
+    checkpoint.save(FILE, HONEST)
+    content = FILE.read_bytes()
+    header = content[8 : 8 + int.from_bytes(content[:8], "little")]
+    for number, text in enumerate((content, header, json.loads(header)["__metadata__"]["about"].encode())):
+        (folder / str(number)).write_bytes(text + bytes([number * 0x7F]))
+    return folder
+
+
+if __name__ == "__main__":
+    atheris.Setup([*sys.argv, str(seeds())], one)
+    atheris.Fuzz()
