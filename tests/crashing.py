@@ -1,4 +1,7 @@
-"""A Gymnasium environment that fails, for the tests: `crashing:Crash-v0` raises at a step drawn at random."""
+"""Gymnasium environments that fail, for the tests: `crashing:Crash-v0` raises after some steps."""
+
+import os
+import signal
 
 import gymnasium
 import numpy as np
@@ -28,5 +31,13 @@ class Crash(gymnasium.Env):
         return self.observation_space.sample(), 1.0, self.length == 20, False, {}
 
 
+class CrashHard(Crash):
+    """Kills its process when it is reset."""
+
+    def reset(self, *, seed=None, options=None):
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+
+gymnasium.register("CrashHard-v0", CrashHard, kwargs={"lifetime": 0})
 gymnasium.register("Crash-v0", Crash, kwargs={"lifetime": 200})
 gymnasium.register("CrashAtOnce-v0", Crash, kwargs={"lifetime": 3})
