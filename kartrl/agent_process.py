@@ -9,7 +9,7 @@ import numpy as np
 from kartrl.config import Config
 from kartrl.envs.group import EnvGroup, make_group
 from kartrl.errors import UserError
-from kartrl.lifetime import follow_parent, yield_cores
+from kartrl.lifetime import yield_cores
 from kartrl.slots import AgentGroup, Slots, Stopped
 from kartrl.stopwatch import AGENT_STAGES, Stopwatch
 from kartrl.types import Failure
@@ -28,7 +28,6 @@ def run(config: Config, slots: Slots, agent: int, seed: int, waker: Connection, 
         waker: `slots.waker(agent)`.
         server: gets an `Episode` at each episode's end, and a `Failure` if the agent cannot go on.
     """
-    follow_parent(grace=1.0)
     yield_cores()
     try:
         _play(config, slots, agent, seed, waker, server)

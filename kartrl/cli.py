@@ -2,9 +2,12 @@
 is quick and agent processes stay small."""
 
 import argparse
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import FrameType
+from typing import NoReturn
 
 from kartrl import __version__
 from kartrl.errors import UserError
@@ -14,6 +17,7 @@ Command = Callable[[argparse.Namespace], int]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; bad input is one line on stderr and exit status 2."""
+    signal.signal(signal.SIGTERM, _end)
     parser = _parser()
     options = parser.parse_args(arguments)
     try:
@@ -23,6 +27,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
+
+
+def _end(number: int, _: FrameType | None) -> NoReturn:
+    """SIGTERM ends a command as Ctrl-C does: what it has begun is tidied up."""
+    raise SystemExit(128 + number)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -60,6 +69,10 @@ def _parser() -> argparse.ArgumentParser:
     rom.add_argument("file", type=Path, help="the ROM file, with or without a copier header")
     rom.add_argument("--states", type=Path, metavar="DIR", help="folder with start states, <circuit>.state")
 
+    doctor = _add(commands, "doctor", _doctor, "tell whether this machine is ready for a run, and what is missing")
+    doctor.add_argument("-c", "--config", nargs="+", default=[], metavar="FILE")
+    doctor.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE")
+
     config = _add(commands, "config", _config, "print the configuration that a run would have")
     config.add_argument("-c", "--config", nargs="+", default=[], metavar="FILE")
     config.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE")
@@ -96,18 +109,21 @@ def _checkpoint(options: argparse.Namespace) -> Path:
 
 
 def _train(options: argparse.Namespace) -> int:
+    if len(options.config) > 1:
+        from kartrl.train import train_each
+
+        if options.resume is not None:
+            raise UserError("--resume goes with one run: give one configuration at most")
+        return train_each(options.config, options.set, options.parallel)
+
     from kartrl.lifetime import start_method
 
     start_method()
 
     from rich.console import Console
 
-    from kartrl.train import train, train_each
+    from kartrl.train import train
 
-    if len(options.config) > 1:
-        if options.resume is not None:
-            raise UserError("--resume goes with one run: give one configuration at most")
-        return train_each(options.config, options.set, options.parallel)
     return train(options.config, options.set, options.resume, Console())
 
 
@@ -148,6 +164,14 @@ def _import_rom(options: argparse.Namespace) -> int:
 
     import_rom(options.file, options.states)
     return 0
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from kartrl.doctor import doctor
+
+    return doctor(options.config, options.set, Console())
 
 
 def _config(options: argparse.Namespace) -> int:

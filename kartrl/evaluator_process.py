@@ -25,7 +25,7 @@ from kartrl.episode_scalars import evaluation_scalars
 from kartrl.errors import UserError
 from kartrl.evaluate import Drive, drive, lap_line, map_of, pictures_per_second
 from kartrl.events import EventWriter
-from kartrl.lifetime import follow_parent, yield_cores
+from kartrl.lifetime import yield_cores
 from kartrl.models import ActorCritic, Script
 from kartrl.plots import Line, contact_sheet, driven_lines
 from kartrl.types import EpisodeRecord, Scalars
@@ -49,7 +49,6 @@ def run(run_folder: Path, config: Config, server: Connection) -> None:
         server: the other end of its pipe.
     """
     signal.signal(signal.SIGTERM, _end)
-    follow_parent(grace=0.0)
     yield_cores()
     torch.set_num_threads(1)
     evaluator = Evaluator(run_folder, config, server)

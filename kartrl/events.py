@@ -35,10 +35,15 @@ class EventWriter:
         name = f"events.out.tfevents.{time.time_ns() / 1e9:017.6f}.{socket.gethostname()}.{os.getpid()}"
         self._file = (folder / name).open("wb")
         self._records = RecordWriter(self._file)
-        self._write(Event(file_version="brain.Event:2"))
-        if purge_step is not None:
-            self._write(Event(step=purge_step, session_log=SessionLog(status=SessionLog.START)))
-        self._file.flush()
+        try:
+            self._write(Event(file_version="brain.Event:2"))
+            if purge_step is not None:
+                self._write(Event(step=purge_step, session_log=SessionLog(status=SessionLog.START)))
+            self._file.flush()
+        except OSError:  # who tries again while a disk is full must not leave an empty file each time
+            self.close()
+            (folder / name).unlink()
+            raise
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         """Write all of `values` (tag -> value) at `step`."""

@@ -29,25 +29,27 @@ class Hardware:
     def sample(self) -> dict[str, float]:
         """Tags and values since the last call.
 
-        `hardware/cpu_percent` is of the whole machine, by anyone; `hardware/cores_<role>` are processors kept busy by
-        all processes of a role; memory is shared out among the processes that share it (PSS) where the system tells.
+        `hardware/cpu_percent` is of the whole machine, by anyone. `hardware/cores_<role>` are processors kept busy by all
+        processes of a role, `hardware/memory_gb_<role>` is what they hold: memory is shared out among the processes
+        that share it (PSS) where the system tells.
         """
         now = time.monotonic()
         elapsed = max(now - self._time, 1e-6)
-        memory = 0.0
         used: dict[int, float] = {}
         cores: defaultdict[str, float] = defaultdict(float)
+        memory: defaultdict[str, float] = defaultdict(float)
         for process in self._processes():
             with contextlib.suppress(psutil.Error):  # it may have ended, or not be ours to look at
-                times = process.cpu_times()
+                role, times = self._role(process), process.cpu_times()
                 used[process.pid] = times.user + times.system
-                cores[self._role(process)] += (used[process.pid] - self._used.get(process.pid, 0.0)) / elapsed
-                memory += _memory(process)
+                cores[role] += (used[process.pid] - self._used.get(process.pid, 0.0)) / elapsed
+                memory[role] += _memory(process) / GIGABYTE
         self._used, self._time = used, now
         values = {
             "hardware/cpu_percent": psutil.cpu_percent(),
-            "hardware/memory_gb": memory / GIGABYTE,
+            "hardware/memory_gb": sum(memory.values()),
             **{f"hardware/cores_{role}": value for role, value in cores.items()},
+            **{f"hardware/memory_gb_{role}": value for role, value in memory.items()},
         }
         for index, handle in enumerate(self._gpus):
             with contextlib.suppress(pynvml.NVMLError):

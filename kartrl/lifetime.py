@@ -6,14 +6,15 @@ import os
 import signal
 import threading
 import time
-from multiprocessing import forkserver
+from multiprocessing import forkserver, util
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 from typing import Any
 
 from setproctitle import setproctitle
 
-LAST_SECONDS = 5.0  # between the polite signal and the end
+GRACE_SECONDS = 2.0  # that a process has to end by itself when its parent has gone
+LAST_SECONDS = 2.0  # between the signal that it gets then and the end
 
 
 def start_method() -> BaseContext:
@@ -22,7 +23,8 @@ def start_method() -> BaseContext:
         return multiprocessing.get_context("spawn")
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # or NumPy keeps a thread for each core in each agent
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["kartrl.agent_process"])
+    os.environ["KARTRL_SOCKETS"] = util.get_temp_dir()  # where its socket will lie
+    context.set_forkserver_preload(["kartrl.fork_server"])
     forkserver.ensure_running()
     return context
 
@@ -31,10 +33,16 @@ def run_as(role: str, module: str, *arguments: Any) -> None:
     """Body of every process: `run(*arguments)` of `module`, under the title "kartrl <role>" in ps and top.
 
     The module is named rather than passed, so that only the process that runs it loads what it needs. Ctrl-C reaches
-    the whole group of processes; what follows is the server's to decide.
+    the whole group of processes; what follows is the server's to decide. When the server has gone, the process is
+    given `GRACE_SECONDS` to end, then SIGTERM, and is ended `LAST_SECONDS` after that.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     setproctitle(f"kartrl {role}")
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    # A thread watches, so this works while the process loads or computes, or waits for the rest of a message that its
+    # dead parent never finished writing.
+    threading.Thread(target=_follow, args=(parent,), name="follow-parent", daemon=True).start()
     importlib.import_module(module).run(*arguments)
 
 
@@ -51,20 +59,9 @@ def yield_cores() -> None:
         os.nice(19)
 
 
-def follow_parent(grace: float) -> None:
-    """From now on, when the parent goes, this process gets SIGTERM after `grace` seconds, and ends soon after at the latest.
-
-    A thread watches, so this works while the process computes, or waits for the rest of a message that its dead
-    parent never finished writing. In a process that multiprocessing did not start, nothing happens.
-    """
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        threading.Thread(target=_follow, args=(parent, grace), name="follow-parent", daemon=True).start()
-
-
-def _follow(parent: BaseProcess, grace: float) -> None:
+def _follow(parent: BaseProcess) -> None:
     parent.join()
-    time.sleep(grace)
+    time.sleep(GRACE_SECONDS)
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(LAST_SECONDS)
     os._exit(1)

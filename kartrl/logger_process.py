@@ -9,7 +9,6 @@ from typing import Any
 
 from kartrl.episode_scalars import training_scalars
 from kartrl.hardware import Hardware
-from kartrl.lifetime import follow_parent
 from kartrl.sinks import Sinks
 from kartrl.types import Episode, EpisodeRecord, Histograms, Scalars
 
@@ -28,7 +27,6 @@ def run(run_folder: Path, queue: Any, first_step: int) -> None:
         first_step: agent steps at which this run begins or is resumed; what was logged later than that, by a run
             that went further than its last checkpoint, is forgotten.
     """
-    follow_parent(grace=10.0)
     parent = multiprocessing.parent_process()
     sinks = Sinks(run_folder, first_step)
     sinks.flush()  # a folder that cannot be written to is told of now

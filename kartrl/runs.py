@@ -1,11 +1,13 @@
 """Run folders: where one run keeps its configuration, checkpoints and logs."""
 
+import contextlib
 import os
 import sys
 import time
 from pathlib import Path
 from typing import NamedTuple
 
+import psutil
 from filelock import FileLock, Timeout
 
 from kartrl import checkpoint
@@ -13,6 +15,8 @@ from kartrl.algorithms.optimizers import state_names
 from kartrl.checkpoint import Checkpoint
 from kartrl.config import Config, dump, read
 from kartrl.errors import UserError
+
+HOLDER_SECONDS = 2.0  # to find out who has a folder
 
 
 class RunFolder(NamedTuple):
@@ -26,49 +30,86 @@ def create(config: Config) -> RunFolder:
     """A new folder `logs/<name>` with the run's configuration in it.
 
     Raises:
-        UserError: it exists already, or cannot be written to.
+        UserError: it exists already, another process has it, or it cannot be written to.
     """
     name = config.run.name
-    if name == "auto":
-        name = f"{config.environment.id.replace('/', '-')}__{config.run.seed}__{time.strftime('%Y%m%d-%H%M%S')}"
     path = Path(config.run.logs) / name
-    if (path / "config.cfg").exists():
-        raise UserError(f"{path}: this run exists already; go on with it by --resume {path}, or choose another run.name")
     try:
+        if name == "auto":
+            name = f"{config.environment.id.replace('/', '-')}__{config.run.seed}__{time.strftime('%Y%m%d-%H%M%S')}"
+            path = _make_unused(path.with_name(name))
         (path / "checkpoints").mkdir(parents=True, exist_ok=True)
         folder = lock(path)
-        (path / "config.cfg").write_text(dump(config), encoding="utf-8")
+        try:
+            if (path / "config.cfg").exists():  # nobody else can make one now
+                raise UserError(f"{path}: this run exists already; go on with it by --resume {path}, or choose another run.name")
+            (path / "config.cfg").write_text(dump(config), encoding="utf-8")
+        except BaseException:
+            release(folder)
+            raise
     except OSError as error:
-        raise UserError(
-            f"{path}: cannot write there ({error.strerror or error}); choose another folder with --set run.logs=FOLDER"
-        ) from error
+        raise _unwritable(path, error) from error
     return folder
+
+
+def _make_unused(path: Path) -> Path:
+    """A folder made now, with this name or one like it: other runs may have begun in the same second."""
+    new, number = path, 1
+    while True:
+        try:
+            new.mkdir(parents=True)
+            return new
+        except FileExistsError:
+            number += 1
+            new = path.with_name(f"{path.name}-{number}")
 
 
 def lock(path: Path) -> RunFolder:
     """Take the folder for this process, and remove what a killed one left half written there.
 
     Raises:
-        UserError: another process has it.
+        UserError: another process has it, or it cannot be written to.
     """
-    holder = path / "run.pid"
-    file_lock = FileLock(path / "run.lock")
+    folder = RunFolder(path, FileLock(path / "run.lock"))
     try:
-        file_lock.acquire(timeout=0)
+        folder.lock.acquire(timeout=0)
     except Timeout as error:
-        pid = holder.read_text(encoding="utf-8").strip() if holder.exists() else "unknown"
-        raise UserError(f"{path}: another kartrl (process {pid}) is training in this folder") from error
-    holder.write_text(f"{os.getpid()}\n", encoding="utf-8")
+        raise UserError(f"{path}: another kartrl (process {_holder(path)}) is training in this folder") from error
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    try:
+        (path / "run.pid").write_text(f"{os.getpid()}\n", encoding="utf-8")
+    except OSError as error:
+        release(folder)
+        raise _unwritable(path, error) from error
     for left in path.rglob("*.tmp"):
         left.unlink(missing_ok=True)
-    return RunFolder(path, file_lock)
+    return folder
+
+
+def _holder(path: Path) -> str:
+    """Process id of who has the folder. It may be about to write it; one that was killed may have left its own."""
+    deadline = time.monotonic() + HOLDER_SECONDS
+    while time.monotonic() < deadline:
+        with contextlib.suppress(OSError, ValueError):
+            pid = int((path / "run.pid").read_text(encoding="utf-8"))
+            if psutil.pid_exists(pid):
+                return str(pid)
+        time.sleep(0.05)
+    return "unknown"
+
+
+def _unwritable(path: Path, error: OSError) -> UserError:
+    return UserError(f"{path}: cannot write there ({error.strerror or error}); choose another folder with --set run.logs=FOLDER")
 
 
 def release(folder: RunFolder) -> None:
     """Give the folder back, leaving no lock files."""
     (folder.path / "run.pid").unlink(missing_ok=True)
+    # Before the release: after it, the file may already be another's. Windows removes no open file; there it stays.
+    with contextlib.suppress(PermissionError):
+        (folder.path / "run.lock").unlink(missing_ok=True)
     folder.lock.release()
-    (folder.path / "run.lock").unlink(missing_ok=True)
 
 
 def find(logs: Path, name: str) -> Path:

@@ -90,8 +90,9 @@ class Sinks:
     def _open(self) -> tuple[EventWriter, TextIO]:
         if self._events is None or self._table is None:
             self._drop()  # the first may be open, where the second could not be opened
-            self._events = EventWriter(self._folder, None if self._first_step is None else self._first_step + 1)
+            self._folder.mkdir(parents=True, exist_ok=True)
             self._table = self._open_table(self._folder / "scalars.csv")
+            self._events = EventWriter(self._folder, None if self._first_step is None else self._first_step + 1)
             self._first_step = None
         return self._events, self._table
 

@@ -37,7 +37,7 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
             stack.callback(runs.release, folder)
             stored = runs.load_newest(folder.path)
             config = runs.resumed_config(stored, files, overrides)
-        _check_levels(config)
+        check_levels(config)
         world = look_at(config)  # what can be wrong with it comes out here, before any process is started
         sizes = choose_sizes(config, world)
         if stored is None:
@@ -66,14 +66,28 @@ def train_each(files: list[str], overrides: list[str], parallel: bool) -> int:
         [sys.executable, "-m", "kartrl", "train", "-c", file, *(part for override in overrides for part in ("--set", override))]
         for file in files
     ]
-    if not parallel:
-        statuses = [subprocess.run(command, check=False).returncode for command in commands]
-        return max(map(abs, statuses))
-    processes = [subprocess.Popen(command) for command in commands]
-    return max(abs(process.wait()) for process in processes)
+    processes: list[subprocess.Popen[bytes]] = []
+    try:
+        for command in commands:
+            processes.append(subprocess.Popen(command))
+            if not parallel:
+                processes[-1].wait()
+        return max(abs(process.wait()) for process in processes)
+    except SystemExit:  # of a SIGTERM, which came to this process alone; Ctrl-C reaches all
+        for process in processes:
+            process.terminate()
+        raise
+    finally:
+        for process in processes:
+            process.wait()
 
 
-def _check_levels(config: Config) -> None:
+def check_levels(config: Config) -> None:
+    """There is a circuit to train on, where there are circuits.
+
+    Raises:
+        UserError: there is none.
+    """
     if config.is_kart and not config.circuits("train"):
         raise UserError("[levels]: no circuit says train; set at least one, as in --set levels.MarioCircuit.Act1=train")
 

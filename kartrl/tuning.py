@@ -3,14 +3,15 @@
 What was measured to find these rules is in docs/performance.md.
 """
 
+import math
 import time
 from typing import NamedTuple
 
-import psutil
+import numpy as np
 import torch
 
 from kartrl.config import Config
-from kartrl.devices import choose_device, cores
+from kartrl.devices import choose_device, cores, free_memory
 from kartrl.errors import UserError
 from kartrl.models import make_model
 from kartrl.types import World
@@ -18,6 +19,7 @@ from kartrl.types import World
 GROUP_SECONDS = 4e-3  # that a group should be stepped for, so that messages and batches of one cost little beside it
 LARGEST_GROUP = 8  # so that an update of 8 unrolls remains possible
 AGENTS_PER_CORE = 6  # where an agent has one environment: while most wait for a batch to fill, some must be running
+STEP_BYTES = 32  # of the shared slab for each step of an unroll, beside the observation
 AGENT_BYTES = 80e6  # of memory that an agent process takes, with its emulator
 NEARLY = 1.1  # a forward pass whose cost for an observation is within this factor of the least is large enough
 
@@ -49,7 +51,7 @@ def choose_sizes(config: Config, world: World) -> Sizes:
     envs = _or(system.envs_per_agent, 2 * _group_size(world.step_seconds))
     groups_per_agent = 2 if envs % 2 == 0 else 1
     size = envs // groups_per_agent
-    memory = max(1, int(psutil.virtual_memory().available / 2 / AGENT_BYTES))
+    memory = max(1, int(free_memory() / 2 / AGENT_BYTES))
     agents = _or(system.agents, min(memory, AGENTS_PER_CORE * number if envs == 1 else number))
     batch = _or(system.training_batch_size, -(-8 // size) * size)
     if batch % size:
@@ -114,6 +116,13 @@ def forward_seconds(config: Config, world: World, batches: list[int]) -> dict[in
         return result
     finally:
         torch.set_num_threads(threads)
+
+
+def slab_bytes(config: Config, world: World, sizes: Sizes) -> int:
+    """Size of the shared slab that `Slots` will make, about."""
+    blocks = sizes.agents * sizes.groups_per_agent * sizes.ring
+    step = math.prod(world.shape) * np.dtype(world.dtype).itemsize + STEP_BYTES
+    return blocks * sizes.group_size * (config.impala.unroll_length + 1) * step
 
 
 def _or(number: int | str, choice: int) -> int:

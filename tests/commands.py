@@ -5,32 +5,37 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO
 
 import psutil
 
+from kartrl import checkpoint
+
 ROOT = Path(__file__).parents[1]
 QUICK = ["--set", "environment.id=CartPole-v1", "--set", "model.hidden_size=16", "--set", "system.agents=2"]
 EVALUATE_OFF = ["--set", "evaluation.minutes=0"]
+UNTIL_ENDED = ["--set", "run.agent_steps=1000000000", "--set", "run.checkpoint_minutes=0.02"]
+ENDLESS = [*QUICK, *EVALUATE_OFF, *UNTIL_ENDED, "--set", "run.name=run"]
 
 
-def environment() -> dict[str, str]:
+def environment(*first: Path) -> dict[str, str]:
+    """Of kartrl's commands; Python looks in the folders `first` before all others."""
     return {
         **os.environ,
-        "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}",
+        "PYTHONPATH": os.pathsep.join(map(str, (*first, ROOT, ROOT / "tests"))),
         "PYTHONWARNINGS": "error::UserWarning:kartrl",
         "COLUMNS": "200",
     }
 
 
-def run(*arguments: str, cwd: Path, timeout: float = 100) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str, cwd: Path, timeout: float = 100, first: Sequence[Path] = ()) -> subprocess.CompletedProcess[str]:
     """`python -m kartrl` with these arguments, to its end."""
     return subprocess.run(
         [sys.executable, "-m", "kartrl", *arguments],
         cwd=cwd,
-        env=environment(),
+        env=environment(*first),
         text=True,
         capture_output=True,
         timeout=timeout,
@@ -100,3 +105,9 @@ def wait_for(condition: Callable[[], object], seconds: float, what: str) -> None
     while not condition():
         assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
         time.sleep(0.05)
+
+
+def steps(run_folder: Path) -> int:
+    """Agent steps of the newest checkpoint."""
+    path = checkpoint.newest(run_folder)
+    return int(path.stem) if path is not None else 0

@@ -1,6 +1,7 @@
 """Gymnasium environments that fail, for the tests: `crashing:Crash-v0` and others, each after so many steps of its life."""
 
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -64,6 +65,13 @@ class Faulty(gymnasium.Env):
         return self.kind if self.age > self.lifetime else ""
 
 
+class CrashHard(Faulty):
+    """Kills its process when it is reset."""
+
+    def reset(self, *, seed=None, options=None):
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+
 class Life(gymnasium.Env):
     """Its observation is the number of its process and how many steps it has taken."""
 
@@ -97,3 +105,4 @@ gymnasium.register("NothingButBad-v0", Faulty, kwargs={"lifetime": 1, "kind": "r
 gymnasium.register("Random-v0", Faulty, kwargs={"lifetime": 0, "probability": 2e-4})
 gymnasium.register("Switch-v0", Faulty, kwargs={"lifetime": 0, "switch": os.environ.get("KARTRL_TEST_SWITCH", "")})
 gymnasium.register("Life-v0", Life)
+gymnasium.register("CrashHard-v0", CrashHard, kwargs={"lifetime": 0})

@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import itertools
 import multiprocessing
 import os
 import signal
@@ -15,7 +16,7 @@ import pytest
 from commands import environment, wait_for
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from kartrl import logger_process
+from kartrl import logger_process, sinks
 from kartrl.types import Episode, EpisodeRecord, Histograms, Scalars
 
 CONTEXT = multiprocessing.get_context("spawn")  # a forkserver's children would write to the stderr of its first test
@@ -119,6 +120,53 @@ def test_a_full_disk_is_told_once_and_survived(tmp_path, capfd):
     errors = capfd.readouterr().err
     assert errors.count("kartrl: metrics are not written") == 1
     assert "Traceback" not in errors
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A folder on a disk of 256 KiB of its own."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)], capture_output=True, check=False).returncode:
+        pytest.skip("may not mount a small disk")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def run_impatiently(folder, queue, first_step):
+    """The logger, which tries to write again ten times a second."""
+    sinks.RETRY_SECONDS = 0.1
+    logger_process.run(folder, queue, first_step)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a tmpfs")
+def test_on_a_disk_that_was_full_it_goes_on(small_disk, capfd):
+    queue = CONTEXT.Queue()
+    folder = small_disk / "run"
+    process = CONTEXT.Process(target=run_impatiently, args=(folder, queue, 0))
+    process.start()
+    wait_for(lambda: (folder / "scalars.csv").exists(), 30, "the logger to start")
+    with (small_disk / "other").open("wb", buffering=0) as other, contextlib.suppress(OSError):
+        while True:
+            other.write(bytes(512))
+
+    def metrics(step):
+        queue.put(Scalars(step, {f"losses/number_{tag}": 0.1 for tag in range(100)}))
+        return True
+
+    step = itertools.count(1)
+    wait_for(lambda: metrics(next(step)) and "metrics are not written" in capfd.readouterr().err, 60, "the disk to be full")
+    wait_for(lambda: metrics(next(step)) and next(step) > 60, 60, "more to be lost")
+    (small_disk / "other").unlink()
+    told = next(step)
+    wait_for(lambda: metrics(next(step)) and any(row[0] > told for row in read_table(folder)), 60, "metrics after the disk was full")
+    queue.put(None)
+    process.join(30)
+    assert process.exitcode == 0
+    assert "Traceback" not in capfd.readouterr().err
+    assert all(file.stat().st_size > 0 and file.suffix != ".tmp" for file in folder.iterdir()), "no attempt leaves a file behind"
+    assert max(step for step, _, _ in read_table(folder)) > told
+    assert max(event.step for event in read_events(folder).Scalars("losses/number_0")) > told
 
 
 def test_a_folder_that_cannot_be_made_is_told_once_and_survived(tmp_path, capfd):

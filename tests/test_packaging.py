@@ -104,6 +104,50 @@ def test_no_foreign_rom() -> None:
         assert hashlib.sha1(content[512:]).hexdigest() != cartridge, path
 
 
+def _in_image(path: str) -> bool:
+    """Whether .dockerignore lets a file into an image: the last pattern that fits it or a folder around it decides."""
+    included = True
+    for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines():
+        if line and not line.startswith("#"):
+            pattern = re.escape(line.removeprefix("!")).replace(r"\*\*/", "(.*/)?").replace(r"\*", "[^/]*")
+            if re.fullmatch(f"{pattern}(/.*)?", path):
+                included = line.startswith("!")
+    return included
+
+
+def test_no_cartridge_gets_into_an_image() -> None:
+    shipped = [path for path in _repository_files() if _in_image(path.as_posix())]
+    assert {OUR_ROM, Path("run.py"), Path("kartrl/cli.py"), Path("docker/start"), Path("requirements.lock")} <= set(shipped)
+    assert {path.name for path in shipped if path.parent == OUR_ROM.parent} >= {f"MarioCircuit.Act{act}.state" for act in (1, 2, 3, 4)}
+    for folder in ("", "kartrl/", "kartrl/games/", "kartrl/games/SuperMarioKart-Snes/", "kartrl/games/KartRL-Snes/", "configs/", "docker/"):
+        for suffix in (*ROM_SUFFIXES & {".sfc", ".smc", ".swc", ".fig", ".srm", ".zip", ".7z"}, ".state"):
+            if not folder.endswith("KartRL-Snes/") or suffix != ".state":
+                assert not _in_image(f"{folder}Super Mario Kart (USA){suffix}")
+    assert not _in_image("logs/run/best.pt")
+    assert not _in_image(".git/config")
+
+
+def test_the_container_is_an_ordinary_user() -> None:
+    dockerfile = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    user = re.findall(r"^USER (\d+):(\d+)$", dockerfile, re.MULTILINE)[-1]
+    assert "0" not in user
+    assert not re.search(r"chmod|sudo|setuid", dockerfile)
+    copied = dockerfile.index("COPY . .")
+    assert "chown" not in dockerfile[copied:], "it cannot change its own program"
+
+
+def test_the_page_is_shown_to_this_computer_only() -> None:
+    files = ["README.md", "Dockerfile", "docker/start", *(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md"))]
+    texts = {name: (ROOT / name).read_text(encoding="utf-8") for name in files}
+    commands = [line for text in texts.values() for line in text.splitlines() if "docker run" in line]
+    published = [port for line in commands for port in re.findall(r"-p (\S*6006)", line)]
+    assert len(published) >= 5
+    assert set(published) == {"127.0.0.1:6006:6006"}
+    assert not any("--bind_all" in text for text in texts.values())
+    assert "no login" in texts["README.md"]
+    assert "asks nobody for a password" in texts["docs/docker.md"]
+
+
 def test_wheel_has_the_games(tmp_path: Path) -> None:
     source = tmp_path / "source"
     shutil.copytree(ROOT / "kartrl", source / "kartrl", ignore=shutil.ignore_patterns("__pycache__"))

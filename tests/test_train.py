@@ -1,34 +1,14 @@
-"""Whole runs in real processes: training, resuming, signals, deaths, and bad input."""
+"""Whole runs in real processes: training, resuming, deaths, and bad input."""
 
-import contextlib
 import csv
 import os
 import re
-import signal
 from pathlib import Path
 
-import psutil
 import pytest
-from commands import EVALUATE_OFF, QUICK, Training, run, wait_for
+from commands import EVALUATE_OFF, QUICK, run, steps
 
 from kartrl import checkpoint
-
-ENDLESS = [*QUICK, *EVALUATE_OFF, "--set", "run.name=run", "--set", "run.agent_steps=1000000000", "--set", "run.checkpoint_minutes=0.02"]
-
-
-def shared_memory(training: Training) -> set[Path]:
-    """What the run's processes have mapped that has a name in /dev/shm."""
-    names = set()
-    for process in training.family():
-        with contextlib.suppress(psutil.Error):
-            names |= {Path(region.path) for region in process.memory_maps() if region.path.startswith("/dev/shm")}
-    return {name for name in names if name.exists()}
-
-
-def steps(run_folder: Path) -> int:
-    """Agent steps of the newest checkpoint."""
-    path = checkpoint.newest(run_folder)
-    return int(path.stem) if path is not None else 0
 
 
 def test_it_trains_saves_logs_and_resumes(tmp_path):
@@ -64,36 +44,6 @@ def test_several_predictors_and_trainers_share_the_work(tmp_path):
     assert steps(tmp_path / "logs" / "run") >= 8000
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signals_save_and_leave_nothing_behind(tmp_path, number):
-    with Training(tmp_path, *ENDLESS) as training:
-        folder = tmp_path / "logs" / "run"
-        wait_for(lambda: steps(folder) > 0, 60, "a checkpoint")
-        saved, family = steps(folder), training.family()
-        assert len(family) >= 4
-        names = shared_memory(training)
-        status, output = training.end(number)
-        assert status == 128 + number, output
-        assert "Traceback" not in output
-        assert steps(folder) >= saved
-        wait_for(lambda: not training.family(), 5, "all processes to be gone")
-        wait_for(lambda: not any(name.exists() for name in names), 5, "all shared memory to be gone")
-    assert not (folder / "run.lock").exists()
-
-
-def test_when_the_server_is_killed_everything_ends(tmp_path):
-    with Training(tmp_path, *ENDLESS) as training:
-        folder = tmp_path / "logs" / "run"
-        wait_for(lambda: steps(folder) > 0, 60, "a checkpoint")
-        names = shared_memory(training)
-        os.kill(training.process.pid, signal.SIGKILL)
-        training.process.wait(5)
-        wait_for(lambda: not training.family(), 15, "the orphans to be gone")
-        wait_for(lambda: not any(name.exists() for name in names), 5, "all shared memory to be gone")
-    resumed = run("train", "--resume", "--set", f"run.agent_steps={steps(folder) + 1000}", cwd=tmp_path)
-    assert resumed.returncode == 0, resumed.stdout + resumed.stderr
-
-
 def test_a_damaged_newest_checkpoint_is_passed_over_with_a_warning(tmp_path):
     assert run("train", *QUICK, *EVALUATE_OFF, "--set", "run.agent_steps=3000", "--set", "run.name=run", cwd=tmp_path).returncode == 0
     good = checkpoint.newest(tmp_path / "logs" / "run")
@@ -103,15 +53,6 @@ def test_a_damaged_newest_checkpoint_is_passed_over_with_a_warning(tmp_path):
     assert "9999999999.pt" in resumed.stderr
     assert "trying the one before" in resumed.stderr
     assert (good.parent / "9999999999.damaged").exists()
-
-
-def test_two_runs_do_not_share_a_folder(tmp_path):
-    with Training(tmp_path, *ENDLESS) as training:
-        wait_for(lambda: steps(tmp_path / "logs" / "run") > 0, 60, "a checkpoint")
-        second = run("train", "--resume", cwd=tmp_path)
-        assert second.returncode == 2
-        assert f"process {training.process.pid}" in second.stderr
-        training.end(signal.SIGTERM)
 
 
 def test_several_configurations_one_after_another_and_at_once(tmp_path):

@@ -1,11 +1,15 @@
 """The sizes that `auto` chooses, and what does not go together."""
 
+import multiprocessing
+
+import numpy as np
 import pytest
 
 from kartrl import tuning
 from kartrl.config import read
 from kartrl.errors import UserError
-from kartrl.tuning import choose_sizes, forward_seconds
+from kartrl.slots import Slots
+from kartrl.tuning import choose_sizes, forward_seconds, slab_bytes
 from kartrl.types import World
 
 SLOW = World("slow", (54, 54, 1), "uint8", 6, 3e-3)
@@ -67,3 +71,13 @@ def test_the_ring_holds_an_update_and_the_block_being_filled():
 def test_large_batches_are_measured_cheaper():
     seconds = forward_seconds(read(), SLOW, [1, 16])
     assert 0 < seconds[16] < seconds[1]
+
+
+@pytest.mark.parametrize("world", [SLOW, QUICK])
+def test_the_slab_is_as_large_as_it_says(world):
+    config = read(overrides=[*SMALL, "system.agents=3"])
+    sizes = choose_sizes(config, world)
+    numbers = (sizes.agents, sizes.groups_per_agent, sizes.group_size, sizes.ring, config.impala.unroll_length)
+    slots = Slots(multiprocessing.get_context("spawn"), *numbers, world.shape, world.dtype)
+    size = sum(value.nbytes for value in vars(slots).values() if isinstance(value, np.ndarray))
+    assert size <= slab_bytes(config, world, sizes) <= 1.3 * size

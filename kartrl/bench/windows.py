@@ -21,6 +21,7 @@ from rich.progress import Progress
 from kartrl.errors import UserError
 
 STEPS, FIRST_UPDATE = "speed/agent_steps_per_second", "speed/first_update_seconds"  # tags in scalars.csv
+END_SECONDS = 20.0  # that a training has to end by itself when it has been told to
 
 
 class Window(NamedTuple):
@@ -132,10 +133,13 @@ def peer_rate(command: str, seconds: float, warm: float, progress: Progress) -> 
 
 
 def _end(process: "subprocess.Popen[str]") -> None:
-    """End a command and all that it has started."""
+    """End a command and all that it has started: politely, so that it can tidy up, then by force."""
     family = []
     with contextlib.suppress(psutil.Error):
         family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+    process.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.communicate(timeout=END_SECONDS)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     for member in family:

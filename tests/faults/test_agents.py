@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from commands import QUICK, Training, environment, run, wait_for
+from commands import ENDLESS, EVALUATE_OFF, QUICK, Training, environment, run, steps, wait_for
 
 from kartrl import checkpoint
 from kartrl.agents import Agents
@@ -22,9 +22,7 @@ from kartrl.lifetime import start_method
 from kartrl.restarts import STRIKES, Restarts
 from kartrl.slots import Slots
 
-EVALUATE_OFF = ["--set", "evaluation.minutes=0"]
 NAMED = [*QUICK, *EVALUATE_OFF, "--set", "run.name=run"]
-ENDLESS = [*NAMED, "--set", "run.agent_steps=1000000000", "--set", "run.checkpoint_minutes=0.02"]
 
 
 def env(name: str) -> list[str]:
@@ -34,11 +32,6 @@ def env(name: str) -> list[str]:
 def scalars(folder: Path, tag: str) -> list[float]:
     with (folder / "scalars.csv").open() as file:
         return [float(row["value"]) for row in csv.DictReader(file) if row["tag"] == tag]
-
-
-def steps(folder: Path) -> int:
-    path = checkpoint.newest(folder)
-    return int(path.stem) if path is not None else 0
 
 
 @pytest.mark.parametrize(

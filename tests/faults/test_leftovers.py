@@ -1,0 +1,167 @@
+"""However a run ends: no process, no shared memory, no file in the temporary folder and no lock is left behind."""
+
+import contextlib
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from commands import ENDLESS, EVALUATE_OFF, QUICK, UNTIL_ENDED, Training, run, steps, wait_for
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs signals")
+
+GONE_SECONDS = 5  # in which all processes end when their server has gone
+NAMED = ["--set", "run.name=run"]
+KART = [*UNTIL_ENDED, *NAMED, "--set", "environment.game=bundled", "--set", "system.agents=2", "--set", "model.hidden_size=16"]
+
+
+@pytest.fixture(autouse=True)
+def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The temporary folder of the runs; with a short name, since sockets have their paths there."""
+    folder = Path(tempfile.mkdtemp(prefix="left"))
+    monkeypatch.setenv("TMPDIR", str(folder))
+    yield folder
+    shutil.rmtree(folder)
+
+
+def shared_memory(training: Training) -> set[Path]:
+    """What the run's processes have mapped that has a name in /dev/shm."""
+    names = set()
+    for process in training.family():
+        with contextlib.suppress(psutil.Error):
+            names |= {Path(region.path) for region in process.memory_maps() if region.path.startswith("/dev/shm")}
+    return {name for name in names if name.exists()}
+
+
+def nothing_is_left(training: Training, shared: set[Path], temporary: Path) -> None:
+    """Wait until that is so; `shared` is what was there before the end."""
+    wait_for(lambda: not training.family(), GONE_SECONDS, "all processes to be gone")
+    wait_for(lambda: not any(name.exists() for name in shared), GONE_SECONDS, "all shared memory to be gone")
+    wait_for(lambda: not list(temporary.iterdir()), GONE_SECONDS, "the temporary folder to be empty")
+
+
+def litter(folder: Path) -> list[Path]:
+    """Lock files and half-written ones."""
+    return [path for path in folder.rglob("*") if path.suffix == ".tmp" or path.name in ("run.lock", "run.pid")]
+
+
+def killed(training: Training) -> None:
+    os.kill(training.process.pid, signal.SIGKILL)
+    training.process.wait(5)
+
+
+def test_a_normal_end(tmp_path: Path, temporary: Path) -> None:
+    with Training(tmp_path, *QUICK, *NAMED, "--set", "run.agent_steps=5000") as training:
+        wait_for(lambda: len(training.roles("agent-0") + training.roles("agent-1")) == 2, 60, "the agents")
+        shared = shared_memory(training)
+        status, output = training.end()
+        assert status == 0, output
+        nothing_is_left(training, shared, temporary)
+    assert litter(tmp_path / "logs" / "run") == []
+
+
+def test_an_environment_that_raises(tmp_path: Path, temporary: Path) -> None:
+    with Training(tmp_path, *QUICK, *EVALUATE_OFF, "--set", "environment.id=crashing:CrashAtOnce-v0") as training:
+        status, output = training.end()
+        assert status == 1, output
+        nothing_is_left(training, set(), temporary)
+    assert litter(tmp_path) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("options", [ENDLESS, KART], ids=["CartPole", "kart"])
+def test_a_signal_saves_first(tmp_path: Path, temporary: Path, number: signal.Signals, options: list[str]) -> None:
+    folder = tmp_path / "logs" / "run"
+    with Training(tmp_path, *options) as training:
+        wait_for(lambda: steps(folder) > 0, 60, "a checkpoint")
+        saved, shared = steps(folder), shared_memory(training)
+        assert len(training.family()) >= 4
+        status, output = training.end(number)
+        assert status == 128 + number, output
+        assert "Traceback" not in output
+        assert steps(folder) >= saved
+        nothing_is_left(training, shared, temporary)
+    assert litter(folder) == []
+
+
+def test_ctrl_c_again_and_again_ends_at_once(tmp_path: Path, temporary: Path) -> None:
+    """As a terminal sends it: to all processes of the run."""
+    with Training(tmp_path, *ENDLESS) as training:
+        wait_for(lambda: steps(tmp_path / "logs" / "run") > 0, 60, "a checkpoint")
+        shared = shared_memory(training)
+
+        def interrupted() -> bool:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(training.process.pid, signal.SIGINT)
+            return training.process.poll() is not None
+
+        wait_for(interrupted, 10, "the end")
+        status, output = training.end()
+        assert status == 128 + signal.SIGINT, output
+        assert "Traceback" not in output
+        nothing_is_left(training, shared, temporary)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_processes_come_up(tmp_path: Path, temporary: Path, number: signal.Signals) -> None:
+    folder = tmp_path / "logs" / "run"
+    with Training(tmp_path, *ENDLESS) as training:
+        wait_for((folder / "config.cfg").exists, 60, "the run to begin")
+        status, output = training.end(number)
+        assert status == 128 + number, output
+        assert "Traceback" not in output
+        nothing_is_left(training, set(), temporary)
+    assert litter(folder) == []
+
+
+def agents_have_begun(training: Training, folder: Path) -> bool:
+    return bool(training.roles("agent-0"))
+
+
+def evaluator_has_begun(training: Training, folder: Path) -> bool:
+    return bool(training.roles("evaluator"))
+
+
+@pytest.mark.parametrize(
+    ("options", "moment"),
+    [
+        pytest.param(ENDLESS, agents_have_begun, id="while the agents come up"),
+        pytest.param([*QUICK, *UNTIL_ENDED, *NAMED], evaluator_has_begun, id="while the evaluator loads"),
+        pytest.param(KART, lambda _, folder: steps(folder) > 0, id="a kart race"),
+    ],
+)
+def test_when_the_server_is_killed(tmp_path: Path, temporary: Path, options: list[str], moment: Callable[[Training, Path], bool]) -> None:
+    folder = tmp_path / "logs" / "run"
+    with Training(tmp_path, *options) as training:
+        wait_for(lambda: moment(training, folder), 60, "the moment")
+        shared = shared_memory(training)
+        killed(training)
+        nothing_is_left(training, shared, temporary)
+
+
+def test_a_run_whose_server_was_killed_goes_on(tmp_path: Path) -> None:
+    folder = tmp_path / "logs" / "run"
+    with Training(tmp_path, *ENDLESS) as training:
+        wait_for(lambda: steps(folder) > 0, 60, "a checkpoint")
+        killed(training)
+    resumed = run("train", "--resume", "--set", f"run.agent_steps={steps(folder) + 1000}", cwd=tmp_path)
+    assert resumed.returncode == 0, resumed.stdout + resumed.stderr
+    assert not (folder / "run.lock").exists()
+
+
+def test_sigterm_to_several_runs_at_once_saves_each(tmp_path: Path, temporary: Path) -> None:
+    names = ("one", "two")
+    for name in names:
+        (tmp_path / f"{name}.cfg").write_text(f"[run]\nname = {name}\n")
+    with Training(tmp_path, "-c", "one.cfg", "two.cfg", "--parallel", *QUICK, *EVALUATE_OFF, *UNTIL_ENDED) as training:
+        wait_for(lambda: all(steps(tmp_path / "logs" / name) > 0 for name in names), 90, "both to save")
+        shared = shared_memory(training)
+        status, output = training.end(signal.SIGTERM)
+        assert status == 128 + signal.SIGTERM, output
+        assert output.count("Saved.") == 2
+        nothing_is_left(training, shared, temporary)
+    assert litter(tmp_path) == []

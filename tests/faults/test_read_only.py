@@ -1,0 +1,57 @@
+"""As a strict container runs it: a read-only root, no capabilities, no home, 64 MB of shared memory."""
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from commands import EVALUATE_OFF, QUICK, ROOT, environment
+
+# Writable are a temporary folder and the logs; both are gone with the name space.
+PREPARE = """
+set -e
+mount -t tmpfs tmpfs tmp
+mount -t tmpfs tmpfs logs
+mount -t tmpfs -o size=64m tmpfs /dev/shm
+mount -o remount,bind,ro /
+cd logs
+"""
+
+
+def strictly(folder: Path, command: str) -> subprocess.CompletedProcess[str]:
+    for name in ("tmp", "logs"):
+        (folder / name).mkdir(exist_ok=True)
+    variables = {**environment(), "TMPDIR": str(folder / "tmp"), "HOME": "/nonexistent", "KARTRL_DATA": "/nonexistent/data"}
+    jail = "setpriv --bounding-set=-all --inh-caps=-all --no-new-privs"
+    return subprocess.run(
+        ["unshare", "--mount", "--propagation", "private", "sh", "-c", f"{PREPARE}\nexec {jail} {command}"],
+        cwd=folder,
+        env=variables,
+        text=True,
+        capture_output=True,
+        timeout=100,
+        check=False,
+    )
+
+
+@pytest.fixture(autouse=True)
+def _jail(tmp_path: Path) -> None:
+    if sys.platform != "linux" or strictly(tmp_path, "true").returncode:
+        pytest.skip("may not make name spaces")
+    if strictly(tmp_path, f"touch {shlex.quote(str(ROOT / 'written'))}").returncode == 0:
+        (ROOT / "written").unlink()
+        pytest.skip("the repository is on a disk of its own, which stays writable")
+
+
+def test_it_trains_and_the_doctor_says_so(tmp_path: Path) -> None:
+    options = [*QUICK, *EVALUATE_OFF, "--set", "run.agent_steps=3000", "--set", "run.logs=."]
+    ended = strictly(tmp_path, shlex.join([sys.executable, "-m", "kartrl", "train", *options]))
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "Saved." in ended.stdout
+    examined = strictly(tmp_path, shlex.join([sys.executable, "-m", "kartrl", "doctor", *options]))
+    assert examined.returncode == 0, examined.stdout + examined.stderr
+    assert "KARTRL_DATA" in examined.stdout
+    refused = strictly(tmp_path, shlex.join([sys.executable, "-m", "kartrl", "doctor", *options, "--set", f"run.logs={ROOT / 'logs'}"]))
+    assert refused.returncode == 1
+    assert "cannot write there (Read-only file system)" in refused.stdout

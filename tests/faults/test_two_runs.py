@@ -1,0 +1,77 @@
+"""Two runs never share a folder."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from commands import ENDLESS, EVALUATE_OFF, QUICK, Training, environment, run, steps, wait_for
+
+from kartrl import runs
+from kartrl.config import read
+
+TAKER = """
+import os, pathlib, sys
+from kartrl import runs
+from kartrl.errors import UserError
+folder = pathlib.Path(sys.argv[1])
+for _ in range(300):
+    try:
+        held = runs.lock(folder)
+    except UserError:
+        continue
+    os.close(os.open(folder / "mine", os.O_CREAT | os.O_EXCL))  # fails where another has the folder too
+    os.unlink(folder / "mine")
+    runs.release(held)
+"""
+
+
+def test_of_two_that_start_together_one_is_refused_and_told_who_has_the_folder(tmp_path):
+    with Training(tmp_path, *ENDLESS) as one, Training(tmp_path, *ENDLESS) as other:
+        wait_for(lambda: (one.process.poll() is None) != (other.process.poll() is None), 60, "one of them to end")
+        winner, loser = (one, other) if one.process.poll() is None else (other, one)
+        status, output = loser.end()
+        assert status == 2
+        assert f"process {winner.process.pid}) is training in this folder" in output
+        assert winner.end(signal.SIGTERM)[0] == 128 + signal.SIGTERM
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
+def test_who_was_killed_is_not_taken_for_who_trains(tmp_path):
+    folder = tmp_path / "logs" / "run"
+    with Training(tmp_path, *ENDLESS) as first:
+        wait_for(lambda: steps(folder) > 0, 60, "a checkpoint")
+        first.process.kill()
+        first.process.wait(10)
+    assert (folder / "run.pid").read_text() == f"{first.process.pid}\n"
+    begun = steps(folder)
+    with Training(tmp_path, "--resume", "run") as second:
+        wait_for(lambda: steps(folder) > begun, 60, "it to go on")
+        third = run("train", "--resume", "run", cwd=tmp_path)
+        assert third.returncode == 2
+        assert f"process {second.process.pid})" in third.stderr
+        again = run("train", *QUICK, "--set", "run.name=run", cwd=tmp_path)
+        assert again.returncode == 2
+        assert f"process {second.process.pid})" in again.stderr
+        assert second.end(signal.SIGTERM)[0] == 128 + signal.SIGTERM
+
+
+def test_runs_that_begin_in_the_same_second_have_folders_of_their_own(tmp_path):
+    several = ["-c", "a.cfg", "b.cfg", "--parallel", *QUICK, *EVALUATE_OFF, "--set", "run.agent_steps=1500"]
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.cfg").write_text("[optimizer]\nname = sgd\n")
+    ended = run("train", *several, cwd=tmp_path)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert len(list((tmp_path / "logs").iterdir())) == 2
+    config = read(overrides=[f"run.logs={tmp_path / 'quickly'}"])
+    folders = [runs.create(config) for _ in range(5)]
+    assert len({folder.path for folder in folders}) == 5
+    for folder in folders:
+        runs.release(folder)
+
+
+def test_a_folder_that_changes_hands_quickly_never_has_two_holders(tmp_path):
+    takers = [subprocess.Popen([sys.executable, "-c", TAKER, str(tmp_path)], env=environment()) for _ in range(3)]
+    assert [taker.wait(100) for taker in takers] == [0, 0, 0]
+    assert list(tmp_path.iterdir()) == []
