@@ -276,6 +276,7 @@ class Server:
             "speed/agent_steps_per_second": status.agent_steps_per_second,
             "speed/frames_per_second": status.agent_steps_per_second * self._config.environment.frame_skip,
             "speed/updates_per_second": status.updates_per_second,
+            "speed/longest_pause_seconds": self._learner.longest_pause(),
             "queue/prediction_batch_size": status.prediction_batch,
             "queue/finished_unrolls": float(self._slots.state.sum()) * self._slots.group_size,
             "queue/agents": float(status.agents),

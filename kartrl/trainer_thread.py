@@ -89,6 +89,8 @@ class Learner:
         self._may_go_back = True
         self.first_update: float | None = None  # when this process made its first update, seconds since the epoch
         self.lag = 0.0  # mean policy lag of the newest batch, in updates
+        self._updated = time.monotonic()  # when the last update was made
+        self._longest_pause = 0.0
         # Gradients of parts add up to that of the whole; on a processor, parts that fit its cache are faster and need less memory.
         self._part = 1_000_000 if device.type == "cuda" else max(1, PART_STEPS // config.impala.unroll_length)
         self._transform = TRANSFORMS[config.impala.reward_transform]
@@ -156,7 +158,14 @@ class Learner:
                 }
             )
         self.first_update = self.first_update or time.time()
+        self._longest_pause = max(self._longest_pause, time.monotonic() - self._updated)
+        self._updated = time.monotonic()
         lap("publish")
+
+    def longest_pause(self) -> float:
+        """Longest time from one update to the next since the last call, in seconds; the present one counts."""
+        longest, self._longest_pause = max(self._longest_pause, time.monotonic() - self._updated), 0.0
+        return longest
 
     def state(self) -> State:
         """A consistent copy, taken between two updates. The newest one that was good is what a diverging run goes back to."""
