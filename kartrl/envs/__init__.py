@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import gymnasium
 
+from kartrl.errors import UserError
 from kartrl.types import World
 
 if TYPE_CHECKING:
@@ -53,8 +54,10 @@ def look_at(config: Config) -> World:
     """Make the environment once, step it for a moment, and close it: what can be wrong with it comes out here.
 
     Raises:
-        UserError: as `make_env`.
+        UserError: as `make_env`; or there are circuits, but none to train on.
     """
+    if config.is_kart and not config.circuits("train"):
+        raise UserError("[levels]: no circuit says train; set at least one, as in --set levels.MarioCircuit.Act1=train")
     env = make_env(config, config.circuits("train"), training=True)
     try:
         shape, dtype = env.observation_space.shape, str(env.observation_space.dtype)
