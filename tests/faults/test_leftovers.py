@@ -90,10 +90,11 @@ def test_a_signal_saves_first(tmp_path: Path, temporary: Path, number: signal.Si
 
 
 def test_ctrl_c_again_and_again_ends_at_once(tmp_path: Path, temporary: Path) -> None:
-    """As a terminal sends it: to all processes of the run."""
+    """As a terminal sends it, to all processes of the run; an agent that has stopped for good keeps it from ending by itself."""
     with Training(tmp_path, *ENDLESS) as training:
         wait_for(lambda: steps(tmp_path / "logs" / "run") > 0, 60, "a checkpoint")
         shared = shared_memory(training)
+        training.roles("agent-0")[0].suspend()
 
         def interrupted() -> bool:
             with contextlib.suppress(ProcessLookupError):
@@ -104,6 +105,7 @@ def test_ctrl_c_again_and_again_ends_at_once(tmp_path: Path, temporary: Path) ->
         status, output = training.end()
         assert status == 128 + signal.SIGINT, output
         assert "Traceback" not in output
+        assert "Saved." not in output, "it did not wait for the agent"
         nothing_is_left(training, shared, temporary)
 
 
