@@ -48,7 +48,7 @@ def _play(config: Config, slots: Slots, agent: int, seed: int, waker: Connection
     groups = [AgentGroup(slots, first + index, waker, stopwatch) for index in range(slots.groups_per_agent)]
     envs: list[EnvGroup] = []
     done = np.zeros((len(groups), slots.group_size), bool)
-    faults = [0] * len(groups)  # steps in a row at which all environments were faulty
+    faults = [0] * len(groups)  # steps in a row at which all environments were faulty, or began anew after that
     try:
         for index, group in enumerate(groups):
             envs.append(make_group(config, slots.group_size))
@@ -61,7 +61,7 @@ def _play(config: Config, slots: Slots, agent: int, seed: int, waker: Connection
             began = done[index].copy()
             group.record(reward, terminated | began, ~began, faulty)
             done[index] = terminated | truncated
-            faults[index] = faults[index] + 1 if faulty.all() else 0
+            faults[index] = faults[index] + 1 if (faulty | began).all() else 0
             if faults[index] == FAULTS_ALLOWED:
                 raise ValueError("the environments gave nothing but numbers that are not finite")
             for episode in episodes:

@@ -200,7 +200,7 @@ def _drives_cartridge(config: Config) -> bool:
 def _sha1(file: Path) -> str:
     try:
         return hashlib.sha1(file.read_bytes(), usedforsecurity=False).hexdigest()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return MISSING
     except OSError as error:
         return f"unreadable ({error.strerror})"
@@ -214,10 +214,8 @@ def _atari(_: Examined) -> tuple[State, str]:
 
 def _environment(examined: Examined) -> tuple[State, str]:
     from kartrl.envs import look_at
-    from kartrl.train import check_levels
 
-    check_levels(examined.config)
-    world = examined.world = apart(look_at, examined.config)
+    world = examined.world = look_at(examined.config)
     shape = " x ".join(map(str, world.shape))
     return "ok", f"{world.title}: observations {shape} {world.dtype}, {world.num_actions} actions"
 
@@ -237,14 +235,14 @@ def _sizes(examined: Examined) -> tuple[State, str]:
 
 
 def _cores(_: Examined) -> tuple[State, str]:
-    from kartrl.devices import cores
+    from kartrl.machine import cores
 
     here = os.cpu_count() or 1
     return "ok", f"{cores()} of {here} may be used" if cores() < here else f"{here}"
 
 
 def _memory(examined: Examined) -> tuple[State, str]:
-    from kartrl.devices import free_memory
+    from kartrl.machine import free_memory
 
     free = free_memory()
     if examined.sizes is None:

@@ -11,7 +11,7 @@ from kartrl import checkpoint, runs
 from kartrl.config import Config, read
 from kartrl.display import Display
 from kartrl.envs import look_at
-from kartrl.errors import RunFailed, UserError
+from kartrl.errors import RunFailed
 from kartrl.server import Server
 from kartrl.tuning import choose_sizes
 
@@ -37,7 +37,6 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
             stack.callback(runs.release, folder)
             stored = runs.load_newest(folder.path)
             config = runs.resumed_config(stored, files, overrides)
-        check_levels(config)
         world = look_at(config)  # what can be wrong with it comes out here, before any process is started
         sizes = choose_sizes(config, world)
         if stored is None:
@@ -80,16 +79,6 @@ def train_each(files: list[str], overrides: list[str], parallel: bool) -> int:
     finally:
         for process in processes:
             process.wait()
-
-
-def check_levels(config: Config) -> None:
-    """There is a circuit to train on, where there are circuits.
-
-    Raises:
-        UserError: there is none.
-    """
-    if config.is_kart and not config.circuits("train"):
-        raise UserError("[levels]: no circuit says train; set at least one, as in --set levels.MarioCircuit.Act1=train")
 
 
 def _next_steps(folder: Path, config: Config) -> str:

@@ -11,8 +11,9 @@ import numpy as np
 import torch
 
 from kartrl.config import Config
-from kartrl.devices import choose_device, cores, free_memory
+from kartrl.devices import choose_device
 from kartrl.errors import UserError
+from kartrl.machine import cores, free_memory
 from kartrl.models import make_model
 from kartrl.types import World
 

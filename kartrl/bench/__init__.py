@@ -18,8 +18,9 @@ from rich.table import Table
 from kartrl.bench.parts import Parts, measure_parts
 from kartrl.bench.windows import Window, peer_rate, train_window
 from kartrl.config import Config, read
-from kartrl.devices import choose_device, cores
+from kartrl.devices import choose_device
 from kartrl.envs import look_at
+from kartrl.machine import cores
 from kartrl.tuning import Sizes, choose_sizes
 
 

@@ -12,9 +12,10 @@ import numpy as np
 import torch
 
 from kartrl.config import Config
-from kartrl.devices import choose_device, cores, keep_freed_memory
+from kartrl.devices import choose_device, keep_freed_memory
 from kartrl.envs.group import make_group
 from kartrl.errors import UserError
+from kartrl.machine import cores
 from kartrl.models import make_model
 from kartrl.predictor_thread import RecurrentStates, make_policy
 from kartrl.slots import AgentGroup, Slots, Stopped

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import gymnasium
 
+from kartrl.errors import UserError
 from kartrl.types import World
 
 if TYPE_CHECKING:
-    from kartrl.config import Config
+    from kartrl.apart import Lost, apart
+from kartrl.config import Config
 
 KART = "kartrl/Kart-v0"
 LOOK_SECONDS, LOOK_STEPS = 0.1, 100  # for which a step is timed, at most
@@ -50,11 +52,21 @@ def make_env(config: Config, circuits: Sequence[str] = (), training: bool = True
 
 
 def look_at(config: Config) -> World:
-    """Make the environment once, step it for a moment, and close it: what can be wrong with it comes out here.
+    """Make the environment once, step it for a moment, and close it, in another process: what can be wrong with it comes out here.
 
     Raises:
-        UserError: as `make_env`.
+        UserError: as `make_env`; there are circuits, but none to train on; or the environment crashed or hung.
     """
+    try:
+        world: World = apart(_look, config, seconds=config.system.step_timeout)
+    except Lost as error:
+        raise UserError(f"[environment] id = {config.environment.id}: {error}") from error
+    return world
+
+
+def _look(config: Config) -> World:
+    if config.is_kart and not config.circuits("train"):
+        raise UserError("[levels]: no circuit says train; set at least one, as in --set levels.MarioCircuit.Act1=train")
     env = make_env(config, config.circuits("train"), training=True)
     try:
         shape, dtype = env.observation_space.shape, str(env.observation_space.dtype)

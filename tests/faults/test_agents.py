@@ -39,11 +39,11 @@ def scalars(folder: Path, tag: str) -> list[float]:
     [
         ("Crash", "RuntimeError: the cartridge fell out"),
         ("Exit", "exit status 3"),
-        ("Stall", "no step came from it for system.step_timeout, 2 s"),
+        ("Stall", "no step came from it for system.step_timeout, 5 s"),
     ],
 )
 def test_training_goes_on_though_environments_fail(tmp_path, name, cause):
-    timeout = ["--set", "system.step_timeout=2"]
+    timeout = ["--set", "system.step_timeout=5"]
     result = run("train", *NAMED, *env(name), *timeout, "--set", "run.agent_steps=15000", cwd=tmp_path)
     assert result.returncode == 0, result.stdout + result.stderr
     assert f"is started again; it ended: {cause}" in result.stdout
@@ -55,10 +55,20 @@ def test_training_goes_on_though_environments_fail(tmp_path, name, cause):
     [("CrashAtOnce", "RuntimeError: the cartridge fell out"), ("ExitAtOnce", "exit status 3"), ("StallAtOnce", "no step came from it")],
 )
 def test_a_fault_at_the_very_start_ends_the_run_with_its_cause(tmp_path, name, cause):
-    result = run("train", *NAMED, *env(name), "--set", "system.step_timeout=3", cwd=tmp_path)
+    envs = ["--set", "system.envs_per_agent=2"]  # or the fault would be found before, when it is seen how fast they are
+    result = run("train", *NAMED, *envs, *env(name), "--set", "system.step_timeout=5", cwd=tmp_path)
     assert result.returncode == 1
     assert cause in result.stdout
     assert "is started again" not in result.stdout
+
+
+@pytest.mark.parametrize(("name", "cause"), [("ExitAtOnce", "(exit status 3)"), ("StallAtOnce", "did not start within 5 s")])
+def test_an_environment_that_takes_its_process_along_is_found_before_the_run(tmp_path, name, cause):
+    result = run("train", *NAMED, *env(name), "--set", "system.step_timeout=5", cwd=tmp_path)
+    assert result.returncode == 2
+    assert f"crashing:{name}-v0" in result.stderr
+    assert cause in result.stderr
+    assert not (tmp_path / "logs").exists()
 
 
 @pytest.mark.parametrize("name", ["BadReward", "BadObservation"])
@@ -85,7 +95,7 @@ def test_too_few_healthy_agents_end_the_run(tmp_path, monkeypatch):
         wait_for(lambda: steps(tmp_path / "logs" / "run") > 0, 60, "a checkpoint")
         switch.touch()
         status, output = training.end(timeout=90)
-        assert not training.family()
+        wait_for(lambda: not training.family(), 10, "all processes to be gone")
     assert status == 1
     assert "0 of 2 agents are healthy" in output or "system.min_agents asks for 1" in output
     assert "the cartridge fell out" in output
@@ -94,7 +104,7 @@ def test_too_few_healthy_agents_end_the_run(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP, signal.SIGSEGV])
 def test_an_agent_that_is_killed_or_stopped_is_replaced(tmp_path, number):
-    with Training(tmp_path, *ENDLESS, "--set", "system.step_timeout=2") as training:
+    with Training(tmp_path, *ENDLESS, "--set", "system.step_timeout=5") as training:
         folder = tmp_path / "logs" / "run"
         wait_for(lambda: steps(folder) > 0, 60, "a checkpoint")
         (victim,) = training.roles("agent-1")
@@ -154,7 +164,7 @@ THREADS = {
 
 def run_with_fault(cwd: Path, role: str, fault: str) -> subprocess.CompletedProcess[str]:
     code = FAULT.format(**THREADS[role], fault=fault)
-    command = [sys.executable, "-c", code, "train", *ENDLESS, "--set", "system.step_timeout=4"]
+    command = [sys.executable, "-c", code, "train", *ENDLESS, "--set", "system.step_timeout=5"]
     return subprocess.run(command, cwd=cwd, env=environment(), text=True, capture_output=True, timeout=90, check=False)
 
 

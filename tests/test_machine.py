@@ -1,4 +1,4 @@
-"""What a process may use of the machine."""
+"""How much of the machine a process may use."""
 
 import os
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from kartrl.devices import control_group_limits, cores, free_memory
+from kartrl.machine import control_group_limits, cores, free_memory
 
 
 def test_cores_and_memory_are_those_of_this_process() -> None:
