@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import gymnasium
 
+from kartrl.apart import Lost, apart
 from kartrl.errors import UserError
 from kartrl.types import World
 
 if TYPE_CHECKING:
-    from kartrl.apart import Lost, apart
-from kartrl.config import Config
+    from kartrl.config import Config
 
 KART = "kartrl/Kart-v0"
 LOOK_SECONDS, LOOK_STEPS = 0.1, 100  # for which a step is timed, at most
