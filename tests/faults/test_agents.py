@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
@@ -224,10 +225,10 @@ def test_no_unroll_mixes_two_lives():
     chance = random.Random(1)
     agents.start()
     drain.start()
-    processes = []
+    killed: list[BaseProcess] = []
     try:
-        kills, deadline = 0, time.monotonic() + 80
-        while kills < 12:
+        deadline = time.monotonic() + 80
+        while len(killed) < 12:
             assert time.monotonic() < deadline
             list(agents.receive(0.02))
             agents.watch(time.monotonic(), trained=True)
