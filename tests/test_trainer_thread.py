@@ -64,6 +64,7 @@ def update(learner, seeds, shape=VECTOR, reward=None):
 @pytest.fixture(scope="module", autouse=True)
 def compiled():
     """TorchScript specialises a function in its first calls, and rounds otherwise from then on: they are made here."""
+    torch.set_num_threads(1)  # more are far slower where the cores are busy
     for shape in (IMAGE, VECTOR):
         update(make_learner(configure(), shape), range(4), shape)
 
