@@ -9,7 +9,7 @@ PYTEST_ARGS ?=
 BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip --disable-pip-version-check install --no-input
 UV_VERSION = 0.13.9
-ATHERIS_VERSION = 3.1.0
+ATHERIS_VERSION = 3.0.0
 FUZZ_SECONDS ?= 120
 
 .DEFAULT_GOAL := help

@@ -61,6 +61,14 @@ def update(learner, seeds, shape=VECTOR, reward=None):
         learner.update(make_batch(learner, seed, shape, reward), Stopwatch(TRAINER_STAGES))
 
 
+@pytest.fixture(scope="module", autouse=True)
+def compiled():
+    """TorchScript specialises a function in its first calls, and rounds otherwise from then on: they are made here."""
+    torch.set_num_threads(1)  # more are far slower where the cores are busy
+    for shape in (IMAGE, VECTOR):
+        update(make_learner(configure(), shape), range(4), shape)
+
+
 def assert_same(one, other):
     """Bit for bit."""
     assert one.counters == other.counters

@@ -1,6 +1,6 @@
 """Saves checkpoints in children that are killed at every stage of it; test_saves.py runs this in a process of its own.
 
-    python killing.py FOLDER KEEP
+    python killing.py FOLDER
 
 Prints, as JSON, at what the children were killed, and which checkpoint was then the newest that could be read.
 """
@@ -21,6 +21,7 @@ from policies import make_checkpoint
 from kartrl import checkpoint, runs
 
 BEFORE, NEW = (1, 2, 3), 4  # numbers of the checkpoints that are there, and of the one that is saved
+KEEP = 2
 
 
 def kill_at(number: int, told: int) -> None:
@@ -45,7 +46,7 @@ def kill_when_written(size: int) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
 
-def save_in_a_child(folder: Path, content: checkpoint.Checkpoint, keep: int, at: int | None, size: int | None) -> tuple[int, str]:
+def save_in_a_child(folder: Path, content: checkpoint.Checkpoint, at: int | None, size: int | None) -> tuple[int, str]:
     """Its status, and the call at which it was killed."""
     told, tell = os.pipe()
     child = os.fork()
@@ -55,7 +56,7 @@ def save_in_a_child(folder: Path, content: checkpoint.Checkpoint, keep: int, at:
         if at is not None:
             kill_at(at, tell)
         checkpoint.save(folder / "checkpoints" / f"{NEW:010d}.pt", content)
-        checkpoint.remove_oldest(folder, keep)
+        checkpoint.remove_oldest(folder, KEEP)
         sys.setprofile(None)
         os._exit(0)
     os.close(tell)
@@ -64,10 +65,13 @@ def save_in_a_child(folder: Path, content: checkpoint.Checkpoint, keep: int, at:
     return os.waitpid(child, 0)[1], name
 
 
-def main(folder: Path, keep: int) -> None:
+def main(folder: Path) -> None:
     torch.set_num_threads(1)
-    contents = {number: make_checkpoint(agent_steps=number) for number in (*BEFORE, NEW)}
     path = folder / "checkpoints"
+    for number in BEFORE:
+        checkpoint.save(path / f"{number:010d}.pt", make_checkpoint(agent_steps=number))
+    before = {file: file.read_bytes() for file in checkpoint.newest_first(folder)}
+    content = make_checkpoint(agent_steps=NEW)
     outcomes: Counter[int] = Counter()
     names: list[str] = []
     litter = 0
@@ -75,22 +79,27 @@ def main(folder: Path, keep: int) -> None:
     def attempt(at: int | None = None, size: int | None = None) -> bool:
         """Whether the child was killed."""
         nonlocal litter
-        for number in BEFORE:
-            if not (path / f"{number:010d}.pt").exists():
-                checkpoint.save(path / f"{number:010d}.pt", contents[number])
         (path / f"{NEW:010d}.pt").unlink(missing_ok=True)
-        status, name = save_in_a_child(folder, contents[NEW], keep, at, size)
+        for file, old in before.items():
+            if not file.exists():
+                file.write_bytes(old)
+        status, name = save_in_a_child(folder, content, at, size)
         names.append(name)
         litter += len(list(path.glob("*.tmp")))
         runs.release(runs.lock(folder))
         assert not list(path.glob("*.tmp")), "the next start removes what the killed one has left"
-        readable = [checkpoint.load(file).counters.agent_steps for file in checkpoint.newest_first(path.parent)]
-        assert readable[0] in (BEFORE[-1], NEW), readable
-        assert len(readable) >= min(keep, len(BEFORE)), readable
-        outcomes[readable[0]] += 1
+        newest, *others = checkpoint.newest_first(folder)
+        assert len(others) >= KEEP - 1
+        assert all(file.read_bytes() == before[file] for file in others)
+        if newest in before:
+            assert newest.read_bytes() == before[newest]
+            assert list(before) == [newest, *others], "nothing is removed before the new one is there"
+        steps = checkpoint.load(newest).counters.agent_steps
+        assert steps in (BEFORE[-1], NEW), steps
+        outcomes[steps] += 1
         return status != 0
 
-    checkpoint.save(folder / "whole.pt", contents[NEW])
+    checkpoint.save(folder / "whole.pt", content)
     whole = (folder / "whole.pt").stat().st_size
     for size in (0, 1, 4096, whole // 2, whole - 1):
         assert attempt(size=size)
@@ -102,4 +111,4 @@ def main(folder: Path, keep: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    main(Path(sys.argv[1]))
