@@ -25,7 +25,7 @@ def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="left"))
     monkeypatch.setenv("TMPDIR", str(folder))
     yield folder
-    shutil.rmtree(folder)
+    shutil.rmtree(folder, ignore_errors=True)  # sockets may go at the same time
 
 
 def shared_memory(training: Training) -> set[Path]:
