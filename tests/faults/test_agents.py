@@ -232,14 +232,12 @@ def test_no_unroll_mixes_two_lives():
             assert time.monotonic() < deadline
             list(agents.receive(0.02))
             agents.watch(time.monotonic(), trained=True)
-            ready = [agent for agent in agents._agents if agent.process is not None and float(agent.process.pid) in drain.seen]
+            alive = [agent.process for agent in agents._agents if agent.process is not None]
+            ready = [process for process in alive if float(process.pid) in drain.seen and process not in killed]
             if ready:
-                victim = chance.choice(ready).process
-                processes.append(victim)
+                killed.append(chance.choice(ready))
                 time.sleep(chance.random() * 0.02)  # any moment will do
-                victim.kill()
-                drain.seen.discard(float(victim.pid))
-                kills += 1
+                killed[-1].kill()
         wait_for(lambda: _live(agents, drain, 3), 30, "all three agents to be back")
     finally:
         drain.done.set()
