@@ -54,6 +54,8 @@ def run(run_folder: Path, config: Config, server: Connection) -> None:
     evaluator = Evaluator(run_folder, config, server)
     try:
         evaluator.loop()
+    except BrokenPipeError:  # the server has gone
+        return
     finally:
         evaluator.close()
 
