@@ -22,15 +22,16 @@ from kartrl import checkpoint, runs
 
 BEFORE, NEW = (1, 2, 3), 4  # numbers of the checkpoints that are there, and of the one that is saved
 KEEP = 2
+CALLS = {"open", "write", "flush", "fileno", "fsync", "close", "replace", "rename", "scandir", "unlink"}
 
 
 def kill_at(number: int, told: int) -> None:
-    """Kill this process at the `number`th call into C from when it opens the file to write; tell the call's name first."""
+    """Kill this process at the `number`th call that touches files, from when it opens one to write; tell the call's name first."""
     seen = -1
 
     def hook(_: FrameType, event: str, function: Any) -> None:
         nonlocal seen
-        if event != "c_call" or (seen < 0 and function.__name__ != "open"):
+        if event != "c_call" or function.__name__ not in CALLS or (seen < 0 and function.__name__ != "open"):
             return
         seen += 1
         if seen == number:

@@ -37,7 +37,6 @@ def test_killed_at_any_stage_of_a_save_the_run_still_has_a_checkpoint(tmp_path):
     told = json.loads(killing.stdout)
     assert {"open", "write", "fsync", "close", "unlink"} <= set(told["killed_at"])
     assert {"replace", "rename"} & set(told["killed_at"])
-    assert told["kills"] > 30
     assert told["litter"] > 5, "many were killed while they wrote"
     assert min(told["newest"].values()) > 5, "some were killed before the rename, some after"
 
