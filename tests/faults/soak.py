@@ -10,7 +10,6 @@ the README was broken.
 import argparse
 import contextlib
 import csv
-import os
 import random
 import signal
 import statistics
@@ -50,6 +49,7 @@ class Soak:
         self.broken: list[str] = []
         self.lost_steps = 0  # by kills of the server: agent steps after its last checkpoint
         self.memory: list[float] = []
+        self.shared: set[Path] = set()  # what its processes had mapped that has a name in /dev/shm
         self.output = (folder / "output.txt").open("a+")
 
     def start(self, resume: bool) -> Training:
@@ -91,6 +91,7 @@ class Soak:
         for process in training.family():
             with contextlib.suppress(psutil.Error):
                 total += process.memory_full_info().pss
+                self.shared |= {Path(region.path) for region in process.memory_maps() if region.path.startswith("/dev/shm/")}
         self.memory.append(total / 1e9)
 
     def scalars(self, tag: str) -> list[float]:
@@ -127,7 +128,6 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("options", nargs="*", help="of kartrl train, after --")
     arguments = parser.parse_args()
-    shared = set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
     with tempfile.TemporaryDirectory() as name:
         soak = Soak(Path(name), arguments.options, arguments.seed)
         training = soak.start(resume=False)
@@ -147,8 +147,7 @@ def main() -> int:
         finally:
             training.__exit__()
         minutes = (time.monotonic() - began) / 60
-        left = sorted(set(os.listdir("/dev/shm")) - shared) if shared else []
-        if left:
+        if left := [path.name for path in soak.shared if path.exists()]:
             soak.broken.append(f"left in /dev/shm: {', '.join(left)}")
         if left := [path.name for path in soak.run.rglob("*") if path.suffix in (".tmp", ".lock", ".pid")]:
             soak.broken.append(f"left in the run's folder: {', '.join(left)}")
