@@ -72,6 +72,15 @@ class CrashHard(Faulty):
         os.kill(os.getpid(), signal.SIGSEGV)
 
 
+class Hiccup(Faulty):
+    """Every fifth step takes a twentieth of a second, as on a busy machine."""
+
+    def step(self, action):
+        if self.age % 5 == 0:
+            time.sleep(0.05)
+        return super().step(action)
+
+
 class Life(gymnasium.Env):
     """Its observation is the number of its process and how many steps it has taken."""
 
@@ -104,5 +113,6 @@ gymnasium.register("BadObservation-v0", Faulty, kwargs={"lifetime": 70, "kind": 
 gymnasium.register("NothingButBad-v0", Faulty, kwargs={"lifetime": 1, "kind": "reward"})
 gymnasium.register("Random-v0", Faulty, kwargs={"lifetime": 0, "probability": 2e-4})
 gymnasium.register("Switch-v0", Faulty, kwargs={"lifetime": 0, "switch": os.environ.get("KARTRL_TEST_SWITCH", "")})
+gymnasium.register("Hiccup-v0", Hiccup, kwargs={"lifetime": 1_000_000})
 gymnasium.register("Life-v0", Life)
 gymnasium.register("CrashHard-v0", CrashHard, kwargs={"lifetime": 0})

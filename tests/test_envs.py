@@ -10,7 +10,7 @@ import pytest
 from gymnasium import spaces
 
 from kartrl.config import Config, read
-from kartrl.envs import make_env
+from kartrl.envs import look_at, make_env
 from kartrl.envs.wrappers import make_other
 from kartrl.errors import UserError
 
@@ -198,3 +198,8 @@ def test_without_stable_retro_the_rest_works_and_the_kart_says_why() -> None:
 
 def test_without_ale_the_extra_is_named() -> None:
     assert "kartrl[atari]" in missing("ale_py", "ALE/Pong-v5")
+
+
+def test_a_busy_machine_does_not_make_an_environment_look_slow() -> None:
+    world = look_at(read([], ["environment.id=crashing:Hiccup-v0"]))
+    assert 0 < world.step_seconds < 0.005, "half of what its mean would be"

@@ -6,6 +6,7 @@ Importing this registers the kart race and little else: agents, tools and `gymna
 from __future__ import annotations
 
 import contextlib
+import statistics
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -79,14 +80,15 @@ def _look(config: Config) -> World:
 
 
 def _step_seconds(env: gymnasium.Env[Any, Any], num_actions: int) -> float:
-    """Seconds of one step, over a moment; what was measured until then if the environment fails."""
-    steps, start = 0, time.perf_counter()
+    """Seconds of one step, over a moment: the median, as others may use the core meanwhile; 0 if the environment fails at once."""
+    times: list[float] = []
     with contextlib.suppress(Exception):  # the agents will meet it too, and tell
         env.reset()
-        start = time.perf_counter()
-        while steps < LOOK_STEPS and time.perf_counter() - start < LOOK_SECONDS:
-            _, _, terminated, truncated, _ = env.step(steps % num_actions)
-            steps += 1
+        begin = time.perf_counter()
+        while len(times) < LOOK_STEPS and time.perf_counter() - begin < LOOK_SECONDS:
+            start = time.perf_counter()
+            _, _, terminated, truncated, _ = env.step(len(times) % num_actions)
+            times.append(time.perf_counter() - start)
             if terminated or truncated:
                 env.reset()
-    return (time.perf_counter() - start) / max(1, steps)
+    return statistics.median(times) if times else 0.0
