@@ -1,0 +1,29 @@
+"""A run of any length takes no more memory than a short one."""
+
+import csv
+from collections import defaultdict
+
+import pytest
+from commands import EVALUATE_OFF, QUICK, run
+
+from kartrl import checkpoint
+
+ROLES = ("server", "agents", "logger")
+SPARE = 0.01  # GB that a role's memory may grow, for what is only made once
+
+
+@pytest.mark.timeout(400)
+def test_memory_stays_flat_over_ten_thousand_updates(tmp_path):
+    short = ["--set", "impala.unroll_length=2", "--set", "run.agent_steps=165000", "--set", "run.name=run"]
+    result = run("train", *QUICK, *EVALUATE_OFF, *short, cwd=tmp_path, timeout=350)
+    assert result.returncode == 0, result.stdout + result.stderr
+    folder = tmp_path / "logs" / "run"
+    assert checkpoint.load(checkpoint.newest(folder)).counters.updates >= 10_000
+    memory = defaultdict(list)
+    with (folder / "scalars.csv").open() as file:
+        for row in csv.DictReader(file):
+            memory[row["tag"]].append(float(row["value"]))
+    for role in ROLES:
+        points = memory[f"hardware/memory_gb_{role}"]
+        assert len(points) >= 2, "the run was too short to tell"
+        assert points[-1] - points[0] < SPARE, (role, points)
