@@ -1,5 +1,6 @@
 """A predictor: batches the observations that wait, runs the network once, answers all of them."""
 
+import copy
 import threading
 import time
 
@@ -111,9 +112,11 @@ class GraphedPolicy(Policy):
         return self._answer[:number].numpy()
 
 
-def make_policy(model: Script, states: RecurrentStates, seed: int, slots: Slots, limit: int, precision: str) -> Policy:
-    """The policy that suits the model's device and precision, for batches of up to `limit` groups."""
-    if precision == "bf16":
+def make_policy(model: Script, states: RecurrentStates, seed: int, slots: Slots, limit: int) -> Policy:
+    """The policy, with a copy of `model`, that suits its device and precision, for batches of up to `limit` groups."""
+    with torch.no_grad():  # or the copies of its parameters would come from an operation, which a cast then warns of
+        model = copy.deepcopy(model).eval()
+    if model.encoder.bf16:
         model.encoder.to(torch.bfloat16)
     on_gpu = states.group.is_cuda
     return GraphedPolicy(model, states, seed, slots, limit) if on_gpu else Policy(model, states, seed)

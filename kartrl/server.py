@@ -1,7 +1,6 @@
 """The server owns every process and thread of a run: it starts, watches, restarts and stops them."""
 
 import contextlib
-import copy
 import faulthandler
 import multiprocessing
 import os
@@ -136,7 +135,7 @@ class Server:
         states = RecurrentStates(slots, self._model)
         for index in range(sizes.predictors):
             seed = config.run.seed * 1000 + self._before.updates + index
-            policy = make_policy(copy.deepcopy(self._model).eval(), states, seed, slots, sizes.prediction_groups, config.model.precision)
+            policy = make_policy(self._model, states, seed, slots, sizes.prediction_groups)
             batches = (sizes.prediction_groups, sizes.min_groups)
             self._predictors.append(PredictorThread(f"predictor-{index}", slots, policy, self._learner.weights, *batches, self._stop))
         for name, state in (self._resume.random if self._resume is not None else {}).items():

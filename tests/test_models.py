@@ -1,11 +1,17 @@
 """The network: unroll against steps, resets inside an unroll, shapes, and the layout of its parts."""
 
+import multiprocessing
+
+import numpy as np
 import pytest
 import torch
 
 from kartrl.config import Model
 from kartrl.errors import UserError
 from kartrl.models import ActorCritic, make_model
+from kartrl.predictor_thread import RecurrentStates, make_policy
+from kartrl.slots import Slots
+from kartrl.types import Requests
 
 SHAPES = {"image": (54, 54, 1), "stacked": (84, 84, 4), "vector": (4,)}
 
@@ -130,3 +136,19 @@ def test_feed_forward_it_is_the_nature_network():
 def test_convolutions_that_do_not_fit_are_a_clear_error():
     with pytest.raises(UserError, match="do not fit an image of 10x10"):
         make_model(Model(), (10, 10, 1), 6)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_a_predictor_acts_in_every_precision_on_every_kind_of_observation(shape, precision):
+    torch.manual_seed(2)
+    model = make_model(Model(hidden_size=32, precision=precision), shape, 3)
+    dtype = "uint8" if len(shape) == 3 else "float32"
+    slots = Slots(multiprocessing.get_context("spawn"), 1, 1, 4, 2, 5, shape, dtype)
+    policy = make_policy(model, RecurrentStates(slots, model), 1, slots, 1)
+    zero, observation = np.zeros(1, np.int64), observations(shape, 1, 4).numpy()
+    answer = policy.act(Requests(zero, zero, zero, zero + 1, observation, np.ones((1, 4), bool)))
+    logits, _, _ = model.step(torch.from_numpy(observation[0]), torch.ones(4, dtype=torch.bool), torch.zeros(4, 64))
+    wanted = logits.log_softmax(1).gather(1, torch.from_numpy(answer[0, :, :1]).long())
+    torch.testing.assert_close(torch.from_numpy(answer[0, :, 1:]), wanted, atol=0.02, rtol=0.02)
+    assert all(parameter.dtype == torch.float32 for parameter in model.parameters()), "only the copy is turned to bfloat16"

@@ -66,7 +66,7 @@ def _infer(config: Config, world: World, sizes: Sizes, seed: int) -> dict[int, f
     largest = sizes.prediction_groups
     slots = Slots(CONTEXT, largest, 1, sizes.group_size, 1, 1, world.shape, world.dtype)
     model = make_model(config.model, world.shape, world.num_actions).to(choose_device(config.system.device)).eval()
-    policy = make_policy(model, RecurrentStates(slots, model), seed, slots, largest, config.model.precision)
+    policy = make_policy(model, RecurrentStates(slots, model), seed, slots, largest)
     seconds = {}
     for groups in sorted({1, max(1, largest // 4), max(1, largest // 2), largest}):
         group = np.arange(groups)

@@ -53,12 +53,15 @@ class ConvEncoder(nn.Module):
 
 
 class VectorEncoder(nn.Module):
-    """Two linear layers over float32 vectors [B, D] -> float32 [B, hidden_size]."""
+    """Two linear layers over float32 vectors [B, D] -> float32 [B, hidden_size]; always in fp32, there being nothing to gain."""
+
+    bf16: Final[bool]
 
     def __init__(self, section: Model, size: int) -> None:
         super().__init__()
         hidden = section.hidden_size
         self.layers = nn.Sequential(nn.Linear(size, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU())
+        self.bf16 = False
         _initialise(self)
 
     def forward(self, observation: Tensor) -> Tensor:
