@@ -16,7 +16,7 @@ import os, pathlib, sys
 from kartrl import runs
 from kartrl.errors import UserError
 folder = pathlib.Path(sys.argv[1])
-for _ in range(300):
+for _ in range(2000):
     try:
         held = runs.lock(folder)
     except UserError:
@@ -37,6 +37,7 @@ def test_of_two_that_start_together_one_is_refused_and_told_who_has_the_folder(t
         assert winner.end(signal.SIGTERM)[0] == 128 + signal.SIGTERM
 
 
+@pytest.mark.timeout(240)
 @pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
 def test_who_was_killed_is_not_taken_for_who_trains(tmp_path):
     folder = tmp_path / "logs" / "run"
@@ -57,11 +58,12 @@ def test_who_was_killed_is_not_taken_for_who_trains(tmp_path):
         assert second.end(signal.SIGTERM)[0] == 128 + signal.SIGTERM
 
 
+@pytest.mark.timeout(240)
 def test_runs_that_begin_in_the_same_second_have_folders_of_their_own(tmp_path):
     several = ["-c", "a.cfg", "b.cfg", "--parallel", *QUICK, *EVALUATE_OFF, "--set", "run.agent_steps=1500"]
     for name in ("a", "b"):
         (tmp_path / f"{name}.cfg").write_text("[optimizer]\nname = sgd\n")
-    ended = run("train", *several, cwd=tmp_path)
+    ended = run("train", *several, cwd=tmp_path, timeout=200)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert len(list((tmp_path / "logs").iterdir())) == 2
     config = read(overrides=[f"run.logs={tmp_path / 'quickly'}"])
