@@ -200,6 +200,8 @@ def _check_tensors(checkpoint: Checkpoint) -> None:
     Raises:
         UserError: names, shapes or types differ.
     """
+    if min(checkpoint.num_actions, *checkpoint.observation_shape) < 1:
+        raise UserError("its observations or actions make no sense")
     with torch.device("meta"):  # shapes without memory
         network = ActorCritic(checkpoint.config.model, checkpoint.observation_shape, checkpoint.num_actions)
     model = {name: (torch.float32, tensor.shape) for name, tensor in network.state_dict().items()}

@@ -289,7 +289,7 @@ def _text(value: Any) -> str:
 
 def _short(text: str, limit: int = 80) -> str:
     """A stranger's text for a message: in one line, and not long."""
-    return repr(text[:limit])[1:-1]
+    return repr(text[:limit])[1:-1][:limit]
 
 
 def _reason(error: Exception) -> str:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from commands import assert_clear
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -106,6 +106,7 @@ def test_values_may_hold_percent_signs(tmp_path):
 
 
 KEYS = [f"{name}.{key}" for name, field in Config.model_fields.items() for key in field.annotation.model_fields]
+LONG = "\udcc4" * 200
 TEXT = st.text(alphabet=st.characters(exclude_categories=()), max_size=200)  # lone surrogates too, as undecodable arguments have them
 SOME = st.sampled_from(["1", "0", "-1", "auto", "true", "nan", "1e999", "9" * 5000, "a b", "a\nb = c", "[run]", "#", "", "\x85", ".."])
 
@@ -135,6 +136,10 @@ def test_any_lines_are_a_configuration_or_one_clear_line(lines):
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(KEYS) | TEXT, SOME | TEXT), max_size=4))
+@example([(f"{LONG}.a", "1")])  # found by fuzzing: each character takes six in a message
+@example([(f"run.{LONG}", "1")])
+@example([("run.logs", LONG)])
+@example([("run.name", "/" * 1000)])
 def test_any_overrides_are_a_configuration_or_one_clear_line(overrides):
     assert_config_or_one_line(overrides=[f"{key}={value}" for key, value in overrides])
 
