@@ -104,6 +104,20 @@ def load(path: Path) -> Checkpoint:
         raise UserError(f"{path}: refused: damaged, or not a checkpoint of this version of kartrl ({_line(error)})") from error
 
 
+def check_imports(config: Config) -> None:
+    """Refuse a checkpoint's configuration whose environment would import a module, as Gymnasium does for "module:Id".
+
+    Raises:
+        UserError: it would, and the user has not named the module in `KARTRL_IMPORT`.
+    """
+    module, colon, _ = config.environment.id.partition(":")
+    if colon and module != os.environ.get("KARTRL_IMPORT"):
+        raise UserError(
+            f"refused: this checkpoint's environment.id, {config.environment.id}, imports the module {module}; "
+            f"if you trust that module, set KARTRL_IMPORT={module} and try again"
+        )
+
+
 def load_model(checkpoint: Checkpoint, device: str | torch.device) -> Script:
     """The scripted network of a checkpoint, on `device`, in evaluation mode.
 

@@ -70,6 +70,7 @@ def open_driver(path: Path, circuits: Sequence[str], device: str, render: bool =
     """
     loaded = checkpoint.load(path)
     config = loaded.config
+    checkpoint.check_imports(config)
     chosen = choose_device("cpu" if device == "auto" else device)
     model = checkpoint.load_model(loaded, chosen)
     torch.set_num_threads(1)  # more are no faster for one observation, and far slower on a machine that also trains

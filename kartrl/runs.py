@@ -155,8 +155,10 @@ def resumed_config(stored: Checkpoint, files: list[str], overrides: list[str]) -
     """The stored configuration with what the command line changes.
 
     Raises:
-        UserError: the change asks for another network, world or optimizer than the checkpoint was made for.
+        UserError: the change asks for another network, world or optimizer than the checkpoint was made for, or the
+            world is in a module that the user has not named.
     """
+    checkpoint.check_imports(stored.config)
     config = read(files, overrides, base=dump(stored.config))
     for name in ("model", "environment"):
         if getattr(config, name) != getattr(stored.config, name):

@@ -21,7 +21,9 @@ from kartrl.algorithms.optimizers import make_optimizer, state_names
 from kartrl.checkpoint import Checkpoint
 from kartrl.config import Config, read
 from kartrl.errors import UserError
+from kartrl.evaluate import open_driver
 from kartrl.models import make_model
+from kartrl.runs import resumed_config
 from kartrl.types import Counters
 
 STATES = [
@@ -286,3 +288,18 @@ def test_default_configuration_fits_its_network(tmp_path):
     model = make_model(Config().model, (54, 54, 1), 9)
     checkpoint.save(tmp_path / "a.pt", Checkpoint(Config(), model.state_dict(), {}, Counters(), (54, 54, 1), 9))
     assert checkpoint.load_model(checkpoint.load(tmp_path / "a.pt"), "cpu").initial_state(3).shape == (3, 512)
+
+
+def test_a_module_is_imported_for_a_checkpoint_only_where_the_user_names_it(tmp_path, monkeypatch):
+    config = read(overrides=["environment.id=crashing:Life-v0", "model.hidden_size=8"])
+    model = make_model(config.model, (2,), 2)
+    path = tmp_path / "a.pt"
+    checkpoint.save(path, Checkpoint(config, model.state_dict(), {}, Counters(), (2,), 2))
+    with pytest.raises(UserError, match=r"imports the module crashing; .*KARTRL_IMPORT=crashing"), open_driver(path, (), "cpu"):
+        pass
+    with pytest.raises(UserError, match="imports the module crashing"):
+        resumed_config(checkpoint.load(path), [], [])
+    monkeypatch.setenv("KARTRL_IMPORT", "crashing")
+    with open_driver(path, (), "cpu") as driver:
+        assert driver.env.spec.id == "Life-v0"
+    assert resumed_config(checkpoint.load(path), [], []) == config
