@@ -9,8 +9,9 @@ from kartrl.circuits import art
 from kartrl.circuits.block import TILE, ZONES, Block, Coin
 from kartrl.circuits.field import field_of, nearest
 from kartrl.circuits.format import Circuit, read
-from kartrl.circuits.kinds import KINDS, mini_colours, palette
+from kartrl.circuits.kinds import mini_colours, palette
 from kartrl.circuits.line import gates, line_of, section_count
+from kartrl.circuits.looks import KINDS
 from kartrl.circuits.paint import Ground, Painter
 from kartrl.circuits.reduction import reduce
 from kartrl.circuits.surfaces import CODES

@@ -1,10 +1,9 @@
-"""The eight kinds of circuits: their colours, their patterns, and what lies how far from the road."""
+"""What makes a kind of circuit: its colours, its patterns, and what lies how far from the road."""
 
 from typing import NamedTuple
 
 import numpy as np
 
-from kartrl.circuits import art
 from kartrl.circuits.art import Art
 from kartrl.circuits.surfaces import CODES
 
@@ -55,51 +54,11 @@ COMMON: dict[str, Colour] = {  # digits and K, W: what all kinds share
     "W": (31, 31, 31), "K": (2, 2, 4), "0": (29, 9, 3), "1": (20, 3, 2), "9": (31, 31, 18),
     "4": (3, 9, 27), "5": (31, 27, 6), "6": (31, 26, 5), "7": (22, 13, 1),
 }  # fmt: skip
+MINI_COMMON: dict[str, Colour] = {"boost": (31, 10, 4), "jump": (6, 14, 31), "coin": (31, 27, 8)}
 PANEL: dict[int, Colour] = {
     80 + 1: (3, 4, 9), 80 + 2: (4, 6, 13), 80 + 3: (8, 12, 22), 80 + 4: (14, 19, 28),
     80 + 5: (31, 31, 31), 80 + 6: (31, 27, 8), 80 + 7: (18, 22, 28), 80 + 8: (26, 6, 6),
 }  # fmt: skip
-
-
-def _codes(*names: str) -> tuple[int, ...]:
-    return tuple(CODES[name] for name in names)
-
-
-def _asphalt() -> Kind:
-    road = art.speckled("r", "ddddll", 16, 1)
-    lawn = art.checks(art.tufted("g", "h", "t", 16, 3, 2), art.tufted("h", "i", "g", 16, 3, 3), 32)
-    red, white = art.art("QQQQWWWW"), art.art("QQQQWWWW").T.copy()
-    flowers = art.art("..W..... .W5W..0. ..W..060 ......0. .0...... 060..W.. .0..W5W. .....W..")
-    return Kind(
-        road="asphalt",
-        colours={
-            "g": (14, 26, 6), "h": (12, 24, 6), "i": (9, 20, 5), "t": (18, 28, 9), "r": (8, 8, 10), "d": (6, 6, 8), "l": (10, 10, 12),
-            "Q": (27, 4, 4), "v": (19, 23, 9), "a": (10, 24, 8), "b": (5, 17, 6), "c": (3, 12, 5), "s": (1, 6, 3),
-            "p": (31, 27, 14), "q": (28, 20, 6), "u": (20, 12, 3), "x": (9, 5, 2),
-        },
-        layers=(
-            Layer(-3, road),
-            Layer(0, art.art("W")),
-            Layer(7, white, "steep-turn"),
-            Layer(7, red, "turn"),
-            Layer(9, art.art("v")),
-            Layer(FAR, lawn),
-        ),
-        grounds=((5, "asphalt"), (FAR, "grass")),
-        outside=art.art("bbbbbbbb bbcbbbbb bcccbbbb bbcbbbbb bbbbbbbb bbbbbbcb bbbbbccc bbbbbbcb"),
-        block=art.block("p", "q", "u", "x"),
-        rail="Wdx",
-        sky=((10, 19, 31), (13, 22, 31), (17, 25, 31), (21, 28, 31), (26, 30, 31), (31, 31, 31),
-             (13, 17, 24), (16, 20, 26), (6, 15, 9), (8, 18, 9), (4, 12, 8), (27, 29, 31)),
-        mini={"asphalt": (26, 26, 27), "grass": (7, 17, 6), "wall": (25, 17, 5), "water": (5, 12, 27)},
-        tree=art.ball(24, "a", "b", "c", "s"),
-        trees=150,
-        tree_on=_codes("grass"),
-        flats=((flowers, 120, _codes("grass")),),
-    )  # fmt: skip
-
-
-KINDS = {"asphalt": _asphalt()}
 
 
 def palette(kind: Kind) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -136,5 +95,3 @@ def mini_colours(kind: Kind) -> tuple[np.ndarray, dict[int, Colour]]:
         number[CODES[name]] = index
     return number, colours
 
-
-MINI_COMMON: dict[str, Colour] = {"boost": (31, 10, 4), "jump": (6, 14, 31), "coin": (31, 27, 8)}
