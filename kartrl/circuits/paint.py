@@ -36,6 +36,8 @@ class Painter:
     def __init__(self, circuit: Circuit, kind: Kind, line: Line, field: Field) -> None:
         self._circuit, self._kind, self._line, self._field = circuit, kind, line, field
         self._draw = random.Random(circuit.title)
+        self.left_out: list[str] = []
+        """What the file puts on the road, but found no free road."""
         # a coast is not as straight as a road
         self._shore = field.edge + kind.wave * _noise(self._draw, SIDE, 8) * np.clip(field.edge / 16, 0, 1)
         self._surface = np.zeros((SIDE, SIDE), np.uint8)
@@ -51,10 +53,11 @@ class Painter:
         self._start()
         self._jumps()
         self._boosts()
+        self._coins = tuple(self._coin_cells())
 
     def ground(self) -> Ground:
         """The painted ground without its coins, and where they lie: what is under them must be known first."""
-        return Ground(self._picture, self._surface, tuple(self._coins()))
+        return Ground(self._picture, self._surface, self._coins)
 
     def _base(self) -> None:
         kind, field = self._kind, self._field
@@ -192,13 +195,15 @@ class Painter:
             x, y = self._line.place(plate.at, plate.across, 18)
             ux, uy = self._line.ahead(self._line.nearest_sample(plate.at))
             dx, dy = (0 if abs(part) < 0.38 else 1 if part > 0 else -1 for part in (ux, uy))
-            column, row = int(x / TILE - 1), int(y / TILE - 1)
+            column, row = int(x / TILE - 1), int(y / TILE - 1)  # its middle tile holds the place
             box = (slice(row, row + 3), slice(column, column + 3))
             if self._road_cells()[box].all():
                 self._surface[box] = CODES["boost"]
                 self._stamp(art.chevrons(dx, dy), column * TILE, row * TILE)
+            else:
+                self.left_out.append(f"the boost plate at {plate.at:g}")
 
-    def _coins(self) -> list[tuple[int, int]]:
+    def _coin_cells(self) -> list[tuple[int, int]]:
         found = []
         plain = self._road_cells()
         for row_of in self._circuit.coins:
@@ -210,6 +215,8 @@ class Painter:
                 if plain[row : row + 2, column : column + 2].all():
                     plain[row : row + 2, column : column + 2] = False
                     found.append((column, row))
+                else:
+                    self.left_out.append(f"coin {k + 1} of the row at {row_of.at:g}")
         return found
 
 
