@@ -1,10 +1,10 @@
 """Start states: the console with a circuit's block in its memory, before the first tick."""
 
 from kartrl.circuits.block import BANK, Block
-from kartrl.envs.retro import BUNDLED, GAMES, RAM, Console
+from kartrl.envs.retro import BUNDLED, GAMES, Console
 from kartrl.errors import UserError
 
-BOOT, SETTLE = 60, 30  # frames: until the console is up, until a selected circuit is
+BOOT, SETTLE = 60, 60  # frames: until the console is up, until a selected circuit is
 STANDING = 0x80  # value of `ticks` at which the game draws but does not move
 FROM_MEMORY = 255  # value of `select`: take the block that lies in memory
 FIRST_LAP = 128
@@ -26,14 +26,14 @@ def make_state(block: Block) -> bytes:
 def start_state(console: Console, block: Block) -> bytes:
     """The same on a console that has just been opened."""
     for _ in range(BOOT):
-        console.run_frame()
-    console.write(BANK - RAM, block.packed())
-    console.set_value("ticks", STANDING)
+        console.step(0)
+    console.write(BANK, block.packed())
+    console.set_value("ticks", STANDING)  # stays until another number of ticks is asked for
     console.set_value("select", FROM_MEMORY)
     for _ in range(SETTLE):
-        console.run_frame()
+        console.step(0)
     race = console.race()
-    if (race["tick"], race["lap"], race["checkpoint_num"]) != (0, FIRST_LAP, len(block.gates)):
+    if (race["circuit"], race["tick"], race["lap"], race["checkpoint_num"]) != (FROM_MEMORY - 1, 0, FIRST_LAP, len(block.gates)):
         raise UserError(f"the game does not take the circuit {block.title}")
     console.set_value("ticks", 0)
     return console.save()
