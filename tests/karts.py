@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from kartrl.envs.kart import KartEnv
 from kartrl.circuits.block import Block
 from kartrl.envs.circuit_map import circuit_block
+from kartrl.envs.kart import KartEnv
 from kartrl.envs.retro import BUNDLED, GAMES, circuits
 
 FOLDER = GAMES / BUNDLED

@@ -1,5 +1,6 @@
 """What the ground does to a kart on the real emulator: one circuit, on which parts of the road become something else."""
 
+import itertools
 import math
 import struct
 from collections.abc import Iterator
@@ -90,7 +91,7 @@ def test_soft_ground_brakes_by_its_drag(console: Console, surface: Surface) -> N
     seen = hold(console, ["B"], 150)
     slowing = [
         before["speed"] - after["speed"]
-        for before, after in zip(seen, seen[1:], strict=False)
+        for before, after in itertools.pairwise(seen)
         if before["ground_type"] == after["ground_type"] == surface.ground_type and after["speed"] > surface.top
     ]
     assert set(slowing) == {surface.drag}
