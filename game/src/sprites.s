@@ -377,6 +377,12 @@ text:   stx t0
         dex
         dex
         bpl :-
+        lda #LOOK_OTHER_DOT | $0600     ; with the palette of each
+        sta oamfar + 14
+        lda #LOOK_OTHER_DOT | $0800
+        sta oamfar + 18
+        lda #LOOK_OTHER_DOT | $0A00
+        sta oamfar + 22
         lda #LOOK_DRONE
         sta oambuf + SLOT_DRONE * 4 + 2
         lda #COINS_X | LAP_Y << 8
