@@ -214,8 +214,9 @@ def _atari(_: Examined) -> tuple[State, str]:
 
 def _environment(examined: Examined) -> tuple[State, str]:
     from kartrl.envs import look_at
+    from kartrl.selection import with_circuits
 
-    world = examined.world = look_at(examined.config)
+    world = examined.world = look_at(with_circuits(examined.config))
     shape = " x ".join(map(str, world.shape))
     return "ok", f"{world.title}: observations {shape} {world.dtype}, {world.num_actions} actions"
 

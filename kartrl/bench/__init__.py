@@ -21,6 +21,7 @@ from kartrl.config import Config, read
 from kartrl.devices import choose_device
 from kartrl.envs import look_at
 from kartrl.machine import cores
+from kartrl.selection import with_circuits
 from kartrl.tuning import Sizes, choose_sizes
 
 
@@ -40,7 +41,7 @@ def bench(files: list[str], overrides: list[str], settings: Settings, console: C
     Raises:
         UserError: bad input, or a training or a peer that ends early.
     """
-    config = read(files, overrides)
+    config = with_circuits(read(files, overrides), console)
     world = look_at(config)
     sizes = choose_sizes(config, world)
     number, on_gpu = cores(), choose_device(config.system.device).type == "cuda"
