@@ -4,7 +4,7 @@ is quick and agent processes stay small."""
 import argparse
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -40,9 +40,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     train = _add(commands, "train", _train, "train a network (what run.py does)")
-    train.add_argument("-c", "--config", nargs="+", default=[], metavar="FILE", help="configurations, one run each")
+    add_config(train, "configurations, one run each")
     train.add_argument("--parallel", action="store_true", help="run several configurations at once, not one after another")
-    train.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="override one value; repeatable")
     train.add_argument("--resume", nargs="?", const="", metavar="RUN", help="go on with this run, or with the newest one")
 
     record = _add(commands, "record", _record, "film a drive and draw its line (what record.py does)")
@@ -57,8 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     evaluate.add_argument("--episodes", type=_positive, default=5, help="races on each circuit (default 5)")
 
     bench = _add(commands, "bench", _bench, "measure how fast this machine could train, how fast it does, and where the time goes")
-    bench.add_argument("-c", "--config", nargs="+", default=[], metavar="FILE")
-    bench.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE")
+    add_config(bench)
     bench.add_argument("--seconds", type=_positive, default=90, help="length of a window of training (default 90)")
     bench.add_argument("--warm", type=_positive, default=15, help="seconds between the first update and the window (default 15)")
     bench.add_argument("--repeat", type=_positive, default=1, help="windows (default 1)")
@@ -70,12 +68,10 @@ def _parser() -> argparse.ArgumentParser:
     rom.add_argument("--states", type=Path, metavar="DIR", help="folder with start states, <circuit>.state")
 
     doctor = _add(commands, "doctor", _doctor, "tell whether this machine is ready for a run, and what is missing")
-    doctor.add_argument("-c", "--config", nargs="+", default=[], metavar="FILE")
-    doctor.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE")
+    add_config(doctor)
 
     config = _add(commands, "config", _config, "print the configuration that a run would have")
-    config.add_argument("-c", "--config", nargs="+", default=[], metavar="FILE")
-    config.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE")
+    add_config(config)
     return parser
 
 
@@ -85,6 +81,17 @@ def _add(
     parser = commands.add_parser(name, help=text, description=text)
     parser.set_defaults(command=command)
     return parser
+
+
+def add_config(parser: argparse.ArgumentParser, files: str = "configurations, the later over the earlier") -> None:
+    """The options that say which configuration a command works with."""
+    parser.add_argument("-c", "--config", nargs="+", default=[], metavar="FILE", help=files)
+    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="override one value; repeatable")
+
+
+def config_options(files: Sequence[str], overrides: Iterable[str]) -> list[str]:
+    """The options of `add_config` for another kartrl to be started with."""
+    return [*(("-c", *files) if files else ()), *(part for override in overrides for part in ("--set", override))]
 
 
 def _add_policy(parser: argparse.ArgumentParser) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from kartrl import checkpoint, runs
+from kartrl.cli import config_options
 from kartrl.config import Config, read
 from kartrl.display import Display
 from kartrl.envs import look_at
@@ -64,10 +65,7 @@ def train_each(files: list[str], overrides: list[str], parallel: bool) -> int:
     """One run for each configuration file, in processes of their own: one after another, or all at once."""
     for file in files:
         read([file], overrides)  # all errors before the first run begins
-    commands = [
-        [sys.executable, "-m", "kartrl", "train", "-c", file, *(part for override in overrides for part in ("--set", override))]
-        for file in files
-    ]
+    commands = [[sys.executable, "-m", "kartrl", "train", *config_options([file], overrides)] for file in files]
     processes: list[subprocess.Popen[bytes]] = []
     try:
         for command in commands:
