@@ -113,7 +113,9 @@ class Console:
         except UserError as error:
             raise UserError(f"{file}: {error}") from error
         if self._build is not None and (found := self.race()["build_id"]) != self._build:
-            raise UserError(f"{file}: made for another build of the ROM ({found:08x}, not {self._build:08x}); build both together: make game")
+            raise UserError(
+                f"{file}: made for another build of the ROM ({found:08x}, not {self._build:08x}); build both together: make game"
+            )
         return state
 
     def block(self) -> Block | None:
