@@ -63,6 +63,16 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("--peer", default="", metavar="COMMAND", help="another system's training that prints '@B steps=N upd=N'")
     bench.add_argument("--json", type=Path, metavar="FILE", help="write the figures here")
 
+    benchmark = _add(commands, "benchmark", _benchmark, "train on some circuits, and measure how well others are driven")
+    benchmark.add_argument("what", choices=("generalisation",), help="what docs/generalisation.md describes")
+    benchmark.add_argument("--quick", action="store_true", help="some minutes instead of a night, to see that it works")
+    benchmark.add_argument("--splits", nargs="+", default=[], metavar="SPLIT", help="only these: within, across (or across-1 ...), random")
+    benchmark.add_argument("--seeds", type=_positive, help="seeds 1 to this (default 3; quick: 1)")
+    benchmark.add_argument("--steps", type=_positive, help="agent steps of each training (default 2,000,000; quick: 100,000)")
+    benchmark.add_argument("--episodes", type=_positive, help="races on each circuit (default 3; quick: 1)")
+    benchmark.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="override one value; repeatable")
+    benchmark.add_argument("-o", "--output", type=Path, metavar="DIR", help="folder of the results; to go on, name it again")
+
     rom = _add(commands, "import-rom", _import_rom, "take in your own cartridge's ROM")
     rom.add_argument("file", type=Path, help="the ROM file, with or without a copier header")
     rom.add_argument("--states", type=Path, metavar="DIR", help="folder with start states, <circuit>.state")
@@ -164,6 +174,15 @@ def _bench(options: argparse.Namespace) -> int:
     settings = Settings(options.seconds, options.warm, options.repeat, options.peer, options.json)
     bench(options.config, options.set, settings, Console())
     return 0
+
+
+def _benchmark(options: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from kartrl.generalisation import benchmark, make_plan
+
+    sizes = options.seeds, options.steps, options.episodes
+    return benchmark(make_plan(options.output, options.quick, options.splits, sizes, options.set), Console())
 
 
 def _import_rom(options: argparse.Namespace) -> int:

@@ -20,9 +20,10 @@ from kartrl.errors import RunFailed, UserError
 from kartrl.generalisation.driving import circuits_in, measure, reference_laps
 from kartrl.generalisation.protocol import Protocol, checked, keep, write_json
 from kartrl.generalisation.report import report, show
-from kartrl.generalisation.splits import SEEN, Split
+from kartrl.generalisation.splits import QUICK, SEEN, SPLITS, Split, chosen
 from kartrl.generalisation.training import Run, steps_of, train
 
+SIZES, QUICK_SIZES = (3, 2_000_000, 3), (1, 100_000, 1)  # seeds, agent steps of a training, races on each circuit
 DRIVING = 0.05  # what driving in the end takes of a run, about; only the estimate of the time left depends on it
 
 
@@ -33,6 +34,24 @@ class Plan(NamedTuple):
     splits: Sequence[Split]
     seeds: int
     protocol: Protocol
+
+
+def make_plan(folder: Path | None, quick: bool, splits: Sequence[str], sizes: Sequence[int | None], overrides: Sequence[str]) -> Plan:
+    """What the command line asks for.
+
+    Args:
+        folder: of the results; None: the usual one.
+        quick: the small version.
+        splits: their names; empty: all.
+        sizes: seeds, agent steps and episodes; None: the usual number.
+
+    Raises:
+        UserError: there is no such split.
+    """
+    seeds, agent_steps, episodes = (size or usual for size, usual in zip(sizes, QUICK_SIZES if quick else SIZES, strict=True))
+    usual = Path("logs") / ("generalisation-quick" if quick else "generalisation")
+    protocol = Protocol(agent_steps, episodes, tuple(overrides), quick)
+    return Plan(folder or usual, chosen(splits, QUICK if quick else SPLITS), seeds, protocol)
 
 
 def benchmark(plan: Plan, console: Console) -> int:
