@@ -114,7 +114,7 @@ class Console:
             raise UserError(f"{file}: {error}") from error
         if self._build is not None and (found := self.race()["build_id"]) != self._build:
             raise UserError(
-                f"{file}: made for another build of the ROM ({found:08x}, not {self._build:08x}); build both together: make game"
+                f"{file}: made for another build of the ROM ({found:08x}, not {self._build:08x}); make it anew"
             )
         return state
 
