@@ -16,7 +16,7 @@ from kartrl.generalisation.splits import Split
 
 OURS = ("run.logs", "run.name", "run.seed", "run.agent_steps", "run.minutes", "environment.id", "environment.game")
 """Keys that the benchmark decides, beside [levels]."""
-DEFAULTS = ("environment.game=bundled", "evaluation.minutes=0")
+DEFAULTS = ("environment.game=bundled", "environment.time_limit=300", "evaluation.minutes=0")
 LIBRARIES = ("torch", "numpy", "gymnasium", "stable-retro", "opencv-python-headless")
 
 
