@@ -45,13 +45,13 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--resume", nargs="?", const="", metavar="RUN", help="go on with this run, or with the newest one")
 
     record = _add(commands, "record", _record, "film a drive and draw its line (what record.py does)")
-    record.add_argument("-s", "--state", metavar="CIRCUIT", help="the circuit, as in MarioCircuit.Act3, or a start state; without it, they are listed")
+    record.add_argument("-s", "--state", metavar="CIRCUIT", help="a name, as MarioCircuit.Act3, or a path; without it, names are listed")
     _add_policy(record)
     record.add_argument("-o", "--output", type=Path, metavar="FILE", help="the MP4; the picture of the line goes beside it")
     record.add_argument("--episodes", type=_positive, default=1, help="races to film (default 1)")
 
     evaluate = _add(commands, "evaluate", _evaluate, "race on every circuit and print a table")
-    evaluate.add_argument("-s", "--state", nargs="+", default=[], metavar="CIRCUIT", help="only these circuits; as in [levels], also paths and random:100-119")
+    evaluate.add_argument("-s", "--state", nargs="+", default=[], metavar="CIRCUIT", help="only these; as in [levels], also random:100-119")
     _add_policy(evaluate)
     evaluate.add_argument("--episodes", type=_positive, default=5, help="races on each circuit (default 5)")
 
