@@ -10,6 +10,7 @@ from types import FrameType
 from typing import NoReturn
 
 from kartrl import __version__
+from kartrl.circuits.arguments import add_parser as add_circuit_parser
 from kartrl.errors import UserError
 
 Command = Callable[[argparse.Namespace], int]
@@ -76,6 +77,8 @@ def _parser() -> argparse.ArgumentParser:
     rom = _add(commands, "import-rom", _import_rom, "take in your own cartridge's ROM")
     rom.add_argument("file", type=Path, help="the ROM file, with or without a copier header")
     rom.add_argument("--states", type=Path, metavar="DIR", help="folder with start states, <circuit>.state")
+
+    add_circuit_parser(commands)
 
     doctor = _add(commands, "doctor", _doctor, "tell whether this machine is ready for a run, and what is missing")
     add_config(doctor)

@@ -105,7 +105,12 @@ class Painter:
         self._surface[rail] = CODES["wall"]
         self._taken |= rail
         drawn = field.drawn()
-        for until, ink in ((RAIL + 1, self._kind.rail[2]), (RAIL - 2, self._kind.rail[1]), (5, self._kind.rail[0]), (2, self._kind.rail[2])):
+        for until, ink in (
+            (RAIL + 1, self._kind.rail[2]),
+            (RAIL - 2, self._kind.rail[1]),
+            (5, self._kind.rail[0]),
+            (2, self._kind.rail[2]),
+        ):
             self._picture[(drawn < until * UNIT) & (drawn >= UNIT // 2) & _pixels(rail)] = ord(ink)
 
     def _scenery(self) -> None:
@@ -147,7 +152,8 @@ class Painter:
         if patch.at is not None:
             x, y = self._line.place(patch.at, patch.across, patch.size)
         else:
-            assert patch.x is not None and patch.y is not None
+            assert patch.x is not None
+            assert patch.y is not None
             x, y = patch.x, patch.y
         x, y, size = int(x + 8) // 16 * 16, int(y + 8) // 16 * 16, patch.size
         reach = (size + 15) // 8 * 8
