@@ -18,7 +18,7 @@ from kartrl import checkpoint
 from kartrl.envs.retro import core_file
 from kartrl.errors import RunFailed, UserError
 from kartrl.generalisation.driving import circuits_in, measure, reference_laps
-from kartrl.generalisation.protocol import Protocol, checked, keep, write_json
+from kartrl.generalisation.protocol import Protocol, checked, keep, keep_circuits, write_json
 from kartrl.generalisation.report import report, show
 from kartrl.generalisation.splits import QUICK, SEEN, SPLITS, Split, chosen
 from kartrl.generalisation.training import Run, steps_of, train
@@ -93,6 +93,7 @@ class _Benchmark:
     def run(self) -> int:
         plan, failures = self._plan, []
         everything = [circuit for sets in self._circuits.values() for circuits in sets.values() for circuit in circuits]
+        keep_circuits(plan.folder, everything)
         with self._progress:
             self._task = self._progress.add_task("", total=self._work * len(self._runs), left="")
             self._look("the scripted driver's laps")
