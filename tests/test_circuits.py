@@ -124,6 +124,32 @@ def test_what_makes_a_circuit_undrivable_is_told(values: dict, fault: str) -> No
     assert any(re.search(fault, one) for one in found), found
 
 
+def test_the_example_in_the_documentation_is_a_circuit() -> None:
+    text = (Path(__file__).parents[1] / "docs" / "circuits.md").read_text()
+    example = text.partition("```toml\n")[2].partition("```")[0]
+    assert faults(parse(example, "circuits.md")) == []
+    for kind in KINDS:
+        assert f"| `{kind}` |" in text
+    for key in Circuit.model_fields:
+        assert f"| `{key}` |" in text
+
+
+def test_no_two_of_the_twenty_have_one_layout() -> None:
+    """Turning in 32 parts of the lap, from wherever it begins, either way round, and mirrored."""
+    turning = {}
+    for name, file in FILES.items():
+        xy = line_of(read(file)).xy
+        ahead = np.roll(xy, -1, 0) - xy
+        angle = np.unwrap(np.arctan2(ahead[:, 1], ahead[:, 0]))
+        lap = np.append(angle, angle[0] + 2 * np.pi * np.sign(angle[-1] - angle[0]))
+        turning[name] = np.diff(lap[np.linspace(0, len(angle), 33).astype(int)])
+    names = list(turning)
+    for index, one in enumerate(names):
+        for other in names[index + 1 :]:
+            variants = (sign * np.roll(turning[other][::way], k) for sign in (1, -1) for way in (1, -1) for k in range(32))
+            assert min(np.abs(turning[one] - variant).mean() for variant in variants) > 0.18, (one, other)
+
+
 def test_a_circuit_survives_being_written_and_read() -> None:
     for name, file in FILES.items():
         circuit = read(file)
