@@ -116,10 +116,9 @@ def test_a_configurations_folders_stay_out_of_checkpoints(mine):
 
 def test_uses_are_known_without_building(mine):
     levels = read([], ["levels.random:9=train", "levels.random:5-6:ice=test", "levels.mine/=test", "levels.nowhere/=train"]).levels.circuits
-    uses = uses_by_name(levels)
-    assert uses["random.dirt.0001"] == "train"
-    assert uses["random.ice.0005"] == uses["my_ring"] == "test"
-    assert uses["MarioCircuit.Act4"] == "test"
+    names = ("random.dirt.0001", "random.ice.0005", "my_ring", "MarioCircuit.Act4", "random.dirt.0002", "random.ice.0007", "nowhere")
+    uses = uses_by_name(levels, names)
+    assert uses == {"random.dirt.0001": "train", "random.ice.0005": "test", "my_ring": "test", "MarioCircuit.Act4": "test"}
 
 
 @pytest.fixture(scope="module")

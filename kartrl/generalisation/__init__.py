@@ -71,6 +71,9 @@ def benchmark(plan: Plan, console: Console) -> int:
         with lock.acquire(timeout=0):
             keep(plan.folder, protocol, plan.splits)
             return _Benchmark(plan, console).run()
+    except RunFailed as failure:
+        console.print(f"kartrl: {failure}", style="red", highlight=False, markup=False, soft_wrap=True)
+        return 1
     except Timeout as error:
         raise UserError(f"{plan.folder}: another benchmark is at work in this folder") from error
     except OSError as error:
@@ -106,7 +109,7 @@ class _Benchmark:
                     self._run(run)
                 except RunFailed as failure:
                     failures.append(run)
-                    self._console.print(f"kartrl: {failure}", style="red", highlight=False, markup=False, soft_wrap=True)
+                    self._console.print(f"kartrl: {run.name}: {failure}", style="red", highlight=False, markup=False, soft_wrap=True)
         results = [json.loads(run.result.read_text(encoding="utf-8")) for run in self._runs if run.result.exists()]
         if results:
             about: dict[str, Any] = json.loads((plan.folder / "protocol.json").read_text(encoding="utf-8"))
