@@ -111,7 +111,7 @@ def drive(
         world.on_frame = on_picture  # type: ignore[attr-defined]
     rows: list[tuple[float, float, float, float]] = []
     try:
-        for info, terminated, _ in steps(env, model, circuit, greedy=greedy, device=device, seed=seed):
+        for info, terminated, _ in steps(env, model, circuit, greedy=greedy, device=device, seed=seed):  # noqa: B007  # the last counts
             if on_picture is not None and not frames:
                 on_picture(env.render())  # type: ignore[arg-type]
             if "x" in info:

@@ -82,6 +82,11 @@ class Session:
             write("opponent1_progress", ghost.drive.sections)
 
     @property
+    def driven(self) -> bool:
+        """Whether somebody drives, and not a movie."""
+        return self._script is None
+
+    @property
     def ended(self) -> bool:
         """Whether the race is finished, or the movie over."""
         return self.drive.finished or (self._script is not None and len(self._inputs) >= len(self._script))
