@@ -6,7 +6,7 @@ import numpy as np
 from font import glyph, outlined, text
 
 Colours = dict[int, tuple[int, int, int]]
-KART, EFFECT, FIGURE = 0, 1, 2  # palettes of the sprites
+KART, EFFECT, FIGURE, OPPONENT = 0, 1, 2, 3  # palettes of the sprites; each opponent has one
 COLOURS: Colours = {  # five bits a channel; sprites begin at 128, sixteen a palette
     128 + 1: (3, 3, 5), 128 + 2: (7, 7, 9), 128 + 3: (12, 12, 14), 128 + 4: (20, 20, 22),
     128 + 5: (15, 2, 4), 128 + 6: (24, 4, 5), 128 + 7: (31, 10, 8), 128 + 8: (31, 20, 16),
@@ -14,13 +14,24 @@ COLOURS: Colours = {  # five bits a channel; sprites begin at 128, sixteen a pal
     128 + 13: (30, 24, 6), 128 + 14: (22, 15, 3), 128 + 15: (24, 17, 12),
     144 + 1: (4, 4, 6), 144 + 2: (18, 14, 8), 144 + 3: (24, 20, 13), 144 + 4: (29, 26, 19),
     144 + 5: (19, 19, 20), 144 + 6: (25, 25, 26), 144 + 7: (31, 31, 31), 144 + 8: (31, 29, 8),
-    144 + 9: (31, 18, 4), 144 + 10: (29, 6, 5), 144 + 11: (3, 8, 5),
+    144 + 9: (31, 18, 4), 144 + 10: (29, 6, 5), 144 + 11: (3, 8, 5), 144 + 12: (10, 19, 29), 144 + 13: (19, 26, 31),
     160 + 1: (3, 3, 8), 160 + 2: (31, 31, 31), 160 + 3: (31, 28, 14), 160 + 4: (31, 22, 4),
     160 + 5: (29, 12, 2), 160 + 6: (29, 5, 5),
 }  # fmt: skip
+_OTHERS = (  # body and driver of the opponents, in the place of the kart's red and blue; dark to light
+    (((2, 11, 4), (4, 18, 7), (10, 25, 12), (20, 31, 20)), ((20, 14, 2), (27, 21, 4), (31, 28, 10), (31, 31, 22))),
+    (((3, 7, 20), (5, 12, 27), (12, 20, 31), (22, 27, 31)), ((19, 6, 2), (27, 11, 3), (31, 18, 8), (31, 26, 18))),
+    (((12, 3, 16), (18, 6, 23), (24, 13, 29), (30, 23, 31)), ((3, 14, 14), (6, 21, 20), (13, 28, 26), (24, 31, 30))),
+)
+for _k, (_body, _driver) in enumerate(_OTHERS):
+    _base = 128 + 16 * (OPPONENT + _k)
+    COLOURS |= {_base + _c: COLOURS[128 + _c] for _c in range(1, 16)}
+    COLOURS |= {_base + 5 + _c: colour for _c, colour in enumerate(_body)} | {_base + 9 + _c: colour for _c, colour in enumerate(_driver)}
 # ramps of the kart's palette, dark to light
 TYRE, RED, BLUE, METAL, GOLD = (1, 2, 3), (5, 6, 7, 8), (9, 10, 11, 12), (2, 3, 4, 12), (14, 13, 13)
 VIEWS = (0.0, 0.2, 0.42, 0.75)  # how far the kart is turned in its pictures, radians
+SIZES = (32, 24, 16, 11, 7)  # of the opponents' pictures, pixels for the width of the kart's own; ROM: sprites.s
+TURNS = 5  # views of an opponent: from behind, then each an eighth of a turn on; the rest are mirrored
 
 # The kart as ellipsoids and boxes: shape, centre (right, forward, up), half sizes, ramp. Pixels.
 _PARTS = (
@@ -77,10 +88,11 @@ def _hit(
     return near, normal
 
 
-def kart(turned: float) -> np.ndarray:
-    """The kart from behind and above, turned to the right by so many radians; uint8 [32, 32]."""
-    out = np.zeros((32, 32), np.uint8)
-    depth = np.full((32, 32), 1e9)
+def kart(turned: float, size: int = 32) -> np.ndarray:
+    """The kart from behind and above, turned to the right by so many radians; uint8, 32x32 or for small ones 16x16."""
+    cell = 32 if size > 16 else 16
+    out = np.zeros((cell, cell), np.uint8)
+    depth = np.full((cell, cell), 1e9)
     sin, cos, down = math.sin(turned), math.cos(turned), 0.42
     ray = (0.0, math.cos(down), -math.sin(down))
     light = (-0.45, -0.5, 0.74)
@@ -88,9 +100,9 @@ def kart(turned: float) -> np.ndarray:
     def spin(v: tuple[float, float, float]) -> tuple[float, float, float]:  # world to kart
         return (v[0] * cos - v[1] * sin, v[0] * sin + v[1] * cos, v[2])
 
-    for y in range(32):
-        for x in range(32):
-            px, py = (x - 15.5) * 1.03, 25.5 - y
+    for y in range(cell):
+        for x in range(cell):
+            px, py = (x - (cell - 1) / 2) * 1.03 * 32 / size, (cell - 1 - y) * 32 / size - 5.5
             eye = (px, -60 * ray[1] + py * math.sin(down), 60 * -ray[2] + py * math.cos(down))
             for shape, centre, half, ramp in _PARTS:
                 here = spin(eye)
@@ -102,6 +114,8 @@ def kart(turned: float) -> np.ndarray:
                 lit = sum(u * v for u, v in zip(spin(light), hit[1], strict=True))
                 shade = int((0.25 + 0.72 * max(lit, 0.0)) * len(ramp))
                 out[y, x] = ramp[min(shade, len(ramp) - 1)]
+    if size < 12:  # nothing but edge would be left
+        return out
     filled = out > 0
     edge = np.zeros_like(filled)
     edge[1:] |= filled[:-1]
@@ -175,14 +189,49 @@ def _message(words: str, fill: int) -> np.ndarray:
     return out
 
 
-def sheet() -> tuple[np.ndarray, dict[str, int]]:
-    """All sprites on one sheet, uint8 [256, 128], and the look (tile and attributes) of each by name."""
+def _drone() -> np.ndarray:
+    """What carries a kart that has fallen: a flying ring with two rotors and a hook, 32x32."""
+    out = _disc(32, [(15.5, 14, 8, 1), (15.5, 14, 7, 5), (14.5, 13, 5.5, 6), (15.5, 15, 3.6, 1), (15.5, 15, 2.6, 8), (14.8, 14.2, 1.2, 7)])
+    for left in (0, 20):
+        out[8:10, left + 1 : left + 11] = 1
+        out[8, left + 2 : left + 10] = 7
+        out[9:14, left + 5 : left + 7] = 1
+    out[22:30, 15:17] = 1
+    out[28:30, 11:21] = 1
+    out[25:29, 11:13] = out[25:29, 19:21] = 1
+    return out
+
+
+def _flame(long: int) -> np.ndarray:
+    """The exhaust of a boosted kart, two flames of so many pixels, 16x16."""
+    out = np.zeros((16, 16), np.uint8)
+    for left in (1, 9):
+        for k in range(long):
+            half = max(0, 3 - k * 4 // long)
+            out[2 + k, left + 3 - half : left + 3 + half] = 10 if k > long * 2 // 3 else 9 if k > long // 3 else 8
+        out[2, left + 2 : left + 4] = 7
+    return out
+
+
+def _splash(high: int) -> np.ndarray:
+    """Drops thrown up, 16x16."""
+    drops = [(x, 13 - high * (7 - abs(x - 8)) // 8, 1.6, 12 if x % 3 else 7) for x in range(2, 15, 2)]
+    return _disc(16, [(8, 13, 5, 13), *((float(x), float(y), r, c) for x, y, r, c in drops)])
+
+
+def sheet() -> tuple[np.ndarray, dict[str, int], list[int]]:
+    """All sprites on one sheet, uint8 [256, 128]; the look (tile and attributes) of each by name; looks of the opponents.
+
+    The looks of the opponents are 8 views, an eighth of a turn apart, for each of `SIZES`.
+    """
     out = np.zeros((256, 128), np.uint8)
     looks: dict[str, int] = {}
 
-    def put(name: str, art: np.ndarray, x: int, y: int, palette: int) -> None:
+    def put(name: str, art: np.ndarray, x: int, y: int, palette: int) -> int:
         out[y : y + art.shape[0], x : x + art.shape[1]] = art
-        looks.setdefault(name, y // 8 * 16 + x // 8 | palette << 9 | 0x3000)
+        look = y // 8 * 16 + x // 8 | palette << 9 | 0x3000
+        looks.setdefault(name, look)
+        return look
 
     for k, turned in enumerate(VIEWS):
         put("KART", kart(turned), 32 * k, 0, KART)
@@ -190,6 +239,7 @@ def sheet() -> tuple[np.ndarray, dict[str, int]]:
     put("SIGN", _sign(), 32, 32, EFFECT)
     put("SPARK", _spark(), 64, 32, EFFECT)
     put("DOT", _disc(16, [(7, 7, 4.3, 1), (7, 7, 3.2, 7), (7, 7, 2.2, 10)]), 80, 32, EFFECT)
+    put("OTHER_DOT", _disc(16, [(7, 7, 3.6, 1), (7, 7, 2.6, 6)]), 96, 32, KART)
     for name, x, dark, mid, light in (("DUST", 64, 2, 3, 4), ("SMOKE", 96, 5, 6, 7)):
         put(name, _disc(16, [(6, 10, 4.5, dark), (10, 8, 3.6, mid), (5.5, 9, 2.6, light)]), x, 48, EFFECT)
         put(name, _disc(16, [(8, 7, 5, dark), (4, 11, 3, mid), (9, 6, 3, light)]), x + 16, 48, EFFECT)
@@ -197,4 +247,20 @@ def sheet() -> tuple[np.ndarray, dict[str, int]]:
         put("FIGURES", _figure(digit), digit % 8 * 16, 64 + digit // 8 * 16, FIGURE)
     put("WRONG", _message("WRONG WAY", 6), 0, 96, FIGURE)
     put("FINISH", _message("FINISHED!", 4), 0, 112, FIGURE)
-    return out, looks
+    for k in (0, 1):
+        put("FLAME", _flame(8 + 5 * k), 80 + 16 * k, 96, EFFECT)
+        put("SPLASH", _splash(6 + 5 * k), 80 + 16 * k, 112, EFFECT)
+    put("DRONE", _drone(), 32, 192, EFFECT)
+    large = [(32 * k, 128) for k in range(4)] + [(32 * k, 160) for k in range(4)] + [(0, 192)]
+    small = [(64 + 16 * k, 192) for k in range(4)] + [(64 + 16 * k, 208) for k in range(4)] + [(16 * k, 224) for k in range(8)]
+    views = []
+    for size in SIZES:
+        row = []
+        for turn in range(TURNS):
+            if (size, turn) == (SIZES[0], 0):
+                row.append(looks["KART"])
+                continue
+            x, y = (large if size > 16 else small).pop(0)
+            row.append(put(f"OTHER_{size}", kart(turn * math.pi / 4, size), x, y, KART))
+        views += row + [look | 0x4000 for look in row[3:0:-1]]
+    return out, looks, views

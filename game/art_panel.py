@@ -19,7 +19,7 @@ WIDTH = 512  # of the sky, pixels: half a turn
 SKY_ROWS = (1, 5)  # rows of tiles that hold the sky
 PANEL_ROW = 14  # first row of tiles of the panel
 MINI_ROW, MINI_COLUMN, MINI_CELLS = 14, 1, 14
-TITLE_ROW, TITLE_COLUMN, TITLE_CELLS = 15, 17, 14
+TITLE_ROW, TITLE_COLUMN = 15, 17
 LIMIT = 384  # tiles that the layer's memory holds
 
 
@@ -72,7 +72,7 @@ def panel() -> tuple[bytes, list[int], dict[str, int]]:
         for column in range(32):
             layer[row * 32 + column] = number((rule if row == PANEL_ROW else weave).reshape(-1)) | PANEL << 10
     letters: dict[str, int] = {}
-    for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ ":
+    for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 ":
         art = weave.copy()
         shadow = np.zeros((8, 8), bool)
         shadow[1:8, 1:6] = glyph(letter)
@@ -87,15 +87,10 @@ def panel() -> tuple[bytes, list[int], dict[str, int]]:
     for words, row, column in (("LAP", 18, 17), ("/5", 18, 24), ("TIME", 21, 17), ("SPEED", 24, 17), ("KM/H", 24, 27)):
         for k, letter in enumerate(words):
             layer[row * 32 + column + k] = golden[letter] | PANEL << 10
+    coin = weave.copy()
+    y, x = np.mgrid[0:8, 0:8]
+    away = (x - 3.5) ** 2 + (y - 3.5) ** 2
+    coin[away < 13] = 6
+    coin[(away < 4) & (x == 3)] = 1
+    layer[18 * 32 + 27] = number(coin.reshape(-1)) | PANEL << 10
     return b"".join(known), layer, letters
-
-
-def mini(picture: np.ndarray, first: int) -> tuple[bytes, list[int]]:
-    """A circuit's small map: its tiles, to follow number `first`, and 14 rows of 16 map words (14 used)."""
-    known: dict[bytes, int] = {}
-    words = []
-    for k, tile in enumerate(tiles.cut(picture)):
-        words.append(first + known.setdefault(tiles.packed(tile), len(known)) | MAP << 10)
-        if k % MINI_CELLS == MINI_CELLS - 1:
-            words += [0, 0]
-    return b"".join(known), words

@@ -7,9 +7,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+import adapter
 import cartridge
 import integration
-import track
 
 HERE = Path(__file__).parent
 TARGET = HERE.parent / "kartrl" / "games" / "KartRL-Snes"
@@ -21,15 +21,14 @@ def main() -> None:
     output: Path = parser.parse_args().output
     if shutil.which("ca65") is None or shutil.which("ld65") is None:
         sys.exit("ca65 and ld65 are missing: install cc65 (apt-get install cc65, brew install cc65)")
-    tracks = [track.load(file) for file in sorted((HERE / "circuits").glob("*.toml"))]
-    names = [found.name for found in tracks]
-    rom, facts = cartridge.build(HERE, tracks)
+    files = sorted((HERE / "circuits").glob("*.toml"))
+    names = [file.stem for file in files]
+    rom, build_id = cartridge.build(HERE, [adapter.compile_circuit(file) for file in files])
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
         (work / "rom.sfc").write_bytes(rom)
         (work / "rom.sha").write_text(hashlib.sha1(rom, usedforsecurity=False).hexdigest() + "\n")
-        (work / "circuits.json").write_text(cartridge.written(facts))
-        integration.describe(work, names)
+        integration.describe(work, names, build_id)
         integration.make_states(work, names)
         # only whole builds get to the target; each file appears there at once
         output.mkdir(parents=True, exist_ok=True)
@@ -37,7 +36,7 @@ def main() -> None:
             partial = output / f".{file.name}.new"
             shutil.copyfile(file, partial)
             partial.replace(output / file.name)
-    print(f"{output}: build {facts['build_id']:08x}, {len(rom) // 1024} KiB, circuits {', '.join(names)}")
+    print(f"{output}: build {build_id:08x}, {len(rom) // 1024} KiB, circuits {', '.join(names)}")
 
 
 if __name__ == "__main__":

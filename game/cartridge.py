@@ -1,29 +1,31 @@
 """Puts code, tables, art and circuits together into the ROM."""
 
-import json
 import struct
 import subprocess
 import tempfile
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import art_objects
 import art_panel
-import numpy as np
-import palette as pal
 import tables
 import tiles
-from track import Track
+
+from kartrl.circuits import block
+from kartrl.circuits.block import Block
+from kartrl.circuits.surfaces import SURFACES, Effect
 
 BANK = 0x8000
-MATRIX_BANK, ART_BANK, CIRCUIT_BANK = 1, 5, 6
+SIZE = 0x100000  # of the ROM
+MATRIX_BANK, ART_BANK, GROUND_BANK, REST_BANK = 1, 5, 6, 26
+# A circuit's tilemap and tiles have a bank; of what follows in its block, four share one.
+MOST = REST_BANK - GROUND_BANK
+REST = block.SECTIONS  # where the rest begins in a block
+REST_SIZE = 0x2000
 # within the bank of the shared art
-PALETTE, SIZES, BUILD_ID, PANEL_MAP, PANEL_TILES = 0xC000, 0xC200, 0xC300, 0xC400, 0xD400
-# within a circuit's second bank; the first holds 16 KiB of tile numbers, then 16 KiB of tiles
-SECTIONS, GATE_X, GATE_Y, GATE_ANGLE, TITLE, MINI_MAP, MINI_TILES = 0xC000, 0xC010, 0xC090, 0xC110, 0xC150, 0xC200, 0xC400
+PALETTE, BUILD_ID, PANEL_MAP, PANEL_TILES = 0xC000, 0xC300, 0xC400, 0xD400
 CHECKSUM = slice(0x7FDC, 0x7FE0)
-LAPS = 5
-ID_ADDRESS = "7E1E08"
 
 
 def _place(parts: dict[int, bytes]) -> bytes:
@@ -38,36 +40,39 @@ def _place(parts: dict[int, bytes]) -> bytes:
     return bytes(out)
 
 
-def _circuit(track: Track, first_tile: int, letters: dict[str, int]) -> tuple[list[bytes], int]:
-    """A circuit's two banks, and how many tiles its small map has."""
-    outside = np.asarray(pal.OUTSIDE).reshape(64)
-    chosen, numbers = tiles.reduce(tiles.cut(track.picture), pal.GROUND, outside)
-    ground = _place({0x8000: numbers.tobytes(), 0xC000: chosen.tobytes()})
-    art, words = art_panel.mini(track.mini, first_tile)
-    title = [letters[c] | art_panel.PANEL << 10 for c in f"{track.title:<{art_panel.TITLE_CELLS}}"]
-    x, y, angle = zip(*track.gates, strict=True)
-    data = _place(
-        {
-            0x8000: track.cells.tobytes(),
-            SECTIONS: struct.pack("<H", track.sections),
-            GATE_X: struct.pack(f"<{len(x)}H", *x),
-            GATE_Y: struct.pack(f"<{len(y)}H", *y),
-            GATE_ANGLE: bytes(angle),
-            TITLE: struct.pack(f"<{len(title)}H", *title),
-            MINI_MAP: struct.pack(f"<{len(words)}H", *words),
-            MINI_TILES: art,
-        }
-    )
-    return [ground, data], len(art) // 32
+def _circuits(blocks: Sequence[Block]) -> list[bytes]:
+    """The banks from `GROUND_BANK` on."""
+    if len(blocks) > MOST:
+        raise ValueError(f"{len(blocks)} circuits: the ROM holds {MOST}")
+    packed = [found.packed() for found in blocks]
+    ground = [data[:REST] for data in packed] + [b""] * (MOST - len(packed))
+    rest = [data[REST:].ljust(REST_SIZE, b"\0") for data in packed]
+    return [_place({BANK: data}) for data in [*ground, *(b"".join(rest[k : k + 4]) for k in range(0, len(rest), 4))]]
 
 
-def _assemble(source: Path, params: dict[str, int]) -> bytes:
+def _surfaces(looks: dict[str, int]) -> str:
+    """Assembly of the tables of what each surface does, 32 words each; the unused codes are asphalt."""
+    rows = [*SURFACES, *[SURFACES[0]] * (32 - len(SURFACES))]
+    off_road = SURFACES[0].drag  # who brakes harder than asphalt throws up what lies there
+    spray = {"shallows": looks["SPLASH"], "snow": looks["SMOKE"]}
+    columns = {
+        "surf_top": [row.top for row in rows],
+        "surf_drag": [row.drag for row in rows],
+        "surf_grip": [2 * row.grip for row in rows],
+        "surf_type": [row.ground_type for row in rows],
+        "surf_effect": [2 * row.effect for row in rows],
+        "surf_spray": [spray.get(row.name, looks["DUST"]) if row.drag > off_road else 0 for row in rows],
+    }
+    return "".join(f"{name}: .word {', '.join(map(str, words))}\n" for name, words in columns.items())
+
+
+def _assemble(source: Path, params: dict[str, int], included: dict[str, bytes]) -> bytes:
     """Bank 0 from the assembly sources."""
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
         (work / "params.inc").write_text("".join(f"{key} = {value}\n" for key, value in params.items()))
-        for table, data in tables.small().items():
-            (work / table).write_bytes(data)
+        for file, data in included.items():
+            (work / file).write_bytes(data)
         objects = []
         for file in sorted((source / "src").glob("*.s")):
             objects.append(str(work / f"{file.stem}.o"))
@@ -77,46 +82,54 @@ def _assemble(source: Path, params: dict[str, int]) -> bytes:
         return (work / "bank0").read_bytes()
 
 
-def build(source: Path, tracks: list[Track]) -> tuple[bytes, dict]:
-    """The ROM and what circuits.json says of it."""
+def build(source: Path, blocks: Sequence[Block]) -> tuple[bytes, int]:
+    """The ROM and its build's number."""
     shared, layer, letters = art_panel.panel()
-    sheet, looks = art_objects.sheet()
+    sheet, looks, views = art_objects.sheet()
     first = len(shared) // 32
-    made = [_circuit(track, first, letters) for track in tracks]
-    mini_tiles = max(count for _, count in made)
-    if first + mini_tiles > art_panel.LIMIT:
-        raise ValueError(f"{first} + {mini_tiles} tiles: the panel has {art_panel.LIMIT}")
-    colours = {**pal.GROUND, **art_panel.COLOURS, **art_objects.COLOURS}
-    # two bits a sprite: x beyond 255 (never), and size; the kart, its shadow and the sign are large
-    sizes = bytes([0b1010, 0b1000]) + bytes(30)
+    if first + art_panel.MINI_CELLS**2 > art_panel.LIMIT:
+        raise ValueError(f"{first} tiles: the panel has {art_panel.LIMIT}, its map takes {art_panel.MINI_CELLS**2}")
     art = _place(
         {
-            0x8000: b"".join(tiles.packed(tile) for tile in tiles.cut(sheet)),
-            PALETTE: tiles.palette(colours),
-            SIZES: sizes,
+            BANK: b"".join(tiles.packed(tile) for tile in tiles.cut(sheet)),
+            PALETTE: tiles.palette(art_objects.COLOURS)[0x100:],
             PANEL_MAP: struct.pack("<2048H", *layer),
             PANEL_TILES: shared,
         }
     )
-    banks = [_place({0x8000: rows}) for rows in tables.matrices()] + [art] + [bank for pair, _ in made for bank in pair]
-    size = 1 << (len(banks) * BANK).bit_length()
+    banks = [*(_place({BANK: rows}) for rows in tables.matrices()), art, *_circuits(blocks)]
     row = art_panel.PANEL_ROW
     params = {
-        "ROM_SIZE_CODE": size.bit_length() - 11,
-        "MATRIX_BANK": MATRIX_BANK | 0x80, "CIRCUIT_BANK": CIRCUIT_BANK | 0x80, "CIRCUITS": len(tracks),
+        "ROM_SIZE_CODE": SIZE.bit_length() - 11, "CIRCUITS": len(blocks),
+        "MATRIX_BANK": MATRIX_BANK | 0x80, "GROUND_BANK": GROUND_BANK | 0x80, "REST_BANK": REST_BANK | 0x80,
         "BASE_LINE": tables.BASE_LINE, "BUILD_ID_ROM": (ART_BANK | 0x80) << 16 | BUILD_ID,
-        "ART_BANK": ART_BANK | 0x80, "OBJ_BANK": ART_BANK | 0x80, "ART_OBJ": 0x8000, "ART_PALETTE": PALETTE,
-        "ART_SIZES": (ART_BANK | 0x80) << 16 | SIZES, "ART_MAP": PANEL_MAP, "ART_BG": PANEL_TILES, "ART_BG_SIZE": len(shared),
-        "DATA_SECTIONS": SECTIONS, "DATA_GATE_X": GATE_X, "DATA_GATE_Y": GATE_Y, "DATA_GATE_ANGLE": GATE_ANGLE,
-        "DATA_TITLE": TITLE, "DATA_MINI_MAP": MINI_MAP, "DATA_MINI_TILES": MINI_TILES, "MINI_TILES": mini_tiles,
+        "ART_BANK": ART_BANK | 0x80, "ART_OBJ": BANK, "ART_PALETTE": PALETTE, "ART_MAP": PANEL_MAP,
+        "ART_BG": PANEL_TILES, "ART_BG_SIZE": len(shared),
+        "BLOCK": block.BANK, "BLOCK_TILES": block.TILES, "BLOCK_REST": REST, "BLOCK_REST_SIZE": block.END - REST,
+        "MOST_SECTIONS": block.MAX_SECTIONS, "MOST_COINS": block.MAX_COINS,
+        **{f"BLOCK_{name}": block.BANK + at for name, at in {
+            "SECTIONS": block.SECTIONS, "SURFACES": block.TILE_SURFACE, "MAGIC": block.HEADER, "COUNT": block.HEADER + 4,
+            "COINS": block.HEADER + 6, "LENGTH": block.HEADER + 8, "TITLE": block.TITLE_AT, "GATE_X": block.GATE_X,
+            "GATE_Y": block.GATE_Y, "GATE_ANGLE": block.GATE_ANGLE, "COIN_LIST": block.COINS, "MINI": block.MINI_COLOUR,
+        }.items()},
+        "BLOCK_PALETTE": block.PALETTE, "MAGIC_LOW": int.from_bytes(block.MAGIC[:2], "little"),
+        "MAGIC_HIGH": int.from_bytes(block.MAGIC[2:], "little"),
+        **{f"EFFECT_{effect.name}": effect.value for effect in Effect},
         "MINI_ROW": art_panel.MINI_ROW, "MINI_COLUMN": art_panel.MINI_COLUMN, "MINI_CELLS": art_panel.MINI_CELLS,
-        "TITLE_ROW": art_panel.TITLE_ROW, "TITLE_COLUMN": art_panel.TITLE_COLUMN, "TITLE_CELLS": art_panel.TITLE_CELLS,
+        "MINI_WORD": first | art_panel.MAP << 10,
+        "TITLE_ROW": art_panel.TITLE_ROW, "TITLE_COLUMN": art_panel.TITLE_COLUMN, "TITLE_CELLS": block.TITLE,
         "DOT_X": art_panel.MINI_COLUMN * 8 - 7, "DOT_Y": row * 8 - 4 - 7,
         "LAP_X": 180, "LAP_Y": row * 8 + 24, "TIME_X": 172, "TIME_Y": row * 8 + 48, "SPEED_X": 180, "SPEED_Y": row * 8 + 72,
-        "MESSAGE_X": 138, "MESSAGE_Y": row * 8 + 92, "MESSAGE_CELLS": 5,
+        "COINS_X": 222, "MESSAGE_X": 138, "MESSAGE_Y": row * 8 + 92, "MESSAGE_CELLS": 5,
         **{f"LOOK_{name}": look for name, look in looks.items()},
     }  # fmt: skip
-    rom = bytearray(_assemble(source, params) + b"".join(banks)).ljust(size, b"\0")
+    included = {
+        **tables.small(),
+        "letters.bin": struct.pack("<64H", *(letters.get(chr(32 + k), letters[" "]) | art_panel.PANEL << 10 for k in range(64))),
+        "views.bin": struct.pack(f"<{len(views)}H", *views),
+        "surfaces.inc": _surfaces(looks).encode(),
+    }
+    rom = bytearray(_assemble(source, params, included) + b"".join(banks)).ljust(SIZE, b"\0")
     id_at = ART_BANK * BANK + BUILD_ID - BANK
     rom[CHECKSUM] = bytes(4)
     build_id = zlib.crc32(rom)
@@ -124,36 +137,4 @@ def build(source: Path, tracks: list[Track]) -> tuple[bytes, dict]:
     rom[CHECKSUM] = b"\xff\xff\0\0"
     total = sum(rom) & 0xFFFF
     rom[CHECKSUM] = struct.pack("<HH", total ^ 0xFFFF, total)
-    return bytes(rom), {
-        "build_id": build_id,
-        "build_id_address": ID_ADDRESS,
-        "laps": LAPS,
-        "circuits": {track.name: _described(track, k) for k, track in enumerate(tracks)},
-    }
-
-
-def _described(track: Track, index: int) -> dict:
-    ground = (CIRCUIT_BANK + 2 * index) * BANK
-    return {
-        "index": index,
-        "title": track.title,
-        "sections": track.sections,
-        "length_px": track.length,
-        "map": {"tilemap": ground, "tiles": ground + 0x4000, "palette": ART_BANK * BANK + PALETTE - BANK},
-        "start": list(track.gates[0]),
-        "gates": [list(gate) for gate in track.gates],
-    }
-
-
-def written(facts: dict) -> str:
-    """circuits.json's text: a line for each circuit's gates."""
-    text = json.dumps(facts, indent=1)
-    for name, circuit in facts["circuits"].items():
-        for key in ("gates", "start"):
-            text = text.replace(_indented(circuit[key], 4), json.dumps(circuit[key]))
-        assert name in text
-    return text + "\n"
-
-
-def _indented(value: list, depth: int) -> str:
-    return json.dumps(value, indent=1).replace("\n", "\n" + " " * (depth - 1))
+    return bytes(rom), build_id

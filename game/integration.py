@@ -13,22 +13,30 @@ VARIABLES = {  # name: (address, type); meanings in README.md
     "milliseconds": (0x101, "|d1"), "seconds": (0x102, "|d1"), "minutes": (0x104, "|u1"),
     "collision": (0x1052, "|u1"), "ground_type": (0x10AE, "|u1"), "ground_status": (0x10A0, "|u1"),
     "out_of_control": (0x10A6, "|u1"), "lakitu": (0x10B, "|u1"), "coins": (0xE00, "|u1"), "rank": (0x1040, "|u1"),
+    "driven": (0x54, "<i2"),
     "ticks": (0x1E00, "|u1"), "start_section": (0x1E01, "|u1"), "tick": (0x1E02, "<u2"), "circuit": (0x1E04, "|u1"),
     "select": (0x1E05, "|u1"), "build_id": (0x1E08, "<u4"),
+    "opponents": (0x1E06, "|u1"), "opponent_speed": (0x1E07, "|u1"),
     "best_lap": (0x1E10, "<u2"), "last_lap": (0x1E12, "<u2"),
+    **{
+        f"opponent{i + 1}_{name}": (0x1E20 + 8 * i + 2 * k, "<u2")
+        for i in range(3) for k, name in enumerate(("x", "y", "angle", "progress"))
+    },
 }  # fmt: skip
 STANDING = 0x80  # value of `ticks` at which the game draws but does not move
 
 
-def describe(folder: Path, circuits: list[str]) -> None:
-    """Write data.json, scenario.json and metadata.json."""
+def describe(folder: Path, circuits: list[str], build_id: int) -> None:
+    """Write build.json, data.json, scenario.json and metadata.json."""
     info = {name: {"address": RAM + address, "type": kind} for name, (address, kind) in VARIABLES.items()}
     done = {"variables": {"lap": {"op": "equal", "reference": 133}}}
-    for name, content in (
-        ("data.json", {"info": info}),
-        ("scenario.json", {"done": done, "reward": {"variables": {}}}),
-        ("metadata.json", {"default_state": circuits[0]}),
-    ):
+    contents: dict[str, dict] = {
+        "build.json": {"build_id": build_id},
+        "data.json": {"info": info},
+        "scenario.json": {"done": done, "reward": {"variables": {}}},
+        "metadata.json": {"default_state": circuits[0]},
+    }
+    for name, content in contents.items():
         (folder / name).write_text(json.dumps(content, indent=1) + "\n")
 
 

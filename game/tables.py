@@ -2,6 +2,7 @@
 
 import math
 import struct
+from itertools import pairwise
 
 HORIZON = 32  # line at which the ground would be infinitely far
 FOCAL = 120  # distance of the picture plane, pixels
@@ -25,8 +26,17 @@ def _cos(angle: int) -> float:
 
 
 def sine() -> bytes:
-    """|sin| * 255 for 1024 steps of a turn."""
-    return bytes(_signed(abs(math.sin(k * math.pi / 512)) * 255) for k in range(1024))
+    """|sin| * 255 of each angle."""
+    return bytes(_signed(abs(_cos(k - 64)) * 255) for k in range(256))
+
+
+def _through(points: list[tuple[int, int]]) -> bytes:
+    """Straight lines through (speed, value), a byte for each 4 of speed."""
+    out = bytearray()
+    for speed in range(0, 1024, 4):
+        (x0, y0), (x1, y1) = next((a, b) for a, b in pairwise(points) if a[0] <= speed < b[0])
+        out.append(y0 + (y1 - y0) * (speed - x0) // (x1 - x0))
+    return bytes(out)
 
 
 def matrices() -> list[bytes]:
@@ -46,8 +56,13 @@ def small() -> dict[str, bytes]:
     speeds = [v * 8 * 30 // 192 for v in range(128)]  # 768 shows as 120
     return {
         "sine.bin": sine(),
+        # nothing at standstill, less at full speed: 1.48 angles a tick at full lock
+        "gain.bin": _through([(0, 0), (16, 40), (160, 228), (256, 236), (480, 236), (768, 216), (1024, 216)]),
+        "accel.bin": _through([(0, 12), (192, 12), (768, 3), (1024, 3)]),
+        "clock.bin": bytes(int(str(k * 100 // 60), 16) for k in range(60)),
         "offset_x.bin": b"".join(struct.pack("<h", _signed(-behind * _cos(a - 64))) for a in range(256)),
         "offset_y.bin": b"".join(struct.pack("<h", _signed(behind * _cos(a))) for a in range(256)),
         "matrix_row.bin": b"".join(struct.pack("<H", 0x8000 + k * ROW) for k in range(BANK_ANGLES)),
+        "mini_at.bin": bytes(p * 8 // 7 for p in range(112)),
         "speed_digits.bin": b"".join(struct.pack("<H", int(str(v), 16)) for v in speeds),
     }

@@ -162,8 +162,7 @@ def steps(
 
 def map_of(config: Config, circuit: str) -> np.ndarray | None:
     """The map of a circuit, uint8 [1024, 1024, 3]; None for a game whose map is not known."""
-    folder = game_folder(config.environment.game)
-    return circuit_map(folder, circuit) if (folder / "circuits.json").is_file() else None
+    return circuit_map(game_folder(config.environment.game), circuit)
 
 
 def pictures_per_second(config: Config, env: "gymnasium.Env[Any, Any]") -> float:

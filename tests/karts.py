@@ -1,27 +1,35 @@
 """For the tests of the kart: a scripted driver, and ways to drive and compare."""
 
-import json
 import math
 from collections.abc import Callable
 
 import numpy as np
 
 from kartrl.envs.kart import KartEnv
-from kartrl.envs.retro import BUNDLED, GAMES
+from kartrl.circuits.block import Block
+from kartrl.envs.circuit_map import circuit_block
+from kartrl.envs.retro import BUNDLED, GAMES, circuits
 
 FOLDER = GAMES / BUNDLED
-CIRCUITS = json.loads((FOLDER / "circuits.json").read_text(encoding="utf-8"))["circuits"]
+CIRCUITS = circuits(FOLDER)
 NONE, LEFT_B, RIGHT_B = 0, 3, 4
 START = {"section": 0, "noop": 0}
-SECTION = 10 / min(circuit["sections"] for circuit in CIRCUITS.values())  # what a section is worth where a lap is worth 10
+SECTION = 10 / 40  # at most what a section is worth where a lap is worth 10
 
 MakeKart = Callable[..., KartEnv]
+
+
+def block_of(circuit: str) -> Block:
+    """The circuit as its start state holds it."""
+    block = circuit_block(FOLDER, circuit)
+    assert block is not None
+    return block
 
 
 def steer(env: KartEnv, info: dict, ahead: int) -> int:
     """LEFT+B or RIGHT+B towards the gate so many sections ahead of the kart's."""
     race = env._console.race()
-    gates = CIRCUITS[info["circuit"]]["gates"]
+    gates = block_of(info["circuit"]).gates
     x, y, _ = gates[(race["checkpoint"] + ahead) % len(gates)]
     wanted = math.atan2(x - info["x"], info["y"] - y) / math.tau * 256
     error = (wanted - race["camera_angle"] - 4 * race["angle_velocity"] + 128) % 256 - 128

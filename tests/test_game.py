@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from karts import CIRCUITS, FOLDER
+from karts import CIRCUITS, FOLDER, block_of
 
 from kartrl.config import Environment
 from kartrl.envs.circuit_map import circuit_map
@@ -47,7 +47,7 @@ def bearing(race: dict[str, int], x: float, y: float) -> float:
 
 def drive(console: Console, circuit: str, ticks: int, backwards: bool = False) -> list[dict[str, int]]:
     """The scripted driver: steers, with the nine actions held for 4 ticks, for the gate two sections ahead."""
-    gates = CIRCUITS[circuit]["gates"]
+    gates = block_of(circuit).gates
     race, seen = console.race(), []
     for _ in range(ticks // 4):
         x, y, _ = gates[(race["checkpoint"] + (-2 if backwards else 2)) % len(gates)]
@@ -150,7 +150,7 @@ def test_cutting_across_earns_nothing(console: Console, share: float) -> None:
     circuit = "MarioCircuit.Act3"
     console.load(circuit)
     hold(console, [], 1)
-    gates = CIRCUITS[circuit]["gates"]
+    gates = block_of(circuit).gates
     for at in range(int(share * len(gates)), len(gates) + 2):
         x, y, _ = gates[at % len(gates)]
         console.set_value("x", x)
@@ -230,7 +230,7 @@ def test_brake_stops_and_then_reverses_slowly(console: Console) -> None:
 
 @pytest.mark.parametrize("circuit", CIRCUITS)
 def test_a_race_can_begin_at_every_gate(console: Console, circuit: str) -> None:
-    for section, (x, y, angle) in enumerate(CIRCUITS[circuit]["gates"]):
+    for section, (x, y, angle) in enumerate(block_of(circuit).gates):
         console.load(circuit)
         console.start_at(section)
         race = hold(console, [], 1)
@@ -240,7 +240,7 @@ def test_a_race_can_begin_at_every_gate(console: Console, circuit: str) -> None:
         assert race["ground_type"] == ROAD
         race = hold(console, ["B"], 90)
         assert race["lakitu"] != WRONG_WAY
-        assert race["checkpoint"] != (section - 1) % len(CIRCUITS[circuit]["gates"])
+        assert race["checkpoint"] != (section - 1) % len(block_of(circuit).gates)
 
 
 def test_five_rounds_from_any_gate_are_a_race(console: Console) -> None:

@@ -7,7 +7,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
-from karts import CIRCUITS, LEFT_B, NONE, RIGHT_B, SECTION, START, MakeKart, drive, record, same, steer
+from karts import CIRCUITS, LEFT_B, NONE, RIGHT_B, SECTION, START, MakeKart, block_of, drive, record, same, steer
 
 from kartrl.config import Config, read
 from kartrl.envs import make_env
@@ -50,7 +50,7 @@ def test_a_whole_race(make_kart: MakeKart, circuit: str) -> None:
 
 def test_from_any_section_the_race_is_five_rounds(make_kart: MakeKart) -> None:
     env = make_kart()
-    section = CIRCUITS["MarioCircuit.Act1"]["sections"] // 2
+    section = len(block_of("MarioCircuit.Act1").gates) // 2
     steps = drive(env, 2500, {"section": section, "noop": 0})
     assert steps[-1][2]
     assert steps[-1][4]["progress"] == pytest.approx(5, abs=0.05)
@@ -70,7 +70,7 @@ def test_the_seeds_reward_is_one_for_each_checkpoint(make_kart: MakeKart) -> Non
     env = make_kart(reward={"kind": "checkpoint"})
     steps = drive(env, 200)
     assert {step[1] for step in steps} == {0.0, 1.0}
-    assert sum(step[1] for step in steps) == round(steps[-1][4]["progress"] * CIRCUITS["MarioCircuit.Act1"]["sections"])
+    assert sum(step[1] for step in steps) == round(steps[-1][4]["progress"] * len(block_of("MarioCircuit.Act1").gates))
 
 
 def test_off_road_and_walls_cost(make_kart: MakeKart) -> None:
@@ -98,7 +98,7 @@ def test_the_wrong_way_costs_and_gains_nothing(make_kart: MakeKart) -> None:
     assert len(wrong) > 20
     assert all(step[1] == pytest.approx(-0.3 * 4 / 60) for step in wrong)
     furthest = info["progress"]
-    sections = CIRCUITS["MarioCircuit.Act1"]["sections"]
+    sections = len(block_of("MarioCircuit.Act1").gates)
     assert furthest <= 3 / sections  # what it rolled on while it turned round
     regained = 0.0
     for _ in range(400):  # and driving back to where it came from is no progress either
@@ -171,7 +171,7 @@ def test_options_fix_the_start(make_kart: MakeKart) -> None:
     assert same(starts, starts[:1] * 3)
     info = starts[0][1]
     assert info["circuit"] == "MarioCircuit.Act3"
-    x, y, _ = CIRCUITS["MarioCircuit.Act3"]["gates"][5]
+    x, y, _ = block_of("MarioCircuit.Act3").gates[5]
     assert abs(info["x"] - x) + abs(info["y"] - y) < 8
     assert env._console.race()["checkpoint"] == 5
 

@@ -4,8 +4,9 @@
 .include "hw.inc"
 .include "ram.inc"
 .include "params.inc"
+.include "copy.inc"
 .export reset, load_circuit
-.import place_kart, publish, bgmode_list, layers_list, dark_list
+.import fetch_circuit, show_circuit, place_kart, publish_early, publish, place_sprites, bgmode_list, layers_list, dark_list
 
 .segment "CODE"
 .proc reset
@@ -88,65 +89,50 @@
         .a8
         stz NMITIMEN
         stz HDMAEN
+        stz opponents
         lda select
         dec a
         stz select
-        cmp #CIRCUITS
-        bcc :+
-        lda #0
-:       sta circuit
+        sta circuit
         ldx #stacktop
         txs
         jmp start
 .endproc
 
-.macro copy mode, register, source, sourcebank, size
-        lda #mode
-        sta DMAP
-        lda #<register
-        sta BBAD
-        ldx #source
-        stx A1TL
-        lda sourcebank
-        sta A1B
-        ldx #size
-        stx DASL
-        lda #1
-        sta MDMAEN
-.endmacro
-
 .proc start
         .a8
         .i16
-        lda circuit             ; two banks for each: tiles, data
-        asl a
-        clc
-        adc #CIRCUIT_BANK
-        sta t2
-        inc a
-        sta databank
-        sta cellptr + 2
-        sta gateptr + 2
-        ldx #$8000
-        stx cellptr
-        ldx #DATA_GATE_ANGLE
-        stx gateptr
+        lda circuit
+        cmp #254                ; the block that lies in 7F0000, if it is one
+        bne own
+        ldx #MAGIC_LOW
+        rep #$20
+        .a16
+        txa
+        cmp f:BLOCK_MAGIC
+        bne :+
+        lda #MAGIC_HIGH
+        cmp f:BLOCK_MAGIC + 2
+:       sep #$20
+        .a8
+        bne none
+        lda f:BLOCK_COUNT
+        dec a
+        cmp #MOST_SECTIONS
+        bcc ready
+none:   lda #0
+own:    cmp #CIRCUITS
+        bcc :+
+        lda #0
+:       sta circuit
+        jsr fetch_circuit
+ready:
         ; everything dark: all of video memory to zero, through a fixed source
         lda #$80
         sta VMAIN
         ldx #0
         stx VMADDL
         copy $09, VMDATAL, zeros, #0, 0
-        ; ground: tile numbers in the low bytes, tile pixels in the high bytes
-        stz VMAIN
-        ldx #0
-        stx VMADDL
-        copy $00, VMDATAL, $8000, t2, $4000
-        lda #$80
-        sta VMAIN
-        ldx #0
-        stx VMADDL
-        copy $00, VMDATAL + 1, $C000, t2, $4000
         ; shared art
         ldx #VRAM_BGTILES
         stx VMADDL
@@ -156,59 +142,12 @@
         copy $01, VMDATAL, ART_MAP, #ART_BANK, $1000
         ldx #VRAM_OBJ
         stx VMADDL
-        copy $01, VMDATAL, ART_OBJ, #OBJ_BANK, $4000
-        stz CGADD
-        copy $00, CGDATA, ART_PALETTE, #ART_BANK, $200
-        ; the circuit's small map
-        ldx #VRAM_BGTILES + ART_BG_SIZE / 2
-        stx VMADDL
-        copy $01, VMDATAL, DATA_MINI_TILES, databank, MINI_TILES * 32
-        rep #$20
-        .a16
-        lda databank
-        and #$00FF
-        sta t0 + 2
-        lda #DATA_MINI_MAP
-        sta t0
-        ldy #0
-        ldx #VRAM_BGMAP + MINI_ROW * 32 + MINI_COLUMN
-row:    stx VMADDL
-:       lda [t0],y
-        sta VMDATAL
-        iny
-        iny
-        tya
-        and #$001F              ; 16 entries a row in the table, of which MINI_CELLS are used
-        cmp #MINI_CELLS * 2
-        bne :-
-        tya
-        clc
-        adc #32 - MINI_CELLS * 2
-        tay
-        txa
-        clc
-        adc #32
-        tax
-        cpy #MINI_CELLS * 32
-        bcc row
-        lda #DATA_TITLE
-        sta t0
-        ldy #0
-        ldx #VRAM_BGMAP + TITLE_ROW * 32 + TITLE_COLUMN
-        stx VMADDL
-:       lda [t0],y
-        sta VMDATAL
-        iny
-        iny
-        cpy #TITLE_CELLS * 2
-        bne :-
-        lda #DATA_SECTIONS
-        sta t0
-        lda [t0]
-        sta nsect
-        sep #$20
-        .a8
-        ; sprites: all off the screen, the sizes of the first 32
+        copy $01, VMDATAL, ART_OBJ, #ART_BANK, $4000
+        lda #128
+        sta CGADD
+        copy $00, CGDATA, ART_PALETTE, #ART_BANK, $100
+        jsr show_circuit
+        ; sprites: all off the screen
         stz OAMADDL
         stz OAMADDL + 1
         ldx #128
@@ -219,11 +158,9 @@ row:    stx VMADDL
         stz OAMDATA
         dex
         bne :-
-        ldx #0
-:       lda f:ART_SIZES,x
-        sta OAMDATA
-        inx
-        cpx #32
+        ldx #32
+:       stz OAMDATA
+        dex
         bne :-
         ; layers
         lda #$60 | VRAM_OBJ / $2000     ; sprites of 16x16 and 32x32
@@ -240,17 +177,17 @@ row:    stx VMADDL
         ; display lists
         lda #SKY_LINES
         sta hdma_m7
+        lda #TOP_LINES          ; the scroll follows after these lines, so that a late frame still sets it in time
         sta hdma_sky
+        lda #SKY_LINES - TOP_LINES
+        sta hdma_sky + 3
         ldx #$8000
         stx hdma_m7 + 1
         lda #$80 | GROUND_LINES
         sta hdma_m7 + 3
         stz hdma_m7 + 6
         lda #1
-        sta hdma_sky + 3
-        stz hdma_sky + 4
-        stz hdma_sky + 5
-        stz hdma_sky + 6
+        sta hdma_sky + 6
         ldx #0
 :       lda f:channels,x
         sta DMAP + $10,x
@@ -278,7 +215,9 @@ row:    stx VMADDL
         .a16
         lda #0
         jsr place_kart
+        jsr publish_early
         jsr publish
+        jsr place_sprites
         sep #$20
         .a8
         lda RDNMI

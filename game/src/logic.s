@@ -4,11 +4,12 @@
 .include "hw.inc"
 .include "ram.inc"
 .export tick
-.import move, clock, wrong_way, gain_table, accel_table
+.import move, wrong_way, put_back, drive_others, gain_table, accel_table, surf_top, surf_drag, surf_grip
 
-TOP_ROAD    = 768               ; fastest, 1/256 pixel a tick
-TOP_GRASS   = 307
-TOP_SLIDE   = 640
+TOP_SLIDE   = 640               ; fastest, 1/256 pixel a tick
+TOP_BOOST   = 1000
+BOOST_STEP  = 24
+FIRM_TOP    = 512               ; where a kart can go so fast, slides, wheels and coins change how fast
 TURN_COST   = 48                ; what full lock takes from the fastest
 REVERSE     = 96
 AV_MAX      = 224
@@ -29,7 +30,14 @@ HOP_GRAVITY = 6
         sta pressed
         lda joy
         sta prev
-        ldx coll
+        ldx fate
+        beq :+
+        jsr put_back
+        jmp rest
+:       ldx boost
+        beq :+
+        dec boost
+:       ldx coll
         beq :+
         dec coll                ; thrown back: the driver only holds on
         lda #0
@@ -46,8 +54,13 @@ HOP_GRAVITY = 6
         jsr throttle
 :       jsr grip
         jsr move
-        jsr clock
-        jmp wrong_way
+rest:   ldx finished
+        bne :+
+        inc clkticks
+:       ldx others
+        beq :+
+        jsr drive_others
+:       jmp wrong_way
 .endproc
 
 ; Build up or take back the turn of the wheels.
@@ -97,48 +110,34 @@ store:  sta av
 
 ; Turn the kart: |av| times a gain that depends on the speed.
 .proc turn
-        lda vel
-        bpl :+
-        eor #$FFFF
-        inc a
-:       sta spd
-        lsr a
-        lsr a
-        lsr a
-        lsr a
-        lsr a
-        tax
         lda av
-        bpl :+
+        bne :+
+        rts
+:       bpl :+
         eor #$FFFF
         inc a
-:       sta t0
+:       ldx quarter
         sep #$20
         .a8
-        lda gain_table,x
         sta WRMPYA
-        lda t0
+        lda gain_table,x
         sta WRMPYB
         rep #$20                ; the product is there after eight cycles
         .a16
-        lda slide
-        tax
+        ldx hoph
+        ldy slide
         lda RDMPYL
-        lsr a
-        lsr a
-        lsr a
-        lsr a
-        lsr a
-        lsr a
+        xba
+        and #$00FF
         cpx #0
+        bne :+                  ; in the air half of it
+        asl a
+:       cpy #0
         beq :+
         sta t0                  ; a slide turns half as much again
         lsr a
         clc
         adc t0
-:       ldx hoph
-        beq :+
-        lsr a                   ; little hold in the air
 :       ldx av
         bpl :+
         eor #$FFFF
@@ -199,13 +198,22 @@ landed: stz hoph
         rts
 .endproc
 
-; Accelerate, brake, roll; the fastest depends on the ground, a slide and the wheels.
+; Accelerate, brake, roll; the fastest depends on the ground, a slide, the wheels and the coins.
 .proc throttle
-        lda #TOP_ROAD
+        ldy surf
+        lda surf_drag,y
+        sta t1                  ; slowing down to it: this much a tick
+        lda surf_top,y
+        cmp #FIRM_TOP
+        bcc set
         ldx slide
         beq :+
+        cmp #TOP_SLIDE
+        bcc :+
         lda #TOP_SLIDE
-:       sta t0
+:       clc
+        adc cointop
+        sta t0
         lda av
         clc
         adc #192
@@ -213,14 +221,20 @@ landed: stz hoph
         bcc :+
         lda t0
         sbc #TURN_COST          ; carry is set
-        sta t0
-:       ldx #4                  ; slowing down to it: this much a tick
-        lda grass
+set:    sta t0
+:       lda boost
         beq :+
-        ldx #16
-        lda #TOP_GRASS
+        lda #TOP_BOOST
         sta t0
-:       stx t1
+        lda vel
+        bmi :+
+        clc
+        adc #BOOST_STEP
+        cmp t0
+        bcc store
+        lda t0
+        bra store
+:
         lda pad
         bmi drive
         bit #PAD_Y
@@ -258,16 +272,11 @@ drive:  lda vel
         bra store
 :       cmp t0
         bcs limit
-        lsr a
-        lsr a
-        lsr a
-        lsr a
-        lsr a
-        and #$001E
-        tax
-        lda vel
+        ldx quarter
+        lda accel_table,x
+        and #$00FF
         clc
-        adc accel_table,x
+        adc vel
         cmp t0
         bcc store
         lda t0
@@ -283,29 +292,42 @@ store:  sta vel
         rts
 .endproc
 
-; The way it moves follows the way it points; slowly in a slide and on grass.
+; The way it moves follows the way it points, by a share of 1 / 2^grip; slowly in a slide and where it is slippery.
 .proc grip
         lda spd
         cmp #64
         bcc slow
+        ldx surf
+        lda surf_grip,x
+        ldx slide
+        beq :+
+        cmp #6
+        bcs :+
+        lda #6                  ; in a slide an eighth at most
+:       tax
         lda heading
         sec
         sbc dir
-        ldx slide
-        bne loose
-        ldx grass
-        beq firm
-loose:  cmp #$8000
-        ror a
-firm:   cmp #$8000
-        ror a
+        jmp (shares,x)
+thirtysecond:
         cmp #$8000
         ror a
-        clc
+sixteenth:
+        cmp #$8000
+        ror a
+eighth: cmp #$8000
+        ror a
+quarter_of:
+        cmp #$8000
+        ror a
+half:   cmp #$8000
+        ror a
+all:    clc
         adc dir
         sta dir
         rts
 slow:   lda heading
         sta dir
         rts
+shares: .addr all, half, quarter_of, eighth, sixteenth, thirtysecond, thirtysecond, thirtysecond
 .endproc

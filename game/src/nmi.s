@@ -4,7 +4,7 @@
 .include "hw.inc"
 .include "ram.inc"
 .export nmi
-.import tick, publish, show, load_circuit, place_kart
+.import tick, publish_early, publish, show, load_circuit, place_kart
 
 .segment "CODE"
 .proc nmi
@@ -50,7 +50,10 @@ again:  jsr tick
         bne again
         sep #$20
 shown:  rep #$30
-        jsr publish
+        .a16
+        .i16
+        jsr publish_early
         jsr show
+        jsr publish
         rti
 .endproc

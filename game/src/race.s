@@ -4,11 +4,10 @@
 .include "hw.inc"
 .include "ram.inc"
 .include "params.inc"
-.export place_kart, publish
-.import find_cell
+.export place_kart, publish_early, publish
+.import clock_table, restore_coins, surf_type
 
-ROAD_TYPE   = 64
-GRASS_TYPE  = 84
+CARRIED     = 4
 WRONG_WAY   = 16
 FINISHED    = 64
 
@@ -20,30 +19,28 @@ FINISHED    = 64
 .proc place_kart
         sta cp
         ldx #joy
-:       stz 0,x                 ; the private state from joy up to spy
+:       stz 0,x                 ; the private state but for the place
         inx
         inx
-        cpx #oldpos
+        cpx #race_end
         bne :-
-        lda gateptr + 2         ; the gates' x and y lie before their angles
-        sta t0 + 2
-        lda #DATA_GATE_X
-        sta t0
+        stz others              ; they are placed anew
         lda cp
         asl a
-        tay
-        lda [t0],y
-        sta xpos
-        lda #DATA_GATE_Y
-        sta t0
-        lda [t0],y
-        sta ypos
-        ldy cp
-        lda [gateptr],y
+        tax
+        lda f:BLOCK_GATE_X,x
+        jsr sixtyfourths
+        sta px
+        lda f:BLOCK_GATE_Y,x
+        jsr sixtyfourths
+        sta py
+        ldx cp
+        lda f:BLOCK_GATE_ANGLE,x
         and #$00FF
         xba
         sta heading
         sta dir
+        jsr restore_coins
         stz tickno
         stz bestlap
         stz lastlap
@@ -51,13 +48,9 @@ FINISHED    = 64
         stz maxlap
         sep #$20
         .a8
-        stz xfrac
-        stz yfrac
         stz clk_cs
         stz clk_s
         stz clk_m
-        lda #128 + 5
-        sta w_lapmax
         lda nsect
         sta checknum
         rep #$20
@@ -65,19 +58,90 @@ FINISHED    = 64
         rts
 .endproc
 
-; Copy what has changed to where others read it.
-.proc publish
-        lda heading
-        sta w_kartangle
+.proc sixtyfourths
+        asl a
+        asl a
+        asl a
+        asl a
+        asl a
+        asl a
+        rts
+.endproc
+
+; The clock's next second.
+.proc second
+        sep #$28                ; 8 bits, decimal
+        .a8
+        lda clk_s
+        clc
+        adc #1
+        cmp #$60
+        bcc :+
+        inc clk_m
+        lda #0
+:       sta clk_s
+        rep #$28
+        .a16
+        rts
+.endproc
+
+; What the picture needs of the published state: place, camera, clock.
+.proc publish_early
+        lda px
+        lsr a
+        lsr a
+        lsr a
+        lsr a
+        lsr a
+        lsr a
+        sta xpos
+        lda py
+        lsr a
+        lsr a
+        lsr a
+        lsr a
+        lsr a
+        lsr a
+        sta ypos
+        ; the clock: whole seconds move on in BCD, the rest comes from a table
+        lda clkticks
+:       cmp #60
+        bcc :+
+        sbc #60
+        sta clkticks
+        jsr second
+        lda clkticks
+        bra :-
+:       tax
+        sep #$20
+        .a8
+        lda clock_table,x
+        sta clk_cs
+        lda heading + 1
+        sta camera
+        rep #$20
+        .a16
         lda vel
         bpl :+
         eor #$FFFF
         inc a
 :       sta spd
+        rts
+.endproc
+
+; Copy what has changed to where others read it.
+.proc publish
+        lda heading
+        sta w_kartangle
+        lda spd
         sta w_speed
-        lda spx
+        lda spx                 ; published as 1/256 pixel
+        asl a
+        asl a
         sta w_speedx
         lda spy
+        asl a
+        asl a
         sta w_speedy
         lda hoph
         sta w_hop
@@ -98,22 +162,33 @@ FINISHED    = 64
         sep #$20
         .a8
         sta w_av
-        lda heading + 1
-        sta camera
         lda coll
         sta w_coll
-        lda #ROAD_TYPE
-        ldx grass
+        lda coins
+        sta w_coins
+        ldx surf
+        lda surf_type,x
+        sta w_ground
+        lda boost               ; 12 to 27
         beq :+
-        lda #GRASS_TYPE
-:       sta w_ground
-        lda #0
-        ldx hoph
+        lsr a
+        lsr a
+        clc
+        adc #12
+:       sta w_control
+        lda fate
+        bne :+
+        lda hoph
+        ora hoph + 1
         beq :+
         lda #2
 :       sta w_status
         lda cp
         sta w_check
+        lda maxlap
+        clc
+        adc #128
+        sta w_lapmax
         lda lapn
         ldx lapn
         bpl :+
@@ -123,13 +198,19 @@ FINISHED    = 64
         sta w_lap
         lda #FINISHED
         ldx finished
-        bne :+
-        lda #WRONG_WAY
+        bne shown
+        lda #CARRIED
+        ldx fate
+        beq :+
+        ldx fallt
+        cpx #FALL_TICKS
+        bcs shown
+:       lda #WRONG_WAY
         ldx wrong
-        cpx #24
-        bcs :+
+        cpx #WRONG_TICKS
+        bcs shown
         lda #0
-:       sta lakitu
+shown:  sta lakitu
         rep #$20
         .a16
         rts

@@ -4,35 +4,31 @@
 .include "hw.inc"
 .include "ram.inc"
 .include "params.inc"
-.export sprites
-.import speed_digits
+.export sprites, place_sprites
+.import speed_digits, surf_spray
 
 ; A sprite's four bytes: x, y, tile, attributes. Tiles and attributes come from params.inc as one word each.
 KART_X      = 112
 KART_Y      = 68
 HIDDEN      = 224
+HIGH_LARGE  = $202A             ; sizes of the sprites 4 to 11: drone, kart, shadow and sign are large
+HIGH_SMALL  = $2022             ; a small kart
 
-.macro sprite slot, px, py, look
+.macro place slot, px, py
         lda #(px) | (py) << 8
         sta oambuf + (slot) * 4
-        lda #look
-        sta oambuf + (slot) * 4 + 2
 .endmacro
 
-; Y = 224 for a sprite that is not there now
 .macro hide slot
-        lda #HIDDEN << 8
-        sta oambuf + (slot) * 4
+        place slot, 0, HIDDEN
 .endmacro
 
-; Put the figure in the low half of A (0..9) at a slot
-.macro figure slot, px, py
+; Show the figure A (0..9) at a slot
+.macro figure slot
         asl a
         tax
         lda figures,x
         sta oambuf + (slot) * 4 + 2
-        lda #(px) | (py) << 8
-        sta oambuf + (slot) * 4
 .endmacro
 
 .segment "CODE"
@@ -40,8 +36,12 @@ HIDDEN      = 224
 .i16
 
 .proc sprites
+        ldx fate
+        bne :+
         jsr kart
-        jsr around
+        bra both
+:       jsr fallen
+both:   jsr around
         jsr panel
         jmp message
 .endproc
@@ -62,124 +62,203 @@ HIDDEN      = 224
 :       lda slide
         beq :+
         ldx #6
-:       lda hoph                ; sixteenths of a pixel
-        lsr a
-        lsr a
-        lsr a
-        sta t0
-        lda grass               ; shaken by the grass while it moves
-        beq :+
-        lda hoph
-        bne :+
+:       lda kart_views,x
+        ldx av
+        bpl :+
+        ora #$4000              ; mirrored
+:       sta oambuf + SLOT_KART * 4 + 2
+        lda hoph                ; sixteenths of a pixel
+        bne high
+        ldx surf                ; shaken off the road while it moves
+        lda surf_spray,x
+        beq low
         lda spd
         cmp #64
-        bcc :+
+        bcc flat
         lda tickno
         lsr a
         lsr a
         and #1
-        sta t0
-:       lda #KART_Y
+        bra low
+flat:   lda #0
+        bra low
+high:   lsr a
+        lsr a
+        lsr a
+low:    sta t0
+        lda #KART_Y
         sec
         sbc t0
         xba
         ora #KART_X
-        sta oambuf
-        lda kart_views,x
-        ldx av
-        bpl :+
-        ora #$4000              ; mirrored
-:       sta oambuf + 2
+        sta oambuf + SLOT_KART * 4
+        hide SLOT_DRONE
+        lda boost
+        beq cold
+        lda tickno              ; two pictures in turn
+        and #2
+        clc
+        adc #LOOK_FLAME
+        sta oambuf + SLOT_FLAME * 4 + 2
+        lda oambuf + SLOT_KART * 4
+        clc
+        adc #8 | 24 << 8
+        sta oambuf + SLOT_FLAME * 4
+        bra size
+cold:   hide SLOT_FLAME
+size:   ldx #HIGH_LARGE
+        stx oamhigh + 1         ; the next sprites are set after this
+        rts
+.endproc
+
+; The kart while it falls, ever smaller, and while it is carried.
+.proc fallen
+        lda fallt
+        cmp #FALL_TICKS
+        bcs carried
+        lsr a
+        lsr a
+        asl a
+        tax
+        lda fall_looks,x
+        sta oambuf + SLOT_KART * 4 + 2
+        lda fallt
+        xba
+        clc
+        adc fall_places,x
+        sta oambuf + SLOT_KART * 4
+        lda fall_high,x
+        sta oamhigh + 1
+        hide SLOT_DRONE
+        lda fallt
+        lsr a
+        lsr a
+        and #2
+        ldx fate
+        cpx #6
+        bcc nothing
+        beq :+
+        clc
+        adc #LOOK_SPLASH - LOOK_FLAME
+:       clc
+        adc #LOOK_FLAME
+        ldx fate
+        cpx #6
+        bne :+
+        ora #$8000              ; lava spurts upwards
+:       sta oambuf + SLOT_FLAME * 4 + 2
+        place SLOT_FLAME, KART_X + 8, KART_Y + 20
+        rts
+nothing:
+        hide SLOT_FLAME
+        rts
+carried:
+        lda #FALL_TICKS + CARRY_TICKS
+        sec
+        sbc fallt
+        lsr a
+        sta t0
+        lsr a
+        clc
+        adc t0                  ; so many pixels above the ground
+        sta t0
+        lda #KART_Y
+        sec
+        sbc t0
+        xba
+        ora #KART_X
+        sta oambuf + SLOT_KART * 4
+        sec
+        sbc #26 << 8
+        sta oambuf + SLOT_DRONE * 4
+        lda #LOOK_KART
+        sta oambuf + SLOT_KART * 4 + 2
+        lda #HIGH_LARGE
+        sta oamhigh + 1
+        hide SLOT_FLAME
         rts
 .endproc
 
 .proc around
         ; shadow
         lda hoph
-        beq :+
-        sprite 1, KART_X, KART_Y + 3, LOOK_SHADOW
+        bne :+
+        lda fallt
+        cmp #FALL_TICKS
+        bcc bright
+        lda fate
+        beq bright
+:       place SLOT_SHADOW, KART_X, KART_Y + 3
         bra dust
-:       hide 1
-        ; dust behind the wheels: on grass, and smoke in a slide
+bright: hide SLOT_SHADOW
+        ; what the wheels throw up: off the road, and smoke in a slide
 dust:   lda hoph
         bne none
         lda spd
         cmp #128
         bcc none
-        ldx #LOOK_DUST
-        lda grass
+        ldx surf
+        lda surf_spray,x
         bne :+
-        ldx #LOOK_SMOKE
         lda slide
         beq none
-:       stx t0
+        lda #LOOK_SMOKE
+:       sta t0
         lda tickno              ; two pictures in turn
         and #4
         lsr a
         clc
         adc t0
-        sta oambuf + 2 * 4 + 2
+        sta oambuf + SLOT_DUST * 4 + 2
         ora #$4000
-        sta oambuf + 3 * 4 + 2
-        lda #(KART_X - 6) | (KART_Y + 17) << 8
-        sta oambuf + 2 * 4
-        lda #(KART_X + 22) | (KART_Y + 17) << 8
-        sta oambuf + 3 * 4
+        sta oambuf + SLOT_DUST * 4 + 6
+        place SLOT_DUST, KART_X - 6, KART_Y + 17
+        place SLOT_DUST + 1, KART_X + 22, KART_Y + 17
         bra spark
-none:   hide 2
-        hide 3
+none:   hide SLOT_DUST
+        hide SLOT_DUST + 1
 spark:  lda coll
         beq :+
-        sprite 4, KART_X + 8, KART_Y - 4, LOOK_SPARK
+        place SLOT_SPARK, KART_X + 8, KART_Y - 4
         bra sign
-:       hide 4
+:       hide SLOT_SPARK
 sign:   lda wrong
-        cmp #24
+        cmp #WRONG_TICKS
         bcc :+
         lda finished
         bne :+
-        sprite 5, KART_X, 12, LOOK_SIGN
+        place SLOT_SIGN, KART_X, 12
         rts
-:       hide 5
+:       hide SLOT_SIGN
         rts
 .endproc
 
 .proc panel
-        ; the dot: 7/64 of the map
-        lda xpos
-        asl a
-        asl a
-        asl a
-        sec
-        sbc xpos
-        lsr a
-        lsr a
-        lsr a
-        lsr a
-        lsr a
-        lsr a
+        ; the dot: 7/64 of the map, 112/256 of the upper byte of a place
+        sep #$20
+        .a8
+        lda px + 1
+        sta WRMPYA
+        lda #112
+        sta WRMPYB
+        lda #DOT_X              ; eight cycles until the product is there
         clc
-        adc #DOT_X
-        sta t0
-        lda ypos
-        asl a
-        asl a
-        asl a
-        sec
-        sbc ypos
-        lsr a
-        lsr a
-        lsr a
-        lsr a
-        lsr a
-        lsr a
+        nop
+        nop
+        adc RDMPYL + 1
+        sta oambuf + SLOT_DOT * 4
+        lda py + 1
+        sta WRMPYA
+        lda #112
+        sta WRMPYB
+        lda #DOT_Y
         clc
-        adc #DOT_Y
-        xba
-        ora t0
-        sta oambuf + 6 * 4
-        lda #LOOK_DOT
-        sta oambuf + 6 * 4 + 2
+        nop
+        nop
+        adc RDMPYL + 1
+        sta oambuf + SLOT_DOT * 4 + 1
+        rep #$20
+        .a16
         ; lap that is being driven, 1 to 5
         lda lapn
         bpl :+
@@ -188,51 +267,60 @@ sign:   lda wrong
         cmp #6
         bcc :+
         lda #5
-:       figure 7, LAP_X, LAP_Y
+:       figure SLOT_LAP
         lda clk_m
         and #$000F
-        figure 8, TIME_X, TIME_Y
+        figure SLOT_TIME
         lda clk_s
         lsr a
         lsr a
         lsr a
         lsr a
         and #$000F
-        figure 9, TIME_X + 20, TIME_Y
+        figure SLOT_TIME + 1
         lda clk_s
         and #$000F
-        figure 10, TIME_X + 32, TIME_Y
+        figure SLOT_TIME + 2
         lda clk_cs
         lsr a
         lsr a
         lsr a
         lsr a
         and #$000F
-        figure 11, TIME_X + 52, TIME_Y
+        figure SLOT_TIME + 3
         lda clk_cs
         and #$000F
-        figure 12, TIME_X + 64, TIME_Y
+        figure SLOT_TIME + 4
         lda spd
         lsr a
         lsr a
-        lsr a
-        asl a
+        and #$01FE              ; for each 8 of speed a word, BCD
         tax
-        lda speed_digits,x      ; BCD
+        lda speed_digits,x
         sta t0
         xba
         and #$000F
-        figure 13, SPEED_X, SPEED_Y
+        figure SLOT_SPEED
         lda t0
         lsr a
         lsr a
         lsr a
         lsr a
         and #$000F
-        figure 14, SPEED_X + 12, SPEED_Y
+        figure SLOT_SPEED + 1
         lda t0
         and #$000F
-        figure 15, SPEED_X + 24, SPEED_Y
+        figure SLOT_SPEED + 2
+        lda coins
+        ldy #$FFFF
+:       iny
+        sec
+        sbc #10
+        bpl :-
+        adc #10                 ; no carry
+        figure SLOT_COINS + 1
+        tya
+        figure SLOT_COINS
         rts
 .endproc
 
@@ -243,29 +331,27 @@ sign:   lda wrong
         bne text
         ldx #LOOK_WRONG
         lda wrong
-        cmp #24
+        cmp #WRONG_TICKS
         bcs text
-        ldx #MESSAGE_CELLS * 4 - 4
-:       lda #HIDDEN << 8
-        sta oambuf + 16 * 4,x
-        dex
-        dex
-        dex
-        dex
-        bpl :-
+        lda #HIDDEN << 8
+        sta oambuf + (SLOT_TEXT + 0) * 4
+        sta oambuf + (SLOT_TEXT + 1) * 4
+        sta oambuf + (SLOT_TEXT + 2) * 4
+        sta oambuf + (SLOT_TEXT + 3) * 4
+        sta oambuf + (SLOT_TEXT + 4) * 4
         rts
 text:   stx t0
         ldx #0
-        lda #MESSAGE_X | MESSAGE_Y << 8
-:       sta oambuf + 16 * 4,x
-        pha
-        lda t0
-        sta oambuf + 16 * 4 + 2,x
-        inc t0                  ; two tiles on
-        inc t0
-        pla
+        ldy #MESSAGE_X | MESSAGE_Y << 8
+:       tya
+        sta oambuf + (SLOT_TEXT + 0) * 4,x
         clc
         adc #16
+        tay
+        lda t0
+        sta oambuf + (SLOT_TEXT + 0) * 4 + 2,x
+        inc t0                  ; two tiles on
+        inc t0
         inx
         inx
         inx
@@ -275,9 +361,59 @@ text:   stx t0
         rts
 .endproc
 
+; What never changes: once, before the first frame.
+.proc place_sprites
+        ldx #SLOTS * 4 - 4
+        lda #HIDDEN << 8
+:       sta oambuf,x
+        dex
+        dex
+        dex
+        dex
+        bpl :-
+        ldx #fixed_end - fixed - 2
+:       lda fixed,x
+        sta oambuf + SLOT_SHADOW * 4,x
+        dex
+        dex
+        bpl :-
+        lda #LOOK_DRONE
+        sta oambuf + SLOT_DRONE * 4 + 2
+        lda #COINS_X | LAP_Y << 8
+        sta oambuf + SLOT_COINS * 4
+        lda #COINS_X + 12 | LAP_Y << 8
+        sta oambuf + SLOT_COINS * 4 + 4
+        stz oamhigh
+        stz oamhigh + 2
+        stz oamhigh + 4
+        stz oamhigh + 6
+        stz oamhigh + 8
+        rts
+.endproc
+
 .segment "RODATA"
 kart_views:
         .word LOOK_KART, LOOK_KART + 4, LOOK_KART + 8, LOOK_KART + 12
 figures:
         .word LOOK_FIGURES, LOOK_FIGURES + 2, LOOK_FIGURES + 4, LOOK_FIGURES + 6, LOOK_FIGURES + 8
         .word LOOK_FIGURES + 10, LOOK_FIGURES + 12, LOOK_FIGURES + 14, LOOK_FIGURES + 32, LOOK_FIGURES + 34
+; the sprites from the shadow on as they begin: place, look
+fixed:
+        .word HIDDEN << 8, LOOK_SHADOW
+        .word HIDDEN << 8, 0, HIDDEN << 8, 0            ; dust
+        .word HIDDEN << 8, LOOK_SPARK
+        .word HIDDEN << 8, LOOK_SIGN
+        .word 0, LOOK_DOT
+        .word LAP_X | LAP_Y << 8, 0
+        .word TIME_X | TIME_Y << 8, 0, (TIME_X + 20) | TIME_Y << 8, 0, (TIME_X + 32) | TIME_Y << 8, 0
+        .word (TIME_X + 52) | TIME_Y << 8, 0, (TIME_X + 64) | TIME_Y << 8, 0
+        .word SPEED_X | SPEED_Y << 8, 0, (SPEED_X + 12) | SPEED_Y << 8, 0, (SPEED_X + 24) | SPEED_Y << 8, 0
+fixed_end:
+; a falling kart, for each four ticks: look, place, sizes
+fall_looks:
+        .word LOOK_KART, LOOK_OTHER_24, LOOK_OTHER_16, LOOK_OTHER_11, LOOK_OTHER_7
+fall_places:
+        .word KART_X | KART_Y << 8, KART_X | (KART_Y - 4) << 8
+        .word (KART_X + 8) | (KART_Y + 8) << 8, (KART_X + 8) | (KART_Y + 4) << 8, (KART_X + 8) | KART_Y << 8
+fall_high:
+        .word HIGH_LARGE, HIGH_LARGE, HIGH_SMALL, HIGH_SMALL, HIGH_SMALL

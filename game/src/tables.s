@@ -1,17 +1,19 @@
 ; Small tables; build.py writes the binary ones.
 .p816
-.export gain_table, accel_table, sine_table, offset_x, offset_y, matrix_row, speed_digits
+.export gain_table, accel_table, clock_table, sine_table, offset_x, offset_y, matrix_row, speed_digits
+.export letters, mini_at, views, surf_top, surf_drag, surf_grip, surf_type, surf_effect, surf_spray
 
 .segment "RODATA"
-; turn for each 32 of speed: nothing at standstill, a little less at full speed
-gain_table:
-        .byte 0, 24, 50, 74, 94, 108, 116, 118, 118, 118, 118, 118, 118, 118, 117, 116
-        .byte 115, 114, 113, 112, 111, 110, 109, 108, 108, 108, 108, 108, 108, 108, 108, 108
-; acceleration for each 64 of speed
-accel_table:
-        .word 12, 12, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 3, 3, 3, 3
-sine_table:     .incbin "sine.bin"      ; |sin| * 255, 1024 bytes
+gain_table:     .incbin "gain.bin"      ; 256 bytes, for each 4 of speed: how fast the kart turns
+accel_table:    .incbin "accel.bin"     ; 256 bytes, for each 4 of speed: how fast it gathers speed
+clock_table:    .incbin "clock.bin"     ; 60 bytes: hundredths of a second of each tick, BCD
+sine_table:     .incbin "sine.bin"      ; |sin| * 255, 256 bytes
 offset_x:       .incbin "offset_x.bin"  ; words, 256 each: from the kart to the centre of the matrix
 offset_y:       .incbin "offset_y.bin"
 matrix_row:     .incbin "matrix_row.bin" ; words, 64: where an angle's rows begin
 speed_digits:   .incbin "speed_digits.bin" ; words, BCD, for each 8 of speed
+letters:        .incbin "letters.bin"   ; words, 64: the layer's word for each letter from the space on
+mini_at:        .incbin "mini_at.bin"   ; 112 bytes: the tile that a pixel of the small map shows
+views:          .incbin "views.bin"     ; words: looks of an opponent, 8 ways round for each size
+; by twice the code of a surface: fastest, drag, twice the grip, ground_type, twice the effect, what it throws up
+.include "surfaces.inc"

@@ -4,8 +4,11 @@
 .include "hw.inc"
 .include "ram.inc"
 .include "params.inc"
+.include "copy.inc"
 .export show, bgmode_list, layers_list, dark_list
 .import sprites, offset_x, offset_y, matrix_row
+
+LAST_LINE   = 261
 
 .segment "CODE"
 .a16
@@ -15,18 +18,22 @@
         jsr sprites
         sep #$20
         .a8
-        stz OAMADDL             ; 128 bytes: sprites beyond the first 32 stay off the screen
+        stz OAMADDL             ; the sprites beyond stay off the screen
         stz OAMADDL + 1
-        stz DMAP
-        lda #<OAMDATA
-        sta BBAD
-        ldx #oambuf
-        stx A1TL
-        stz A1B
-        ldx #128
-        stx DASL
-        lda #1
-        sta MDMAEN
+        copy $00, OAMDATA, oambuf, #0, SLOTS * 4
+        ldx #$0100
+        stx OAMADDL
+        copy $00, OAMDATA, oamhigh, #0, (SLOTS + 3) / 4
+        rep #$20
+        .a16
+        lda camera              ; the sky: 512 pixels are half a turn
+        and #$00FF
+        asl a
+        asl a
+        sta hdma_sky + 4
+        sep #$20
+        .a8
+        ; what must be done while the picture is dark is done; the rest has time until the ground begins
         ; the matrices for this angle: A and B from its rows, C and D from those a quarter turn before
         lda camera
         lsr a
@@ -64,16 +71,26 @@
         clc
         adc offset_y,x
         sta t1
-        txa                     ; the sky: 512 pixels are half a turn
-        asl a
-        sta hdma_sky + 1
         lda t0
         sec
         sbc #128
         sta t2
         sep #$20
         .a8
-        lda t0
+        ; The display list writes to the matrix at the end of line 0, through the latch that the next registers share:
+        ; keep out of its way.
+near:   lda SLHV
+        lda OPVCT
+        xba
+        lda OPVCT
+        lsr a                   ; carry: bit 8
+        xba
+        bcs :+
+        beq near                ; line 0
+        bra clear
+:       cmp #LAST_LINE & $FF
+        beq near
+clear:  lda t0
         sta M7X
         lda t0 + 1
         sta M7X

@@ -11,8 +11,8 @@ from pydantic import ValidationError
 
 from kartrl.config import Config, Environment, Reward
 from kartrl.envs.picture import Picture
-from kartrl.envs.race import TICKS_PER_SECOND, Game, Progress, RaceStep, race_seconds, step_reward
-from kartrl.envs.retro import BUNDLED, Console, circuits, game_folder
+from kartrl.envs.race import TICKS_PER_SECOND, Course, Game, Progress, RaceStep, race_seconds, step_reward
+from kartrl.envs.retro import BUNDLED, Console, game_folder, state_file
 from kartrl.errors import UserError
 
 Image = npt.NDArray[np.uint8]
@@ -81,10 +81,8 @@ class KartEnv(gymnasium.Env[Image, SupportsInt]):
         self._section = section
         self._folder = game_folder(section.game)
         self._names = (circuit,) if isinstance(circuit, str) else tuple(circuit)
-        known = circuits(self._folder)
         for name in self._names:
-            if name not in known:
-                raise UserError(f"no start state for circuit {name!r} in {self._folder}; there are: {', '.join(known) or 'none'}")
+            state_file(self._folder, name)
         self.render_mode = render_mode
         self.metadata = {**self.metadata, "render_fps": TICKS_PER_SECOND / section.frame_skip}
         self._picture = Picture(section)
@@ -93,6 +91,7 @@ class KartEnv(gymnasium.Env[Image, SupportsInt]):
         self.on_frame: Callable[[Image], None] | None = None
         """Called with each video frame, uint8 [224, 256, 3], one for each tick; slower than running without."""
         self._console: Console | None = None
+        self._courses: dict[str, Course | None] = {}
         self._buttons: list[int] = []
         self._screen: Image | None = None
 
@@ -127,7 +126,7 @@ class KartEnv(gymnasium.Env[Image, SupportsInt]):
         self._run(console, held, noop)
 
         race = console.race()
-        self._course = console.course(self._circuit)
+        self._course = self._course_of(console)
         self._progress = Progress(sections, race["checkpoint"], self._offset(race))
         self._idle = 0  # ticks since the last new best
         self._collision = race["collision"]
@@ -194,6 +193,13 @@ class KartEnv(gymnasium.Env[Image, SupportsInt]):
             words = [action.upper().split("+") for action in self._section.actions]
             self._buttons = [self._console.buttons([] if word == ["NONE"] else word) for word in words]
         return self._console
+
+    def _course_of(self, console: Console) -> Course | None:
+        """Where the road of the circuit runs that has just been loaded; None for a game that does not tell."""
+        if self._circuit not in self._courses:
+            block = console.block()
+            self._courses[self._circuit] = None if block is None else Course([(x, y) for x, y, _ in block.gates])
+        return self._courses[self._circuit]
 
     def _offset(self, race: dict[str, int]) -> float:
         """Where the kart is inside its section, -0.5 to 0.5; 0 for a game that does not tell its course."""

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kartrl.circuits.block import BANK, END, Block
 from kartrl.envs import cartridge
 from kartrl.envs.cartridge import read_state
 from kartrl.envs.libretro import BUTTONS, Emulator
-from kartrl.envs.race import Course, load_game
+from kartrl.envs.race import load_game
 from kartrl.errors import UserError
 
 GAMES = Path(__file__).parents[1] / "games"
@@ -47,6 +48,22 @@ def circuits(folder: Path) -> tuple[str, ...]:
     return tuple(sorted(file.stem for file in folder.glob("*.state")))
 
 
+def state_file(folder: Path, circuit: str) -> Path:
+    """The start state of `circuit`: its name in the game's `folder`, or the path of a `.state` file.
+
+    Raises:
+        UserError: there is none.
+    """
+    if circuit.endswith(".state"):
+        if not (file := Path(circuit)).is_file():
+            raise UserError(f"{circuit}: there is no such start state")
+        return file
+    known = circuits(folder)
+    if circuit not in known:
+        raise UserError(f"no start state for circuit {circuit!r} in {folder}; there are: {', '.join(known) or 'none'}")
+    return folder / f"{circuit}.state"
+
+
 def integration_file(folder: Path, name: str) -> Path:
     """A file that describes the game in `folder`: there or, for an imported cartridge, in this package."""
     return folder / name if (folder / name).is_file() else GAMES / folder.name / name
@@ -63,10 +80,9 @@ class Console:
     def __init__(self, folder: Path | str, circuit: str | None = None) -> None:
         self.folder = game_folder(folder) if isinstance(folder, str) else folder
         self.game = load_game(integration_file(self.folder, "game.json"))
-        self._told = _told(self.folder)
-        memory = Memory(integration_file(self.folder, "data.json"))
+        self._build = _build(self.folder)
+        self._memory = Memory(integration_file(self.folder, "data.json"))
         self._emulator: Emulator | None = Emulator(core_file(), self.folder / "rom.sfc")
-        self._memory = memory
         self._states: dict[str, bytes] = {}
         self._ticks: int | None = None  # what the ROM was last told; None: unknown
         if circuit is not None:
@@ -79,7 +95,7 @@ class Console:
         return sum(1 << BUTTONS.index(name) for name in set(names))
 
     def load(self, circuit: str) -> None:
-        """Begin the race on `circuit`; the screen follows with the next step.
+        """Begin the race on `circuit`, a name or the path of a `.state` file; the screen follows with the next step.
 
         Raises:
             UserError: there is no such start state, or it is not one of this ROM.
@@ -89,24 +105,19 @@ class Console:
         self.restore(self._states[circuit])
 
     def _read_start(self, circuit: str) -> bytes:
-        known = circuits(self.folder)
-        if circuit not in known:
-            raise UserError(f"no start state for circuit {circuit!r} in {self.folder}; there are: {', '.join(known) or 'none'}")
-        file = self.folder / f"{circuit}.state"
+        file = state_file(self.folder, circuit)
         state = read_state(file)
         try:
             self.restore(state)
         except UserError as error:
             raise UserError(f"{file}: {error}") from error
-        if self._told is not None and (found := self.race()["build_id"]) != self._told["build_id"]:
-            raise UserError(
-                f"{file}: made for another build of the ROM ({found:08x}, not {self._told['build_id']:08x}); build both together: make game"
-            )
+        if self._build is not None and (found := self.race()["build_id"]) != self._build:
+            raise UserError(f"{file}: made for another build of the ROM ({found:08x}, not {self._build:08x}); build both together: make game")
         return state
 
-    def course(self, circuit: str) -> Course | None:
-        """Where the road of `circuit` runs; None for a game that does not tell."""
-        return None if self._told is None else Course([(x, y) for x, y, _ in self._told["circuits"][circuit]["gates"]])
+    def block(self) -> Block | None:
+        """The circuit that is being driven, as it lies in the console's memory; None for a cartridge."""
+        return None if self._build is None else Block.unpacked(bytes(memoryview(self._open().ram)[BANK - RAM : BANK - RAM + END]))
 
     def start_at(self, section: int) -> None:
         """Put the kart at the beginning of `section`, standing, when the next step begins; the laps count from there."""
@@ -209,7 +220,7 @@ def core_file() -> Path:
     return Path(found.origin).parent / "cores" / f"snes9x_libretro.{'dylib' if sys.platform == 'darwin' else 'so'}"
 
 
-def _told(folder: Path) -> dict[str, Any] | None:
-    """What the bundled game's build tells of itself: its id, and the circuits' gates; None for a cartridge."""
-    file = folder / "circuits.json"
-    return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
+def _build(folder: Path) -> int | None:
+    """The number of the bundled game's build; None for a cartridge."""
+    file = folder / "build.json"
+    return int(json.loads(file.read_text(encoding="utf-8"))["build_id"]) if file.is_file() else None
