@@ -29,6 +29,8 @@ def play(options: Options) -> None:
     try:
         from kartrl.play.app import App
 
+        window.wait("one moment ..." if options.checkpoint is None else "the ghost is getting ready ...")
+
         with Stage(options) as stage:
             app = App(stage, window, options.output)
             app.run()

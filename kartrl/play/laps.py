@@ -29,7 +29,9 @@ class Drive:
         game = self._game
         self.clock = race_seconds(race)
         laps = max(0, min(game.laps, race["lap"] - game.lap_zero))
-        if laps > len(self.lap_times):
+        if laps < len(self.lap_times):  # another race: somebody uses the console's own menus
+            self.lap_times, self._laps_began = (), self.clock
+        elif laps > len(self.lap_times):
             self.lap_times += (round(self.clock - self._laps_began, 2),)
             self._laps_began = self.clock
         self.finished = laps >= game.laps

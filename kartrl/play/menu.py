@@ -11,6 +11,7 @@ from kartrl.play.stage import POWER_ON, Stage
 from kartrl.play.window import Window
 
 KEYS = (("up, down", "choose"), ("enter", "race"), ("F11", "full screen"), ("esc", "quit"))
+ROWS = slice(8, 108)  # of the console's picture: sky and ground
 STEPS = {
     pygame.K_UP: -1, pygame.K_DOWN: 1, pygame.K_PAGEUP: -5, pygame.K_PAGEDOWN: 5,
 }  # fmt: skip
@@ -34,7 +35,7 @@ class Menu:
         self.chosen = None
         self._complaint = ""
         self._choices = self._stage.choices()
-        self._entries = [name or "switch the console on" for name in self._choices]
+        self._entries = [(name or "switch the console on", self._note(name)) for name in self._choices]
         self._look()
 
     def take(self, event: pygame.event.Event) -> None:
@@ -63,8 +64,19 @@ class Menu:
         except UserError as error:
             self._complaint = str(error)
 
+    def _note(self, name: str) -> str:
+        """A circuit's title and kind, where the game has them."""
+        if name == POWER_ON:
+            return ""
+        try:
+            self._stage.console.load(name)
+        except UserError:  # told when it is chosen
+            return ""
+        block = self._stage.console.block()
+        return "" if block is None else f"{block.title.capitalize()}, {block.kind}"
+
     def _look(self) -> None:
-        """Take pictures of the chosen circuit: the start as the kart sees it."""
+        """Take pictures of the chosen circuit: the start as the kart sees it, and the map where the game has one."""
         self._pictures: list[npt.NDArray[np.uint8]] = []
         name = self._choices[self._place]
         if name != POWER_ON:
@@ -74,7 +86,10 @@ class Menu:
             except UserError as error:
                 self._complaint = str(error)
             else:
-                self._pictures.append(self._stage.console.screen())
+                self._pictures.append(self._stage.console.screen()[ROWS])
+                block = self._stage.console.block()
+                if block is not None:
+                    self._pictures.append(block.picture())
 
     def draw(self, window: Window) -> None:
         """Draw it all."""

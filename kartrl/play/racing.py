@@ -165,10 +165,10 @@ class Racing:
             views.message(window, "PAUSE", ["P: go on    R: restart"])
         elif self._waiting:
             views.message(window, "READY", ["the clock starts with the first key", "hold X or up to drive" if self._bundled else ""])
-        elif session.drive.finished and session.driven:
+        elif session.ended and session.driven:
             total = sum(session.drive.lap_times)
             views.message(
                 window, "FINISH", [f"{views.clock(total)}, best lap {views.clock(session.drive.best or 0)}", "R: race again    esc: leave"]
             )
-        elif session.ended and not session.driven:
+        elif session.ended:
             views.message(window, "END OF THE MOVIE", ["R: from the start    esc: leave"])

@@ -65,7 +65,7 @@ class Session:
         if self.ghost is not None:
             self._follow(self.ghost)
         self.console.step(buttons)
-        if not self.drive.finished:  # the movie ends with the race
+        if not self.ended:  # the movie ends with the race
             self._inputs.append(buttons)
             self.drive.update(self.console.race())
             best = self.drive.best
@@ -89,7 +89,9 @@ class Session:
     @property
     def ended(self) -> bool:
         """Whether the race is finished, or the movie over."""
-        return self.drive.finished or (self._script is not None and len(self._inputs) >= len(self._script))
+        if self._script is not None and len(self._inputs) >= len(self._script):
+            return True
+        return self.drive.finished and bool(self.circuit)  # who has switched the console on may drive any number of races
 
     @property
     def ticks(self) -> int:

@@ -5,6 +5,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self
 
+from kartrl.envs.race import Course
 from kartrl.envs.retro import BUNDLED, Console, circuits, game_folder
 from kartrl.errors import UserError
 from kartrl.play.ghost import Ghost, MovieGhost
@@ -40,12 +41,12 @@ class Stage:
     def __init__(self, options: Options) -> None:
         self._options = options
         self.folder = game_folder(options.game)
-        self._replay, self._ghost = (None if file is None else self._movie(file) for file in (options.replay, options.ghost))
         self._driver: Driver | None = None
         with contextlib.ExitStack() as stack:
             self.console = Console(self.folder)
             stack.callback(self.console.close)
             self._power_on = self.console.save()
+            self._replay, self._ghost = (None if file is None else self._movie(file) for file in (options.replay, options.ghost))
             if self._ghost is not None:
                 self._beside = Console(self.folder)
                 stack.callback(self._beside.close)
@@ -97,7 +98,8 @@ class Stage:
     def _session(self, circuit: str, start: bytes, script: tuple[int, ...] | None = None) -> Session:
         console, options = self.console, self._options
         console.restore(start)
-        course = console.course(circuit)
+        block = console.block()
+        course = None if block is None else Course([(x, y) for x, y, _ in block.gates])
         ghost: Ghost | None = None
         if self._ghost is not None and options.ghost is not None:
             if self._ghost.circuit not in ("", short_name(circuit)):
@@ -106,13 +108,19 @@ class Stage:
         if self._driver is not None and options.checkpoint is not None:
             from kartrl.play.policy import PolicyGhost
 
-            ghost = PolicyGhost(self._driver, circuit, options.greedy, console.game, course, console.race(), options.checkpoint.name)
+            ghost = PolicyGhost(
+                self._driver, circuit, options.greedy, console.game, course, console.race(), _in_its_run(options.checkpoint)
+            )
         return Session(console, short_name(circuit), start, course, script, ghost)
 
     def _movie(self, file: Path) -> Movie:
         movie = read_movie(file)
         if movie.game not in ("", self.folder.name):
             raise UserError(f"{file}: a movie of {movie.game}, not of {self.folder.name}; choose the game with --game")
+        try:
+            self.console.begin(movie.state)
+        except UserError as error:
+            raise UserError(f"{file}: {error}") from error
         return movie
 
     def _opened(self, stack: contextlib.ExitStack, checkpoint: Path) -> "Driver":
@@ -130,3 +138,8 @@ class Stage:
 def short_name(circuit: str) -> str:
     """Name of a circuit that may be the path of a start state."""
     return Path(circuit).stem if circuit.endswith(".state") else circuit
+
+
+def _in_its_run(checkpoint: Path) -> str:
+    """A checkpoint's name, with its run's."""
+    return "/".join(checkpoint.absolute().parts[-2:])

@@ -29,8 +29,8 @@ def race(window: Window, session: Session, status: str, recording: str, keys: Ke
     u, panel, drive, laps = window.scale, window.panel, session.drive, session.console.game.laps
     left, right = panel.left + 6 * u, panel.right - 6 * u
     y = window.text(session.circuit or session.console.game.title, 10, WHITE, left, panel.top + 6 * u)
-    against = session.ghost.name if session.ghost is not None else "against the clock"
-    y = window.text(against, 7, DIM, left, y) + 4 * u
+    against = "against the clock" if session.ghost is None else f"ghost: {session.ghost.name}"
+    y = window.text(_cut(against, 30), 7, DIM, left, y) + 4 * u
 
     window.text(f"LAP {drive.lap} of {laps}", 8, BLUE, left, y + 2 * u)
     y = window.text(clock(drive.clock), 15, WHITE, right, y - 1 * u, "right") + 1 * u
@@ -57,7 +57,9 @@ def race(window: Window, session: Session, status: str, recording: str, keys: Ke
         y += 2 * u
         window.box(pygame.Rect(panel.left + 4 * u, y, panel.width - 8 * u, 25 * u), CARD)
         colour = GREEN if gap < 0 else RED if gap > 0 else GREY
-        window.text("behind the ghost" if gap > 0 else "ahead of the ghost", 7, GREY, left + 2 * u, y + 3 * u)
+        window.text(
+            "behind the ghost" if gap > 0 else "ahead of the ghost" if gap < 0 else "level with the ghost", 7, GREY, left + 2 * u, y + 3 * u
+        )
         window.text(f"{gap:+.2f} s", 13, colour, right - 2 * u, y + 11 * u, "right")
         y += 25 * u
     _foot(window, status, recording, keys)
@@ -97,26 +99,30 @@ def message(window: Window, title: str, lines: Sequence[str]) -> None:
 
 
 def menu(
-    window: Window, title: str, entries: Sequence[str], chosen: int, pictures: Sequence[npt.NDArray[np.uint8]], status: str, keys: Keys
+    window: Window, title: str, entries: Sequence[tuple[str, str]], chosen: int, pictures: Sequence[npt.NDArray[np.uint8]], status: str, keys: Keys
 ) -> None:
-    """The list of circuits at the left; pictures of the chosen one, uint8 [H, W, 3], one below the other at the right."""
-    u, whole = window.scale, window.picture.union(window.panel)
+    """The list of circuits at the left; pictures of the chosen one, uint8 [H, W, 3], at the right."""
+    u, whole = window.scale, window.whole
     y = window.text(title, 14, WHITE, whole.left + 12 * u, whole.top + 10 * u)
     y = window.text(status or "choose a circuit", 8, GOLD if status else GREY, whole.left + 12 * u, y + 1 * u) + 6 * u
     room = (whole.bottom - 30 * u - y) // (9 * u)
     first = max(0, min(chosen - room // 2, len(entries) - room))
-    for number, entry in enumerate(entries[first : first + room], first):
+    for number, (name, note) in enumerate(entries[first : first + room], first):
         if number == chosen:
-            window.box(pygame.Rect(whole.left + 8 * u, y - 1 * u, 158 * u, 9 * u), LINE)
+            window.box(pygame.Rect(whole.left + 8 * u, y - 1 * u, 170 * u, 9 * u), LINE)
         colour = WHITE if number == chosen else GREY
-        window.text(entry, 8.5, colour, whole.left + 12 * u, y + 1 * u)
+        window.text(name, 8.5, colour, whole.left + 12 * u, y + 1 * u)
+        window.text(note, 7, GREY if number == chosen else DIM, whole.left + 174 * u, y + 1.5 * u, "right")
         y += 9 * u
-    top = whole.top + 12 * u
+    column = pygame.Rect(whole.right - 162 * u, whole.top + 12 * u, 150 * u, 0)
     for picture in pictures:
-        place = pygame.Rect(whole.left + 174 * u, top, 166 * u, 166 * u * picture.shape[0] // picture.shape[1])
-        window.box(place.inflate(4 * u, 4 * u), CARD, border=LINE)
+        room = whole.bottom - 12 * u - column.bottom
+        width = min(column.width, room * picture.shape[1] // picture.shape[0])
+        place = pygame.Rect(column.left, column.bottom, width, width * picture.shape[0] // picture.shape[1])
+        place.centerx = column.centerx
+        window.box(place.inflate(4 * u, 4 * u), LINE)
         window.image(picture, place)
-        top = place.bottom + 8 * u
+        column.height += place.height + 7 * u
     help_line = "     ".join(f"{key}: {meaning}" for key, meaning in keys)
     window.text(help_line, 7, DIM, whole.left + 12 * u, whole.bottom - 14 * u)
 
@@ -124,7 +130,7 @@ def menu(
 def question(window: Window, title: str, text: str, lines: Sequence[str]) -> None:
     """A box with a line to type in."""
     u = window.scale
-    place = pygame.Rect(0, 0, 236 * u, (48 + 9 * len(lines)) * u)
+    place = pygame.Rect(0, 0, 236 * u, (42 + 9 * len(lines)) * u)
     place.center = window.picture.center
     window.box(place, BACK, 0.94, LINE)
     y = window.text(title, 12, WHITE, place.left + 8 * u, place.top + 7 * u) + 3 * u
@@ -135,6 +141,10 @@ def question(window: Window, title: str, text: str, lines: Sequence[str]) -> Non
     for line in lines:
         window.text(line, 7, GREY, place.left + 8 * u, y)
         y += 9 * u
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"...{text[3 - width :]}"
 
 
 def _wrapped(text: str, width: int) -> list[str]:

@@ -53,13 +53,19 @@ class Window:
         top = max(0, (height - HEIGHT * self.scale) // 2)
         self.picture = pygame.Rect(left, top, WIDTH * self.scale, HEIGHT * self.scale)
         self.panel = pygame.Rect(self.picture.right, top, PANEL * self.scale, HEIGHT * self.scale)
+        self.whole = self.picture.union(self.panel)
         self._surface.fill(BACK)
 
     def image(self, image: npt.NDArray[np.uint8], place: pygame.Rect) -> None:
-        """Draw a picture, uint8 [H, W, 3], into `place`, each pixel a rectangle."""
+        """Draw a picture, uint8 [H, W, 3], into `place`: each pixel a square, or nearly so where the sizes are no whole multiples."""
         height, width = image.shape[:2]
-        small = pygame.image.frombuffer(np.ascontiguousarray(image).data, (width, height), "RGB")
-        self._surface.blit(small if place.size == small.get_size() else pygame.transform.scale(small, place.size), place)
+        drawn = pygame.image.frombuffer(np.ascontiguousarray(image).data, (width, height), "RGB")
+        times = -(-place.width // width)
+        if times > 1:
+            drawn = pygame.transform.scale(drawn, (width * times, height * times))
+        if drawn.get_size() != place.size:
+            drawn = pygame.transform.smoothscale(drawn, place.size)
+        self._surface.blit(drawn, place)
 
     def text(self, text: str, size: float, colour: Colour, x: float, y: float, align: Align = "left") -> int:
         """Draw a line of text with its top at `y`; returns where the next one goes. `size` is in the console's pixels."""
@@ -83,6 +89,13 @@ class Window:
     def dot(self, x: float, y: float, radius: float, colour: Colour) -> None:
         """Draw a disc."""
         pygame.draw.circle(self._surface, colour, (round(x), round(y)), max(1, round(radius * self.scale)))
+
+    def wait(self, text: str) -> None:
+        """Show a line of text alone, while something takes its time."""
+        self.begin()
+        self.text(text, 10, GREY, self.whole.centerx, self.whole.centery - 5 * self.scale, "middle")
+        self.show()
+        pygame.event.pump()
 
     def show(self) -> None:
         """Bring the picture to the screen."""
