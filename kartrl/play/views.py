@@ -99,7 +99,13 @@ def message(window: Window, title: str, lines: Sequence[str]) -> None:
 
 
 def menu(
-    window: Window, title: str, entries: Sequence[tuple[str, str]], chosen: int, pictures: Sequence[npt.NDArray[np.uint8]], status: str, keys: Keys
+    window: Window,
+    title: str,
+    entries: Sequence[tuple[str, str]],
+    chosen: int,
+    pictures: Sequence[npt.NDArray[np.uint8]],
+    status: str,
+    keys: Keys,
 ) -> None:
     """The list of circuits at the left; pictures of the chosen one, uint8 [H, W, 3], at the right."""
     u, whole = window.scale, window.whole
