@@ -7,11 +7,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-import adapter
 import cartridge
 import integration
 
+from kartrl.circuits.ground import compile_circuit
+
 HERE = Path(__file__).parent
+CIRCUITS = HERE.parent / "kartrl" / "circuits" / "bundled"
 TARGET = HERE.parent / "kartrl" / "games" / "KartRL-Snes"
 
 
@@ -21,9 +23,9 @@ def main() -> None:
     output: Path = parser.parse_args().output
     if shutil.which("ca65") is None or shutil.which("ld65") is None:
         sys.exit("ca65 and ld65 are missing: install cc65 (apt-get install cc65, brew install cc65)")
-    files = sorted((HERE / "circuits").glob("*.toml"))
+    files = sorted(CIRCUITS.glob("*.toml"))
     names = [file.stem for file in files]
-    rom, build_id = cartridge.build(HERE, [adapter.compile_circuit(file) for file in files])
+    rom, build_id = cartridge.build(HERE, [compile_circuit(file) for file in files])
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
         (work / "rom.sfc").write_bytes(rom)

@@ -4,7 +4,7 @@
 .include "hw.inc"
 .include "ram.inc"
 .export nmi
-.import tick, publish_early, publish, show, load_circuit, place_kart
+.import tick, publish_early, publish, show, load_circuit, place_kart, place_others
 
 .segment "CODE"
 .proc nmi
@@ -29,9 +29,17 @@
         sep #$20
         .a8
         stz startsect
-joypad: lda HVBJOY              ; the console reads the pad during the first lines of the blank
+joypad: lda opponents
+        cmp others
+        beq :+
+        rep #$30
+        .a16
+        jsr place_others
+        sep #$20
+        .a8
+:       lda HVBJOY              ; the console reads the pad during the first lines of the blank
         lsr a
-        bcs joypad
+        bcs :-
         lda ticks
         bmi shown               ; $80 and above: stand still
         bne :+

@@ -1,6 +1,7 @@
 ; Small tables; build.py writes the binary ones.
 .p816
 .export gain_table, accel_table, clock_table, sine_table, offset_x, offset_y, matrix_row, speed_digits
+.export half_square, line_of, width_of, size_of
 .export letters, mini_at, views, surf_top, surf_drag, surf_grip, surf_type, surf_effect, surf_spray
 
 .segment "RODATA"
@@ -14,6 +15,10 @@ matrix_row:     .incbin "matrix_row.bin" ; words, 64: where an angle's rows begi
 speed_digits:   .incbin "speed_digits.bin" ; words, BCD, for each 8 of speed
 letters:        .incbin "letters.bin"   ; words, 64: the layer's word for each letter from the space on
 mini_at:        .incbin "mini_at.bin"   ; 112 bytes: the tile that a pixel of the small map shows
+half_square:    .incbin "half_square.bin" ; 256 bytes: k * k / 512
+line_of:        .incbin "line_of.bin"   ; 1024 bytes: the screen's line that shows the ground at a depth
+width_of:       .incbin "width_of.bin"  ; 1024 bytes: the width there of a pixel of the map, in 1/64, 1/256 or 1/1024 pixel
+size_of:        .incbin "size_of.bin"   ; 128 bytes: which size of an opponent fits a line, times 16
 views:          .incbin "views.bin"     ; words: looks of an opponent, 8 ways round for each size
 ; by twice the code of a surface: fastest, drag, twice the grip, ground_type, twice the effect, what it throws up
 .include "surfaces.inc"

@@ -127,6 +127,10 @@ class Console:
         """The circuit that is being driven, as it lies in the console's memory; None for a cartridge."""
         return None if self._build is None else Block.unpacked(bytes(memoryview(self._open().ram)[BANK - RAM : BANK - RAM + END]))
 
+    def write(self, address: int, data: bytes) -> None:
+        """Put bytes into the console's memory, 7E0000 to 7FFFFF."""
+        memoryview(self._open().ram).cast("B")[address - RAM : address - RAM + len(data)] = data
+
     def start_at(self, section: int) -> None:
         """Put the kart at the beginning of `section`, standing, when the next step begins; the laps count from there."""
         if not self.game.start_section:
