@@ -290,6 +290,9 @@ def test_a_whole_race(race_inputs: list[int], tmp_path: Path) -> None:
                 assert session.gap == pytest.approx(late / 60, abs=0.034)
         own = session.console.race()
         assert {name: own[name] for name in PLACE} == {name: places[899][name] for name in PLACE}, "a ghost is never touched"
+        write_movie(tmp_path / "second.bk2", session.movie())
+        *_, info = json.loads(apart(PLAYER, stage.folder, tmp_path / "second.bk2"))
+        assert {name: info[name] for name in PLACE} == {name: own[name] for name in PLACE}, "its movie needs no ghost"
 
 
 def test_the_ghost_of_a_network_drives_as_in_evaluation(tmp_path: Path) -> None:

@@ -94,4 +94,3 @@ def mini_colours(kind: Kind) -> tuple[np.ndarray, dict[int, Colour]]:
         colours[index] = shown[name]
         number[CODES[name]] = index
     return number, colours
-

@@ -105,7 +105,12 @@ class Painter:
         self._surface[rail] = CODES["wall"]
         self._taken |= rail
         drawn = field.drawn()
-        for until, ink in ((RAIL + 1, self._kind.rail[2]), (RAIL - 2, self._kind.rail[1]), (5, self._kind.rail[0]), (2, self._kind.rail[2])):
+        for until, ink in (
+            (RAIL + 1, self._kind.rail[2]),
+            (RAIL - 2, self._kind.rail[1]),
+            (5, self._kind.rail[0]),
+            (2, self._kind.rail[2]),
+        ):
             self._picture[(drawn < until * UNIT) & (drawn >= UNIT // 2) & _pixels(rail)] = ord(ink)
 
     def _scenery(self) -> None:

@@ -61,7 +61,7 @@ class App:
         if event.type == pygame.QUIT:
             self._open = False
         elif event.type == pygame.KEYDOWN and event.key == pygame.K_F11:
-            pygame.display.toggle_fullscreen()
+            self._window.toggle_full_screen()
         elif self._racing is not None:
             self._racing.take(event)
             if self._racing.over:

@@ -10,6 +10,7 @@ from kartrl.play.session import Session
 from kartrl.play.stage import POWER_ON, Stage
 from kartrl.play.window import Window
 
+EASY = "MarioCircuit.Act1"  # for who begins
 KEYS = (("up, down", "choose"), ("enter", "race"), ("F11", "full screen"), ("esc", "quit"))
 ROWS = slice(8, 108)  # of the console's picture: sky and ground
 STEPS = {
@@ -27,7 +28,8 @@ class Menu:
         self.chosen: Session | None = None
         """The race that was chosen."""
         self._stage = stage
-        self._place = 0
+        choices = stage.choices()
+        self._place = choices.index(EASY) if EASY in choices else 0
         self.begin()
 
     def begin(self) -> None:

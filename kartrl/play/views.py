@@ -111,15 +111,16 @@ def menu(
     u, whole = window.scale, window.whole
     y = window.text(title, 14, WHITE, whole.left + 12 * u, whole.top + 10 * u)
     y = window.text(status or "choose a circuit", 8, GOLD if status else GREY, whole.left + 12 * u, y + 1 * u) + 6 * u
-    room = (whole.bottom - 30 * u - y) // (9 * u)
+    row = 17 * u // 2
+    room = (whole.bottom - 18 * u - y) // row
     first = max(0, min(chosen - room // 2, len(entries) - room))
     for number, (name, note) in enumerate(entries[first : first + room], first):
         if number == chosen:
-            window.box(pygame.Rect(whole.left + 8 * u, y - 1 * u, 170 * u, 9 * u), LINE)
+            window.box(pygame.Rect(whole.left + 8 * u, y - 1 * u, 170 * u, row), LINE)
         colour = WHITE if number == chosen else GREY
         window.text(name, 8.5, colour, whole.left + 12 * u, y + 1 * u)
         window.text(note, 7, GREY if number == chosen else DIM, whole.left + 174 * u, y + 1.5 * u, "right")
-        y += 9 * u
+        y += row
     column = pygame.Rect(whole.right - 162 * u, whole.top + 12 * u, 150 * u, 0)
     for picture in pictures:
         room = whole.bottom - 12 * u - column.bottom

@@ -40,6 +40,7 @@ class Window:
         except pygame.error as error:
             raise UserError(f"no window can be opened ({error}): kartrl play needs a display") from error
         pygame.font.init()
+        self._windowed: tuple[int, int] | None = None  # its size, while it fills the screen
         pygame.display.set_caption(title)
         self.begin()
 
@@ -89,6 +90,15 @@ class Window:
     def dot(self, x: float, y: float, radius: float, colour: Colour) -> None:
         """Draw a disc."""
         pygame.draw.circle(self._surface, colour, (round(x), round(y)), max(1, round(radius * self.scale)))
+
+    def toggle_full_screen(self) -> None:
+        """Fill the screen, or go back to a window."""
+        if self._windowed is None:
+            self._windowed = self._surface.get_size()
+            pygame.display.set_mode((0, 0), pygame.FULLSCREEN)
+        else:
+            pygame.display.set_mode(self._windowed, pygame.RESIZABLE)
+            self._windowed = None
 
     def wait(self, text: str) -> None:
         """Show a line of text alone, while something takes its time."""
