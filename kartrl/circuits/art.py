@@ -132,7 +132,7 @@ def pillar(size: int, light: str, mid: str, dark: str, core: str) -> Art:
             return dark
         edge = max(abs(x), abs(y))
         if edge > size - 4:
-            return light if x < y and -x > y or (y < 0 and abs(x) <= -y) else dark
+            return light if (x < y and -x > y) or (y < 0 and abs(x) <= -y) else dark
         return mid
 
     return shaped(size, ink)

@@ -21,6 +21,11 @@ BEND = 0.2  # radians that count as straight
 FREE = 30  # pixels of road without hazards, at the least
 
 
+def faults_of_road(circuit: Circuit) -> list[str]:
+    """What is wrong with the way of a circuit's road, a sentence each."""
+    return list(_of_line(circuit, line_of(circuit)))
+
+
 def faults(circuit: Circuit) -> list[str]:
     """What is wrong with a circuit, a sentence each; nothing where it can be driven."""
     line = line_of(circuit)
@@ -46,9 +51,8 @@ def _of_line(circuit: Circuit, line: Line) -> Iterator[str]:
     k = int(np.argmin(room))
     if room[k] < MARGIN:
         yield f"the road leaves the map {_near(line, k)}: {MARGIN} pixels must lie between its edge and the map's border"
-    k = _touching(line)
-    if k is not None:
-        yield f"the road comes within {GAP} pixels of itself {_near(line, k[0])} and {_near(line, k[1])}"
+    if (pair := _touching(line)) is not None:
+        yield f"the road comes within {GAP} pixels of itself {_near(line, pair[0])} and {_near(line, pair[1])}"
     turn = np.abs(line.turns())
     if circuit.corners == "round":
         k = int(np.argmax(turn))
@@ -65,7 +69,7 @@ def _of_line(circuit: Circuit, line: Line) -> Iterator[str]:
 def _corners(circuit: Circuit) -> Iterator[str]:
     points = circuit.points
     for i, ((ax, ay, width), (bx, by, _)) in enumerate(zip(points, points[1:] + points[:1], strict=True)):
-        if (ax == bx) == (ay == by):
+        if (ax == bx) == (ay == by):  # both, or neither
             yield f"the road from point {i} to point {(i + 1) % len(points)} must go straight north, south, east or west"
         elif abs(ax - bx) + abs(ay - by) < width:
             yield f"points {i} and {(i + 1) % len(points)} are closer than the road is wide"

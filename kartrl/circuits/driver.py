@@ -28,10 +28,10 @@ Floats = npt.NDArray[np.float64]
 
 
 class Driver:
-    """Chooses among the nine actions of an agent, from the race state alone."""
+    """Chooses among six of an agent's nine actions, from the race state alone."""
 
     def __init__(self, console: Console, block: Block) -> None:
-        held = (("none", []), ("left", ["LEFT"]), ("right", ["RIGHT"]))
+        held = (("left", ["LEFT"]), ("right", ["RIGHT"]))
         self._coast = {name: console.buttons(names) for name, names in held}
         self._drive = {name: console.buttons([*names, "B"]) for name, names in held}
         self._brake = {name: console.buttons([*names, "Y"]) for name, names in held}
@@ -98,7 +98,8 @@ def drive(console: Console, laps: int, on_frame: Callable[[Console], None] | Non
     assert block is not None
     driver, zero = Driver(console, block), console.game.lap_zero
     console.step(0)
-    race, times, began = console.race(), [], 0
+    times: list[float] = []
+    race, began = console.race(), 0
     while race["tick"] < 60 * TICKS_PER_SECOND * laps and len(times) < laps:
         buttons = driver.act(race)
         if on_frame is None:
@@ -120,7 +121,7 @@ def driven_line(block: Block) -> Floats:
     passable = np.array([surface.effect in _PASSABLE and surface.top >= _FIRM for surface in SURFACES])
     good = np.isin(block.surfaces, np.flatnonzero(passable))[block.tilemap]
     # a jump is taken on the middle of the road, straight on
-    fixed = (block.surfaces == CODES["jump"])[block.tilemap]
+    fixed = np.isin(block.surfaces, CODES["jump"])[block.tilemap]
     ring = BERTH * np.array([(0, 0), *((math.cos(a), math.sin(a)) for a in np.arange(8) * math.tau / 8)])
     for _ in range(ROUNDINGS):
         pulled = (np.roll(line, 1, 0) + np.roll(line, -1, 0)) / 2

@@ -38,7 +38,7 @@ class Field(NamedTuple):
 
 def centres(count: int, size: int) -> tuple[Floats, Floats]:
     """x [1, count] and y [count, 1] of the middles of fields of `size` pixels."""
-    middle = np.arange(count) * float(size) + size / 2
+    middle = np.arange(count, dtype=np.float64) * size + size / 2
     return middle[None, :], middle[:, None]
 
 
@@ -55,10 +55,10 @@ def nearest(line: Line, count: int, size: int) -> npt.NDArray[np.int64]:
         found[closer] = k * _COARSE
     start = found.copy()
     for step in range(-_COARSE, _COARSE + 1):
-        k = (start + step) % len(line.xy)
-        d = (x - line.xy[k, 0]) ** 2 + (y - line.xy[k, 1]) ** 2
+        at = (start + step) % len(line.xy)
+        d = (x - line.xy[at, 0]) ** 2 + (y - line.xy[at, 1]) ** 2
         closer = d < away
-        away, found = np.where(closer, d, away), np.where(closer, k, found)
+        away, found = np.where(closer, d, away), np.where(closer, at, found)
     return found.reshape(count, count)
 
 

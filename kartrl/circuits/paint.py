@@ -152,7 +152,8 @@ class Painter:
         if patch.at is not None:
             x, y = self._line.place(patch.at, patch.across, patch.size)
         else:
-            assert patch.x is not None and patch.y is not None
+            assert patch.x is not None
+            assert patch.y is not None
             x, y = patch.x, patch.y
         x, y, size = int(x + 8) // 16 * 16, int(y + 8) // 16 * 16, patch.size
         reach = (size + 15) // 8 * 8

@@ -30,7 +30,8 @@ def reduce(picture: Bytes, surface: Bytes, colours: npt.NDArray[np.uint8]) -> tu
     Returns:
         tilemap uint8 [128, 128], tiles uint8 [256, 8, 8] and surfaces uint8 [256]; number 0 is left to the caller.
     """
-    assert picture.shape == (SIZE, SIZE) and surface.shape == (SIDE, SIDE)
+    assert picture.shape == (SIZE, SIZE)
+    assert surface.shape == (SIDE, SIDE)
     keyed = np.concatenate([surface.reshape(-1, 1), cut(picture)], axis=1)
     unique, where, count = np.unique(keyed, axis=0, return_inverse=True, return_counts=True)
     code, pixels = unique[:, 0], unique[:, 1:]

@@ -1,0 +1,59 @@
+"""The arguments of `kartrl circuit`; what its actions need is imported when they run."""
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+
+LAPS = 5  # of a race
+KINDS = "asphalt, dirt, planks, castle, mud, beach, ice or rainbow"
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """`kartrl circuit ACTION ...`."""
+    text = "make circuits of your own for the bundled game: draw, check, build them, or have random ones made (docs/circuits.md)"
+    parser = commands.add_parser("circuit", help="make circuits of your own, or random ones", description=text)
+    actions = parser.add_subparsers(required=True, metavar="ACTION")
+    file = "a circuit's .toml"
+    any_of = "a circuit's .toml or .state, or the name of one of the game's own"
+
+    check = _add(actions, "check", "check", "tell whether circuits can be driven, and what is wrong")
+    check.add_argument("file", nargs="+", type=Path, metavar="FILE", help=file)
+    check.add_argument("--no-drive", dest="drive", action="store_false", help="geometry only: do not have the scripted driver race")
+
+    build = _add(actions, "build", "build", "make start states, ready to train and race on: DIR/<Name>.state and a map, .png")
+    build.add_argument("file", nargs="+", type=Path, metavar="FILE", help=file)
+    build.add_argument("-o", "--output", type=Path, default=Path(), metavar="DIR", help="where to (default: here)")
+
+    picture = _add(actions, "draw", "draw_", "draw a circuit's map, and the view from the kart beside it")
+    picture.add_argument("circuit", nargs="*", metavar="FILE|NAME", help=f"{any_of}; several make one sheet")
+    picture.add_argument("--all", action="store_true", help="one sheet of all the game's own circuits")
+    picture.add_argument("-o", "--output", type=Path, metavar="PNG", help="the picture (default: <Name>.png here, or circuits.png)")
+
+    make = _add(actions, "random", "random_", "make random circuits that can be driven: .toml, .state and .png of each")
+    make.add_argument("--seed", type=int, default=0, metavar="N", help="number of the first one (default 0)")
+    make.add_argument("--kind", metavar="K", help=f"its ground: {KINDS}; without it, one kind after the other")
+    make.add_argument("-n", type=int, default=1, metavar="COUNT", dest="count", help="how many, with the seeds N, N + 1, ... (default 1)")
+    make.add_argument("-o", "--output", type=Path, default=Path(), metavar="DIR", help="where to (default: here)")
+
+    race = _add(actions, "drive", "drive_", "have the scripted driver race, tell its lap times, and film it")
+    race.add_argument("circuit", nargs="+", metavar="FILE|NAME", help=any_of)
+    race.add_argument("--laps", type=int, choices=range(1, LAPS + 1), default=LAPS, help=f"how many (default {LAPS})")
+    race.add_argument("-o", "--output", type=Path, metavar="MP4|DIR", help="film it: an .mp4, or a folder for one of each")
+
+
+def _add(actions: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, command: str, text: str) -> argparse.ArgumentParser:
+    parser = actions.add_parser(name, help=text, description=text)
+    parser.set_defaults(command=_later(command))
+    return parser
+
+
+def _later(name: str) -> Callable[[argparse.Namespace], int]:
+    """A command of `kartrl.circuits.commands`, which is imported only when it runs."""
+
+    def run(options: argparse.Namespace) -> int:
+        from kartrl.circuits import commands
+
+        command: Callable[[argparse.Namespace], int] = getattr(commands, name)
+        return command(options)
+
+    return run
