@@ -87,7 +87,7 @@ class Racing:
                 self._pad.release()  # of what has been typed
             return
         if event.type == pygame.WINDOWFOCUSLOST:
-            self._paused = True
+            self._paused = not self._waiting
         elif event.type == pygame.CONTROLLERBUTTONDOWN and self._bundled:  # our own game has no use for these two
             if event.button == pygame.CONTROLLER_BUTTON_START:
                 self._paused = not self._paused

@@ -42,6 +42,7 @@ class Window:
         pygame.font.init()
         self._windowed: tuple[int, int] | None = None  # its size, while it fills the screen
         pygame.display.set_caption(title)
+        pygame.display.set_icon(_flag())
         self.begin()
 
     def begin(self) -> None:
@@ -120,6 +121,12 @@ class Window:
 @lru_cache(maxsize=512)
 def _rendered(text: str, size: int, colour: Colour) -> pygame.Surface:
     return pygame.font.Font(None, size).render(text, True, colour)
+
+
+def _flag() -> pygame.Surface:
+    """The window's icon: a chequered flag."""
+    checks = np.indices((4, 4)).sum(0) % 2 * 200 + 40
+    return pygame.transform.scale(pygame.surfarray.make_surface(checks[..., None].repeat(3, 2)), (32, 32))
 
 
 def _choose_driver() -> None:
