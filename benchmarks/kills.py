@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from kartrl.bench.windows import train_window
+from kartrl.cli import add_config, config_options
 
 
 def kill_now_and_then(every: float, done: threading.Event, kills: list[int]) -> None:
@@ -30,15 +31,14 @@ def kill_now_and_then(every: float, done: threading.Event, kills: list[int]) -> 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-c", "--config", nargs="+", default=[], metavar="FILE")
-    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE")
+    add_config(parser)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--warm", type=float, default=10)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--every", type=float, default=10, help="seconds between two kills")
     options = parser.parse_args()
     console = Console()
-    arguments = [*(("-c", *options.config) if options.config else ()), *(part for item in options.set for part in ("--set", item))]
+    arguments = config_options(options.config, options.set)
     ratios = []
     for _ in range(options.rounds):
         rates, kills = [], []

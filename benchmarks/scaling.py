@@ -16,6 +16,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from kartrl.bench import measured_point
 from kartrl.bench.windows import Window, train_window
+from kartrl.cli import add_config, config_options
 from kartrl.config import read
 from kartrl.envs import look_at
 from kartrl.tuning import choose_sizes
@@ -47,8 +48,7 @@ def chart(points: list[tuple[int, Window]], title: str, path: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-c", "--config", nargs="+", default=[], metavar="FILE")
-    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE")
+    add_config(parser)
     parser.add_argument("--seconds", type=float, default=30)
     parser.add_argument("--warm", type=float, default=8)
     parser.add_argument("--stages", type=Path, metavar="FILE.json")
@@ -62,7 +62,7 @@ def main() -> None:
         config = read(options.config, options.set)
         overrides = [*options.set, *sizes_of(number), "evaluation.minutes=0"]
         sizes = choose_sizes(read(options.config, overrides), world)
-        arguments = [*(["-c", *options.config] if options.config else []), *(part for item in overrides for part in ("--set", item))]
+        arguments = config_options(options.config, overrides)
         with Progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console, transient=True) as progress:
             window = train_window(arguments, options.seconds, options.warm, progress)
         points.append((number, window))

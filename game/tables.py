@@ -11,6 +11,7 @@ FIRST_LINE = 37  # of the ground on the screen
 LINES = 72
 BASE_LINE = HORIZON + FOCAL  # the line that shows the matrix's centre
 KART_LINE = 100  # the line that shows the ground under the kart
+BESIDE = (-14, 14, -8)  # how far right of the curve the opponents drive, pixels
 SIZE_LINES = (59, 42, 28, 19)  # below the horizon: from here on an opponent has the next larger of its sizes
 BANK_ANGLES = 64  # angles whose rows share a bank
 ROW = LINES * 4  # bytes of an angle
@@ -64,6 +65,7 @@ def small() -> dict[str, bytes]:
         "offset_x.bin": b"".join(struct.pack("<h", _signed(-behind * _cos(a - 64))) for a in range(256)),
         "offset_y.bin": b"".join(struct.pack("<h", _signed(behind * _cos(a))) for a in range(256)),
         "matrix_row.bin": b"".join(struct.pack("<H", 0x8000 + k * ROW) for k in range(BANK_ANGLES)),
+        "beside.bin": b"".join(struct.pack("<256b", *(_signed(away * _cos(a - 64)) for a in range(256))) for away in BESIDE),
         "half_square.bin": bytes(k * k // 512 for k in range(256)),
         "line_of.bin": bytes(min(127, HORIZON + round(FOCAL * SCALE / max(1, depth))) for depth in range(1024)),
         "width_of.bin": bytes(min(255, FOCAL * (64 if d < 128 else 256 if d < 512 else 1024) // max(1, d)) for d in range(1024)),

@@ -4,12 +4,13 @@ is quick and agent processes stay small."""
 import argparse
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
 from kartrl import __version__
+from kartrl.circuits.arguments import add_parser as add_circuit_parser
 from kartrl.errors import UserError
 
 Command = Callable[[argparse.Namespace], int]
@@ -40,25 +41,27 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     train = _add(commands, "train", _train, "train a network (what run.py does)")
-    train.add_argument("-c", "--config", nargs="+", default=[], metavar="FILE", help="configurations, one run each")
+    add_config(train, "configurations, one run each")
     train.add_argument("--parallel", action="store_true", help="run several configurations at once, not one after another")
-    train.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="override one value; repeatable")
     train.add_argument("--resume", nargs="?", const="", metavar="RUN", help="go on with this run, or with the newest one")
 
     record = _add(commands, "record", _record, "film a drive and draw its line (what record.py does)")
-    record.add_argument("-s", "--state", metavar="CIRCUIT", help="the circuit, as in MarioCircuit.Act3; without it, they are listed")
+    record.add_argument("-s", "--state", metavar="CIRCUIT", help="a name, as MarioCircuit.Act3, or a path; without it, names are listed")
     _add_policy(record)
     record.add_argument("-o", "--output", type=Path, metavar="FILE", help="the MP4; the picture of the line goes beside it")
     record.add_argument("--episodes", type=_positive, default=1, help="races to film (default 1)")
 
     evaluate = _add(commands, "evaluate", _evaluate, "race on every circuit and print a table")
-    evaluate.add_argument("-s", "--state", nargs="+", default=[], metavar="CIRCUIT", help="only these circuits")
+    evaluate.add_argument("-s", "--state", nargs="+", default=[], metavar="CIRCUIT", help="only these; as in [levels], also random:100-119")
     _add_policy(evaluate)
     evaluate.add_argument("--episodes", type=_positive, default=5, help="races on each circuit (default 5)")
 
     play = _add(commands, "play", _play, "drive yourself: in a window, against the clock or a ghost")
     play.add_argument(
-        "-s", "--state", metavar="CIRCUIT", help="the circuit, or the file of a start state; without it, choose in the window"
+        "-s",
+        "--state",
+        metavar="CIRCUIT",
+        help="a circuit, or several to choose from in the window: whatever [levels] takes (default: all there are)",
     )
     _add_policy(play, "race against this network's ghost: a checkpoint, such as logs/<run>/best.pt")
     play.add_argument("--ghost", type=Path, metavar="FILE", help="race against a movie's ghost: a .bk2 of an earlier drive")
@@ -69,25 +72,34 @@ def _parser() -> argparse.ArgumentParser:
     play.add_argument("--game", choices=("auto", "bundled", "cartridge"), default="auto", help="auto: your own cartridge, if there is one")
 
     bench = _add(commands, "bench", _bench, "measure how fast this machine could train, how fast it does, and where the time goes")
-    bench.add_argument("-c", "--config", nargs="+", default=[], metavar="FILE")
-    bench.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE")
+    add_config(bench)
     bench.add_argument("--seconds", type=_positive, default=90, help="length of a window of training (default 90)")
     bench.add_argument("--warm", type=_positive, default=15, help="seconds between the first update and the window (default 15)")
     bench.add_argument("--repeat", type=_positive, default=1, help="windows (default 1)")
     bench.add_argument("--peer", default="", metavar="COMMAND", help="another system's training that prints '@B steps=N upd=N'")
     bench.add_argument("--json", type=Path, metavar="FILE", help="write the figures here")
 
+    benchmark = _add(commands, "benchmark", _benchmark, "train on some circuits, and measure how well others are driven")
+    benchmark.add_argument("what", choices=("generalisation",), help="what docs/generalisation.md describes")
+    benchmark.add_argument("--quick", action="store_true", help="some minutes instead of a night, to see that it works")
+    benchmark.add_argument("--splits", nargs="+", default=[], metavar="SPLIT", help="only these: within, across (or across-1 ...), random")
+    benchmark.add_argument("--seeds", type=_positive, help="seeds 1 to this (default 3; quick: 1)")
+    benchmark.add_argument("--steps", type=_positive, help="agent steps of each training (default 2,000,000; quick: 100,000)")
+    benchmark.add_argument("--episodes", type=_positive, help="races on each circuit (default 3; quick: 1)")
+    benchmark.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="override one value; repeatable")
+    benchmark.add_argument("-o", "--output", type=Path, metavar="DIR", help="folder of the results; to go on, name it again")
+
     rom = _add(commands, "import-rom", _import_rom, "take in your own cartridge's ROM")
     rom.add_argument("file", type=Path, help="the ROM file, with or without a copier header")
     rom.add_argument("--states", type=Path, metavar="DIR", help="folder with start states, <circuit>.state")
 
+    add_circuit_parser(commands)
+
     doctor = _add(commands, "doctor", _doctor, "tell whether this machine is ready for a run, and what is missing")
-    doctor.add_argument("-c", "--config", nargs="+", default=[], metavar="FILE")
-    doctor.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE")
+    add_config(doctor)
 
     config = _add(commands, "config", _config, "print the configuration that a run would have")
-    config.add_argument("-c", "--config", nargs="+", default=[], metavar="FILE")
-    config.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE")
+    add_config(config)
     return parser
 
 
@@ -97,6 +109,17 @@ def _add(
     parser = commands.add_parser(name, help=text, description=text)
     parser.set_defaults(command=command)
     return parser
+
+
+def add_config(parser: argparse.ArgumentParser, files: str = "configurations, the later over the earlier") -> None:
+    """The options that say which configuration a command works with."""
+    parser.add_argument("-c", "--config", nargs="+", default=[], metavar="FILE", help=files)
+    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="override one value; repeatable")
+
+
+def config_options(files: Sequence[str], overrides: Iterable[str]) -> list[str]:
+    """The options of `add_config` for another kartrl to be started with."""
+    return [*(("-c", *files) if files else ()), *(part for override in overrides for part in ("--set", override))]
 
 
 def _add_policy(parser: argparse.ArgumentParser, text: str = "a checkpoint, such as logs/<run>/best.pt") -> None:
@@ -187,6 +210,15 @@ def _bench(options: argparse.Namespace) -> int:
     settings = Settings(options.seconds, options.warm, options.repeat, options.peer, options.json)
     bench(options.config, options.set, settings, Console())
     return 0
+
+
+def _benchmark(options: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from kartrl.generalisation import benchmark, make_plan
+
+    sizes = options.seeds, options.steps, options.episodes
+    return benchmark(make_plan(options.output, options.quick, options.splits, sizes, options.set), Console())
 
 
 def _import_rom(options: argparse.Namespace) -> int:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, NoReturn
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from kartrl.errors import UserError
+from kartrl.levels import Levels, merged, mistake
 
 AutoInt = Annotated[int, Field(ge=1)] | Literal["auto"]
 
@@ -23,28 +24,6 @@ def _numbers(value: Any) -> Any:
 # Bounds that no network of this kind reaches keep a stranger's configuration from asking for all memory.
 Numbers = Annotated[tuple[Annotated[int, Field(ge=1, le=65_536)], ...], BeforeValidator(_numbers), Field(max_length=16)]
 Words = Annotated[tuple[str, ...], BeforeValidator(_numbers)]
-
-CIRCUITS = tuple(
-    f"{kind}.Act{act}"
-    for kind, acts in (
-        ("BowserCastle", 3),
-        ("ChocoIsland", 2),
-        ("DonutPlains", 3),
-        ("GhostValley", 3),
-        ("KoopaBeach", 2),
-        ("MarioCircuit", 4),
-        ("RainbowRoad", 1),
-        ("VanillaLake", 2),
-    )
-    for act in range(1, acts + 1)
-)
-Use = Literal["train", "test", "none"]
-LEVELS: dict[str, Use] = {
-    "MarioCircuit.Act1": "train",
-    "MarioCircuit.Act2": "train",
-    "MarioCircuit.Act3": "train",
-    "MarioCircuit.Act4": "test",
-}
 
 
 class Section(BaseModel):
@@ -141,17 +120,6 @@ class Reward(Section):
     bound: float = Field(1.0, gt=0, description="largest size of one step's reward")
 
 
-class Levels(BaseModel):
-    """Which circuits are trained on, and which are kept unseen to test on."""
-
-    model_config = ConfigDict(frozen=True)
-    circuits: dict[str, Use] = Field({name: LEVELS.get(name, "none") for name in CIRCUITS})
-
-    def of(self, use: str) -> tuple[str, ...]:
-        """Names of the circuits whose value is `use` ("train" or "test")."""
-        return tuple(name for name, value in self.circuits.items() if value == use)
-
-
 class Model(Section):
     """The network: an encoder, a recurrent core or none, and heads for policy and value."""
 
@@ -208,10 +176,11 @@ class Optimizer(Section):
 
 
 class Evaluation(Section):
-    """Driving the current policy on every train and test circuit while training goes on."""
+    """Driving the current policy on the train and test circuits while training goes on."""
 
     minutes: float = Field(1.0, ge=0, description="minutes between evaluations; 0: none")
     episodes: int = Field(1, ge=1, description="episodes on each circuit")
+    circuits: int = Field(8, ge=1, description="at most so many train and so many test circuits each time; of more, others the next time")
     greedy: bool = Field(True, description="take the likeliest action rather than sample")
     video_seconds: float = Field(12.0, ge=0, description="length of the video of each circuit in TensorBoard; 0: none")
 
@@ -235,11 +204,15 @@ class Config(Section):
         return self.environment.id == "kartrl/Kart-v0"
 
     def circuits(self, use: str) -> tuple[str, ...]:
-        """Circuits of the kart race with this use ("train" or "test"); none elsewhere."""
+        """Circuits of the kart race with this use ("train" or "test"); none elsewhere. See `Levels.of`."""
         return self.levels.of(use) if self.is_kart else ()
 
 
 Values = dict[str, dict[str, str]]
+HINTS = (
+    "the game's own circuits by name or glob (*.Act1), start states and circuit files by path, folder or glob (mine/, a/*.state),",
+    "and generated ones: random:100 (numbers 0 to 99), random:100-119, random:100:ice; of two keys for one circuit the last counts",
+)
 
 
 def read(files: Sequence[str | Path] = (), overrides: Iterable[str] = (), base: str = "") -> Config:
@@ -273,6 +246,7 @@ def dump(config: Config) -> str:
         section = getattr(config, name)
         lines += [f"# {(type(section).__doc__ or '').splitlines()[0]}", f"[{name}]"]
         if isinstance(section, Levels):
+            lines += [f"# {line}" for line in HINTS]
             lines += [f"{circuit} = {use}" for circuit, use in section.circuits.items()]
         else:
             for key, info in type(section).model_fields.items():
@@ -297,7 +271,7 @@ def _reason(error: Exception) -> str:
 
 
 def _parse(text: str, source: str) -> Values:
-    parser = configparser.ConfigParser(interpolation=None, default_section="\0", comment_prefixes="#")
+    parser = configparser.ConfigParser(interpolation=None, default_section="\0", comment_prefixes="#", delimiters=("=",))
     parser.optionxform = str  # type: ignore[assignment, method-assign]  # names of circuits have capitals
     try:
         parser.read_string(text, source)
@@ -311,8 +285,11 @@ def _merge(values: Values, new: Values, source: str) -> None:
         if section not in Config.model_fields:
             _unknown(source, f"section [{_short(section)}]", section, list(Config.model_fields))
         for key, value in keys.items():
-            known = list(CIRCUITS) if section == "levels" else list(getattr(Config(), section).__class__.model_fields)
-            if key not in known:
+            if section == "levels":
+                if (wrong := mistake(key)) is not None:
+                    raise UserError(f"{source}: [levels] {_short(key)}: {wrong}")
+                values.get(section, {}).pop(key, None)  # what is said later counts
+            elif key not in (known := list(getattr(Config(), section).__class__.model_fields)):
                 _unknown(source, f"key '{_short(key)}' in [{section}]", key, known)
             if not value.isprintable():  # it could not be written to a file and read again
                 raise UserError(f"{source}: [{section}] {key}: holds characters that cannot be printed (got '{_short(value)}')")
@@ -329,7 +306,7 @@ def _validate(values: Values, source: str, only: tuple[str, str] | None = None) 
     """The configuration of these values; with `only`, just errors of that key count (others may yet be overridden)."""
     tree: dict[str, Any] = dict(values)
     if "levels" in tree:
-        tree["levels"] = {"circuits": {**Levels().circuits, **tree["levels"]}}
+        tree["levels"] = {"circuits": merged(tree["levels"])}
     try:
         return Config.model_validate(tree)
     except ValidationError as errors:

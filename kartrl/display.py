@@ -10,9 +10,11 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from kartrl.levels import DOZEN, group_of
 from kartrl.types import Counters, Episode, EpisodeRecord
 
 PLAIN_SECONDS = 10.0
+MOST_ROWS = 18  # for groups of circuits
 
 
 class Status(NamedTuple):
@@ -87,10 +89,14 @@ class Display:
 
     def _line(self, status: Status) -> str:
         counters = status.counters
-        laps = [
-            f"{name.removeprefix('MarioCircuit.')} {_seconds(circuit.best_lap)}" for (_, name), circuit in sorted(self._circuits.items())
-        ]
-        best = f" | best lap {', '.join(laps)}" if any(circuit.best_lap < float("inf") for circuit in self._circuits.values()) else ""
+        if len(self._circuits) > DOZEN:
+            trained = [episode for (use, _), row in self._circuits.items() if not use for episode in row.episodes]
+            unseen = [row.evaluation for (use, _), row in self._circuits.items() if use and row.evaluation is not None]
+            best = f" | finished {_finished(trained)} on {len(self._circuits) - len(unseen)} circuits"
+            best += f", unseen: {_evaluation(unseen)}" if unseen else ""
+        else:
+            laps = [f"{name.removeprefix('MarioCircuit.')} {_seconds(row.best_lap)}" for (_, name), row in sorted(self._circuits.items())]
+            best = f" | best lap {', '.join(laps)}" if any(row.best_lap < float("inf") for row in self._circuits.values()) else ""
         return (
             f"{_clock(counters.seconds)} | {status.fraction:4.0%} | {counters.agent_steps:,} agent steps, "
             f"{status.agent_steps_per_second:,.0f}/s | {counters.updates:,} updates | return {_mean(self._returns)} "
@@ -117,33 +123,64 @@ class Display:
 
     def _table(self) -> Table:
         table = Table(expand=True, box=None, header_style="dim")
-        kart = any(name for _, name in self._circuits)
-        columns = (
-            ("circuit", "return", "laps driven", "races finished", "best lap", "last evaluation") if kart else ("", "return", "length")
-        )
-        for column in columns:
-            table.add_column(column, justify="left" if column in ("circuit", "") else "right")
-        for (use, name), circuit in sorted(self._circuits.items()):
-            episodes = circuit.episodes
+        if not any(name for _, name in self._circuits):
+            for column in ("", "return", "length"):
+                table.add_column(column, justify="right" if column else "left")
+            episodes = [episode for circuit in self._circuits.values() for episode in circuit.episodes]
             returns = _mean([episode.episodic_return for episode in episodes])
-            if not kart:
-                table.add_row("episodes", returns, _mean([float(episode.agent_steps) for episode in episodes]))
-                continue
-            finished = f"{sum(episode.finished for episode in episodes) / len(episodes):.0%}" if episodes else "-"
+            table.add_row("episodes", returns, _mean([float(episode.agent_steps) for episode in episodes]))
+            return table
+        for column in ("circuit", "return", "laps driven", "races finished", "best lap", "last evaluation"):
+            table.add_column(column, justify="left" if column == "circuit" else "right")
+        for row in self._rows():
+            episodes = [episode for circuit in row.circuits for episode in circuit.episodes]
             table.add_row(
-                f"{name} (unseen)" if use else name,
-                returns,
+                f"{row.name} (unseen)" if row.use else row.name,
+                _mean([episode.episodic_return for episode in episodes]),
                 _mean([episode.progress for episode in episodes]),
-                finished,
-                _seconds(circuit.best_lap),
-                _evaluation(circuit.evaluation),
+                _finished(episodes),
+                _seconds(min(circuit.best_lap for circuit in row.circuits)),
+                _evaluation([circuit.evaluation for circuit in row.circuits if circuit.evaluation is not None]),
+                style="bold" if row.whole else "",
             )
         return table
 
+    def _rows(self) -> list["Row"]:
+        """A row for each circuit; of more than a dozen for each group of them, and for all of the same use; or for the latter only."""
+        uses: defaultdict[str, list[CircuitStatistics]] = defaultdict(list)
+        groups: defaultdict[tuple[str, str], list[CircuitStatistics]] = defaultdict(list)
+        for (use, name), circuit in sorted(self._circuits.items()):
+            uses[use].append(circuit)
+            groups[use, group_of(name)].append(circuit)
+        if len(self._circuits) <= DOZEN:
+            return [Row(use, name, [circuit], False) for (use, name), circuit in sorted(self._circuits.items())]
+        rows = []
+        for use, circuits in uses.items():
+            if len(groups) <= MOST_ROWS:
+                rows += [Row(use, f"{group}, {len(some)}", some, False) for (of, group), some in groups.items() if of == use]
+            rows.append(Row(use, f"all {len(circuits)}", circuits, True))
+        return rows
 
-def _evaluation(episode: Episode | None) -> str:
-    if episode is None:
+
+class Row(NamedTuple):
+    """What one row of the table is about."""
+
+    use: str  # "" for train
+    name: str
+    circuits: list[CircuitStatistics]
+    whole: bool  # all circuits of this use
+
+
+def _finished(episodes: list[Episode]) -> str:
+    return f"{sum(episode.finished for episode in episodes) / len(episodes):.0%}" if episodes else "-"
+
+
+def _evaluation(episodes: list[Episode]) -> str:
+    if not episodes:
         return "-"
+    if len(episodes) > 1:
+        return f"{sum(episode.finished for episode in episodes)} of {len(episodes)} finished"
+    (episode,) = episodes
     return f"finished in {sum(episode.lap_times):.1f} s" if episode.finished else f"{episode.progress:.1f} laps"
 
 

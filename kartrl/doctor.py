@@ -214,8 +214,9 @@ def _atari(_: Examined) -> tuple[State, str]:
 
 def _environment(examined: Examined) -> tuple[State, str]:
     from kartrl.envs import look_at
+    from kartrl.selection import with_circuits
 
-    world = examined.world = look_at(examined.config)
+    world = examined.world = look_at(with_circuits(examined.config))
     shape = " x ".join(map(str, world.shape))
     return "ok", f"{world.title}: observations {shape} {world.dtype}, {world.num_actions} actions"
 
@@ -226,12 +227,7 @@ def _sizes(examined: Examined) -> tuple[State, str]:
     from kartrl.tuning import choose_sizes
 
     sizes = examined.sizes = choose_sizes(examined.config, examined.world)
-    envs = sizes.groups_per_agent * sizes.group_size
-    threads = f"{sizes.predictors} predictor, {sizes.trainers} trainer and {sizes.torch_threads} torch threads"
-    return "ok", (
-        f"{sizes.agents} agents x {envs} environments; {sizes.prediction_groups * sizes.group_size} observations in a forward pass at most "
-        f"(waits for {sizes.min_groups * sizes.group_size}); {sizes.training_blocks * sizes.group_size} unrolls in an update; {threads}"
-    )
+    return "ok", str(sizes)
 
 
 def _cores(_: Examined) -> tuple[State, str]:

@@ -20,7 +20,9 @@ from kartrl.envs import make_env
 from kartrl.envs.circuit_map import circuit_map
 from kartrl.envs.retro import game_folder
 from kartrl.envs.wrappers import atari_spec
+from kartrl.levels import circuit_name
 from kartrl.models import Script
+from kartrl.selection import circuits_of, uses_by_name, with_circuits
 from kartrl.types import Episode
 
 CONSOLE_FPS = 60  # of an SNES and an Atari alike
@@ -46,6 +48,7 @@ class Driver(NamedTuple):
     env: "gymnasium.Env[Any, Any]"
     model: Script
     device: torch.device
+    circuits: tuple[str, ...]  # names, or absolute paths of start states; none where there are no circuits
 
 
 class Result(NamedTuple):
@@ -57,13 +60,16 @@ class Result(NamedTuple):
 
 
 @contextlib.contextmanager
-def open_driver(path: Path, circuits: Sequence[str], device: str, render: bool = False):  # type: ignore[no-untyped-def]
+def open_driver(  # type: ignore[no-untyped-def]
+    path: Path, circuits: Sequence[str], device: str, render: bool = False, console: Console | None = None
+):
     """Context manager: the `Driver` of a checkpoint, its environment able to drive on these circuits.
 
     Args:
-        circuits: names; without any, those that the checkpoint's configuration trains or tests on.
+        circuits: as the keys of [levels]; without any, those that the checkpoint's configuration trains or tests on.
         device: auto, cpu, cuda or mps; auto is the CPU, which is as fast as any for one observation at a time.
         render: whether the environment gives pictures.
+        console: shows how far the building of circuits has come.
 
     Raises:
         UserError: the checkpoint, a circuit or the device is not there or not usable.
@@ -74,9 +80,14 @@ def open_driver(path: Path, circuits: Sequence[str], device: str, render: bool =
     chosen = choose_device("cpu" if device == "auto" else device)
     model = checkpoint.load_model(loaded, chosen)
     torch.set_num_threads(1)  # more are no faster for one observation, and far slower on a machine that also trains
-    env = make_env(config, tuple(circuits) or config.circuits("train") + config.circuits("test"), training=False, render=render)
+    if not circuits:
+        config = with_circuits(config, console)
+        found = config.circuits("train") + config.circuits("test")
+    else:
+        found = circuits_of(circuits, config.environment.game, console) if config.is_kart else ()
+    env = make_env(config, found, training=False, render=render)
     try:
-        yield Driver(config, loaded.counters.agent_steps, env, model, chosen)
+        yield Driver(config, loaded.counters.agent_steps, env, model, chosen, found)
     finally:
         env.close()
 
@@ -186,28 +197,28 @@ def evaluate(path: Path, circuits: Sequence[str], episodes: int, greedy: bool, d
 
     Args:
         path: the checkpoint.
-        circuits: names; without any, those that the checkpoint's configuration trains or tests on.
+        circuits: as the keys of [levels]; without any, those that the checkpoint's configuration trains or tests on.
 
     Raises:
         UserError: the checkpoint, a circuit or the device is not there or not usable.
     """
-    with open_driver(path, circuits, device) as driver:
+    with open_driver(path, circuits, device, console=console) as driver:
         config = driver.config
-        chosen: Sequence[str | None] = [None]
-        if config.is_kart:
-            chosen = list(dict.fromkeys(circuits)) or [*config.circuits("train"), *config.circuits("test")]
+        chosen: Sequence[str | None] = driver.circuits or [None]
+        uses = uses_by_name(config.levels.circuits)
         results = []
         columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
         with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
             task = progress.add_task("", total=len(chosen) * episodes)
             for circuit in chosen:
-                use = config.levels.circuits.get(circuit, "none") if circuit else "train"
+                name = circuit_name(circuit) if circuit else ""
+                use = uses.get(name, "none") if circuit else "train"
                 done: list[Episode] = []
                 for seed in range(episodes):
-                    progress.update(task, description=f"{circuit or config.environment.id}, episode {seed + 1} of {episodes}")
+                    progress.update(task, description=f"{name or config.environment.id}, episode {seed + 1} of {episodes}")
                     done.append(drive(driver.env, driver.model, circuit, greedy=greedy, device=driver.device, seed=seed, use=use).episode)
                     progress.advance(task)
-                results.append(Result(circuit or "", use, tuple(done)))
+                results.append(Result(name, use, tuple(done)))
     how = "greedy" if greedy else "sampled"
     console.print(
         f"{path}: {driver.agent_steps:,} agent steps, {how}, {episodes} episode{'s' * (episodes > 1)} each", highlight=False, soft_wrap=True

@@ -1,16 +1,18 @@
 """The evaluator: while training goes on, drives the newest checkpoint on every circuit and shows how it went."""
 
 import contextlib
+import itertools
 import os
 import signal
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import Generic, NoReturn, TypeVar
 
 import gymnasium
 import numpy as np
@@ -25,25 +27,30 @@ from kartrl.episode_scalars import evaluation_scalars
 from kartrl.errors import UserError
 from kartrl.evaluate import Drive, drive, lap_line, map_of, pictures_per_second
 from kartrl.events import EventWriter
+from kartrl.levels import DOZEN, circuit_name, group_of
 from kartrl.lifetime import yield_cores
 from kartrl.models import ActorCritic, Script
 from kartrl.plots import Line, contact_sheet, driven_lines
-from kartrl.types import EpisodeRecord, Scalars
+from kartrl.types import Episode, EpisodeRecord, Scalars
 from kartrl.video import gif, png, shrunk
 
 GIF_WIDTH, GIF_FPS = 128, 5.0  # small: there is one for each circuit every minute
 LOOK_SECONDS = 1.0  # between two looks for a new checkpoint
 DEVICE = torch.device("cpu")  # a GPU, where there is one, is the learner's
+Circuit = TypeVar("Circuit")
 
 
 def run(run_folder: Path, config: Config, server: Connection) -> None:
     """Body of the evaluator process; ends on SIGTERM, or when its parent has gone.
 
-    Every `config.evaluation.minutes`, if there is a new checkpoint, it drives each circuit and
+    Every `config.evaluation.minutes`, if there is a new checkpoint, it drives on at most `config.evaluation.circuits` train
+    and as many test circuits, which take turns where there are more, and
 
     - sends to `server` an `EpisodeRecord` for each episode and at last a `Scalars` of their means,
     - writes driven lines and videos for TensorBoard to `run_folder/evaluation`, and all lines to `latest.png` there,
-    - saves the checkpoint as `run_folder/best.pt` where its mean return over the train circuits is the best so far.
+    - saves the checkpoint as `run_folder/best.pt` where the score is the best so far. The score is the mean, over all train
+      circuits, of the newest mean return on each: one of the newest checkpoint alone where a round takes all of them, else of
+      those of one turn of all circuits, and not known before the first turn is complete.
 
     Args:
         server: the other end of its pipe.
@@ -60,6 +67,29 @@ def run(run_folder: Path, config: Config, server: Connection) -> None:
         evaluator.close()
 
 
+class Turns(Generic[Circuit]):
+    """Circuits that take turns, at most so many at a time."""
+
+    def __init__(self, circuits: Sequence[Circuit], limit: int) -> None:
+        self.circuits, self._limit = tuple(circuits), limit
+        self._next = 0
+
+    def take(self) -> list[Circuit]:
+        """Those whose turn it is now."""
+        count = max(1, len(self.circuits))
+        taken = [self.circuits[(self._next + index) % count] for index in range(min(len(self.circuits), self._limit))]
+        self._next = (self._next + len(taken)) % count
+        return taken
+
+
+def mixed(circuits: Sequence[str]) -> list[str]:
+    """The circuits, one of each group after another, so that a few neighbours are of several groups."""
+    groups: dict[str, list[str]] = defaultdict(list)
+    for circuit in circuits:
+        groups[group_of(circuit_name(circuit))].append(circuit)
+    return [circuit for row in itertools.zip_longest(*groups.values()) for circuit in row if circuit is not None]
+
+
 def _end(_number: int, _frame: FrameType | None) -> NoReturn:
     raise SystemExit(0)
 
@@ -70,9 +100,12 @@ class Evaluator:
     def __init__(self, run_folder: Path, config: Config, server: Connection) -> None:
         self._run_folder, self._folder = run_folder, run_folder / "evaluation"
         self._config, self._server = config, server
-        circuits = [(use, name) for use in ("train", "test") for name in config.circuits(use)]
-        self._courses: list[tuple[str, str | None]] = [*circuits] if config.is_kart else [("train", None)]
-        self._env = make_env(config, [name for _, name in circuits], training=False, render=config.evaluation.video_seconds > 0)
+        circuits = {use: mixed(config.circuits(use)) for use in ("train", "test")}
+        courses: dict[str, Sequence[str | None]] = {**circuits} if config.is_kart else {"train": [None]}
+        self._turns = {use: Turns(names, config.evaluation.circuits) for use, names in courses.items()}
+        self._newest: dict[tuple[str, str | None], list[Episode]] = {}
+        self._grouped = sum(map(len, circuits.values())) > DOZEN
+        self._env = make_env(config, [*circuits["train"], *circuits["test"]], training=False, render=config.evaluation.video_seconds > 0)
         self._films = config.evaluation.video_seconds > 0 and self._gives_pictures()
         self._best = self._best_score()
         self._events: EventWriter | None = None
@@ -96,33 +129,49 @@ class Evaluator:
             self.round(loaded)
 
     def round(self, loaded: Checkpoint) -> None:
-        """Drive on each circuit with these weights, and tell everyone."""
+        """Drive on the circuits whose turn it is with these weights, and tell everyone."""
         model = checkpoint.load_model(loaded, DEVICE)
         step = loaded.counters.agent_steps
-        episodes, pictures = [], []
-        for use, circuit in self._courses:
+        episodes, pictures, shown = [], [], set()
+        for use, circuit in [(use, circuit) for use, turns in self._turns.items() for circuit in turns.take()]:
             drives, film = self._drive(model, use, circuit)
+            self._newest[use, circuit] = [one.episode for one in drives]
+            episodes += self._newest[use, circuit]
             for one in drives:
                 self._server.send(EpisodeRecord(step, one.episode, evaluated=True))
-                episodes.append(one.episode)
             picture = None if circuit is None else self._picture(use, circuit, drives, step)
             if picture is not None:
                 pictures.append(picture)
-            self._write(loaded, f"{use}/{circuit or self._config.environment.id}", picture, film)
-        score = float(np.mean([episode.episodic_return for episode in episodes if episode.use == "train"]))
+            tag = f"{use}/{self._config.environment.id if circuit is None else self._label(circuit)}"
+            if tag not in shown:
+                shown.add(tag)
+                self._write(loaded, tag, picture, film)
+        score = self._score()
         with self._warning():
             if pictures:
-                _replace(self._folder / "latest.png", png(contact_sheet(pictures)))
+                _replace(self._folder / "latest.png", png(contact_sheet(pictures, columns=2 if len(pictures) <= 6 else 4)))
             if score > self._best:
                 checkpoint.save(self._run_folder / "best.pt", loaded._replace(score=score))
                 self._best = score
-        self._server.send(Scalars(step, evaluation_scalars(episodes)))  # last: it tells that the round's files are there
+        newest = [episode for same in self._newest.values() for episode in same]
+        scalars = evaluation_scalars(episodes, newest, self._grouped)
+        self._server.send(Scalars(step, scalars))  # last: it tells that the round's files are there
 
     def close(self) -> None:
         """Free the emulator and close the event file."""
         self._env.close()
         if self._events is not None:
             self._events.close()
+
+    def _score(self) -> float:
+        """See `run`; before it is known, less than any."""
+        returns = [[episode.episodic_return for episode in same] for (use, _), same in self._newest.items() if use == "train"]
+        known = len(returns) == len(self._turns["train"].circuits)
+        return float(np.mean([np.mean(values) for values in returns])) if known else float("-inf")
+
+    def _label(self, circuit: str) -> str:
+        """Under which name the pictures of a circuit are shown."""
+        return group_of(circuit_name(circuit)) if self._grouped else circuit_name(circuit)
 
     def _best_score(self) -> float:
         try:
@@ -168,7 +217,7 @@ class Evaluator:
 
     def _picture(self, use: str, circuit: str, drives: list[Drive], step: int) -> np.ndarray:
         kind = "unseen" if use == "test" else "trained on"
-        title = f"{circuit} ({kind}), {step:,} agent steps\n{lap_line(drives[0].episode)}"
+        title = f"{circuit_name(circuit)} ({kind}), {step:,} agent steps\n{lap_line(drives[0].episode)}"
         lines = [Line(one.x, one.y, one.speed, one.episode.finished) for one in drives]
         return driven_lines(map_of(self._config, circuit), lines, title, inches=5)
 

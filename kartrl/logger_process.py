@@ -17,7 +17,7 @@ HARDWARE_SECONDS = 10.0
 WAIT_SECONDS = 1.0  # how long to wait for a message before looking round
 
 
-def run(run_folder: Path, queue: Any, first_step: int) -> None:
+def run(run_folder: Path, queue: Any, first_step: int, grouped: bool = False) -> None:
     """Body of the logger process; ends on None from the queue, or when its parent has gone.
 
     Args:
@@ -26,6 +26,7 @@ def run(run_folder: Path, queue: Any, first_step: int) -> None:
             it gets means, as `Scalars`; the episodes themselves are for others.
         first_step: agent steps at which this run begins or is resumed; what was logged later than that, by a run
             that went further than its last checkpoint, is forgotten.
+        grouped: there are too many train circuits for tags of their own.
     """
     parent = multiprocessing.parent_process()
     sinks = Sinks(run_folder, first_step)
@@ -56,12 +57,12 @@ def run(run_folder: Path, queue: Any, first_step: int) -> None:
             now = time.monotonic()
             if now >= next_episodes:
                 next_episodes = now + EPISODES_SECONDS
-                sinks.scalars(step, training_scalars(episodes))
+                sinks.scalars(step, training_scalars(episodes, grouped))
                 episodes.clear()
                 sinks.flush()
             if now >= next_hardware:
                 next_hardware = now + HARDWARE_SECONDS
                 sinks.scalars(step, hardware.sample())
-        sinks.scalars(step, training_scalars(episodes))
+        sinks.scalars(step, training_scalars(episodes, grouped))
     finally:
         sinks.close()

@@ -11,6 +11,7 @@ from rich.table import Table
 from kartrl.envs.retro import circuits, game_folder
 from kartrl.errors import UserError
 from kartrl.evaluate import CONSOLE_FPS, Drive, Driver, drive, lap_line, map_of, open_driver, pictures_per_second
+from kartrl.levels import circuit_name
 from kartrl.plots import Line, driven_lines
 from kartrl.video import Mp4Writer, png
 
@@ -19,7 +20,7 @@ def record(circuit: str | None, path: Path, output: Path | None, episodes: int, 
     """Film episodes, one after another, in one MP4; for the kart, draw their lines beside it and print lap times.
 
     Args:
-        circuit: name of the circuit; None where there are no circuits (for the kart they are listed, and no more).
+        circuit: as a key of [levels]; None where there are no circuits (for the kart they are listed, and no more).
         path: the checkpoint.
         output: the MP4; None: named after the circuit, in the current folder. The picture's name ends in .png instead.
 
@@ -29,17 +30,21 @@ def record(circuit: str | None, path: Path, output: Path | None, episodes: int, 
     Raises:
         UserError: the checkpoint, circuit or device is not there, or the output cannot be written.
     """
-    with open_driver(path, [circuit] if circuit else [], device, render=True) as driver:
+    with open_driver(path, [circuit] if circuit else [], device, render=True, console=console) as driver:
         if driver.config.is_kart and circuit is None:
             list_circuits(console, driver.config.environment.game)
             return None
-        video = _named(output, circuit or driver.config.environment.id.replace("/", "-"))
+        if len(driver.circuits) > 1:
+            raise UserError(f"-s {circuit}: means {len(driver.circuits)} circuits; one can be filmed at a time")
+        circuit = next(iter(driver.circuits), None)
+        name = circuit_name(circuit) if circuit else driver.config.environment.id
+        video = _named(output, name.replace("/", "-"))
         picture = video.with_suffix(".png")
         try:
-            drives = _film(driver, circuit, video, episodes, greedy, console)
+            drives = _film(driver, circuit, name, video, episodes, greedy, console)
             if circuit is not None:
                 best = min((one for one in drives), key=lambda one: (-one.episode.progress, sum(one.episode.lap_times)))
-                title = f"{circuit}, after {driver.agent_steps:,} agent steps\n{lap_line(best.episode)}"
+                title = f"{name}, after {driver.agent_steps:,} agent steps\n{lap_line(best.episode)}"
                 lines = [Line(one.x, one.y, one.speed, one.episode.finished) for one in drives]
                 picture.write_bytes(png(driven_lines(map_of(driver.config, circuit), lines, title)))
         except OSError as error:
@@ -75,7 +80,7 @@ def _named(output: Path | None, name: str) -> Path:
     return output
 
 
-def _film(driver: Driver, circuit: str | None, video: Path, episodes: int, greedy: bool, console: Console) -> list[Drive]:
+def _film(driver: Driver, circuit: str | None, name: str, video: Path, episodes: int, greedy: bool, console: Console) -> list[Drive]:
     fps = CONSOLE_FPS if hasattr(driver.env.unwrapped, "on_frame") else pictures_per_second(driver.config, driver.env)
     drives = []
     columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[length]}"), TimeElapsedColumn()
@@ -90,7 +95,7 @@ def _film(driver: Driver, circuit: str | None, video: Path, episodes: int, greed
             progress.update(task, length=f"{mp4.pictures / fps:.0f} s of video")
 
         for seed in range(episodes):
-            progress.update(task, description=f"filming {circuit or driver.config.environment.id}, episode {seed + 1} of {episodes}")
+            progress.update(task, description=f"filming {name}, episode {seed + 1} of {episodes}")
             drives.append(
                 drive(driver.env, driver.model, circuit, greedy=greedy, device=driver.device, seed=seed, on_picture=film, every_frame=True)
             )

@@ -28,6 +28,7 @@ from kartrl.controller import Controller, make_controller
 from kartrl.devices import choose_device, keep_freed_memory
 from kartrl.display import Display, Status
 from kartrl.errors import RunFailed
+from kartrl.levels import DOZEN
 from kartrl.lifetime import spawn, start_method
 from kartrl.meter import Meter, StageShares
 from kartrl.models import make_model
@@ -154,7 +155,8 @@ class Server:
         self._close_metrics()  # a logger that was killed may have left a lock of it held
         self._metrics = self._context.Queue(maxsize=10_000)
         first_step = self._learner.counters.agent_steps
-        return spawn(self._context, "logger", "kartrl.logger_process", self._folder, self._metrics, first_step)
+        grouped = len(self._config.circuits("train") + self._config.circuits("test")) > DOZEN
+        return spawn(self._context, "logger", "kartrl.logger_process", self._folder, self._metrics, first_step, grouped)
 
     def _close_metrics(self) -> None:
         if self._metrics is not None:

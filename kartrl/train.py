@@ -1,6 +1,7 @@
 """`kartrl train`: from configurations to finished runs."""
 
 import contextlib
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -8,10 +9,12 @@ from pathlib import Path
 from rich.console import Console
 
 from kartrl import checkpoint, runs
+from kartrl.cli import config_options
 from kartrl.config import Config, read
 from kartrl.display import Display
 from kartrl.envs import look_at
 from kartrl.errors import RunFailed
+from kartrl.selection import with_circuits
 from kartrl.server import Server
 from kartrl.tuning import choose_sizes
 
@@ -37,6 +40,7 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
             stack.callback(runs.release, folder)
             stored = runs.load_newest(folder.path)
             config = runs.resumed_config(stored, files, overrides)
+        config = with_circuits(config, console)
         world = look_at(config)  # what can be wrong with it comes out here, before any process is started
         sizes = choose_sizes(config, world)
         if stored is None:
@@ -61,10 +65,7 @@ def train_each(files: list[str], overrides: list[str], parallel: bool) -> int:
     """One run for each configuration file, in processes of their own: one after another, or all at once."""
     for file in files:
         read([file], overrides)  # all errors before the first run begins
-    commands = [
-        [sys.executable, "-m", "kartrl", "train", "-c", file, *(part for override in overrides for part in ("--set", override))]
-        for file in files
-    ]
+    commands = [[sys.executable, "-m", "kartrl", "train", *config_options([file], overrides)] for file in files]
     processes: list[subprocess.Popen[bytes]] = []
     try:
         for command in commands:
@@ -86,5 +87,5 @@ def _next_steps(folder: Path, config: Config) -> str:
     path = best if best.exists() else checkpoint.newest(folder)
     if path is None:
         return f"Ended before the first update; nothing was learned. Logs are in {folder}"
-    circuit = f" -s {(config.circuits('test') or config.circuits('train'))[0]}" if config.is_kart else ""
+    circuit = f" -s {shlex.quote((config.circuits('test') or config.circuits('train'))[0])}" if config.is_kart else ""
     return f"Saved. Go on: python run.py --resume {folder}\nLook: python record.py{circuit} -p {path}\nCompare: kartrl evaluate -p {path}"

@@ -40,6 +40,15 @@ class Sizes(NamedTuple):
     ring: int  # blocks for each group
     torch_threads: int
 
+    def __str__(self) -> str:
+        size = self.group_size
+        return (
+            f"{self.agents} agents x {self.groups_per_agent * size} environments, stepped in groups of {size}; "
+            f"{self.prediction_groups * size} observations in a forward pass at most (waits for {self.min_groups * size}); "
+            f"{self.training_blocks * size} unrolls in an update; "
+            f"{self.predictors} predictor, {self.trainers} trainer and {self.torch_threads} torch threads"
+        )
+
 
 def choose_sizes(config: Config, world: World) -> Sizes:
     """Numbers for this machine and this world.

@@ -10,6 +10,7 @@ from kartrl.checkpoint import Checkpoint
 from kartrl.config import read
 from kartrl.envs import make_env
 from kartrl.models import make_model
+from kartrl.selection import with_circuits
 from kartrl.trainer_thread import Learner
 from kartrl.types import Counters
 
@@ -34,7 +35,7 @@ def make_checkpoint(agent_steps: int, *overrides: str) -> Checkpoint:
 def save_policy(run_folder: Path, overrides: Sequence[str], agent_steps: int = 1000, score: float | None = None) -> Path:
     """Save a network that has learned nothing as a checkpoint of the run."""
     torch.set_num_threads(1)  # as in the commands: more are far slower where the cores are busy
-    config = read(overrides=overrides)
+    config = with_circuits(read(overrides=overrides))
     env = make_env(config, config.circuits("train"))
     shape, actions = env.observation_space.shape, int(env.action_space.n)
     env.close()

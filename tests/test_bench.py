@@ -40,7 +40,7 @@ def test_it_measures_prints_and_writes_json(tmp_path):
     assert 0.05 < window["memory_gb"] < 4
 
 
-def test_a_peer_that_ends_early_and_a_training_that_cannot_begin(tmp_path):
+def test_a_training_that_cannot_begin_ends_with_its_cause(tmp_path):
     ended = run("bench", "--set", "environment.id=Nope-v0", cwd=tmp_path)
     assert ended.returncode == 2
     assert "Nope" in ended.stderr

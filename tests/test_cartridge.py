@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from kartrl.config import CIRCUITS
 from kartrl.envs import cartridge, retro
 from kartrl.errors import UserError
+from kartrl.levels import CIRCUITS
 
 ROM = bytes(range(256)) * 16
 SHA1 = hashlib.sha1(ROM).hexdigest()

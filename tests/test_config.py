@@ -8,8 +8,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from kartrl.config import CIRCUITS, Config, dump, read
+from kartrl.config import Config, dump, read
 from kartrl.errors import UserError
+from kartrl.levels import CIRCUITS
 
 ROOT = Path(__file__).parents[1]
 

@@ -15,11 +15,14 @@ from pathlib import Path
 
 import pytest
 from commands import wait_for
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from PIL import Image
 from policies import CARTPOLE, KART, save_policy
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from kartrl import checkpoint, logger_process
+from kartrl.evaluator_process import Turns, mixed
 from kartrl.lifetime import run_as
 from kartrl.types import EpisodeRecord, Histograms, Scalars
 
@@ -115,6 +118,41 @@ def test_lines_videos_and_graph_are_written(run_folder):
 def test_a_worse_policy_does_not_replace_the_best(run_folder):
     best = checkpoint.load(run_folder / "best.pt")
     assert (best.score, best.counters.agent_steps) == (1e9, 1000)
+
+
+@needs_kart
+def test_circuits_take_turns_and_the_score_is_of_all_of_them(tmp_path):
+    overrides = [*KART, *OFTEN, "evaluation.circuits=2", "evaluation.video_seconds=0", "environment.no_progress_limit=0.5"]
+    save_policy(tmp_path, overrides, 1000)
+    with Evaluator(tmp_path) as evaluator:
+        records, scalars = evaluator.round()
+        assert [record.episode.circuit[-1] for record in records] == ["1", "2", "4"]
+        assert not (tmp_path / "best.pt").exists(), "one train circuit has not been driven yet"
+        first = {record.episode.circuit: record.episode.episodic_return for record in records}
+        save_policy(tmp_path, overrides, 2000)
+        records, scalars = evaluator.round()
+        assert [record.episode.circuit[-1] for record in records] == ["3", "1", "4"]
+        newest = first | {record.episode.circuit: record.episode.episodic_return for record in records}
+        score = sum(newest[f"MarioCircuit.Act{act}"] for act in (1, 2, 3)) / 3
+        assert checkpoint.load(tmp_path / "best.pt").score == scalars.values["evaluation/train_return"] == pytest.approx(score)
+        assert "evaluation_train/MarioCircuit.Act2/episodic_return" not in scalars.values, "it was not its turn"
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.sampled_from(["a", "b", "c"]), max_size=30), st.integers(1, 9), st.integers(1, 20))
+def test_every_circuit_has_its_turn_as_often_as_any_other(groups, limit, rounds):
+    circuits = mixed([f"{group}.{number}" for number, group in enumerate(groups)])
+    assert sorted(circuits) == sorted(f"{group}.{number}" for number, group in enumerate(groups))
+    turns = Turns(circuits, limit)
+    taken = [turns.take() for _ in range(rounds)]
+    assert all(len(set(some)) == len(some) == min(limit, len(circuits)) for some in taken)
+    counts = [sum(circuit in some for some in taken) for circuit in circuits]
+    assert max(counts, default=0) - min(counts, default=0) <= 1
+
+
+def test_neighbours_are_of_different_groups():
+    circuits = mixed([f"random.{kind}.{number}" for kind in ("ice", "mud", "dirt") for number in range(4)])
+    assert all(len({circuit.split(".")[1] for circuit in circuits[at : at + 3]}) == 3 for at in range(10))
 
 
 def test_it_works_without_circuits_and_pictures(tmp_path):

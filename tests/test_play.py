@@ -300,8 +300,9 @@ def test_the_ghost_of_a_network_drives_as_in_evaluation(tmp_path: Path) -> None:
     from kartrl.evaluate import open_driver, steps
 
     policy = save_policy(tmp_path, KART)
-    with open_driver(policy, [CIRCUIT], "cpu") as (_, _, env, model, device):
-        infos = [info for info, _, _ in steps(env, model, CIRCUIT, greedy=True, device=device, seed=0, noop=0)]
+    with open_driver(policy, [CIRCUIT], "cpu") as driver:
+        drives = steps(driver.env, driver.model, CIRCUIT, greedy=True, device=driver.device, seed=0, noop=0)
+        infos = [info for info, _, _ in drives]
     stage, session = begun(circuit=CIRCUIT, checkpoint=policy)
     with stage:
         for _ in range(2):

@@ -87,6 +87,7 @@
 ; Command: load circuit `select` - 1. Comes from the interrupt and does not return to it.
 .proc load_circuit
         .a8
+        sei
         stz NMITIMEN
         stz HDMAEN
         stz opponents
@@ -223,6 +224,7 @@ ready:
         lda RDNMI
         lda #$81
         sta NMITIMEN
+        cli
 idle:   wai
         bra idle
 .endproc

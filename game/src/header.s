@@ -1,7 +1,7 @@
 ; The cartridge's header and vectors. build.py fills in the checksum and the build's number.
 .p816
 .include "params.inc"
-.import reset, nmi
+.import reset, nmi, horizon
 
 .segment "HEADER"
         .byte "KR"                      ; maker
@@ -18,13 +18,14 @@
         .word $FFFF, $0000              ; checksum, filled in by build.py
 
 .segment "VECTORS"
-        .word stop, stop, stop, nmi_stub, 0, stop               ; native mode
+        .word stop, stop, stop, nmi_stub, 0, irq_stub              ; native mode
         .word 0, 0
         .word stop, 0, stop, stop, reset_stub, stop             ; emulation mode
 
 .segment "CODE"
 stop:       rti
 nmi_stub:   jml nmi | $800000
+irq_stub:   jml horizon | $800000
 reset_stub: clc
             xce
             jml reset | $800000

@@ -4,7 +4,7 @@
 .include "hw.inc"
 .include "ram.inc"
 .export tick
-.import move, wrong_way, put_back, drive_others, gain_table, accel_table, surf_top, surf_drag, surf_grip
+.import move, wrong_way, put_back, gain_table, accel_table, surf_top, surf_drag, surf_grip
 
 TOP_SLIDE   = 640               ; fastest, 1/256 pixel a tick
 TOP_BOOST   = 1000
@@ -57,9 +57,6 @@ HOP_GRAVITY = 6
 rest:   ldx finished
         bne :+
         inc clkticks
-:       ldx others
-        beq :+
-        jsr drive_others
 :       jmp wrong_way
 .endproc
 

@@ -4,7 +4,7 @@
 .include "hw.inc"
 .include "ram.inc"
 .export nmi
-.import tick, publish_early, publish, show, load_circuit, place_kart, place_others
+.import tick, publish_early, publish, show, load_circuit, place_kart, place_others, drive_others, show_others
 
 .segment "CODE"
 .proc nmi
@@ -37,10 +37,7 @@ joypad: lda opponents
         jsr place_others
         sep #$20
         .a8
-:       lda HVBJOY              ; the console reads the pad during the first lines of the blank
-        lsr a
-        bcs :-
-        lda ticks
+:       lda ticks
         bmi shown               ; $80 and above: stand still
         bne :+
         inc a
@@ -48,9 +45,21 @@ joypad: lda opponents
         bcc :+
         lda #8
 :       sta ticksleft
+        stz ticksleft + 1
         rep #$30
         .a16
         .i16
+        lda others              ; they do not ask the pad, which the console reads during the first lines of the blank
+        beq :++
+        lda ticksleft
+:       pha
+        jsr drive_others
+        pla
+        dec a
+        bne :-
+:       lda HVBJOY
+        lsr a
+        bcs :-
         lda JOY1L
         sta joy
 again:  jsr tick
@@ -62,6 +71,9 @@ shown:  rep #$30
         .i16
         jsr publish_early
         jsr show
-        jsr publish
+        lda others
+        beq :+
+        jsr show_others
+:       jsr publish
         rti
 .endproc

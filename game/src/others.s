@@ -4,8 +4,10 @@
 .include "hw.inc"
 .include "ram.inc"
 .include "params.inc"
-.export place_others, drive_others, show_others
-.import sine_table, half_square, line_of, width_of, size_of, views
+.include "copy.inc"
+.export place_others, drive_others, show_others, horizon
+.import dark_list, dark_twice
+.import sine_table, beside, half_square, line_of, width_of, size_of, views
 
 USUAL_SPEED = 170               ; 4/256 pixel a tick
 FASTER      = 48                ; how fast an opponent's step changes
@@ -27,6 +29,22 @@ HIDDEN      = 224
         and #$00FF
         sta others
         jsr hide_others
+        lda #.loword(dark_list)
+        ldx others
+        beq :+
+        lda #.loword(dark_twice)
+:       sta A1TL + $60
+        lda #HORIZON_LINE
+        sta VTIMEL
+        sep #$20
+        .a8
+        lda #$81
+        ldx others
+        beq :+
+        lda #$A1                ; an interrupt at that line
+:       sta NMITIMEN
+        rep #$20
+        .a16
         lda others
         beq done
         bit #$0080
@@ -202,6 +220,7 @@ done:   rts
 .proc show_others
         count_others
         stz ahead_of              ; how many are ahead
+        jsr turn_camera
         ldx #0
 each:   lda others
         bit #$0080
@@ -229,286 +248,197 @@ each:   lda others
 .endproc
 
 ; Where the scripted opponent X is: on a curve through the middles between the gates, drawn by the gates, and beside it.
+.macro weighed gate, weight
+        ldx gate
+        lda f:gates,x
+        sec
+        sbc t4
+        sta t6
+        bcs :+
+        eor #$FFFF
+        inc a
+:       sep #$20
+        .a8
+        sta WRMPYA
+        lda weight
+        sta WRMPYB
+        rep #$21                ; the product is there after eight cycles
+        .a16
+        nop
+        lda RDMPYL
+        adc #$0080
+        xba
+        and #$00FF
+        bit t6
+        bpl :+
+        eor #$FFFF
+        inc a
+:
+.endmacro
+.macro curve list, place
+        .define gates list
+        ldx t0
+        lda f:gates,x
+        sta t4
+        weighed t1, t8
+        clc
+        adc t4
+        sta t5
+        weighed t2, t9
+        clc
+        adc t5
+        ldx which
+        sta place,x
+        .undefine gates
+.endmacro
 .proc where
+        stx which
         lda opp_sect,x
-        sta t0
+        asl a
+        sta t0                  ; its gate
+        dec a
         dec a
         bpl :+
         lda nsect
         dec a
-:       sta t1
+        asl a
+:       sta t1                  ; the one behind
         lda t0
+        lsr a
         inc a
         cmp nsect
         bcc :+
         lda #0
-:       sta t2
+:       asl a
+        sta t2                  ; the one ahead
         lda opp_part,x
         xba
         and #$00FF
         sta t3
-        phx
         tax
         lda half_square,x
-        and #$00FF
-        sta t9              ; weight of the gate ahead
+        sta t9                  ; weight of the gate ahead
         txa
         eor #$00FF
         tax
         lda half_square,x
-        and #$00FF
         sta t8                  ; of the gate behind
-        plx
-.macro curve gates, place
-        phx
-        lda t0
-        asl a
-        tax
-        lda f:gates,x
-        sta t4
-        lda t1
-        asl a
-        tax
-        lda f:gates,x
-        sec
-        sbc t4
-        ldy t8
-        jsr share
-        pha
-        lda t2
-        asl a
-        tax
-        lda f:gates,x
-        sec
-        sbc t4
-        ldy t9
-        jsr share
-        clc
-        adc t4
-        clc
-        adc 1,s
-        plx
-        plx
-        sta place,x
-.endmacro
         curve BLOCK_GATE_X, opp_x
         curve BLOCK_GATE_Y, opp_y
-        ; the angle between those of the sections before and after
-        phx
-        ldx t1
+        ; the angle, between those of the gates behind and ahead
+        lda t0
+        lsr a
+        tax
         lda f:BLOCK_GATE_ANGLE,x
-        xba
-        and #$FF00
         sta t4
-        ldx t2
+        lda t1
+        lsr a
+        tax
         lda f:BLOCK_GATE_ANGLE,x
-        xba
-        and #$FF00
-        sec
-        sbc t4
-        sta t4                  ; the turn over two sections
-        lda t3
-        eor #$0080              ; how far from the middle, -128 to 127
-        xba
-        eor t4                  ; sign of the product
         sta t5
-        lda t4
-        jsr size8
-        sta WRMPYA
-        rep #$20
-        .a16
-        lda t3
-        eor #$0080
-        xba
-        jsr size8
-        sta WRMPYB
-        rep #$20
-        .a16
-        ldx t0
+        lda t2
+        lsr a
+        tax
+        sep #$20
+        .a8
         lda f:BLOCK_GATE_ANGLE,x
-        xba
-        and #$FF00
+        sec
+        sbc t5                  ; the turn over two sections
         sta t6
+        bpl :+
+        eor #$FF
+        inc a
+:       sta WRMPYA
+        lda t3
+        eor #$80                ; how far from the middle, -128 to 127
+        bpl :+
+        eor #$FF
+        inc a
+:       sta WRMPYB
+        lda t3
+        eor #$80
+        eor t6
+        sta t6                  ; the sign of the product
+        rep #$20
+        .a16
+        lda t4
+        and #$00FF
+        xba
+        sta t4
         lda RDMPYL
         lsr a
-        bit t5
+        ldx which
+        bit t6 - 1              ; bit 15 is bit 7 of t6
         bpl :+
         eor #$FFFF
         inc a
 :       clc
-        adc t6
-        plx
+        adc t4
         sta opp_angle,x
         ; beside the curve: right is (cos, sin)
         xba
         and #$00FF
-        tay
-        clc
-        adc #64
-        and #$00FF
-        phx
-        phy
-        pha
-        lda beside,x
-        plx
-        jsr times_sine
-        sta t0
-        plx
-        lda 1,s
-        txy
+        sta t4
+        txa
+        asl a
+        asl a
+        asl a
+        asl a
+        asl a                   ; a table for each
+        sta t5
+        ora t4
         tax
         lda beside,x
-        tyx
-        jsr times_sine
-        plx
+        and #$00FF
+        eor #$0080
+        sec
+        sbc #$0080
+        ldx which
         clc
         adc opp_y,x
         sta opp_y,x
-        lda t0
+        lda t4
+        adc #64
+        and #$00FF
+        ora t5
+        tax
+        lda beside,x
+        and #$00FF
+        eor #$0080
+        sec
+        sbc #$0080
+        ldx which
         clc
         adc opp_x,x
         sta opp_x,x
         rts
 .endproc
 
-; A = signed, in the upper byte: A = its size, 8 bits.
-.proc size8
-        xba
-        sep #$20
-        .a8
-        cmp #$80
-        bcc :+
-        eor #$FF
-        inc a
-:       rts
-.endproc
-
-; A = signed, below 256 in size; Y = weight: A = A * Y / 256
-.proc share
-        .a16
-        sta t6
-        cmp #$8000
-        bcc :+
-        eor #$FFFF
-        inc a
-:       sep #$20
-        .a8
-        sta WRMPYA
-        tya
-        sta WRMPYB
-        rep #$20
-        .a16
-        nop
-        nop
-        lda RDMPYL
-        xba
-        and #$00FF
-        bit t6
-        bpl :+
-        eor #$FFFF
-        inc a
-:       rts
-.endproc
-
-; A = signed, below 1024 in size; X = angle of 256: A = A * sin X
-.proc times_sine
-        cpx #128
-        bcc :+
-        eor #$FFFF
-        inc a
-:       sta t6
-        cmp #$8000
-        bcc :+
-        eor #$FFFF
-        inc a
-:       sta t5
-        sep #$20
-        .a8
-        lda sine_table,x
-        sta WRMPYA
-        lda t5
-        sta WRMPYB
-        rep #$20
-        .a16
-        nop
-        nop
-        lda RDMPYL
-        xba
-        and #$00FF
-        sta t4
-        sep #$20
-        .a8
-        lda t5 + 1
-        beq :+
-        sta WRMPYB
-        rep #$21
-        .a16
-        nop
-        nop
-        lda RDMPYL
-        adc t4
-        sta t4
-:       rep #$20
-        lda t4
-        bit t6
-        bpl :+
-        eor #$FFFF
-        inc a
-:       rts
-.endproc
-
-; A = along, of the way (t0, t1) the part that lies in the direction Y
-.proc along
-        tyx
-        lda t0
-        jsr times_sine
-        sta t2
-        txa
-        clc
-        adc #64
-        and #$00FF
-        tax
-        lda t1
-        jsr times_sine
-        eor #$FFFF
-        sec
-        adc t2                  ; sin * east - cos * south
-        rts
-.endproc
-
-; t0, t1 = from the kart to the opponent X, east and south
-.proc from_kart
-        lda opp_x,x
-        sec
-        sbc xpos
-        sta t0
-        lda opp_y,x
-        sec
-        sbc ypos
-        sta t1
-        rts
-.endproc
-
-; Count the opponent X if it is ahead: by sections, or in the same one in the direction of its gate.
+; Count the opponent X if it is ahead: by sections, or before the kart in the same one.
 .proc ahead
         lda opp_done,x
         sec
         sbc driven
         beq same
         bmi done
-        inc ahead_of
+more:   inc ahead_of
 done:   rts
-same:   phx
-        jsr from_kart
+same:   txy
         ldx cp
         lda f:BLOCK_GATE_ANGLE,x
-        and #$00FF
-        tay
-        jsr along
-        plx
-        cmp #1
-        bmi done
-        inc ahead_of
+        tyx
+        sec
+        sbc camera
+        clc
+        adc #64
+        and #$0080              ; set: the kart looks back
+        beq :+
+        lda forward
+        bmi more
+        rts
+:       lda #0
+        cmp forward
+        bmi more
         rts
 .endproc
 
@@ -530,7 +460,7 @@ same:   phx
         nop
         nop
         adc RDMPYL + 1
-        sta oambuf + SLOT_DOTS * 4,y
+        sta oamfar + 12,y
         rep #$20
         .a16
         lda opp_y,x
@@ -546,21 +476,125 @@ same:   phx
         nop
         nop
         adc RDMPYL + 1
-        sta oambuf + SLOT_DOTS * 4 + 1,y
+        sta oamfar + 13,y
         rep #$20
         .a16
         rts
 .endproc
 
-; The opponent X as the camera sees it: depth, place on the screen, look.
-.proc project
-        jsr from_kart
-        phx
+; What the camera's angle means for every opponent.
+.proc turn_camera
         lda camera
         and #$00FF
+        tax
+        clc
+        adc #64
+        and #$00FF
         tay
-        jsr along
-        plx
+        sep #$20
+        .a8
+        lda sine_table,x
+        sta cam_sin
+        lda sine_table,y
+        sta cam_cos
+        rep #$20
+        .a16
+        txa
+        xba
+        sta cam_sin_sign        ; in bit 15
+        tya
+        xba
+        sta cam_cos_sign
+        rts
+.endproc
+
+; The product that is being made, rounded, with the sign of bit 15 of both places
+.macro product this, that
+        lda this
+        eor that
+        tay
+        lda RDMPYL
+        clc
+        adc #$0080
+        xba
+        and #$00FF
+        cpy #$8000
+        bcc :+
+        eor #$FFFF
+        inc a
+:
+.endmacro
+.macro times value
+        sep #$20
+        .a8
+        lda value
+        sta WRMPYB
+        rep #$20
+        .a16
+.endmacro
+
+; The opponent X as the camera sees it: depth, place on the screen, look.
+.proc project
+        stz t3                  ; 2 where everything is taken at a quarter, because it is far
+        lda opp_x,x
+        sec
+        sbc xpos
+        sta t0
+        bcs :+
+        eor #$FFFF
+        inc a
+:       sta t8
+        lda opp_y,x
+        sec
+        sbc ypos
+        sta t1
+        bcs :+
+        eor #$FFFF
+        inc a
+:       sta t9
+        ora t8
+        and #$FF00
+        beq :+
+        lsr t8
+        lsr t8
+        lsr t9
+        lsr t9
+        inc t3
+:       sep #$20
+        .a8
+        lda t8
+        sta WRMPYA
+        rep #$20
+        .a16
+        times cam_sin
+        product t0, cam_sin_sign
+        sta t5
+        times cam_cos
+        product t0, cam_cos_sign
+        sta t6
+        sep #$20
+        .a8
+        lda t9
+        sta WRMPYA
+        rep #$20
+        .a16
+        times cam_sin
+        product t1, cam_sin_sign
+        clc
+        adc t6
+        sta t6                  ; to the right
+        times cam_cos
+        product t1, cam_cos_sign
+        eor #$FFFF
+        sec
+        adc t5                  ; ahead: sin * east - cos * south
+        ldy t3
+        beq :+
+        asl a
+        asl a
+        asl t6
+        asl t6
+:       sta forward
         clc
         adc #OWN_DEPTH
         cmp #NEAREST
@@ -568,26 +602,18 @@ same:   phx
         cmp #FARTHEST
         bcs unseen
         sta opp_depth,x
-        phx
-        lda camera
-        clc
-        adc #64
-        and #$00FF
+        sta t3
         tay
-        jsr along               ; to the right
-        plx
-        ldy opp_depth,x
-        sty t3
-        sta t6
-        cmp #$8000
-        bcc :+
+        lsr a
+        lsr a
+        adc t3
+        sta t3                  ; who is farther to the side is out of view
+        lda t6
+        bpl :+
         eor #$FFFF
         inc a
 :       sta t5
         lda t3
-        lsr a
-        lsr a
-        adc t3
         cmp t5
         bcs seen
 unseen: lda #NOWHERE
@@ -701,15 +727,15 @@ wide:   bit t6
 
 .proc hide_others
         lda #HIDDEN << 8
-        sta oambuf + (SLOT_NEAR + 0) * 4
-        sta oambuf + (SLOT_NEAR + 1) * 4
-        sta oambuf + (SLOT_NEAR + 2) * 4
-        sta oambuf + (SLOT_FAR + 0) * 4
-        sta oambuf + (SLOT_FAR + 1) * 4
-        sta oambuf + (SLOT_FAR + 2) * 4
-        sta oambuf + (SLOT_DOTS + 0) * 4
-        sta oambuf + (SLOT_DOTS + 1) * 4
-        sta oambuf + (SLOT_DOTS + 2) * 4
+        ldx #8
+:       sta oamnear,x
+        sta oamfar,x
+        sta oamfar + 12,x
+        dex
+        dex
+        dex
+        dex
+        bpl :-
         lda #NOWHERE
         sta opp_depth
         sta opp_depth + 8
@@ -722,6 +748,27 @@ wide:   bit t6
         rts
 .endproc
 
+; Interrupt at the horizon, in two dark lines: there the opponents' sprites, for which the blank is too short, get to
+; video memory. Nothing but the idle loop is ever interrupted.
+.proc horizon
+        rep #$10
+        sep #$20
+        .a8
+        .i16
+        lda TIMEUP
+        ldx #SLOT_NEAR * 2
+        stx OAMADDL
+        copy $00, OAMDATA, oamnear, #0, 12
+        ldx #SLOT_FAR * 2
+        stx OAMADDL
+        copy $00, OAMDATA, oamfar, #0, 24
+        ldx #$0100
+        stx OAMADDL
+        copy $00, OAMDATA, oamhigh, #0, (SLOTS + 3) / 4
+        rti
+.endproc
+.a16
+
 ; Sprites in the order of depth: who is nearer than the kart lies over it.
 .macro in_order first, second
         ldx first
@@ -733,35 +780,35 @@ wide:   bit t6
         sty first
 :
 .endmacro
-.macro one which, slot
-        ldx which
+.macro one place, slot
+        ldx place
         lda opp_depth,x
         cmp #OWN_DEPTH
         bcc :++
         cmp #NOWHERE
         bne :+
         lda #HIDDEN << 8
-        sta oambuf + (SLOT_NEAR + slot) * 4
-        sta oambuf + (SLOT_FAR + slot) * 4
+        sta oamnear + slot * 4
+        sta oamfar + slot * 4
         bra :+++
-:       sprite SLOT_FAR + slot, slot, oamhigh + SLOT_FAR / 4
+:       sprite oamfar + slot * 4, slot, oamhigh + SLOT_FAR / 4
         lda #HIDDEN << 8
-        sta oambuf + (SLOT_NEAR + slot) * 4
+        sta oamnear + slot * 4
         bra :++
-:       sprite SLOT_NEAR + slot, slot, oamhigh + SLOT_NEAR / 4
+:       sprite oamnear + slot * 4, slot, oamhigh + SLOT_NEAR / 4
         lda #HIDDEN << 8
-        sta oambuf + (SLOT_FAR + slot) * 4
+        sta oamfar + slot * 4
 :
 .endmacro
 .macro sprite at, shift, high
         lda opp_look,x
-        sta oambuf + (at) * 4 + 2
+        sta at + 2
         sep #$20
         .a8
         lda opp_sx,x
-        sta oambuf + (at) * 4
+        sta at
         lda opp_line,x
-        sta oambuf + (at) * 4 + 1
+        sta at + 1
         lda opp_sx + 1,x
         .repeat shift
         asl a
@@ -793,14 +840,12 @@ wide:   bit t6
 .endproc
 
 .segment "RODATA"
-; of each opponent, 8 bytes apart: where it starts, sections and share of a section from the kart's; its place beside
-; the curve, pixels; its palette
+; of each opponent, 8 bytes apart: where it starts, sections and share of a section from the kart's; its palette
 grid_sections:
         .word 0
 grid_parts:
         .word $CC00
-beside: .word .loword(-14)
 palettes:
-        .word $0600
-        .word 1, $2600, 14, $0800
-        .word 1, $8000, .loword(-8), $0A00
+        .word $0600, 0
+        .word 1, $2600, $0800, 0
+        .word 1, $8000, $0A00, 0

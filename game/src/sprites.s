@@ -5,7 +5,7 @@
 .include "ram.inc"
 .include "params.inc"
 .export sprites, place_sprites
-.import show_others, speed_digits, surf_spray
+.import speed_digits, surf_spray
 
 ; A sprite's four bytes: x, y, tile, attributes. Tiles and attributes come from params.inc as one word each.
 KART_X      = 112
@@ -41,10 +41,7 @@ HIGH_SMALL  = $2022             ; a small kart
         jsr kart
         bra both
 :       jsr fallen
-both:   lda others
-        beq :+
-        jsr show_others
-:       jsr around
+both:   jsr around
         jsr panel
         jmp message
 .endproc
@@ -380,15 +377,12 @@ text:   stx t0
         dex
         dex
         bpl :-
-        lda #LOOK_OTHER_DOT
-        ora #$0600              ; the palette of each
-        sta oambuf + (SLOT_DOTS + 0) * 4 + 2
-        clc
-        adc #$0200
-        sta oambuf + (SLOT_DOTS + 1) * 4 + 2
-        clc
-        adc #$0200
-        sta oambuf + (SLOT_DOTS + 2) * 4 + 2
+        lda #LOOK_OTHER_DOT | $0600     ; with the palette of each
+        sta oamfar + 14
+        lda #LOOK_OTHER_DOT | $0800
+        sta oamfar + 18
+        lda #LOOK_OTHER_DOT | $0A00
+        sta oamfar + 22
         lda #LOOK_DRONE
         sta oambuf + SLOT_DRONE * 4 + 2
         lda #COINS_X | LAP_Y << 8

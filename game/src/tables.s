@@ -1,7 +1,7 @@
 ; Small tables; build.py writes the binary ones.
 .p816
 .export gain_table, accel_table, clock_table, sine_table, offset_x, offset_y, matrix_row, speed_digits
-.export half_square, line_of, width_of, size_of
+.export beside, half_square, line_of, width_of, size_of
 .export letters, mini_at, views, surf_top, surf_drag, surf_grip, surf_type, surf_effect, surf_spray
 
 .segment "RODATA"
@@ -15,6 +15,7 @@ matrix_row:     .incbin "matrix_row.bin" ; words, 64: where an angle's rows begi
 speed_digits:   .incbin "speed_digits.bin" ; words, BCD, for each 8 of speed
 letters:        .incbin "letters.bin"   ; words, 64: the layer's word for each letter from the space on
 mini_at:        .incbin "mini_at.bin"   ; 112 bytes: the tile that a pixel of the small map shows
+beside:         .incbin "beside.bin"     ; 256 signed bytes for each opponent: its way off the curve times the sine of an angle
 half_square:    .incbin "half_square.bin" ; 256 bytes: k * k / 512
 line_of:        .incbin "line_of.bin"   ; 1024 bytes: the screen's line that shows the ground at a depth
 width_of:       .incbin "width_of.bin"  ; 1024 bytes: the width there of a pixel of the map, in 1/64, 1/256 or 1/1024 pixel

@@ -5,7 +5,7 @@
 .include "ram.inc"
 .include "params.inc"
 .include "copy.inc"
-.export show, bgmode_list, layers_list, dark_list
+.export show, bgmode_list, layers_list, dark_list, dark_twice
 .import sprites, offset_x, offset_y, matrix_row
 
 LAST_LINE   = 261
@@ -126,3 +126,5 @@ layers_list:
         .byte SKY_LINES, $12, GROUND_LINES, $11, 1, $12, 0
 dark_list:
         .byte TOP_LINES, $80, 1, $0F, 0
+dark_twice:                     ; with opponents also at the horizon
+        .byte TOP_LINES, $80, SKY_LINES - 2 - TOP_LINES, $0F, 2, $80, 1, $0F, 0

@@ -17,10 +17,12 @@ from rich.table import Table
 
 from kartrl.bench.parts import Parts, measure_parts
 from kartrl.bench.windows import Window, peer_rate, train_window
+from kartrl.cli import config_options
 from kartrl.config import Config, read
 from kartrl.devices import choose_device
 from kartrl.envs import look_at
 from kartrl.machine import cores
+from kartrl.selection import with_circuits
 from kartrl.tuning import Sizes, choose_sizes
 
 
@@ -40,11 +42,11 @@ def bench(files: list[str], overrides: list[str], settings: Settings, console: C
     Raises:
         UserError: bad input, or a training or a peer that ends early.
     """
-    config = read(files, overrides)
+    config = with_circuits(read(files, overrides), console)
     world = look_at(config)
     sizes = choose_sizes(config, world)
     number, on_gpu = cores(), choose_device(config.system.device).type == "cuda"
-    options = [*(["-c", *files] if files else []), *(part for override in overrides for part in ("--set", override))]
+    options = config_options(files, overrides)
     windows: list[Window] = []
     peers: list[float] = []
     with Progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console, transient=True) as progress:
@@ -52,7 +54,7 @@ def bench(files: list[str], overrides: list[str], settings: Settings, console: C
         parts = measure_parts(config, world, sizes)
         progress.remove_task(task)
         ideal = parts.ideal(number, on_gpu)
-        console.print(_parts_table(parts, ideal, number, on_gpu), _sizes_line(sizes), highlight=False)
+        console.print(_parts_table(parts, ideal, number, on_gpu), str(sizes), highlight=False)
         for _ in range(settings.repeat):
             windows.append(train_window(options, settings.seconds, settings.warm, progress))
             console.print(_line(windows[-1], ideal, config), highlight=False)
@@ -78,16 +80,6 @@ def bench(files: list[str], overrides: list[str], settings: Settings, console: C
             **_for_simulation(config, parts, sizes, typical),
         }
         settings.json.write_text(json.dumps(figures, indent=1), encoding="utf-8")
-
-
-def _sizes_line(sizes: Sizes) -> str:
-    """The chosen sizes in one line."""
-    envs = sizes.groups_per_agent * sizes.group_size
-    return (
-        f"{sizes.agents} agents with {envs} environments each, stepped in groups of {sizes.group_size}; "
-        f"a predictor waits for {sizes.min_groups * sizes.group_size} observations; "
-        f"updates of {sizes.training_blocks * sizes.group_size} unrolls"
-    )
 
 
 def _parts_table(parts: Parts, ideal: float, number: int, on_gpu: bool) -> Table:

@@ -177,4 +177,3 @@ def coin() -> Art:
 
 
 JUMP = stripes("5", "4", 4)
-LINE = art("WWWWKKKK " * 4 + "KKKKWWWW " * 4)

@@ -125,9 +125,9 @@ def driven_line(block: Block) -> Floats:
     ring = BERTH * np.array([(0, 0), *((math.cos(a), math.sin(a)) for a in np.arange(8) * math.tau / 8)])
     for _ in range(ROUNDINGS):
         pulled = (np.roll(line, 1, 0) + np.roll(line, -1, 0)) / 2
-        allowed = _seen(good, pulled[:, None] + ring).all(1) | ~_seen(good, line[:, None] + ring).all(1)
-        allowed &= ~_seen(fixed, line[:, None] + 2 * ring).any(1)
-        line = np.where(allowed[:, None], pulled, line)
+        allowed = _seen(good, pulled[:, None] + ring).all(1, keepdims=True) | ~_seen(good, line[:, None] + ring).all(1, keepdims=True)
+        allowed &= ~_seen(fixed, line[:, None] + 2 * ring).any(1, keepdims=True)
+        line = np.where(allowed, pulled, line)
     return _spaced(line)
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 KART = "kartrl/Kart-v0"
 LOOK_SECONDS, LOOK_STEPS = 0.1, 100  # for which a step is timed, at most
+RESET_SECONDS = 0.1  # that a circuit may take to begin
 if KART not in gymnasium.registry:
     gymnasium.register(KART, entry_point="kartrl.envs.kart:KartEnv")
 
@@ -59,7 +60,8 @@ def look_at(config: Config) -> World:
         UserError: as `make_env`; there are circuits, but none to train on; or the environment crashed or hung.
     """
     try:
-        world: World = apart(_look, config, seconds=config.system.step_timeout)
+        circuits = config.circuits("train") + config.circuits("test")
+        world: World = apart(_look, config, seconds=config.system.step_timeout + RESET_SECONDS * len(circuits))
     except Lost as error:
         raise UserError(f"[environment] id = {config.environment.id}: {error}") from error
     return world
@@ -68,8 +70,11 @@ def look_at(config: Config) -> World:
 def _look(config: Config) -> World:
     if config.is_kart and not config.circuits("train"):
         raise UserError("[levels]: no circuit says train; set at least one, as in --set levels.MarioCircuit.Act1=train")
-    env = make_env(config, config.circuits("train"), training=True)
+    circuits = config.circuits("train") + config.circuits("test")
+    env = make_env(config, circuits, training=True)
     try:
+        for circuit in circuits:  # a start state may be damaged, or of another build of the ROM
+            env.reset(options={"circuit": circuit})
         shape, dtype = env.observation_space.shape, str(env.observation_space.dtype)
         title = getattr(env.unwrapped, "game_title", config.environment.id)
         num_actions = int(env.action_space.n)  # type: ignore[attr-defined]

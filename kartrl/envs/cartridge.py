@@ -9,8 +9,8 @@ from pathlib import Path
 
 from platformdirs import user_data_dir
 
-from kartrl.config import CIRCUITS
 from kartrl.errors import UserError
+from kartrl.levels import CIRCUITS
 
 NAME = "SuperMarioKart-Snes"
 SHA1 = (Path(__file__).parents[1] / "games" / NAME / "rom.sha").read_text(encoding="ascii").strip()

@@ -14,6 +14,7 @@ from kartrl.envs.picture import Picture
 from kartrl.envs.race import TICKS_PER_SECOND, Course, Game, Progress, RaceStep, race_seconds, step_reward
 from kartrl.envs.retro import BUNDLED, Console, game_folder, state_file
 from kartrl.errors import UserError
+from kartrl.levels import circuit_name
 
 Image = npt.NDArray[np.uint8]
 OPTIONS = ("circuit", "section", "noop")
@@ -55,7 +56,7 @@ class KartEnv(gymnasium.Env[Image, SupportsInt]):
     `reset(options={"circuit": name, "section": number, "noop": ticks})` fixes what is otherwise drawn; those ticks are idle.
 
     Args:
-        circuit: name of the circuit, or several, of which each reset draws one.
+        circuit: name of the circuit or path of its start state, or several, of which each reset draws one.
         reward: a `kartrl.config.Reward`, or its values that differ from the defaults.
         settings: the keys of `kartrl.config.Environment`.
 
@@ -220,7 +221,7 @@ class KartEnv(gymnasium.Env[Image, SupportsInt]):
 
     def _info(self, game: Game, race: dict[str, int], hit: bool, laps: int) -> dict[str, Any]:
         return {
-            "circuit": self._circuit,
+            "circuit": circuit_name(self._circuit),
             "lap": laps,
             "lap_times": self._lap_times,
             "x": race["x"],

@@ -5,6 +5,7 @@ import numpy.typing as npt
 import pygame
 
 from kartrl.errors import UserError
+from kartrl.levels import circuit_name
 from kartrl.play import views
 from kartrl.play.session import Session
 from kartrl.play.stage import POWER_ON, Stage
@@ -37,7 +38,7 @@ class Menu:
         self.chosen = None
         self._complaint = ""
         self._choices = self._stage.choices()
-        self._entries = [(name or "switch the console on", self._note(name)) for name in self._choices]
+        self._entries = [(circuit_name(name) or "switch the console on", self._note(name)) for name in self._choices]
         self._look()
 
     def take(self, event: pygame.event.Event) -> None:

@@ -5,12 +5,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self
 
+from rich.console import Console as Terminal
+
 from kartrl.envs.race import Course
 from kartrl.envs.retro import BUNDLED, Console, circuits, game_folder
 from kartrl.errors import UserError
+from kartrl.levels import circuit_name
 from kartrl.play.ghost import Ghost, MovieGhost
 from kartrl.play.movie import Movie, read_movie
 from kartrl.play.session import Session
+from kartrl.selection import circuits_of
 
 if TYPE_CHECKING:
     from kartrl.evaluate import Driver
@@ -21,7 +25,7 @@ POWER_ON = ""  # in place of a circuit: the console as it is switched on
 class Options(NamedTuple):
     """What was asked for on the command line."""
 
-    circuit: str | None = None  # name, or path of a start state
+    circuit: str | None = None  # or several, as a key of [levels]
     game: str = "auto"  # auto, bundled or cartridge
     checkpoint: Path | None = None  # the ghost's network
     greedy: bool = True
@@ -41,6 +45,7 @@ class Stage:
     def __init__(self, options: Options) -> None:
         self._options = options
         self.folder = game_folder(options.game)
+        self._named = () if options.circuit is None else circuits_of([options.circuit], options.game, Terminal())
         self._driver: Driver | None = None
         with contextlib.ExitStack() as stack:
             self.console = Console(self.folder)
@@ -66,8 +71,8 @@ class Stage:
         return self.folder.name == BUNDLED
 
     def choices(self) -> list[str]:
-        """The circuits there are start states for; a cartridge can also be switched on without one."""
-        return [*circuits(self.folder), *([] if self.bundled else [POWER_ON])]
+        """The circuits that were named, or all there are start states for; a cartridge can also be switched on without one."""
+        return list(self._named) or [*circuits(self.folder), *([] if self.bundled else [POWER_ON])]
 
     def first(self) -> Session | None:
         """What the options ask for; None: the player is to choose.
@@ -77,9 +82,7 @@ class Stage:
         """
         if self._replay is not None:
             return self._session(self._replay.circuit, self._replay.state, script=self._replay.inputs)
-        if self._options.circuit is not None:
-            return self.session(self._options.circuit)
-        if self._ghost is not None:
+        if self._ghost is not None and not self._named:
             return self._session(self._ghost.circuit, self._ghost.state)
         choices = self.choices()
         return self.session(choices[0]) if len(choices) == 1 else None
@@ -102,8 +105,8 @@ class Stage:
         course = None if block is None else Course([(x, y) for x, y, _ in block.gates])
         ghost: Ghost | None = None
         if self._ghost is not None and options.ghost is not None:
-            if self._ghost.circuit not in ("", short_name(circuit)):
-                raise UserError(f"{options.ghost}: a drive on {self._ghost.circuit}, not on {short_name(circuit)}")
+            if self._ghost.circuit not in ("", circuit_name(circuit)):
+                raise UserError(f"{options.ghost}: a drive on {self._ghost.circuit}, not on {circuit_name(circuit)}")
             ghost = MovieGhost(self._beside, self._ghost, course, options.ghost.name)
         if self._driver is not None and options.checkpoint is not None:
             from kartrl.play.policy import PolicyGhost
@@ -111,7 +114,7 @@ class Stage:
             ghost = PolicyGhost(
                 self._driver, circuit, options.greedy, console.game, course, console.race(), _in_its_run(options.checkpoint)
             )
-        return Session(console, short_name(circuit), start, course, script, ghost)
+        return Session(console, circuit_name(circuit), start, course, script, ghost)
 
     def _movie(self, file: Path) -> Movie:
         movie = read_movie(file)
@@ -126,18 +129,13 @@ class Stage:
     def _opened(self, stack: contextlib.ExitStack, checkpoint: Path) -> "Driver":
         from kartrl.evaluate import open_driver
 
-        circuit = self._options.circuit
-        driver: Driver = stack.enter_context(open_driver(checkpoint, [circuit] if circuit else [], self._options.device))
+        circuits = [circuit for circuit in self.choices() if circuit != POWER_ON]
+        driver: Driver = stack.enter_context(open_driver(checkpoint, circuits, self._options.device))
         if not driver.config.is_kart:
             raise UserError(f"{checkpoint}: trained on {driver.config.environment.id}, not on the kart")
         if game_folder(driver.config.environment.game) != self.folder:
             raise UserError(f"{checkpoint}: trained on another game than {self.folder.name}; choose the game with --game")
         return driver
-
-
-def short_name(circuit: str) -> str:
-    """Name of a circuit that may be the path of a start state."""
-    return Path(circuit).stem if circuit.endswith(".state") else circuit
 
 
 def _in_its_run(checkpoint: Path) -> str:

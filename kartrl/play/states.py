@@ -3,9 +3,9 @@
 import gzip
 from pathlib import Path
 
-from kartrl.config import CIRCUITS
 from kartrl.envs import cartridge
 from kartrl.errors import UserError
+from kartrl.levels import CIRCUITS
 
 SUFFIX = ".state"
 

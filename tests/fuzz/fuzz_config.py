@@ -9,9 +9,11 @@ import tempfile
 from pathlib import Path
 
 import atheris
-from commands import assert_clear
 
+assert "kartrl" not in sys.modules, "what is imported before this is not instrumented"
 with atheris.instrument_imports(include=["kartrl", "configparser"]):
+    from commands import assert_clear
+
     from kartrl.config import Config, dump, read
     from kartrl.errors import UserError
 

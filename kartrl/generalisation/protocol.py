@@ -1,0 +1,101 @@
+"""What is fixed for all runs of one results folder, and how the folder says so."""
+
+import importlib.metadata
+import json
+import os
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kartrl import __version__
+from kartrl.config import dump, read
+from kartrl.envs.retro import BUNDLED, game_folder
+from kartrl.errors import UserError
+from kartrl.generalisation.splits import Split
+
+OURS = ("run.logs", "run.name", "run.seed", "run.agent_steps", "run.minutes", "environment.id", "environment.game")
+"""Keys that the benchmark decides, beside [levels]."""
+DEFAULTS = ("environment.game=bundled", "environment.time_limit=300", "evaluation.minutes=0")
+LIBRARIES = ("torch", "numpy", "gymnasium", "stable-retro", "opencv-python-headless")
+
+
+class Protocol(NamedTuple):
+    """How each policy is trained and measured."""
+
+    agent_steps: int
+    episodes: int  # on each circuit
+    overrides: tuple[str, ...]  # of the configuration, section.key=value
+    quick: bool = False
+
+    def overrides_of(self, split: Split) -> list[str]:
+        """The configuration of a training, but for its folder and seed."""
+        levels = ["levels.*=none", *(f"levels.{key}=train" for key in split.train)]
+        levels += [f"levels.{key}=test" for keys in split.unseen.values() for key in keys]
+        return [*DEFAULTS, *self.overrides, f"run.agent_steps={self.agent_steps}", *levels]
+
+
+def checked(protocol: Protocol) -> Protocol:
+    """The protocol, if its overrides are valid and leave alone what the benchmark decides.
+
+    Raises:
+        UserError: they are not, or do not.
+    """
+    for override in protocol.overrides:
+        key = override.partition("=")[0].strip()
+        if key in OURS or key.startswith("levels."):
+            raise UserError(f"--set {override[:80]}: the benchmark decides {key[:80]}; change another key, or train with `kartrl train`")
+    read([], protocol.overrides)
+    return protocol
+
+
+def keep(folder: Path, protocol: Protocol, splits: Sequence[Split]) -> None:
+    """Note the protocol in the folder, or see that the one noted there is the same: its results can be put together then.
+
+    Raises:
+        UserError: it is another one.
+    """
+    file = folder / "protocol.json"
+    own = _description(protocol, splits)
+    if file.exists():
+        try:
+            noted: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+            same = {key: noted[key] for key in ("protocol", "kartrl", "rom_build_id", "config")}
+            noted_splits = noted["splits"]
+        except (OSError, ValueError, KeyError) as error:
+            raise UserError(f"{file}: damaged; choose another folder with -o") from error
+        for key, value in same.items():
+            if value != own[key]:
+                what = " ".join(f"{value} there, {own[key]} now".split())
+                what = "the configuration differs" if key == "config" else f"{key.replace('_', ' ')}: {what}"
+                raise UserError(f"{folder} holds results of another protocol ({what}); choose another folder with -o")
+        for name, split in own["splits"].items():
+            if noted_splits.get(name, split) != split:
+                raise UserError(f"{folder} holds results of another split {name}; choose another folder with -o")
+        own = {**noted, "splits": {**noted_splits, **own["splits"]}}
+    write_json(file, own)
+
+
+def _description(protocol: Protocol, splits: Sequence[Split]) -> dict[str, Any]:
+    build = json.loads((game_folder("bundled") / "build.json").read_text(encoding="utf-8"))["build_id"]
+    described = {
+        "benchmark": "kartrl generalisation 1",
+        "protocol": {"agent_steps": protocol.agent_steps, "episodes": protocol.episodes, "policy": "greedy", "quick": protocol.quick},
+        "kartrl": __version__,
+        "rom": BUNDLED,
+        "rom_build_id": f"{build:08x}",
+        "config": dump(read([], [*DEFAULTS, *protocol.overrides])),
+        "splits": {split.name: {"train": split.train, **split.sets()} for split in splits},
+        "libraries": {name: importlib.metadata.version(name) for name in LIBRARIES},
+        "python": platform.python_version(),
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} processors",
+    }
+    as_read: dict[str, Any] = json.loads(json.dumps(described))
+    return as_read
+
+
+def write_json(file: Path, content: Any) -> None:
+    """Write the whole file or leave it as it is."""
+    temporary = file.with_suffix(".tmp")
+    temporary.write_text(json.dumps(content, indent=1), encoding="utf-8")
+    temporary.replace(file)
