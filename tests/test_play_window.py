@@ -15,66 +15,19 @@ import numpy as np
 import pytest
 from commands import environment, wait_for
 from PIL import Image, ImageGrab
+from players import CIRCUIT, Player
 
 from kartrl.envs.libretro import BUTTONS
 from kartrl.envs.retro import Console
 from kartrl.play.movie import read_movie
 from kartrl.play.pad import BIT, gamepad_buttons
 from kartrl.play.stage import Options, Stage
-from kartrl.play.window import HEIGHT, PANEL, WIDTH, Window, pygame
+from kartrl.play.window import HEIGHT, PANEL, WIDTH, pygame
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator on this platform")
 needs_screen = pytest.mark.skipif(
     shutil.which("Xvfb") is None or shutil.which("xdotool") is None, reason="needs a virtual display: install the packages xvfb and xdotool"
 )
-
-CIRCUIT = "MarioCircuit.Act1"
-
-
-class Player:
-    """Somebody at an App in this process, on SDL's dummy display."""
-
-    def __init__(self, **options: object) -> None:
-        from kartrl.play.app import App
-
-        output = options.pop("output", None)
-        self.window = Window("test")
-        self.stage = Stage(Options(game="bundled", **options))  # type: ignore[arg-type]
-        self.app = App(self.stage, self.window, output)  # type: ignore[arg-type]
-
-    def hold(self, key: int, ticks: int) -> None:
-        """A key, for so many ticks."""
-        self.app.take(pygame.event.Event(pygame.KEYDOWN, key=key))
-        self.wait(ticks)
-        self.app.take(pygame.event.Event(pygame.KEYUP, key=key))
-
-    def press(self, *keys: int) -> None:
-        """Keys one after another."""
-        for key in keys:
-            self.hold(key, 1)
-
-    def type(self, text: str) -> None:
-        """A text."""
-        self.app.take(pygame.event.Event(pygame.TEXTINPUT, text=text))
-
-    def wait(self, ticks: int) -> None:
-        """Let so many ticks go by."""
-        for _ in range(ticks):
-            self.app.tick()
-
-    def look(self) -> np.ndarray:
-        """The window, uint8 [H, W, 3]."""
-        self.app.draw()
-        return pygame.surfarray.array3d(pygame.display.get_surface()).swapaxes(0, 1)
-
-    def large(self) -> np.ndarray:
-        """The console's own picture, as large as in the window."""
-        return self.stage.console.screen().repeat(self.window.scale, 0).repeat(self.window.scale, 1)
-
-    @property
-    def race(self) -> dict[str, int]:
-        """The race state of the console."""
-        return self.stage.console.race()
 
 
 @pytest.fixture
@@ -91,6 +44,12 @@ def player(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
             return one
 
         yield new
+
+
+def below(stage: Stage) -> str:
+    """The circuit below the one with which the list begins."""
+    choices = stage.choices()
+    return choices[choices.index(CIRCUIT) + 1]
 
 
 def part(picture: np.ndarray, place: pygame.Rect) -> np.ndarray:
@@ -218,7 +177,6 @@ def test_a_start_state_is_made_and_nothing_overwritten_unasked(player: Callable[
 def test_the_list_leads_to_races_and_back(player: Callable[..., Player]) -> None:
     one = player()
     pictures = [one.look()]
-    choices = one.stage.choices()
     one.press(pygame.K_DOWN)
     pictures.append(one.look())
     assert (pictures[0] != pictures[1]).mean() > 0.1, "another circuit's pictures"
@@ -226,7 +184,7 @@ def test_the_list_leads_to_races_and_back(player: Callable[..., Player]) -> None
     one.wait(30)
     assert one.race["tick"] == 1, "the key that chose does not start the race"
     block = one.stage.console.block()
-    one.stage.console.load(choices[1])
+    one.stage.console.load(below(one.stage))
     assert one.stage.console.block().title == block.title
     one.press(pygame.K_ESCAPE)
     assert (one.look() == pictures[1]).mean() > 0.99
@@ -340,7 +298,7 @@ def test_the_command_itself_on_a_virtual_display(screen: Screen, tmp_path: Path)
     assert set(movie.inputs) == {0, BIT["B"]}
     assert 100 < driven < 60 * seconds + 6, "sixty ticks a second, no more"
     with Stage(Options(replay=tmp_path / "drive.bk2", game="bundled")) as stage:
-        assert movie.circuit == stage.choices()[1]
+        assert movie.circuit == below(stage)
 
 
 @needs_screen
