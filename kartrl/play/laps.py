@@ -61,8 +61,15 @@ class Drive:
         return max(0, self._progress.position)
 
     def gap(self, other: "Drive") -> float:
-        """Seconds that this kart has lost on the other, below 0 where it leads: at the furthest place that both have reached."""
-        if not self._furthest or not other._furthest:
+        """Seconds that this kart has lost on the other, which began with it; below 0 where it leads."""
+        mine, theirs = self._furthest, other._furthest
+        if not mine or not theirs:
             return 0.0
-        place = min(self._furthest[-1], other._furthest[-1])
-        return (bisect.bisect_left(self._furthest, place) - bisect.bisect_left(other._furthest, place)) / TICKS_PER_SECOND
+        if self.finished and other.finished:
+            return (len(mine) - len(theirs)) / TICKS_PER_SECOND
+        place = min(mine[-1], theirs[-1])  # the furthest that both have reached
+        here, there = bisect.bisect_left(mine, place), bisect.bisect_left(theirs, place)
+        if self._course is not None:  # places are known to the pixel: who is behind loses time also while it stands
+            now = max(len(mine), len(theirs)) - 1
+            here, there = now if mine[-1] < theirs[-1] else here, now if theirs[-1] < mine[-1] else there
+        return (here - there) / TICKS_PER_SECOND

@@ -65,11 +65,6 @@ class Pad:
         """Forget the keys held."""
         self._keys.clear()
 
-    @property
-    def gamepads(self) -> int:
-        """How many gamepads there are."""
-        return len(self._gamepads)
-
     def buttons(self) -> int:
         """The joypad's buttons that are held: bit i for `BUTTONS[i]`."""
         names = {KEYS[key] for key in self._keys if key in KEYS}

@@ -13,6 +13,7 @@ from kartrl.play.question import Question
 from kartrl.play.session import Session
 from kartrl.play.window import Window
 
+GAMEPAD_NEWS = {pygame.CONTROLLERDEVICEADDED: "a gamepad is there", pygame.CONTROLLERDEVICEREMOVED: "a gamepad is gone"}
 SHOWN = 5.0  # seconds for which is told what has happened
 KART_KEYS = (("left, right", "steer"), ("X or up", "drive"), ("C or down", "brake"), ("space", "hop; held: slide"))
 CONSOLE_KEYS = (("arrows", "cross"), ("X C V D", "B Y A X"), ("shift, space", "L, R"), ("enter, back", "start, select"))
@@ -88,6 +89,8 @@ class Racing:
             return
         if event.type == pygame.WINDOWFOCUSLOST:
             self._paused = not self._waiting
+        elif event.type in GAMEPAD_NEWS:
+            self._tell(GAMEPAD_NEWS[event.type])
         elif event.type == pygame.CONTROLLERBUTTONDOWN and self._bundled:  # our own game has no use for these two
             if event.button == pygame.CONTROLLER_BUTTON_START:
                 self._paused = not self._paused
