@@ -29,7 +29,9 @@ def race(window: Window, session: Session, status: str, recording: str, keys: Ke
     u, panel, drive, laps = window.scale, window.panel, session.drive, session.console.game.laps
     left, right = panel.left + 6 * u, panel.right - 6 * u
     y = window.text(session.circuit or session.console.game.title, 10, WHITE, left, panel.top + 6 * u)
-    against = "against the clock" if session.ghost is None else f"ghost: {session.ghost.name}"
+    against = "against the clock" if session.circuit else "as it is switched on"
+    if session.ghost is not None:
+        against = f"ghost: {session.ghost.name}"
     y = window.text(_cut(against, 30), 7, DIM, left, y) + 4 * u
 
     window.text(f"LAP {drive.lap} of {laps}", 8, BLUE, left, y + 2 * u)
@@ -146,7 +148,7 @@ def question(window: Window, title: str, text: str, lines: Sequence[str]) -> Non
     window.text(text[-44:] + "_", 9, WHITE, field.left + 4 * u, field.top + 3.5 * u)
     y = field.bottom + 4 * u
     for line in lines:
-        window.text(line, 7, GREY, place.left + 8 * u, y)
+        window.text(_cut(line, 64), 7, GREY, place.left + 8 * u, y)
         y += 9 * u
 
 
