@@ -68,11 +68,11 @@ def _surfaces(looks: dict[str, int]) -> str:
 
 def _assemble(source: Path, params: dict[str, int], included: dict[str, bytes]) -> bytes:
     """Bank 0 from the assembly sources."""
-    with tempfile.TemporaryDirectory() as name:
-        work = Path(name)
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
         (work / "params.inc").write_text("".join(f"{key} = {value}\n" for key, value in params.items()))
-        for file, data in included.items():
-            (work / file).write_bytes(data)
+        for name, data in included.items():
+            (work / name).write_bytes(data)
         objects = []
         for file in sorted((source / "src").glob("*.s")):
             objects.append(str(work / f"{file.stem}.o"))

@@ -90,7 +90,8 @@ class Environment(Section):
         30, ge=0, description="at most this many frames (drawn at random) of idling, or for the kart of one drawn action, begin an episode"
     )
     random_start: bool = Field(True, description="kart: training episodes begin at a checkpoint drawn at random")
-    time_limit: float = Field(150, gt=0, description="kart: seconds on the race clock after which an episode is truncated")
+    opponents: int = Field(0, ge=0, le=3, description="kart: how many other karts drive in the race (bundled game only)")
+    time_limit: float = Field(300, gt=0, description="kart: seconds on the race clock after which an episode is truncated")
     no_progress_limit: float = Field(3, gt=0, description="kart: seconds without a new checkpoint after which an episode is truncated")
     actions: Words = Field(
         ("none", "left", "right", "left+B", "right+B", "left+Y", "right+Y", "left+B+L", "right+B+L"),

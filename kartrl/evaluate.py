@@ -205,7 +205,7 @@ def evaluate(path: Path, circuits: Sequence[str], episodes: int, greedy: bool, d
     with open_driver(path, circuits, device, console=console) as driver:
         config = driver.config
         chosen: Sequence[str | None] = driver.circuits or [None]
-        uses = uses_by_name(config.levels.circuits)
+        uses = uses_by_name(config.levels.circuits, map(circuit_name, driver.circuits))
         results = []
         columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
         with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:

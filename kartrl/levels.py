@@ -46,6 +46,7 @@ LEVELS: dict[str, Use] = {
 }
 DOZEN = 12  # more circuits than these are shown and logged by their groups
 MOST_RANDOM = 10_000  # generated circuits of one key
+_GENERATED = re.compile(r"random\.[a-z]+\.(\d{4,6})", re.ASCII)
 _RANDOM = re.compile(r"random:(\d{1,6})(?:-(\d{1,6}))?(?::([a-z]+))?", re.ASCII)
 
 
@@ -53,7 +54,7 @@ class Levels(BaseModel):
     """Which circuits are trained on, and which are kept unseen to test on."""
 
     model_config = ConfigDict(frozen=True)
-    circuits: dict[str, Use] = Field({name: LEVELS.get(name, "none") for name in CIRCUITS})
+    circuits: dict[str, Use] = Field({name: LEVELS.get(name, "none") for name in CIRCUITS}, max_length=1000)
     found: dict[str, Use] | None = Field(None, exclude=True)  # what they came to here: see `kartrl.selection`; never written down
 
     def of(self, use: str) -> tuple[str, ...]:
@@ -109,10 +110,13 @@ def mistake(key: str) -> str | None:
         except ValueError as error:
             return str(error)
         return None
-    if is_path(key):
+    if is_path(key) or _is_glob(key):
         # as it stands in an INI file: such a line would be read as something else, or not at all
         fine = key.isprintable() and key == key.strip() and key[0] not in "#[" and "=" not in key and len(key) <= 1000
-        return None if fine else "this path cannot stand in a configuration; begin it with ./ or rename what has = or odd characters in it"
+        if not fine:
+            return "this cannot stand in a configuration; begin a path with ./ and rename what has = or odd characters in it"
+        if is_path(key):
+            return None
     if key in CIRCUITS or (_is_glob(key) and fnmatch.filter(CIRCUITS, key)):
         return None
     if _is_glob(key):
@@ -144,6 +148,15 @@ def circuit_name(circuit: str) -> str:
 def random_name(number: int, kind: str | None) -> str:
     """What a generated circuit is called."""
     return f"random.{kind or KINDS[number % len(KINDS)]}.{number:04}"
+
+
+def is_generated(name: str, numbers: Numbers) -> bool:
+    """Whether a circuit of this name is one of those that `random:...` asks for."""
+    match = _GENERATED.fullmatch(name)
+    if match is None:
+        return False
+    number = int(match[1])
+    return number in numbers.numbers and name == random_name(number, numbers.kind)
 
 
 def group_of(name: str) -> str:

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from kartrl.config import Config
 from kartrl.envs.retro import BUNDLED, circuits, game_folder
 from kartrl.errors import UserError
-from kartrl.levels import Use, circuit_name, is_path, is_random, mistake, names_of, numbers_of, random_name
+from kartrl.levels import Use, circuit_name, is_generated, is_path, is_random, mistake, names_of, numbers_of
 
 
 def with_circuits(config: Config, console: Console | None = None) -> Config:
@@ -71,20 +71,20 @@ def look_up(levels: Mapping[str, Use], game: str, console: Console | None = None
     return found
 
 
-def uses_by_name(levels: Mapping[str, Use]) -> dict[str, Use]:
-    """Short name of each circuit -> its use, as far as that is known without building any."""
+def uses_by_name(levels: Mapping[str, Use], names: Iterable[str]) -> dict[str, Use]:
+    """The uses of the circuits with these short names, as far as that is known without building any."""
+    names = set(names)
     uses: dict[str, Use] = {}
     for key, use in levels.items():
-        names: list[str] = []
         if is_random(key):
-            numbers, kind = numbers_of(key)
-            names = [random_name(number, kind) for number in numbers]
+            meant = {name for name in names if is_generated(name, numbers_of(key))}
         elif is_path(key):
+            meant = set()
             with contextlib.suppress(UserError):
-                names = [circuit_name(str(file.with_suffix(".state"))) for file in _files(key)]
+                meant = names & {circuit_name(str(file.with_suffix(".state"))) for file in _files(key)}
         else:
-            names = names_of(key)
-        uses |= dict.fromkeys(names, use)
+            meant = names & set(names_of(key))
+        uses |= dict.fromkeys(meant, use)
     return uses
 
 

@@ -5,13 +5,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from kartrl.envs.kart import KartEnv
 from kartrl.circuits.block import Block
 from kartrl.envs.circuit_map import circuit_block
+from kartrl.envs.kart import KartEnv
 from kartrl.envs.retro import BUNDLED, GAMES, circuits
 
 FOLDER = GAMES / BUNDLED
 CIRCUITS = circuits(FOLDER)
+ONE_OF_EACH_KIND = tuple(sorted({circuit.partition(".")[0] + ".Act1" for circuit in CIRCUITS}))
 NONE, LEFT_B, RIGHT_B = 0, 3, 4
 START = {"section": 0, "noop": 0}
 SECTION = 10 / 40  # at most what a section is worth where a lap is worth 10

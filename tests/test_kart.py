@@ -28,7 +28,7 @@ def test_both_ways_to_make_it() -> None:
     assert result.stdout == "MarioCircuit.Act2\n", result.stderr
 
 
-@pytest.mark.parametrize("circuit", CIRCUITS)
+@pytest.mark.parametrize("circuit", ["MarioCircuit.Act1", "BowserCastle.Act1", "KoopaBeach.Act1", "VanillaLake.Act1"])
 def test_a_whole_race(make_kart: MakeKart, circuit: str) -> None:
     env = make_kart(circuit=circuit, reward={"time": 0, "off_road": 0, "wall": 0, "wrong_way": 0, "finish": 0.5, "bound": 5})
     steps = drive(env, 2500)
@@ -151,13 +151,13 @@ def test_a_seed_makes_everything_the_same_again(make_kart: MakeKart) -> None:
 
 
 def test_starts_differ(make_kart: MakeKart) -> None:
-    env = make_kart(circuit=tuple(CIRCUITS))
+    env = make_kart(circuit=CIRCUITS[:4])
     places = set()
     for seed in range(20):
         _, info = env.reset(seed=seed)
         places.add((info["circuit"], info["x"], info["y"]))
     assert len(places) > 12
-    assert len({circuit for circuit, _, _ in places}) == len(CIRCUITS)
+    assert len({circuit for circuit, _, _ in places}) == 4
     env = make_kart(random_start=False)
     env.reset(seed=0)
     starts = [env.reset()[1] for _ in range(12)]
@@ -248,7 +248,7 @@ def test_observations_are_what_was_asked_for(make_kart: MakeKart, stack: int, gr
     [
         ({"circuit": "MarioCircuit.Act9"}, ["MarioCircuit.Act9", *CIRCUITS]),
         ({"circuit": "../../etc"}, ["../../etc", *CIRCUITS]),
-        ({"circuit": ("MarioCircuit.Act1", "RainbowRoad.Act1")}, ["RainbowRoad.Act1", *CIRCUITS]),
+        ({"circuit": ("MarioCircuit.Act1", "RainbowRoad.Act2")}, ["RainbowRoad.Act2", *CIRCUITS]),
         ({"frame_skip": 0}, ["frame_skip"]),
         ({"colour": True}, ["colour"]),
         ({"game": "own"}, ["game"]),
@@ -294,3 +294,14 @@ def test_a_second_kart_in_the_process(make_kart: MakeKart) -> None:
 def test_step_before_reset(make_kart: MakeKart) -> None:
     with pytest.raises(gymnasium.error.ResetNeeded):
         make_kart().step(NONE)
+
+
+def test_other_karts_on_request(make_kart: MakeKart) -> None:
+    """They begin before the kart, are seen, and fall behind one who drives well."""
+    alone, among = make_kart(), make_kart(opponents=3)
+    seen = [env.reset(seed=1, options=START) for env in (alone, among)]
+    assert [info["rank"] for _, info in seen] == [1, 4]
+    assert not np.array_equal(seen[0][0], seen[1][0])
+    ranks = [step[4]["rank"] for step in drive(among, 600)]
+    assert ranks[-1] == 1
+    assert {step[4]["rank"] for step in drive(alone, 60)} == {1}

@@ -68,6 +68,7 @@ def test_random_circuits(key, numbers, kind):
         ("mine", "a path has a /"),
         ("#mine/", "cannot stand in a configuration"),
         ("[ab]/x.state", "cannot stand in a configuration"),
+        ("[BG]*", "cannot stand in a configuration"),
     ],
 )
 def test_mistakes(key, said):
@@ -99,7 +100,7 @@ RANDOM = st.builds(
 PATH = st.builds(
     "{}{}{}".format, st.sampled_from(["./", "../a/", "/", "a/", "~/"]), st.text(max_size=30), st.sampled_from(["", ".state", ".toml", "/"])
 )
-KEY = st.sampled_from([*CIRCUITS, "*", "*.Act1", "MarioCircuit.*", "[BG]*"]) | RANDOM | PATH | st.text(max_size=30)
+KEY = st.sampled_from([*CIRCUITS, "*", "*.Act1", "MarioCircuit.*", "[BG]*", "?[oh]*"]) | RANDOM | PATH | st.text(max_size=30)
 
 
 @settings(max_examples=300, deadline=None)

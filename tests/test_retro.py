@@ -13,6 +13,7 @@ import pytest
 from karts import FOLDER, MakeKart, record
 
 from kartrl.envs.cartridge import read_state
+from kartrl.envs.circuit_map import circuit_map
 from kartrl.envs.libretro import BUTTONS, Emulator
 from kartrl.envs.retro import BUNDLED, Console, Memory
 from kartrl.errors import UserError
@@ -57,6 +58,26 @@ def test_a_state_of_another_build_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"MarioCircuit\.Act2.*another build.*deadbeef"):
         console.load("MarioCircuit.Act2")
     console.load("MarioCircuit.Act1")
+    console.close()
+
+
+def test_a_start_state_may_lie_anywhere(tmp_path: Path) -> None:
+    """By its path: the same race as by the circuit's name, map and all; and one that is not there is told."""
+    file = tmp_path / "my own.state"
+    shutil.copy(FOLDER / "DonutPlains.Act2.state", file)
+    console, seen = Console(FOLDER), []
+    for circuit in ("DonutPlains.Act2", str(file)):
+        console.load(circuit)
+        console.step(console.buttons(["B"]), 50)
+        seen.append((console.race(), console.screen().tobytes()))
+    assert seen[0] == seen[1]
+    named, own = circuit_map(FOLDER, "DonutPlains.Act2"), circuit_map(FOLDER, str(file))
+    assert named is not None
+    assert own is not None
+    assert named.shape == (1024, 1024, 3)
+    assert np.array_equal(named, own)
+    with pytest.raises(UserError, match=r"nowhere\.state.*no such"):
+        console.load(str(tmp_path / "nowhere.state"))
     console.close()
 
 
@@ -177,6 +198,10 @@ def test_the_same_wrapper_drives_an_imported_cartridge(tmp_path: Path, monkeypat
     seen = record(env, 4)
     assert env._console.folder == own
     assert env._console.game.ticks_per_frame == 1
+    assert env._console.block() is None
+    assert circuit_map(own, "MarioCircuit.Act2") is None
+    with pytest.raises(UserError, match="can have 0 opponents"):
+        make_kart(game="auto", opponents=1, **settings).reset()
     assert all(np.array_equal(one[0], other[0]) and one[1:-1] == other[1:-1] for one, other in zip(seen, expected, strict=True))
     with pytest.raises(UserError, match="cannot begin at a section"):
         env.reset(options={"section": 3})

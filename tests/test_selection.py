@@ -1,8 +1,10 @@
 """Looking up what [levels] and `-s` name: real start states in real folders."""
 
+import csv
 import gzip
 import importlib.util
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -10,12 +12,15 @@ import pytest
 from commands import assert_clear, run
 from policies import KART, save_policy
 
+from kartrl import checkpoint
 from kartrl.config import Config, read
-from kartrl.envs.retro import BUNDLED, GAMES
+from kartrl.envs.retro import BUNDLED, GAMES, Console, circuits
 from kartrl.errors import UserError
+from kartrl.levels import circuit_name
 from kartrl.selection import circuits_of, uses_by_name, with_circuits
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator on this platform")
+CIRCUIT = Path(__file__).parents[1] / "kartrl" / "circuits" / "bundled" / "MarioCircuit.Act1.toml"
 STATE = GAMES / BUNDLED / "MarioCircuit.Act2.state"
 
 
@@ -111,10 +116,76 @@ def test_a_configurations_folders_stay_out_of_checkpoints(mine):
 
 def test_uses_are_known_without_building(mine):
     levels = read([], ["levels.random:9=train", "levels.random:5-6:ice=test", "levels.mine/=test", "levels.nowhere/=train"]).levels.circuits
-    uses = uses_by_name(levels)
-    assert uses["random.dirt.0001"] == "train"
-    assert uses["random.ice.0005"] == uses["my_ring"] == "test"
-    assert uses["MarioCircuit.Act4"] == "test"
+    names = ("random.dirt.0001", "random.ice.0005", "my_ring", "MarioCircuit.Act4", "random.dirt.0002", "random.ice.0007", "nowhere")
+    uses = uses_by_name(levels, names)
+    assert uses == {"random.dirt.0001": "train", "random.ice.0005": "test", "my_ring": "test", "MarioCircuit.Act4": "test"}
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    """The user's cache, for this module."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("cache")
+        patch.setenv("KARTRL_CACHE", str(folder))
+        yield folder
+
+
+def test_generated_circuits_are_built_once(cache):
+    config = looked_up("random:2=train", "random:2-3:ice=test")
+    assert [Path(circuit).name for circuit in config.circuits("train")] == ["random.asphalt.0000.state", "random.dirt.0001.state"]
+    assert [Path(circuit).name for circuit in config.circuits("test")] == ["random.ice.0002.state", "random.ice.0003.state"]
+    written = {file: file.stat().st_mtime_ns for file in cache.rglob("*.state")}
+    assert looked_up("random:2=train", "random:2-3:ice=test") == config
+    assert {file: file.stat().st_mtime_ns for file in cache.rglob("*.state")} == written
+
+
+def test_a_circuits_file_is_built_on_the_way(cache, mine):
+    shutil.copy(CIRCUIT, mine / "Mine.toml")
+    (circuit,) = looked_up("mine/Mine.toml=train").circuits("train")
+    assert circuit_name(circuit) == "Mine"
+    assert Path(circuit).is_relative_to(cache)
+    (mine / "Bad.toml").write_text("title = 3\n")
+    with pytest.raises(UserError, match=r"Bad\.toml") as error:
+        looked_up("mine/*.toml=train")
+    assert_clear(error.value)
+
+
+def test_a_cartridge_has_no_generated_circuits(monkeypatch, tmp_path):
+    (tmp_path / "SuperMarioKart-Snes").mkdir()
+    (tmp_path / "SuperMarioKart-Snes" / "rom.sfc").write_bytes(b"")
+    monkeypatch.setenv("KARTRL_DATA", str(tmp_path))
+    with pytest.raises(UserError, match=r"environment\.game=bundled"):
+        with_circuits(read([], ["levels.random:2=train"]))
+
+
+def test_a_run_on_generated_circuits(cache, mine):
+    levels = ["levels.*=none", "levels.random:2=train", "levels.mine/Monza.state=test"]
+    small = ["model.hidden_size=16", "system.agents=1", "environment.no_progress_limit=0.5", "environment.game=bundled"]
+    often = ["run.agent_steps=400", "run.name=run", "evaluation.minutes=0"]
+    options = [part for override in (*levels, *small, *often) for part in ("--set", override)]
+    done = run("train", *options, cwd=mine.parent)
+    assert done.returncode == 0, done.stderr
+    folder = mine.parent / "logs" / "run"
+    assert str(cache) not in (folder / "config.cfg").read_text()
+    assert read([folder / "config.cfg"]).levels.circuits["random:2"] == "train"
+    with (folder / "scalars.csv").open() as file:
+        tags = {row["tag"] for row in csv.DictReader(file)}
+    driven = {tag.split("/")[1] for tag in tags if tag.startswith("train_circuits/")}
+    assert driven == {"random.asphalt.0000", "random.dirt.0001"}
+    path = checkpoint.newest(folder)
+    assert str(mine).encode() not in path.read_bytes(), "a checkpoint names what the user named"
+    table = run("evaluate", "-p", str(path), "--episodes", "1", cwd=mine.parent)
+    assert re.search(r"random\.dirt\.0001 +│ trained", table.stdout)
+    assert re.search(r"Monza +│ unseen", table.stdout)
+
+
+def test_a_console_keeps_its_start_states_small():
+    console = Console(GAMES / BUNDLED)
+    for name in circuits(GAMES / BUNDLED):
+        console.load(name)
+    kept = sum(map(len, console._states.values()))
+    console.close()
+    assert kept < 50_000 * len(circuits(GAMES / BUNDLED)), "hundreds of circuits, in each of many processes"
 
 
 def test_keys_of_dash_s():

@@ -74,7 +74,7 @@ BAD_INPUT = {
         ["train", *(x for act in (1, 2, 3) for x in ("--set", f"levels.MarioCircuit.Act{act}=none"))],
         "no circuit says train",
     ),
-    "no such circuit in the game": (["train", "--set", "levels.RainbowRoad.Act1=train"], "RainbowRoad.Act1"),
+    "no such start state": (["train", "--set", "levels.nowhere/mine.state=train"], "nowhere/mine.state"),
     "nothing to resume": (["train", "--resume"], "no run with a checkpoint"),
     "resume what is not there": (["train", "--resume", "nowhere"], "nowhere"),
     "resume with several": (["train", "--resume", "-c", "a.cfg", "b.cfg"], "one run"),

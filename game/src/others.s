@@ -171,10 +171,11 @@ done:   rts
         rts
 .endproc
 
-; X = behind the last of the opponents' places
-.macro count_others
+; others_end = behind the last of the opponents' places; to `none` where there are none
+.macro count_others none
         lda others
         and #$0003
+        beq none
         asl a
         asl a
         asl a
@@ -186,7 +187,7 @@ done:   rts
         lda others
         bit #$0080
         bne done
-        count_others
+        count_others done
         ldx #0
 each:   lda opp_step,x
         cmp opp_goal,x
@@ -218,7 +219,7 @@ done:   rts
 
 ; A picture: where they are, who is ahead, and their sprites.
 .proc show_others
-        count_others
+        count_others done
         stz ahead_of              ; how many are ahead
         jsr turn_camera
         ldx #0
@@ -245,6 +246,7 @@ each:   lda others
         rep #$20
         .a16
 :       jmp arrange
+done:   rts
 .endproc
 
 ; Where the scripted opponent X is: on a curve through the middles between the gates, drawn by the gates, and beside it.

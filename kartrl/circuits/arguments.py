@@ -30,9 +30,11 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     picture.add_argument("-o", "--output", type=Path, metavar="PNG", help="the picture (default: <Name>.png here, or circuits.png)")
 
     make = _add(actions, "random", "random_", "make random circuits that can be driven: .toml, .state and .png of each")
-    make.add_argument("--seed", type=int, default=0, metavar="N", help="number of the first one (default 0)")
+    make.add_argument("--seed", type=_number, default=0, metavar="N", help="number of the first one (default 0)")
     make.add_argument("--kind", metavar="K", help=f"its ground: {KINDS}; without it, one kind after the other")
-    make.add_argument("-n", type=int, default=1, metavar="COUNT", dest="count", help="how many, with the seeds N, N + 1, ... (default 1)")
+    make.add_argument(
+        "-n", type=_count, default=1, metavar="COUNT", dest="count", help="how many, with the seeds N, N + 1, ... (default 1)"
+    )
     make.add_argument("-o", "--output", type=Path, default=Path(), metavar="DIR", help="where to (default: here)")
 
     race = _add(actions, "drive", "drive_", "have the scripted driver race, tell its lap times, and film it")
@@ -57,3 +59,17 @@ def _later(name: str) -> Callable[[argparse.Namespace], int]:
         return command(options)
 
     return run
+
+
+def _number(text: str) -> int:
+    number = int(text)
+    if not 0 <= number < 2**31:
+        raise argparse.ArgumentTypeError("must be 0 to 2147483647")
+    return number
+
+
+def _count(text: str) -> int:
+    count = int(text)
+    if not 1 <= count <= 10_000:
+        raise argparse.ArgumentTypeError("must be 1 to 10000")
+    return count

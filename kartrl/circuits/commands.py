@@ -10,7 +10,6 @@ from rich.table import Table
 
 from kartrl.circuits import draw, library
 from kartrl.circuits.arguments import LAPS
-from kartrl.circuits.block import KINDS
 from kartrl.circuits.checks import faults
 from kartrl.circuits.driver import drive, lap_times
 from kartrl.circuits.format import Circuit, read
@@ -108,9 +107,8 @@ def _shot(circuit: str) -> draw.Shot:
 
 
 def random_(options: argparse.Namespace) -> int:
-    kinds = list(KINDS)
     numbers = range(options.seed, options.seed + options.count)
-    tasks = [(number, options.kind or kinds[number % len(kinds)], str(options.output)) for number in numbers]
+    tasks = [(number, library.kind_of(number, options.kind), str(options.output)) for number in numbers]
     done = library.shared(library.build_random, tasks)
     for _ in track(done, "Making circuits", total=len(tasks), console=Terminal(stderr=True), transient=True):
         pass

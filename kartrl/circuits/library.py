@@ -42,10 +42,7 @@ def random_states(numbers: Sequence[int], kind: str | None = None, progress: Pro
     Raises:
         UserError: there is no such kind, no emulator, or the cache cannot be written.
     """
-    kinds = list(KINDS)
-    if kind is not None and kind not in KINDS:
-        raise UserError(f"there is no kind {kind!r} of circuits; there are: {', '.join(kinds)}")
-    wanted = [(number, kind or kinds[number % len(kinds)]) for number in numbers]
+    wanted = [(number, kind_of(number, kind)) for number in numbers]
     files = [_cache() / f"{random_name(number, which)}.state" for number, which in wanted]
     missing = []
     for file, found in zip(files, wanted, strict=True):
@@ -56,6 +53,17 @@ def random_states(numbers: Sequence[int], kind: str | None = None, progress: Pro
     for name in shared(build_random, [(number, which, str(_cache())) for number, which in missing]):
         progress(name)
     return files
+
+
+def kind_of(number: int, kind: str | None) -> str:
+    """The kind of a random circuit: the one asked for or, without, the turn of the number.
+
+    Raises:
+        UserError: there is no such kind.
+    """
+    if kind is not None and kind not in KINDS:
+        raise UserError(f"there is no kind {kind!r} of circuits; there are: {', '.join(KINDS)}")
+    return kind or KINDS[number % len(KINDS)]
 
 
 def random_name(number: int, kind: str) -> str:

@@ -42,7 +42,7 @@ def make_kart(config: Config, names: Sequence[str], training: bool, render: bool
 
 
 class KartEnv(gymnasium.Env[Image, SupportsInt]):
-    """A race against the clock on an emulated SNES.
+    """A race on an emulated SNES, against the clock or with `opponents`.
 
     Observations are uint8 [height, width, C * frame_stack]; actions are the entries of `actions`, each held for
     `frame_skip` ticks (1/60 s). The episode is terminated when the race is finished, and truncated at `time_limit` or
@@ -50,7 +50,7 @@ class KartEnv(gymnasium.Env[Image, SupportsInt]):
 
     circuit, lap (laps done, 0 to 5), lap_times (seconds, of those laps), x, y (position on the map, x east, y south),
     speed (about 1000 at full speed), ground (a word), progress (best so far, in laps from where the kart began),
-    race_seconds, collision (it ran into something during this step), wrong_way, finished.
+    race_seconds, collision (it ran into something during this step), wrong_way, finished, rank (1 is the first).
 
     A race begins with up to `noop_max` ticks of one action, number and action drawn, so that races differ.
     `reset(options={"circuit": name, "section": number, "noop": ticks})` fixes what is otherwise drawn; those ticks are idle.
@@ -110,6 +110,8 @@ class KartEnv(gymnasium.Env[Image, SupportsInt]):
         console = self._opened()
         self._circuit = options.get("circuit") or self._names[self.np_random.integers(len(self._names))]
         console.load(self._circuit)
+        if self._section.opponents:
+            console.set_opponents(self._section.opponents)
         sections = console.race()["checkpoint_num"]
         section = options.get("section")
         if section is None and self._section.random_start and console.game.start_section:
@@ -233,4 +235,5 @@ class KartEnv(gymnasium.Env[Image, SupportsInt]):
             "collision": hit,
             "wrong_way": race["lakitu"] == game.wrong_way,
             "finished": laps >= game.laps,
+            "rank": race["rank"] // 2 + 1,
         }

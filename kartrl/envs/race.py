@@ -18,6 +18,7 @@ class Game(NamedTuple):
     lap_zero: int  # value of `lap` in the first lap
     ticks_per_frame: int  # ticks of game logic that the ROM can run in one video frame; 1: it cannot be asked to
     start_section: bool  # whether the ROM can put the kart at any section
+    opponents: int  # how many the ROM can put on the circuit
     speed_scale: float  # from the unit of `speed` to one in which about 1000 is full speed
     wrong_way: int  # value of `lakitu` while driving the wrong way
     road: dict[int, str]  # `ground_type` -> word, where a kart should drive

@@ -138,6 +138,12 @@ class Console:
             raise UserError(f"{self.game.title} cannot begin at a section: its ROM has no such command")
         self.set_value("start_section", section + 1)
 
+    def set_opponents(self, number: int) -> None:
+        """Put so many scripted karts on the road before the kart, when the next step begins; 0 takes them away."""
+        if number > self.game.opponents:
+            raise UserError(f"{self.game.title}: its ROM can have {self.game.opponents} opponents, not {number}")
+        self.set_value("opponents", number)
+
     def step(self, buttons: int, ticks: int = 1) -> None:
         """Hold `buttons` (see `buttons`) for so many ticks of the game, in as few video frames as the ROM allows."""
         emulator = self._open()

@@ -18,7 +18,7 @@ from kartrl import checkpoint
 from kartrl.envs.retro import core_file
 from kartrl.errors import RunFailed, UserError
 from kartrl.generalisation.driving import circuits_in, measure, reference_laps
-from kartrl.generalisation.protocol import Protocol, checked, keep, write_json
+from kartrl.generalisation.protocol import Protocol, checked, keep, keep_circuits, write_json
 from kartrl.generalisation.report import report, show
 from kartrl.generalisation.splits import QUICK, SEEN, SPLITS, Split, chosen
 from kartrl.generalisation.training import Run, steps_of, train
@@ -71,6 +71,9 @@ def benchmark(plan: Plan, console: Console) -> int:
         with lock.acquire(timeout=0):
             keep(plan.folder, protocol, plan.splits)
             return _Benchmark(plan, console).run()
+    except RunFailed as failure:
+        console.print(f"kartrl: {failure}", style="red", highlight=False, markup=False, soft_wrap=True)
+        return 1
     except Timeout as error:
         raise UserError(f"{plan.folder}: another benchmark is at work in this folder") from error
     except OSError as error:
@@ -93,6 +96,7 @@ class _Benchmark:
     def run(self) -> int:
         plan, failures = self._plan, []
         everything = [circuit for sets in self._circuits.values() for circuits in sets.values() for circuit in circuits]
+        keep_circuits(plan.folder, everything)
         with self._progress:
             self._task = self._progress.add_task("", total=self._work * len(self._runs), left="")
             self._look("the scripted driver's laps")
@@ -105,7 +109,7 @@ class _Benchmark:
                     self._run(run)
                 except RunFailed as failure:
                     failures.append(run)
-                    self._console.print(f"kartrl: {failure}", style="red", highlight=False, markup=False, soft_wrap=True)
+                    self._console.print(f"kartrl: {run.name}: {failure}", style="red", highlight=False, markup=False, soft_wrap=True)
         results = [json.loads(run.result.read_text(encoding="utf-8")) for run in self._runs if run.result.exists()]
         if results:
             about: dict[str, Any] = json.loads((plan.folder / "protocol.json").read_text(encoding="utf-8"))

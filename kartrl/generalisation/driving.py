@@ -5,12 +5,14 @@ import os
 import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.console import Console
 
+from kartrl.errors import RunFailed
 from kartrl.generalisation.protocol import write_json
 from kartrl.generalisation.splits import Split
 from kartrl.levels import circuit_name
@@ -19,6 +21,7 @@ from kartrl.machine import cores
 from kartrl.selection import circuits_of
 
 GAME = "bundled"
+Result = TypeVar("Result")
 
 
 def circuits_in(split: Split, console: Console) -> dict[str, tuple[str, ...]]:
@@ -32,13 +35,16 @@ def measure(path: Path, sets: Mapping[str, Sequence[str]], episodes: int, on_cir
     Args:
         sets: label -> circuits.
         on_circuit: called when one is done.
+
+    Raises:
+        RunFailed: a process crashed.
     """
     places = [(label, circuit) for label, circuits in sets.items() for circuit in circuits]
     measured = {}
     with _pool() as pool:
         tasks = {pool.submit(_drive, path, circuit, episodes): (label, circuit) for label, circuit in places}
         for task in as_completed(tasks):
-            measured[tasks[task]] = task.result()
+            measured[tasks[task]] = _result(task)
             on_circuit()
     return {circuit_name(circuit): {"set": label, "episodes": measured[label, circuit]} for label, circuit in places}
 
@@ -48,6 +54,9 @@ def reference_laps(file: Path, circuits: Iterable[str], on_circuit: Callable[[],
 
     Args:
         file: where they are kept; those that are in it are not driven again.
+
+    Raises:
+        RunFailed: a process crashed.
     """
     known: dict[str, float | None] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     missing = [circuit for circuit in dict.fromkeys(circuits) if circuit_name(circuit) not in known]
@@ -55,11 +64,18 @@ def reference_laps(file: Path, circuits: Iterable[str], on_circuit: Callable[[],
         with _pool() as pool:
             tasks: dict[Future[tuple[float, ...]], str] = {pool.submit(_scripted, circuit): circuit for circuit in missing}
             for task in as_completed(tasks):
-                laps = task.result()
+                laps = _result(task)
                 known[circuit_name(tasks[task])] = median(laps) if laps else None
                 on_circuit()
         write_json(file, known)
     return known
+
+
+def _result(task: Future[Result]) -> Result:
+    try:
+        return task.result()
+    except BrokenProcessPool as error:
+        raise RunFailed("a process that drove ended of itself; memory may be short") from error
 
 
 def _pool() -> ProcessPoolExecutor:

@@ -1,10 +1,11 @@
 """What is fixed for all runs of one results folder, and how the folder says so."""
 
+import hashlib
 import importlib.metadata
 import json
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,10 +14,11 @@ from kartrl.config import dump, read
 from kartrl.envs.retro import BUNDLED, game_folder
 from kartrl.errors import UserError
 from kartrl.generalisation.splits import Split
+from kartrl.levels import circuit_name, is_path
 
 OURS = ("run.logs", "run.name", "run.seed", "run.agent_steps", "run.minutes", "environment.id", "environment.game")
 """Keys that the benchmark decides, beside [levels]."""
-DEFAULTS = ("environment.game=bundled", "environment.time_limit=300", "evaluation.minutes=0")
+DEFAULTS = ("environment.game=bundled", "evaluation.minutes=0")
 LIBRARIES = ("torch", "numpy", "gymnasium", "stable-retro", "opencv-python-headless")
 
 
@@ -74,6 +76,24 @@ def keep(folder: Path, protocol: Protocol, splits: Sequence[Split]) -> None:
                 raise UserError(f"{folder} holds results of another split {name}; choose another folder with -o")
         own = {**noted, "splits": {**noted_splits, **own["splits"]}}
     write_json(file, own)
+
+
+def keep_circuits(folder: Path, circuits: Iterable[str]) -> None:
+    """Note what the generated circuits are, or see that they are those of before: another version of the generator makes others.
+
+    Args:
+        circuits: names and paths of start states; only the latter can change.
+
+    Raises:
+        UserError: one has changed.
+    """
+    file = folder / "circuits.json"
+    noted: dict[str, str] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    for circuit in filter(is_path, circuits):
+        name, digest = circuit_name(circuit), hashlib.sha1(Path(circuit).read_bytes(), usedforsecurity=False).hexdigest()
+        if noted.setdefault(name, digest) != digest:
+            raise UserError(f"{folder}: {name} is not the circuit any more that was driven there; choose another folder with -o")
+    write_json(file, noted)
 
 
 def _description(protocol: Protocol, splits: Sequence[Split]) -> dict[str, Any]:

@@ -70,7 +70,7 @@ def train(run: Run, protocol: Protocol, on_steps: Callable[[int], None]) -> Path
     path = _trained(run, protocol)
     if path is None:
         said = [line for line in _tail(log).splitlines() if line.strip()]
-        raise RunFailed(f"{run.name}: the training ended early, with exit status {process.returncode}: {' / '.join(said[-2:])} (see {log})")
+        raise RunFailed(f"the training ended early, with exit status {process.returncode}: {' / '.join(said[-2:])} (see {log})")
     return path
 
 
