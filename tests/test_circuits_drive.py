@@ -16,9 +16,9 @@ from kartrl.circuits.format import parse
 from kartrl.circuits.generator import random_circuit
 from kartrl.circuits.ground import compile_circuit, compiled
 from kartrl.circuits.states import make_state, start_state
-from kartrl.config import CIRCUITS
 from kartrl.envs.retro import BUNDLED, GAMES, Console
 from kartrl.errors import UserError
+from kartrl.levels import CIRCUITS
 
 pytest.importorskip("stable_retro", reason="no SNES emulator on this platform")
 

@@ -1,6 +1,7 @@
 """What `kartrl circuit` does."""
 
 import argparse
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from kartrl.circuits.format import Circuit, read
 from kartrl.circuits.ground import compiled
 from kartrl.circuits.states import start_state
 from kartrl.envs.circuit_map import circuit_block
-from kartrl.envs.retro import BUNDLED, GAMES, Console, circuits
+from kartrl.envs.retro import BUNDLED, GAMES, Console, circuits, core_file
 from kartrl.errors import UserError
 from kartrl.video import Mp4Writer, png
 
@@ -63,6 +64,14 @@ def _seconds(times: Iterable[float]) -> str:
     return ", ".join(f"{seconds:.1f}" for seconds in times) + " s"
 
 
+def _has_emulator() -> bool:
+    try:
+        core_file()
+    except UserError:
+        return False
+    return True
+
+
 def _sound(file: Path) -> Circuit:
     """The circuit in a file, which can be driven."""
     circuit = read(file)
@@ -99,8 +108,11 @@ def draw_(options: argparse.Namespace) -> int:
 
 def _shot(circuit: str) -> draw.Shot:
     if circuit.endswith(".toml"):
-        block = compiled(read(Path(circuit)))
-        return draw.Shot(Path(circuit).stem, block, draw.view(block))
+        described = read(Path(circuit))
+        block, wrong = compiled(described), faults(described)
+        for fault in wrong:  # the picture helps to find the place
+            print(f"{circuit}: {fault}", file=sys.stderr)
+        return draw.Shot(Path(circuit).stem, block, None if wrong or not _has_emulator() else draw.view(block))
     found = circuit_block(GAME, circuit)
     assert found is not None  # only a cartridge has none
     return draw.Shot(Path(circuit).name.removesuffix(".state"), found, draw.view(circuit))
