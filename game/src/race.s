@@ -24,6 +24,7 @@ FINISHED    = 64
         inx
         cpx #race_end
         bne :-
+        stz coinlast
         stz others              ; they are placed anew
         lda cp
         asl a

@@ -402,18 +402,25 @@ sixtyfourths:
         ora t0
         sta t0
         lda coinend
-:       sec
-        sbc #6
-        bmi over                ; a coin's tile without a coin
-        tay
-        lda t0
+        beq over
+        ldy coinlast            ; the next one is likely to be the one after it
+next:   lda t0
         sec
         sbc [coinptr],y
         and #$FEFE              ; one of its two columns and two rows
         beq found
         tya
-        bra :-
-found:  lda [coinptr],y
+        clc
+        adc #6
+        cmp coinend
+        bcc :+
+        lda #0
+:       tay
+        cpy coinlast
+        bne next
+        bra over                ; a coin's tile without a coin
+found:  sty coinlast
+        lda [coinptr],y
         sta t0
         and #$7F00
         lsr a

@@ -21,6 +21,7 @@ from kartrl.errors import UserError
 GAMES = Path(__file__).parents[1] / "games"
 BUNDLED = "KartRL-Snes"
 RAM = 0x7E0000  # the address at which the console sees its working memory
+COMMANDS = ("start_section", "opponents")  # their work leaves the frame in which it is done time for one tick only
 
 
 def game_folder(game: str) -> Path:
@@ -86,6 +87,7 @@ class Console:
         self._emulator: Emulator | None = Emulator(core_file(), self.folder / "rom.sfc")
         self._states: dict[str, bytes] = {}  # packed: there may be hundreds, in each of many processes
         self._ticks: int | None = None  # what the ROM was last told; None: unknown
+        self._commanded = False  # whether the next frame has one of the `COMMANDS` to do
         if circuit is not None:
             self.load(circuit)
 
@@ -149,7 +151,8 @@ class Console:
         emulator = self._open()
         emulator.pressed = buttons
         while ticks > 0:
-            now = min(ticks, self.game.ticks_per_frame)
+            now = 1 if self._commanded else min(ticks, self.game.ticks_per_frame)
+            self._commanded = False
             if now != self._ticks and self.game.ticks_per_frame > 1:
                 self.set_value("ticks", now)
                 self._ticks = now
@@ -166,6 +169,7 @@ class Console:
 
     def set_value(self, name: str, value: int) -> None:
         """Write a number of the race state into the console's memory."""
+        self._commanded |= name in COMMANDS
         self._memory.write(self._open().ram, name, value)
 
     def save(self) -> bytes:
@@ -181,6 +185,7 @@ class Console:
         if not self._open().restore(state):
             raise UserError("the emulator does not take this state: it is damaged, or from another emulator")
         self._ticks = None
+        self._commanded = False
 
     def close(self) -> None:
         """Free the emulator. Closing twice is allowed."""
