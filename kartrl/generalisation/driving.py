@@ -21,6 +21,7 @@ from kartrl.machine import cores
 from kartrl.selection import circuits_of
 
 GAME = "bundled"
+MOST_WORKERS = 8  # each loads torch, some 300 MB
 Result = TypeVar("Result")
 
 
@@ -79,7 +80,7 @@ def _result(task: Future[Result]) -> Result:
 
 
 def _pool() -> ProcessPoolExecutor:
-    return ProcessPoolExecutor(cores(), mp_context=start_method(), initializer=_begin)
+    return ProcessPoolExecutor(min(cores(), MOST_WORKERS), mp_context=start_method(), initializer=_begin)
 
 
 def _begin() -> None:

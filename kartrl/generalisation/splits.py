@@ -46,7 +46,7 @@ def _within() -> Split:
         acts.setdefault(kind_of(circuit), []).append(circuit)
     held = tuple(circuits[-1] for circuits in acts.values() if len(circuits) > 1)
     train = tuple(circuit for circuits in acts.values() if len(circuits) > 1 for circuit in circuits[:-1])
-    return Split("within", train, train, {"unseen, same kinds": held})
+    return Split("within", train, train, {"unseen acts": held})
 
 
 def _across(number: int, kinds: Sequence[str]) -> Split:
@@ -58,12 +58,12 @@ def _across(number: int, kinds: Sequence[str]) -> Split:
 SPLITS = (
     _within(),
     *(_across(number, kinds) for number, kinds in enumerate(FOLDS, 1)),
-    Split("random", ("random:100",), ("random:20",), {"unseen, generated": ("random:100-119",), "unseen, the game's own": CIRCUITS}),
+    Split("random", ("random:100",), ("random:20",), {"unseen generated": ("random:100-119",), "unseen by hand": CIRCUITS}),
 )
 QUICK = (
     SPLITS[0],
     SPLITS[1],
-    Split("random", ("random:16",), ("random:8",), {"unseen, generated": ("random:100-107",), "unseen, the game's own": CIRCUITS}),
+    Split("random", ("random:16",), ("random:8",), {"unseen generated": ("random:100-107",), "unseen by hand": CIRCUITS}),
 )
 
 
