@@ -65,6 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_policy(play, "race against this network's ghost: a checkpoint, such as logs/<run>/best.pt")
     play.add_argument("--ghost", type=Path, metavar="FILE", help="race against a movie's ghost: a .bk2 of an earlier drive")
+    play.add_argument("--opponents", type=int, choices=range(4), default=0, help="karts that the game drives (default 0)")
     play.add_argument("--replay", type=Path, metavar="FILE", help="show a movie; with -o FILE.mp4 it becomes a video, without a window")
     play.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="keep each race as a movie: FILE.bk2, and beside it FILE-2.bk2, ..."
@@ -197,6 +198,7 @@ def _play(options: argparse.Namespace) -> int:
             ghost=options.ghost,
             replay=options.replay,
             output=options.output,
+            opponents=options.opponents,
         )
     )
     return 0

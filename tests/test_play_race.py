@@ -84,6 +84,24 @@ def test_a_whole_race(race_inputs: list[int], tmp_path: Path) -> None:
         assert {name: info[name] for name in PLACE} == {name: own[name] for name in PLACE}, "its movie needs no ghost"
 
 
+def test_opponents_are_in_the_movie(tmp_path: Path) -> None:
+    stage, session = begun(circuit=CIRCUIT, opponents=3)
+    with stage:
+        drive(session, [0] * 60 + some_driving(200))
+        assert session.rank == 4
+        race = session.console.race()
+        assert race["opponents"] == 3
+        write_movie(tmp_path / "race.bk2", session.movie())
+        *_, state, info = on_stable_retro(stage.folder, tmp_path / "race.bk2")
+        assert info == race
+        assert state == hashlib.sha256(session.console.save()).hexdigest()
+        start = session.state()
+    console = Console("bundled")
+    console.restore(start)
+    assert console.race()["opponents"] == 0
+    console.close()
+
+
 def test_the_ghost_of_a_network_drives_as_in_evaluation(tmp_path: Path) -> None:
     """At every step it is where the environment's own kart is, and in between it has moved on tick by tick."""
     from kartrl.evaluate import open_driver, steps

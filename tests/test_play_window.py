@@ -16,6 +16,7 @@ import pytest
 from commands import environment, wait_for
 from PIL import Image, ImageGrab
 from players import CIRCUIT, Player
+from policies import KART, save_policy
 
 from kartrl.envs.libretro import BUTTONS
 from kartrl.envs.retro import Console
@@ -198,6 +199,31 @@ def test_the_window_is_closed(player: Callable[..., Player], tmp_path: Path) -> 
     pygame.event.post(pygame.event.Event(pygame.QUIT))
     one.app.run()
     assert len(read_movie(tmp_path / "drive.bk2").inputs) >= 21
+
+
+def test_against_a_network(player: Callable[..., Player], tmp_path: Path) -> None:
+    """The ghost drives in its own time while the player does: it is on the small map, and the window tells the gap."""
+    one = player(circuit=CIRCUIT, checkpoint=save_policy(tmp_path, KART))
+    alone = one.look()
+    one.hold(pygame.K_x, 90)
+    assert one.race["opponents"] == 0x81
+    assert abs(one.race["opponent1_x"] - one.race["x"]) + abs(one.race["opponent1_y"] - one.race["y"]) > 3
+    assert (part(one.look(), one.window.panel) != part(alone, one.window.panel)).any()
+    one.press(pygame.K_r)
+    assert one.race["tick"] == 1
+
+
+def test_a_movie_is_shown(player: Callable[..., Player], movie_file: Path) -> None:
+    one = player(replay=movie_file)
+    one.hold(pygame.K_x, 300)
+    assert one.race["tick"] == 301, "it waits for no key"
+    one.wait(500)
+    assert one.race["tick"] == 601
+    assert (part(one.look(), one.window.picture) != one.large()).any(), "its end is told"
+    one.press(pygame.K_F2, pygame.K_r)
+    one.wait(10)
+    assert one.race["tick"] < 20
+    assert one.app.shelf.written == []
 
 
 def test_gamepads() -> None:

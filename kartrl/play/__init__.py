@@ -45,6 +45,8 @@ def _check(options: Options) -> None:
         raise UserError("--replay shows a movie as it is: it goes with neither -s, -p nor --ghost")
     if options.checkpoint is not None and options.ghost is not None:
         raise UserError("one ghost at a time: give -p or --ghost")
+    if options.opponents and (options.checkpoint or options.ghost or options.replay):
+        raise UserError("--opponents goes with neither a ghost nor a movie")
     if options.output is not None:
         wanted = ".bk2" if options.replay is None else ".mp4"
         if options.output.suffix != wanted:

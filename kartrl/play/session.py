@@ -24,6 +24,10 @@ class Session:
         course: where the road runs, if that is known.
         script: the buttons of each tick, of a movie; None: whatever `tick` is handed.
         ghost: drives along on a console of its own.
+        opponents: karts that the game itself drives; not beside a ghost.
+
+    Raises:
+        UserError: the game cannot have so many opponents.
     """
 
     def __init__(
@@ -34,6 +38,7 @@ class Session:
         course: Course | None = None,
         script: Sequence[int] | None = None,
         ghost: Ghost | None = None,
+        opponents: int = 0,
     ) -> None:
         self.console = console
         self.circuit = circuit
@@ -43,6 +48,9 @@ class Session:
         console.restore(start)
         if console.game.ticks_per_frame > 1:  # a movie is then played with one tick a frame without a command in between
             console.set_value("ticks", 1)
+        if opponents:
+            console.set_opponents(opponents)  # the start holds the command: movies need nothing else
+        self.opponents = opponents
         self._start = console.save()
         self._shows_ghosts = "opponents" in console.race()
         self.best: float | None = None
@@ -97,6 +105,11 @@ class Session:
     def ticks(self) -> int:
         """Ticks driven."""
         return len(self._inputs)
+
+    @property
+    def rank(self) -> int:
+        """The place among the opponents, from 1."""
+        return self.console.race()["rank"] // 2 + 1
 
     @property
     def gap(self) -> float | None:

@@ -33,6 +33,7 @@ class Options(NamedTuple):
     ghost: Path | None = None  # the ghost's movie
     replay: Path | None = None  # the movie to show
     output: Path | None = None
+    opponents: int = 0
 
 
 class Stage:
@@ -114,7 +115,7 @@ class Stage:
             ghost = PolicyGhost(
                 self._driver, circuit, options.greedy, console.game, course, console.race(), _in_its_run(options.checkpoint)
             )
-        return Session(console, circuit_name(circuit), start, course, script, ghost)
+        return Session(console, circuit_name(circuit), start, course, script, ghost, options.opponents)
 
     def _movie(self, file: Path) -> Movie:
         movie = read_movie(file)

@@ -30,7 +30,9 @@ def race(window: Window, session: Session, status: str, recording: str, keys: Ke
     left, right = panel.left + 6 * u, panel.right - 6 * u
     y = window.text(session.circuit or session.console.game.title, 10, WHITE, left, panel.top + 6 * u)
     against = "against the clock" if session.circuit else "as it is switched on"
-    if session.ghost is not None:
+    if session.opponents:
+        against = f"place {session.rank} of {session.opponents + 1}"
+    elif session.ghost is not None:
         against = f"ghost: {session.ghost.name}"
     y = window.text(_cut(against, 30), 7, DIM, left, y) + 4 * u
 

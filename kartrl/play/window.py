@@ -39,6 +39,7 @@ class Window:
             pygame.display.set_mode(((WIDTH + PANEL) * scale, HEIGHT * scale), pygame.RESIZABLE)
         except pygame.error as error:
             raise UserError(f"no window can be opened ({error}): kartrl play needs a display") from error
+        pygame.key.stop_text_input()  # or a key that is held asks some desktops for its accents
         pygame.font.init()
         self._windowed: tuple[int, int] | None = None  # its size, while it fills the screen
         pygame.display.set_caption(title)
