@@ -16,20 +16,20 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     file = "a circuit's .toml"
     any_of = "a circuit's .toml or .state, or the name of one of the game's own"
 
-    check = _add(actions, "check", "check", "tell whether circuits can be driven, and what is wrong")
+    check = _add(actions, "check", "tell whether circuits can be driven, and what is wrong")
     check.add_argument("file", nargs="+", type=Path, metavar="FILE", help=file)
     check.add_argument("--no-drive", dest="drive", action="store_false", help="geometry only: do not have the scripted driver race")
 
-    build = _add(actions, "build", "build", "make start states, ready to train and race on: DIR/<Name>.state and a map, .png")
+    build = _add(actions, "build", "make start states, ready to train and race on: DIR/<Name>.state and a map, .png")
     build.add_argument("file", nargs="+", type=Path, metavar="FILE", help=file)
     build.add_argument("-o", "--output", type=Path, default=Path(), metavar="DIR", help="where to (default: here)")
 
-    picture = _add(actions, "draw", "draw_", "draw a circuit's map, and the view from the kart beside it")
+    picture = _add(actions, "draw", "draw a circuit's map, and the view from the kart beside it")
     picture.add_argument("circuit", nargs="*", metavar="FILE|NAME", help=f"{any_of}; several make one sheet")
     picture.add_argument("--all", action="store_true", help="one sheet of all the game's own circuits")
     picture.add_argument("-o", "--output", type=Path, metavar="PNG", help="the picture (default: <Name>.png here, or circuits.png)")
 
-    make = _add(actions, "random", "random_", "make random circuits that can be driven: .toml, .state and .png of each")
+    make = _add(actions, "random", "make random circuits that can be driven: .toml, .state and .png of each")
     make.add_argument("--seed", type=_number, default=0, metavar="N", help="number of the first one (default 0)")
     make.add_argument("--kind", metavar="K", help=f"its ground: {KINDS}; without it, one kind after the other")
     make.add_argument(
@@ -37,15 +37,15 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     make.add_argument("-o", "--output", type=Path, default=Path(), metavar="DIR", help="where to (default: here)")
 
-    race = _add(actions, "drive", "drive_", "have the scripted driver race, tell its lap times, and film it")
+    race = _add(actions, "drive", "have the scripted driver race, tell its lap times, and film it")
     race.add_argument("circuit", nargs="+", metavar="FILE|NAME", help=any_of)
     race.add_argument("--laps", type=int, choices=range(1, LAPS + 1), default=LAPS, help=f"how many (default {LAPS})")
     race.add_argument("-o", "--output", type=Path, metavar="MP4|DIR", help="film it: an .mp4, or a folder for one of each")
 
 
-def _add(actions: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, command: str, text: str) -> argparse.ArgumentParser:
+def _add(actions: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, text: str) -> argparse.ArgumentParser:
     parser = actions.add_parser(name, help=text, description=text)
-    parser.set_defaults(command=_later(command))
+    parser.set_defaults(command=_later(name))
     return parser
 
 
@@ -53,10 +53,10 @@ def _later(name: str) -> Callable[[argparse.Namespace], int]:
     """A command of `kartrl.circuits.commands`, which is imported only when it runs."""
 
     def run(options: argparse.Namespace) -> int:
-        from kartrl.circuits import commands
+        from kartrl.circuits import commands as all_of
 
-        command: Callable[[argparse.Namespace], int] = getattr(commands, name)
-        return command(options)
+        known = {"check": all_of.check, "build": all_of.build, "draw": all_of.draw_, "random": all_of.random_, "drive": all_of.drive_}
+        return known[name](options)
 
     return run
 

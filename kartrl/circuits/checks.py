@@ -111,8 +111,8 @@ def _of_things(circuit: Circuit, line: Line, field: Field) -> Iterator[str]:
         elif road[row : row + size, column : column + size].any():
             yield f"the tree at {x}, {y} stands on the road"
     for x0, y0, x1, y1 in circuit.walls:
-        if not (0 <= x0 <= x1 < SIZE and 0 <= y0 <= y1 < SIZE):
-            yield f"the wall {x0}, {y0}, {x1}, {y1} must go from its upper left to its lower right, within the map"
+        if not (x0 <= x1 and y0 <= y1):
+            yield f"the wall {x0}, {y0}, {x1}, {y1} must go from its upper left to its lower right"
         elif road[y0 // 16 * 2 : y1 // 16 * 2 + 2, x0 // 16 * 2 : x1 // 16 * 2 + 2].any():
             yield f"the wall {x0}, {y0}, {x1}, {y1} stands on the road"
     for patch in circuit.patches:

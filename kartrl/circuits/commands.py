@@ -1,6 +1,7 @@
 """What `kartrl circuit` does."""
 
 import argparse
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from kartrl.circuits.format import Circuit, read
 from kartrl.circuits.ground import compiled
 from kartrl.circuits.states import start_state
 from kartrl.envs.circuit_map import circuit_block
-from kartrl.envs.retro import BUNDLED, GAMES, Console, circuits
+from kartrl.envs.retro import BUNDLED, GAMES, Console, circuits, core_file
 from kartrl.errors import UserError
 from kartrl.video import Mp4Writer, png
 
@@ -35,7 +36,7 @@ def check(options: argparse.Namespace) -> int:
             continue
         for fault in found:
             terminal.print(f"{file}: {fault}", style="red", markup=False, soft_wrap=True)
-        if not found and options.drive:
+        if not found and options.drive and _has_emulator():
             times = _driven(circuit)
             if len(times) < LAPS:
                 found = ["the scripted driver does not finish"]
@@ -45,7 +46,7 @@ def check(options: argparse.Namespace) -> int:
             else:
                 terminal.print(f"{file}: good; laps of the scripted driver: {_seconds(times)}", markup=False, soft_wrap=True)
         elif not found:
-            terminal.print(f"{file}: good", markup=False, soft_wrap=True)
+            terminal.print(f"{file}: good" + ", but not driven: there is no emulator" * options.drive, markup=False, soft_wrap=True)
         wrong += bool(found)
     return 2 if wrong else 0
 
@@ -61,6 +62,14 @@ def _driven(circuit: Circuit) -> tuple[float, ...]:
 
 def _seconds(times: Iterable[float]) -> str:
     return ", ".join(f"{seconds:.1f}" for seconds in times) + " s"
+
+
+def _has_emulator() -> bool:
+    try:
+        core_file()
+    except UserError:
+        return False
+    return True
 
 
 def _sound(file: Path) -> Circuit:
@@ -99,8 +108,11 @@ def draw_(options: argparse.Namespace) -> int:
 
 def _shot(circuit: str) -> draw.Shot:
     if circuit.endswith(".toml"):
-        block = compiled(read(Path(circuit)))
-        return draw.Shot(Path(circuit).stem, block, draw.view(block))
+        described = read(Path(circuit))
+        block, wrong = compiled(described), faults(described)
+        for fault in wrong:  # the picture helps to find the place
+            print(f"{circuit}: {fault}", file=sys.stderr)
+        return draw.Shot(Path(circuit).stem, block, None if wrong or not _has_emulator() else draw.view(block))
     found = circuit_block(GAME, circuit)
     assert found is not None  # only a cartridge has none
     return draw.Shot(Path(circuit).name.removesuffix(".state"), found, draw.view(circuit))

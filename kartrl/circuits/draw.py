@@ -24,7 +24,7 @@ class Shot(NamedTuple):
 
     name: str
     block: Block
-    view: Picture  # uint8 [224, 256, 3], the whole screen
+    view: Picture | None  # uint8 [224, 256, 3], the whole screen
 
 
 def view(circuit: str | Block) -> Picture:
@@ -41,8 +41,10 @@ def view(circuit: str | Block) -> Picture:
         console.close()
 
 
-def beside(block: Block, screen: Picture) -> Picture:
-    """A map and the view from the kart, uint8 [1024, 1816, 3]."""
+def beside(block: Block, screen: Picture | None) -> Picture:
+    """A map and the view from the kart, uint8 [1024, 1816, 3]; the map alone without a view, uint8 [1024, 1024, 3]."""
+    if screen is None:
+        return block.picture()
     out = np.full((1024, 1024 + 24 + VIEW_WIDTH, 3), DARK, np.uint8)
     out[:, :1024] = block.picture()
     height = VIEW_WIDTH * 224 // 256
@@ -63,8 +65,9 @@ def sheet(shots: Sequence[Shot], columns: int = 5, side: int = 240) -> Picture:
         x, y = 16 + step_x * (index % columns), 16 + step_y * (index // columns)
         draw.text((x, y - 4), shot.block.title.title(), LIGHT, large)
         draw.text((x + side, y - 2), shot.name, (140, 148, 164), small, anchor="ra")
-        ground = cv2.resize(shot.view[GROUND_ROWS], (side, strip), interpolation=cv2.INTER_AREA)
-        image.paste(Image.fromarray(np.asarray(ground)), (x, y + 18))
+        if shot.view is not None:
+            ground = cv2.resize(shot.view[GROUND_ROWS], (side, strip), interpolation=cv2.INTER_AREA)
+            image.paste(Image.fromarray(np.asarray(ground)), (x, y + 18))
         ground = cv2.resize(shot.block.picture(), (side, side), interpolation=cv2.INTER_AREA)
         image.paste(Image.fromarray(np.asarray(ground)), (x, y + 18 + strip))
     return np.asarray(image)

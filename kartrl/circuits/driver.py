@@ -13,7 +13,7 @@ from kartrl.envs.retro import Console
 
 HOLD = 5  # ticks that an action lasts, as for an agent
 SPACING = 8.0  # between the points of the driven line, pixels
-BERTH = 15  # pixels that the line keeps from what slows, stops or swallows
+BERTH = 19  # pixels that the line keeps from what slows, stops or swallows
 ROUNDINGS = 240
 TURN = 0.034  # radians a tick that the kart turns, with a little in hand
 BRAKING = 0.045  # pixels a tick, each tick, that it slows when braking with care

@@ -11,10 +11,12 @@ from kartrl.circuits.block import SIZE, TITLE
 from kartrl.errors import UserError
 
 KIND = Literal["asphalt", "dirt", "planks", "castle", "mud", "beach", "ice", "rainbow"]
+APART = 16  # pixels between two control points, at the least
 Pixel = Annotated[float, Field(ge=0, lt=SIZE)]
 Point = tuple[Pixel, Pixel, Annotated[float, Field(ge=32, le=160)]]
 """x, y and the road's width there."""
-Spot = tuple[Annotated[int, Field(ge=0, lt=SIZE)], Annotated[int, Field(ge=0, lt=SIZE)]]
+Whole = Annotated[int, Field(ge=0, lt=SIZE)]
+Spot = tuple[Whole, Whole]
 
 
 class _Table(BaseModel):
@@ -78,7 +80,7 @@ class Circuit(_Table):
     points: tuple[Point, ...] = Field(min_length=4, max_length=64)
     corners: Literal["round", "right"] = "round"  # a smooth curve through the points, or straight pieces between them
     sections: int | None = Field(None, ge=24, le=64)
-    walls: tuple[tuple[int, int, int, int], ...] = ()
+    walls: tuple[tuple[Whole, Whole, Whole, Whole], ...] = ()
     rails: tuple[Rail, ...] = ()
     trees: tuple[Spot, ...] = ()
     scenery: float = Field(0.5, ge=0, le=1)
@@ -86,6 +88,13 @@ class Circuit(_Table):
     boosts: tuple[Plate, ...] = ()
     jumps: tuple[Jump, ...] = ()
     patches: tuple[Patch, ...] = ()
+
+    @model_validator(mode="after")
+    def _points_are_apart(self) -> "Circuit":
+        for number, ((ax, ay, _), (bx, by, _)) in enumerate(zip(self.points, self.points[1:] + self.points[:1], strict=True)):
+            if (ax - bx) ** 2 + (ay - by) ** 2 < APART * APART:
+                raise ValueError(f"points {number} and {(number + 1) % len(self.points)} are less than {APART} pixels apart")
+        return self
 
     @model_validator(mode="after")
     def _points_are_there(self) -> "Circuit":
@@ -107,7 +116,7 @@ def parse(text: str, source: str) -> Circuit:
     """
     try:
         return Circuit.model_validate(tomllib.loads(text))
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise UserError(f"{source}: not a TOML file: {error}") from error
     except ValidationError as errors:
         found = [_worded(error["loc"], error["type"], error["msg"]) for error in errors.errors(include_url=False, include_input=False)]

@@ -19,6 +19,7 @@ from kartrl.circuits.ground import compiled
 from kartrl.circuits.states import make_state
 from kartrl.envs.retro import BUNDLED, GAMES
 from kartrl.errors import UserError
+from kartrl.levels import random_name
 from kartrl.video import png
 
 FEW = 4  # that are built in this process; for more, another one helps
@@ -64,11 +65,6 @@ def kind_of(number: int, kind: str | None) -> str:
     if kind is not None and kind not in KINDS:
         raise UserError(f"there is no kind {kind!r} of circuits; there are: {', '.join(KINDS)}")
     return kind or KINDS[number % len(KINDS)]
-
-
-def random_name(number: int, kind: str) -> str:
-    """What the files of a random circuit are called."""
-    return f"random.{kind}.{number:04}"
 
 
 def build_random(task: Task) -> str:

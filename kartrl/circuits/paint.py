@@ -203,7 +203,7 @@ class Painter:
             dx, dy = (0 if abs(part) < 0.38 else 1 if part > 0 else -1 for part in (ux, uy))
             column, row = int(x / TILE - 1), int(y / TILE - 1)  # its middle tile holds the place
             box = (slice(row, row + 3), slice(column, column + 3))
-            if self._road_cells()[box].all():
+            if min(column, row) >= 0 and self._road_cells()[box].sum() == 9:
                 self._surface[box] = CODES["boost"]
                 self._stamp(art.chevrons(dx, dy), column * TILE, row * TILE)
             else:
@@ -218,7 +218,7 @@ class Painter:
                 sample = (samples + int(k * COIN_GAP / 4)) % len(self._line.at)
                 x, y = self._line.place(float(self._line.at[sample]), row_of.across, 14)
                 column, row = int(x / TILE - 0.5), int(y / TILE - 0.5)
-                if plain[row : row + 2, column : column + 2].all():
+                if min(column, row) >= 0 and plain[row : row + 2, column : column + 2].sum() == 4:
                     plain[row : row + 2, column : column + 2] = False
                     found.append((column, row))
                 else:
