@@ -146,7 +146,7 @@ class Display:
         return table
 
     def _rows(self) -> list["Row"]:
-        """A row for each circuit; of more than a dozen for each group of them, and for all of the same use; or for the latter only."""
+        """A row for each circuit; of more than a dozen for each group, while there are not too many, and for all of a use."""
         uses: defaultdict[str, list[CircuitStatistics]] = defaultdict(list)
         groups: defaultdict[tuple[str, str], list[CircuitStatistics]] = defaultdict(list)
         for (use, name), circuit in sorted(self._circuits.items()):
@@ -154,10 +154,10 @@ class Display:
             groups[use, group_of(name)].append(circuit)
         if len(self._circuits) <= DOZEN:
             return [Row(use, name, [circuit], False) for (use, name), circuit in sorted(self._circuits.items())]
-        rows = []
+        rows: list[Row] = []
         for use, circuits in uses.items():
-            if len(groups) <= MOST_ROWS:
-                rows += [Row(use, f"{group}, {len(some)}", some, False) for (of, group), some in groups.items() if of == use]
+            apart = [Row(use, f"{group}, {len(some)}", some, False) for (of, group), some in groups.items() if of == use]
+            rows += apart if len(rows) + len(apart) <= MOST_ROWS else []
             rows.append(Row(use, f"all {len(circuits)}", circuits, True))
         return rows
 

@@ -61,6 +61,13 @@ def test_more_groups_than_rows_are_put_together():
     assert any("all 80" in line for line in lines)
 
 
+def test_where_not_all_groups_have_room_those_trained_on_do():
+    unseen = [record(f"{group:03}.Act1", "test", evaluated=True) for group in range(16)]
+    lines = shown([*(record(random_name(number, None)) for number in range(16)), *unseen])
+    assert sum("random." in line for line in lines) == 8
+    assert sum("unseen" in line for line in lines) == 1
+
+
 def test_a_line_stays_a_line_with_many_circuits():
     records = [record(random_name(number, None), finished=number < 25) for number in range(100)]
     (line,) = shown([*records, record("Monza", "test", evaluated=True)], terminal=False)
