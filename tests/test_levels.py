@@ -86,6 +86,11 @@ def test_files_may_name_paths_and_random_circuits(tmp_path):
     assert read(base=dump(read([tmp_path / "a.cfg"]))).levels.circuits == circuits
 
 
+def test_a_strangers_configuration_cannot_hold_any_number_of_keys():
+    with pytest.raises(UserError, match="at most 1000"):
+        read(base="[levels]\n" + "".join(f"./{number}.state = train\n" for number in range(1000)))
+
+
 def test_what_must_be_looked_up_is_not_passed_over():
     with pytest.raises(RuntimeError, match="looked up"):
         levels("random:5=train").circuits("train")

@@ -71,6 +71,9 @@ def benchmark(plan: Plan, console: Console) -> int:
         with lock.acquire(timeout=0):
             keep(plan.folder, protocol, plan.splits)
             return _Benchmark(plan, console).run()
+    except KeyboardInterrupt:
+        console.print("Interrupted; the same command goes on where it stopped", highlight=False)
+        raise
     except RunFailed as failure:
         console.print(f"kartrl: {failure}", style="red", highlight=False, markup=False, soft_wrap=True)
         return 1

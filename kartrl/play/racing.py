@@ -159,9 +159,7 @@ class Racing:
     def draw(self, window: Window) -> None:
         """Draw it all."""
         session = self._session
-        told = self._told if time.monotonic() - self._told_at < SHOWN else ""
-        recording = "recording" if self._shelf.keeps_all and session.driven else ""
-        views.race(window, session, told, recording, self._keys)
+        views.race(window, session, self._shelf.keeps_all and session.driven, self._keys)
         if self._question is not None:
             views.question(window, "Make a start state", self._question.text, self._question.lines())
         elif self._paused:
@@ -175,3 +173,5 @@ class Racing:
             )
         elif session.ended:
             views.message(window, "END OF THE MOVIE", ["R: from the start    esc: leave"])
+        if self._told and time.monotonic() - self._told_at < SHOWN:
+            views.told(window, self._told)

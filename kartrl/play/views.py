@@ -18,13 +18,8 @@ def clock(seconds: float) -> str:
     return f"{hundredths // 6000}:{hundredths // 100 % 60:02}.{hundredths % 100:02}"
 
 
-def race(window: Window, session: Session, status: str, recording: str, keys: Keys) -> None:
-    """The console's picture, and the panel with the lap times.
-
-    Args:
-        status: what has just happened; "" for nothing.
-        recording: the file that the race will go into; "" for none.
-    """
+def race(window: Window, session: Session, recording: bool, keys: Keys) -> None:
+    """The console's picture, and the panel with the lap times."""
     window.image(session.screen(), window.picture)
     u, panel, drive, laps = window.scale, window.panel, session.drive, session.console.game.laps
     left, right = panel.left + 6 * u, panel.right - 6 * u
@@ -66,11 +61,11 @@ def race(window: Window, session: Session, status: str, recording: str, keys: Ke
         )
         window.text(f"{gap:+.2f} s", 13, colour, right - 2 * u, y + 11 * u, "right")
         y += 25 * u
-    _foot(window, status, recording, keys)
+    _foot(window, recording, keys)
 
 
-def _foot(window: Window, status: str, recording: str, keys: Keys) -> None:
-    """The keys at the bottom of the panel, and above them what is recorded and what has just happened."""
+def _foot(window: Window, recording: bool, keys: Keys) -> None:
+    """The keys at the bottom of the panel, and above them whether the race is recorded."""
     u, panel = window.scale, window.panel
     left = panel.left + 6 * u
     y = panel.bottom - 4 * u - len(keys) * 7 * u
@@ -82,11 +77,17 @@ def _foot(window: Window, status: str, recording: str, keys: Keys) -> None:
     if recording:
         top -= 8 * u
         window.dot(left + 2.5 * u, top + 2.5 * u, 2.2, RED)
-        window.text(recording, 6.5, GREY, left + 8 * u, top)
-    if status:
-        for line in reversed(_wrapped(status, 26)):
-            top -= 7 * u
-            window.text(line, 7, GOLD, left, top)
+        window.text("recording", 6.5, GREY, left + 8 * u, top)
+
+
+def told(window: Window, text: str) -> None:
+    """What has just happened, at the lower end of the console's picture."""
+    u, lines = window.scale, _wrapped(text, 52)
+    height = (8 + 9 * len(lines)) * u
+    place = pygame.Rect(window.picture.left + 16 * u, window.picture.bottom - 8 * u - height, 224 * u, height)
+    window.box(place, BACK, 0.9, LINE)
+    for number, line in enumerate(lines):
+        window.text(line, 8, GOLD, place.centerx, place.top + (5 + 9 * number) * u, "middle")
 
 
 def message(window: Window, title: str, lines: Sequence[str]) -> None:
