@@ -56,6 +56,22 @@ def _parser() -> argparse.ArgumentParser:
     _add_policy(evaluate)
     evaluate.add_argument("--episodes", type=_positive, default=5, help="races on each circuit (default 5)")
 
+    play = _add(commands, "play", _play, "drive yourself: in a window, against the clock or a ghost")
+    play.add_argument(
+        "-s",
+        "--state",
+        metavar="CIRCUIT",
+        help="a circuit, or several to choose from in the window: whatever [levels] takes (default: all there are)",
+    )
+    _add_policy(play, "race against this network's ghost: a checkpoint, such as logs/<run>/best.pt")
+    play.add_argument("--ghost", type=Path, metavar="FILE", help="race against a movie's ghost: a .bk2 of an earlier drive")
+    play.add_argument("--opponents", type=int, choices=range(4), default=0, help="karts that the game drives (default 0)")
+    play.add_argument("--replay", type=Path, metavar="FILE", help="show a movie; with -o FILE.mp4 it becomes a video, without a window")
+    play.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="keep each race as a movie: FILE.bk2, and beside it FILE-2.bk2, ..."
+    )
+    play.add_argument("--game", choices=("auto", "bundled", "cartridge"), default="auto", help="auto: your own cartridge, if there is one")
+
     bench = _add(commands, "bench", _bench, "measure how fast this machine could train, how fast it does, and where the time goes")
     add_config(bench)
     bench.add_argument("--seconds", type=_positive, default=90, help="length of a window of training (default 90)")
@@ -107,8 +123,8 @@ def config_options(files: Sequence[str], overrides: Iterable[str]) -> list[str]:
     return [*(("-c", *files) if files else ()), *(part for override in overrides for part in ("--set", override))]
 
 
-def _add_policy(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-p", "--checkpoint", type=Path, metavar="FILE", help="a checkpoint, such as logs/<run>/best.pt")
+def _add_policy(parser: argparse.ArgumentParser, text: str = "a checkpoint, such as logs/<run>/best.pt") -> None:
+    parser.add_argument("-p", "--checkpoint", type=Path, metavar="FILE", help=text)
     choice = parser.add_mutually_exclusive_group()
     choice.add_argument("--greedy", dest="greedy", action="store_true", default=True, help="take the likeliest action (default)")
     choice.add_argument("--sampled", dest="greedy", action="store_false", help="sample the actions")
@@ -166,6 +182,25 @@ def _evaluate(options: argparse.Namespace) -> int:
     from kartrl.evaluate import evaluate
 
     evaluate(_checkpoint(options), options.state, options.episodes, options.greedy, options.device, Console())
+    return 0
+
+
+def _play(options: argparse.Namespace) -> int:
+    from kartrl.play import Options, play
+
+    play(
+        Options(
+            circuit=options.state,
+            game=options.game,
+            checkpoint=options.checkpoint,
+            greedy=options.greedy,
+            device=options.device,
+            ghost=options.ghost,
+            replay=options.replay,
+            output=options.output,
+            opponents=options.opponents,
+        )
+    )
     return 0
 
 

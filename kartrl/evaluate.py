@@ -1,7 +1,7 @@
 """Driving a trained policy: one episode, or a table over circuits."""
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -92,7 +92,6 @@ def open_driver(  # type: ignore[no-untyped-def]
         env.close()
 
 
-@torch.inference_mode()
 def drive(
     env: "gymnasium.Env[Any, Any]",
     model: Script,
@@ -121,31 +120,55 @@ def drive(
     frames = every_frame and on_picture is not None and hasattr(world, "on_frame")
     if frames:
         world.on_frame = on_picture  # type: ignore[attr-defined]
-    generator = torch.Generator(device).manual_seed(seed)
-    state = model.initial_state(1)
-    reset = torch.ones(1, dtype=torch.bool, device=device)
     rows: list[tuple[float, float, float, float]] = []
-    ended = terminated = False
     try:
-        observation, info = env.reset(seed=seed, options=None if circuit is None else {"circuit": circuit})
-        while True:
+        for info, terminated, _ in steps(env, model, circuit, greedy=greedy, device=device, seed=seed):  # noqa: B007  # the last counts
             if on_picture is not None and not frames:
                 on_picture(env.render())  # type: ignore[arg-type]
             if "x" in info:
                 rows.append((info["x"], info["y"], info["speed"], info["progress"]))
-            if ended:
-                break
-            batch = torch.tensor(np.asarray(observation), device=device).unsqueeze(0)
-            logits, _, state = model.step(batch, reset, state)
-            reset = torch.zeros_like(reset)
-            action = logits.argmax(1) if greedy else torch.multinomial(logits.softmax(1), 1, generator=generator)
-            observation, _, terminated, truncated, info = env.step(int(action))
-            ended = terminated or truncated
     finally:
         if frames:
             world.on_frame = None  # type: ignore[attr-defined]
     x, y, speed, progress = np.array(rows, np.float32).reshape(-1, 4).T
     return Drive(Episode.of(info, terminated, use), x, y, speed, progress)
+
+
+@torch.inference_mode()
+def steps(
+    env: "gymnasium.Env[Any, Any]",
+    model: Script,
+    circuit: str | None,
+    *,
+    greedy: bool,
+    device: torch.device,
+    seed: int,
+    noop: int | None = None,
+) -> Iterator[tuple[dict[str, Any], bool, bool]]:
+    """Drive one episode step by step; the arguments are those of `drive`.
+
+    Args:
+        noop: ticks of idling before the kart may drive; None: drawn, as in training.
+
+    Yields:
+        `info`, whether the episode is terminated, and whether it has ended, at the start and after each step.
+    """
+    generator = torch.Generator(device).manual_seed(seed)
+    state = model.initial_state(1)
+    reset = torch.ones(1, dtype=torch.bool, device=device)
+    options = {name: value for name, value in (("circuit", circuit), ("noop", noop)) if value is not None}
+    observation, info = env.reset(seed=seed, options=options or None)
+    terminated = ended = False
+    while True:
+        yield info, terminated, ended
+        if ended:
+            return
+        batch = torch.tensor(np.asarray(observation), device=device).unsqueeze(0)
+        logits, _, state = model.step(batch, reset, state)
+        reset = torch.zeros_like(reset)
+        action = logits.argmax(1) if greedy else torch.multinomial(logits.softmax(1), 1, generator=generator)
+        observation, _, terminated, truncated, info = env.step(int(action))
+        ended = terminated or truncated
 
 
 def map_of(config: Config, circuit: str) -> np.ndarray | None:

@@ -1,6 +1,7 @@
 """Fixtures for several test modules."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -21,3 +22,17 @@ def make_kart() -> Iterator[Callable[..., Any]]:
     yield new
     for env in made:
         env.close()
+
+
+@pytest.fixture(scope="module")
+def movie_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Ten seconds on `players.CIRCUIT`."""
+    from players import CIRCUIT, begun, drive, some_driving
+
+    from kartrl.play.movie import write_movie
+
+    file = tmp_path_factory.mktemp("movie") / "drive.bk2"
+    stage, session = begun(circuit=CIRCUIT)
+    with stage:
+        write_movie(file, drive(session, some_driving(600)).movie())
+    return file

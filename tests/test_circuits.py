@@ -211,7 +211,7 @@ def test_gates_lie_on_the_road_and_in_their_own_section(blocks: dict[str, Block]
         assert 40 <= len(block.gates) <= 64
         assert block.sections.shape == (ZONES, ZONES)
         for section, (x, y, angle) in enumerate(block.gates):
-            assert block.surface_at(x, y) not in hazards, (name, section)
+            assert block.surfaces[block.tilemap[y // 8, x // 8]] not in hazards, (name, section)
             assert block.sections[y // 16, x // 16] == section, (name, section)
             x2, y2, _ = block.gates[(section + 1) % len(block.gates)]
             turn = (np.arctan2(x2 - x, y - y2) / (2 * np.pi) * 256 - angle + 128) % 256 - 128

@@ -264,7 +264,7 @@ def test_five_rounds_from_any_gate_are_a_race(console: Console) -> None:
 def test_the_gates_lie_on_the_road(circuit: str) -> None:
     block = block_of(circuit)
     for x, y, _ in block.gates:
-        assert SURFACES[block.surface_at(x, y)].effect not in NO_ROAD, f"no road at {x}, {y}"
+        assert SURFACES[block.surfaces[block.tilemap[y // 8, x // 8]]].effect not in NO_ROAD, f"no road at {x}, {y}"
 
 
 def test_the_circuits_differ_in_shape() -> None:

@@ -79,7 +79,7 @@ def test_scripted_karts_drive_round_on_the_road(console: Console, circuit: str) 
     assert steps.max() == 1
     assert min(progress[-1]) > len(block.gates), "a lap"
     assert len(set(progress[-1])) == 3, "each at its own speed"
-    on_road = [SURFACES[block.surface_at(x, y)].top >= 512 for kart in places for x, y in kart]
+    on_road = [SURFACES[block.surfaces[block.tilemap[y // 8, x // 8]]].top >= 512 for kart in places for x, y in kart]
     assert np.mean(on_road) > 0.9, "but for what lies in the middle of the road"
     moved = np.linalg.norm(np.diff(np.array(places), axis=0), axis=-1)
     assert moved.max() < 2 * 5 * 680 / 256, "smoothly"

@@ -1,16 +1,15 @@
-; Fill the list of sprites: the kart and what surrounds it, the dot on the map, figures, messages.
+; Fill the list of sprites: the kart and what surrounds it.
 .p816
 .smart
 .include "hw.inc"
 .include "ram.inc"
 .include "params.inc"
 .export sprites, place_sprites
-.import speed_digits, surf_spray
+.import panel, message, surf_spray
 
 ; A sprite's four bytes: x, y, tile, attributes. Tiles and attributes come from params.inc as one word each.
 KART_X      = 112
 KART_Y      = 68
-HIDDEN      = 224
 HIGH_LARGE  = $202A             ; sizes of the sprites 4 to 11: drone, kart, shadow and sign are large
 HIGH_SMALL  = $2022             ; a small kart
 
@@ -21,14 +20,6 @@ HIGH_SMALL  = $2022             ; a small kart
 
 .macro hide slot
         place slot, 0, HIDDEN
-.endmacro
-
-; Show the figure A (0..9) at a slot
-.macro figure slot
-        asl a
-        tax
-        lda figures,x
-        sta oambuf + (slot) * 4 + 2
 .endmacro
 
 .segment "CODE"
@@ -233,134 +224,6 @@ sign:   lda wrong
         rts
 .endproc
 
-.proc panel
-        ; the dot: 7/64 of the map, 112/256 of the upper byte of a place
-        sep #$20
-        .a8
-        lda px + 1
-        sta WRMPYA
-        lda #112
-        sta WRMPYB
-        lda #DOT_X              ; eight cycles until the product is there
-        clc
-        nop
-        nop
-        adc RDMPYL + 1
-        sta oambuf + SLOT_DOT * 4
-        lda py + 1
-        sta WRMPYA
-        lda #112
-        sta WRMPYB
-        lda #DOT_Y
-        clc
-        nop
-        nop
-        adc RDMPYL + 1
-        sta oambuf + SLOT_DOT * 4 + 1
-        rep #$20
-        .a16
-        ; lap that is being driven, 1 to 5
-        lda lapn
-        bpl :+
-        lda #0
-:       inc a
-        cmp #6
-        bcc :+
-        lda #5
-:       figure SLOT_LAP
-        lda clk_m
-        and #$000F
-        figure SLOT_TIME
-        lda clk_s
-        lsr a
-        lsr a
-        lsr a
-        lsr a
-        and #$000F
-        figure SLOT_TIME + 1
-        lda clk_s
-        and #$000F
-        figure SLOT_TIME + 2
-        lda clk_cs
-        lsr a
-        lsr a
-        lsr a
-        lsr a
-        and #$000F
-        figure SLOT_TIME + 3
-        lda clk_cs
-        and #$000F
-        figure SLOT_TIME + 4
-        lda spd
-        lsr a
-        lsr a
-        and #$01FE              ; for each 8 of speed a word, BCD
-        tax
-        lda speed_digits,x
-        sta t0
-        xba
-        and #$000F
-        figure SLOT_SPEED
-        lda t0
-        lsr a
-        lsr a
-        lsr a
-        lsr a
-        and #$000F
-        figure SLOT_SPEED + 1
-        lda t0
-        and #$000F
-        figure SLOT_SPEED + 2
-        lda coins
-        ldy #$FFFF
-:       iny
-        sec
-        sbc #10
-        bpl :-
-        adc #10                 ; no carry
-        figure SLOT_COINS + 1
-        tya
-        figure SLOT_COINS
-        rts
-.endproc
-
-; Five sprites of text, or none.
-.proc message
-        ldx #LOOK_FINISH
-        lda finished
-        bne text
-        ldx #LOOK_WRONG
-        lda wrong
-        cmp #WRONG_TICKS
-        bcs text
-        lda #HIDDEN << 8
-        sta oambuf + (SLOT_TEXT + 0) * 4
-        sta oambuf + (SLOT_TEXT + 1) * 4
-        sta oambuf + (SLOT_TEXT + 2) * 4
-        sta oambuf + (SLOT_TEXT + 3) * 4
-        sta oambuf + (SLOT_TEXT + 4) * 4
-        rts
-text:   stx t0
-        ldx #0
-        ldy #MESSAGE_X | MESSAGE_Y << 8
-:       tya
-        sta oambuf + (SLOT_TEXT + 0) * 4,x
-        clc
-        adc #16
-        tay
-        lda t0
-        sta oambuf + (SLOT_TEXT + 0) * 4 + 2,x
-        inc t0                  ; two tiles on
-        inc t0
-        inx
-        inx
-        inx
-        inx
-        cpx #MESSAGE_CELLS * 4
-        bne :-
-        rts
-.endproc
-
 ; What never changes: once, before the first frame.
 .proc place_sprites
         ldx #SLOTS * 4 - 4
@@ -400,9 +263,6 @@ text:   stx t0
 .segment "RODATA"
 kart_views:
         .word LOOK_KART, LOOK_KART + 4, LOOK_KART + 8, LOOK_KART + 12
-figures:
-        .word LOOK_FIGURES, LOOK_FIGURES + 2, LOOK_FIGURES + 4, LOOK_FIGURES + 6, LOOK_FIGURES + 8
-        .word LOOK_FIGURES + 10, LOOK_FIGURES + 12, LOOK_FIGURES + 14, LOOK_FIGURES + 32, LOOK_FIGURES + 34
 ; the sprites from the shadow on as they begin: place, look
 fixed:
         .word HIDDEN << 8, LOOK_SHADOW

@@ -114,7 +114,3 @@ class Block(NamedTuple):
         palette = np.stack([(self.palette >> shift & 31) * 255 // 31 for shift in (0, 5, 10)], axis=1).astype(np.uint8)
         indices = self.tiles[self.tilemap].transpose(0, 2, 1, 3).reshape(SIZE, SIZE)
         return palette[indices]
-
-    def surface_at(self, x: int, y: int) -> int:
-        """Code of the surface at a pixel of the map."""
-        return int(self.surfaces[self.tilemap[y // TILE, x // TILE]])

@@ -46,7 +46,7 @@ def import_rom(file: Path, states: Path | None = None, sha1: str = SHA1, size: i
             new.mkdir(mode=0o700, parents=True, exist_ok=True)
         target.chmod(0o700)
         for name, data in {"rom.sfc": rom, **taken}.items():
-            _write(target / name, data)
+            write(target / name, data)
     except OSError as error:
         raise UserError(f"{target}: cannot keep the cartridge there ({error.strerror}); set KARTRL_DATA to another folder") from error
     _report(target, foreign)
@@ -99,7 +99,7 @@ def read_state(file: Path) -> bytes:
     return data
 
 
-def _write(file: Path, data: bytes) -> None:
+def write(file: Path, data: bytes) -> None:
     """Replace `file` as a whole or not at all, readable by its owner only."""
     handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
     try:

@@ -179,6 +179,10 @@ class KartEnv(gymnasium.Env[Image, SupportsInt]):
         """The whole screen, uint8 [224, 256, 3]."""
         return None if self._screen is None else self._screen.copy()
 
+    def race(self) -> dict[str, int]:
+        """The race state as raw as it stands in the console's memory."""
+        return self._opened().race()
+
     def close(self) -> None:
         """Free the emulator."""
         if self._console is not None:

@@ -111,12 +111,20 @@ class Console:
         file = state_file(self.folder, circuit)
         state = read_state(file)
         try:
-            self.restore(state)
+            self.begin(state)
         except UserError as error:
             raise UserError(f"{file}: {error}") from error
-        if self._build is not None and (found := self.race()["build_id"]) != self._build:
-            raise UserError(f"{file}: made for another build of the ROM ({found:08x}, not {self._build:08x}); make it anew")
         return state
+
+    def begin(self, state: bytes) -> None:
+        """Begin from a state that was saved some time ago.
+
+        Raises:
+            UserError: the emulator does not take it, or it is not one of this ROM.
+        """
+        self.restore(state)
+        if self._build is not None and (found := self.race()["build_id"]) != self._build:
+            raise UserError(f"made for another build of the ROM ({found:08x}, not {self._build:08x}); make it anew")
 
     def block(self) -> Block | None:
         """The circuit that is being driven, as it lies in the console's memory; None for a cartridge."""
