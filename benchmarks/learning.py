@@ -90,20 +90,26 @@ COLUMNS = [
 ]
 
 
+PANELS = (
+    ("train/progress", "laps of a race, agents in training", 5.0),
+    ("evaluation/test_progress", "laps of a race, unseen, each evaluation", 5.0),
+    ("train/lap_time", "seconds a lap, agents in training", None),
+)
+
+
 def plot(runs: list[Path], output: Path) -> None:
-    figure = Figure(figsize=(9, 3.4), layout="constrained")
+    figure = Figure(figsize=(11, 3.4), layout="constrained")
     FigureCanvasAgg(figure)
-    for axes, key, title in zip(
-        figure.subplots(1, 2, sharey=True),
-        ("evaluation/train_progress", "evaluation/test_progress"),
-        ("train circuits", "unseen circuit"),
-        strict=True,
-    ):
+    for axes, (key, title, most) in zip(figure.subplots(1, len(PANELS)), PANELS, strict=True):
         for run in runs:
             points = read(run)[key]
-            axes.plot([minutes for minutes, _, _ in points], [value for _, _, value in points], marker=".", label=run.name)
-        axes.axhline(5, color="0.7", linewidth=0.8)
-        axes.set(title=f"Laps of a 5-lap race, {title}", xlabel="minutes of training", ylim=(0, 5.3))
+            marker = "." if len(points) < 30 else None
+            axes.plot([minutes for minutes, _, _ in points], [value for _, _, value in points], marker=marker, linewidth=1, label=run.name)
+        if most is not None:
+            axes.axhline(most, color="0.7", linewidth=0.8)
+            axes.set_ylim(0, most + 0.3)
+        axes.set(title=title, xlabel="minutes of training")
+        axes.set_xlim(left=0)
         axes.legend(frameon=False)
     figure.savefig(output, dpi=110)
 
