@@ -163,7 +163,7 @@ def drive_(options: argparse.Namespace) -> int:
                 times = lap_times(state, options.laps)
             else:
                 films.append(options.output / f"{short}.mp4" if many else options.output)
-                times = _filmed(state, options.laps, films[-1], partial(progress.update, task))
+                times = filmed(state, options.laps, films[-1], partial(progress.update, task))
             progress.update(task, completed=options.laps)
             table.add_row(short, f"{len(times)} of {options.laps}", _seconds(times))
     Terminal().print(table)
@@ -172,7 +172,7 @@ def drive_(options: argparse.Namespace) -> int:
     return 0
 
 
-def _filmed(state: str, laps: int, file: Path, progress: Callable[..., None]) -> tuple[float, ...]:
+def filmed(state: str, laps: int, file: Path, progress: Callable[..., None]) -> tuple[float, ...]:
     """The lap times of a drive of which a film is made; `progress` is told how many laps are `completed`."""
 
     def shoot(console: Console) -> None:
