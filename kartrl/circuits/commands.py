@@ -154,7 +154,8 @@ def drive_(options: argparse.Namespace) -> int:
     table, films = Table("circuit", "laps", "seconds"), []
     many = len(options.circuit) > 1 or (options.output is not None and options.output.suffix != ".mp4")
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Terminal(stderr=True), transient=True) as progress:
+    terminal = Terminal(stderr=True)
+    with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as progress:
         for name in options.circuit:
             state = str(library.state_of(Path(name))) if name.endswith(".toml") else name
             short = _short(name)
