@@ -41,7 +41,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     race = _add(actions, "drive", "have the scripted driver race, tell its lap times, and film it")
     race.add_argument("circuit", nargs="+", metavar="FILE|NAME", help=any_of)
     race.add_argument("--laps", type=int, choices=range(1, LAPS + 1), default=LAPS, help=f"how many (default {LAPS})")
-    race.add_argument("-o", "--output", type=Path, metavar="MP4|DIR", help="film it: an .mp4, or a folder for one of each (some 20 s a lap)")
+    race.add_argument("-o", "--output", type=Path, metavar="MP4|DIR", help="film it: an .mp4, or a folder for one of each (20 s a lap)")
 
 
 def _add(actions: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, text: str) -> argparse.ArgumentParser:
