@@ -1,6 +1,5 @@
 """Circuits as data, without an emulator: the file, the ground that comes of it, the checks, and random ones."""
 
-import re
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,7 @@ from kartrl.circuits.checks import faults
 from kartrl.circuits.field import field_of
 from kartrl.circuits.format import Circuit, parse, read, written
 from kartrl.circuits.generator import SHORTEST, random_circuit
-from kartrl.circuits.ground import compile_circuit, compiled
+from kartrl.circuits.ground import compile_circuit
 from kartrl.circuits.line import line_of
 from kartrl.circuits.looks import KINDS as LOOKS
 from kartrl.circuits.paint import Painter
@@ -52,76 +51,6 @@ def test_the_twenty_circuits_are_there_and_can_be_driven() -> None:
     lengths = [line_of(circuit).length for circuit in circuits.values()]
     assert min(lengths) > 2500
     assert max(lengths) < 6000
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("titel = 3", "unknown key titel"),
-        ("scenery = 2", "scenery: Input should be less than or equal to 1"),
-        ('title = "lower case"', "title must be 1 to 14 capitals, figures and spaces"),
-        ('kind = "lava"', "kind: Input should be 'asphalt', 'dirt'"),
-        ("points = [[1, 2, 80]]", "points: Tuple should have at least 4 items"),
-        ("points = [[1, 2], [3, 4], [5, 6], [7, 8]]", "points.0.2 is missing"),
-        ("coins = [{ at = 12 }]", "coins.0.at is 12, but the points are numbered 0 to 11"),
-        ("rails = [{ from = 3, to = 20 }]", "rails.0 goes beyond the points"),
-        ("boosts = [{ at = 1, across = 2 }]", "boosts.0.across: Input should be less than or equal to 1"),
-        ('patches = [{ ground = "mud" }]', "patches.0: Value error, needs either at (and across) or x and y"),
-        ("trees = [[1, nan]]", "trees.0.1: Input should be a finite number"),
-        ("points =", "not a TOML file"),
-        ("points = " + 2000 * "[", "not a TOML file"),
-        ("points = [[99, 99, 80], [99, 99, 80], [5, 6, 80], [7, 8, 80]]", "points 0 and 1 are less than 16 pixels apart"),
-        ("walls = [[-1, 2, 3, 4]]", "walls.0.0: Input should be greater than or equal to 0"),
-    ],
-)
-def test_a_wrong_file_is_named_with_its_key(tmp_path: Path, line: str, message: str) -> None:
-    file = tmp_path / "mine.toml"
-    key = line.partition(" ")[0]
-    file.write_text(line + "\n" + re.sub(rf"^{key} = (\[\[[^$]*|.*$)", "", OVAL, flags=re.M))
-    with pytest.raises(UserError) as caught:
-        read(file)
-    assert str(caught.value).startswith(f"{file}: ")
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-def test_a_missing_or_binary_file_is_said_to_be_one(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"none\.toml: cannot be read"):
-        read(tmp_path / "none.toml")
-    (tmp_path / "odd.toml").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(UserError, match=r"odd\.toml: cannot be read"):
-        read(tmp_path / "odd.toml")
-
-
-@pytest.mark.parametrize(
-    ("values", "fault"),
-    [
-        ({"points": [(x * 0.5, y * 0.5, w) for x, y, w in parse(OVAL, "").points]}, "the lap is 1[0-9]{3} pixels long"),
-        ({"points": [(x, y, 48) for x, y, _ in parse(OVAL, "").points]}, r"too narrow near point .* 48 pixels, and asphalt needs 56"),
-        ({"points": [(x - 90, y, w) for x, y, w in parse(OVAL, "").points]}, r"the road leaves the map near point"),
-        (
-            {"points": [*parse(OVAL, "").points[:6], (240, 560, 80), *parse(OVAL, "").points[6:]]},
-            "the road comes within 20 pixels of itself",
-        ),
-        ({"points": [*parse(OVAL, "").points[:3], (512, 560, 80), *parse(OVAL, "").points[4:]]}, "the turn is too sharp near point 3"),
-        ({"points": parse(OVAL, "").points[2:] + parse(OVAL, "").points[:2]}, "the road is not straight at point 0"),
-        ({"corners": "right"}, "must go straight north, south, east or west"),
-        ({"trees": [(140, 500)]}, "the tree at 140, 500 stands on the road"),
-        ({"trees": [(1020, 500)]}, "the tree at 1020, 500 leaves the map"),
-        ({"walls": [(100, 500, 300, 500)]}, "the wall 100, 500, 300, 500 stands on the road"),
-        ({"walls": [(600, 500, 300, 500)]}, "must go from its upper left to its lower right"),
-        ({"patches": [{"ground": "mud", "at": 3}]}, "asphalt has no patches of mud; there are: none"),
-        ({"coins": [{"at": k, "count": 8} for k in range(1, 6)]}, "there are 40 coins; at most 32"),
-        ({"coins": [{"at": 3, "count": 2}, {"at": 3, "count": 2}]}, "coin 1 of the row at 3 does not fit on the road"),
-        ({"boosts": [{"at": 3}, {"at": 3}]}, "the boost plate at 3 does not fit on the road"),
-        ({"kind": "planks", "trees": [(500, 500)]}, "planks has no trees"),
-        ({"kind": "ice", "patches": [{"ground": "water", "at": 4, "size": 60}]}, "less than 30 pixels of the road are free near point 3"),
-    ],
-)
-def test_what_makes_a_circuit_undrivable_is_told(values: dict, fault: str) -> None:
-    assert faults(changed()) == []
-    found = faults(changed(**values))
-    assert any(re.search(fault, one) for one in found), found
 
 
 def test_the_example_in_the_documentation_is_a_circuit() -> None:
@@ -284,32 +213,6 @@ def test_random_circuits_can_be_driven_and_repeat(seed: int, kind: str) -> None:
     assert faults(circuit) == []
     assert line_of(circuit).length >= SHORTEST
     assert parse(written(circuit), "random") == circuit
-
-
-PLACES = st.tuples(st.integers(0, 1023), st.integers(0, 1023), st.integers(32, 160))
-ATS = st.floats(0, 3.99)
-
-
-@settings(max_examples=24, deadline=None)
-@given(
-    points=st.lists(PLACES, min_size=4, max_size=12),
-    kind=st.sampled_from(KINDS),
-    corners=st.sampled_from(("round", "right")),
-    coins=st.lists(st.fixed_dictionaries({"at": ATS, "across": st.floats(-1, 1), "count": st.integers(1, 8)}), max_size=4),
-    boosts=st.lists(st.fixed_dictionaries({"at": ATS}), max_size=3),
-    walls=st.lists(st.tuples(*4 * [st.integers(0, 1023)]), max_size=3),
-)
-def test_nonsense_is_told_and_can_be_drawn(**values: object) -> None:
-    try:
-        circuit = Circuit.model_validate({"title": "X", **values})
-    except ValueError:
-        return
-    found = faults(circuit)
-    assert all(len(one) < 160 and "\n" not in one for one in found)
-    block = compiled(circuit)
-    assert block.picture().shape == (1024, 1024, 3)
-    if not found:
-        assert block.packed()
 
 
 def test_random_circuits_differ() -> None:

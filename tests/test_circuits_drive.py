@@ -11,10 +11,12 @@ from test_circuits import FILES, OVAL
 
 from kartrl.circuits import library
 from kartrl.circuits.block import KINDS
+from kartrl.circuits.commands import filmed
 from kartrl.circuits.driver import drive, lap_times
 from kartrl.circuits.format import parse
 from kartrl.circuits.generator import random_circuit
 from kartrl.circuits.ground import compile_circuit, compiled
+from kartrl.circuits.line import line_of
 from kartrl.circuits.states import make_state, start_state
 from kartrl.envs.retro import BUNDLED, GAMES, Console
 from kartrl.errors import UserError
@@ -109,11 +111,11 @@ def test_check_tells_what_is_wrong_and_how_fast_it_can_be_driven(tmp_path: Path)
     bad.write_text(OVAL.replace("80]", "40]"))
     result = run("circuit", "check", str(good), cwd=tmp_path)
     assert result.returncode == 0, result.stderr
-    assert "good; laps of the scripted driver: 1" in result.stdout
-    assert result.stdout.count(",") == 4
+    assert "good, 2551 pixels a lap; laps of the scripted driver: 1" in result.stdout
+    assert result.stdout.count(",") == 5
     result = run("circuit", "check", "--no-drive", str(good), str(bad), cwd=tmp_path)
     assert result.returncode == 2
-    assert f"{good}: good\n" in result.stdout
+    assert f"{good}: good, 2551 pixels a lap\n" in result.stdout
     assert f"{bad}: the road is too narrow near point" in result.stdout
 
 
@@ -130,22 +132,51 @@ def test_build_draw_and_drive_from_the_command_line(tmp_path: Path) -> None:
     assert result.returncode == 0, result.stderr
     with Image.open(tmp_path / "sheet.png") as sheet:
         assert sheet.size[0] > 700
-    result = run("circuit", "drive", "out/Mine.state", "--laps", "1", "-o", "film.mp4", cwd=tmp_path)
+    result = run("circuit", "drive", "out/Mine.state", "--laps", "1", "-o", "films", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     assert "1 of 1" in result.stdout
-    assert (tmp_path / "film.mp4").stat().st_size > 50_000
+    assert result.stdout.endswith("\nfilms/Mine.mp4\n")
+    assert (tmp_path / "films" / "Mine.mp4").stat().st_size > 50_000
+
+
+def test_how_far_a_film_is_can_be_seen(tmp_path: Path) -> None:
+    laps: list[float] = []
+    assert len(filmed("MarioCircuit.Act2", 1, tmp_path / "new" / "film.mp4", lambda *, completed: laps.append(completed))) == 1
+    assert laps == sorted(laps)
+    assert laps[0] <= 0.1
+    assert 0.9 < laps[-1] <= 1
+
+
+def test_points_are_numbered_on_the_map_and_the_way_is_shown(tmp_path: Path) -> None:
+    (tmp_path / "Mine.toml").write_text(OVAL)
+    for more in ((), ("--points",)):
+        assert run("circuit", "draw", *more, "Mine.toml", "-o", f"{len(more)}.png", cwd=tmp_path).returncode == 0
+    plain, marked = (np.asarray(Image.open(tmp_path / f"{number}.png")) for number in (0, 1))
+    changed = (plain != marked).any(-1)[:, :1024]
+    line = line_of(parse(OVAL, "OVAL"))
+    for x, y, _ in parse(OVAL, "OVAL").points:
+        assert changed[int(y) - 7 : int(y) + 7, int(x) - 7 : int(x) + 7].all(), "a disc with the number"
+    for number in range(12):
+        sample = line.nearest_sample(number + 0.5)
+        (x, y), (ux, uy) = line.xy[sample], line.ahead(sample)
+        behind, ahead = (changed[int(y + k * uy) - 8 :, int(x + k * ux) - 8 :][:16, :16].sum() for k in (-8, 8))
+        assert behind > ahead, "an arrow is wide at its back"
 
 
 def test_a_faulty_circuit_is_drawn_and_told(tmp_path: Path) -> None:
-    (tmp_path / "mine.toml").write_text(OVAL.replace("[874, 512, 80]", "[1000, 512, 80]"))
+    (tmp_path / "mine.toml").write_text(
+        OVAL.replace("[874, 512, 80]", "[1000, 512, 80]") + 'patches = [{ ground = "mud", x = 500, y = 500 }]'
+    )
     result = run("circuit", "draw", "mine.toml", cwd=tmp_path)
     assert result.returncode == 0
     assert "mine.toml: the road leaves the map near point 6" in result.stderr
+    assert "mine.toml: asphalt has no patches of mud; there are: none" in result.stderr
     with Image.open(tmp_path / "mine.png") as picture:
         assert picture.size == (1024, 1024)
     result = run("circuit", "build", "mine.toml", cwd=tmp_path)
     assert result.returncode == 2
     assert "mine.toml: the road leaves the map" in result.stderr
+    assert "(and 1 more: kartrl circuit check)" in result.stderr
     assert not (tmp_path / "mine.state").exists()
 
 
@@ -162,7 +193,13 @@ def test_random_from_the_command_line(tmp_path: Path) -> None:
     [
         (("build", "none.toml"), "none.toml: cannot be read"),
         (("draw",), "which circuit? Give a .toml, a .state or a name, or --all"),
-        (("draw", "Nowhere"), "no start state for circuit 'Nowhere'"),
+        (
+            ("draw", "Nowhere"),
+            "there is no circuit 'Nowhere': give a .toml, a .state, or one of the game's own: BowserCastle.Act1 (Ember Keep)",
+        ),
+        (("drive", "mine"), "there is no circuit 'mine': give a .toml"),
+        (("draw", "--points", "MarioCircuit.Act1"), "MarioCircuit.Act1: only a .toml has points to show"),
+        (("drive", "MarioCircuit.Act1", "-o", "/dev/null/film.mp4"), "/dev/null/film.mp4: cannot be written"),
         (("drive", "none.state"), "none.state: there is no such start state"),
         (("random", "--kind", "grass"), "there is no kind 'grass' of circuits; there are: asphalt"),
     ],

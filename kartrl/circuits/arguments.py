@@ -27,6 +27,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     picture = _add(actions, "draw", "draw a circuit's map, and the view from the kart beside it")
     picture.add_argument("circuit", nargs="*", metavar="FILE|NAME", help=f"{any_of}; several make one sheet")
     picture.add_argument("--all", action="store_true", help="one sheet of all the game's own circuits")
+    picture.add_argument("--points", action="store_true", help="number a .toml's control points, and show the way it is driven")
     picture.add_argument("-o", "--output", type=Path, metavar="PNG", help="the picture (default: <Name>.png here, or circuits.png)")
 
     make = _add(actions, "random", "make random circuits that can be driven: .toml, .state and .png of each")
@@ -40,7 +41,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     race = _add(actions, "drive", "have the scripted driver race, tell its lap times, and film it")
     race.add_argument("circuit", nargs="+", metavar="FILE|NAME", help=any_of)
     race.add_argument("--laps", type=int, choices=range(1, LAPS + 1), default=LAPS, help=f"how many (default {LAPS})")
-    race.add_argument("-o", "--output", type=Path, metavar="MP4|DIR", help="film it: an .mp4, or a folder for one of each")
+    race.add_argument("-o", "--output", type=Path, metavar="MP4|DIR", help="film it: an .mp4, or a folder for one of each (20 s a lap)")
 
 
 def _add(actions: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, text: str) -> argparse.ArgumentParser:

@@ -1,13 +1,15 @@
 """Whether a circuit can be driven: what its geometry alone tells."""
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 
 import numpy as np
+import numpy.typing as npt
 
 from kartrl.circuits.block import MAX_COINS, SIDE, SIZE, TILE
 from kartrl.circuits.field import Field, field_of
-from kartrl.circuits.format import Circuit
-from kartrl.circuits.line import Line, line_of
+from kartrl.circuits.format import Circuit, Patch, Spot, Wall
+from kartrl.circuits.line import STEP, Line, line_of
 from kartrl.circuits.looks import KINDS
 from kartrl.circuits.paint import TREE, Ground, Painter
 from kartrl.circuits.surfaces import CODES, SURFACES, Effect
@@ -17,27 +19,28 @@ MARGIN = 24  # pixels between the road and the map's border
 GAP = 20  # pixels between different parts of the road
 SHARPEST = 36  # radius of the centre line's sharpest bend, pixels
 STRAIGHT = 48  # pixels before and behind the start line that must be straight
-BEND = 0.2  # radians that count as straight
+BEND = 0.2  # sine of the turn that counts as straight
+IN_LINE = 70  # pixels from the start to the points that keep it straight: there the curve's own bend is least where it is measured
+RUN_UP, FLIGHT = 40, 72  # pixels before and after a jump that must be straight road
 FREE = 30  # pixels of road without hazards, at the least
+Cells = npt.NDArray[np.bool_]
 
 
 def faults_of_road(circuit: Circuit) -> list[str]:
     """What is wrong with the way of a circuit's road, a sentence each."""
-    return list(_of_line(circuit, line_of(circuit)))
+    line = line_of(circuit)
+    return [*_of_line(circuit, line), *_of_start(line)]
 
 
 def faults(circuit: Circuit) -> list[str]:
     """What is wrong with a circuit, a sentence each; nothing where it can be driven."""
     line = line_of(circuit)
-    found = list(_of_line(circuit, line))
-    if found:
-        return found
     field = field_of(circuit, line)
-    found = list(_of_things(circuit, line, field))
-    if found:
-        return found
-    painter = Painter(circuit, KINDS[circuit.kind], line, field)
-    return [*(f"{what} does not fit on the road" for what in painter.left_out), *_of_ground(painter.ground(), line)]
+    road = list(_of_line(circuit, line))
+    sound, found = _things(circuit, field)
+    painter = Painter(sound, KINDS[circuit.kind], line, field)
+    found = [*road, *_of_start(line), *_of_jumps(circuit, line), *found, *painter.left_out]
+    return found if road else [*found, *_of_ground(painter.ground(), line)]  # how free a wrong road is says nothing new
 
 
 def _of_line(circuit: Circuit, line: Line) -> Iterator[str]:
@@ -60,22 +63,53 @@ def _of_line(circuit: Circuit, line: Line) -> Iterator[str]:
             yield f"the turn is too sharp {_near(line, k)}: a radius of {1 / turn[k]:.0f} pixels, not {SHARPEST} or more"
     else:
         yield from _corners(circuit)
-    reach = int(STRAIGHT / 4)
-    (ax, ay), (bx, by) = line.ahead(-reach), line.ahead(reach)
-    if abs(ax * by - ay * bx) > BEND or ax * bx + ay * by < 0:
-        yield f"the road is not straight at point 0: the start line needs {STRAIGHT} straight pixels before and behind it"
+
+
+def _of_start(line: Line) -> Iterator[str]:
+    reach = int(STRAIGHT / STEP)
+    if _bends(before := line.ahead(-reach), after := line.ahead(reach)):
+        bend, most = math.degrees(math.acos(float(np.clip(np.dot(before, after), -1, 1)))), math.degrees(math.asin(BEND))
+        yield (
+            f"the road is not straight at point 0: from {STRAIGHT} pixels behind the start line to {STRAIGHT} ahead of it, it turns by "
+            f"{bend:.0f} degrees, not {most:.0f} or less; put points in line with it, {IN_LINE} pixels behind and {IN_LINE} ahead"
+        )
+
+
+def _bends(before: tuple[float, float], after: tuple[float, float]) -> bool:
+    """Whether the road turns too much for a straight from one unit vector to the other."""
+    (ax, ay), (bx, by) = before, after
+    return abs(ax * by - ay * bx) > BEND or ax * bx + ay * by < 0
+
+
+def _of_jumps(circuit: Circuit, line: Line) -> Iterator[str]:
+    """Who flies off a jump must have come straight, and come down on the road."""
+    step = line.length / len(line.xy)
+    for jump in circuit.jumps:
+        k = line.nearest_sample(jump.at)
+        u = line.ahead(k, 1)
+        way = line.xy[np.arange(k, k + 2 * int(FLIGHT / STEP)) % len(line.xy)]
+        flown = np.linspace(0, FLIGHT, 10)[:, None] * u + line.xy[k]
+        off = np.sqrt(((flown[:, None] - way) ** 2).sum(2)).min(1) - line.width[k] / 2 + TILE  # clear of the edge
+        landing = line.ahead(k + int(FLIGHT / STEP)) if circuit.corners == "right" else u  # a bend forgives, a corner does not
+        if min(k, len(line.xy) - k) * step < STRAIGHT:
+            yield f"the jump at {jump.at:g} lies on the start line: {STRAIGHT} pixels must be between them"
+        elif _bends(line.ahead(k - int(RUN_UP / STEP)), u) or _bends(u, landing) or (off > 0).any():
+            yield f"the jump at {jump.at:g} is not on a straight: the road must be straight {RUN_UP} pixels before and {FLIGHT} after it"
 
 
 def _corners(circuit: Circuit) -> Iterator[str]:
     points = circuit.points
+    square = []
     for i, ((ax, ay, width), (bx, by, _)) in enumerate(zip(points, points[1:] + points[:1], strict=True)):
-        if (ax == bx) == (ay == by):  # both, or neither
-            yield f"the road from point {i} to point {(i + 1) % len(points)} must go straight north, south, east or west"
+        square.append((ax == bx) != (ay == by))
+        to = (i + 1) % len(points)
+        if not square[i]:
+            yield f"the road from point {i} ({ax:g}, {ay:g}) to point {to} ({bx:g}, {by:g}) must go straight north, south, east or west"
         elif abs(ax - bx) + abs(ay - by) < width:
-            yield f"points {i} and {(i + 1) % len(points)} are closer than the road is wide"
+            yield f"points {i} and {to} are closer than the road is wide"
     for i in range(len(points)):
         (ax, ay, _), (bx, by, _), (cx, cy, _) = (points[(i + k) % len(points)] for k in (-1, 0, 1))
-        if (bx - ax) * (cx - bx) + (by - ay) * (cy - by) < 0:
+        if square[i - 1] and square[i] and (bx - ax) * (cx - bx) + (by - ay) * (cy - by) < 0:
             yield f"the road turns back on itself at point {i}"
 
 
@@ -99,28 +133,56 @@ def _touching(line: Line) -> tuple[int, int] | None:
     return (k // count * 2, k % count * 2) if short.flat[k] < 0 else None
 
 
-def _of_things(circuit: Circuit, line: Line, field: Field) -> Iterator[str]:
-    kind = KINDS[circuit.kind]
+def _things(circuit: Circuit, field: Field) -> tuple[Circuit, list[str]]:
+    """The circuit without the trees, walls and patches that cannot be where they are, and what is wrong with those and the coins."""
     road = field.edge < 4
-    if circuit.trees and kind.tree is None:
-        yield f"{circuit.kind} has no trees"
-    for x, y in circuit.trees:
-        column, row, size = x // TILE, y // TILE, TREE // TILE
-        if max(column, row) > SIDE - size:
-            yield f"the tree at {x}, {y} leaves the map"
-        elif road[row : row + size, column : column + size].any():
-            yield f"the tree at {x}, {y} stands on the road"
-    for x0, y0, x1, y1 in circuit.walls:
-        if not (x0 <= x1 and y0 <= y1):
-            yield f"the wall {x0}, {y0}, {x1}, {y1} must go from its upper left to its lower right"
-        elif road[y0 // 16 * 2 : y1 // 16 * 2 + 2, x0 // 16 * 2 : x1 // 16 * 2 + 2].any():
-            yield f"the wall {x0}, {y0}, {x1}, {y1} stands on the road"
-    for patch in circuit.patches:
-        if patch.ground not in kind.pools:
-            yield f"{circuit.kind} has no patches of {patch.ground}; there are: {', '.join(kind.pools) or 'none'}"
-    coins = sum(row.count for row in circuit.coins)
-    if coins > MAX_COINS:
-        yield f"there are {coins} coins; at most {MAX_COINS} are allowed"
+    kept: dict[str, tuple] = {}
+    wrong: list[str] = []
+
+    def keep(key: str, fault_of: Callable[..., str]) -> None:
+        judged = [(thing, fault_of(thing, road, circuit.kind)) for thing in getattr(circuit, key)]
+        kept[key] = tuple(thing for thing, fault in judged if not fault)
+        wrong.extend(dict.fromkeys(fault for _, fault in judged if fault))
+
+    keep("trees", _of_tree)
+    keep("walls", _of_wall)
+    keep("patches", _of_patch)
+    if (coins := sum(row.count for row in circuit.coins)) > MAX_COINS:
+        wrong.append(f"there are {coins} coins; at most {MAX_COINS} are allowed")
+    return circuit.model_copy(update=kept), wrong
+
+
+def _of_tree(tree: Spot, road: Cells, kind: str) -> str:
+    if KINDS[kind].tree is None:
+        return f"{kind} has no trees"
+    column, row, size = tree[0] // TILE, tree[1] // TILE, TREE // TILE
+    if max(column, row) > SIDE - size:
+        return f"the tree at {tree[0]}, {tree[1]} leaves the map"
+    covers = (column, row, column + size, row + size)
+    return f"the tree at {tree[0]}, {tree[1]} stands on the road{_pixels(covers)}" if _any(road, covers) else ""
+
+
+def _of_wall(wall: Wall, road: Cells, _: str) -> str:
+    x0, y0, x1, y1 = wall
+    if not (x0 <= x1 and y0 <= y1):
+        return f"the wall {x0}, {y0}, {x1}, {y1} must go from its upper left to its lower right"
+    covers = (x0 // 16 * 2, y0 // 16 * 2, x1 // 16 * 2 + 2, y1 // 16 * 2 + 2)
+    return f"the wall {x0}, {y0}, {x1}, {y1} stands on the road{_pixels(covers)}" if _any(road, covers) else ""
+
+
+def _of_patch(patch: Patch, _: Cells, kind: str) -> str:
+    pools = KINDS[kind].pools
+    return "" if patch.ground in pools else f"{kind} has no patches of {patch.ground}; there are: {', '.join(pools) or 'none'}"
+
+
+def _any(road: Cells, covers: tuple[int, int, int, int]) -> bool:
+    left, top, right, bottom = covers
+    return bool(road[top:bottom, left:right].any())
+
+
+def _pixels(covers: tuple[int, int, int, int]) -> str:
+    left, top, right, bottom = (TILE * cell for cell in covers)
+    return f": it covers {left}, {top} to {right - 1}, {bottom - 1}"
 
 
 def _of_ground(ground: Ground, line: Line) -> Iterator[str]:

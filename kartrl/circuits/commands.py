@@ -2,11 +2,12 @@
 
 import argparse
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console as Terminal
-from rich.progress import track
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, track
 from rich.table import Table
 
 from kartrl.circuits import draw, library
@@ -15,7 +16,8 @@ from kartrl.circuits.checks import faults
 from kartrl.circuits.driver import drive, lap_times
 from kartrl.circuits.format import Circuit, read
 from kartrl.circuits.ground import compiled
-from kartrl.circuits.states import start_state
+from kartrl.circuits.line import line_of
+from kartrl.circuits.states import FIRST_LAP, start_state
 from kartrl.envs.circuit_map import circuit_block
 from kartrl.envs.retro import BUNDLED, GAMES, Console, circuits, core_file
 from kartrl.errors import UserError
@@ -36,6 +38,7 @@ def check(options: argparse.Namespace) -> int:
             continue
         for fault in found:
             terminal.print(f"{file}: {fault}", style="red", markup=False, soft_wrap=True)
+        good = f"{file}: good, {line_of(circuit).length:.0f} pixels a lap"
         if not found and options.drive and _has_emulator():
             times = _driven(circuit)
             if len(times) < LAPS:
@@ -44,9 +47,9 @@ def check(options: argparse.Namespace) -> int:
                     f"{file}: {found[0]}: {len(times)} of {LAPS} laps in {LAPS} minutes", style="red", markup=False, soft_wrap=True
                 )
             else:
-                terminal.print(f"{file}: good; laps of the scripted driver: {_seconds(times)}", markup=False, soft_wrap=True)
+                terminal.print(f"{good}; laps of the scripted driver: {_seconds(times)}", markup=False, soft_wrap=True)
         elif not found:
-            terminal.print(f"{file}: good" + ", but not driven: there is no emulator" * options.drive, markup=False, soft_wrap=True)
+            terminal.print(good + ", but not driven: there is no emulator" * options.drive, markup=False, soft_wrap=True)
         wrong += bool(found)
     return 2 if wrong else 0
 
@@ -76,7 +79,8 @@ def _sound(file: Path) -> Circuit:
     """The circuit in a file, which can be driven."""
     circuit = read(file)
     if found := faults(circuit):
-        raise UserError(f"{file}: {found[0]} (kartrl circuit check tells more)")
+        more = f" (and {len(found) - 1} more: kartrl circuit check)" if len(found) > 1 else ""
+        raise UserError(f"{file}: {found[0]}{more}")
     return circuit
 
 
@@ -95,9 +99,9 @@ def draw_(options: argparse.Namespace) -> int:
     names = list(circuits(GAME)) if options.all else options.circuit
     if not names:
         raise UserError("which circuit? Give a .toml, a .state or a name, or --all")
-    shots = [_shot(name) for name in names]
+    shots = [_shot(name, options.points) for name in names]
     if len(shots) == 1:
-        picture, name = draw.beside(shots[0].block, shots[0].view), f"{shots[0].name}.png"
+        picture, name = draw.beside(shots[0].ground, shots[0].view), f"{shots[0].name}.png"
     else:
         picture, name = draw.sheet(shots), "circuits.png"
     output = options.output or Path(name)
@@ -106,16 +110,32 @@ def draw_(options: argparse.Namespace) -> int:
     return 0
 
 
-def _shot(circuit: str) -> draw.Shot:
+def _shot(circuit: str, points: bool) -> draw.Shot:
     if circuit.endswith(".toml"):
         described = read(Path(circuit))
         block, wrong = compiled(described), faults(described)
         for fault in wrong:  # the picture helps to find the place
             print(f"{circuit}: {fault}", file=sys.stderr)
-        return draw.Shot(Path(circuit).stem, block, None if wrong or not _has_emulator() else draw.view(block))
+        ground = draw.marked(block.picture(), described) if points else block.picture()
+        return draw.Shot(Path(circuit).stem, block.title, ground, None if wrong or not _has_emulator() else draw.view(block))
+    _must_be_known(circuit)
+    if points:
+        raise UserError(f"{circuit}: only a .toml has points to show")
     found = circuit_block(GAME, circuit)
     assert found is not None  # only a cartridge has none
-    return draw.Shot(Path(circuit).name.removesuffix(".state"), found, draw.view(circuit))
+    return draw.Shot(_short(circuit), found.title, found.picture(), draw.view(circuit))
+
+
+def _must_be_known(circuit: str) -> None:
+    """Raises UserError where it is neither a file nor one of the game's own."""
+    if not circuit.endswith((".toml", ".state")) and circuit not in circuits(GAME):
+        own = {file.stem: read(file).title for file in sorted(Path(__file__).with_name("bundled").glob("*.toml"))}
+        names = ", ".join(f"{name} ({title.title()})" for name, title in own.items())
+        raise UserError(f"there is no circuit {circuit!r}: give a .toml, a .state, or one of the game's own: {names}")
+
+
+def _short(circuit: str) -> str:
+    return Path(circuit).name.removesuffix(".state").removesuffix(".toml")
 
 
 def random_(options: argparse.Namespace) -> int:
@@ -129,23 +149,42 @@ def random_(options: argparse.Namespace) -> int:
 
 
 def drive_(options: argparse.Namespace) -> int:
-    table = Table("circuit", "laps", "seconds")
-    many = len(options.circuit) > 1 or (options.output is not None and options.output.suffix != ".mp4")
     for name in options.circuit:
-        state = str(library.state_of(Path(name))) if name.endswith(".toml") else name
-        short = Path(name).name.removesuffix(".state").removesuffix(".toml")
-        if options.output is None:
-            times = lap_times(state, options.laps)
-        else:
-            if many:
-                options.output.mkdir(parents=True, exist_ok=True)
-            with Mp4Writer(options.output / f"{short}.mp4" if many else options.output, 30) as film:
-
-                def shoot(console: Console, film: Mp4Writer = film) -> None:
-                    if console.race()["tick"] % 2 == 0:
-                        film.add(console.screen())
-
-                times = lap_times(state, options.laps, shoot)
-        table.add_row(short, f"{len(times)} of {options.laps}", _seconds(times))
+        _must_be_known(name)
+    table, films = Table("circuit", "laps", "seconds"), []
+    many = len(options.circuit) > 1 or (options.output is not None and options.output.suffix != ".mp4")
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    terminal = Terminal(stderr=True)
+    with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as progress:
+        for name in options.circuit:
+            state = str(library.state_of(Path(name))) if name.endswith(".toml") else name
+            short = _short(name)
+            task = progress.add_task(f"Driving {short}", total=options.laps)
+            if options.output is None:
+                times = lap_times(state, options.laps)
+            else:
+                films.append(options.output / f"{short}.mp4" if many else options.output)
+                times = filmed(state, options.laps, films[-1], partial(progress.update, task))
+            progress.update(task, completed=options.laps)
+            table.add_row(short, f"{len(times)} of {options.laps}", _seconds(times))
     Terminal().print(table)
+    for film in films:
+        print(film)
     return 0
+
+
+def filmed(state: str, laps: int, file: Path, progress: Callable[..., None]) -> tuple[float, ...]:
+    """The lap times of a drive of which a film is made; `progress` is told how many laps are `completed`."""
+
+    def shoot(console: Console) -> None:
+        race = console.race()
+        if race["tick"] % 2 == 0:
+            film.add(console.screen())
+            progress(completed=race["lap"] - FIRST_LAP + race["checkpoint"] / race["checkpoint_num"])
+
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with Mp4Writer(file, 30) as film:
+            return lap_times(state, laps, shoot)
+    except OSError as error:
+        raise UserError(f"{file}: cannot be written: {error.strerror or error}") from error

@@ -13,7 +13,7 @@ from kartrl.circuits.field import UNIT, Field, centres
 from kartrl.circuits.format import Circuit, Patch
 from kartrl.circuits.kinds import Kind
 from kartrl.circuits.line import Floats, Line
-from kartrl.circuits.surfaces import CODES
+from kartrl.circuits.surfaces import CODES, SURFACES
 
 KERB_TURN = 0.0045  # kerbs stand where the line turns by more than this, radians a pixel
 RAIL = 12  # thickness of a rail beside a bend, pixels; the kart moves three in a tick
@@ -37,7 +37,7 @@ class Painter:
         self._circuit, self._kind, self._line, self._field = circuit, kind, line, field
         self._draw = random.Random(circuit.title)
         self.left_out: list[str] = []
-        """What the file puts on the road, but found no free road."""
+        """What the file puts on the road, but found no free road, a sentence each."""
         # a coast is not as straight as a road
         self._shore = field.edge + kind.wave * _noise(self._draw, SIDE, 8) * np.clip(field.edge / 16, 0, 1)
         self._surface = np.zeros((SIDE, SIDE), np.uint8)
@@ -116,10 +116,10 @@ class Painter:
     def _scenery(self) -> None:
         """The file's trees, then others and flat things by chance."""
         kind, circuit = self._kind, self._circuit
-        for x, y in circuit.trees:
-            self._tree(x // TILE, y // TILE)
         free = self._field.edge > kind.clear
         if kind.tree is not None:
+            for x, y in circuit.trees:
+                self._tree(x // TILE, y // TILE)
             for _ in range(int(circuit.scenery * kind.trees)):
                 column, row = (2 + int(self._draw.random() * (SIDE - 7)) for _ in range(2))
                 box = (slice(row - 1, row + 4), slice(column - 1, column + 4))
@@ -144,7 +144,7 @@ class Painter:
 
     def _pools(self, on_road: bool) -> None:
         for patch in self._circuit.patches:
-            if (patch.at is not None) == on_road:
+            if (patch.at is not None) == on_road and patch.ground in self._kind.pools:
                 self._pool(patch)
 
     def _pool(self, patch: Patch) -> None:
@@ -158,6 +158,8 @@ class Painter:
         x, y, size = int(x + 8) // 16 * 16, int(y + 8) // 16 * 16, patch.size
         reach = (size + 15) // 8 * 8
         left, top, right, bottom = max(0, x - reach), max(0, y - reach), min(SIZE, x + reach), min(SIZE, y + reach)
+        if left >= right or top >= bottom:  # beyond the map, where a faulty road goes
+            return
         py, px = np.mgrid[top:bottom, left:right] * 2 + 1
         away = (px - 2 * x) ** 2 + (py - 2 * y) ** 2
         limit = np.full(away.shape, 2 * size) + (((px - 2 * x) * 3 // 16 + (py - 2 * y) * 5 // 16) % 5 - 2) * min(3, size // 12)
@@ -202,12 +204,9 @@ class Painter:
             ux, uy = self._line.ahead(self._line.nearest_sample(plate.at))
             dx, dy = (0 if abs(part) < 0.38 else 1 if part > 0 else -1 for part in (ux, uy))
             column, row = int(x / TILE - 1), int(y / TILE - 1)  # its middle tile holds the place
-            box = (slice(row, row + 3), slice(column, column + 3))
-            if min(column, row) >= 0 and self._road_cells()[box].sum() == 9:
-                self._surface[box] = CODES["boost"]
+            if self._fits(f"the boost plate at {plate.at:g}", self._road_cells(), column, row, 3):
+                self._surface[row : row + 3, column : column + 3] = CODES["boost"]
                 self._stamp(art.chevrons(dx, dy), column * TILE, row * TILE)
-            else:
-                self.left_out.append(f"the boost plate at {plate.at:g}")
 
     def _coin_cells(self) -> list[tuple[int, int]]:
         found = []
@@ -218,12 +217,23 @@ class Painter:
                 sample = (samples + int(k * COIN_GAP / 4)) % len(self._line.at)
                 x, y = self._line.place(float(self._line.at[sample]), row_of.across, 14)
                 column, row = int(x / TILE - 0.5), int(y / TILE - 0.5)
-                if min(column, row) >= 0 and plain[row : row + 2, column : column + 2].sum() == 4:
+                if self._fits(f"coin {k} of the row at {row_of.at:g}", plain, column, row, 2):
                     plain[row : row + 2, column : column + 2] = False
                     found.append((column, row))
-                else:
-                    self.left_out.append(f"coin {k + 1} of the row at {row_of.at:g}")
         return found
+
+    def _fits(self, what: str, free: npt.NDArray[np.bool_], column: int, row: int, size: int) -> bool:
+        """Whether `size` x `size` cells are free road [128, 128]; if not, what is in the way is noted."""
+        box = (slice(row, row + size), slice(column, column + size))
+        if min(column, row) < 0 or free[box].size < size * size:
+            self.left_out.append(f"{what} leaves the map")
+            return False
+        if not free[box].all():
+            name = SURFACES[self._surface[box][~free[box]][0]].name
+            words = {"wall": "a wall or a tree", "boost": "a boost plate", "jump": "a jump", self._kind.road: "another coin"}
+            self.left_out.append(f"{what} does not fit on the road: {words.get(name, name)} is in the way")
+            return False
+        return True
 
 
 def _tiled(pattern: Art) -> Art:
