@@ -1,11 +1,17 @@
 """Fixtures for several test modules."""
 
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 import pytest
+
+
+def pytest_configure() -> None:
+    """What a shell starts in the background ignores Ctrl-C, and so do its children: those of the tests must not."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
