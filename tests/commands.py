@@ -1,5 +1,6 @@
 """Running kartrl's own commands in real processes, for the tests."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -83,7 +84,12 @@ class Training:
 
     def roles(self, name: str) -> list[psutil.Process]:
         """Its processes with this role, by the title that they have taken."""
-        return [process for process in self.family() if process.cmdline()[:1] == [f"kartrl {name}"]]
+        found = []
+        for process in self.family():
+            with contextlib.suppress(psutil.NoSuchProcess):  # it may end while it is looked at
+                if process.cmdline()[:1] == [f"kartrl {name}"]:
+                    found.append(process)
+        return found
 
     def end(self, number: signal.Signals | None = None, timeout: float = 60) -> tuple[int, str]:
         """Send a signal if given; the exit status and all that was printed."""
