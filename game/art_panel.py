@@ -4,17 +4,9 @@ import numpy as np
 import tiles
 from font import glyph
 
-Colours = dict[int, tuple[int, int, int]]
+from kartrl.circuits.reduction import cut
+
 SKY, PANEL, MAP = 4, 5, 6  # palettes of the layer
-COLOURS: Colours = {
-    64 + 1: (10, 19, 31), 64 + 2: (13, 22, 31), 64 + 3: (17, 25, 31), 64 + 4: (21, 28, 31),
-    64 + 5: (26, 30, 31), 64 + 6: (31, 31, 31), 64 + 7: (13, 17, 24), 64 + 8: (16, 20, 26),
-    64 + 9: (6, 15, 9), 64 + 10: (8, 18, 9), 64 + 11: (4, 12, 8), 64 + 12: (24, 27, 30),
-    80 + 1: (3, 4, 9), 80 + 2: (4, 6, 13), 80 + 3: (8, 12, 22), 80 + 4: (14, 19, 28),
-    80 + 5: (31, 31, 31), 80 + 6: (31, 27, 8), 80 + 7: (18, 22, 28), 80 + 8: (26, 6, 6),
-    96 + 1: (19, 19, 21), 96 + 2: (30, 30, 30), 96 + 3: (6, 15, 6), 96 + 4: (26, 18, 6),
-    96 + 5: (31, 31, 31), 96 + 6: (4, 4, 6), 96 + 7: (7, 17, 7),
-}  # fmt: skip
 WIDTH = 512  # of the sky, pixels: half a turn
 SKY_ROWS = (1, 5)  # rows of tiles that hold the sky
 PANEL_ROW = 14  # first row of tiles of the panel
@@ -59,7 +51,7 @@ def panel() -> tuple[bytes, list[int], dict[str, int]]:
         return known.setdefault(tiles.packed(tile), len(known))
 
     number(np.zeros(64, np.uint8))
-    sky = tiles.cut(_sky())
+    sky = cut(_sky())
     for k, tile in enumerate(sky):
         row, column = divmod(k, WIDTH // 8)
         layer[column // 32 * 1024 + (SKY_ROWS[0] + row) * 32 + column % 32] = number(tile) | SKY << 10

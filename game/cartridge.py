@@ -14,6 +14,7 @@ import tiles
 
 from kartrl.circuits import block
 from kartrl.circuits.block import Block
+from kartrl.circuits.reduction import cut
 from kartrl.circuits.surfaces import SURFACES, Effect
 
 BANK = 0x8000
@@ -91,7 +92,7 @@ def build(source: Path, blocks: Sequence[Block]) -> tuple[bytes, int]:
         raise ValueError(f"{first} tiles: the panel has {art_panel.LIMIT}, its map takes {art_panel.MINI_CELLS**2}")
     art = _place(
         {
-            BANK: b"".join(tiles.packed(tile) for tile in tiles.cut(sheet)),
+            BANK: b"".join(tiles.packed(tile) for tile in cut(sheet)),
             PALETTE: tiles.palette(art_objects.COLOURS)[0x100:],
             PANEL_MAP: struct.pack("<2048H", *layer),
             PANEL_TILES: shared,

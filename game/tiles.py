@@ -5,12 +5,6 @@ import struct
 import numpy as np
 
 
-def cut(picture: np.ndarray) -> np.ndarray:
-    """Pixels [8 h, 8 w] -> tiles [h * w, 64], row by row."""
-    h, w = picture.shape[0] // 8, picture.shape[1] // 8
-    return picture.reshape(h, 8, w, 8).swapaxes(1, 2).reshape(h * w, 64)
-
-
 def packed(tile: np.ndarray) -> bytes:
     """A tile of 64 pixels below 16 as the console's four bit planes, 32 bytes."""
     rows = [[int(v) for v in tile[8 * y : 8 * y + 8]] for y in range(8)]

@@ -2,7 +2,6 @@
 
 import contextlib
 import itertools
-import os
 import signal
 import sys
 import time
@@ -27,6 +26,7 @@ from kartrl.episode_scalars import evaluation_scalars
 from kartrl.errors import UserError
 from kartrl.evaluate import Drive, drive, lap_line, map_of, pictures_per_second
 from kartrl.events import EventWriter
+from kartrl.files import write_whole
 from kartrl.levels import DOZEN, circuit_name, group_of
 from kartrl.lifetime import yield_cores
 from kartrl.models import ActorCritic, Script
@@ -149,7 +149,7 @@ class Evaluator:
         score = self._score()
         with self._warning():
             if pictures:
-                _replace(self._folder / "latest.png", png(contact_sheet(pictures, columns=2 if len(pictures) <= 6 else 4)))
+                write_whole(self._folder / "latest.png", png(contact_sheet(pictures, columns=2 if len(pictures) <= 6 else 4)))
             if score > self._best:
                 checkpoint.save(self._run_folder / "best.pt", loaded._replace(score=score))
                 self._best = score
@@ -271,12 +271,3 @@ def _write_graph(folder: Path, loaded: Checkpoint) -> None:
     with warnings.catch_warnings(), SummaryWriter(str(folder)) as writer:
         warnings.filterwarnings("ignore", message=r".*torch\.jit\.", category=DeprecationWarning)
         writer.add_graph(Network(network), (observation, torch.ones(1, dtype=torch.bool), network.initial_state(1)))
-
-
-def _replace(path: Path, content: bytes) -> None:
-    temporary = path.with_suffix(f".{os.getpid()}.tmp")
-    try:
-        temporary.write_bytes(content)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)

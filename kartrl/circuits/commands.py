@@ -17,7 +17,7 @@ from kartrl.circuits.driver import drive, lap_times
 from kartrl.circuits.format import Circuit, read
 from kartrl.circuits.ground import compiled
 from kartrl.circuits.line import line_of
-from kartrl.circuits.states import FIRST_LAP, start_state
+from kartrl.circuits.states import start_state
 from kartrl.envs.circuit_map import circuit_block
 from kartrl.envs.retro import BUNDLED, GAMES, Console, circuits, core_file
 from kartrl.errors import UserError
@@ -180,7 +180,7 @@ def filmed(state: str, laps: int, file: Path, progress: Callable[..., None]) -> 
         race = console.race()
         if race["tick"] % 2 == 0:
             film.add(console.screen())
-            progress(completed=race["lap"] - FIRST_LAP + race["checkpoint"] / race["checkpoint_num"])
+            progress(completed=race["lap"] - console.game.lap_zero + race["checkpoint"] / race["checkpoint_num"])
 
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

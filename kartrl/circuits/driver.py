@@ -19,7 +19,6 @@ TURN = 0.034  # radians a tick that the kart turns, with a little in hand
 BRAKING = 0.045  # pixels a tick, each tick, that it slows when braking with care
 FASTEST = 4.0  # pixels a tick
 CRAWL = 1.1  # slowest that the line asks for
-FINISHED = 64
 STUCK = 12  # actions without getting anywhere
 BACK_OFF = 9  # actions in reverse then
 _FIRM = 512  # surfaces that allow less are driven round
@@ -96,7 +95,7 @@ def drive(console: Console, laps: int, on_frame: Callable[[Console], None] | Non
     """The same on a console that stands at the start."""
     block = console.block()
     assert block is not None
-    driver, zero = Driver(console, block), console.game.lap_zero
+    driver, game = Driver(console, block), console.game
     console.step(0)
     times: list[float] = []
     race, began = console.race(), 0
@@ -109,7 +108,7 @@ def drive(console: Console, laps: int, on_frame: Callable[[Console], None] | Non
                 console.step(buttons)
                 on_frame(console)
         race = console.race()
-        if race["lap"] - zero > len(times):
+        if game.laps_done(race) > len(times):
             times.append((race["tick"] - began) / TICKS_PER_SECOND)
             began = race["tick"]
     return tuple(times)

@@ -1,7 +1,6 @@
 """Start states of circuits that are not in the ROM, built once and kept in the user's cache folder."""
 
 import gzip
-import json
 import os
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -17,8 +16,9 @@ from kartrl.circuits.format import read, written
 from kartrl.circuits.generator import random_circuit
 from kartrl.circuits.ground import compiled
 from kartrl.circuits.states import make_state
-from kartrl.envs.retro import BUNDLED, GAMES
+from kartrl.envs.retro import BUNDLED, GAMES, build_id
 from kartrl.errors import UserError
+from kartrl.files import write_whole
 from kartrl.levels import random_name
 from kartrl.video import png
 
@@ -103,11 +103,9 @@ def save(file: Path, data: bytes) -> None:
     Raises:
         UserError: it cannot be written.
     """
-    partial = file.with_name(f".{file.name}.{os.getpid()}.tmp")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_bytes(data)
-        partial.replace(file)
+        write_whole(file, data)
     except OSError as error:
         raise UserError(f"{file}: cannot be written: {error.strerror or error}") from error
 
@@ -133,5 +131,5 @@ def _version() -> str:
 def _cache() -> Path:
     """The folder for this build of the game and this version of the generator."""
     root = os.environ.get("KARTRL_CACHE") or platformdirs.user_cache_dir("kartrl")
-    build = json.loads((GAMES / BUNDLED / "build.json").read_text(encoding="utf-8"))["build_id"]
+    build = build_id(GAMES / BUNDLED)
     return Path(root) / "circuits" / f"{build:08x}-{_version()}"

@@ -12,8 +12,9 @@ COMMON = 16  # a tile that occurs oftener than this weighs no more
 
 
 def cut(picture: Bytes) -> Bytes:
-    """A picture [1024, 1024] as tiles [16384, 64], row by row."""
-    return picture.reshape(SIDE, TILE, SIDE, TILE).swapaxes(1, 2).reshape(SIDE * SIDE, TILE * TILE)
+    """A picture [8 h, 8 w] as tiles [h * w, 64], row by row."""
+    h, w = picture.shape[0] // TILE, picture.shape[1] // TILE
+    return picture.reshape(h, TILE, w, TILE).swapaxes(1, 2).reshape(h * w, TILE * TILE)
 
 
 def reduce(picture: Bytes, surface: Bytes, colours: npt.NDArray[np.uint8]) -> tuple[Bytes, Bytes, Bytes]:

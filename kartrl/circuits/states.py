@@ -7,7 +7,6 @@ from kartrl.errors import UserError
 BOOT, SETTLE = 60, 60  # frames: until the console is up, until a selected circuit is
 STANDING = 0x80  # value of `ticks` at which the game draws but does not move
 FROM_MEMORY = 255  # value of `select`: take the block that lies in memory
-FIRST_LAP = 128
 
 
 def make_state(block: Block) -> bytes:
@@ -33,7 +32,12 @@ def start_state(console: Console, block: Block) -> bytes:
     for _ in range(SETTLE):
         console.step(0)
     race = console.race()
-    if (race["circuit"], race["tick"], race["lap"], race["checkpoint_num"]) != (FROM_MEMORY - 1, 0, FIRST_LAP, len(block.gates)):
+    if (race["circuit"], race["tick"], race["lap"], race["checkpoint_num"]) != (
+        FROM_MEMORY - 1,
+        0,
+        console.game.lap_zero,
+        len(block.gates),
+    ):
         raise UserError(f"the game does not take the circuit {block.title}")
     console.set_value("ticks", 0)
     return console.save()

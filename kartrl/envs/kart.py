@@ -154,7 +154,7 @@ class KartEnv(gymnasium.Env[Image, SupportsInt]):
         self._collision = race["collision"]
         clock = race_seconds(race)
         game = console.game
-        laps = max(0, min(game.laps, race["lap"] - game.lap_zero))
+        laps = game.laps_done(race)
         if laps > len(self._lap_times):
             self._lap_times += (round(clock - self._laps_began, 2),)
             self._laps_began = clock

@@ -24,6 +24,10 @@ class Game(NamedTuple):
     road: dict[int, str]  # `ground_type` -> word, where a kart should drive
     off_road: dict[int, str]  # `ground_type` -> word, where it should not
 
+    def laps_done(self, race: dict[str, int]) -> int:
+        """Laps that a raw race state has behind it, 0 to `laps`."""
+        return max(0, min(self.laps, race["lap"] - self.lap_zero))
+
     def ground(self, ground_type: int) -> str:
         """A word for the ground under the kart."""
         return self.road.get(ground_type) or self.off_road.get(ground_type) or f"ground {ground_type}"

@@ -20,6 +20,7 @@ from kartrl.errors import UserError
 
 GAMES = Path(__file__).parents[1] / "games"
 BUNDLED = "KartRL-Snes"
+BUILD = "build.json"  # a cartridge has none
 RAM = 0x7E0000  # the address at which the console sees its working memory
 COMMANDS = ("start_section", "opponents")  # their work leaves the frame in which it is done time for one tick only
 
@@ -82,7 +83,7 @@ class Console:
     def __init__(self, folder: Path | str, circuit: str | None = None) -> None:
         self.folder = game_folder(folder) if isinstance(folder, str) else folder
         self.game = load_game(integration_file(self.folder, "game.json"))
-        self._build = _build(self.folder)
+        self._build = build_id(self.folder) if (self.folder / BUILD).is_file() else None
         self._memory = Memory(integration_file(self.folder, "data.json"))
         self._emulator: Emulator | None = Emulator(core_file(), self.folder / "rom.sfc")
         self._states: dict[str, bytes] = {}  # packed: there may be hundreds, in each of many processes
@@ -244,7 +245,6 @@ def core_file() -> Path:
     return Path(found.origin).parent / "cores" / f"snes9x_libretro.{'dylib' if sys.platform == 'darwin' else 'so'}"
 
 
-def _build(folder: Path) -> int | None:
-    """The number of the bundled game's build; None for a cartridge."""
-    file = folder / "build.json"
-    return int(json.loads(file.read_text(encoding="utf-8"))["build_id"]) if file.is_file() else None
+def build_id(folder: Path) -> int:
+    """The number of the bundled game's build."""
+    return int(json.loads((folder / BUILD).read_text(encoding="utf-8"))["build_id"])

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 from kartrl import __version__
 from kartrl.config import dump, read
-from kartrl.envs.retro import BUNDLED, game_folder
+from kartrl.envs.retro import BUNDLED, build_id, game_folder
 from kartrl.errors import UserError
+from kartrl.files import write_whole
 from kartrl.generalisation.splits import Split
 from kartrl.levels import circuit_name, is_path
 
@@ -97,7 +98,7 @@ def keep_circuits(folder: Path, circuits: Iterable[str]) -> None:
 
 
 def _description(protocol: Protocol, splits: Sequence[Split]) -> dict[str, Any]:
-    build = json.loads((game_folder("bundled") / "build.json").read_text(encoding="utf-8"))["build_id"]
+    build = build_id(game_folder("bundled"))
     described = {
         "benchmark": "kartrl generalisation 1",
         "protocol": {"agent_steps": protocol.agent_steps, "episodes": protocol.episodes, "policy": "greedy", "quick": protocol.quick},
@@ -116,6 +117,4 @@ def _description(protocol: Protocol, splits: Sequence[Split]) -> dict[str, Any]:
 
 def write_json(file: Path, content: Any) -> None:
     """Write the whole file or leave it as it is."""
-    temporary = file.with_suffix(".tmp")
-    temporary.write_text(json.dumps(content, indent=1), encoding="utf-8")
-    temporary.replace(file)
+    write_whole(file, json.dumps(content, indent=1).encode())

@@ -28,7 +28,7 @@ class Drive:
         """One tick has gone by."""
         game = self._game
         self.clock = race_seconds(race)
-        laps = max(0, min(game.laps, race["lap"] - game.lap_zero))
+        laps = game.laps_done(race)
         if laps < len(self.lap_times):  # another race: somebody uses the console's own menus
             self.lap_times, self._laps_began = (), self.clock
         elif laps > len(self.lap_times):

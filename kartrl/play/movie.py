@@ -6,7 +6,6 @@ button held: its environment spends a frame on each reset.
 """
 
 import io
-import os
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from typing import NamedTuple
 from kartrl.envs.cartridge import STATE_LIMIT
 from kartrl.envs.libretro import BUTTONS
 from kartrl.errors import UserError
+from kartrl.files import write_whole
 
 LOG, HEADER, CORE = "Input Log.txt", "Header.txt", "Core.bin"
 LETTERS = "BYsSUDLRAXlr"  # of `BUTTONS`, when held; a line has them from the last to the first
@@ -53,20 +53,6 @@ def write_movie(file: Path, movie: Movie) -> None:
         write_whole(file, packed.getvalue())
     except OSError as error:
         raise UserError(f"{file}: cannot write there ({error.strerror}); choose another place") from error
-
-
-def write_whole(file: Path, data: bytes) -> None:
-    """Replace `file` as a whole or not at all.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    temporary = file.with_name(f".{file.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_bytes(data)
-        os.replace(temporary, file)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def read_movie(file: Path) -> Movie:
