@@ -113,6 +113,25 @@ def test_ticks_in_one_frame_equal_single_frames_over_a_long_random_drive(console
         assert one == other, f"step {step}"
 
 
+@pytest.mark.parametrize("opponents", [0, 3])
+def test_without_the_map_the_race_and_the_rest_of_the_picture_stay_the_same(console: Console, opponents: int) -> None:
+    top, seen = console.game.map_top, []
+    assert top is not None
+    for show_map in (True, False):
+        console.load("MarioCircuit.Act3")
+        console.set_opponents(opponents)
+        seen.append([])
+        for step in range(150):
+            console.step(console.buttons(["B"] if step % 10 < 7 else ["B", "LEFT"]), 1 + step % 5, show_map)
+            race = console.race()
+            assert race.pop("no_map") == (not show_map)
+            picture = console.screen()
+            seen[-1].append((race, picture[:top].tobytes()))
+            assert picture[top:].any() == show_map
+            assert np.array_equal(picture[40:top], console.screen(slice(40, top)))
+    assert seen[0] == seen[1]
+
+
 @pytest.mark.parametrize("circuit", ["MarioCircuit.Act1", "MarioCircuit.Act4", "DonutPlains.Act1"])
 def test_a_scripted_driver_finishes_five_laps(console: Console, circuit: str) -> None:
     console.load(circuit)

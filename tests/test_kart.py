@@ -219,6 +219,17 @@ def test_a_watcher_sees_every_tick_and_changes_nothing(make_kart: MakeKart) -> N
     assert np.array_equal(frames[-1], env.render())
 
 
+def test_the_map_is_drawn_for_those_who_look_at_it(make_kart: MakeKart) -> None:
+    """The observations are the same without it; who renders the whole screen or sees rows of the map has it."""
+    blind, watched = make_kart(frame_skip=5), make_kart(frame_skip=5, render_mode="rgb_array")
+    assert same(record(blind, 3, 40), record(watched, 3, 40))
+    map_top = watched._console.game.map_top
+    assert not blind.render()[map_top:].any()
+    assert watched.render()[map_top:].any()
+    low = make_kart(crop_top=map_top, crop_bottom=200)
+    assert low.reset(seed=3)[0].any()
+
+
 def test_frames_beyond_what_the_rom_can_run_at_once(make_kart: MakeKart) -> None:
     env = make_kart(frame_skip=20)
     env.reset(seed=1, options=START)

@@ -56,7 +56,7 @@
         jmp start
 .endproc
 
-; The sound processor runs a small loader from reset on, which asks its ports for ever. Give it one instruction: STOP.
+; The sound processor runs a small loader from reset on, which asks its ports for ever. Give it the program `silence`.
 .proc quiet
         .a8
         .i16
@@ -71,15 +71,20 @@
         sta APUIO0
 :       cmp APUIO0
         bne :-
-        lda #$FF                ; STOP
+        ldy #0
+send:   lda silence,y
         sta APUIO1
-        lda #0
+        tya
         sta APUIO0
 :       cmp APUIO0
         bne :-
+        iny
+        cpy #silence_end - silence
+        bne send
         stx APUIO2              ; run it
         stz APUIO1
-        lda #2
+        inc a
+        inc a
         sta APUIO0
         rts
 .endproc
@@ -225,11 +230,37 @@ ready:
         lda #$81
         sta NMITIMEN
         cli
-idle:   wai
-        bra idle
+        jml wait & $7FFFFF
+.endproc
+
+; Nothing to do until the next interrupt. An emulator spends as long on each instruction, and repeats WAI until the
+; interrupt comes: instructions that take many cycles, in slow memory, are the cheapest way to let a frame pass.
+.proc wait
+        .repeat 16
+        jsl back & $7FFFFF
+        .endrepeat
+        bra wait
+back:   rtl
 .endproc
 
 .segment "RODATA"
+; For the sound processor, whose assembler this is not. After power on its eight voices play noise from memory, unheard, and an
+; emulator works for each note: they get the pitch zero. Then it divides for ever, which takes long and costs an emulator little.
+silence:
+        .byte $CD, $02          ; x = 2: the first voice's pitch
+voices: .byte $D8, $F2          ; of register x
+        .byte $8F, $00, $F3     ; the value is 0
+        .byte $3D               ; the high byte follows
+        .byte $D8, $F2
+        .byte $8F, $00, $F3
+        .byte $7D, $60          ; the next voice's pitch is 15 registers on
+        .byte $88, $0F
+        .byte $5D
+        .byte $68, $82
+        .byte $D0, <(voices - * - 1)
+divide: .res 16, $9E
+        .byte $2F, <(divide - * - 1)
+silence_end:
 zeros:  .word 0
 ; mode, register, table's address and bank; 16 bytes apart so that one index serves
 channels:
@@ -254,6 +285,6 @@ channels:
         .byte $00
         .res 11
         .byte $00, <INIDISP
-        .word dark_list
+        .word dark_list         ; the interrupt chooses another
         .byte $80
         .res 11

@@ -4,7 +4,7 @@
 .include "hw.inc"
 .include "ram.inc"
 .include "params.inc"
-.export fall, lava, water, speed_up, jump, coin, put_back, restore_coins
+.export fall, lava, water, speed_up, jump, coin, put_back, to_gate, restore_coins
 .import section, surface
 
 JUMP_SPEED  = 72                ; 1/16 pixel a tick
@@ -73,6 +73,52 @@ slow:   jmp section
         lda fallt
         cmp #FALL_TICKS
         bcc done
+        cmp #FALL_TICKS + CARRY_TICKS
+        bcs there
+        jsr gate
+        ldx #px                 ; an eighth of the way that is left
+        lda t1
+        jsr nearer
+        ldx #py
+        lda t2
+        jsr nearer
+        ldx #heading
+        lda t3
+        jsr nearer
+        sta dir
+done:   rts
+there:  stz fate
+        stz surf
+        bra to_gate
+nearer: sec
+        sbc 0,x
+        cmp #$8000
+        ror a
+        cmp #$8000
+        ror a
+        cmp #$8000
+        ror a
+        clc
+        adc 0,x
+        sta 0,x
+        rts
+.endproc
+
+; The kart at the gate of its section, and turned its way.
+.proc to_gate
+        jsr gate
+        lda t1
+        sta px
+        lda t2
+        sta py
+        lda t3
+        sta heading
+        sta dir
+        rts
+.endproc
+
+; t1, t2, t3 = place and heading of a kart at the gate of its section.
+.proc gate
         lda cp
         asl a
         tax
@@ -87,41 +133,6 @@ slow:   jmp section
         and #$00FF
         xba
         sta t3
-        lda fallt
-        cmp #FALL_TICKS + CARRY_TICKS
-        bcs there
-        ldx #px                 ; an eighth of the way that is left
-        lda t1
-        jsr nearer
-        ldx #py
-        lda t2
-        jsr nearer
-        ldx #heading
-        lda t3
-        jsr nearer
-        sta dir
-done:   rts
-there:  lda t1
-        sta px
-        lda t2
-        sta py
-        lda t3
-        sta heading
-        sta dir
-        stz fate
-        stz surf
-        rts
-nearer: sec
-        sbc 0,x
-        cmp #$8000
-        ror a
-        cmp #$8000
-        ror a
-        cmp #$8000
-        ror a
-        clc
-        adc 0,x
-        sta 0,x
         rts
 sixtyfourths:
         asl a
@@ -164,6 +175,36 @@ next:   lda t0
         bne next
         bra over                ; a coin's tile without a coin
 found:  sty coinlast
+        ldx #take
+        jsr four_tiles
+        ldy coinlast
+        sep #$20
+        .a8
+        lda #1
+        sta coin_was + 4,y
+        rep #$20
+        .a16
+        inc coins
+        jsr count_coins
+        jsr surface
+        stx surf
+over:   jmp section
+take:   .a8
+        lda f:BLOCK,x
+        sta coin_was,y
+        iny
+        iny
+        lda [coinptr],y
+        dey
+        dey
+        rts
+.endproc
+
+; The four tiles of the coin Y of the list: each becomes what the routine at X gives for the tile X of the map and the place Y, which
+; it leaves as they are.
+.proc four_tiles
+        .a16
+        stx t3
         lda [coinptr],y
         sta t0
         and #$7F00
@@ -173,17 +214,9 @@ found:  sty coinlast
         and #$007F
         ora t1
         tax                     ; the tile's place in the map
-        sty t2
-        iny
-        iny
         sep #$20
         .a8
         stz VMAIN
-        lda #1
-        phy
-        ldy t2
-        sta coin_was + 4,y
-        ply
         jsr two
         rep #$21
         .a16
@@ -195,22 +228,17 @@ found:  sty coinlast
         jsr two
         rep #$20
         .a16
-        inc coins
-        jsr count_coins
-        jsr surface
-        stx surf
-over:   jmp section
+        rts
 two:    .a8
         stx VMADDL
         jsr one
-one:    lda f:BLOCK,x
-        sta coin_was - 2,y
-        lda [coinptr],y
+one:    jsr give
         sta f:BLOCK,x
         sta VMDATAL
         inx
         iny
         rts
+give:   jmp (t3)
 .endproc
 
 ; What the coins add to the fastest.
@@ -241,39 +269,13 @@ next:   sec
 taken:  lda #0
         sta coin_was + 4,y
         sty t2
-        lda [coinptr],y
-        sta t0
-        and #$7F00
-        lsr a
-        sta t1
-        lda t0
-        and #$007F
-        ora t1
-        tax
-        sep #$20
-        .a8
-        stz VMAIN
-        jsr two
-        rep #$21
-        .a16
-        txa
-        adc #126
-        tax
-        sep #$20
-        .a8
-        jsr two
-        rep #$20
-        .a16
+        ldx #give_back
+        jsr four_tiles
         lda t2
         bra next
 done:   rts
-two:    .a8
-        stx VMADDL
-        jsr one
-one:    lda coin_was,y
-        sta f:BLOCK,x
-        sta VMDATAL
-        inx
-        iny
+give_back:
+        .a8
+        lda coin_was,y
         rts
 .endproc

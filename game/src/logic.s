@@ -3,6 +3,7 @@
 .smart
 .include "hw.inc"
 .include "ram.inc"
+.include "math.inc"
 .export tick
 .import move, wrong_way, put_back, gain_table, accel_table, surf_top, surf_drag, surf_grip
 
@@ -136,10 +137,8 @@ store:  sta av
         clc
         adc t0
 :       ldx av
-        bpl :+
-        eor #$FFFF
-        inc a
-:       clc
+        absolute
+        clc
         adc heading
         sta heading
         rts

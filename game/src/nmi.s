@@ -4,7 +4,7 @@
 .include "hw.inc"
 .include "ram.inc"
 .export nmi
-.import tick, publish_early, publish, show, load_circuit, place_kart, place_others, drive_others, show_others
+.import tick, publish_early, publish, show, load_circuit, place_kart, place_others, drive_others, show_others, dark_lists
 
 .segment "CODE"
 .proc nmi
@@ -37,7 +37,21 @@ joypad: lda opponents
         jsr place_others
         sep #$20
         .a8
-:       lda ticks
+:       lda nomap
+        and #$01
+        ldx others
+        beq :+
+        ora #$02
+:       asl a
+        rep #$20
+        .a16
+        and #$0006
+        tax
+        lda dark_lists,x
+        sta A1TL + $60
+        sep #$20
+        .a8
+        lda ticks
         bmi shown               ; $80 and above: stand still
         bne :+
         inc a

@@ -3,9 +3,10 @@
 .smart
 .include "hw.inc"
 .include "ram.inc"
+.include "math.inc"
 .include "params.inc"
 .export place_others, drive_others, show_others
-.import where, turn_camera, dot, project, arrange, dark_list, dark_twice
+.import where, turn_camera, dot, project, arrange
 
 USUAL_SPEED = 170               ; 4/256 pixel a tick
 FASTER      = 48                ; how fast an opponent's step changes
@@ -22,11 +23,6 @@ MOST_BEND   = 96
         and #$00FF
         sta others
         jsr hide_others
-        lda #.loword(dark_list)
-        ldx others
-        beq :+
-        lda #.loword(dark_twice)
-:       sta A1TL + $60
         lda #HORIZON_LINE
         sta VTIMEL
         sep #$20
@@ -127,10 +123,8 @@ done:   rts
         and #$FF00
         sec
         sbc t1
-        bpl :+
-        eor #$FFFF
-        inc a
-:       xba
+        absolute
+        xba
         and #$00FF
         cmp #MOST_BEND
         bcc :+

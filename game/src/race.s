@@ -3,9 +3,10 @@
 .smart
 .include "hw.inc"
 .include "ram.inc"
+.include "math.inc"
 .include "params.inc"
 .export place_kart, publish_early, publish
-.import clock_table, restore_coins, surf_type
+.import clock_table, to_gate, restore_coins, surf_type
 
 CARRIED     = 4
 WRONG_WAY   = 16
@@ -26,21 +27,7 @@ FINISHED    = 64
         bne :-
         stz coinlast
         stz others              ; they are placed anew
-        lda cp
-        asl a
-        tax
-        lda f:BLOCK_GATE_X,x
-        jsr sixtyfourths
-        sta px
-        lda f:BLOCK_GATE_Y,x
-        jsr sixtyfourths
-        sta py
-        ldx cp
-        lda f:BLOCK_GATE_ANGLE,x
-        and #$00FF
-        xba
-        sta heading
-        sta dir
+        jsr to_gate
         jsr restore_coins
         stz tickno
         stz bestlap
@@ -56,16 +43,6 @@ FINISHED    = 64
         sta checknum
         rep #$20
         .a16
-        rts
-.endproc
-
-.proc sixtyfourths
-        asl a
-        asl a
-        asl a
-        asl a
-        asl a
-        asl a
         rts
 .endproc
 
@@ -123,10 +100,8 @@ FINISHED    = 64
         rep #$20
         .a16
         lda vel
-        bpl :+
-        eor #$FFFF
-        inc a
-:       sta spd
+        absolute
+        sta spd
         rts
 .endproc
 

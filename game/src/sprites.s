@@ -3,6 +3,7 @@
 .smart
 .include "hw.inc"
 .include "ram.inc"
+.include "math.inc"
 .include "params.inc"
 .export sprites, place_sprites
 .import panel, message, surf_spray
@@ -40,10 +41,8 @@ both:   jsr around
 .proc kart
         ; which view: 0 straight, 1 and 2 turning, 3 sliding
         lda av
-        bpl :+
-        eor #$FFFF
-        inc a
-:       ldx #0
+        absolute
+        ldx #0
         cmp #48
         bcc :+
         ldx #2

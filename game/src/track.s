@@ -3,6 +3,7 @@
 .smart
 .include "hw.inc"
 .include "ram.inc"
+.include "math.inc"
 .include "params.inc"
 .export move, section, surface, wrong_way
 .import sine_table, surf_effect, fall, lava, water, speed_up, jump, coin
@@ -19,10 +20,8 @@ BOUNCE      = 7                 ; ticks
 ; Move by the velocity; a wall undoes it and throws back.
 .proc move
         lda vel
-        bpl :+
-        eor #$FFFF
-        inc a
-:       sta spd
+        absolute
+        sta spd
         lsr a
         lsr a
         sta quarter
@@ -35,19 +34,8 @@ BOUNCE      = 7                 ; ticks
         sta WRMPYB
         rep #$20                ; |vel| / 4 * |sin| * 255 has 1/64 pixels in its upper byte, eight cycles from now
         .a16
-        lda dir
-        eor vel
-        tay                     ; the sign
-        lda RDMPYL
-        clc
-        adc #$0080
-        xba
-        and #$00FF
-        cpy #$8000
-        bcc :+
-        eor #$FFFF
-        inc a
-:       sta spx
+        product dir, vel
+        sta spx
         clc
         adc px
         sta px
@@ -64,19 +52,8 @@ BOUNCE      = 7                 ; ticks
         sta WRMPYB
         rep #$20
         .a16
-        lda t0
-        eor vel
-        tay
-        lda RDMPYL
-        clc
-        adc #$0080
-        xba
-        and #$00FF
-        cpy #$8000
-        bcc :+
-        eor #$FFFF
-        inc a
-:       sta spy
+        product t0, vel
+        sta spy
         clc
         adc py
         sta py
@@ -252,10 +229,8 @@ forward:
         lda dir + 1
         sec
         sbc f:BLOCK_GATE_ANGLE,x
-        bpl :+
-        eor #$FF
-        inc a
-:       cmp #WRONG_ANGLE
+        absolute
+        cmp #WRONG_ANGLE
         rep #$20
         .a16
         bcc right

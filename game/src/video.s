@@ -5,7 +5,7 @@
 .include "ram.inc"
 .include "params.inc"
 .include "copy.inc"
-.export show, bgmode_list, layers_list, dark_list, dark_twice
+.export show, bgmode_list, layers_list, dark_list, dark_lists
 .import sprites, offset_x, offset_y, matrix_row
 
 LAST_LINE   = 261
@@ -128,3 +128,9 @@ dark_list:
         .byte TOP_LINES, $80, 1, $0F, 0
 dark_twice:                     ; with opponents also at the horizon
         .byte TOP_LINES, $80, SKY_LINES - 2 - TOP_LINES, $0F, 2, $80, 1, $0F, 0
+dark_below:                     ; without the small map
+        .byte TOP_LINES, $80, SKY_LINES + GROUND_LINES - TOP_LINES, $0F, 1, $80, 0
+dark_all:                       ; both
+        .byte TOP_LINES, $80, SKY_LINES - 2 - TOP_LINES, $0F, 2, $80, GROUND_LINES, $0F, 1, $80, 0
+dark_lists:
+        .word dark_list, dark_below, dark_twice, dark_all

@@ -3,6 +3,7 @@
 .smart
 .include "hw.inc"
 .include "ram.inc"
+.include "math.inc"
 .include "params.inc"
 .export dot, turn_camera, project
 .import sine_table, line_of, width_of, size_of, views
@@ -80,22 +81,6 @@ FARTHEST    = 800
         rts
 .endproc
 
-; The product that is being made, rounded, with the sign of bit 15 of both places
-.macro product this, that
-        lda this
-        eor that
-        tay
-        lda RDMPYL
-        clc
-        adc #$0080
-        xba
-        and #$00FF
-        cpy #$8000
-        bcc :+
-        eor #$FFFF
-        inc a
-:
-.endmacro
 .macro times value
         sep #$20
         .a8
@@ -181,10 +166,8 @@ FARTHEST    = 800
         adc t3
         sta t3                  ; who is farther to the side is out of view
         lda t6
-        bpl :+
-        eor #$FFFF
-        inc a
-:       sta t5
+        absolute
+        sta t5
         lda t3
         cmp t5
         bcs seen
@@ -230,10 +213,8 @@ seen:   sep #$20
         lsr a
         lsr a
 wide:   bit t6
-        bpl :+
-        eor #$FFFF
-        inc a
-:       sta t0                  ; from the middle of the screen
+        absolute
+        sta t0                  ; from the middle of the screen
         cmp #$8000              ; which way it is turned, seen from the camera: an eighth of a turn for each view
         ror a
         cmp #$8000

@@ -3,6 +3,7 @@
 .smart
 .include "hw.inc"
 .include "ram.inc"
+.include "math.inc"
 .include "params.inc"
 .export where
 .import beside, half_square
@@ -109,16 +110,12 @@
         sec
         sbc t5                  ; the turn over two sections
         sta t6
-        bpl :+
-        eor #$FF
-        inc a
-:       sta WRMPYA
+        absolute
+        sta WRMPYA
         lda t3
         eor #$80                ; how far from the middle, -128 to 127
-        bpl :+
-        eor #$FF
-        inc a
-:       sta WRMPYB
+        absolute
+        sta WRMPYB
         lda t3
         eor #$80
         eor t6
@@ -133,10 +130,8 @@
         lsr a
         ldx which
         bit t6 - 1              ; bit 15 is bit 7 of t6
-        bpl :+
-        eor #$FFFF
-        inc a
-:       clc
+        absolute
+        clc
         adc t4
         sta opp_angle,x
         ; beside the curve: right is (cos, sin)

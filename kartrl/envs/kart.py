@@ -94,7 +94,6 @@ class KartEnv(gymnasium.Env[Image, SupportsInt]):
         self._console: Console | None = None
         self._courses: dict[str, Course | None] = {}
         self._buttons: list[int] = []
-        self._screen: Image | None = None
 
     @property
     def game_title(self) -> str:
@@ -136,7 +135,7 @@ class KartEnv(gymnasium.Env[Image, SupportsInt]):
         self._lap_times: tuple[float, ...] = ()
         self._laps_began = race_seconds(race)
         self._picture.clear()
-        return self._look(), self._info(console.game, race, False, 0)
+        return self._look(console), self._info(console.game, race, False, 0)
 
     def step(self, action: SupportsInt) -> tuple[Image, float, bool, bool, dict[str, Any]]:
         """Hold the buttons of `action` for `frame_skip` ticks."""
@@ -173,11 +172,11 @@ class KartEnv(gymnasium.Env[Image, SupportsInt]):
                 finished=terminated,
             ),
         )
-        return self._look(), reward, terminated, out_of_time and not terminated, self._info(game, race, hit, laps)
+        return self._look(console), reward, terminated, out_of_time and not terminated, self._info(game, race, hit, laps)
 
     def render(self) -> Image | None:
-        """The whole screen, uint8 [224, 256, 3]."""
-        return None if self._screen is None else self._screen.copy()
+        """The whole screen, uint8 [224, 256, 3]; without a `render_mode`, the map below may be missing."""
+        return None if self._console is None else self._console.screen()
 
     def race(self) -> dict[str, int]:
         """The race state as raw as it stands in the console's memory."""
@@ -210,16 +209,16 @@ class KartEnv(gymnasium.Env[Image, SupportsInt]):
 
     def _run(self, console: Console, buttons: int, ticks: int) -> None:
         if self.on_frame is None:
-            console.step(buttons, ticks)
+            map_top = console.game.map_top
+            map_seen = map_top is not None and self._section.crop_bottom > map_top
+            console.step(buttons, ticks, show_map=map_seen or self.render_mode is not None)
         else:
             for _ in range(ticks):
                 console.step(buttons)
                 self.on_frame(console.screen())
-        self._screen = console.screen()
 
-    def _look(self) -> Image:
-        assert self._screen is not None
-        return self._picture.show(self._screen)
+    def _look(self, console: Console) -> Image:
+        return self._picture.show(console.screen(self._picture.rows))
 
     def _info(self, game: Game, race: dict[str, int], hit: bool, laps: int) -> dict[str, Any]:
         return {

@@ -21,6 +21,7 @@ from kartrl.errors import UserError
 
 SET_PIXEL_FORMAT, RGB565 = 10, 2  # what the core asks of its environment, and the answer that this module can show
 SYSTEM_RAM = 2
+ALL = slice(None)  # rows of a picture
 # The prototypes of libretro.h: environment, video_refresh, audio_sample, audio_sample_batch, input_poll, input_state.
 CALLBACKS = {
     "environment": ctypes.CFUNCTYPE(c_bool, c_uint, c_void_p),
@@ -84,12 +85,12 @@ class Emulator:
         """Emulate one video frame."""
         self._library.retro_run()
 
-    def screen(self) -> npt.NDArray[np.uint8]:
-        """The picture of the last video frame, uint8 [height, width, 3]; a fresh array."""
+    def screen(self, rows: slice = ALL) -> npt.NDArray[np.uint8]:
+        """The picture of the last video frame or some rows of it, uint8 [rows, width, 3]; a fresh array."""
         address, width, height, pitch = self._frame
         pixels = memoryview((ctypes.c_uint8 * (pitch * height)).from_address(address))
-        rows = np.frombuffer(pixels, np.uint8).reshape(height, pitch // 2, 2)
-        return cast(npt.NDArray[np.uint8], cv2.cvtColor(rows[:, :width], cv2.COLOR_BGR5652RGB))
+        picture = np.frombuffer(pixels, np.uint8).reshape(height, pitch // 2, 2)
+        return cast(npt.NDArray[np.uint8], cv2.cvtColor(picture[rows, :width], cv2.COLOR_BGR5652RGB))
 
     def save(self) -> bytes:
         """The state of the whole console."""

@@ -14,7 +14,7 @@ Image = npt.NDArray[np.uint8]
 
 
 class Picture:
-    """Crops, turns grey, shrinks and stacks screens, as the section says.
+    """Turns grey, shrinks and stacks what is seen of the screens, as the section says.
 
     `show` gives uint8 [height, width, C * frame_stack], the newest picture last, C = 1 (grey) or 3.
     """
@@ -22,7 +22,8 @@ class Picture:
     def __init__(self, section: Environment) -> None:
         self.shape = (section.height, section.width, (1 if section.grayscale else 3) * section.frame_stack)
         self._channels = self.shape[2] // section.frame_stack
-        self._rows = slice(section.crop_top, section.crop_bottom)
+        self.rows = slice(section.crop_top, section.crop_bottom)
+        """The rows of the screen that are seen."""
         self._gray = section.grayscale
         self._size = (section.width, section.height)
         self._stack: Image | None = None
@@ -31,12 +32,11 @@ class Picture:
         """Forget the earlier pictures: an episode begins."""
         self._stack = None
 
-    def show(self, screen: Image) -> Image:
-        """The observation after `screen`, uint8 [224, 256, 3]; a fresh array."""
-        part = screen[self._rows]
+    def show(self, seen: Image) -> Image:
+        """The observation after a screen whose `rows` are `seen`, uint8 [rows, 256, 3]; a fresh array."""
         if self._gray:
-            part = cast(Image, cv2.cvtColor(part, cv2.COLOR_RGB2GRAY))
-        picture = shrink(part, self._size).reshape(self.shape[0], self.shape[1], self._channels)
+            seen = cast(Image, cv2.cvtColor(seen, cv2.COLOR_RGB2GRAY))
+        picture = shrink(seen, self._size).reshape(self.shape[0], self.shape[1], self._channels)
         if self._channels == self.shape[2]:
             return picture
         if self._stack is None:

@@ -19,6 +19,7 @@ class Game(NamedTuple):
     ticks_per_frame: int  # ticks of game logic that the ROM can run in one video frame; 1: it cannot be asked to
     start_section: bool  # whether the ROM can put the kart at any section
     opponents: int  # how many the ROM can put on the circuit
+    map_top: int | None  # row of the picture from which on the ROM can leave it dark, below the road; None: it cannot
     speed_scale: float  # from the unit of `speed` to one in which about 1000 is full speed
     wrong_way: int  # value of `lakitu` while driving the wrong way
     road: dict[int, str]  # `ground_type` -> word, where a kart should drive

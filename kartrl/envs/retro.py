@@ -14,7 +14,7 @@ import numpy.typing as npt
 from kartrl.circuits.block import BANK, END, Block
 from kartrl.envs import cartridge
 from kartrl.envs.cartridge import read_state
-from kartrl.envs.libretro import BUTTONS, Emulator
+from kartrl.envs.libretro import ALL, BUTTONS, Emulator
 from kartrl.envs.race import load_game
 from kartrl.errors import UserError
 
@@ -88,6 +88,7 @@ class Console:
         self._emulator: Emulator | None = Emulator(core_file(), self.folder / "rom.sfc")
         self._states: dict[str, bytes] = {}  # packed: there may be hundreds, in each of many processes
         self._ticks: int | None = None  # what the ROM was last told; None: unknown
+        self._map_shown: bool | None = None  # likewise
         self._commanded = False  # whether the next frame has one of the `COMMANDS` to do
         if circuit is not None:
             self.load(circuit)
@@ -147,10 +148,16 @@ class Console:
             raise UserError(f"{self.game.title}: its ROM can have {self.game.opponents} opponents, not {number}")
         self.set_value("opponents", number)
 
-    def step(self, buttons: int, ticks: int = 1) -> None:
-        """Hold `buttons` (see `buttons`) for so many ticks of the game, in as few video frames as the ROM allows."""
+    def step(self, buttons: int, ticks: int = 1, show_map: bool = True) -> None:
+        """Hold `buttons` (see `buttons`) for so many ticks of the game, in as few video frames as the ROM allows.
+
+        Without the map, the rows of the picture from `Game.map_top` on may stay dark: it costs time to draw them.
+        """
         emulator = self._open()
         emulator.pressed = buttons
+        if show_map is not self._map_shown and self.game.map_top is not None:
+            self.set_value("no_map", not show_map)
+        self._map_shown = show_map
         while ticks > 0:
             now = 1 if self._commanded else min(ticks, self.game.ticks_per_frame)
             self._commanded = False
@@ -160,9 +167,9 @@ class Console:
             emulator.run()
             ticks -= now
 
-    def screen(self) -> npt.NDArray[np.uint8]:
-        """The picture of the last video frame, uint8 [224, 256, 3]; a fresh array."""
-        return self._open().screen()
+    def screen(self, rows: slice = ALL) -> npt.NDArray[np.uint8]:
+        """The picture of the last video frame, uint8 [224, 256, 3], or some rows of it; a fresh array."""
+        return self._open().screen(rows)
 
     def race(self) -> dict[str, int]:
         """The race state, as raw as it stands in the console's memory; names and meanings are those of data.json."""
@@ -185,7 +192,7 @@ class Console:
         """
         if not self._open().restore(state):
             raise UserError("the emulator does not take this state: it is damaged, or from another emulator")
-        self._ticks = None
+        self._ticks = self._map_shown = None
         self._commanded = False
 
     def close(self) -> None:
