@@ -187,6 +187,16 @@ def together() -> Pair:
     )
 
 
+def unseen_map() -> Pair:
+    """Eight karts whose picture is drawn whole, because a row of the map is seen, and down to the end of the road."""
+    return (
+        "the kart with the map",
+        lambda: in_own_process(stepping, read(overrides=["environment.crop_bottom=109"]), 8, 0.0),
+        "without",
+        lambda: in_own_process(stepping, read(), 8, 0.0),
+    )
+
+
 def stopwatch() -> Pair:
     watch = Stopwatch(AGENT_STAGES)
     many = range(1000)
@@ -198,7 +208,7 @@ def stopwatch() -> Pair:
     )
 
 
-ALL = (allocator, parts, precision, channels_last, recurrence, small_batches, interleave, atari, waking, together, stopwatch)
+ALL = (allocator, parts, precision, channels_last, recurrence, small_batches, interleave, atari, waking, together, unseen_map, stopwatch)
 
 
 def main() -> None:
