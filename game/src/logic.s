@@ -112,8 +112,7 @@ store:  sta av
         bne :+
         rts
 :       bpl :+
-        eor #$FFFF
-        inc a
+        negate
 :       ldx quarter
         sep #$20
         .a8

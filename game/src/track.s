@@ -94,8 +94,7 @@ wall:   lda px
         sta spd
         ldx vel
         bmi :+
-        eor #$FFFF
-        inc a
+        negate
 :       sta vel
         lda spd
         lsr a

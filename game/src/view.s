@@ -98,16 +98,14 @@ FARTHEST    = 800
         sbc xpos
         sta t0
         bcs :+
-        eor #$FFFF
-        inc a
+        negate
 :       sta t8
         lda opp_y,x
         sec
         sbc ypos
         sta t1
         bcs :+
-        eor #$FFFF
-        inc a
+        negate
 :       sta t9
         ora t8
         and #$FF00

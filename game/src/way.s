@@ -20,8 +20,7 @@
         sbc t4
         sta t6
         bcs :+
-        eor #$FFFF
-        inc a
+        negate
 :       sep #$20
         .a8
         sta WRMPYA
@@ -36,8 +35,7 @@
         and #$00FF
         bit t6
         bpl :+
-        eor #$FFFF
-        inc a
+        negate
 :
 .endmacro
 .macro curve list, place
