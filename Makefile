@@ -33,7 +33,7 @@ fuzz: $(VENV)/.dev ## look for inputs that break the readers of configurations a
 	@set -e; work=$$(mktemp -d); trap 'rm -rf "$$work"' EXIT; \
 	for reader in config checkpoint; do \
 		echo "Fuzzing the reader of $$reader for $(FUZZ_SECONDS) s"; \
-		TMPDIR=$$work PYTHONPATH=tests $(BIN)/python tests/fuzz/fuzz_$$reader.py -max_total_time=$(FUZZ_SECONDS) \
+		TMPDIR=$$work PYTHONPATH=tests/helpers $(BIN)/python tests/fuzz/fuzz_$$reader.py -max_total_time=$(FUZZ_SECONDS) \
 			-artifact_prefix=$$work/ -print_final_stats=1 -verbosity=0 || { cp "$$work"/crash-* "$$work"/oom-* "$$work"/timeout-* . 2>/dev/null; exit 1; }; \
 	done
 

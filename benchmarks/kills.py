@@ -13,8 +13,8 @@ import psutil
 from rich.console import Console
 from rich.progress import Progress
 
-from kartrl.bench.windows import train_window
 from kartrl.cli import add_config, config_options
+from kartrl.commands.bench.windows import train_window
 
 
 def kill_now_and_then(every: float, done: threading.Event, kills: list[int]) -> None:
@@ -53,7 +53,8 @@ def main() -> None:
             rates.append(window.agent_steps_per_second)
         ratios.append(rates[1] / rates[0])
         console.print(
-            f"undisturbed {rates[0]:,.0f}, with {len(kills)} kills {rates[1]:,.0f} agent steps/s: {ratios[-1]:.2f}", highlight=False
+            f"undisturbed {rates[0]:,.0f}, with {len(kills)} kills {rates[1]:,.0f} agent steps/s: {ratios[-1]:.2f}",
+            highlight=False,
         )
     console.print(f"median of {options.rounds}: {statistics.median(ratios):.2f}", highlight=False)
 

@@ -38,13 +38,18 @@ def first(points: Points, least: float) -> str:
 
 def merged(tags: dict[str, Points], prefix: str, suffix: str) -> Points:
     """All points of the tags `prefix*suffix`, by time."""
-    return sorted(point for tag, points in tags.items() if tag.startswith(prefix) and tag.endswith(suffix) for point in points)
+    return sorted(
+        point for tag, points in tags.items() if tag.startswith(prefix) and tag.endswith(suffix) for point in points
+    )
 
 
 def all_reach(tags: dict[str, Points], prefix: str) -> str:
     """When the last of these circuits was first finished in every episode of one evaluation."""
     circuits = {tag: points for tag, points in tags.items() if tag.startswith(prefix) and tag.endswith("/finished")}
-    firsts = [next(((minutes, steps) for minutes, steps, value in points if value >= 1.0), None) for points in circuits.values()]
+    firsts = [
+        next(((minutes, steps) for minutes, steps, value in points if value >= 1.0), None)
+        for points in circuits.values()
+    ]
     if not firsts or None in firsts:
         return "not reached"
     minutes, steps = max(point for point in firsts if point is not None)
@@ -54,7 +59,10 @@ def all_reach(tags: dict[str, Points], prefix: str) -> str:
 def last_share(tags: dict[str, Points], prefix: str, count: int = 3) -> str:
     """Share of races finished in the last `count` evaluations."""
     values = [
-        value for tag, points in tags.items() if tag.startswith(prefix) and tag.endswith("/finished") for _, _, value in points[-count:]
+        value
+        for tag, points in tags.items()
+        if tag.startswith(prefix) and tag.endswith("/finished")
+        for _, _, value in points[-count:]
     ]
     return f"{statistics.fmean(values):.0%}" if values else "-"
 
@@ -104,7 +112,13 @@ def plot(runs: list[Path], output: Path) -> None:
         for run in runs:
             points = read(run)[key]
             marker = "." if len(points) < 30 else None
-            axes.plot([minutes for minutes, _, _ in points], [value for _, _, value in points], marker=marker, linewidth=1, label=run.name)
+            axes.plot(
+                [minutes for minutes, _, _ in points],
+                [value for _, _, value in points],
+                marker=marker,
+                linewidth=1,
+                label=run.name,
+            )
         if most is not None:
             axes.axhline(most, color="0.7", linewidth=0.8)
             axes.set_ylim(0, most + 0.3)

@@ -19,10 +19,10 @@ import torch
 from torch import nn
 
 from kartrl.config import Config, Model, read
-from kartrl.devices import keep_freed_memory
-from kartrl.envs.group import make_group
+from kartrl.envs.env_group import make_group
+from kartrl.metrics.stopwatch import AGENT_STAGES, Stopwatch
 from kartrl.models import make_model
-from kartrl.stopwatch import AGENT_STAGES, Stopwatch
+from kartrl.runtime.devices import keep_freed_memory
 
 ROUNDS = 5
 NATURE = Model(channels=(32, 64, 64), hidden_size=512, core="none")
@@ -90,7 +90,9 @@ def channels_last() -> Pair:
     image = torch.rand(160, 4, 84, 84)
 
     def convolutions(layout: torch.memory_format) -> Callable[[], float]:
-        layers = nn.Sequential(nn.Conv2d(4, 32, 8, 4), nn.ReLU(), nn.Conv2d(32, 64, 4, 2), nn.ReLU(), nn.Conv2d(64, 64, 3), nn.ReLU())
+        layers = nn.Sequential(
+            nn.Conv2d(4, 32, 8, 4), nn.ReLU(), nn.Conv2d(32, 64, 4, 2), nn.ReLU(), nn.Conv2d(64, 64, 3), nn.ReLU()
+        )
         layers.to(memory_format=layout)  # type: ignore[call-overload]
         x = image.contiguous(memory_format=layout)
         return lambda: seconds(lambda: layers(x).sum().backward(), 5) / 160
@@ -122,7 +124,11 @@ def small_batches() -> Pair:
     model = make_model(Model(), (54, 54, 1), 9).eval()
 
     def forward(batch: int) -> float:
-        arguments = (torch.zeros(batch, 54, 54, 1, dtype=torch.uint8), torch.zeros(batch, dtype=torch.bool), model.initial_state(batch))
+        arguments = (
+            torch.zeros(batch, 54, 54, 1, dtype=torch.uint8),
+            torch.zeros(batch, dtype=torch.bool),
+            model.initial_state(batch),
+        )
         with torch.inference_mode():
             return seconds(lambda: model.step(*arguments), 100) / batch
 
@@ -208,7 +214,20 @@ def stopwatch() -> Pair:
     )
 
 
-ALL = (allocator, parts, precision, channels_last, recurrence, small_batches, interleave, atari, waking, together, unseen_map, stopwatch)
+ALL = (
+    allocator,
+    parts,
+    precision,
+    channels_last,
+    recurrence,
+    small_batches,
+    interleave,
+    atari,
+    waking,
+    together,
+    unseen_map,
+    stopwatch,
+)
 
 
 def main() -> None:
@@ -222,7 +241,9 @@ def main() -> None:
             rounds = [(slow(), fast()) for _ in range(ROUNDS)]
             first, second = (statistics.median(column) * 1e6 for column in zip(*rounds, strict=True))
             ratio = statistics.median(one / other for one, other in rounds)
-            print(f"{pair.__name__:14} {before}: {first:.1f} us, {after}: {second:.1f} us; {ratio:.2f} times", flush=True)
+            print(
+                f"{pair.__name__:14} {before}: {first:.1f} us, {after}: {second:.1f} us; {ratio:.2f} times", flush=True
+            )
 
 
 if __name__ == "__main__":

@@ -14,12 +14,12 @@ import matplotlib.pyplot as plt
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from kartrl.bench import measured_point
-from kartrl.bench.windows import Window, train_window
 from kartrl.cli import add_config, config_options
+from kartrl.commands.bench import measured_point
+from kartrl.commands.bench.windows import Window, train_window
 from kartrl.config import read
 from kartrl.envs import look_at
-from kartrl.tuning import choose_sizes
+from kartrl.runtime.sizes import choose_sizes
 
 NUMBERS = (1, 2, 4, 8, 16, 32)
 
@@ -55,20 +55,24 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, default=Path("scaling.png"), metavar="FILE.png")
     options = parser.parse_args()
     console = Console()
-    world = look_at(read(options.config, options.set))
+    spec = look_at(read(options.config, options.set))
     points: list[tuple[int, Window]] = []
     measured = []
     for number in NUMBERS:
         config = read(options.config, options.set)
         overrides = [*options.set, *sizes_of(number), "evaluation.minutes=0"]
-        sizes = choose_sizes(read(options.config, overrides), world)
+        sizes = choose_sizes(read(options.config, overrides), spec)
         arguments = config_options(options.config, overrides)
-        with Progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console, transient=True) as progress:
+        with Progress(
+            SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console, transient=True
+        ) as progress:
             window = train_window(arguments, options.seconds, options.warm, progress)
         points.append((number, window))
         measured.append(measured_point(sizes, window))
         rate = f"{window.agent_steps_per_second:,.0f} agent steps/s"
-        console.print(f"{number:3} environments: {rate}, lag {window.lag:.2f}, {window.memory_gb:.2f} GB", highlight=False)
+        console.print(
+            f"{number:3} environments: {rate}, lag {window.lag:.2f}, {window.memory_gb:.2f} GB", highlight=False
+        )
     chart(points, f"{config.environment.id}, {len(points)} trainings", options.output)
     if options.stages:
         stages = json.loads(options.stages.read_text(encoding="utf-8"))

@@ -29,8 +29,8 @@ import simpy
 from rich.console import Console
 from rich.table import Table
 
-from kartrl.predictor_thread import PATIENCE
-from kartrl.tuning import AGENTS_PER_CORE, NEARLY
+from kartrl.runtime.predictor_thread import PATIENCE
+from kartrl.runtime.sizes import AGENTS_PER_CORE, NEARLY
 
 CORE_SLICE = 0.003  # seconds for which work keeps a core that its equals wait for, about as in Linux
 GPU_SLICE = 0.0002  # kernels of two streams take turns, so that a forward pass need not wait for a whole update
@@ -74,7 +74,7 @@ class Setup(NamedTuple):
     spread: float = 0.0  # an environment's step takes up to this fraction more or less
 
     def resized(self, **sizes: Any) -> "Setup":
-        """With other sizes; what follows from them as kartrl.tuning.choose_sizes has it, with the same number of steps in an update."""
+        """With other sizes; what follows from them as kartrl.runtime.sizes.choose_sizes has it, with the same number of steps in an update."""
         new = self._replace(**sizes)
         groups, size = new.agents * new.groups_per_agent, new.group_size
         if (groups, size) == (self.agents * self.groups_per_agent, self.group_size):
@@ -85,7 +85,9 @@ class Setup(NamedTuple):
             most = max(half, groups - 2 * new.cores)
             cost = [new.forward_per_observation + new.forward_base / (size * count) for count in range(1, most + 1)]
             enough = max(half, 1 + next(index for index, each in enumerate(cost) if each <= NEARLY * cost[-1]))
-        new = new._replace(prediction_groups=groups, min_groups=enough, training_blocks=blocks, ring=1 + math.ceil(2 * blocks / groups))
+        new = new._replace(
+            prediction_groups=groups, min_groups=enough, training_blocks=blocks, ring=1 + math.ceil(2 * blocks / groups)
+        )
         return new._replace(**sizes)
 
 
@@ -95,7 +97,9 @@ class Result(NamedTuple):
     agent_steps_per_second: float  # trained on
     prediction_batch: float  # observations
     lag: float  # updates between acting and training
-    use: dict[str, float]  # resource -> share of the time; what processes and threads wait for a core or the GPU counts as theirs
+    use: dict[
+        str, float
+    ]  # resource -> share of the time; what processes and threads wait for a core or the GPU counts as theirs
 
     def limit(self) -> str:
         """What saturates first; devices before those that wait for them."""
@@ -147,7 +151,11 @@ class Simulation:
         self._waiting, self._finished = Queue(env), Queue(env)
         self._version = 0
         self.count: defaultdict[str, float] = defaultdict(float)  # what happened, and seconds of work by resource
-        for role, number in ((self._agent, setup.agents), (self._predictor, setup.predictors), (self._trainer, setup.trainers)):
+        for role, number in (
+            (self._agent, setup.agents),
+            (self._predictor, setup.predictors),
+            (self._trainer, setup.trainers),
+        ):
             for _ in range(number):
                 env.process(role())
 
@@ -280,9 +288,15 @@ def check_table(setup: Setup, measured: list[dict[str, Any]], seconds: float) ->
         here = setup.resized(**{name: value for name, value in point.items() if name in Setup._fields})
         result = Simulation(here).run(seconds)
         cells = [f"{here.agents}", f"{here.groups_per_agent} x {here.group_size}"]
-        for simulated, name, form in ((result.agent_steps_per_second, "agent_steps_per_second", ",.0f"), (result.lag, "lag", ".2f")):
+        for simulated, name, form in (
+            (result.agent_steps_per_second, "agent_steps_per_second", ",.0f"),
+            (result.lag, "lag", ".2f"),
+        ):
             truth = point.get(name)
-            cells += [f"{simulated:{form}}", *((f"{truth:{form}}", f"{simulated / truth - 1:+.0%}") if truth else ("", ""))]
+            cells += [
+                f"{simulated:{form}}",
+                *((f"{truth:{form}}", f"{simulated / truth - 1:+.0%}") if truth else ("", "")),
+            ]
         table.add_row(*cells)
     return table
 
@@ -295,11 +309,15 @@ def main() -> None:
     parser.add_argument("--envs-per-agent", type=int)
     parser.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="any other field")
     parser.add_argument("--seconds", type=float, default=30.0, help="of simulated time (%(default)s)")
-    parser.add_argument("--spread", type=float, default=0.2, help="of the environments' times, as a fraction (%(default)s)")
+    parser.add_argument(
+        "--spread", type=float, default=0.2, help="of the environments' times, as a fraction (%(default)s)"
+    )
     parser.add_argument("--gpu", action="store_true", help="forward passes and updates on one GPU")
     parser.add_argument("--table", action="store_true", help="one GPU with 16, 64 and 256 cores")
     for name, (assumed, meaning) in GPU_ASSUMPTIONS.items():
-        parser.add_argument(f"--gpu-{name.replace('_', '-')}", type=float, default=assumed, help=f"{meaning} (assumed: %(default)s)")
+        parser.add_argument(
+            f"--gpu-{name.replace('_', '-')}", type=float, default=assumed, help=f"{meaning} (assumed: %(default)s)"
+        )
     options = parser.parse_args()
     data = json.loads(options.stages.read_text())
     if lacking := [name for name in Setup._fields if name not in data and name not in Setup._field_defaults]:
@@ -319,7 +337,9 @@ def main() -> None:
         for name, (assumed, meaning) in GPU_ASSUMPTIONS.items():
             seconds = getattr(options, f"gpu_{name}")
             setup = setup._replace(gpu=True, trainers=2, **{name: seconds})
-            console.print(f"{'ASSUMED' if seconds == assumed else 'given'}: {meaning}, {seconds * 1e6:,.0f} us", highlight=False)
+            console.print(
+                f"{'ASSUMED' if seconds == assumed else 'given'}: {meaning}, {seconds * 1e6:,.0f} us", highlight=False
+            )
     setups = [setup.resized(**sizes)]
     if options.table:
         each = AGENTS_PER_CORE if setups[0].group_size == 1 else 1

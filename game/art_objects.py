@@ -26,7 +26,9 @@ _OTHERS = (  # body and driver of the opponents, in the place of the kart's red 
 for _k, (_body, _driver) in enumerate(_OTHERS):
     _base = 128 + 16 * (OPPONENT + _k)
     COLOURS |= {_base + _c: COLOURS[128 + _c] for _c in range(1, 16)}
-    COLOURS |= {_base + 5 + _c: colour for _c, colour in enumerate(_body)} | {_base + 9 + _c: colour for _c, colour in enumerate(_driver)}
+    COLOURS |= {_base + 5 + _c: colour for _c, colour in enumerate(_body)} | {
+        _base + 9 + _c: colour for _c, colour in enumerate(_driver)
+    }
 # ramps of the kart's palette, dark to light
 TYRE, RED, BLUE, METAL, GOLD = (1, 2, 3), (5, 6, 7, 8), (9, 10, 11, 12), (2, 3, 4, 12), (14, 13, 13)
 VIEWS = (0.0, 0.2, 0.42, 0.75)  # how far the kart is turned in its pictures, radians
@@ -191,7 +193,17 @@ def _message(words: str, fill: int) -> np.ndarray:
 
 def _drone() -> np.ndarray:
     """What carries a kart that has fallen: a flying ring with two rotors and a hook, 32x32."""
-    out = _disc(32, [(15.5, 14, 8, 1), (15.5, 14, 7, 5), (14.5, 13, 5.5, 6), (15.5, 15, 3.6, 1), (15.5, 15, 2.6, 8), (14.8, 14.2, 1.2, 7)])
+    out = _disc(
+        32,
+        [
+            (15.5, 14, 8, 1),
+            (15.5, 14, 7, 5),
+            (14.5, 13, 5.5, 6),
+            (15.5, 15, 3.6, 1),
+            (15.5, 15, 2.6, 8),
+            (14.8, 14.2, 1.2, 7),
+        ],
+    )
     for left in (0, 20):
         out[8:10, left + 1 : left + 11] = 1
         out[8, left + 2 : left + 10] = 7
@@ -252,7 +264,11 @@ def sheet() -> tuple[np.ndarray, dict[str, int], list[int]]:
         put("SPLASH", _splash(6 + 5 * k), 80 + 16 * k, 112, EFFECT)
     put("DRONE", _drone(), 32, 192, EFFECT)
     large = [(32 * k, 128) for k in range(4)] + [(32 * k, 160) for k in range(4)] + [(0, 192)]
-    small = [(64 + 16 * k, 192) for k in range(4)] + [(64 + 16 * k, 208) for k in range(4)] + [(16 * k, 224) for k in range(8)]
+    small = (
+        [(64 + 16 * k, 192) for k in range(4)]
+        + [(64 + 16 * k, 208) for k in range(4)]
+        + [(16 * k, 224) for k in range(8)]
+    )
     views = []
     for size in SIZES:
         row = []

@@ -4,7 +4,7 @@ import numpy as np
 import tiles
 from font import glyph
 
-from kartrl.circuits.reduction import cut
+from kartrl.kart.circuits.reduction import cut
 
 SKY, PANEL, MAP = 4, 5, 6  # palettes of the layer
 WIDTH = 512  # of the sky, pixels: half a turn

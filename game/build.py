@@ -10,7 +10,7 @@ from pathlib import Path
 import cartridge
 import integration
 
-from kartrl.circuits.ground import compile_circuit
+from kartrl.kart.circuits.ground import compile_circuit
 
 HERE = Path(__file__).parent
 CIRCUITS = HERE.parent / "kartrl" / "circuits" / "bundled"
@@ -19,7 +19,9 @@ TARGET = HERE.parent / "kartrl" / "games" / "KartRL-Snes"
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Build the bundled game: ROM, descriptions and start states.")
-    parser.add_argument("-o", "--output", type=Path, default=TARGET, metavar="FOLDER", help="where to write (default: the package)")
+    parser.add_argument(
+        "-o", "--output", type=Path, default=TARGET, metavar="FOLDER", help="where to write (default: the package)"
+    )
     output: Path = parser.parse_args().output
     if shutil.which("ca65") is None or shutil.which("ld65") is None:
         sys.exit("ca65 and ld65 are missing: install cc65 (apt-get install cc65, brew install cc65)")

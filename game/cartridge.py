@@ -12,10 +12,10 @@ import art_panel
 import tables
 import tiles
 
-from kartrl.circuits import block
-from kartrl.circuits.block import Block
-from kartrl.circuits.reduction import cut
-from kartrl.circuits.surfaces import SURFACES, Effect
+from kartrl.kart.circuits import block
+from kartrl.kart.circuits.block import Block
+from kartrl.kart.circuits.reduction import cut
+from kartrl.kart.circuits.surfaces import SURFACES, Effect
 
 BANK = 0x8000
 SIZE = 0x100000  # of the ROM
@@ -126,7 +126,9 @@ def build(source: Path, blocks: Sequence[Block]) -> tuple[bytes, int]:
     }  # fmt: skip
     included = {
         **tables.small(),
-        "letters.bin": struct.pack("<64H", *(letters.get(chr(32 + k), letters[" "]) | art_panel.PANEL << 10 for k in range(64))),
+        "letters.bin": struct.pack(
+            "<64H", *(letters.get(chr(32 + k), letters[" "]) | art_panel.PANEL << 10 for k in range(64))
+        ),
         "views.bin": struct.pack(f"<{len(views)}H", *views),
         "surfaces.inc": _surfaces(looks).encode(),
     }

@@ -48,7 +48,10 @@ def matrices() -> list[bytes]:
     the pair (A, B) of the angle a quarter turn before, so one table serves both.
     """
     scales = [SCALE / (FIRST_LINE + k - HORIZON) for k in range(LINES)]
-    rows = [b"".join(struct.pack("<hh", _signed(256 * s * _cos(a)), _signed(256 * s * _cos(a + 64))) for s in scales) for a in range(256)]
+    rows = [
+        b"".join(struct.pack("<hh", _signed(256 * s * _cos(a)), _signed(256 * s * _cos(a + 64))) for s in scales)
+        for a in range(256)
+    ]
     return [b"".join(rows[k : k + BANK_ANGLES]) for k in range(0, 256, BANK_ANGLES)]
 
 
@@ -65,10 +68,14 @@ def small() -> dict[str, bytes]:
         "offset_x.bin": b"".join(struct.pack("<h", _signed(-behind * _cos(a - 64))) for a in range(256)),
         "offset_y.bin": b"".join(struct.pack("<h", _signed(behind * _cos(a))) for a in range(256)),
         "matrix_row.bin": b"".join(struct.pack("<H", 0x8000 + k * ROW) for k in range(BANK_ANGLES)),
-        "beside.bin": b"".join(struct.pack("<256b", *(_signed(away * _cos(a - 64)) for a in range(256))) for away in BESIDE),
+        "beside.bin": b"".join(
+            struct.pack("<256b", *(_signed(away * _cos(a - 64)) for a in range(256))) for away in BESIDE
+        ),
         "half_square.bin": bytes(k * k // 512 for k in range(256)),
         "line_of.bin": bytes(min(127, HORIZON + round(FOCAL * SCALE / max(1, depth))) for depth in range(1024)),
-        "width_of.bin": bytes(min(255, FOCAL * (64 if d < 128 else 256 if d < 512 else 1024) // max(1, d)) for d in range(1024)),
+        "width_of.bin": bytes(
+            min(255, FOCAL * (64 if d < 128 else 256 if d < 512 else 1024) // max(1, d)) for d in range(1024)
+        ),
         "size_of.bin": bytes(16 * sum(line - HORIZON < least for least in SIZE_LINES) for line in range(128)),
         "mini_at.bin": bytes(p * 8 // 7 for p in range(112)),
         "speed_digits.bin": b"".join(struct.pack("<H", int(str(v), 16)) for v in speeds),

@@ -10,8 +10,8 @@ from types import FrameType
 from typing import NoReturn
 
 from kartrl import __version__
-from kartrl.circuits.arguments import add_parser as add_circuit_parser
 from kartrl.errors import UserError
+from kartrl.kart.circuits.arguments import add_parser as add_circuit_parser
 
 Command = Callable[[argparse.Namespace], int]
 
@@ -36,23 +36,40 @@ def _end(number: int, _: FrameType | None) -> NoReturn:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="kartrl", description="Train an agent to drive a kart, or to play any pixel game.")
+    parser = argparse.ArgumentParser(
+        prog="kartrl", description="Train an agent to drive a kart, or to play any pixel game."
+    )
     parser.add_argument("--version", action="version", version=f"kartrl {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     train = _add(commands, "train", _train, "train a network (what run.py does)")
     add_config(train, "configurations, one run each")
-    train.add_argument("--parallel", action="store_true", help="run several configurations at once, not one after another")
-    train.add_argument("--resume", nargs="?", const="", metavar="RUN", help="go on with this run, or with the newest one")
+    train.add_argument(
+        "--parallel", action="store_true", help="run several configurations at once, not one after another"
+    )
+    train.add_argument(
+        "--resume", nargs="?", const="", metavar="RUN", help="go on with this run, or with the newest one"
+    )
 
     record = _add(commands, "record", _record, "film a drive and draw its line (what record.py does)")
-    record.add_argument("-s", "--state", metavar="CIRCUIT", help="a name, as MarioCircuit.Act3, or a path; without it, names are listed")
+    record.add_argument(
+        "-s", "--state", metavar="CIRCUIT", help="a name, as MarioCircuit.Act3, or a path; without it, names are listed"
+    )
     _add_policy(record)
-    record.add_argument("-o", "--output", type=Path, metavar="FILE", help="the MP4; the picture of the line goes beside it")
+    record.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="the MP4; the picture of the line goes beside it"
+    )
     record.add_argument("--episodes", type=_positive, default=1, help="races to film (default 1)")
 
     evaluate = _add(commands, "evaluate", _evaluate, "race on every circuit and print a table")
-    evaluate.add_argument("-s", "--state", nargs="+", default=[], metavar="CIRCUIT", help="only these; as in [levels], also random:100-119")
+    evaluate.add_argument(
+        "-s",
+        "--state",
+        nargs="+",
+        default=[],
+        metavar="CIRCUIT",
+        help="only these; as in [levels], also random:100-119",
+    )
     _add_policy(evaluate)
     evaluate.add_argument("--episodes", type=_positive, default=5, help="races on each circuit (default 5)")
 
@@ -64,31 +81,68 @@ def _parser() -> argparse.ArgumentParser:
         help="a circuit, or several to choose from in the window: whatever [levels] takes (default: all there are)",
     )
     _add_policy(play, "race against this network's ghost: a checkpoint, such as logs/<run>/best.pt")
-    play.add_argument("--ghost", type=Path, metavar="FILE", help="race against a movie's ghost: a .bk2 of an earlier drive")
-    play.add_argument("--opponents", type=int, choices=range(4), default=0, help="karts that the game drives (default 0)")
-    play.add_argument("--replay", type=Path, metavar="FILE", help="show a movie; with -o FILE.mp4 it becomes a video, without a window")
     play.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", help="keep each race as a movie: FILE.bk2, and beside it FILE-2.bk2, ..."
+        "--ghost", type=Path, metavar="FILE", help="race against a movie's ghost: a .bk2 of an earlier drive"
     )
-    play.add_argument("--game", choices=("auto", "bundled", "cartridge"), default="auto", help="auto: your own cartridge, if there is one")
+    play.add_argument(
+        "--opponents", type=int, choices=range(4), default=0, help="karts that the game drives (default 0)"
+    )
+    play.add_argument(
+        "--replay",
+        type=Path,
+        metavar="FILE",
+        help="show a movie; with -o FILE.mp4 it becomes a video, without a window",
+    )
+    play.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="keep each race as a movie: FILE.bk2, and beside it FILE-2.bk2, ...",
+    )
+    play.add_argument(
+        "--game",
+        choices=("auto", "bundled", "cartridge"),
+        default="auto",
+        help="auto: your own cartridge, if there is one",
+    )
 
-    bench = _add(commands, "bench", _bench, "measure how fast this machine could train, how fast it does, and where the time goes")
+    bench = _add(
+        commands,
+        "bench",
+        _bench,
+        "measure how fast this machine could train, how fast it does, and where the time goes",
+    )
     add_config(bench)
     bench.add_argument("--seconds", type=_positive, default=90, help="length of a window of training (default 90)")
-    bench.add_argument("--warm", type=_positive, default=15, help="seconds between the first update and the window (default 15)")
+    bench.add_argument(
+        "--warm", type=_positive, default=15, help="seconds between the first update and the window (default 15)"
+    )
     bench.add_argument("--repeat", type=_positive, default=1, help="windows (default 1)")
-    bench.add_argument("--peer", default="", metavar="COMMAND", help="another system's training that prints '@B steps=N upd=N'")
+    bench.add_argument(
+        "--peer", default="", metavar="COMMAND", help="another system's training that prints '@B steps=N upd=N'"
+    )
     bench.add_argument("--json", type=Path, metavar="FILE", help="write the figures here")
 
-    benchmark = _add(commands, "benchmark", _benchmark, "train on some circuits, and measure how well others are driven")
+    benchmark = _add(
+        commands, "benchmark", _benchmark, "train on some circuits, and measure how well others are driven"
+    )
     benchmark.add_argument("what", choices=("generalisation",), help="what docs/generalisation.md describes")
     benchmark.add_argument("--quick", action="store_true", help="some minutes instead of a night, to see that it works")
-    benchmark.add_argument("--splits", nargs="+", default=[], metavar="SPLIT", help="only these: within, across (or across-1 ...), random")
+    benchmark.add_argument(
+        "--splits", nargs="+", default=[], metavar="SPLIT", help="only these: within, across (or across-1 ...), random"
+    )
     benchmark.add_argument("--seeds", type=_positive, help="seeds 1 to this (default 3; quick: 1)")
-    benchmark.add_argument("--steps", type=_positive, help="agent steps of each training (default 2,000,000; quick: 100,000)")
+    benchmark.add_argument(
+        "--steps", type=_positive, help="agent steps of each training (default 2,000,000; quick: 100,000)"
+    )
     benchmark.add_argument("--episodes", type=_positive, help="races on each circuit (default 3; quick: 1)")
-    benchmark.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="override one value; repeatable")
-    benchmark.add_argument("-o", "--output", type=Path, metavar="DIR", help="folder of the results; to go on, name it again")
+    benchmark.add_argument(
+        "--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="override one value; repeatable"
+    )
+    benchmark.add_argument(
+        "-o", "--output", type=Path, metavar="DIR", help="folder of the results; to go on, name it again"
+    )
 
     rom = _add(commands, "import-rom", _import_rom, "take in your own cartridge's ROM")
     rom.add_argument("file", type=Path, help="the ROM file, with or without a copier header")
@@ -115,7 +169,9 @@ def _add(
 def add_config(parser: argparse.ArgumentParser, files: str = "configurations, the later over the earlier") -> None:
     """The options that say which configuration a command works with."""
     parser.add_argument("-c", "--config", nargs="+", default=[], metavar="FILE", help=files)
-    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="override one value; repeatable")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="override one value; repeatable"
+    )
 
 
 def config_options(files: Sequence[str], overrides: Iterable[str]) -> list[str]:
@@ -126,7 +182,9 @@ def config_options(files: Sequence[str], overrides: Iterable[str]) -> list[str]:
 def _add_policy(parser: argparse.ArgumentParser, text: str = "a checkpoint, such as logs/<run>/best.pt") -> None:
     parser.add_argument("-p", "--checkpoint", type=Path, metavar="FILE", help=text)
     choice = parser.add_mutually_exclusive_group()
-    choice.add_argument("--greedy", dest="greedy", action="store_true", default=True, help="take the likeliest action (default)")
+    choice.add_argument(
+        "--greedy", dest="greedy", action="store_true", default=True, help="take the likeliest action (default)"
+    )
     choice.add_argument("--sampled", dest="greedy", action="store_false", help="sample the actions")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda", "mps"), default="auto")
 
@@ -146,19 +204,19 @@ def _checkpoint(options: argparse.Namespace) -> Path:
 
 def _train(options: argparse.Namespace) -> int:
     if len(options.config) > 1:
-        from kartrl.train import train_each
+        from kartrl.commands.train import train_each
 
         if options.resume is not None:
             raise UserError("--resume goes with one run: give one configuration at most")
         return train_each(options.config, options.set, options.parallel)
 
-    from kartrl.lifetime import start_method
+    from kartrl.runtime.processes import start_method
 
     start_method()
 
     from rich.console import Console
 
-    from kartrl.train import train
+    from kartrl.commands.train import train
 
     return train(options.config, options.set, options.resume, Console())
 
@@ -166,27 +224,29 @@ def _train(options: argparse.Namespace) -> int:
 def _record(options: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from kartrl.record import list_circuits, record
+    from kartrl.commands.record import list_circuits, record
 
     console = Console()
     if options.state is None and options.checkpoint is None:
         list_circuits(console)
         return 0
-    record(options.state, _checkpoint(options), options.output, options.episodes, options.greedy, options.device, console)
+    record(
+        options.state, _checkpoint(options), options.output, options.episodes, options.greedy, options.device, console
+    )
     return 0
 
 
 def _evaluate(options: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from kartrl.evaluate import evaluate
+    from kartrl.commands.evaluate import evaluate
 
     evaluate(_checkpoint(options), options.state, options.episodes, options.greedy, options.device, Console())
     return 0
 
 
 def _play(options: argparse.Namespace) -> int:
-    from kartrl.play import Options, play
+    from kartrl.kart.play import Options, play
 
     play(
         Options(
@@ -207,7 +267,7 @@ def _play(options: argparse.Namespace) -> int:
 def _bench(options: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from kartrl.bench import Settings, bench
+    from kartrl.commands.bench import Settings, bench
 
     settings = Settings(options.seconds, options.warm, options.repeat, options.peer, options.json)
     bench(options.config, options.set, settings, Console())
@@ -217,14 +277,14 @@ def _bench(options: argparse.Namespace) -> int:
 def _benchmark(options: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from kartrl.generalisation import benchmark, make_plan
+    from kartrl.kart.generalisation import benchmark, make_plan
 
     sizes = options.seeds, options.steps, options.episodes
     return benchmark(make_plan(options.output, options.quick, options.splits, sizes, options.set), Console())
 
 
 def _import_rom(options: argparse.Namespace) -> int:
-    from kartrl.envs.cartridge import import_rom
+    from kartrl.kart.cartridge import import_rom
 
     import_rom(options.file, options.states)
     return 0
@@ -233,7 +293,7 @@ def _import_rom(options: argparse.Namespace) -> int:
 def _doctor(options: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from kartrl.doctor import doctor
+    from kartrl.commands.doctor import doctor
 
     return doctor(options.config, options.set, Console())
 

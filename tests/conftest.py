@@ -35,7 +35,7 @@ def movie_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Ten seconds on `players.CIRCUIT`."""
     from players import CIRCUIT, begun, drive, some_driving
 
-    from kartrl.play.movie import write_movie
+    from kartrl.kart.play.movie import write_movie
 
     file = tmp_path_factory.mktemp("movie") / "drive.bk2"
     stage, session = begun(circuit=CIRCUIT)

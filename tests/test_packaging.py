@@ -15,9 +15,9 @@ from packaging.utils import canonicalize_name
 
 import kartrl
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[1]
 LOCKS = ("requirements.lock", "requirements-dev.lock")
-OUR_ROM = Path("kartrl/games/KartRL-Snes/rom.sfc")
+OUR_ROM = Path("kartrl/kart/games/KartRL-Snes/rom.sfc")
 ROM_SUFFIXES = {".sfc", ".smc", ".swc", ".fig", ".srm", ".nes", ".gb", ".gba", ".gen", ".z64", ".n64", ".zip", ".7z"}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
@@ -43,7 +43,9 @@ def _repository_files() -> list[Path]:
     return sorted({Path(name) for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()})
 
 
-@pytest.mark.parametrize(("option", "expected"), [("--help", "import-rom"), ("--version", f"kartrl {kartrl.__version__}")])
+@pytest.mark.parametrize(
+    ("option", "expected"), [("--help", "import-rom"), ("--version", f"kartrl {kartrl.__version__}")]
+)
 def test_console_command(option: str, expected: str) -> None:
     result = _run(str(Path(sys.executable).with_name("kartrl")), option)
     assert result.returncode == 0, result.stderr
@@ -117,9 +119,21 @@ def _in_image(path: str) -> bool:
 
 def test_no_cartridge_gets_into_an_image() -> None:
     shipped = [path for path in _repository_files() if _in_image(path.as_posix())]
-    assert {OUR_ROM, Path("run.py"), Path("kartrl/cli.py"), Path("docker/start"), Path("requirements.lock")} <= set(shipped)
-    assert {path.name for path in shipped if path.parent == OUR_ROM.parent} >= {f"MarioCircuit.Act{act}.state" for act in (1, 2, 3, 4)}
-    for folder in ("", "kartrl/", "kartrl/games/", "kartrl/games/SuperMarioKart-Snes/", "kartrl/games/KartRL-Snes/", "configs/", "docker/"):
+    assert {OUR_ROM, Path("run.py"), Path("kartrl/cli.py"), Path("docker/start"), Path("requirements.lock")} <= set(
+        shipped
+    )
+    assert {path.name for path in shipped if path.parent == OUR_ROM.parent} >= {
+        f"MarioCircuit.Act{act}.state" for act in (1, 2, 3, 4)
+    }
+    for folder in (
+        "",
+        "kartrl/",
+        "kartrl/kart/games/",
+        "kartrl/kart/games/SuperMarioKart-Snes/",
+        "kartrl/kart/games/KartRL-Snes/",
+        "configs/",
+        "docker/",
+    ):
         for suffix in (*ROM_SUFFIXES & {".sfc", ".smc", ".swc", ".fig", ".srm", ".zip", ".7z"}, ".state"):
             if not folder.endswith("KartRL-Snes/") or suffix != ".state":
                 assert not _in_image(f"{folder}Super Mario Kart (USA){suffix}")
@@ -137,7 +151,12 @@ def test_the_container_is_an_ordinary_user() -> None:
 
 
 def test_the_page_is_shown_to_this_computer_only() -> None:
-    files = ["README.md", "Dockerfile", "docker/start", *(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md"))]
+    files = [
+        "README.md",
+        "Dockerfile",
+        "docker/start",
+        *(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md")),
+    ]
     texts = {name: (ROOT / name).read_text(encoding="utf-8") for name in files}
     commands = [line for text in texts.values() for line in text.splitlines() if "docker run" in line]
     published = [port for line in commands for port in re.findall(r"-p (\S*6006)", line)]
@@ -153,17 +172,26 @@ def test_wheel_has_the_games(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "kartrl", source / "kartrl", ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
-    cartridge = source / "kartrl/games/SuperMarioKart-Snes"
+    cartridge = source / "kartrl/kart/games/SuperMarioKart-Snes"
     cartridge.mkdir(parents=True, exist_ok=True)
     for name in ("rom.sfc", "rom.smc", "MarioCircuit.Act1.state"):
         (cartridge / name).write_bytes(b"the user's own")
-    options = ["--quiet", "--no-deps", "--no-build-isolation", "--disable-pip-version-check", "--wheel-dir", str(tmp_path)]
+    options = [
+        "--quiet",
+        "--no-deps",
+        "--no-build-isolation",
+        "--disable-pip-version-check",
+        "--wheel-dir",
+        str(tmp_path),
+    ]
     built = _run(sys.executable, "-m", "pip", "wheel", *options, str(source))
     assert built.returncode == 0, built.stderr
     (wheel,) = tmp_path.glob("kartrl-*.whl")
     with zipfile.ZipFile(wheel) as archive:
         inside = set(archive.namelist())
     ours = {path.relative_to(source).as_posix() for path in (source / "kartrl").rglob("*") if path.is_file()}
-    own = {path.relative_to(source).as_posix() for path in cartridge.iterdir() if path.read_bytes() == b"the user's own"}
+    own = {
+        path.relative_to(source).as_posix() for path in cartridge.iterdir() if path.read_bytes() == b"the user's own"
+    }
     assert ours - own <= inside
     assert not own & inside

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import gymnasium
 
-from kartrl.apart import Lost, apart
+from kartrl.envs.spec import ActionSpec, EnvSpec
 from kartrl.errors import UserError
-from kartrl.types import World
+from kartrl.runtime.isolation import Lost, apart
 
 if TYPE_CHECKING:
     from kartrl.config import Config
@@ -24,10 +24,12 @@ KART = "kartrl/Kart-v0"
 LOOK_SECONDS, LOOK_STEPS = 0.1, 100  # for which a step is timed, at most
 RESET_SECONDS = 0.1  # that a circuit may take to begin
 if KART not in gymnasium.registry:
-    gymnasium.register(KART, entry_point="kartrl.envs.kart:KartEnv")
+    gymnasium.register(KART, entry_point="kartrl.kart.env:KartEnv")
 
 
-def make_env(config: Config, circuits: Sequence[str] = (), training: bool = True, render: bool = False) -> gymnasium.Env[Any, Any]:
+def make_env(
+    config: Config, circuits: Sequence[str] = (), training: bool = True, render: bool = False
+) -> gymnasium.Env[Any, Any]:
     """The environment that `config` names, with Discrete actions and episode statistics (`info["episode"]`).
 
     Observations are uint8 [H, W, C] (stacked pictures along C) or float32 [D].
@@ -43,7 +45,7 @@ def make_env(config: Config, circuits: Sequence[str] = (), training: bool = True
     from gymnasium.wrappers import RecordEpisodeStatistics
 
     if config.is_kart:
-        from kartrl.envs.kart import make_kart
+        from kartrl.kart.env import make_kart
 
         env = make_kart(config, circuits, training, render)
     else:
@@ -53,7 +55,7 @@ def make_env(config: Config, circuits: Sequence[str] = (), training: bool = True
     return RecordEpisodeStatistics(env)
 
 
-def look_at(config: Config) -> World:
+def look_at(config: Config) -> EnvSpec:
     """Make the environment once, step it for a moment, and close it, in another process: what can be wrong with it comes out here.
 
     Raises:
@@ -61,13 +63,13 @@ def look_at(config: Config) -> World:
     """
     try:
         circuits = config.circuits("train") + config.circuits("test")
-        world: World = apart(_look, config, seconds=config.system.step_timeout + RESET_SECONDS * len(circuits))
+        spec: EnvSpec = apart(_look, config, seconds=config.system.step_timeout + RESET_SECONDS * len(circuits))
     except Lost as error:
         raise UserError(f"[environment] id = {config.environment.id}: {error}") from error
-    return world
+    return spec
 
 
-def _look(config: Config) -> World:
+def _look(config: Config) -> EnvSpec:
     if config.is_kart and not config.circuits("train"):
         raise UserError("[levels]: no circuit says train; set at least one, as in --set levels.MarioCircuit.Act1=train")
     circuits = config.circuits("train") + config.circuits("test")
@@ -79,7 +81,8 @@ def _look(config: Config) -> World:
         title = getattr(env.unwrapped, "game_title", config.environment.id)
         num_actions = int(env.action_space.n)  # type: ignore[attr-defined]
         wanted = config.system.envs_per_agent == "auto"  # only this depends on it
-        return World(title, shape or (), dtype, num_actions, _step_seconds(env, num_actions) if wanted else 0.0)
+        action = ActionSpec("discrete", num_actions)
+        return EnvSpec(title, shape or (), dtype, action, _step_seconds(env, num_actions) if wanted else 0.0)
     finally:
         env.close()
 

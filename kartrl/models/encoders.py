@@ -28,7 +28,9 @@ class ConvEncoder(nn.Module):
         for out_channels, kernel, stride in zip(section.channels, section.kernels, section.strides, strict=True):
             height, width = (height - kernel) // stride + 1, (width - kernel) // stride + 1
             if min(height, width) < 1:
-                raise UserError(f"[model] kernels, strides: the convolutions do not fit an image of {shape[0]}x{shape[1]}")
+                raise UserError(
+                    f"[model] kernels, strides: the convolutions do not fit an image of {shape[0]}x{shape[1]}"
+                )
             layers.append(nn.Conv2d(channels, out_channels, kernel, stride))
             channels = out_channels
         self.convolutions = nn.ModuleList(layers)
@@ -38,7 +40,9 @@ class ConvEncoder(nn.Module):
         self.to(memory_format=torch.channels_last)
 
     def forward(self, observation: Tensor) -> Tensor:
-        x = observation.permute(0, 3, 1, 2).to(torch.bfloat16 if self.bf16 else torch.float32)  # 0 to 255 are exact in either
+        x = observation.permute(0, 3, 1, 2).to(
+            torch.bfloat16 if self.bf16 else torch.float32
+        )  # 0 to 255 are exact in either
         scale = 1.0 / 255.0  # of the first layer's weights rather than of the images, which are more
         for layer in self.convolutions:
             bias = layer.bias

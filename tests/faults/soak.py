@@ -21,10 +21,10 @@ from pathlib import Path
 
 import psutil
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))
 from commands import Training
 
-from kartrl import checkpoint
+from kartrl.learning import checkpoint
 
 FAULTS = {  # kind: (weight, role, signal)
     "agent killed": (6, "agent", signal.SIGKILL),
@@ -34,7 +34,13 @@ FAULTS = {  # kind: (weight, role, signal)
     "server killed, resumed": (0.5, "", signal.SIGKILL),
     "server ended, resumed": (0.5, "", signal.SIGTERM),
 }
-FIXED = ["run.name=soak", "run.agent_steps=1000000000", "run.minutes=0", "run.checkpoint_minutes=0.25", "system.step_timeout=5"]
+FIXED = [
+    "run.name=soak",
+    "run.agent_steps=1000000000",
+    "run.minutes=0",
+    "run.checkpoint_minutes=0.25",
+    "system.step_timeout=5",
+]
 RESUME_SECONDS = 60.0  # in which a resumed run must have saved a new checkpoint
 GONE_SECONDS = 10.0  # in which all processes of a run that ended must be gone
 
@@ -55,7 +61,9 @@ class Soak:
     def start(self, resume: bool) -> Training:
         fixed = [part for item in FIXED for part in ("--set", item)]
         before = self._steps()
-        training = Training(self.folder, *(["--resume", "soak"] if resume else []), *self.options, *fixed, output=self.output)
+        training = Training(
+            self.folder, *(["--resume", "soak"] if resume else []), *self.options, *fixed, output=self.output
+        )
         self._wait(lambda: self._steps() > before, RESUME_SECONDS, "a new checkpoint")
         return training
 
@@ -91,12 +99,18 @@ class Soak:
         for process in training.family():
             with contextlib.suppress(psutil.Error):
                 total += process.memory_full_info().pss
-                self.shared |= {Path(region.path) for region in process.memory_maps() if region.path.startswith("/dev/shm/")}
+                self.shared |= {
+                    Path(region.path) for region in process.memory_maps() if region.path.startswith("/dev/shm/")
+                }
         self.memory.append(total / 1e9)
 
     def scalars(self, tag: str) -> list[float]:
         with (self.run / "scalars.csv").open() as file:
-            return [float(row["value"]) for row in csv.DictReader(line for line in file if line.endswith("\n")) if row["tag"] == tag]
+            return [
+                float(row["value"])
+                for row in csv.DictReader(line for line in file if line.endswith("\n"))
+                if row["tag"] == tag
+            ]
 
     def _reached(self) -> int:
         with (self.run / "scalars.csv").open() as file:
@@ -140,7 +154,8 @@ def main() -> int:
                 if now - last_words > 30:
                     last_words = now
                     print(
-                        f"{(now - began) / 60:5.1f} min, {sum(soak.counts.values())} faults, {soak._steps():,} agent steps", file=sys.stderr
+                        f"{(now - began) / 60:5.1f} min, {sum(soak.counts.values())} faults, {soak._steps():,} agent steps",
+                        file=sys.stderr,
                     )
             if training.process.poll() is None:
                 soak.end(training, signal.SIGTERM)
@@ -174,7 +189,9 @@ def ledger(soak: Soak, minutes: float) -> str:
         "memory of the tree (PSS), median of the first and last tenth, GB": (
             f"{statistics.median(soak.memory[:tenth]):.2f}, {statistics.median(soak.memory[-tenth:]):.2f}"
         ),
-        "left behind": "nothing" if not any("left in" in text or "gone" in text for text in soak.broken) else "see below",
+        "left behind": "nothing"
+        if not any("left in" in text or "gone" in text for text in soak.broken)
+        else "see below",
         "promises broken": "; ".join(soak.broken) or "none",
     }
     return "\n".join(["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows.items())])

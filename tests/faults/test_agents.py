@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 from commands import ENDLESS, EVALUATE_OFF, QUICK, Training, environment, run, steps, wait_for
 
-from kartrl import checkpoint
-from kartrl.agents import Agents
 from kartrl.config import read
 from kartrl.errors import RunFailed
-from kartrl.lifetime import start_method
-from kartrl.restarts import STRIKES, Restarts
-from kartrl.slots import Slots
+from kartrl.learning import checkpoint
+from kartrl.runtime.agent_supervisor import Agents
+from kartrl.runtime.backoff import STRIKES, Restarts
+from kartrl.runtime.processes import start_method
+from kartrl.runtime.slab import Slots
 
 NAMED = [*QUICK, *EVALUATE_OFF, "--set", "run.name=run"]
 
@@ -53,7 +53,11 @@ def test_training_goes_on_though_environments_fail(tmp_path, name, cause):
 
 @pytest.mark.parametrize(
     ("name", "cause"),
-    [("CrashAtOnce", "RuntimeError: the cartridge fell out"), ("ExitAtOnce", "exit status 3"), ("StallAtOnce", "no step came from it")],
+    [
+        ("CrashAtOnce", "RuntimeError: the cartridge fell out"),
+        ("ExitAtOnce", "exit status 3"),
+        ("StallAtOnce", "no step came from it"),
+    ],
 )
 def test_a_fault_at_the_very_start_ends_the_run_with_its_cause(tmp_path, name, cause):
     envs = ["--set", "system.envs_per_agent=2"]  # or the fault would be found before, when it is seen how fast they are
@@ -63,7 +67,9 @@ def test_a_fault_at_the_very_start_ends_the_run_with_its_cause(tmp_path, name, c
     assert "is started again" not in result.stdout
 
 
-@pytest.mark.parametrize(("name", "cause"), [("ExitAtOnce", "(exit status 3)"), ("StallAtOnce", "did not start within 5 s")])
+@pytest.mark.parametrize(
+    ("name", "cause"), [("ExitAtOnce", "(exit status 3)"), ("StallAtOnce", "did not start within 5 s")]
+)
 def test_an_environment_that_takes_its_process_along_is_found_before_the_run(tmp_path, name, cause):
     result = run("train", *NAMED, *env(name), "--set", "system.step_timeout=5", cwd=tmp_path)
     assert result.returncode == 2

@@ -7,9 +7,15 @@ from commands import QUICK, UNTIL_ENDED, Training, wait_for
 
 @pytest.mark.skipif(not psutil.LINUX, reason="other systems show a process's sockets to root only")
 def test_no_process_of_a_training_has_a_network_socket(tmp_path):
-    with Training(tmp_path, *QUICK, *UNTIL_ENDED, "--set", "run.name=run", "--set", "evaluation.minutes=0.01") as training:
+    with Training(
+        tmp_path, *QUICK, *UNTIL_ENDED, "--set", "run.name=run", "--set", "evaluation.minutes=0.01"
+    ) as training:
         evaluated = tmp_path / "logs" / "run" / "best.pt"
         wait_for(evaluated.exists, 90, "an evaluation")
         family = training.family()
         assert len(family) >= 6, "server, fork server, two agents, logger, evaluator"
-        assert [(process.cmdline(), process.net_connections("inet")) for process in family if process.net_connections("inet")] == []
+        assert [
+            (process.cmdline(), process.net_connections("inet"))
+            for process in family
+            if process.net_connections("inet")
+        ] == []

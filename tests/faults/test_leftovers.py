@@ -16,7 +16,16 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs signals")
 
 GONE_SECONDS = 5  # in which all processes end when their server has gone
 NAMED = ["--set", "run.name=run"]
-KART = [*UNTIL_ENDED, *NAMED, "--set", "environment.game=bundled", "--set", "system.agents=2", "--set", "model.hidden_size=16"]
+KART = [
+    *UNTIL_ENDED,
+    *NAMED,
+    "--set",
+    "environment.game=bundled",
+    "--set",
+    "system.agents=2",
+    "--set",
+    "model.hidden_size=16",
+]
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +51,11 @@ def nothing_is_left(training: Training, shared: set[Path], temporary: Path) -> N
     wait_for(lambda: not training.family(), GONE_SECONDS, "all processes to be gone")
     wait_for(lambda: not any(name.exists() for name in shared), GONE_SECONDS, "all shared memory to be gone")
     # But for a cache of PyTorch's, one for all runs of a user.
-    wait_for(lambda: all(path.name.startswith("torchinductor") for path in temporary.iterdir()), GONE_SECONDS, "an empty temporary folder")
+    wait_for(
+        lambda: all(path.name.startswith("torchinductor") for path in temporary.iterdir()),
+        GONE_SECONDS,
+        "an empty temporary folder",
+    )
 
 
 def litter(folder: Path) -> list[Path]:
@@ -137,7 +150,9 @@ def evaluator_has_begun(training: Training, folder: Path) -> bool:
         pytest.param(KART, lambda _, folder: steps(folder) > 0, id="a kart race"),
     ],
 )
-def test_when_the_server_is_killed(tmp_path: Path, temporary: Path, options: list[str], moment: Callable[[Training, Path], bool]) -> None:
+def test_when_the_server_is_killed(
+    tmp_path: Path, temporary: Path, options: list[str], moment: Callable[[Training, Path], bool]
+) -> None:
     folder = tmp_path / "logs" / "run"
     with Training(tmp_path, *options) as training:
         wait_for(lambda: moment(training, folder), 60, "the moment")

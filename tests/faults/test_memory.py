@@ -6,7 +6,7 @@ from collections import defaultdict
 import pytest
 from commands import EVALUATE_OFF, QUICK, run
 
-from kartrl import checkpoint
+from kartrl.learning import checkpoint
 
 ROLES = ("server", "agents", "logger")
 SPARE = 0.01  # GB that a role's memory may grow, for what is only made once

@@ -22,7 +22,12 @@ cd logs
 def strictly(folder: Path, command: str) -> subprocess.CompletedProcess[str]:
     for name in ("tmp", "logs"):
         (folder / name).mkdir(exist_ok=True)
-    variables = {**environment(), "TMPDIR": str(folder / "tmp"), "HOME": "/nonexistent", "KARTRL_DATA": "/nonexistent/data"}
+    variables = {
+        **environment(),
+        "TMPDIR": str(folder / "tmp"),
+        "HOME": "/nonexistent",
+        "KARTRL_DATA": "/nonexistent/data",
+    }
     jail = "setpriv --bounding-set=-all --inh-caps=-all --no-new-privs"
     return subprocess.run(
         ["unshare", "--mount", "--propagation", "private", "sh", "-c", f"{PREPARE}\nexec {jail} {command}"],
@@ -52,6 +57,8 @@ def test_it_trains_and_the_doctor_says_so(tmp_path: Path) -> None:
     examined = strictly(tmp_path, shlex.join([sys.executable, "-m", "kartrl", "doctor", *options]))
     assert examined.returncode == 0, examined.stdout + examined.stderr
     assert "KARTRL_DATA" in examined.stdout
-    refused = strictly(tmp_path, shlex.join([sys.executable, "-m", "kartrl", "doctor", *options, "--set", f"run.logs={ROOT / 'logs'}"]))
+    refused = strictly(
+        tmp_path, shlex.join([sys.executable, "-m", "kartrl", "doctor", *options, "--set", f"run.logs={ROOT / 'logs'}"])
+    )
     assert refused.returncode == 1
     assert "cannot write there (Read-only file system)" in refused.stdout

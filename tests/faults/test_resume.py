@@ -12,11 +12,11 @@ from policies import make_checkpoint
 from rich.console import Console
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from kartrl import checkpoint
-from kartrl.display import Display
 from kartrl.envs import look_at
-from kartrl.server import Server
-from kartrl.tuning import choose_sizes
+from kartrl.learning import checkpoint
+from kartrl.metrics.terminal import Display
+from kartrl.runtime.server import Server
+from kartrl.runtime.sizes import choose_sizes
 
 
 def newest_steps(folder: Path) -> int:
@@ -38,7 +38,10 @@ def test_after_a_kill_the_curves_go_on_without_overlap(tmp_path):
     with Training(tmp_path, *options, "--set", "run.agent_steps=1000000000") as training:
 
         def logged_on_both_sides_of_the_checkpoint() -> bool:
-            saved, logged = newest_steps(folder), [int(steps) for _, steps, tag, _ in table(folder) if tag == "charts/updates"]
+            saved, logged = (
+                newest_steps(folder),
+                [int(steps) for _, steps, tag, _ in table(folder) if tag == "charts/updates"],
+            )
             return bool(logged) and min(logged) <= saved < max(logged)
 
         wait_for(logged_on_both_sides_of_the_checkpoint, 90, "metrics of steps after a checkpoint")
@@ -70,9 +73,9 @@ def test_random_states_go_on(tmp_path):
     stored = make_checkpoint(5, "environment.id=CartPole-v1", "system.agents=1", "system.predictors=2")
     checkpoint.save(tmp_path / "5.pt", stored)
     stored = checkpoint.load(tmp_path / "5.pt")
-    world = look_at(stored.config)
+    spec = look_at(stored.config)
     with Display(Console(file=io.StringIO()), "test") as display:
-        server = Server(stored.config, choose_sizes(stored.config, world), tmp_path, world, display, stored)
+        server = Server(stored.config, choose_sizes(stored.config, spec), tmp_path, spec, display, stored)
         server._make_threads()
         states = {name: generator.get_state() for name, generator in server._generators().items()}
     assert states.keys() == {"torch", "predictor-0", "predictor-1"}, "a predictor that is new begins with a seed"

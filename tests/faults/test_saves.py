@@ -14,19 +14,20 @@ from pathlib import Path
 
 import psutil
 import pytest
-from commands import EVALUATE_OFF, QUICK, Training, environment, run, wait_for
+from commands import EVALUATE_OFF, HELPERS, QUICK, Training, environment, run, wait_for
 from policies import make_checkpoint
 
-from kartrl import checkpoint, runs
-from kartrl.checkpoint import NotFinite
 from kartrl.errors import UserError
+from kartrl.learning import checkpoint
+from kartrl.learning.checkpoint import NotFinite
+from kartrl.runtime import run_folders as runs
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs signals and resource limits")
 
 
 def test_killed_at_any_stage_of_a_save_the_run_still_has_a_checkpoint(tmp_path):
     killing = subprocess.run(
-        [sys.executable, Path(__file__).with_name("killing.py"), tmp_path],
+        [sys.executable, HELPERS / "killing.py", tmp_path],
         env=environment(),
         text=True,
         capture_output=True,
@@ -52,7 +53,11 @@ def small_disk(tmp_path):
     folder = tmp_path / "disk"
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(folder)]
-    if sys.platform != "linux" or os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+    if (
+        sys.platform != "linux"
+        or os.geteuid() != 0
+        or subprocess.run(mount, capture_output=True, check=False).returncode != 0
+    ):
         pytest.skip("may not mount a file system here")
     yield folder
     subprocess.run(["umount", str(folder)], check=True)
@@ -142,7 +147,9 @@ def flip_a_bit(path: Path) -> None:
     path.write_bytes(content)
 
 
-@pytest.mark.parametrize("damage", [damage_first_half, flip_a_bit, lambda path: path.write_bytes(b"")], ids=["cut", "flipped", "empty"])
+@pytest.mark.parametrize(
+    "damage", [damage_first_half, flip_a_bit, lambda path: path.write_bytes(b"")], ids=["cut", "flipped", "empty"]
+)
 def test_a_damaged_newest_checkpoint_is_passed_over_and_set_aside(tmp_path, capsys, damage):
     paths = [tmp_path / "checkpoints" / f"{number:010d}.pt" for number in (1, 2, 3)]
     for number, path in enumerate(paths, 1):

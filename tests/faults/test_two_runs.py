@@ -8,12 +8,12 @@ import sys
 import pytest
 from commands import ENDLESS, EVALUATE_OFF, QUICK, Training, environment, run, steps, wait_for
 
-from kartrl import runs
 from kartrl.config import read
+from kartrl.runtime import run_folders as runs
 
 TAKER = """
 import os, pathlib, sys
-from kartrl import runs
+from kartrl.runtime import run_folders as runs
 from kartrl.errors import UserError
 folder = pathlib.Path(sys.argv[1])
 for _ in range(2000):

@@ -19,12 +19,16 @@ with atheris.instrument_imports(include=["kartrl", "configparser", "json"]):
     from commands import assert_clear
     from policies import make_checkpoint
 
-    from kartrl import checkpoint
     from kartrl.errors import UserError
+    from kartrl.learning import checkpoint
 
 torch.set_num_threads(1)
 HONEST = make_checkpoint(1)
-TENSORS = {f"{group}/{name}": value for group in ("model", "optimizer", "random") for name, value in getattr(HONEST, group).items()}
+TENSORS = {
+    f"{group}/{name}": value
+    for group in ("model", "optimizer", "random")
+    for name, value in getattr(HONEST, group).items()
+}
 FOLDER = Path(tempfile.mkdtemp())
 FILE = FOLDER / f"{os.getpid()}.pt"
 

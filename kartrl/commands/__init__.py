@@ -1,0 +1,1 @@
+"""The subcommands of kartrl, a module each."""

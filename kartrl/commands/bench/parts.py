@@ -1,0 +1,216 @@
+"""The parts of an agent step, each measured alone, on all cores at once: they share caches and memory while training too."""
+
+import contextlib
+import multiprocessing
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from kartrl.config import Config
+from kartrl.envs.env_group import make_group
+from kartrl.envs.spec import EnvSpec
+from kartrl.errors import UserError
+from kartrl.learning.counters import Counters
+from kartrl.learning.trajectory import Unrolls
+from kartrl.metrics.stopwatch import AGENT_STAGES, TRAINER_STAGES, Stopwatch
+from kartrl.models import make_model
+from kartrl.runtime.devices import choose_device, keep_freed_memory
+from kartrl.runtime.machine import cores
+from kartrl.runtime.messages import Requests
+from kartrl.runtime.predictor_thread import RecurrentStates, make_policy
+from kartrl.runtime.sizes import Sizes
+from kartrl.runtime.slab import AgentGroup, Slots, Stopped
+from kartrl.runtime.trainer_thread import Batch, Learner
+
+PART_SECONDS = 4.0  # for which each part is measured
+CONTEXT = multiprocessing.get_context("spawn")
+Part = Callable[[Config, EnvSpec, Sizes, int], Any]  # measures one; run by a process on each core
+
+
+class Parts(NamedTuple):
+    """Seconds of one core (or of the GPU) for each agent step, and what messages cost."""
+
+    environment: float
+    infer: float  # at the prediction batch size
+    infer_by_size: dict[int, float]  # observations in a batch -> seconds for each
+    train: float  # a whole update, for each step in it
+    round_trips: float  # requests answered in a second, without environments and network
+
+    def ideal(self, number_of_cores: int, on_gpu: bool) -> float:
+        """Agent steps a second if every core, or the GPU beside the cores, did nothing but these parts."""
+        if on_gpu:
+            return min(number_of_cores / self.environment, 1 / (self.infer + self.train))
+        return number_of_cores / (self.environment + self.infer + self.train)
+
+
+def _environment(config: Config, spec: EnvSpec, sizes: Sizes, seed: int) -> float:
+    group = make_group(config, sizes.group_size)
+    try:
+        group.reset(seed)
+        random = np.random.default_rng(seed)
+        steps, start = 0, time.perf_counter()
+        while (spent := time.perf_counter() - start) < PART_SECONDS:
+            group.step(random.integers(0, spec.action.size, sizes.group_size))
+            steps += sizes.group_size
+        return spent / steps
+    finally:
+        group.close()
+
+
+def _infer(config: Config, spec: EnvSpec, sizes: Sizes, seed: int) -> dict[int, float]:
+    """Seconds for each observation of a predictor's forward pass, by the size of the batch."""
+    torch.set_num_threads(1)
+    keep_freed_memory()
+    largest = sizes.prediction_groups
+    slots = Slots(CONTEXT, largest, 1, sizes.group_size, 1, 1, spec.observation_shape, spec.observation_dtype)
+    model = (
+        make_model(config.model, spec.observation_shape, spec.action.size)
+        .to(choose_device(config.system.device))
+        .eval()
+    )
+    policy = make_policy(model, RecurrentStates(slots, model), seed, slots, largest)
+    seconds = {}
+    for groups in sorted({1, max(1, largest // 4), max(1, largest // 2), largest}):
+        group = np.arange(groups)
+        blank = (slots.observation[group, 0], slots.reset[group, 0])
+        requests = Requests(group, group, np.ones(groups, np.int64), group, *blank)
+        size = groups * sizes.group_size
+        seconds[size] = _median(lambda requests=requests: policy.act(requests), PART_SECONDS / 4) / size  # type: ignore[misc]
+    return seconds
+
+
+def _train(config: Config, spec: EnvSpec, sizes: Sizes, seed: int) -> float:
+    torch.set_num_threads(1)
+    keep_freed_memory()
+    device = choose_device(config.system.device)
+    model = make_model(config.model, spec.observation_shape, spec.action.size).to(device)
+    learner = Learner(config, model, device, Counters())
+    length, batch = config.impala.unroll_length, sizes.training_blocks * sizes.group_size
+    observation = torch.zeros(length + 1, batch, *spec.observation_shape, dtype=getattr(torch, spec.observation_dtype))
+    zeros, off = torch.zeros(length, batch), torch.zeros(length + 1, batch, dtype=torch.bool)
+    action = torch.randint(spec.action.size, (length, batch))
+    tensors = (observation, off, action, zeros - float(np.log(spec.action.size)), zeros, off[1:], ~off[1:], action)
+    unrolls = Unrolls(*(tensor.to(device) for tensor in tensors))
+    whole = Batch(unrolls, model.initial_state(batch), np.zeros((length, batch), np.int64), length * batch)
+    stopwatch = Stopwatch(TRAINER_STAGES)
+
+    def update() -> None:
+        learner.update(whole, stopwatch)
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+
+    return _median(update, PART_SECONDS) / (length * batch)
+
+
+def _median(call: Callable[[], object], seconds: float) -> float:
+    """Median seconds of a call, after a warm-up."""
+    for _ in range(4):
+        call()
+    times: list[float] = []
+    end = time.perf_counter() + seconds
+    while len(times) < 5 or time.perf_counter() < end:
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def _worker(
+    parts: Sequence[Part], config: Config, spec: EnvSpec, sizes: Sizes, seed: int, ready: Any, result: Connection
+) -> None:
+    """Body of a measuring process: each part when all others are ready for it too."""
+    for measure in parts:
+        ready.wait(60)
+        result.send(measure(config, spec, sizes, seed))
+
+
+PARTS: tuple[Part, ...] = (_environment, _infer, _train)
+
+
+def measure_parts(config: Config, spec: EnvSpec, sizes: Sizes) -> Parts:
+    """All parts, on all cores at once; with a GPU, its share from one process."""
+    on_gpu = choose_device(config.system.device).type == "cuda"
+    number = cores()
+    results = []
+    for parts, copies in ((PARTS[:1], number), (PARTS[1:], 1 if on_gpu else number)):
+        barrier = CONTEXT.Barrier(copies)
+        pipes = [CONTEXT.Pipe(duplex=False) for _ in range(copies)]
+        workers = [
+            CONTEXT.Process(target=_worker, args=(parts, config, spec, sizes, seed, barrier, pipe), daemon=True)
+            for seed, (_, pipe) in enumerate(pipes, 1)
+        ]
+        for worker, (_, pipe) in zip(workers, pipes, strict=True):
+            worker.start()
+            pipe.close()
+        try:
+            results += [[reader.recv() for reader, _ in pipes] for _ in parts]
+        except EOFError:
+            raise UserError("a measuring process ended early; its own message is above") from None
+        finally:
+            for worker in workers:
+                worker.join(5)
+                worker.kill()
+    environments, infers, trains = results
+    by_size = {size: statistics.fmean(infer[size] for infer in infers) for size in infers[0]}
+    return Parts(
+        environment=statistics.harmonic_mean(environments),  # rates add up
+        infer=by_size[max(by_size)],
+        infer_by_size=by_size,
+        train=statistics.fmean(trains),
+        round_trips=_round_trips(sizes),
+    )
+
+
+def _round_trips(sizes: Sizes) -> float:
+    """Answers a second of one thread to all agents' requests, with neither environments nor network."""
+    slots = Slots(CONTEXT, sizes.agents, sizes.groups_per_agent, sizes.group_size, 2, 1000, (1,), "uint8")
+    agents = [
+        CONTEXT.Process(target=_echo, args=(slots, agent, slots.waker(agent)), daemon=True)
+        for agent in range(sizes.agents)
+    ]
+    for agent in agents:
+        agent.start()
+    answered, start, begin = 0, 0.0, time.perf_counter()
+    action, log_prob = (
+        np.zeros((slots.num_groups, sizes.group_size), np.int64),
+        np.zeros((slots.num_groups, sizes.group_size), np.float32),
+    )
+    while not answered or time.perf_counter() - start < PART_SECONDS / 2:
+        requests = slots.gather_requests(slots.await_requests(slots.num_groups, 1.0))
+        finished = [block for block in slots.finished.get_many(slots.num_blocks, 0.0) if slots.is_finished(block)]
+        if finished:
+            slots.gather_unrolls(finished)
+        if requests is not None:
+            slots.answer_requests(requests, action[: len(requests.group)], log_prob[: len(requests.group)], 0)
+            if start or slots.requested.all():  # all have come up
+                start = start or time.perf_counter()
+                answered += len(requests.group)
+        elif time.perf_counter() - begin > 60:
+            raise UserError("the measuring processes do not answer")
+    rate = answered / (time.perf_counter() - start)
+    slots.stop()
+    for agent in agents:
+        agent.join(5)
+        agent.kill()
+    return rate
+
+
+def _echo(slots: Slots, agent: int, waker: Connection) -> None:
+    """An agent without environments."""
+    stopwatch = Stopwatch(AGENT_STAGES)
+    first = agent * slots.groups_per_agent
+    groups = [AgentGroup(slots, first + index, waker, stopwatch) for index in range(slots.groups_per_agent)]
+    blank, off = np.zeros((slots.group_size, 1), np.uint8), np.zeros(slots.group_size, bool)
+    with contextlib.suppress(Stopped):
+        for group in groups:
+            group.ask(blank, off)
+        while True:
+            for group in groups:
+                group.answer()
+                group.record(np.zeros(slots.group_size, np.float32), off, ~off, off)
+                group.ask(blank, off)

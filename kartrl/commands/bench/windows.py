@@ -1,0 +1,168 @@
+"""Windows of real training, and of other systems' training."""
+
+import contextlib
+import csv
+import os
+import re
+import shlex
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+from rich.progress import Progress
+
+from kartrl.errors import UserError
+
+STEPS, FIRST_UPDATE = "speed/agent_steps_per_second", "speed/first_update_seconds"  # tags in scalars.csv
+END_SECONDS = 20.0  # that a training has to end by itself when it has been told to
+
+
+class Window(NamedTuple):
+    """A stretch of training."""
+
+    agent_steps_per_second: float
+    first_update_seconds: float  # from the start of the process
+    memory_gb: float  # of the whole tree of processes (PSS)
+    lag: float  # mean, in updates
+    prediction_batch: float  # mean
+    stages: dict[str, float]  # "<role>_<stage>" -> share of the role's time
+    cores: dict[str, float]  # role -> processors kept busy
+
+
+def train_window(options: Sequence[str], seconds: float, warm: float, progress: Progress) -> Window:
+    """Train, and look at the `seconds` that begin `warm` seconds after the first update.
+
+    Args:
+        options: of `kartrl train`.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        fixed = (f"run.logs={folder}", "run.name=bench", "run.agent_steps=1000000000", "run.minutes=0")
+        command = [
+            sys.executable,
+            "-m",
+            "kartrl",
+            "train",
+            *options,
+            *(part for item in fixed for part in ("--set", item)),
+        ]
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+        )
+        try:
+            file = Path(folder) / "bench" / "scalars.csv"
+            task = progress.add_task("training", total=None)
+            while _span(points := _points(file), warm) < seconds:
+                if process.poll() is not None:
+                    raise UserError(f"the training ended early:\n{process.stdout.read() if process.stdout else ''}")
+                progress.update(task, description=f"training: {max(0.0, _span(points, warm)):.0f} of {seconds:.0f} s")
+                time.sleep(1)
+            progress.remove_task(task)
+        finally:
+            _end(process)
+        return _window(points, warm)
+
+
+Points = list[tuple[float, int, str, float]]  # seconds of training, agent steps, tag, value
+
+
+def _points(file: Path) -> Points:
+    if not file.exists():
+        return []
+    with file.open() as lines:
+        rows = csv.DictReader(line for line in lines if line.endswith("\n"))
+        return [(float(row["seconds"]), int(row["agent_steps"]), row["tag"], float(row["value"])) for row in rows]
+
+
+def _begin(points: Points, warm: float) -> float:
+    """When the window begins: `warm` seconds after the first report with an update."""
+    return next((second for second, steps, _, _ in points if steps > 0), float("inf")) + warm
+
+
+def _span(points: Points, warm: float) -> float:
+    reports = [second for second, _, tag, _ in points if tag == STEPS and second >= _begin(points, warm)]
+    return reports[-1] - reports[0] if reports else 0.0
+
+
+def _window(points: Points, warm: float) -> Window:
+    begin = _begin(points, warm)
+    inside = [(second, steps) for second, steps, tag, _ in points if tag == STEPS and second >= begin]
+    (first, before), (last, after) = inside[0], inside[-1]
+    means: dict[str, list[float]] = {}
+    for second, _, tag, value in points:
+        if second > first or tag == FIRST_UPDATE:
+            means.setdefault(tag, []).append(value)
+    values = {tag: statistics.fmean(numbers) for tag, numbers in means.items()}
+    return Window(
+        agent_steps_per_second=(after - before) / (last - first),
+        first_update_seconds=values.get(FIRST_UPDATE, float("nan")),
+        memory_gb=values.get("hardware/memory_gb", float("nan")),
+        lag=values.get("lag/mean", float("nan")),
+        prediction_batch=values["queue/prediction_batch_size"],
+        stages={tag.removeprefix("time/"): value for tag, value in values.items() if tag.startswith("time/")},
+        cores={
+            tag.removeprefix("hardware/cores_"): value
+            for tag, value in values.items()
+            if tag.startswith("hardware/cores_")
+        },
+    )
+
+
+def peer_rate(command: str, seconds: float, warm: float, progress: Progress) -> float:
+    """Agent steps a second of another system, over as long a window.
+
+    Args:
+        command: prints lines "@B steps=<agent steps> upd=<updates>", as those in shared/peers do.
+    """
+    process = subprocess.Popen(
+        shlex.split(command),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    points: list[tuple[float, int]] = []
+    begin, tail = float("inf"), ""
+    task = progress.add_task("peer", total=None)
+    try:
+        for line in process.stdout:
+            now, tail = time.monotonic(), (tail + line)[-2000:]
+            found = re.search(r"@B steps=(\d+) upd=(\d+)", line)
+            if found and int(found[2]) > 0:
+                begin = min(begin, now + warm)
+                if now >= begin:
+                    points.append((now, int(found[1])))
+                    progress.update(task, description=f"peer: {now - points[0][0]:.0f} of {seconds:.0f} s")
+                    if now - points[0][0] >= seconds:
+                        (first, before), (last, after) = points[0], points[-1]
+                        return (after - before) / (last - first)
+    finally:
+        progress.remove_task(task)
+        _end(process)
+    raise UserError(f"the peer ended early, or printed no lines '@B steps=... upd=...':\n{tail}")
+
+
+def _end(process: "subprocess.Popen[str]") -> None:
+    """End a command and all that it has started: politely, so that it can tidy up, then by force."""
+    family = []
+    with contextlib.suppress(psutil.Error):
+        family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+    process.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.communicate(timeout=END_SECONDS)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    for member in family:
+        with contextlib.suppress(psutil.Error):
+            member.kill()
+    process.wait()
+    if process.stdout is not None:
+        process.stdout.close()

@@ -1,0 +1,371 @@
+"""`kartrl doctor`: whether this machine is ready for a run, on one screen; each line says what to do.
+
+A check loads what it looks at by itself: a library that is missing or broken costs one line of the report.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from kartrl import __version__
+from kartrl.config import Config, read
+from kartrl.envs.spec import EnvSpec
+from kartrl.errors import UserError
+from kartrl.kart import cartridge
+from kartrl.runtime.isolation import apart
+
+if TYPE_CHECKING:
+    from kartrl.runtime.sizes import Sizes
+
+State = Literal["ok", "warning", "problem"]
+COLOURS = {"ok": "green", "warning": "yellow", "problem": "bold red"}
+RUN_BYTES = 1.5e9  # of memory that a run takes beside its agents
+LITTLE_DISK, TOO_LITTLE_DISK = 1e9, 2e7  # bytes: a few hours of logs, checkpoints and videos; one checkpoint
+MEGABYTE, GIGABYTE = 1e6, 1e9
+MISSING = "missing"
+
+
+class Finding(NamedTuple):
+    """One line of the report."""
+
+    state: State
+    subject: str
+    text: str  # what was found; where that is not ok, also what to do
+
+
+@dataclass
+class Examined:
+    """What is examined, and what the checks have learned of it for those that follow."""
+
+    files: list[str]
+    overrides: list[str]
+    config: Config = field(default_factory=Config)  # of the files and overrides, once they are found valid
+    spec: EnvSpec | None = None
+    sizes: Sizes | None = None
+
+
+def doctor(files: list[str], overrides: list[str], console: Console) -> int:
+    """Print a line for each check: a table in a terminal, else plain lines.
+
+    Returns:
+        0 where a run with this configuration can begin, else 1.
+    """
+    table = Table(box=None, show_header=False, pad_edge=False)
+    problems = 0
+    for state, subject, text in examine(files, overrides):
+        problems += state == "problem"
+        table.add_row(Text(state, COLOURS[state]), subject, Text(text))
+        if not console.is_terminal:
+            console.print(f"{state:<8} {subject:<17} {text}", markup=False, highlight=False, soft_wrap=True)
+    if console.is_terminal:
+        console.print(table)
+    console.print(f"Not ready: {problems} to solve." if problems else "Ready: a run can begin.", highlight=False)
+    return int(problems > 0)
+
+
+def examine(files: list[str], overrides: list[str]) -> Iterator[Finding]:
+    """The findings of all checks; one that fails is a finding too, and hides no other."""
+    examined = Examined(files, overrides)
+    for subject, check in CHECKS.items():
+        try:
+            state, text = check(examined)
+        except UserError as error:
+            state, text = "problem", str(error)
+        except ImportError as error:
+            state, text = "problem", f"a library is missing or broken ({error}): pip install -r requirements.lock"
+        except Exception as error:
+            state, text = "problem", f"this check failed: {type(error).__name__}: {error}"
+        yield Finding(state, subject, " ".join(text.split()))
+
+
+def _python(_: Examined) -> tuple[State, str]:
+    text = f"{platform.python_version()}, kartrl {__version__}, {platform.system()} on {platform.machine()}"
+    if (3, 11) <= sys.version_info[:2] <= (3, 13):
+        return "ok", text
+    return "warning", f"{text}; kartrl is tested with Python 3.11 to 3.13: make run PYTHON=python3.12"
+
+
+def _configuration(examined: Examined) -> tuple[State, str]:
+    try:
+        examined.config = read(examined.files, examined.overrides)
+    except UserError as error:
+        return "problem", f"{error}. The lines below are for the defaults"
+    return "ok", " ".join(
+        ["valid:", *examined.files, *examined.overrides]
+    ) if examined.files or examined.overrides else "the defaults"
+
+
+def _torch(examined: Examined) -> tuple[State, str]:
+    import torch
+
+    from kartrl.runtime.devices import choose_device
+
+    device = choose_device(examined.config.system.device)
+    if device.type == "cuda":
+        name, bf16 = torch.cuda.get_device_name(device), torch.cuda.is_bf16_supported(including_emulation=False)
+    else:
+        able = torch.cpu.get_capabilities()
+        name, bf16 = (
+            "no GPU",
+            device.type == "mps" or any(able.get(kind) for kind in ("amx_bf16", "avx512_bf16", "bf16")),
+        )
+    text = (
+        f"{torch.__version__}, the network runs on {device.type} ({name}), where bf16 is {'fast' if bf16 else 'slow'}"
+    )
+    if examined.config.model.precision == "bf16" and not bf16:
+        return "warning", f"{text}: use --set model.precision=fp32"
+    if device.type == "cpu" and _nvidia_gpus():
+        return "warning", f"{text}, though there is an NVIDIA GPU: install PyTorch's build for CUDA"
+    return "ok", text
+
+
+def _nvidia_gpus() -> int:
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+        return int(pynvml.nvmlDeviceGetCount())
+    except pynvml.NVMLError:  # no driver
+        return 0
+
+
+def _emulator(examined: Examined) -> tuple[State, str]:
+    from kartrl.kart.retro import core_file
+
+    try:
+        core = core_file()
+        title = apart(_drive_a_second)
+    except UserError as error:
+        return "problem" if examined.config.is_kart else "warning", str(error)
+    return "ok", f"stable-retro {importlib.metadata.version('stable-retro')}: {core.name} drives {title}"
+
+
+def _drive_a_second() -> str:
+    """Start the bundled ROM, and step it; the game's title."""
+    import numpy as np
+
+    from kartrl.kart import retro
+
+    folder = retro.GAMES / retro.BUNDLED
+    console = retro.Console(folder, retro.circuits(folder)[0])
+    try:
+        console.step(console.buttons(["B"]), 60)
+        if np.ptp(console.screen()) == 0 or console.race()["speed"] == 0:
+            raise UserError(
+                "the emulator runs, but the bundled game does not: install kartrl anew, or rebuild it with `make game`"
+            )
+        return console.game.title
+    finally:
+        console.close()
+
+
+def _bundled_rom(examined: Examined) -> tuple[State, str]:
+    from kartrl.kart.retro import BUNDLED, GAMES, circuits
+
+    folder = GAMES / BUNDLED
+    expected = (folder / "rom.sha").read_text(encoding="ascii").strip()
+    found = _sha1(folder / "rom.sfc")
+    if found == expected:
+        return "ok", f"SHA-1 {found}, as expected; {len(circuits(folder))} circuits"
+    text = f"SHA-1 {found}, expected {expected}, of {folder / 'rom.sfc'}: install kartrl anew, or rebuild it with `make game`"
+    return "problem" if examined.config.is_kart and not _drives_cartridge(examined.config) else "warning", text
+
+
+def _cartridge(examined: Examined) -> tuple[State, str]:
+    from kartrl.kart.retro import circuits
+
+    folder = cartridge.folder()
+    driven = _drives_cartridge(examined.config)
+    found = _sha1(folder / "rom.sfc")
+    if found == cartridge.SHA1:
+        return (
+            "ok",
+            f"SHA-1 {found}, as expected; start states of {len(circuits(folder))} circuits; environment.game=auto drives it",
+        )
+    if found == MISSING:
+        text = (
+            f"none in {folder}; not needed, but your own Super Mario Kart (US) is taken in by: kartrl import-rom FILE"
+        )
+        return (
+            ("problem", f"none in {folder}: kartrl import-rom FILE, or --set environment.game=bundled")
+            if driven
+            else ("ok", text)
+        )
+    text = f"SHA-1 {found}, expected {cartridge.SHA1}, in {folder}: kartrl import-rom FILE, or --set environment.game=bundled"
+    return "problem" if driven else "warning", text
+
+
+def _drives_cartridge(config: Config) -> bool:
+    game = config.environment.game
+    return config.is_kart and (game == "cartridge" or (game == "auto" and (cartridge.folder() / "rom.sfc").is_file()))
+
+
+def _sha1(file: Path) -> str:
+    try:
+        return hashlib.sha1(file.read_bytes(), usedforsecurity=False).hexdigest()
+    except (FileNotFoundError, NotADirectoryError):
+        return MISSING
+    except OSError as error:
+        return f"unreadable ({error.strerror})"
+
+
+def _atari(_: Examined) -> tuple[State, str]:
+    if importlib.util.find_spec("ale_py") is None:
+        return "ok", "ale-py is not installed; only Atari games need it: pip install kartrl[atari]"
+    return "ok", f"ale-py {importlib.metadata.version('ale-py')}"
+
+
+def _environment(examined: Examined) -> tuple[State, str]:
+    from kartrl.envs import look_at
+    from kartrl.kart.selection import with_circuits
+
+    spec = examined.spec = look_at(with_circuits(examined.config))
+    shape = " x ".join(map(str, spec.observation_shape))
+    return "ok", f"{spec.title}: observations {shape} {spec.observation_dtype}, {spec.action.size} actions"
+
+
+def _sizes(examined: Examined) -> tuple[State, str]:
+    if examined.spec is None:
+        return "warning", "not known before the environment starts"
+    from kartrl.runtime.sizes import choose_sizes
+
+    sizes = examined.sizes = choose_sizes(examined.config, examined.spec)
+    return "ok", str(sizes)
+
+
+def _cores(_: Examined) -> tuple[State, str]:
+    from kartrl.runtime.machine import cores
+
+    here = os.cpu_count() or 1
+    return "ok", f"{cores()} of {here} may be used" if cores() < here else f"{here}"
+
+
+def _memory(examined: Examined) -> tuple[State, str]:
+    from kartrl.runtime.machine import free_memory
+
+    free = free_memory()
+    if examined.sizes is None:
+        return "ok", f"{free / GIGABYTE:.1f} GB free"
+    from kartrl.runtime.sizes import AGENT_BYTES
+
+    need = RUN_BYTES + examined.sizes.agents * AGENT_BYTES
+    text = f"{free / GIGABYTE:.1f} GB free, of which this run takes about {need / GIGABYTE:.1f}"
+    return (
+        ("ok", text)
+        if free > need
+        else ("warning", f"{text}: end other programs, or use fewer agents: --set system.agents=N")
+    )
+
+
+def _shared_memory(examined: Examined) -> tuple[State, str]:
+    memory = Path("/dev/shm" if sys.platform == "linux" else tempfile.gettempdir())  # as multiprocessing chooses
+    free = shutil.disk_usage(memory).free
+    if examined.spec is None or examined.sizes is None:
+        return "ok", f"{free / MEGABYTE:.0f} MB free in {memory}"
+    from kartrl.runtime.sizes import slab_bytes
+
+    need = slab_bytes(examined.config, examined.spec, examined.sizes)
+    text = f"a run shares {need / MEGABYTE:.1f} MB; {free / MEGABYTE:.0f} MB free in {memory}"
+    if free > need:
+        return "ok", text
+    advice = "docker run --shm-size=1g, or fewer environments: --set system.agents=N"
+    spare = Path(tempfile.gettempdir())  # which it takes then
+    if shutil.disk_usage(spare).free > need:
+        return "warning", f"{text}: it will lie in {spare}, which is slower; {advice}"
+    return "problem", f"{text}, and not enough in {spare}: {advice}"
+
+
+def _logs(examined: Examined) -> tuple[State, str]:
+    logs = Path(examined.config.run.logs).absolute()
+    there = _nearest(logs)
+    if reason := _unwritable(there):
+        return "problem", f"{logs}: cannot write there ({reason}); choose another with --set run.logs=FOLDER"
+    free = shutil.disk_usage(there).free
+    text = f"{logs} can be written; {free / GIGABYTE:.1f} GB free"
+    if free > LITTLE_DISK:
+        return "ok", text
+    advice = "make room, or choose another disk with --set run.logs=FOLDER"
+    return "warning" if free > TOO_LITTLE_DISK else "problem", f"{text}: {advice}"
+
+
+def _data(_: Examined) -> tuple[State, str]:
+    folder = cartridge.folder().absolute()
+    if reason := _unwritable(_nearest(folder)):
+        return (
+            "warning",
+            f"{folder}: cannot write there ({reason}), so import-rom could not; set KARTRL_DATA to another folder",
+        )
+    return "ok", f"{folder.parent} can be written by import-rom"
+
+
+def _temporary(_: Examined) -> tuple[State, str]:
+    try:
+        return "ok", f"{tempfile.gettempdir()} can be written"
+    except FileNotFoundError:
+        return (
+            "problem",
+            "none can be written, but processes meet there: docker run --tmpfs /tmp, or set TMPDIR to a folder",
+        )
+
+
+def _nearest(path: Path) -> Path:
+    """The path, or what of it there is."""
+    return next(folder for folder in (path, *path.parents) if folder.exists())
+
+
+def _unwritable(folder: Path) -> str:
+    """Why no file can be made in the folder; "" where one can."""
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return ""
+    except OSError as error:
+        return error.strerror or str(error)
+
+
+def _video(_: Examined) -> tuple[State, str]:
+    import numpy as np
+
+    from kartrl.metrics.video import Mp4Writer
+
+    try:
+        with tempfile.TemporaryDirectory() as folder, Mp4Writer(Path(folder) / "test.mp4", fps=30) as video:
+            for shade in range(2):
+                video.add(np.full((224, 256, 3), shade, np.uint8))
+    except Exception as error:  # whatever its codecs raise
+        return "warning", f"kartrl record cannot write videos ({error}): pip install --force-reinstall av"
+    return "ok", f"H.264 by PyAV {importlib.metadata.version('av')}; no ffmpeg is needed"
+
+
+CHECKS: dict[str, Callable[[Examined], tuple[State, str]]] = {
+    "python": _python,
+    "configuration": _configuration,
+    "torch": _torch,
+    "emulator": _emulator,
+    "bundled ROM": _bundled_rom,
+    "cartridge": _cartridge,
+    "atari": _atari,
+    "environment": _environment,
+    "auto chooses": _sizes,
+    "cores": _cores,
+    "memory": _memory,
+    "shared memory": _shared_memory,
+    "logs": _logs,
+    "cartridge folder": _data,
+    "temporary folder": _temporary,
+    "video": _video,
+}

@@ -1,0 +1,172 @@
+"""The section [levels]: which circuits are trained on, and which are kept unseen to test on. What its keys may be, and mean.
+
+A key is one of
+
+- the name of one of the game's own circuits, such as `MarioCircuit.Act1`, or a glob of such names, such as `*.Act1`;
+- a path of a start state (`.state`), of a circuit's file (`.toml`), of a folder (all start states in it), or a glob of
+  these. A path has a / in it, or ends in .state or .toml; it begins in the current folder;
+- `random:100`: the generated circuits with the numbers 0 to 99; `random:100-119`: those with these numbers. Number n is of
+  the kind n modulo 8; `random:100:ice` and `random:100-119:ice` are all of one kind. A number and a kind are always the
+  same circuit, so that ranges that do not overlap share no circuit.
+
+Of several keys that name the same circuit, the last one counts.
+"""
+
+import difflib
+import fnmatch
+import re
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import Any, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from kartrl.kart.circuits.block import KINDS
+
+CIRCUITS = tuple(
+    f"{kind}.Act{act}"
+    for kind, acts in (
+        ("BowserCastle", 3),
+        ("ChocoIsland", 2),
+        ("DonutPlains", 3),
+        ("GhostValley", 3),
+        ("KoopaBeach", 2),
+        ("MarioCircuit", 4),
+        ("RainbowRoad", 1),
+        ("VanillaLake", 2),
+    )
+    for act in range(1, acts + 1)
+)
+Use = Literal["train", "test", "none"]
+LEVELS: dict[str, Use] = {
+    "MarioCircuit.Act1": "train",
+    "MarioCircuit.Act2": "train",
+    "MarioCircuit.Act3": "train",
+    "MarioCircuit.Act4": "test",
+}
+DOZEN = 12  # more circuits than these are shown and logged by their groups
+MOST_RANDOM = 10_000  # generated circuits of one key
+_GENERATED = re.compile(r"random\.[a-z]+\.(\d{4,6})", re.ASCII)
+_RANDOM = re.compile(r"random:(\d{1,6})(?:-(\d{1,6}))?(?::([a-z]+))?", re.ASCII)
+
+
+class Levels(BaseModel):
+    """Which circuits are trained on, and which are kept unseen to test on."""
+
+    model_config = ConfigDict(frozen=True)
+    circuits: dict[str, Use] = Field({name: LEVELS.get(name, "none") for name in CIRCUITS}, max_length=1000)
+    found: dict[str, Use] | None = Field(
+        None, exclude=True
+    )  # what they came to here: see `kartrl.kart.selection`; never written down
+
+    def of(self, use: str) -> tuple[str, ...]:
+        """The circuits whose value is `use`, "train" or "test": names, or absolute paths of start states."""
+        found = self.found
+        if found is None:
+            if any(is_path(key) or is_random(key) for key in self.circuits):
+                raise RuntimeError("paths and random circuits in [levels] must be looked up first")
+            found = named(self.circuits)
+        return tuple(circuit for circuit, value in found.items() if value == use)
+
+
+class Numbers(NamedTuple):
+    """What `random:...` asks for."""
+
+    numbers: range
+    kind: str | None  # None: all kinds in turn
+
+
+def is_random(key: str) -> bool:
+    """Whether a key of [levels] means generated circuits."""
+    return key.startswith("random:")
+
+
+def is_path(key: str) -> bool:
+    """Whether a key of [levels] is a path rather than a name."""
+    return not is_random(key) and ("/" in key or "\\" in key or key.endswith((".state", ".toml")))
+
+
+def numbers_of(key: str) -> Numbers:
+    """The generated circuits that a key `random:...` means.
+
+    Raises:
+        ValueError: it is not well formed; one line says why.
+    """
+    match = _RANDOM.fullmatch(key)
+    if match is None:
+        raise ValueError(
+            "expected random:COUNT or random:FIRST-LAST, with :KIND after it if you like, as in random:100-119:ice"
+        )
+    first, last, kind = match.groups()
+    numbers = range(int(first)) if last is None else range(int(first), int(last) + 1)
+    if not 1 <= len(numbers) <= MOST_RANDOM:
+        raise ValueError(f"asks for {max(0, numbers.stop - numbers.start)} circuits; 1 to {MOST_RANDOM:,} are possible")
+    if kind is not None and kind not in KINDS:
+        raise ValueError(f"no kind {kind[:20]!r}; there are {', '.join(KINDS)}")
+    return Numbers(numbers, kind)
+
+
+def mistake(key: str) -> str | None:
+    """What is wrong with a key of [levels], in one line; None if nothing is. Whether its files are there is seen later."""
+    if is_random(key):
+        try:
+            numbers_of(key)
+        except ValueError as error:
+            return str(error)
+        return None
+    if is_path(key) or _is_glob(key):
+        # as it stands in an INI file: such a line would be read as something else, or not at all
+        fine = key.isprintable() and key == key.strip() and key[0] not in "#[" and "=" not in key and len(key) <= 1000
+        if not fine:
+            return "this cannot stand in a configuration; begin a path with ./ and rename what has = or odd characters in it"
+        if is_path(key):
+            return None
+    if key in CIRCUITS or (_is_glob(key) and fnmatch.filter(CIRCUITS, key)):
+        return None
+    if _is_glob(key):
+        return "no circuit has such a name"
+    near = difflib.get_close_matches(key[:80], CIRCUITS, n=1, cutoff=0.0)[0]
+    return f"no such circuit; the nearest valid one is {near!r} (a path has a / in it; generated ones are random:COUNT)"
+
+
+def named(levels: Mapping[str, Use]) -> dict[str, Use]:
+    """The game's own circuits that the keys name, with what the last key says of each."""
+    return {name: use for key, use in levels.items() for name in names_of(key)}
+
+
+def names_of(key: str) -> list[str]:
+    """The game's own circuits that a key means, which is no path."""
+    return fnmatch.filter(CIRCUITS, key) if _is_glob(key) else [key]
+
+
+def merged(levels: dict[str, Any]) -> dict[str, Any]:
+    """The default circuits, then these keys in their order: what comes later counts."""
+    return {key: use for key, use in Levels().circuits.items() if key not in levels} | levels
+
+
+def circuit_name(circuit: str) -> str:
+    """What a circuit is called in logs and tables: its name, or that of its start state's file, without odd characters."""
+    return re.sub(r"[^\w.+-]+", "_", PurePath(circuit).name.removesuffix(".state")) if is_path(circuit) else circuit
+
+
+def random_name(number: int, kind: str | None) -> str:
+    """What a generated circuit is called."""
+    return f"random.{kind or KINDS[number % len(KINDS)]}.{number:04}"
+
+
+def is_generated(name: str, numbers: Numbers) -> bool:
+    """Whether a circuit of this name is one of those that `random:...` asks for."""
+    match = _GENERATED.fullmatch(name)
+    if match is None:
+        return False
+    number = int(match[1])
+    return number in numbers.numbers and name == random_name(number, numbers.kind)
+
+
+def group_of(name: str) -> str:
+    """What circuits are put together by where there are too many for a row each: the name without its last part."""
+    return name.rpartition(".")[0] or "own"
+
+
+def _is_glob(key: str) -> bool:
+    return any(letter in key for letter in "*?[")

@@ -1,0 +1,149 @@
+"""The environments that an agent steps together.
+
+An episode's end follows Gymnasium's `AutoresetMode.NEXT_STEP`: the step that ends it returns its true last observation,
+and the step after ignores its action and returns the first observation of the next episode.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+import cv2
+import gymnasium
+import numpy as np
+
+from kartrl.config import Config, Environment
+from kartrl.envs import make_env
+from kartrl.envs.episode import Episode
+from kartrl.envs.wrappers import atari_spec
+
+
+class GroupStep(NamedTuple):
+    """What came of the actions of G environments."""
+
+    observation: np.ndarray  # uint8 [G, H, W, C] or float32 [G, D]
+    reward: np.ndarray  # float32 [G]
+    terminated: np.ndarray  # bool [G]
+    truncated: np.ndarray  # bool [G]
+    faulty: np.ndarray  # bool [G], True where the environment gave a number that is not finite; a 0 is in its place
+    episodes: Sequence[Episode]  # those that ended with this step
+
+
+class EnvGroup(Protocol):
+    """G environments that are stepped together."""
+
+    def reset(self, seed: int) -> np.ndarray:
+        """Begin an episode in each; environment i is seeded with seed + i. Returns the observations [G, ...]."""
+
+    def step(self, action: np.ndarray) -> GroupStep:
+        """Take the actions, int64 [G]."""
+
+    def close(self) -> None:
+        """Give up what the environments hold."""
+
+
+def make_group(config: Config, size: int) -> EnvGroup:
+    """`size` environments as `config` describes them, for training."""
+    spec = None if config.is_kart else atari_spec(config.environment.id)
+    return AtariGroup(config.environment, spec, size) if spec is not None else SingleGroup(config, size)
+
+
+class SingleGroup:
+    """Any environments, one stepped after another.
+
+    Gymnasium's SyncVectorEnv does the same, but gathers each step's `info` into arrays, which would take as long as
+    some environments.
+    """
+
+    def __init__(self, config: Config, size: int) -> None:
+        self._envs = [make_env(config, config.circuits("train"), training=True) for _ in range(size)]
+        self._done = np.zeros(size, bool)
+
+    def reset(self, seed: int) -> np.ndarray:
+        """See `EnvGroup`."""
+        observations = np.stack([env.reset(seed=seed + index)[0] for index, env in enumerate(self._envs)])
+        if not _finite(observations):
+            raise ValueError("the environment began with an observation that is not finite")
+        return observations
+
+    def step(self, action: np.ndarray) -> GroupStep:
+        """See `EnvGroup`."""
+        size = len(self._envs)
+        observations: list[Any] = [None] * size
+        reward = np.zeros(size, np.float32)
+        terminated, truncated, faulty = (np.zeros(size, bool) for _ in range(3))
+        episodes: list[Episode] = []
+        for index, env in enumerate(self._envs):
+            if self._done[index]:
+                observations[index], _ = env.reset()
+            else:
+                observations[index], reward[index], terminated[index], truncated[index], info = env.step(action[index])
+            if not (math.isfinite(reward[index]) and _finite(observations[index])):
+                # An episode with such a number in it is broken off, and counts nowhere.
+                observations[index], reward[index] = np.zeros_like(observations[index]), 0.0
+                faulty[index], terminated[index], truncated[index] = True, False, True
+            elif terminated[index] or truncated[index]:
+                episodes.append(Episode.of(info, bool(terminated[index])))
+        self._done = terminated | truncated
+        return GroupStep(np.stack(observations), reward, terminated, truncated, faulty, episodes)
+
+    def close(self) -> None:
+        """See `EnvGroup`."""
+        for env in self._envs:
+            env.close()
+
+
+def _finite(observation: np.ndarray) -> bool:
+    return observation.dtype.kind != "f" or bool(np.isfinite(observation).all())
+
+
+class AtariGroup:
+    """Atari games on ale-py's AtariVectorEnv: the same pictures and rewards as its single ones, in less time."""
+
+    def __init__(self, section: Environment, spec: gymnasium.envs.registration.EnvSpec, size: int) -> None:
+        from ale_py.vector_env import AtariVectorEnv
+
+        keys = ("game", "repeat_action_probability", "full_action_space", "max_num_frames_per_episode")
+        self._env = AtariVectorEnv(
+            num_envs=size,
+            num_threads=1,
+            **{key: spec.kwargs[key] for key in keys},
+            img_height=section.height,
+            img_width=section.width,
+            grayscale=section.grayscale,
+            stack_num=section.frame_stack,
+            frameskip=section.frame_skip,
+            noop_max=section.noop_max,
+            reward_clipping=False,
+            use_fire_reset=False,
+        )
+        self._shape = (size, section.height, section.width, (1 if section.grayscale else 3) * section.frame_stack)
+        self._merge = section.grayscale and section.frame_stack > 1
+        self._length = np.zeros(size, np.int64)
+        self._return = np.zeros(size)
+
+    def reset(self, seed: int) -> np.ndarray:
+        """See `EnvGroup`."""
+        return self._pictures(self._env.reset(seed=seed)[0])
+
+    def step(self, action: np.ndarray) -> GroupStep:
+        """See `EnvGroup`."""
+        stack, reward, terminated, truncated, _ = self._env.step(action)
+        self._length += 1
+        self._return += reward
+        episodes: list[Episode] = []
+        for index in np.flatnonzero(terminated | truncated):
+            episodes.append(Episode(int(self._length[index]), float(self._return[index]), bool(terminated[index])))
+            self._length[index], self._return[index] = -1, 0.0  # the next step only resets
+        fine = np.zeros(len(reward), bool)  # ale-py's pictures and scores are whole numbers
+        return GroupStep(self._pictures(stack), reward.astype(np.float32), terminated, truncated, fine, episodes)
+
+    def _pictures(self, stack: np.ndarray) -> np.ndarray:
+        """[G, frame_stack, H, W] or [G, frame_stack, H, W, 3] as [G, H, W, C], the newest picture last."""
+        if self._merge:  # interleaves pixels in a tenth of the time that NumPy takes
+            return np.stack([cv2.merge(list(pictures)) for pictures in stack])
+        return np.moveaxis(stack, 1, 3).reshape(self._shape)
+
+    def close(self) -> None:
+        """See `EnvGroup`."""
+        self._env.close()

@@ -1,0 +1,1 @@
+"""The kart race: the game, its circuits, and what is made of them."""

@@ -1,0 +1,128 @@
+"""The user's own cartridge: checks a ROM and start states and takes them into the user's data folder, nowhere else."""
+
+import gzip
+import hashlib
+import os
+import tempfile
+import zlib
+from pathlib import Path
+
+from platformdirs import user_data_dir
+
+from kartrl.config.levels import CIRCUITS
+from kartrl.errors import UserError
+
+NAME = "SuperMarioKart-Snes"
+SHA1 = (Path(__file__).parent / "games" / NAME / "rom.sha").read_text(encoding="ascii").strip()
+SIZE = 512 * 1024
+COPIER_HEADER = 512
+STATE_LIMIT = 4 * 1024 * 1024  # bytes of a start state when unpacked; stable-retro's are below half a MiB
+
+
+def folder() -> Path:
+    """Where the imported cartridge lies (or would): in `KARTRL_DATA` or the platform's place for a user's data."""
+    return Path(os.environ.get("KARTRL_DATA") or user_data_dir("kartrl", appauthor=False)) / NAME
+
+
+def import_rom(file: Path, states: Path | None = None, sha1: str = SHA1, size: int = SIZE) -> Path:
+    """Take in the ROM `file`, with or without a copier header, and the start states `<circuit>.state` in `states`.
+
+    Nothing is written before everything has been checked. Prints what is there then, and what is still missing.
+
+    Args:
+        sha1, size: what the ROM must be, without a copier header.
+
+    Returns:
+        The folder of the imported game.
+
+    Raises:
+        UserError: the ROM is another one, a state is not one, or something cannot be read or written.
+    """
+    rom = _checked_rom(file, sha1, size)
+    taken, foreign = _checked_states(states) if states is not None else ({}, [])
+    target = folder()
+    try:
+        for new in (target.parent, target):
+            new.mkdir(mode=0o700, parents=True, exist_ok=True)
+        target.chmod(0o700)
+        for name, data in {"rom.sfc": rom, **taken}.items():
+            write(target / name, data)
+    except OSError as error:
+        raise UserError(
+            f"{target}: cannot keep the cartridge there ({error.strerror}); set KARTRL_DATA to another folder"
+        ) from error
+    _report(target, foreign)
+    return target
+
+
+def _checked_rom(file: Path, sha1: str, size: int) -> bytes:
+    try:
+        with file.open("rb") as stream:
+            rom = stream.read(size + COPIER_HEADER + 1)
+            length = os.fstat(stream.fileno()).st_size
+    except OSError as error:
+        raise UserError(f"{file}: cannot read this ROM ({error.strerror})") from error
+    if length == size + COPIER_HEADER:
+        rom = rom[COPIER_HEADER:]
+    found = hashlib.sha1(rom, usedforsecurity=False).hexdigest()
+    if found != sha1:
+        raise UserError(
+            f"{file}: not the ROM that kartrl drives. Found SHA-1 {found}, {length} bytes; expected {sha1}, "
+            f"{size} bytes (or {size + COPIER_HEADER} with a copier header): the US version of Super Mario Kart, unpacked"
+        )
+    return rom
+
+
+def _checked_states(states: Path) -> tuple[dict[str, bytes], list[str]]:
+    """The start states in a folder, and the names of the files in it that belong to no circuit."""
+    if not states.is_dir():
+        raise UserError(f"{states}: not a folder; --states takes the folder that holds <circuit>.state files")
+    files = sorted(states.glob("*.state"))
+    known = [file for file in files if file.stem in CIRCUITS]
+    packed = {file.name: gzip.compress(read_state(file), mtime=0) for file in known}
+    return packed, [file.name for file in files if file not in known]
+
+
+def read_state(file: Path) -> bytes:
+    """The unpacked emulator state in `file`.
+
+    Raises:
+        UserError: it cannot be read, is not whole and gzip, is empty, or unpacks to more than `STATE_LIMIT` bytes.
+    """
+    try:
+        with gzip.open(file, "rb") as stream:
+            data = stream.read(STATE_LIMIT + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise UserError(f"{file}: cannot read this start state ({error})") from error
+    if not data:
+        raise UserError(f"{file}: this start state is empty")
+    if len(data) > STATE_LIMIT:
+        raise UserError(f"{file}: not a start state: it unpacks to more than {STATE_LIMIT // 2**20} MiB")
+    return data
+
+
+def write(file: Path, data: bytes) -> None:
+    """Replace `file` as a whole or not at all, readable by its owner only."""
+    handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, file)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def _report(target: Path, foreign: list[str]) -> None:
+    there = [circuit for circuit in CIRCUITS if (target / f"{circuit}.state").exists()]
+    missing = [circuit for circuit in CIRCUITS if circuit not in there]
+    print(f"The cartridge is in {target}.")
+    if foreign:
+        print(f"Left out, named after no circuit: {', '.join(foreign)}.")
+    print(f"Circuits that can be driven: {', '.join(there) or 'none yet'}.")
+    if missing:
+        print(
+            f"Without a start state: {', '.join(missing)}. Import again with --states DIR, a folder of <circuit>.state files."
+        )

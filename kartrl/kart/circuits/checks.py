@@ -1,0 +1,214 @@
+"""Whether a circuit can be driven: what its geometry alone tells."""
+
+import math
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from kartrl.kart.circuits.block import MAX_COINS, SIDE, SIZE, TILE
+from kartrl.kart.circuits.field import Field, field_of
+from kartrl.kart.circuits.format import Circuit, Patch, Spot, Wall
+from kartrl.kart.circuits.line import STEP, Line, line_of
+from kartrl.kart.circuits.looks import KINDS
+from kartrl.kart.circuits.paint import TREE, Ground, Painter
+from kartrl.kart.circuits.surfaces import CODES, SURFACES, Effect
+
+SHORTEST, LONGEST = 2000, 6500  # pixels of the centre line
+MARGIN = 24  # pixels between the road and the map's border
+GAP = 20  # pixels between different parts of the road
+SHARPEST = 36  # radius of the centre line's sharpest bend, pixels
+STRAIGHT = 48  # pixels before and behind the start line that must be straight
+BEND = 0.2  # sine of the turn that counts as straight
+IN_LINE = 70  # pixels from the start to the points that keep it straight: there the curve's own bend is least where it is measured
+RUN_UP, FLIGHT = 40, 72  # pixels before and after a jump that must be straight road
+FREE = 30  # pixels of road without hazards, at the least
+Cells = npt.NDArray[np.bool_]
+
+
+def faults_of_road(circuit: Circuit) -> list[str]:
+    """What is wrong with the way of a circuit's road, a sentence each."""
+    line = line_of(circuit)
+    return [*_of_line(circuit, line), *_of_start(line)]
+
+
+def faults(circuit: Circuit) -> list[str]:
+    """What is wrong with a circuit, a sentence each; nothing where it can be driven."""
+    line = line_of(circuit)
+    field = field_of(circuit, line)
+    road = list(_of_line(circuit, line))
+    sound, found = _things(circuit, field)
+    painter = Painter(sound, KINDS[circuit.kind], line, field)
+    found = [*road, *_of_start(line), *_of_jumps(circuit, line), *found, *painter.left_out]
+    return found if road else [*found, *_of_ground(painter.ground(), line)]  # how free a wrong road is says nothing new
+
+
+def _of_line(circuit: Circuit, line: Line) -> Iterator[str]:
+    if not SHORTEST <= line.length <= LONGEST:
+        yield f"the lap is {line.length:.0f} pixels long, not {SHORTEST} to {LONGEST}"
+    narrowest = KINDS[circuit.kind].narrowest
+    k = int(np.argmin(line.width))
+    if line.width[k] < narrowest:
+        yield f"the road is too narrow {_near(line, k)}: {line.width[k]:.0f} pixels, and {circuit.kind} needs {narrowest:.0f}"
+    room = np.minimum(line.xy, SIZE - line.xy).min(1) - line.width / 2
+    k = int(np.argmin(room))
+    if room[k] < MARGIN:
+        yield f"the road leaves the map {_near(line, k)}: {MARGIN} pixels must lie between its edge and the map's border"
+    if (pair := _touching(line)) is not None:
+        yield f"the road comes within {GAP} pixels of itself {_near(line, pair[0])} and {_near(line, pair[1])}"
+    turn = np.abs(line.turns())
+    if circuit.corners == "round":
+        k = int(np.argmax(turn))
+        if turn[k] > 1 / SHARPEST:
+            yield f"the turn is too sharp {_near(line, k)}: a radius of {1 / turn[k]:.0f} pixels, not {SHARPEST} or more"
+    else:
+        yield from _corners(circuit)
+
+
+def _of_start(line: Line) -> Iterator[str]:
+    reach = int(STRAIGHT / STEP)
+    if _bends(before := line.ahead(-reach), after := line.ahead(reach)):
+        bend, most = (
+            math.degrees(math.acos(float(np.clip(np.dot(before, after), -1, 1)))),
+            math.degrees(math.asin(BEND)),
+        )
+        yield (
+            f"the road is not straight at point 0: from {STRAIGHT} pixels behind the start line to {STRAIGHT} ahead of it, it turns by "
+            f"{bend:.0f} degrees, not {most:.0f} or less; put points in line with it, {IN_LINE} pixels behind and {IN_LINE} ahead"
+        )
+
+
+def _bends(before: tuple[float, float], after: tuple[float, float]) -> bool:
+    """Whether the road turns too much for a straight from one unit vector to the other."""
+    (ax, ay), (bx, by) = before, after
+    return abs(ax * by - ay * bx) > BEND or ax * bx + ay * by < 0
+
+
+def _of_jumps(circuit: Circuit, line: Line) -> Iterator[str]:
+    """Who flies off a jump must have come straight, and come down on the road."""
+    step = line.length / len(line.xy)
+    for jump in circuit.jumps:
+        k = line.nearest_sample(jump.at)
+        u = line.ahead(k, 1)
+        way = line.xy[np.arange(k, k + 2 * int(FLIGHT / STEP)) % len(line.xy)]
+        flown = np.linspace(0, FLIGHT, 10)[:, None] * u + line.xy[k]
+        off = np.sqrt(((flown[:, None] - way) ** 2).sum(2)).min(1) - line.width[k] / 2 + TILE  # clear of the edge
+        landing = (
+            line.ahead(k + int(FLIGHT / STEP)) if circuit.corners == "right" else u
+        )  # a bend forgives, a corner does not
+        if min(k, len(line.xy) - k) * step < STRAIGHT:
+            yield f"the jump at {jump.at:g} lies on the start line: {STRAIGHT} pixels must be between them"
+        elif _bends(line.ahead(k - int(RUN_UP / STEP)), u) or _bends(u, landing) or (off > 0).any():
+            yield f"the jump at {jump.at:g} is not on a straight: the road must be straight {RUN_UP} pixels before and {FLIGHT} after it"
+
+
+def _corners(circuit: Circuit) -> Iterator[str]:
+    points = circuit.points
+    square = []
+    for i, ((ax, ay, width), (bx, by, _)) in enumerate(zip(points, points[1:] + points[:1], strict=True)):
+        square.append((ax == bx) != (ay == by))
+        to = (i + 1) % len(points)
+        if not square[i]:
+            yield f"the road from point {i} ({ax:g}, {ay:g}) to point {to} ({bx:g}, {by:g}) must go straight north, south, east or west"
+        elif abs(ax - bx) + abs(ay - by) < width:
+            yield f"points {i} and {to} are closer than the road is wide"
+    for i in range(len(points)):
+        (ax, ay, _), (bx, by, _), (cx, cy, _) = (points[(i + k) % len(points)] for k in (-1, 0, 1))
+        if square[i - 1] and square[i] and (bx - ax) * (cx - bx) + (by - ay) * (cy - by) < 0:
+            yield f"the road turns back on itself at point {i}"
+
+
+def _near(line: Line, sample: int) -> str:
+    x, y = line.xy[sample]
+    return f"near point {line.at[sample] % (int(line.at[-1]) + 1):.1f} ({x:.0f}, {y:.0f})"
+
+
+def _touching(line: Line) -> tuple[int, int] | None:
+    """Two samples whose roads come too close, though the way between them is longer than a bend."""
+    xy, width = line.xy[::2], line.width[::2]
+    count = len(xy)
+    step = line.length / count
+    need = (width[:, None] + width[None, :]) / 2 + GAP
+    x, y = xy[:, 0], xy[:, 1]
+    away = np.sqrt((x[:, None] - x[None, :]) ** 2 + (y[:, None] - y[None, :]) ** 2)
+    apart = np.abs(np.arange(count)[:, None] - np.arange(count)[None, :])
+    apart = np.minimum(apart, count - apart) * step
+    short = np.where(apart > 1.6 * need, away - need, np.inf)
+    k = int(np.argmin(short))
+    return (k // count * 2, k % count * 2) if short.flat[k] < 0 else None
+
+
+def _things(circuit: Circuit, field: Field) -> tuple[Circuit, list[str]]:
+    """The circuit without the trees, walls and patches that cannot be where they are, and what is wrong with those and the coins."""
+    road = field.edge < 4
+    kept: dict[str, tuple] = {}
+    wrong: list[str] = []
+
+    def keep(key: str, fault_of: Callable[..., str]) -> None:
+        judged = [(thing, fault_of(thing, road, circuit.kind)) for thing in getattr(circuit, key)]
+        kept[key] = tuple(thing for thing, fault in judged if not fault)
+        wrong.extend(dict.fromkeys(fault for _, fault in judged if fault))
+
+    keep("trees", _of_tree)
+    keep("walls", _of_wall)
+    keep("patches", _of_patch)
+    if (coins := sum(row.count for row in circuit.coins)) > MAX_COINS:
+        wrong.append(f"there are {coins} coins; at most {MAX_COINS} are allowed")
+    return circuit.model_copy(update=kept), wrong
+
+
+def _of_tree(tree: Spot, road: Cells, kind: str) -> str:
+    if KINDS[kind].tree is None:
+        return f"{kind} has no trees"
+    column, row, size = tree[0] // TILE, tree[1] // TILE, TREE // TILE
+    if max(column, row) > SIDE - size:
+        return f"the tree at {tree[0]}, {tree[1]} leaves the map"
+    covers = (column, row, column + size, row + size)
+    return f"the tree at {tree[0]}, {tree[1]} stands on the road{_pixels(covers)}" if _any(road, covers) else ""
+
+
+def _of_wall(wall: Wall, road: Cells, _: str) -> str:
+    x0, y0, x1, y1 = wall
+    if not (x0 <= x1 and y0 <= y1):
+        return f"the wall {x0}, {y0}, {x1}, {y1} must go from its upper left to its lower right"
+    covers = (x0 // 16 * 2, y0 // 16 * 2, x1 // 16 * 2 + 2, y1 // 16 * 2 + 2)
+    return f"the wall {x0}, {y0}, {x1}, {y1} stands on the road{_pixels(covers)}" if _any(road, covers) else ""
+
+
+def _of_patch(patch: Patch, _: Cells, kind: str) -> str:
+    pools = KINDS[kind].pools
+    return (
+        ""
+        if patch.ground in pools
+        else f"{kind} has no patches of {patch.ground}; there are: {', '.join(pools) or 'none'}"
+    )
+
+
+def _any(road: Cells, covers: tuple[int, int, int, int]) -> bool:
+    left, top, right, bottom = covers
+    return bool(road[top:bottom, left:right].any())
+
+
+def _pixels(covers: tuple[int, int, int, int]) -> str:
+    left, top, right, bottom = (TILE * cell for cell in covers)
+    return f": it covers {left}, {top} to {right - 1}, {bottom - 1}"
+
+
+def _of_ground(ground: Ground, line: Line) -> Iterator[str]:
+    """Hazards and walls on the centre line's way: enough road must stay free everywhere, and the start be clear."""
+    bad = np.isin(
+        ground.surface,
+        [CODES[s.name] for s in SURFACES if s.effect in (Effect.WALL, Effect.FALL, Effect.LAVA, Effect.WATER)],
+    )
+    for k in range(0, len(line.xy), 2):
+        ux, uy = line.ahead(k)
+        half = line.width[k] / 2
+        across = np.arange(-half + 2, half - 1, 2.0)
+        rows, columns = (
+            ((line.xy[k, 1] + across * ux) / TILE).astype(int),
+            ((line.xy[k, 0] - across * uy) / TILE).astype(int),
+        )
+        blocked = np.flatnonzero(np.concatenate([[True], bad[rows, columns], [True]]))
+        if (np.diff(blocked).max() - 1) * 2 < FREE:
+            yield f"less than {FREE} pixels of the road are free {_near(line, k)}"
+            return

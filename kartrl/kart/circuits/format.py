@@ -1,0 +1,211 @@
+"""A circuit's file: TOML in, checked values out, and back. docs/circuits.md describes the format to its users."""
+
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
+
+from kartrl.errors import UserError
+from kartrl.kart.circuits.block import SIZE, TITLE
+
+KIND = Literal["asphalt", "dirt", "planks", "castle", "mud", "beach", "ice", "rainbow"]
+APART = 16  # pixels between two control points, at the least
+Pixel = Annotated[float, Field(ge=0, lt=SIZE)]
+Point = tuple[Pixel, Pixel, Annotated[float, Field(ge=32, le=160)]]
+"""x, y and the road's width there."""
+Whole = Annotated[int, Field(ge=0, lt=SIZE)]
+Spot = tuple[Whole, Whole]
+Wall = tuple[Whole, Whole, Whole, Whole]
+_PARTS = {
+    "points": ("x", "y", "width"),
+    "walls": ("x0", "y0", "x1", "y1"),
+    "trees": ("x", "y"),
+}  # what the numbers of a list are
+_WORDS = {  # pydantic's errors, for people who write TOML
+    "missing": "{key} is missing",
+    "extra_forbidden": "unknown key {key}",
+    "greater_than_equal": "{key} must be {ge:g} or more",
+    "less_than_equal": "{key} must be {le:g} or less",
+    "less_than": "{key} must be less than {lt:g}",
+    "finite_number": "{key} must be a finite number",
+    "float_type": "{key} must be a number",
+    "float_parsing": "{key} must be a number",
+    "int_type": "{key} must be a whole number",
+    "int_parsing": "{key} must be a whole number",
+    "int_from_float": "{key} must be a whole number",
+    "literal_error": "{key} must be {expected}",
+    "tuple_type": "{key} must be a list, [ ... ]",
+    "model_type": "{key} must be a table, {{ ... }}",
+    "too_short": "{key} must have {min_length} entries at least",
+    "too_long": "{key} must have {max_length} entries at most",
+}
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class OnRoad(_Table):
+    """Something on the road: `at` counts control points (2.5: half way from point 2 to point 3), `across` goes from -1,
+    as far to the left as the thing fits, to 1."""
+
+    at: float = Field(ge=0)
+    across: float = Field(0, ge=-1, le=1)
+
+
+class Coins(OnRoad):
+    """A row of coins along the road."""
+
+    count: int = Field(1, ge=1, le=8)
+
+
+class Plate(OnRoad):
+    """A boost plate."""
+
+
+class Jump(_Table):
+    """A ramp over the road's whole width."""
+
+    at: float = Field(ge=0)
+
+
+class Patch(_Table):
+    """A round piece of other ground: on the road (`at`, `across`) or anywhere (`x`, `y`)."""
+
+    ground: Literal["mud", "soil", "water", "shallows", "sand", "ice", "snow", "grass", "lava"]
+    size: int = Field(16, ge=8, le=160)  # radius, pixels
+    at: float | None = Field(None, ge=0)
+    across: float = Field(0, ge=-1, le=1)
+    x: Pixel | None = None
+    y: Pixel | None = None
+
+    @model_validator(mode="after")
+    def _has_one_place(self) -> "Patch":
+        if (self.at is None) == (self.x is None) or (self.x is None) != (self.y is None):
+            raise ValueError("needs either at (and across) or x and y")
+        return self
+
+
+class Rail(_Table):
+    """A wall beside the road from one control point to another, over the start line if need be; without points, all the way round."""
+
+    start: float = Field(0, ge=0, alias="from")
+    end: float = Field(0, ge=0, alias="to")
+    side: Literal["left", "right", "both"] = "both"
+
+
+class Circuit(_Table):
+    """All that a circuit's file says."""
+
+    title: str = Field(pattern=rf"^[A-Z0-9 ]{{1,{TITLE}}}$")
+    kind: KIND
+    points: tuple[Point, ...] = Field(min_length=4, max_length=64)
+    corners: Literal["round", "right"] = "round"  # a smooth curve through the points, or straight pieces between them
+    sections: int | None = Field(None, ge=24, le=64)
+    walls: tuple[Wall, ...] = ()
+    rails: tuple[Rail, ...] = ()
+    trees: tuple[Spot, ...] = ()
+    scenery: float = Field(0.5, ge=0, le=1)
+    coins: tuple[Coins, ...] = ()
+    boosts: tuple[Plate, ...] = ()
+    jumps: tuple[Jump, ...] = ()
+    patches: tuple[Patch, ...] = ()
+
+    @model_validator(mode="after")
+    def _points_fit(self) -> "Circuit":
+        if found := [*self._too_near(), *self._beyond()]:
+            raise ValueError("; ".join(found))
+        return self
+
+    def _too_near(self) -> Iterator[str]:
+        for number, ((ax, ay, _), (bx, by, _)) in enumerate(
+            zip(self.points, self.points[1:] + self.points[:1], strict=True)
+        ):
+            if (ax - bx) ** 2 + (ay - by) ** 2 < APART * APART:
+                yield f"points {number} and {(number + 1) % len(self.points)} are less than {APART} pixels apart"
+
+    def _beyond(self) -> Iterator[str]:
+        places = [
+            (f"{key}.{number}.at", thing.at)
+            for key in ("coins", "boosts", "jumps", "patches")
+            for number, thing in enumerate(getattr(self, key))
+            if thing.at is not None
+        ]
+        for number, rail in enumerate(self.rails):
+            places += [(f"rails.{number}.from", rail.start), (f"rails.{number}.to", rail.end)]
+        for key, at in places:
+            if at >= len(self.points):
+                yield f"{key} is {at:g}, but the points are numbered 0 to {len(self.points) - 1}"
+
+
+def parse(text: str, source: str) -> Circuit:
+    """The circuit that a file's text describes.
+
+    Raises:
+        UserError: it is not TOML, or a key is missing, unknown or out of its bounds; `source` names the file.
+    """
+    try:
+        return Circuit.model_validate(tomllib.loads(text))
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise UserError(f"{source}: not a TOML file: {error}") from error
+    except ValidationError as errors:
+        found = _worded(errors)
+        more = f" (and {len(found) - 3} more)" if len(found) > 3 else ""
+        raise UserError(f"{source}: {'; '.join(found[:3])}{more}") from errors
+
+
+def _worded(errors: ValidationError) -> list[str]:
+    found = errors.errors(include_url=False, include_input=False)
+    inside = {
+        error["loc"][:1] for error in found if len(error["loc"]) > 1
+    }  # a list is too short for want of its wrong entries
+    return [_sentence(error) for error in found if error["type"] != "too_short" or error["loc"] not in inside]
+
+
+def _sentence(error: ErrorDetails) -> str:
+    place = [*error["loc"]]
+    if len(place) > 2 and place[0] in _PARTS:
+        place[2] = _PARTS[str(place[0])][int(place[2])]
+    key = ".".join(map(str, place))
+    if key == "title" and error["type"] != "missing":
+        return f"title must be 1 to {TITLE} capitals, figures and spaces"
+    if error["type"] == "value_error":
+        return f"{key} {error['ctx']['error']}".lstrip()
+    return _WORDS.get(error["type"], f"{{key}}: {error['msg']}").format(key=key, **error.get("ctx", {}))
+
+
+def read(path: Path) -> Circuit:
+    """The circuit in a file.
+
+    Raises:
+        UserError: it cannot be read, or is not a circuit.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: cannot be read: {error}") from error
+    return parse(text, str(path))
+
+
+def written(circuit: Circuit) -> str:
+    """The text of a circuit's file, values that are the defaults left out."""
+    lines = []
+    for key, value in circuit.model_dump(mode="json", by_alias=True, exclude_defaults=True).items():
+        if isinstance(value, list) and value and isinstance(value[0], list | dict):
+            lines += [f"{key} = [", *(f"    {_toml(item)}," for item in value), "]"]
+        else:
+            lines.append(f"{key} = {_toml(value)}")
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return f'"{value}"' if isinstance(value, str) else str(value)

@@ -1,0 +1,128 @@
+"""The centre line of a circuit's road, and what lies along it. Only + - * / and sqrt decide: the bytes are the same everywhere."""
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kartrl.kart.circuits.format import Circuit
+
+Floats = npt.NDArray[np.float64]
+STEP = 4.0  # spacing of the samples along the line, pixels
+FINE = 48  # pieces between two control points from which the samples are taken
+SECTION = 64  # pixels that a section has, roughly
+# unit vectors of 256 directions in 1/4096, north first and clockwise; rounding hides what sines differ by between machines
+_COMPASS = [(round(4096 * math.sin(k * math.pi / 128)), round(-4096 * math.cos(k * math.pi / 128))) for k in range(256)]
+DIRECTIONS = np.array(_COMPASS, np.int64)
+
+
+class Line(NamedTuple):
+    """A closed line, sampled every `STEP` pixels or so."""
+
+    xy: Floats  # [n, 2]
+    width: Floats  # [n] of the road
+    at: Floats  # [n] the control point, with the share of the way to the next
+    length: float
+
+    def nearest_sample(self, at: float) -> int:
+        """The first sample at or after this place, counted in control points."""
+        return int(np.searchsorted(self.at, at)) % len(self.at)
+
+    def ahead(self, sample: int, reach: int = 3) -> tuple[float, float]:
+        """Unit vector of the way the line goes at a sample, from so many samples behind to as many ahead."""
+        (x0, y0), (x1, y1) = self.xy[(sample - reach) % len(self.xy)], self.xy[(sample + reach) % len(self.xy)]
+        norm = math.sqrt((x1 - x0) ** 2 + (y1 - y0) ** 2) or 1.0
+        return float(x1 - x0) / norm, float(y1 - y0) / norm
+
+    def place(self, at: float, across: float, inset: float = 12.0) -> tuple[float, float]:
+        """The pixel at a place of the road; `inset` pixels from the edge are kept free."""
+        sample = self.nearest_sample(at)
+        ux, uy = self.ahead(sample)
+        off = across * max(0.0, float(self.width[sample]) / 2 - inset)
+        return float(self.xy[sample, 0]) - off * uy, float(self.xy[sample, 1]) + off * ux
+
+    def turns(self) -> Floats:
+        """How much the line turns at each sample, radians a pixel (its sine, of a small angle), positive to the right."""
+        u, v = self.xy - np.roll(self.xy, 4, 0), np.roll(self.xy, -4, 0) - self.xy
+        cross = u[:, 0] * v[:, 1] - u[:, 1] * v[:, 0]
+        turn: Floats = cross / (np.sqrt((u * u).sum(1) * (v * v).sum(1)) + 1e-9) / (4 * STEP)
+        return turn
+
+
+def line_of(circuit: Circuit) -> Line:
+    """The centre line through a circuit's control points."""
+    fine = _rounded(circuit.points) if circuit.corners == "right" else _curve(circuit.points)
+    fine.append((*fine[0][:3], float(len(circuit.points))))
+    reached = [0.0]
+    for a, b in itertools.pairwise(fine):
+        reached.append(reached[-1] + math.sqrt((b[0] - a[0]) ** 2 + (b[1] - a[1]) ** 2))
+    length = reached[-1]
+    count = max(8, int(length / STEP + 0.5))
+    samples, j = np.zeros((count, 4)), 0
+    for i in range(count):
+        s = length * i / count
+        while reached[j + 1] <= s:
+            j += 1
+        f = (s - reached[j]) / (reached[j + 1] - reached[j])
+        samples[i] = [fine[j][k] + f * (fine[j + 1][k] - fine[j][k]) for k in range(4)]
+    return Line(samples[:, :2].copy(), samples[:, 2].copy(), samples[:, 3].copy(), length)
+
+
+Fine = list[tuple[float, float, float, float]]
+
+
+def _curve(points: Sequence[tuple[float, float, float]]) -> Fine:
+    """Closed Catmull-Rom curve through (x, y, width)."""
+    fine: Fine = []
+    count = len(points)
+    for i in range(count):
+        p0, p1, p2, p3 = (points[(i + k) % count] for k in (-1, 0, 1, 2))
+        for k in range(FINE):
+            t = k / FINE
+            x, y, width = (
+                0.5 * (2 * b + (c - a) * t + (2 * a - 5 * b + 4 * c - d) * t * t + (3 * b - a - 3 * c + d) * t * t * t)
+                for a, b, c, d in zip(p0, p1, p2, p3, strict=True)
+            )
+            fine.append((x, y, width, i + t))
+    return fine
+
+
+def _rounded(points: Sequence[tuple[float, float, float]]) -> Fine:
+    """Straight pieces between the points; each corner is a small bow, so that whoever follows the line can turn."""
+    fine: Fine = []
+    count = len(points)
+    for i in range(count):
+        (ax, ay, _), (bx, by, width), (cx, cy, _) = (points[(i + k) % count] for k in (-1, 0, 1))
+        before, after = math.sqrt((bx - ax) ** 2 + (by - ay) ** 2), math.sqrt((cx - bx) ** 2 + (cy - by) ** 2)
+        bow = min(width * 0.6, before / 2.5, after / 2.5)
+        sx, sy = bx - (bx - ax) * bow / before, by - (by - ay) * bow / before
+        ex, ey = bx + (cx - bx) * bow / after, by + (cy - by) * bow / after
+        for k in range(9):
+            t = k / 8
+            x = (1 - t) * (1 - t) * sx + 2 * t * (1 - t) * bx + t * t * ex
+            y = (1 - t) * (1 - t) * sy + 2 * t * (1 - t) * by + t * t * ey
+            back = (t - 0.5) * 2 * (bow / before if t < 0.5 else bow / after)
+            fine.append((x, y, width, i + back))
+    return fine[4:] + [(x, y, width, at + count) for x, y, width, at in fine[:4]]  # begin at point 0 itself
+
+
+def direction(dx: float, dy: float) -> int:
+    """The nearest of 256 directions, north 0, east 64."""
+    return int(np.argmax(DIRECTIONS[:, 0] * dx + DIRECTIONS[:, 1] * dy))
+
+
+def section_count(circuit: Circuit, line: Line) -> int:
+    """How many sections the circuit has."""
+    return circuit.sections or max(40, min(64, int(line.length / SECTION + 0.5)))
+
+
+def gates(line: Line, sections: int) -> tuple[tuple[int, int, int], ...]:
+    """The middle of each section: x, y, direction of 256."""
+    found = []
+    for i in range(sections):
+        k = (2 * i + 1) * len(line.xy) // (2 * sections)
+        found.append((int(line.xy[k, 0] + 0.5), int(line.xy[k, 1] + 0.5), direction(*line.ahead(k))))
+    return tuple(found)

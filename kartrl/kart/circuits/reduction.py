@@ -1,0 +1,99 @@
+"""Thousands of different tiles to the 256 that Mode 7 has."""
+
+import numpy as np
+import numpy.typing as npt
+
+from kartrl.kart.circuits.block import SIDE, SIZE, TILE
+
+Bytes = npt.NDArray[np.uint8]
+LIMIT = 255  # tiles to choose; number 0 lies outside the map
+ROUNDS = 5
+COMMON = 16  # a tile that occurs oftener than this weighs no more
+
+
+def cut(picture: Bytes) -> Bytes:
+    """A picture [8 h, 8 w] as tiles [h * w, 64], row by row."""
+    h, w = picture.shape[0] // TILE, picture.shape[1] // TILE
+    return picture.reshape(h, TILE, w, TILE).swapaxes(1, 2).reshape(h * w, TILE * TILE)
+
+
+def reduce(picture: Bytes, surface: Bytes, colours: npt.NDArray[np.uint8]) -> tuple[Bytes, Bytes, Bytes]:
+    """Choose tiles, and for each cell the nearest chosen one of its own surface.
+
+    Chosen are medoids under the squared distance of colours. Colours have five bits, so all sums are whole numbers below
+    2**24: exact in float32 in whatever order they are added, and the same on every machine.
+
+    Args:
+        picture: uint8 [1024, 1024] numbers of colours.
+        surface: uint8 [128, 128] code of each cell.
+        colours: uint8 [k, 3], red, green, blue, 0 to 31.
+
+    Returns:
+        tilemap uint8 [128, 128], tiles uint8 [256, 8, 8] and surfaces uint8 [256]; number 0 is left to the caller.
+    """
+    assert picture.shape == (SIZE, SIZE)
+    assert surface.shape == (SIDE, SIDE)
+    keyed = np.concatenate([surface.reshape(-1, 1), cut(picture)], axis=1)
+    unique, where, count = np.unique(keyed, axis=0, return_inverse=True, return_counts=True)
+    code, pixels = unique[:, 0], unique[:, 1:]
+    points = colours.astype(np.float32)[pixels].reshape(len(unique), -1)
+    weight = np.minimum(count, COMMON).astype(np.float32)
+    centres = _spread(points, code, weight, count)
+    for _ in range(ROUNDS):
+        moved = _settled(points, code, weight, centres)
+        if np.array_equal(moved, centres):
+            break
+        centres = moved
+    owner = _owners(points, code, centres)
+    tiles, surfaces = np.zeros((LIMIT + 1, TILE * TILE), np.uint8), np.zeros(LIMIT + 1, np.uint8)
+    tiles[1 : len(centres) + 1] = pixels[centres]
+    surfaces[1 : len(centres) + 1] = code[centres]
+    tilemap = (owner + 1).astype(np.uint8)[where.reshape(-1)].reshape(SIDE, SIDE)
+    return tilemap, tiles.reshape(-1, TILE, TILE), surfaces
+
+
+def _spread(
+    points: npt.NDArray[np.float32], code: Bytes, weight: npt.NDArray[np.float32], count: npt.NDArray[np.int64]
+) -> npt.NDArray:
+    """Centres far from each other, one for each surface first."""
+    size = (points * points).sum(1)
+    nearest = np.full(len(points), np.inf, np.float32)
+    centres: list[int] = []
+
+    def add(pick: int) -> None:
+        centres.append(pick)
+        away = size + size[pick] - 2 * (points @ points[pick])
+        np.copyto(nearest, away, where=(code == code[pick]) & (away < nearest))
+
+    for surface in np.unique(code):
+        members = np.flatnonzero(code == surface)
+        add(int(members[np.argmax(count[members])]))
+    while len(centres) < min(LIMIT, len(points)):
+        add(int(np.argmax(nearest * weight)))
+    return np.array(centres)
+
+
+def _owners(points: npt.NDArray[np.float32], code: Bytes, centres: npt.NDArray) -> npt.NDArray[np.int64]:
+    """The centre nearest to each point, of the point's surface."""
+    chosen = points[centres]
+    away = (chosen * chosen).sum(1)[None, :] - 2 * (points @ chosen.T)
+    away[code[:, None] != code[centres][None, :]] = np.inf
+    return np.argmin(away, axis=1)
+
+
+def _settled(
+    points: npt.NDArray[np.float32], code: Bytes, weight: npt.NDArray[np.float32], centres: npt.NDArray
+) -> npt.NDArray:
+    """Each centre moved to the middle of what it owns."""
+    owner = _owners(points, code, centres)
+    order = np.argsort(owner, kind="stable")
+    bounds = np.searchsorted(owner[order], np.arange(len(centres) + 1))
+    moved = centres.copy()
+    for k in range(len(centres)):
+        members = order[bounds[k] : bounds[k + 1]]
+        if len(members) > 2:
+            mine = points[members]
+            size = (mine * mine).sum(1)
+            away = size[:, None] + size[None, :] - 2 * (mine @ mine.T)
+            moved[k] = members[np.argmin((away.astype(np.float64) * weight[members][None, :]).sum(1))]
+    return moved

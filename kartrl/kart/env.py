@@ -1,0 +1,248 @@
+"""The kart race as a Gymnasium environment, `kartrl/Kart-v0`."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, SupportsInt
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+from pydantic import ValidationError
+
+from kartrl.config import Config, Environment, Reward
+from kartrl.config.levels import circuit_name
+from kartrl.errors import UserError
+from kartrl.kart.picture import Picture
+from kartrl.kart.race import TICKS_PER_SECOND, Course, Game, Progress, RaceStep, race_seconds, step_reward
+from kartrl.kart.retro import BUNDLED, Console, game_folder, state_file
+
+Image = npt.NDArray[np.uint8]
+OPTIONS = ("circuit", "section", "noop")
+
+
+def make_kart(config: Config, names: Sequence[str], training: bool, render: bool) -> gymnasium.Env[Image, SupportsInt]:
+    """`kartrl/Kart-v0` as `config` describes it, on the circuits `names` or else those that are trained on.
+
+    Raises:
+        UserError: there is no circuit, or the game has no start state for one of them.
+    """
+    names = tuple(names) or config.circuits("train")
+    if not names:
+        raise UserError("no circuit to drive on: give one the value train in the section [levels]")
+    settings = config.environment.model_dump(exclude={"id"})
+    settings["random_start"] = training and config.environment.random_start
+    return gymnasium.make(
+        config.environment.id,
+        circuit=names,
+        reward=config.reward,
+        render_mode="rgb_array" if render else None,
+        disable_env_checker=True,
+        **settings,
+    )
+
+
+class KartEnv(gymnasium.Env[Image, SupportsInt]):
+    """A race on an emulated SNES, against the clock or with `opponents`.
+
+    Observations are uint8 [height, width, C * frame_stack]; actions are the entries of `actions`, each held for
+    `frame_skip` ticks (1/60 s). The episode is terminated when the race is finished, and truncated at `time_limit` or
+    after `no_progress_limit` seconds without a new best. `info` holds:
+
+    circuit, lap (laps done, 0 to 5), lap_times (seconds, of those laps), x, y (position on the map, x east, y south),
+    speed (about 1000 at full speed), ground (a word), progress (best so far, in laps from where the kart began),
+    race_seconds, collision (it ran into something during this step), wrong_way, finished, rank (1 is the first).
+
+    A race begins with up to `noop_max` ticks of one action, number and action drawn, so that races differ.
+    `reset(options={"circuit": name, "section": number, "noop": ticks})` fixes what is otherwise drawn; those ticks are idle.
+
+    Args:
+        circuit: name of the circuit or path of its start state, or several, of which each reset draws one.
+        reward: a `kartrl.config.Reward`, or its values that differ from the defaults.
+        settings: the keys of `kartrl.config.Environment`.
+
+    Raises:
+        UserError: a setting, circuit or game that is not there.
+    """
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 15}  # noqa: RUF012  # Gymnasium's own type
+
+    def __init__(
+        self,
+        circuit: str | Sequence[str] = "MarioCircuit.Act1",
+        reward: Reward | Mapping[str, Any] | None = None,
+        render_mode: str | None = None,
+        **settings: Any,
+    ) -> None:
+        try:
+            section = Environment.model_validate(settings)
+            self._reward = reward if isinstance(reward, Reward) else Reward.model_validate(reward or {})
+        except ValidationError as errors:
+            found = (" ".join([*map(str, error["loc"][:1]), error["msg"]]) for error in errors.errors())
+            raise UserError(f"kartrl/Kart-v0: {'; '.join(found)}") from errors
+        self._section = section
+        self._folder = game_folder(section.game)
+        self._names = (circuit,) if isinstance(circuit, str) else tuple(circuit)
+        for name in self._names:
+            state_file(self._folder, name)
+        self.render_mode = render_mode
+        self.metadata = {**self.metadata, "render_fps": TICKS_PER_SECOND / section.frame_skip}
+        self._picture = Picture(section)
+        self.observation_space = spaces.Box(0, 255, self._picture.shape, np.uint8)
+        self.action_space = spaces.Discrete(len(section.actions))
+        self.on_frame: Callable[[Image], None] | None = None
+        """Called with each video frame, uint8 [224, 256, 3], one for each tick; slower than running without."""
+        self._console: Console | None = None
+        self._courses: dict[str, Course | None] = {}
+        self._buttons: list[int] = []
+
+    @property
+    def game_title(self) -> str:
+        """Which game `game = auto` came to."""
+        return f"{self._folder.name}, {'the bundled game' if self._folder.name == BUNDLED else 'your own cartridge'}"
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Image, dict[str, Any]]:
+        """Begin a race; see the class for `options`."""
+        super().reset(seed=seed)
+        options = options or {}
+        if unknown := set(options) - set(OPTIONS):
+            raise UserError(
+                f"kartrl/Kart-v0: no option {', '.join(map(repr, unknown))}; there are {', '.join(OPTIONS)}"
+            )
+        console = self._opened()
+        self._circuit = options.get("circuit") or self._names[self.np_random.integers(len(self._names))]
+        console.load(self._circuit)
+        if self._section.opponents:
+            console.set_opponents(self._section.opponents)
+        sections = console.race()["checkpoint_num"]
+        section = options.get("section")
+        if section is None and self._section.random_start and console.game.start_section:
+            section = int(self.np_random.integers(sections))
+        if section is not None:
+            if not 0 <= section < sections:
+                raise UserError(f"{self._circuit} has the sections 0 to {sections - 1}, not {section}")
+            console.start_at(section)
+        held, noop = console.buttons([]), options.get("noop")
+        self._run(console, held, 1)  # the screen and the section follow with a tick
+        if noop is None:
+            # a kart that idles before it starts drives the same race: what tells starts apart is an action held meanwhile
+            held = self._buttons[self.np_random.integers(len(self._buttons))]
+            noop = int(self.np_random.integers(self._section.noop_max + 1))
+        self._run(console, held, noop)
+
+        race = console.race()
+        self._course = self._course_of(console)
+        self._progress = Progress(sections, race["checkpoint"], self._offset(race))
+        self._idle = 0  # ticks since the last new best
+        self._collision = race["collision"]
+        self._lap_times: tuple[float, ...] = ()
+        self._laps_began = race_seconds(race)
+        self._picture.clear()
+        return self._look(console), self._info(console.game, race, False, 0)
+
+    def step(self, action: SupportsInt) -> tuple[Image, float, bool, bool, dict[str, Any]]:
+        """Hold the buttons of `action` for `frame_skip` ticks."""
+        console = self._console
+        if console is None:
+            raise gymnasium.error.ResetNeeded("kartrl/Kart-v0: call reset before step")
+        ticks = self._section.frame_skip
+        self._run(console, self._buttons[int(action)], ticks)
+        race = console.race()
+
+        gained, advanced = self._progress.update(race["checkpoint"], self._offset(race))
+        self._idle = 0 if gained else self._idle + ticks
+        # the counter falls by one each tick: if it stands higher than that, something has set it again
+        hit = race["collision"] > max(0, self._collision - ticks)
+        self._collision = race["collision"]
+        clock = race_seconds(race)
+        game = console.game
+        laps = game.laps_done(race)
+        if laps > len(self._lap_times):
+            self._lap_times += (round(clock - self._laps_began, 2),)
+            self._laps_began = clock
+        terminated = laps >= game.laps
+        out_of_time = (
+            clock >= self._section.time_limit or self._idle >= self._section.no_progress_limit * TICKS_PER_SECOND
+        )
+        reward = step_reward(
+            self._reward,
+            RaceStep(
+                seconds=ticks / TICKS_PER_SECOND,
+                gained=gained,
+                advanced=advanced,
+                sections=self._progress.sections,
+                off_road=race["ground_type"] in game.off_road,
+                hit=hit,
+                wrong_way=race["lakitu"] == game.wrong_way,
+                finished=terminated,
+            ),
+        )
+        return (
+            self._look(console),
+            reward,
+            terminated,
+            out_of_time and not terminated,
+            self._info(game, race, hit, laps),
+        )
+
+    def render(self) -> Image | None:
+        """The whole screen, uint8 [224, 256, 3]; without a `render_mode`, the map below may be missing."""
+        return None if self._console is None else self._console.screen()
+
+    def race(self) -> dict[str, int]:
+        """The race state as raw as it stands in the console's memory."""
+        return self._opened().race()
+
+    def close(self) -> None:
+        """Free the emulator."""
+        if self._console is not None:
+            self._console.close()
+            self._console = None
+
+    def _opened(self) -> Console:
+        """The console, opened now if it is not."""
+        if self._console is None:
+            self._console = Console(self._folder)
+            words = [action.upper().split("+") for action in self._section.actions]
+            self._buttons = [self._console.buttons([] if word == ["NONE"] else word) for word in words]
+        return self._console
+
+    def _course_of(self, console: Console) -> Course | None:
+        """Where the road of the circuit runs that has just been loaded; None for a game that does not tell."""
+        if self._circuit not in self._courses:
+            block = console.block()
+            self._courses[self._circuit] = None if block is None else Course([(x, y) for x, y, _ in block.gates])
+        return self._courses[self._circuit]
+
+    def _offset(self, race: dict[str, int]) -> float:
+        """Where the kart is inside its section, -0.5 to 0.5; 0 for a game that does not tell its course."""
+        return 0.0 if self._course is None else self._course.offset(race["checkpoint"], race["x"], race["y"])
+
+    def _run(self, console: Console, buttons: int, ticks: int) -> None:
+        if self.on_frame is None:
+            map_top = console.game.map_top
+            map_seen = map_top is not None and self._section.crop_bottom > map_top
+            console.step(buttons, ticks, show_map=map_seen or self.render_mode is not None)
+        else:
+            for _ in range(ticks):
+                console.step(buttons)
+                self.on_frame(console.screen())
+
+    def _look(self, console: Console) -> Image:
+        return self._picture.show(console.screen(self._picture.rows))
+
+    def _info(self, game: Game, race: dict[str, int], hit: bool, laps: int) -> dict[str, Any]:
+        return {
+            "circuit": circuit_name(self._circuit),
+            "lap": laps,
+            "lap_times": self._lap_times,
+            "x": race["x"],
+            "y": race["y"],
+            "speed": race["speed"] * game.speed_scale,
+            "ground": game.ground(race["ground_type"]),
+            "progress": self._progress.laps,
+            "race_seconds": race_seconds(race),
+            "collision": hit,
+            "wrong_way": race["lakitu"] == game.wrong_way,
+            "finished": laps >= game.laps,
+            "rank": race["rank"] // 2 + 1,
+        }

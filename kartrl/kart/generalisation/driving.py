@@ -1,0 +1,113 @@
+"""How a policy, and the scripted driver, drive on many circuits: several at once, each in another process."""
+
+import json
+import os
+import signal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from statistics import median
+from typing import Any, TypeVar
+
+from rich.console import Console
+
+from kartrl.config.levels import circuit_name
+from kartrl.errors import RunFailed
+from kartrl.kart.generalisation.protocol import write_json
+from kartrl.kart.generalisation.splits import Split
+from kartrl.kart.selection import circuits_of
+from kartrl.runtime.machine import cores
+from kartrl.runtime.processes import start_method
+
+GAME = "bundled"
+MOST_WORKERS = 8  # each loads torch, some 300 MB
+Result = TypeVar("Result")
+
+
+def circuits_in(split: Split, console: Console) -> dict[str, tuple[str, ...]]:
+    """Set -> its circuits, as names and paths of start states; those that are missing are built now."""
+    return {label: circuits_of(keys, GAME, console) for label, keys in split.sets().items()}
+
+
+def measure(
+    path: Path, sets: Mapping[str, Sequence[str]], episodes: int, on_circuit: Callable[[], None]
+) -> dict[str, Any]:
+    """Short name of each circuit -> its set, and the episodes that the greedy policy of a checkpoint drives there.
+
+    Args:
+        sets: label -> circuits.
+        on_circuit: called when one is done.
+
+    Raises:
+        RunFailed: a process crashed.
+    """
+    places = [(label, circuit) for label, circuits in sets.items() for circuit in circuits]
+    measured = {}
+    with _pool() as pool:
+        tasks = {pool.submit(_drive, path, circuit, episodes): (label, circuit) for label, circuit in places}
+        for task in as_completed(tasks):
+            measured[tasks[task]] = _result(task)
+            on_circuit()
+    return {circuit_name(circuit): {"set": label, "episodes": measured[label, circuit]} for label, circuit in places}
+
+
+def reference_laps(file: Path, circuits: Iterable[str], on_circuit: Callable[[], None]) -> dict[str, float | None]:
+    """Short name of each circuit -> median seconds of the scripted driver's laps, or None where it completes none.
+
+    Args:
+        file: where they are kept; those that are in it are not driven again.
+
+    Raises:
+        RunFailed: a process crashed.
+    """
+    known: dict[str, float | None] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    missing = [circuit for circuit in dict.fromkeys(circuits) if circuit_name(circuit) not in known]
+    if missing:
+        with _pool() as pool:
+            tasks: dict[Future[tuple[float, ...]], str] = {
+                pool.submit(_scripted, circuit): circuit for circuit in missing
+            }
+            for task in as_completed(tasks):
+                laps = _result(task)
+                known[circuit_name(tasks[task])] = median(laps) if laps else None
+                on_circuit()
+        write_json(file, known)
+    return known
+
+
+def _result(task: Future[Result]) -> Result:
+    try:
+        return task.result()
+    except BrokenProcessPool as error:
+        raise RunFailed("a process that drove ended of itself; memory may be short") from error
+
+
+def _pool() -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(min(cores(), MOST_WORKERS), mp_context=start_method(), initializer=_begin)
+
+
+def _begin() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that waits for this one
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if hasattr(os, "nice"):
+        os.nice(5)
+
+
+def _drive(path: Path, circuit: str, episodes: int) -> list[dict[str, Any]]:
+    from kartrl.commands.evaluate import drive, open_driver  # here: they load torch
+
+    done = []
+    with open_driver(path, [circuit], "cpu") as driver:
+        for seed in range(episodes):
+            episode = drive(driver.env, driver.model, circuit, greedy=True, device=driver.device, seed=seed).episode
+            done.append(
+                {"finished": episode.finished, "progress": episode.progress, "lap_times": list(episode.lap_times)}
+            )
+    return done
+
+
+def _scripted(circuit: str) -> tuple[float, ...]:
+    from kartrl.kart.circuits.driver import lap_times
+
+    return lap_times(circuit)

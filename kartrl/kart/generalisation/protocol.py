@@ -1,0 +1,132 @@
+"""What is fixed for all runs of one results folder, and how the folder says so."""
+
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kartrl import __version__
+from kartrl.config import dump, read
+from kartrl.config.levels import circuit_name, is_path
+from kartrl.errors import UserError
+from kartrl.files import write_whole
+from kartrl.kart.generalisation.splits import Split
+from kartrl.kart.retro import BUNDLED, build_id, game_folder
+
+OURS = ("run.logs", "run.name", "run.seed", "run.agent_steps", "run.minutes", "environment.id", "environment.game")
+"""Keys that the benchmark decides, beside [levels]."""
+DEFAULTS = ("environment.game=bundled", "evaluation.minutes=0")
+LIBRARIES = ("torch", "numpy", "gymnasium", "stable-retro", "opencv-python-headless")
+
+
+class Protocol(NamedTuple):
+    """How each policy is trained and measured."""
+
+    agent_steps: int
+    episodes: int  # on each circuit
+    overrides: tuple[str, ...]  # of the configuration, section.key=value
+    quick: bool = False
+
+    def overrides_of(self, split: Split) -> list[str]:
+        """The configuration of a training, but for its folder and seed."""
+        levels = ["levels.*=none", *(f"levels.{key}=train" for key in split.train)]
+        levels += [f"levels.{key}=test" for keys in split.unseen.values() for key in keys]
+        return [*DEFAULTS, *self.overrides, f"run.agent_steps={self.agent_steps}", *levels]
+
+
+def checked(protocol: Protocol) -> Protocol:
+    """The protocol, if its overrides are valid and leave alone what the benchmark decides.
+
+    Raises:
+        UserError: they are not, or do not.
+    """
+    for override in protocol.overrides:
+        key = override.partition("=")[0].strip()
+        if key in OURS or key.startswith("levels."):
+            raise UserError(
+                f"--set {override[:80]}: the benchmark decides {key[:80]}; change another key, or train with `kartrl train`"
+            )
+    read([], protocol.overrides)
+    return protocol
+
+
+def keep(folder: Path, protocol: Protocol, splits: Sequence[Split]) -> None:
+    """Note the protocol in the folder, or see that the one noted there is the same: its results can be put together then.
+
+    Raises:
+        UserError: it is another one.
+    """
+    file = folder / "protocol.json"
+    own = _description(protocol, splits)
+    if file.exists():
+        try:
+            noted: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+            same = {key: noted[key] for key in ("protocol", "kartrl", "rom_build_id", "config")}
+            noted_splits = noted["splits"]
+        except (OSError, ValueError, KeyError) as error:
+            raise UserError(f"{file}: damaged; choose another folder with -o") from error
+        for key, value in same.items():
+            if value != own[key]:
+                what = " ".join(f"{value} there, {own[key]} now".split())
+                what = "the configuration differs" if key == "config" else f"{key.replace('_', ' ')}: {what}"
+                raise UserError(f"{folder} holds results of another protocol ({what}); choose another folder with -o")
+        for name, split in own["splits"].items():
+            if noted_splits.get(name, split) != split:
+                raise UserError(f"{folder} holds results of another split {name}; choose another folder with -o")
+        own = {**noted, "splits": {**noted_splits, **own["splits"]}}
+    write_json(file, own)
+
+
+def keep_circuits(folder: Path, circuits: Iterable[str]) -> None:
+    """Note what the generated circuits are, or see that they are those of before: another version of the generator makes others.
+
+    Args:
+        circuits: names and paths of start states; only the latter can change.
+
+    Raises:
+        UserError: one has changed.
+    """
+    file = folder / "circuits.json"
+    noted: dict[str, str] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    for circuit in filter(is_path, circuits):
+        name, digest = (
+            circuit_name(circuit),
+            hashlib.sha1(Path(circuit).read_bytes(), usedforsecurity=False).hexdigest(),
+        )
+        if noted.setdefault(name, digest) != digest:
+            raise UserError(
+                f"{folder}: {name} is not the circuit any more that was driven there; choose another folder with -o"
+            )
+    write_json(file, noted)
+
+
+def _description(protocol: Protocol, splits: Sequence[Split]) -> dict[str, Any]:
+    build = build_id(game_folder("bundled"))
+    described = {
+        "benchmark": "kartrl generalisation 1",
+        "protocol": {
+            "agent_steps": protocol.agent_steps,
+            "episodes": protocol.episodes,
+            "policy": "greedy",
+            "quick": protocol.quick,
+        },
+        "kartrl": __version__,
+        "rom": BUNDLED,
+        "rom_build_id": f"{build:08x}",
+        "config": dump(read([], [*DEFAULTS, *protocol.overrides])),
+        "splits": {split.name: {"train": split.train, **split.sets()} for split in splits},
+        "libraries": {name: importlib.metadata.version(name) for name in LIBRARIES},
+        "python": platform.python_version(),
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} processors",
+    }
+    as_read: dict[str, Any] = json.loads(json.dumps(described))
+    return as_read
+
+
+def write_json(file: Path, content: Any) -> None:
+    """Write the whole file or leave it as it is."""
+    write_whole(file, json.dumps(content, indent=1).encode())

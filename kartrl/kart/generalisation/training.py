@@ -1,0 +1,110 @@
+"""One run of the benchmark: `kartrl train` in a process of its own, gone on with where an earlier one was interrupted."""
+
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from kartrl.cli import config_options
+from kartrl.errors import RunFailed
+from kartrl.kart.generalisation.protocol import Protocol
+from kartrl.kart.generalisation.splits import Split
+from kartrl.learning import checkpoint
+from kartrl.runtime import run_folders as runs
+
+LOOK_SECONDS = 0.5
+TAIL = 4096  # bytes at the end of a file
+
+
+class Run(NamedTuple):
+    """A policy to train: a split, and a seed."""
+
+    split: Split
+    seed: int
+    folder: Path  # its run folder
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return f"{self.split.name}-seed{self.seed}"
+
+    @property
+    def result(self) -> Path:
+        """Where it is written how its policy drives."""
+        return self.folder / "result.json"
+
+
+def train(run: Run, protocol: Protocol, on_steps: Callable[[int], None]) -> Path:
+    """Train to the end, or go on to it; its last checkpoint.
+
+    Args:
+        on_steps: called now and then with the agent steps done.
+
+    Raises:
+        RunFailed: the training ended before its last step.
+    """
+    if (path := _trained(run, protocol)) is not None:
+        return path
+    if checkpoint.newest(run.folder) is None:
+        _clear(run.folder)
+        own = (f"run.logs={run.folder.parent}", f"run.name={run.folder.name}", f"run.seed={run.seed}")
+        options = config_options([], [*protocol.overrides_of(run.split), *own])
+    else:
+        options = ["--resume", str(run.folder)]
+    log = run.folder.with_suffix(".log")
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("a", encoding="utf-8") as output:
+        command = [sys.executable, "-m", "kartrl", "train", *options]
+        # a session of its own: Ctrl-C then is this process's to pass on, once, so that the training saves what it has
+        process = subprocess.Popen(
+            command, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True
+        )
+        try:
+            while process.poll() is None:
+                time.sleep(LOOK_SECONDS)
+                on_steps(min(steps_of(run.folder), protocol.agent_steps))
+        finally:
+            if process.poll() is None:
+                process.terminate()
+            process.wait()
+    path = _trained(run, protocol)
+    if path is None:
+        said = [line for line in _tail(log).splitlines() if line.strip()]
+        raise RunFailed(
+            f"the training ended early, with exit status {process.returncode}: {' / '.join(said[-2:])} (see {log})"
+        )
+    return path
+
+
+def steps_of(folder: Path) -> int:
+    """Agent steps that a run has come to, by its `scalars.csv`."""
+    for line in reversed(_tail(folder / "scalars.csv").splitlines()[1:]):
+        cells = line.split(",")
+        if len(cells) == 4 and cells[1].isdigit():
+            return int(cells[1])
+    return 0
+
+
+def _trained(run: Run, protocol: Protocol) -> Path | None:
+    path = checkpoint.newest(run.folder)
+    return path if path is not None and int(path.stem) >= protocol.agent_steps else None
+
+
+def _clear(folder: Path) -> None:
+    """Remove what a run has left that was interrupted before its first checkpoint; nobody else may be at it."""
+    if folder.exists():
+        locked = runs.lock(folder)
+        shutil.rmtree(folder)
+        runs.release(locked)
+
+
+def _tail(file: Path) -> str:
+    try:
+        with file.open("rb") as stream:
+            stream.seek(max(0, file.stat().st_size - TAIL))
+            return stream.read().decode("utf-8", errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,168 @@
+"""An emulator core through libretro's C interface (libretro.h), several of them in one process.
+
+stable-retro brings the core, the names of the memory's places and the format of the states; its own binding allows one
+emulator in a process, whose steps could then not be taken together. A core keeps its state in global variables, so
+each emulator here has a copy of the library for itself.
+"""
+
+import ctypes
+import os
+import shutil
+import tempfile
+from ctypes import POINTER, c_bool, c_char_p, c_int, c_int16, c_size_t, c_uint, c_void_p
+from pathlib import Path
+from typing import Any, cast
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from kartrl.errors import UserError
+
+SET_PIXEL_FORMAT, RGB565 = 10, 2  # what the core asks of its environment, and the answer that this module can show
+SYSTEM_RAM = 2
+ALL = slice(None)  # rows of a picture
+# The prototypes of libretro.h: environment, video_refresh, audio_sample, audio_sample_batch, input_poll, input_state.
+CALLBACKS = {
+    "environment": ctypes.CFUNCTYPE(c_bool, c_uint, c_void_p),
+    "video_refresh": ctypes.CFUNCTYPE(None, c_void_p, c_uint, c_uint, c_size_t),
+    "audio_sample": ctypes.CFUNCTYPE(None, c_int16, c_int16),
+    "audio_sample_batch": ctypes.CFUNCTYPE(c_size_t, c_void_p, c_size_t),
+    "input_poll": ctypes.CFUNCTYPE(None),
+    "input_state": ctypes.CFUNCTYPE(c_int16, c_uint, c_uint, c_uint, c_uint),
+}
+BUTTONS = (
+    "B",
+    "Y",
+    "SELECT",
+    "START",
+    "UP",
+    "DOWN",
+    "LEFT",
+    "RIGHT",
+    "A",
+    "X",
+    "L",
+    "R",
+)  # RETRO_DEVICE_ID_JOYPAD_*, from 0
+
+
+class _GameInfo(ctypes.Structure):
+    _fields_ = [("path", c_char_p), ("data", c_char_p), ("size", c_size_t), ("meta", c_char_p)]
+
+
+class Emulator:
+    """A core with a game in it. Close it: the copy of the core then serves the next one.
+
+    Args:
+        core: the core's library.
+        rom: the game.
+
+    Raises:
+        UserError: the core cannot be loaded, or does not start this ROM.
+    """
+
+    _idle: dict[Path, list[ctypes.CDLL]] = {}  # noqa: RUF012  # copies without a game: a library cannot be unloaded safely
+
+    def __init__(self, core: Path, rom: Path) -> None:
+        self.pressed = 0
+        """The buttons held on the first joypad: bit i for `BUTTONS[i]`."""
+        self._core = core
+        self._frame = (0, 0, 0, 0)
+        spare = self._idle.setdefault(core, [])
+        self._library = spare.pop() if spare else _copy(core)
+        answers: dict[str, Any] = {
+            "environment": self._environment,
+            "video_refresh": self._video_refresh,
+            "audio_sample": lambda left, right: None,
+            "audio_sample_batch": lambda data, frames: frames,
+            "input_poll": lambda: None,
+            "input_state": lambda port, device, index, button: self.pressed >> button & 1 if port == 0 else 0,
+        }
+        self._callbacks = {
+            name: CALLBACKS[name](answer) for name, answer in answers.items()
+        }  # the core keeps bare pointers
+        for name, callback in self._callbacks.items():
+            self._library[f"retro_set_{name}"](callback)
+        self._library.retro_init()
+        data = rom.read_bytes()
+        if not data or not self._library.retro_load_game(
+            ctypes.byref(_GameInfo(os.fsencode(rom), data, len(data), None))
+        ):
+            self._library.retro_deinit()
+            spare.append(self._library)
+            raise UserError(f"{rom}: the emulator cannot start this ROM")
+        self._open = True
+        size = self._library.retro_get_memory_size(SYSTEM_RAM)
+        self.ram = (ctypes.c_uint8 * size).from_address(self._library.retro_get_memory_data(SYSTEM_RAM))
+        """The console's working memory, live; do not touch it after `close`."""
+        self.run()
+
+    def run(self) -> None:
+        """Emulate one video frame."""
+        self._library.retro_run()
+
+    def screen(self, rows: slice = ALL) -> npt.NDArray[np.uint8]:
+        """The picture of the last video frame or some rows of it, uint8 [rows, width, 3]; a fresh array."""
+        address, width, height, pitch = self._frame
+        pixels = memoryview((ctypes.c_uint8 * (pitch * height)).from_address(address))
+        picture = np.frombuffer(pixels, np.uint8).reshape(height, pitch // 2, 2)
+        return cast(npt.NDArray[np.uint8], cv2.cvtColor(picture[rows, :width], cv2.COLOR_BGR5652RGB))
+
+    def save(self) -> bytes:
+        """The state of the whole console."""
+        state = ctypes.create_string_buffer(self._library.retro_serialize_size())
+        self._library.retro_serialize(state, len(state))
+        return state.raw
+
+    def restore(self, state: bytes) -> bool:
+        """Go back to a saved state; the screen follows with the next frame. Returns whether the core took it."""
+        return bool(self._library.retro_unserialize(state, len(state)))
+
+    def close(self) -> None:
+        """Take the game out. Closing twice is allowed."""
+        if self._open:
+            self._open = False
+            self._library.retro_unload_game()
+            self._library.retro_deinit()
+            self._idle[self._core].append(self._library)
+
+    def _environment(self, command: int, data: int) -> bool:
+        if command == SET_PIXEL_FORMAT:
+            return c_int.from_address(data).value == RGB565
+        return False  # no wish of the core's for anything else is granted
+
+    def _video_refresh(self, address: int | None, width: int, height: int, pitch: int) -> None:
+        if address:  # without: the same as before
+            self._frame = (address, width, height, pitch)
+
+
+def _copy(core: Path) -> ctypes.CDLL:
+    """A library of its own from the file, with libretro's signatures.
+
+    Raises:
+        UserError: it cannot be loaded.
+    """
+    try:
+        if hasattr(
+            os, "memfd_create"
+        ):  # works where no folder may hold programs; kept open, so that its name stays its own
+            path = f"/proc/self/fd/{os.memfd_create(core.name)}"
+            shutil.copyfile(core, path)
+            library = ctypes.CDLL(path)
+        else:
+            with tempfile.TemporaryDirectory() as folder:
+                library = ctypes.CDLL(shutil.copy(core, folder))
+    except OSError as error:
+        raise UserError(f"{core}: the emulator core cannot be loaded ({error})") from error
+    for name in CALLBACKS:
+        library[f"retro_set_{name}"].restype = None
+    library.retro_load_game.argtypes, library.retro_load_game.restype = [POINTER(_GameInfo)], c_bool
+    library.retro_get_memory_data.argtypes, library.retro_get_memory_data.restype = [c_uint], c_void_p
+    library.retro_get_memory_size.argtypes, library.retro_get_memory_size.restype = [c_uint], c_size_t
+    library.retro_serialize_size.restype = c_size_t
+    library.retro_serialize.argtypes, library.retro_serialize.restype = [c_void_p, c_size_t], c_bool
+    library.retro_unserialize.argtypes, library.retro_unserialize.restype = [c_char_p, c_size_t], c_bool
+    for name in ("retro_init", "retro_deinit", "retro_run", "retro_unload_game"):
+        library[name].argtypes, library[name].restype = [], None
+    return library

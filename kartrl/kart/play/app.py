@@ -1,0 +1,95 @@
+"""The game in its window: sixty times a second, the screens take turns."""
+
+import time
+from pathlib import Path
+
+import pygame
+
+from kartrl.kart.play.menu import Menu
+from kartrl.kart.play.pace import Pacer
+from kartrl.kart.play.pad import Pad
+from kartrl.kart.play.racing import Racing, Shelf
+from kartrl.kart.play.session import Session
+from kartrl.kart.play.stage import Stage
+from kartrl.kart.play.window import Window
+from kartrl.kart.race import TICKS_PER_SECOND
+
+
+class App:
+    """The player's window on a stage.
+
+    Args:
+        output: the movie of the first race; None: movies are kept only when the player says so.
+
+    Raises:
+        UserError: what the stage is to begin with is not there.
+    """
+
+    def __init__(self, stage: Stage, window: Window, output: Path | None) -> None:
+        self._stage, self._window = stage, window
+        self.shelf = Shelf(output)
+        self._pad = Pad(arrows_drive=stage.bundled)
+        self._open = True
+        self._menu: Menu | None = None
+        self._racing: Racing | None = None
+        first = stage.first()
+        if first is None:
+            self._menu = Menu(stage)
+        else:
+            self._enter(first)
+
+    def run(self) -> None:
+        """Until the player quits."""
+        pacer = Pacer(time.perf_counter(), TICKS_PER_SECOND)
+        try:
+            while self._open:
+                for event in pygame.event.get():
+                    self.take(event)
+                ticks = pacer.due(time.perf_counter())
+                for _ in range(ticks):
+                    self.tick()
+                if ticks:
+                    self.draw()
+                time.sleep(pacer.wait(time.perf_counter()))
+        finally:
+            if self._racing is not None:  # also when the process is told to end
+                self._racing.leave()
+
+    def take(self, event: pygame.event.Event) -> None:
+        """Look at an event of the window."""
+        self._pad.take(event)
+        if event.type == pygame.QUIT:
+            self._open = False
+        elif event.type == pygame.KEYDOWN and event.key == pygame.K_F11:
+            self._window.toggle_full_screen()
+        elif self._racing is not None:
+            self._racing.take(event)
+            if self._racing.over:
+                self._racing = None
+                if self._menu is None:
+                    self._open = False
+                else:
+                    self._menu.begin()
+        elif self._menu is not None:
+            self._menu.take(event)
+            self._open = not self._menu.over
+            if self._menu.chosen is not None:
+                self._enter(self._menu.chosen)
+
+    def tick(self) -> None:
+        """A sixtieth of a second has gone by."""
+        if self._racing is not None:
+            self._racing.tick()
+
+    def draw(self) -> None:
+        """Draw the window."""
+        self._window.begin()
+        screen = self._racing or self._menu
+        if screen is not None:
+            screen.draw(self._window)
+        self._window.show()
+
+    def _enter(self, session: Session) -> None:
+        leave = "quit" if self._menu is None else "circuits"
+        self._pad.release()
+        self._racing = Racing(session, self._stage.folder, self._stage.bundled, self._pad, self.shelf, leave)

@@ -1,0 +1,28 @@
+"""A movie as a video."""
+
+from pathlib import Path
+
+from kartrl.errors import UserError
+from kartrl.kart.play.stage import Stage
+from kartrl.kart.race import TICKS_PER_SECOND
+from kartrl.metrics.video import Mp4Writer
+
+
+def film(stage: Stage, output: Path) -> None:
+    """Write the stage's movie as an MP4, as fast as the machine can.
+
+    Raises:
+        UserError: it cannot be written.
+    """
+    session = stage.first()
+    assert session is not None, "of a stage with a movie"
+    try:
+        with Mp4Writer(output, TICKS_PER_SECOND) as video:
+            video.add(session.screen())
+            while not session.ended:
+                session.tick(0)
+                video.add(session.screen())
+    except OSError as error:
+        raise UserError(
+            f"{output}: cannot write there ({error.strerror or error}); choose another place with -o"
+        ) from error

@@ -1,0 +1,116 @@
+"""Movies: what was pressed in each frame and the state it began from, in the .bk2 files that stable-retro writes and reads.
+
+A .bk2 is a zip of three files. `Input Log.txt` has a line for each frame with one character for each button, `Core.bin`
+is the state before the first frame, `Header.txt` says which game it is. As in stable-retro's own, the first frame has no
+button held: its environment spends a frame on each reset.
+"""
+
+import io
+import zipfile
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from kartrl.errors import UserError
+from kartrl.files import write_whole
+from kartrl.kart.cartridge import STATE_LIMIT
+from kartrl.kart.libretro import BUTTONS
+
+LOG, HEADER, CORE = "Input Log.txt", "Header.txt", "Core.bin"
+LETTERS = "BYsSUDLRAXlr"  # of `BUTTONS`, when held; a line has them from the last to the first
+NAMES = "|".join(f"P1 {name if len(name) == 1 else name.capitalize()}" for name in reversed(BUTTONS))
+LIMITS = {LOG: 32 * 1024 * 1024, HEADER: 64 * 1024, CORE: STATE_LIMIT}  # bytes of each part when unpacked
+LONGEST = 1_000_000  # frames of a movie: more than four hours
+
+
+class Movie(NamedTuple):
+    """A drive that can be repeated exactly."""
+
+    game: str  # its folder's name
+    circuit: str  # "" where it is not known
+    state: bytes  # the console before the first frame
+    inputs: tuple[int, ...]  # the buttons held in each frame: bit i for `BUTTONS[i]`
+
+
+def write_movie(file: Path, movie: Movie) -> None:
+    """Write a .bk2, as a whole or not at all.
+
+    Raises:
+        UserError: it cannot be written.
+    """
+    lines = ["[Input]", f"{NAMES}|", *map(_line, movie.inputs), "[/Input]"]
+    header = {
+        "MovieVersion": "Retro", "Author": "kartrl", "emuVersion": "?", "Platform": "SNES", "GameName": movie.game,
+        "SHA1": "?", "Core": "?", "rerecordCount": "1", "Circuit": movie.circuit,
+    }  # fmt: skip
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(LOG, "\n".join(lines))
+        archive.writestr(HEADER, "".join(f"{key} {value}\n" for key, value in header.items() if value))
+        archive.writestr(CORE, movie.state)
+    try:
+        write_whole(file, packed.getvalue())
+    except OSError as error:
+        raise UserError(f"{file}: cannot write there ({error.strerror}); choose another place") from error
+
+
+def read_movie(file: Path) -> Movie:
+    """Read a .bk2 of one player on an SNES.
+
+    Raises:
+        UserError: it cannot be read, or is not such a movie.
+    """
+    try:
+        with zipfile.ZipFile(file) as archive:
+            log, header, core = (_part(archive, name) for name in (LOG, HEADER, CORE))
+        fields = dict(line.partition(" ")[::2] for line in header.decode().splitlines())
+        inputs = _inputs(log.decode().splitlines())
+    except (
+        OSError,
+        EOFError,
+        KeyError,
+        ValueError,
+        NotImplementedError,
+        RuntimeError,
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise UserError(f"{file}: cannot read this movie ({reason})") from error
+    if not inputs:
+        raise UserError(f"{file}: this movie has no frames")
+    return Movie(fields.get("GameName", "").strip(), fields.get("Circuit", "").strip(), core, inputs)
+
+
+def _part(archive: zipfile.ZipFile, name: str) -> bytes:
+    with archive.open(name) as stream:
+        data = stream.read(LIMITS[name] + 1)
+    if len(data) > LIMITS[name]:
+        raise ValueError(f"{name} unpacks to more than {LIMITS[name] // 1024} KiB")
+    return data
+
+
+def _line(buttons: int) -> str:
+    held = (letter if buttons >> place & 1 else "." for place, letter in enumerate(LETTERS))
+    return f"|..|{''.join(held)[::-1]}|"
+
+
+def _inputs(lines: Sequence[str]) -> tuple[int, ...]:
+    """The buttons of each frame.
+
+    Raises:
+        ValueError: they are not those of one joypad.
+    """
+    frames = [line for line in lines if line.startswith("|")]
+    if len(frames) > LONGEST:
+        raise ValueError(f"more than {LONGEST:,} frames")
+    inputs = []
+    for line in frames:
+        _, system, held, *rest = line.split("|")
+        if len(held) != len(LETTERS) or rest != [""]:
+            raise ValueError("not the buttons of one SNES joypad")
+        if set(system) - {"."}:
+            raise ValueError("it resets the console or switches it off")
+        inputs.append(sum(1 << place for place, letter in enumerate(reversed(held)) if letter not in ". "))
+    return tuple(inputs)

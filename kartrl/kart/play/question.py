@@ -1,0 +1,83 @@
+"""The name for a start state, as it is being typed."""
+
+from pathlib import Path
+
+import pygame
+
+from kartrl.errors import UserError
+from kartrl.kart.play import states
+from kartrl.kart.play.session import Session
+
+
+class Question:
+    """Asks where the console's state is to go, writes it there, and asks again before it overwrites a file.
+
+    Args:
+        folder: of the game.
+    """
+
+    def __init__(self, session: Session, folder: Path) -> None:
+        self.text = ""
+        self.complaint = ""
+        """What is wrong with the text."""
+        self.written: Path | None = None
+        self.over = False
+        """Whether there is nothing more to ask."""
+        self._session, self._folder = session, folder
+        self._there: Path | None = None  # the file that would be overwritten, once that has been said
+        self._proposals = states.proposals(folder)
+        self._chosen = -1
+        pygame.key.start_text_input()
+
+    def take(self, event: pygame.event.Event) -> None:
+        """Look at an event of the window."""
+        if event.type == pygame.TEXTINPUT:
+            self._change(self.text + event.text)
+        elif event.type == pygame.KEYDOWN:
+            if event.key == pygame.K_ESCAPE:
+                self._end()
+            elif event.key == pygame.K_BACKSPACE:
+                self._change(self.text[:-1])
+            elif event.key in (pygame.K_UP, pygame.K_DOWN):
+                self._choose(-1 if event.key == pygame.K_UP else 1)
+            elif event.key in (pygame.K_RETURN, pygame.K_KP_ENTER):
+                self._save()
+
+    def lines(self) -> list[str]:
+        """What to tell beside the text."""
+        race, drive = self._session.console.race(), self._session.drive
+        where = f"here: lap {drive.lap}, section {race['checkpoint']}, race clock {drive.clock:.2f} s"
+        if self._there is not None:
+            return [f"{self._there} is there already.", "enter: overwrite it    esc: leave it"]
+        return [
+            where,
+            self.complaint or "up, down: names of circuits; or type a name or a path",
+            "enter: save    esc: go on without",
+        ]
+
+    def _change(self, text: str) -> None:
+        self.text, self.complaint, self._there = text, "", None
+
+    def _choose(self, step: int) -> None:
+        self._chosen = (
+            (self._chosen + step) % len(self._proposals) if self._chosen >= 0 else min(step, 0) % len(self._proposals)
+        )
+        self._change(self._proposals[self._chosen])
+
+    def _save(self) -> None:
+        try:
+            file = states.place(self._folder, self.text)
+            if file.exists() and file != self._there:
+                self._there = file
+                return
+            states.save(file, self._session.state())
+        except UserError as error:
+            self._change(self.text)
+            self.complaint = str(error)
+        else:
+            self.written = file
+            self._end()
+
+    def _end(self) -> None:
+        self.over = True
+        pygame.key.stop_text_input()

@@ -1,0 +1,139 @@
+"""A race that a person drives, or a movie of one: the console, the ghost beside it, lap times, and the buttons pressed so far."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from kartrl.kart.play.ghost import Ghost
+from kartrl.kart.play.laps import Drive
+from kartrl.kart.play.movie import Movie
+from kartrl.kart.race import Course
+from kartrl.kart.retro import Console
+
+ONE_GHOST = 0x81  # value of `opponents`: one kart whose place is written from outside
+
+
+class Session:
+    """One circuit, as often as it is raced.
+
+    Args:
+        console: of which the session is the only user while it lasts.
+        circuit: name for people and movies; "" for a console just switched on.
+        start: the console's state at the start.
+        course: where the road runs, if that is known.
+        script: the buttons of each tick, of a movie; None: whatever `tick` is handed.
+        ghost: drives along on a console of its own.
+        opponents: karts that the game itself drives; not beside a ghost.
+
+    Raises:
+        UserError: the game cannot have so many opponents.
+    """
+
+    def __init__(
+        self,
+        console: Console,
+        circuit: str,
+        start: bytes,
+        course: Course | None = None,
+        script: Sequence[int] | None = None,
+        ghost: Ghost | None = None,
+        opponents: int = 0,
+    ) -> None:
+        self.console = console
+        self.circuit = circuit
+        self.ghost = ghost
+        self._course = course
+        self._script = script
+        console.restore(start)
+        if (
+            console.game.ticks_per_frame > 1
+        ):  # a movie is then played with one tick a frame without a command in between
+            console.set_value("ticks", 1)
+        if opponents:
+            console.set_opponents(opponents)  # the start holds the command: movies need nothing else
+        self.opponents = opponents
+        self._start = console.save()
+        self._shows_ghosts = "opponents" in console.race()
+        self.best: float | None = None
+        """Seconds of the best lap of all races."""
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin the race anew."""
+        self.console.restore(self._start)
+        self.drive = Drive(self.console.game, self._course, self.console.race())
+        self._inputs: list[int] = []
+        if self.ghost is not None:
+            self.ghost.begin()
+        self.tick(0)  # the screen follows with a tick; the first one of a movie has no button held
+
+    def tick(self, buttons: int) -> None:
+        """One sixtieth of a second with these buttons held, or those that the script has."""
+        if self._script is not None:
+            buttons = 0 if self.ended else self._script[len(self._inputs)]
+        if self.ghost is not None:
+            self._follow(self.ghost)
+        self.console.step(buttons)
+        if not self.ended:  # the movie ends with the race
+            self._inputs.append(buttons)
+            self.drive.update(self.console.race())
+            best = self.drive.best
+            self.best = best if self.best is None or (best is not None and best < self.best) else self.best
+
+    def _follow(self, ghost: Ghost) -> None:
+        ghost.tick()
+        if self._shows_ghosts:
+            race, write = ghost.race, self.console.set_value
+            write("opponents", ONE_GHOST)
+            write("opponent1_x", race["x"])
+            write("opponent1_y", race["y"])
+            write("opponent1_angle", race["kart_angle"])
+            write("opponent1_progress", ghost.drive.sections)
+
+    @property
+    def driven(self) -> bool:
+        """Whether somebody drives, and not a movie."""
+        return self._script is None
+
+    @property
+    def ended(self) -> bool:
+        """Whether the race is finished, or the movie over."""
+        if self._script is not None and len(self._inputs) >= len(self._script):
+            return True
+        return self.drive.finished and bool(
+            self.circuit
+        )  # who has switched the console on may drive any number of races
+
+    @property
+    def ticks(self) -> int:
+        """Ticks driven."""
+        return len(self._inputs)
+
+    @property
+    def rank(self) -> int:
+        """The place among the opponents, from 1."""
+        return self.console.race()["rank"] // 2 + 1
+
+    @property
+    def gap(self) -> float | None:
+        """Seconds behind the ghost, below 0 where ahead of it; None without one."""
+        return None if self.ghost is None else self.drive.gap(self.ghost.drive)
+
+    def screen(self) -> npt.NDArray[np.uint8]:
+        """The console's picture, uint8 [224, 256, 3]."""
+        return self.console.screen()
+
+    def movie(self) -> Movie:
+        """The race so far."""
+        return Movie(self.console.folder.name, self.circuit, self._start, tuple(self._inputs))
+
+    def state(self) -> bytes:
+        """The console as it stands, to begin races from: without commands of this session, and without the ghost."""
+        console, here = self.console, self.console.save()
+        for command in ("ticks", "opponents"):
+            if command in console.race():
+                console.set_value(command, 0)
+        state = console.save()
+        console.restore(here)
+        return state

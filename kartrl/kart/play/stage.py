@@ -1,0 +1,156 @@
+"""What a player can drive on and against: from the command's options to sessions. No window in here."""
+
+import contextlib
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from rich.console import Console as Terminal
+
+from kartrl.config.levels import circuit_name
+from kartrl.errors import UserError
+from kartrl.kart.play.ghost import Ghost, MovieGhost
+from kartrl.kart.play.movie import Movie, read_movie
+from kartrl.kart.play.session import Session
+from kartrl.kart.race import Course
+from kartrl.kart.retro import BUNDLED, Console, circuits, game_folder
+from kartrl.kart.selection import circuits_of
+
+if TYPE_CHECKING:
+    from kartrl.commands.evaluate import Driver
+
+POWER_ON = ""  # in place of a circuit: the console as it is switched on
+
+
+class Options(NamedTuple):
+    """What was asked for on the command line."""
+
+    circuit: str | None = None  # or several, as a key of [levels]
+    game: str = "auto"  # auto, bundled or cartridge
+    checkpoint: Path | None = None  # the ghost's network
+    greedy: bool = True
+    device: str = "auto"
+    ghost: Path | None = None  # the ghost's movie
+    replay: Path | None = None  # the movie to show
+    output: Path | None = None
+    opponents: int = 0
+
+
+class Stage:
+    """The game, and who else drives. Use it in a `with`: it holds emulators.
+
+    Raises:
+        UserError: something that was asked for is not there, or does not fit.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self.folder = game_folder(options.game)
+        self._named = () if options.circuit is None else circuits_of([options.circuit], options.game, Terminal())
+        self._driver: Driver | None = None
+        with contextlib.ExitStack() as stack:
+            self.console = Console(self.folder)
+            stack.callback(self.console.close)
+            self._power_on = self.console.save()
+            self._replay, self._ghost = (
+                None if file is None else self._movie(file) for file in (options.replay, options.ghost)
+            )
+            if self._ghost is not None:
+                self._beside = Console(self.folder)
+                stack.callback(self._beside.close)
+            if options.checkpoint is not None:
+                self._driver = self._opened(stack, options.checkpoint)
+            self._stack = stack.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    @property
+    def bundled(self) -> bool:
+        """Whether the game is our own."""
+        return self.folder.name == BUNDLED
+
+    def choices(self) -> list[str]:
+        """The circuits that were named, or all there are start states for; a cartridge can also be switched on without one."""
+        return list(self._named) or [*circuits(self.folder), *([] if self.bundled else [POWER_ON])]
+
+    def first(self) -> Session | None:
+        """What the options ask for; None: the player is to choose.
+
+        Raises:
+            UserError: as `session`.
+        """
+        if self._replay is not None:
+            return self._session(self._replay.circuit, self._replay.state, script=self._replay.inputs)
+        if self._ghost is not None and not self._named:
+            return self._session(self._ghost.circuit, self._ghost.state)
+        choices = self.choices()
+        return self.session(choices[0]) if len(choices) == 1 else None
+
+    def session(self, circuit: str) -> Session:
+        """A race on this circuit.
+
+        Raises:
+            UserError: there is no such start state, or the ghost drives elsewhere.
+        """
+        if circuit == POWER_ON:
+            return Session(self.console, "", self._power_on)
+        self.console.load(circuit)
+        return self._session(circuit, self.console.save())
+
+    def _session(self, circuit: str, start: bytes, script: tuple[int, ...] | None = None) -> Session:
+        console, options = self.console, self._options
+        console.restore(start)
+        block = console.block()
+        course = None if block is None else Course([(x, y) for x, y, _ in block.gates])
+        ghost: Ghost | None = None
+        if self._ghost is not None and options.ghost is not None:
+            if self._ghost.circuit not in ("", circuit_name(circuit)):
+                raise UserError(f"{options.ghost}: a drive on {self._ghost.circuit}, not on {circuit_name(circuit)}")
+            ghost = MovieGhost(self._beside, self._ghost, course, options.ghost.name)
+        if self._driver is not None and options.checkpoint is not None:
+            from kartrl.kart.play.policy import PolicyGhost
+
+            ghost = PolicyGhost(
+                self._driver,
+                circuit,
+                options.greedy,
+                console.game,
+                course,
+                console.race(),
+                _in_its_run(options.checkpoint),
+            )
+        return Session(console, circuit_name(circuit), start, course, script, ghost, options.opponents)
+
+    def _movie(self, file: Path) -> Movie:
+        movie = read_movie(file)
+        if movie.game not in ("", self.folder.name):
+            raise UserError(f"{file}: a movie of {movie.game}, not of {self.folder.name}; choose the game with --game")
+        try:
+            self.console.begin(movie.state)
+        except UserError as error:
+            raise UserError(f"{file}: {error}") from error
+        return movie
+
+    def _opened(self, stack: contextlib.ExitStack, checkpoint: Path) -> "Driver":
+        from kartrl.commands.evaluate import open_driver
+
+        circuits = [circuit for circuit in self.choices() if circuit != POWER_ON]
+        driver: Driver = stack.enter_context(open_driver(checkpoint, circuits, self._options.device))
+        if not driver.config.is_kart:
+            raise UserError(f"{checkpoint}: trained on {driver.config.environment.id}, not on the kart")
+        if game_folder(driver.config.environment.game) != self.folder:
+            raise UserError(
+                f"{checkpoint}: trained on another game than {self.folder.name}; choose the game with --game"
+            )
+        return driver
+
+
+def _in_its_run(checkpoint: Path) -> str:
+    """A checkpoint's name, with its run's."""
+    return "/".join(checkpoint.absolute().parts[-2:])

@@ -1,0 +1,146 @@
+"""The window: its size, the console's picture, texts and boxes. It knows nothing of races."""
+
+import os
+import sys
+from functools import lru_cache
+from typing import Literal, cast
+
+import numpy as np
+import numpy.typing as npt
+import pygame
+
+from kartrl.errors import UserError
+
+WIDTH, HEIGHT = 256, 224  # of the console's picture
+PANEL = 96  # width of the panel beside it, in the console's pixels
+SCALE = 3  # window pixels to one of the console's in a new window, where the screen is large enough
+SMALLEST = 9  # pixels of a letter's height that can still be read
+
+Colour = tuple[int, int, int]
+Align = Literal["left", "middle", "right"]
+BACK, CARD, LINE = (13, 15, 22), (26, 30, 43), (50, 58, 82)
+WHITE, GREY, DIM = (240, 243, 250), (164, 172, 192), (112, 121, 146)
+GOLD, GREEN, RED, BLUE = (255, 207, 92), (104, 224, 142), (255, 112, 104), (112, 180, 255)
+
+
+class Window:
+    """An open window. Close it.
+
+    Raises:
+        UserError: there is no display.
+    """
+
+    def __init__(self, title: str) -> None:
+        _choose_driver()
+        try:
+            pygame.display.init()
+            width, height = pygame.display.get_desktop_sizes()[0]
+            scale = max(1, min(SCALE, width // (WIDTH + PANEL), height // HEIGHT))
+            pygame.display.set_mode(((WIDTH + PANEL) * scale, HEIGHT * scale), pygame.RESIZABLE)
+        except pygame.error as error:
+            raise UserError(f"no window can be opened ({error}): kartrl play needs a display") from error
+        pygame.key.stop_text_input()  # or a key that is held asks some desktops for its accents
+        pygame.font.init()
+        self._windowed: tuple[int, int] | None = None  # its size, while it fills the screen
+        pygame.display.set_caption(title)
+        pygame.display.set_icon(_flag())
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin a picture: look how large the window is now, and clear it."""
+        self._surface = cast(pygame.Surface, pygame.display.get_surface())
+        width, height = self._surface.get_size()
+        self.scale = max(1, min(width // (WIDTH + PANEL), height // HEIGHT))
+        """Window pixels to one of the console's: a whole number, so that each of them is a crisp square."""
+        left = max(0, (width - (WIDTH + PANEL) * self.scale) // 2)
+        top = max(0, (height - HEIGHT * self.scale) // 2)
+        self.picture = pygame.Rect(left, top, WIDTH * self.scale, HEIGHT * self.scale)
+        self.panel = pygame.Rect(self.picture.right, top, PANEL * self.scale, HEIGHT * self.scale)
+        self.whole = self.picture.union(self.panel)
+        self._surface.fill(BACK)
+
+    def image(self, image: npt.NDArray[np.uint8], place: pygame.Rect) -> None:
+        """Draw a picture, uint8 [H, W, 3], into `place`: each pixel a square, or nearly so where the sizes are no whole multiples."""
+        height, width = image.shape[:2]
+        drawn = pygame.image.frombuffer(np.ascontiguousarray(image).data, (width, height), "RGB")
+        times = -(-place.width // width)
+        if times > 1:
+            drawn = pygame.transform.scale(drawn, (width * times, height * times))
+        if drawn.get_size() != place.size:
+            drawn = pygame.transform.smoothscale(drawn, place.size)
+        self._surface.blit(drawn, place)
+
+    def text(self, text: str, size: float, colour: Colour, x: float, y: float, align: Align = "left") -> int:
+        """Draw a line of text with its top at `y`; returns where the next one goes. `size` is in the console's pixels."""
+        drawn = _rendered(text, max(SMALLEST, round(size * self.scale)), colour)
+        left = x if align == "left" else x - drawn.get_width() / (2 if align == "middle" else 1)
+        self._surface.blit(drawn, (round(left), round(y)))
+        return round(y + drawn.get_height())
+
+    def box(self, place: pygame.Rect, colour: Colour, opacity: float = 1.0, border: Colour | None = None) -> None:
+        """Draw a box with round corners."""
+        radius = 3 * self.scale
+        if opacity < 1:
+            sheet = pygame.Surface(place.size, pygame.SRCALPHA)
+            pygame.draw.rect(sheet, (*colour, round(255 * opacity)), sheet.get_rect(), border_radius=radius)
+            self._surface.blit(sheet, place)
+        else:
+            pygame.draw.rect(self._surface, colour, place, border_radius=radius)
+        if border is not None:
+            pygame.draw.rect(self._surface, border, place, max(1, self.scale // 2), border_radius=radius)
+
+    def dot(self, x: float, y: float, radius: float, colour: Colour) -> None:
+        """Draw a disc."""
+        pygame.draw.circle(self._surface, colour, (round(x), round(y)), max(1, round(radius * self.scale)))
+
+    def toggle_full_screen(self) -> None:
+        """Fill the screen, or go back to a window."""
+        if self._windowed is None:
+            self._windowed = self._surface.get_size()
+            pygame.display.set_mode((0, 0), pygame.FULLSCREEN)
+        else:
+            pygame.display.set_mode(self._windowed, pygame.RESIZABLE)
+            self._windowed = None
+
+    def wait(self, text: str) -> None:
+        """Show a line of text alone, while something takes its time."""
+        self.begin()
+        self.text(text, 10, GREY, self.whole.centerx, self.whole.centery - 5 * self.scale, "middle")
+        self.show()
+        pygame.event.pump()
+
+    def show(self) -> None:
+        """Bring the picture to the screen."""
+        pygame.display.flip()
+
+    def close(self) -> None:
+        """Close the window. Closing twice is allowed."""
+        _rendered.cache_clear()
+        pygame.quit()
+
+
+@lru_cache(maxsize=512)
+def _rendered(text: str, size: int, colour: Colour) -> pygame.Surface:
+    return pygame.font.Font(None, size).render(text, True, colour)
+
+
+def _flag() -> pygame.Surface:
+    """The window's icon: a chequered flag."""
+    checks = np.indices((4, 4)).sum(0) % 2 * 200 + 40
+    return pygame.transform.scale(pygame.surfarray.make_surface(checks[..., None].repeat(3, 2)), (32, 32))
+
+
+def _choose_driver() -> None:
+    """Keep SDL to real displays: without any it would open a window that nobody sees.
+
+    Raises:
+        UserError: there is none.
+    """
+    if os.environ.get("SDL_VIDEODRIVER") or not sys.platform.startswith("linux"):
+        return
+    drivers = [
+        driver for driver, variable in (("x11", "DISPLAY"), ("wayland", "WAYLAND_DISPLAY")) if os.environ.get(variable)
+    ]
+    if not drivers:
+        raise UserError("no display: neither DISPLAY nor WAYLAND_DISPLAY is set, and kartrl play needs a window")
+    os.environ["SDL_VIDEODRIVER"] = ",".join(drivers)

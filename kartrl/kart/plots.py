@@ -1,0 +1,148 @@
+"""Pictures of driven lines on the circuits' maps. Matplotlib's object interface only, so that any thread may draw."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib import colormaps, patheffects
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import LineCollection
+from matplotlib.colors import ListedColormap
+from matplotlib.figure import Figure
+
+INK, PAPER, FAINT = "#f2f0e6", "#14161c", "#8d93a1"
+SPEEDS = ListedColormap(
+    colormaps["plasma"](np.linspace(0.2, 1, 256))
+)  # from violet to yellow: all stand out from asphalt
+FADE = 0.4  # how far the map is drawn towards the paper, so that the line stands out
+DPI = 100
+MAP = 0.85  # side of the map, in widths of the picture
+
+
+class Line(NamedTuple):
+    """Where a kart drove: one value for each step."""
+
+    x: np.ndarray  # float32 [L], map pixels, growing east
+    y: np.ndarray  # float32 [L], map pixels, growing south
+    speed: np.ndarray  # float32 [L]
+    finished: bool
+
+
+def driven_lines(map_rgb: np.ndarray | None, lines: Sequence[Line], title: str, inches: float = 8.0) -> np.ndarray:
+    """The lines on the map, coloured by speed, with marks for the start and for where each ended.
+
+    Args:
+        map_rgb: uint8 [H, W, 3], one pixel for each unit of x and y; None where there is no map.
+        lines: at least one; those without points are left out.
+        title: up to about three lines of text.
+        inches: width; a picture has 100 pixels to the inch.
+
+    Returns:
+        uint8 [H, W, 3].
+    """
+    scale = 0.5 + inches / 16.0  # of text and lines: small pictures need larger ones
+    title_height, legend_height = 0.07 + 0.04 * title.count("\n"), 0.07  # all measures in widths of the picture
+    height = title_height + MAP + legend_height
+    figure = Figure((inches, inches * height), dpi=DPI, facecolor=PAPER)
+    axes = figure.add_axes((0.03, legend_height / height, MAP, MAP / height))
+    axes.set_facecolor(PAPER)
+    axes.set_title(title, color=INK, fontsize=14 * scale, pad=9 * scale, linespacing=1.4)
+    if map_rgb is not None:
+        axes.imshow(_faded(map_rgb), extent=(0, map_rgb.shape[1], map_rgb.shape[0], 0), interpolation="antialiased")
+    drawn = [line for line in lines if len(line.x) > 1]
+    for line in drawn:
+        collection = _draw(axes, line, _speeds(drawn), scale)
+    if drawn:
+        inside = figure.add_axes((MAP + 0.05, (legend_height + 0.1) / height, 0.025, (MAP - 0.2) / height))
+        bar = figure.colorbar(collection, cax=inside, extend="min")
+        inside.set_title("speed", color=INK, fontsize=11 * scale, pad=8 * scale, loc="left")
+        bar.ax.tick_params(colors=INK, labelsize=10 * scale)
+        bar.outline.set_edgecolor(FAINT)
+        _marks(axes, drawn, scale)
+    if map_rgb is None:
+        axes.autoscale()
+        axes.invert_yaxis()
+    axes.set_aspect("equal", adjustable="datalim" if map_rgb is None else "box")
+    axes.set_xticks([])
+    axes.set_yticks([])
+    for spine in axes.spines.values():
+        spine.set_edgecolor(FAINT)
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    return np.asarray(canvas.buffer_rgba())[..., :3].copy()
+
+
+def contact_sheet(pictures: Sequence[np.ndarray], columns: int = 2) -> np.ndarray:
+    """Equally large pictures, uint8 [H, W, 3], side by side in rows -> uint8 [rows * H, columns * W, 3]."""
+    columns = min(columns, len(pictures))
+    height, width, _ = pictures[0].shape
+    rows = -(-len(pictures) // columns)
+    sheet = np.full((rows * height, columns * width, 3), pictures[0][0, 0], np.uint8)
+    for index, picture in enumerate(pictures):
+        row, column = divmod(index, columns)
+        sheet[row * height : (row + 1) * height, column * width : (column + 1) * width] = picture
+    return sheet
+
+
+def _faded(map_rgb: np.ndarray) -> np.ndarray:
+    """The map, drawn towards grey and the colour of the paper -> uint8 [H, W, 3]."""
+    paper = np.array([int(PAPER[i : i + 2], 16) for i in (1, 3, 5)], np.float32)
+    picture = map_rgb.astype(np.float32)
+    grey = picture.mean(2, keepdims=True)
+    picture = 0.5 * picture + 0.5 * grey
+    return ((1 - FADE) * picture + FADE * paper).astype(np.uint8)
+
+
+def _speeds(lines: Sequence[Line]) -> tuple[float, float]:
+    """Lowest and highest speed told apart: of a fast drive the slow start is left out, as it would take most colours."""
+    speeds = np.concatenate([line.speed for line in lines])
+    high = float(speeds.max()) or 1.0
+    return min(float(np.percentile(speeds, 5)), 0.85 * high), high
+
+
+def _draw(axes: Axes, line: Line, speeds: tuple[float, float], scale: float) -> LineCollection:
+    points = np.stack([line.x, line.y], 1)
+    segments = np.stack([points[:-1], points[1:]], 1)
+    axes.plot(line.x, line.y, color="black", linewidth=4.2 * scale, alpha=0.5, solid_capstyle="round")
+    collection = LineCollection(list(segments), cmap=SPEEDS, linewidths=2.4 * scale, capstyle="round")
+    collection.set_array(line.speed[1:])
+    collection.set_clim(*speeds)
+    axes.add_collection(collection, autolim=True)
+    return collection
+
+
+def _marks(axes: Axes, lines: Sequence[Line], scale: float) -> None:
+    outline = [patheffects.withStroke(linewidth=4 * scale, foreground="black")]
+    size = 130 * scale**2
+    starts = [line.x[0] for line in lines], [line.y[0] for line in lines]
+    axes.scatter(
+        *starts, s=3 * size, c="none", marker="o", edgecolors="#58e06f", linewidths=3 * scale, label="start", zorder=5
+    )
+    for finished, marker, colour, label in (
+        (True, "*", "#ffd84d", "finished"),
+        (False, "X", "#ff5c5c", "stopped here"),
+    ):
+        ends = [(line.x[-1], line.y[-1]) for line in lines if line.finished == finished]
+        if ends:
+            x, y = zip(*ends, strict=True)
+            axes.scatter(
+                x,
+                y,
+                s=size * (1.6 if finished else 1),
+                c=colour,
+                marker=marker,
+                label=label,
+                zorder=6,
+                path_effects=outline,
+            )
+    axes.legend(
+        loc="upper center",
+        bbox_to_anchor=(0.5, 0.0),
+        markerscale=0.7,
+        ncols=3,
+        frameon=False,
+        labelcolor=INK,
+        fontsize=11 * scale,
+        handletextpad=0.2,
+    )

@@ -1,0 +1,172 @@
+"""From what [levels] or `-s` names to the circuits themselves: looks up files, and has missing ones built, before processes start."""
+
+import contextlib
+import glob
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from kartrl.config import Config
+from kartrl.config.levels import Use, circuit_name, is_generated, is_path, is_random, mistake, names_of, numbers_of
+from kartrl.errors import UserError
+from kartrl.kart.retro import BUNDLED, circuits, game_folder
+
+
+def with_circuits(config: Config, console: Console | None = None) -> Config:
+    """The configuration, its [levels] looked up: `config.circuits` then gives names and absolute paths of start states.
+
+    Args:
+        console: shows how far the building of circuits has come.
+
+    Raises:
+        UserError: see `look_up`.
+    """
+    if not config.is_kart:
+        return config
+    found = look_up(config.levels.circuits, config.environment.game, console)
+    return config.model_copy(update={"levels": config.levels.model_copy(update={"found": found})})
+
+
+def circuits_of(keys: Iterable[str], game: str, console: Console | None = None) -> tuple[str, ...]:
+    """The circuits that these keys name; each may be what a key of [levels] may be.
+
+    Raises:
+        UserError: see `look_up`; or a key is not valid.
+    """
+    keys = list(keys)
+    for key in keys:
+        if (wrong := mistake(key)) is not None:
+            raise UserError(
+                f"-s {key[:80]!r}: {wrong}; the game has {', '.join(circuits(game_folder(game))) or 'none'}"
+            )
+    return tuple(look_up(dict.fromkeys(keys, "test"), game, console))
+
+
+def look_up(levels: Mapping[str, Use], game: str, console: Console | None = None) -> dict[str, Use]:
+    """What the keys of [levels] name: circuit (a name, or the absolute path of a start state) -> train or test.
+
+    Args:
+        game: auto, bundled or cartridge.
+
+    Raises:
+        UserError: a file is missing or none fits, a circuit cannot be built, or two of them have the same name.
+    """
+    own = {key: use for key, use in levels.items() if is_path(key) or is_random(key)}
+    while own and own[first := next(iter(own))] == "none":  # there is nothing yet that it could take away
+        del own[first]
+    found: dict[str, Use] = {}
+    with _Building(game, console) as building:
+        for key, use in levels.items():
+            if key in own:
+                members = building.random(key) if is_random(key) else building.files(key)
+            else:
+                members = [] if is_path(key) or is_random(key) else names_of(key)
+            found |= dict.fromkeys(members, use)
+    found = {circuit: use for circuit, use in found.items() if use != "none"}
+    called: dict[str, str] = {}
+    for circuit in found:
+        other = called.setdefault(circuit_name(circuit), circuit)
+        if other != circuit:
+            raise UserError(
+                f"[levels]: {other} and {circuit} are both called {circuit_name(circuit)}; rename one of them"
+            )
+    return found
+
+
+def uses_by_name(levels: Mapping[str, Use], names: Iterable[str]) -> dict[str, Use]:
+    """The uses of the circuits with these short names, as far as that is known without building any."""
+    names = set(names)
+    uses: dict[str, Use] = {}
+    for key, use in levels.items():
+        if is_random(key):
+            meant = {name for name in names if is_generated(name, numbers_of(key))}
+        elif is_path(key):
+            meant = set()
+            with contextlib.suppress(UserError):
+                meant = names & {circuit_name(str(file.with_suffix(".state"))) for file in _files(key)}
+        else:
+            meant = names & set(names_of(key))
+        uses |= dict.fromkeys(meant, use)
+    return uses
+
+
+class _Building:
+    """Finds the start states of circuits that are not the game's own, and has those built that are missing; a context manager."""
+
+    def __init__(self, game: str, console: Console | None) -> None:
+        self._game = game
+        columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
+        hidden = console is None or not console.is_terminal
+        self._progress = Progress(
+            TextColumn("getting circuits ready"), *columns, console=console, transient=True, disable=hidden
+        )
+
+    def __enter__(self) -> "_Building":
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def random(self, key: str) -> list[str]:
+        """The start states of `random:...`, as absolute paths."""
+        from kartrl.kart.circuits.library import random_states
+
+        self._check_game(key)
+        numbers, kind = numbers_of(key)
+        task = self._progress.add_task("", total=len(numbers))
+        files = random_states(numbers, kind, lambda name: self._progress.update(task, advance=1, description=name))
+        self._progress.remove_task(task)
+        return [str(file.resolve()) for file in files]
+
+    def files(self, key: str) -> list[str]:
+        """The start states at a path, as absolute paths; where they are the game's own, as names."""
+        files = list(_files(key))
+        if not files:
+            hint = (
+                f"; to take circuit files, say {Path(key) / '*.toml'}"
+                if list(Path(key).expanduser().glob("*.toml"))
+                else ""
+            )
+            raise UserError(f"[levels] {key}: there is no start state (*.state) there{hint}")
+        task = self._progress.add_task("", total=len(files))
+        states = []
+        for file in files:
+            self._progress.update(task, description=file.name)
+            states.append(self._state(key, file))
+            self._progress.advance(task)
+        self._progress.remove_task(task)
+        return states
+
+    def _state(self, key: str, file: Path) -> str:
+        if file.suffix == ".toml":
+            from kartrl.kart.circuits.library import state_of
+
+            self._check_game(key)
+            file = state_of(file)
+        file = file.resolve()
+        folder = game_folder(self._game)
+        return file.stem if file.parent == folder.resolve() and file.stem in circuits(folder) else str(file)
+
+    def _check_game(self, key: str) -> None:
+        if (folder := game_folder(self._game)).name != BUNDLED:
+            raise UserError(
+                f"[levels] {key}: circuits are made for the bundled game, not for {folder.name}; set environment.game=bundled"
+            )
+
+
+def _files(key: str) -> Iterator[Path]:
+    """The start states and circuit files at a path: a file, a folder or a glob of them."""
+    path = Path(key).expanduser()
+    places = [path] if path.exists() else sorted(map(Path, glob.glob(str(path), recursive=True)))
+    if not places:
+        raise UserError(f"[levels] {key}: nothing there fits (looked in {Path.cwd()})")
+    for place in places:
+        if place.is_dir():
+            yield from sorted(place.glob("*.state"))
+        elif place.suffix in (".state", ".toml"):
+            yield place
+        elif place == path:
+            raise UserError(f"[levels] {key}: neither a start state (.state) nor a circuit's file (.toml)")

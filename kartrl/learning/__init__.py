@@ -1,0 +1,1 @@
+"""What an update is: trajectories, the learner, optimizers, checkpoints."""

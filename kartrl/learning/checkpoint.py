@@ -1,0 +1,257 @@
+"""Checkpoints: written whole or not at all; a stranger's is read without running code, and without trusting its sizes.
+
+A checkpoint is a safetensors file. All that is no tensor lies in its header, as JSON, with a digest of the whole content.
+"""
+
+import hashlib
+import json
+import math
+import os
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from kartrl import __version__
+from kartrl.config import Config, dump, read
+from kartrl.errors import UserError
+from kartrl.learning.counters import Counters
+from kartrl.learning.optimizers import state_names
+from kartrl.models import ActorCritic, Script, make_model
+
+FORMAT = "kartrl checkpoint 2"
+LARGEST = 1 << 30  # bytes; a larger file is not one of ours
+LARGEST_HEADER = 1 << 20
+
+
+class NotFinite(ValueError):
+    """Weights that are not finite, which are not saved."""
+
+
+class Checkpoint(NamedTuple):
+    """All that a run needs to go on, and all that driving needs."""
+
+    config: Config
+    model: dict[str, Tensor]  # float32, by the names of the network's parameters
+    optimizer: dict[str, Tensor]  # float32, by "<number of the parameter>/<name>"; empty before the first update
+    counters: Counters
+    observation_shape: tuple[int, ...]
+    num_actions: int
+    score: float | None = None  # mean return over the train circuits, where it was evaluated
+    random: Mapping[str, Tensor] = MappingProxyType(
+        {}
+    )  # states of the random generators, uint8 [any], by who draws from them
+
+
+def save(path: Path, checkpoint: Checkpoint) -> None:
+    """Write beside `path`, flush to the disk, then rename: whoever reads `path` sees the old file or the new one.
+
+    Raises:
+        NotFinite: the weights are.
+        OSError: the folder cannot be written to or the disk is full. In both cases `path` is as it was.
+    """
+    if not all(bool(tensor.isfinite().all()) for tensor in checkpoint.model.values()):
+        raise NotFinite("the weights are not finite")
+    about = {
+        "format": FORMAT,
+        "config": dump(checkpoint.config),
+        "counters": checkpoint.counters,
+        "observation_shape": checkpoint.observation_shape,
+        "num_actions": checkpoint.num_actions,
+        "score": checkpoint.score,
+        "versions": {"kartrl": __version__, "torch": str(torch.__version__), "python": platform.python_version()},
+    }
+    groups = {"model": checkpoint.model, "optimizer": checkpoint.optimizer, "random": checkpoint.random}
+    tensors = {
+        f"{group}/{name}": tensor.contiguous() for group, members in groups.items() for name, tensor in members.items()
+    }
+    text = json.dumps(about)
+    content = safetensors.torch.save(tensors, {"about": text, "sha256": _digest(text, tensors)})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    if os.name == "posix":  # the rename itself lasts only once the folder is flushed
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def load(path: Path) -> Checkpoint:
+    """Read a checkpoint: there is no code in this kind of file, and what is claimed in it is held against its size.
+
+    Raises:
+        UserError: the file is missing, cut short, damaged, not one of ours, or of another network than it says.
+    """
+    if path.is_dir():
+        raise UserError(f"{path}: is a folder; give a checkpoint file, such as {path / 'best.pt'}")
+    try:
+        return _parse(_content(path))
+    except OSError as error:
+        raise UserError(f"{path}: cannot read this checkpoint ({error.strerror or error})") from error
+    except UserError as error:
+        raise UserError(f"{path}: refused: {error}") from error
+    except (
+        Exception
+    ) as error:  # JSON, safetensors and torch have no common class for what a foreign file can do to them
+        raise UserError(
+            f"{path}: refused: damaged, or not a checkpoint of this version of kartrl ({_line(error)})"
+        ) from error
+
+
+def check_imports(config: Config) -> None:
+    """Refuse a checkpoint's configuration whose environment would import a module, as Gymnasium does for "module:Id".
+
+    Raises:
+        UserError: it would, and the user has not named the module in `KARTRL_IMPORT`.
+    """
+    module, colon, _ = config.environment.id.partition(":")
+    if colon and module != os.environ.get("KARTRL_IMPORT"):
+        raise UserError(
+            f"refused: this checkpoint's environment.id, {config.environment.id}, imports the module {module}; "
+            f"if you trust that module, set KARTRL_IMPORT={module} and try again"
+        )
+
+
+def load_model(checkpoint: Checkpoint, device: str | torch.device) -> Script:
+    """The scripted network of a checkpoint, on `device`, in evaluation mode.
+
+    Raises:
+        UserError: the weights do not fit the network that the checkpoint's own configuration describes.
+    """
+    model = make_model(checkpoint.config.model, checkpoint.observation_shape, checkpoint.num_actions)
+    fit(model, checkpoint.model)
+    return model.to(device).eval()
+
+
+def fit(model: Script, weights: dict[str, Tensor]) -> None:
+    """Put `weights` into `model`.
+
+    Raises:
+        UserError: names or shapes differ.
+    """
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as error:
+        raise UserError(f"the checkpoint's weights do not fit this network ({_line(error)})") from error
+
+
+def newest_first(run_folder: Path) -> list[Path]:
+    """The run's checkpoints, newest first (their names are their numbers of agent steps)."""
+    return sorted((run_folder / "checkpoints").glob("*.pt"), reverse=True)
+
+
+def newest(run_folder: Path) -> Path | None:
+    """The run's newest checkpoint, or None."""
+    return next(iter(newest_first(run_folder)), None)
+
+
+def remove_oldest(run_folder: Path, keep: int) -> None:
+    """Remove all but the `keep` newest checkpoints of the run; only after `save` has returned is the newest one safe."""
+    for old in newest_first(run_folder)[keep:]:
+        old.unlink(missing_ok=True)
+
+
+def _content(path: Path) -> bytes:
+    """The whole file; its size, and the size of its header, are bounded before they are read."""
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > LARGEST:
+            raise UserError(f"larger than {LARGEST >> 30} GiB")
+        header = int.from_bytes(file.read(8), "little")
+        if not 2 <= header <= min(LARGEST_HEADER, size - 8):
+            raise UserError("not a checkpoint, or one that was cut short")
+        file.seek(0)
+        return file.read(size)
+
+
+def _parse(content: bytes) -> Checkpoint:
+    """See `load`.
+
+    Raises:
+        UserError: as there.
+        Exception: any.
+    """
+    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+    text = header["__metadata__"]["about"]
+    about = json.loads(text)
+    if about["format"] != FORMAT:
+        raise UserError("written by another version of kartrl")
+    tensors = safetensors.torch.load(content)  # refuses overlaps, gaps, and shapes that do not make up the file
+    if header["__metadata__"]["sha256"] != _digest(text, tensors):
+        raise UserError("damaged: its content is not what was written")
+    groups: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "random": {}}
+    for key, tensor in tensors.items():
+        group, _, name = key.partition("/")
+        groups[group][name] = tensor
+    checkpoint = Checkpoint(
+        config=read(base=about["config"]),
+        counters=_counters(*about["counters"]),
+        observation_shape=tuple(int(size) for size in about["observation_shape"]),
+        num_actions=int(about["num_actions"]),
+        score=None if about["score"] is None else float(about["score"]),
+        **groups,
+    )
+    _check_tensors(checkpoint)
+    return checkpoint
+
+
+def _counters(agent_steps: int, updates: int, episodes: int, seconds: float) -> Counters:
+    counters = Counters(int(agent_steps), int(updates), int(episodes), float(seconds))
+    if not math.isfinite(counters.seconds) or not 0 <= min(counters) <= max(counters) < 2**63:
+        raise UserError("its counters make no sense")
+    return counters
+
+
+def _check_tensors(checkpoint: Checkpoint) -> None:
+    """Hold the tensors against the network that the configuration describes, before memory is taken for that.
+
+    Raises:
+        UserError: names, shapes or types differ.
+    """
+    if min(checkpoint.num_actions, *checkpoint.observation_shape) < 1:
+        raise UserError("its observations or actions make no sense")
+    with torch.device("meta"):  # shapes without memory
+        network = ActorCritic(checkpoint.config.model, checkpoint.observation_shape, checkpoint.num_actions)
+    model = {name: (torch.float32, tensor.shape) for name, tensor in network.state_dict().items()}
+    optimizer = {
+        f"{index}/{name}": (torch.float32, torch.Size() if name == "step" else parameter.shape)
+        for index, parameter in enumerate(network.parameters())
+        for name in state_names(checkpoint.config.optimizer)
+    }
+    if _types(checkpoint.model) != model:
+        raise UserError("its weights do not fit the network that its configuration describes")
+    if checkpoint.optimizer and _types(checkpoint.optimizer) != optimizer:
+        raise UserError("its optimizer's state does not fit its network")
+    if any(tensor.dtype != torch.uint8 for tensor in checkpoint.random.values()):
+        raise UserError("its random states are not bytes")
+
+
+def _types(tensors: dict[str, Tensor]) -> dict[str, tuple[torch.dtype, torch.Size]]:
+    return {name: (tensor.dtype, tensor.shape) for name, tensor in tensors.items()}
+
+
+def _digest(about: str, tensors: dict[str, Tensor]) -> str:
+    """SHA-256 of all that a checkpoint says, however it is laid out in the file."""
+    digest = hashlib.sha256(about.encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:160]

@@ -1,0 +1,1 @@
+"""What a run tells: TensorBoard, scalars.csv, the terminal, videos."""

@@ -1,0 +1,77 @@
+"""TensorBoard event files, written without torch and without a thread of their own.
+
+The writers of torch and tensorboardX both load torch, some 200 MB, and hand records to a thread in which a full disk
+goes unnoticed or blocks for ever. TensorBoard's own record format and protocol buffers need neither.
+"""
+
+import contextlib
+import os
+import socket
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.plugins.histogram.summary_v2 import histogram_pb
+from tensorboard.summary.writer.record_writer import RecordWriter
+
+
+class EventWriter:
+    """One event file in `folder`.
+
+    Args:
+        folder: made if it does not exist.
+        purge_step: TensorBoard forgets what earlier files in `folder` say of this step and later ones.
+
+    Raises:
+        OSError: the file cannot be written; so do all methods but `close`.
+    """
+
+    def __init__(self, folder: Path, purge_step: int | None = None) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        # TensorBoard reads the files of a folder in the order of their names, and wants this pattern in them.
+        name = f"events.out.tfevents.{time.time_ns() / 1e9:017.6f}.{socket.gethostname()}.{os.getpid()}"
+        self._file = (folder / name).open("wb")
+        self._records = RecordWriter(self._file)
+        try:
+            self._write(Event(file_version="brain.Event:2"))
+            if purge_step is not None:
+                self._write(Event(step=purge_step, session_log=SessionLog(status=SessionLog.START)))
+            self._file.flush()
+        except OSError:  # who tries again while a disk is full must not leave an empty file each time
+            self.close()
+            (folder / name).unlink()
+            raise
+
+    def scalars(self, step: int, values: Mapping[str, float]) -> None:
+        """Write all of `values` (tag -> value) at `step`."""
+        self._summary(
+            step, Summary(value=[Summary.Value(tag=tag, simple_value=value) for tag, value in values.items()])
+        )
+
+    def histogram(self, step: int, tag: str, values: np.ndarray) -> None:
+        """Write the distribution of `values`, float [any]; those that are not finite are left out."""
+        self._summary(step, histogram_pb(tag, values[np.isfinite(values)]))
+
+    def image(self, step: int, tag: str, encoded: bytes, height: int, width: int) -> None:
+        """Write a PNG or GIF file's bytes; TensorBoard plays GIFs."""
+        image = Summary.Image(height=height, width=width, colorspace=3, encoded_image_string=encoded)
+        self._summary(step, Summary(value=[Summary.Value(tag=tag, image=image)]))
+
+    def flush(self) -> None:
+        """Hand everything written so far to the operating system."""
+        self._file.flush()
+
+    def close(self) -> None:
+        """Write what is left, if it can be written, and close the file; may be called twice."""
+        with contextlib.suppress(OSError):
+            self._file.close()
+
+    def _summary(self, step: int, summary: Summary) -> None:
+        self._write(Event(step=step, summary=summary))
+
+    def _write(self, event: Event) -> None:
+        event.wall_time = time.time()
+        self._records.write(event.SerializeToString())

@@ -1,0 +1,29 @@
+"""What the logger is sent."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from kartrl.envs.episode import Episode
+
+
+class Scalars(NamedTuple):
+    """Metrics for the logger: tag -> value, at this many agent steps."""
+
+    agent_steps: int
+    values: dict[str, float]
+
+
+class Histograms(NamedTuple):
+    """Distributions for the logger: tag -> float32 [any], at this many agent steps."""
+
+    agent_steps: int
+    values: dict[str, np.ndarray]
+
+
+class EpisodeRecord(NamedTuple):
+    """An episode for the logger; `evaluated` tells the evaluator's from the agents'."""
+
+    agent_steps: int
+    episode: Episode
+    evaluated: bool

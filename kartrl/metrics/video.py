@@ -1,0 +1,92 @@
+"""Videos: MP4 for people, small GIFs for TensorBoard's Images tab."""
+
+import io
+import os
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import av
+import cv2
+import numpy as np
+from PIL import Image
+
+WIDTH = 768  # of a video, at most, where the pictures are smaller: three times the console's
+
+
+class Mp4Writer:
+    """Writes pictures into an H.264 MP4 that browsers play, one at a time, so that no long race has to fit in memory.
+
+    PyAV brings its own encoder in its wheel, and works in this process: no ffmpeg has to be installed, and none is
+    left behind as a process. The file appears under its name when the writer is
+    left, and only if that was without an exception.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+
+    def __init__(self, path: Path, fps: float) -> None:
+        self._path = path
+        self._temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        self._temporary.touch()  # FFmpeg would open it only with the first picture
+        self._container = av.open(str(self._temporary), "w", format="mp4", options={"movflags": "+faststart"})
+        self._stream = self._container.add_stream("libx264", rate=Fraction(fps).limit_denominator(1001))
+        self._stream.pix_fmt = "yuv420p"
+        self._stream.options = {"crf": "26", "preset": "veryfast"}
+        self.pictures = 0
+
+    def add(self, picture: np.ndarray) -> None:
+        """Append a picture, uint8 [H, W, 3]; all of a video have one size."""
+        if self.pictures == 0:
+            scale = max(1, WIDTH // picture.shape[1])  # a whole number keeps it crisp
+            # H.264 in this pixel format wants even sizes.
+            self._stream.height, self._stream.width = (-(-size * scale // 2) * 2 for size in picture.shape[:2])
+        size = (self._stream.width, self._stream.height)
+        large = np.asarray(cv2.resize(picture, size, interpolation=cv2.INTER_NEAREST), np.uint8)
+        for packet in self._stream.encode(av.VideoFrame.from_ndarray(large, format="rgb24")):
+            self._container.mux(packet)
+        self.pictures += 1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            try:
+                if self.pictures and kind is None:
+                    for packet in self._stream.encode():
+                        self._container.mux(packet)
+            finally:
+                self._container.close()
+            if kind is None:
+                self._temporary.replace(self._path)
+        finally:
+            self._temporary.unlink(missing_ok=True)
+
+
+def gif(pictures: Sequence[np.ndarray], fps: float, colours: int = 24) -> bytes:
+    """An endless GIF of pictures, uint8 [H, W, 3], of one size."""
+    palette = Image.fromarray(np.concatenate(pictures[:: max(1, len(pictures) // 8)])).quantize(colours)
+    images = [Image.fromarray(picture).quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
+    file = io.BytesIO()
+    images[0].save(
+        file, "GIF", save_all=True, append_images=images[1:], duration=round(1000 / fps), loop=0, optimize=False
+    )
+    return file.getvalue()
+
+
+def png(picture: np.ndarray) -> bytes:
+    """A PNG file of a picture, uint8 [H, W, 3]."""
+    file = io.BytesIO()
+    Image.fromarray(picture).save(file, "PNG", optimize=True)
+    return file.getvalue()
+
+
+def shrunk(picture: np.ndarray, width: int) -> np.ndarray:
+    """A picture, uint8 [H, W, 3], scaled to this width."""
+    height = round(picture.shape[0] * width / picture.shape[1])
+    return np.asarray(cv2.resize(picture, (width, height), interpolation=cv2.INTER_AREA), np.uint8)

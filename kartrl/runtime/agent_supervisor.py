@@ -1,0 +1,161 @@
+"""The agent processes: started, watched, and replaced when they die or stand still."""
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+
+from kartrl.config import Config
+from kartrl.envs.episode import Episode
+from kartrl.errors import RunFailed, UserError
+from kartrl.runtime.backoff import Restarts
+from kartrl.runtime.messages import Failure
+from kartrl.runtime.processes import spawn
+from kartrl.runtime.slab import Slots
+
+
+class Agent:
+    """An agent process and its messages."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.process: BaseProcess | None = None
+        self.messages: Connection | None = None
+        self.restarts = Restarts()
+        self.unrolls = 0  # that it had finished when this life began
+        self.moved = (
+            0.0,
+            0,
+        )  # monotonic time and number of its newest request that was seen, or of this life's beginning
+        self.cause = ""  # of its last death
+
+
+class Agents:
+    """All agents of a run.
+
+    A dead agent costs its partial unrolls, and nothing else: it is replaced, under `Restarts`. The run fails when fewer
+    than `min_agents` are healthy, and when one dies before there has been an update: then nothing ever worked.
+
+    Args:
+        config: the configuration.
+        slots: the shared slab.
+        min_agents: healthy ones that training needs.
+        seed: of the first agent's first environment.
+        settle: returns when no predictor works any more on requests that it had gathered before.
+        say: tells the user.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        slots: Slots,
+        min_agents: int,
+        seed: int,
+        settle: Callable[[], None],
+        say: Callable[[str], None],
+    ) -> None:
+        self._config, self._slots, self._min_agents, self._seed = config, slots, min_agents, seed
+        self._settle, self._say = settle, say
+        self._agents = [Agent(number) for number in range(slots.num_agents)]
+
+    @property
+    def alive(self) -> int:
+        """Agents with a process."""
+        return sum(agent.process is not None for agent in self._agents)
+
+    @property
+    def deaths(self) -> int:
+        """Of agents, since the run began."""
+        return sum(agent.restarts.total for agent in self._agents)
+
+    def start(self) -> None:
+        """Start all of them."""
+        for agent in self._agents:
+            self._start(agent)
+
+    def _start(self, agent: Agent) -> None:
+        slots = self._slots
+        reader, writer = slots.context.Pipe(duplex=False)
+        # A restarted agent must not repeat the life that killed it.
+        envs = slots.groups_per_agent * slots.group_size
+        seed = self._seed + agent.number * envs + agent.restarts.total * 10_007
+        agent.unrolls, agent.cause = int(slots.unrolls[agent.number]), ""
+        agent.moved = (time.monotonic(), slots.requests(agent.number))
+        shared = (self._config, slots, agent.number, seed, slots.waker(agent.number))
+        agent.process = spawn(slots.context, f"agent-{agent.number}", "kartrl.runtime.agent_process", *shared, writer)
+        agent.messages = reader
+        writer.close()
+
+    def receive(self, timeout: float) -> Iterator[Episode]:
+        """The episodes that have ended; waits for a message at most this long.
+
+        Raises:
+            UserError: an agent met bad input.
+        """
+        readers = {agent.messages: agent for agent in self._agents if agent.messages is not None}
+        for reader in wait(list(readers), timeout):
+            assert isinstance(reader, Connection)
+            agent = readers[reader]
+            try:
+                while reader.poll():
+                    message: Episode | Failure = reader.recv()
+                    if isinstance(message, Episode):
+                        yield message
+                    elif message.user_error:
+                        raise UserError(message.reason)
+                    else:
+                        agent.cause = message.trace
+            except (EOFError, OSError):  # it has gone; `watch` sees to it
+                reader.close()
+                agent.messages = None
+
+    def watch(self, now: float, trained: bool) -> None:
+        """Bury the dead, kill those that stand still, and start again whose time has come.
+
+        Args:
+            now: the monotonic time.
+            trained: whether there has been an update.
+
+        Raises:
+            RunFailed: too few are healthy.
+        """
+        for agent in self._agents:
+            if agent.process is None:
+                if agent.restarts.due(now):
+                    self._start(agent)
+            elif not agent.process.is_alive():
+                if agent.messages is None:  # all that it said has been heard
+                    self._bury(agent, now, trained)
+            elif self._stands_still(agent, now):
+                agent.cause = f"no step came from it for system.step_timeout, {self._config.system.step_timeout:g} s"
+                agent.process.kill()
+
+    def _stands_still(self, agent: Agent, now: float) -> bool:
+        """Whether it has not moved for too long, though nothing kept it from moving."""
+        requests = self._slots.requests(agent.number)
+        if requests != agent.moved[1] or not self._slots.may_move(agent.number):
+            agent.moved = (now, requests)
+        return now - agent.moved[0] > self._config.system.step_timeout
+
+    def _bury(self, agent: Agent, now: float, trained: bool) -> None:
+        assert agent.process is not None
+        code = agent.process.exitcode or 0
+        agent.process.join()
+        agent.process = None
+        cause = agent.cause.strip() or (
+            f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
+        )
+        if not trained:  # nothing ever worked: starting again would loop
+            raise RunFailed(f"agent {agent.number} ended before the first update\n{cause}")
+        agent.restarts.died(now, useful=int(self._slots.unrolls[agent.number]) > agent.unrolls)
+        healthy = sum(not other.restarts.failing for other in self._agents)
+        if healthy < self._min_agents:
+            raise RunFailed(
+                f"{healthy} of {len(self._agents)} agents are healthy, and system.min_agents asks for {self._min_agents}\n"
+                f"agent {agent.number}, which died {agent.restarts.strikes} times without finishing an unroll: {cause}"
+            )
+        self._slots.retire(agent.number)
+        self._settle()
+        self._slots.recover(agent.number)
+        self._say(f"agent {agent.number} is started again; it ended: {cause.splitlines()[-1]}")

@@ -1,0 +1,286 @@
+"""The evaluator: while training goes on, drives the newest checkpoint on every circuit and shows how it went."""
+
+import contextlib
+import itertools
+import signal
+import sys
+import time
+import warnings
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import FrameType
+from typing import Generic, NoReturn, TypeVar
+
+import gymnasium
+import numpy as np
+import torch
+from torch.utils.tensorboard import SummaryWriter
+
+from kartrl.commands.evaluate import Drive, drive, lap_line, map_of, pictures_per_second
+from kartrl.config import Config
+from kartrl.config.levels import DOZEN, circuit_name, group_of
+from kartrl.envs import make_env
+from kartrl.envs.episode import Episode
+from kartrl.errors import UserError
+from kartrl.files import write_whole
+from kartrl.kart.plots import Line, contact_sheet, driven_lines
+from kartrl.learning import checkpoint
+from kartrl.learning.checkpoint import Checkpoint
+from kartrl.metrics.episode_metrics import evaluation_scalars
+from kartrl.metrics.event_writer import EventWriter
+from kartrl.metrics.records import EpisodeRecord, Scalars
+from kartrl.metrics.video import gif, png, shrunk
+from kartrl.models import ActorCritic, Script
+from kartrl.runtime.processes import yield_cores
+
+GIF_WIDTH, GIF_FPS = 128, 5.0  # small: there is one for each circuit every minute
+LOOK_SECONDS = 1.0  # between two looks for a new checkpoint
+DEVICE = torch.device("cpu")  # a GPU, where there is one, is the learner's
+Circuit = TypeVar("Circuit")
+
+
+def run(run_folder: Path, config: Config, server: Connection) -> None:
+    """Body of the evaluator process; ends on SIGTERM, or when its parent has gone.
+
+    Every `config.evaluation.minutes`, if there is a new checkpoint, it drives on at most `config.evaluation.circuits` train
+    and as many test circuits, which take turns where there are more, and
+
+    - sends to `server` an `EpisodeRecord` for each episode and at last a `Scalars` of their means,
+    - writes driven lines and videos for TensorBoard to `run_folder/evaluation`, and all lines to `latest.png` there,
+    - saves the checkpoint as `run_folder/best.pt` where the score is the best so far. The score is the mean, over all train
+      circuits, of the newest mean return on each: one of the newest checkpoint alone where a round takes all of them, else of
+      those of one turn of all circuits, and not known before the first turn is complete.
+
+    Args:
+        server: the other end of its pipe.
+    """
+    signal.signal(signal.SIGTERM, _end)
+    yield_cores()
+    torch.set_num_threads(1)
+    evaluator = Evaluator(run_folder, config, server)
+    try:
+        evaluator.loop()
+    except BrokenPipeError:  # the server has gone
+        return
+    finally:
+        evaluator.close()
+
+
+class Turns(Generic[Circuit]):
+    """Circuits that take turns, at most so many at a time."""
+
+    def __init__(self, circuits: Sequence[Circuit], limit: int) -> None:
+        self.circuits, self._limit = tuple(circuits), limit
+        self._next = 0
+
+    def take(self) -> list[Circuit]:
+        """Those whose turn it is now."""
+        count = max(1, len(self.circuits))
+        taken = [self.circuits[(self._next + index) % count] for index in range(min(len(self.circuits), self._limit))]
+        self._next = (self._next + len(taken)) % count
+        return taken
+
+
+def mixed(circuits: Sequence[str]) -> list[str]:
+    """The circuits, one of each group after another, so that a few neighbours are of several groups."""
+    groups: dict[str, list[str]] = defaultdict(list)
+    for circuit in circuits:
+        groups[group_of(circuit_name(circuit))].append(circuit)
+    return [circuit for row in itertools.zip_longest(*groups.values()) for circuit in row if circuit is not None]
+
+
+def _end(_number: int, _frame: FrameType | None) -> NoReturn:
+    raise SystemExit(0)
+
+
+class Evaluator:
+    """What the evaluator process keeps from one round to the next."""
+
+    def __init__(self, run_folder: Path, config: Config, server: Connection) -> None:
+        self._run_folder, self._folder = run_folder, run_folder / "evaluation"
+        self._config, self._server = config, server
+        circuits = {use: mixed(config.circuits(use)) for use in ("train", "test")}
+        courses: dict[str, Sequence[str | None]] = {**circuits} if config.is_kart else {"train": [None]}
+        self._turns = {use: Turns(names, config.evaluation.circuits) for use, names in courses.items()}
+        self._newest: dict[tuple[str, str | None], list[Episode]] = {}
+        self._grouped = sum(map(len, circuits.values())) > DOZEN
+        self._env = make_env(
+            config, [*circuits["train"], *circuits["test"]], training=False, render=config.evaluation.video_seconds > 0
+        )
+        self._films = config.evaluation.video_seconds > 0 and self._gives_pictures()
+        self._best = self._best_score()
+        self._events: EventWriter | None = None
+        self._warned = False
+
+    def loop(self) -> NoReturn:
+        """Wait for new checkpoints and evaluate them, for ever."""
+        pause = 60 * self._config.evaluation.minutes
+        due, seen = time.monotonic() + pause, None
+        while True:
+            time.sleep(max(LOOK_SECONDS, due - time.monotonic()))
+            path = checkpoint.newest(self._run_folder)
+            if path is None or path == seen:
+                continue
+            due, seen = time.monotonic() + pause, path
+            try:
+                loaded = checkpoint.load(path)
+            except UserError:  # a newer one has taken its place meanwhile
+                due, seen = 0.0, None
+                continue
+            self.round(loaded)
+
+    def round(self, loaded: Checkpoint) -> None:
+        """Drive on the circuits whose turn it is with these weights, and tell everyone."""
+        model = checkpoint.load_model(loaded, DEVICE)
+        step = loaded.counters.agent_steps
+        episodes, pictures, shown = [], [], set()
+        for use, circuit in [(use, circuit) for use, turns in self._turns.items() for circuit in turns.take()]:
+            drives, film = self._drive(model, use, circuit)
+            self._newest[use, circuit] = [one.episode for one in drives]
+            episodes += self._newest[use, circuit]
+            for one in drives:
+                self._server.send(EpisodeRecord(step, one.episode, evaluated=True))
+            picture = None if circuit is None else self._picture(use, circuit, drives, step)
+            if picture is not None:
+                pictures.append(picture)
+            tag = f"{use}/{self._config.environment.id if circuit is None else self._label(circuit)}"
+            if tag not in shown:
+                shown.add(tag)
+                self._write(loaded, tag, picture, film)
+        score = self._score()
+        with self._warning():
+            if pictures:
+                write_whole(
+                    self._folder / "latest.png", png(contact_sheet(pictures, columns=2 if len(pictures) <= 6 else 4))
+                )
+            if score > self._best:
+                checkpoint.save(self._run_folder / "best.pt", loaded._replace(score=score))
+                self._best = score
+        newest = [episode for same in self._newest.values() for episode in same]
+        scalars = evaluation_scalars(episodes, newest, self._grouped)
+        self._server.send(Scalars(step, scalars))  # last: it tells that the round's files are there
+
+    def close(self) -> None:
+        """Free the emulator and close the event file."""
+        self._env.close()
+        if self._events is not None:
+            self._events.close()
+
+    def _score(self) -> float:
+        """See `run`; before it is known, less than any."""
+        returns = [
+            [episode.episodic_return for episode in same] for (use, _), same in self._newest.items() if use == "train"
+        ]
+        known = len(returns) == len(self._turns["train"].circuits)
+        return float(np.mean([np.mean(values) for values in returns])) if known else float("-inf")
+
+    def _label(self, circuit: str) -> str:
+        """Under which name the pictures of a circuit are shown."""
+        return group_of(circuit_name(circuit)) if self._grouped else circuit_name(circuit)
+
+    def _best_score(self) -> float:
+        try:
+            score = checkpoint.load(self._run_folder / "best.pt").score
+        except UserError:
+            return float("-inf")
+        return float("-inf") if score is None else score
+
+    def _gives_pictures(self) -> bool:
+        self._env.reset()
+        try:
+            return isinstance(self._env.render(), np.ndarray)
+        except gymnasium.error.DependencyNotInstalled:  # some environments need pygame to draw
+            return False
+
+    def _drive(self, model: Script, use: str, circuit: str | None) -> tuple[list[Drive], list[np.ndarray]]:
+        """The drives on one circuit, and small pictures of the first of them."""
+        section = self._config.evaluation
+        steps_per_picture = max(1, round(pictures_per_second(self._config, self._env) / GIF_FPS))
+        film: list[np.ndarray] = []
+        seen = 0
+
+        def look(picture: np.ndarray) -> None:
+            nonlocal seen
+            if seen % steps_per_picture == 0 and len(film) < section.video_seconds * GIF_FPS:
+                film.append(shrunk(picture, GIF_WIDTH))
+            seen += 1
+
+        drives = [
+            drive(
+                self._env,
+                model,
+                circuit,
+                greedy=section.greedy,
+                device=DEVICE,
+                seed=seed,
+                use=use,
+                on_picture=look if self._films and seed == 0 else None,
+            )
+            for seed in range(section.episodes)
+        ]
+        return drives, film
+
+    def _picture(self, use: str, circuit: str, drives: list[Drive], step: int) -> np.ndarray:
+        kind = "unseen" if use == "test" else "trained on"
+        title = f"{circuit_name(circuit)} ({kind}), {step:,} agent steps\n{lap_line(drives[0].episode)}"
+        lines = [Line(one.x, one.y, one.speed, one.episode.finished) for one in drives]
+        return driven_lines(map_of(self._config, circuit), lines, title, inches=5)
+
+    def _write(self, loaded: Checkpoint, name: str, picture: np.ndarray | None, film: list[np.ndarray]) -> None:
+        """Write a circuit's pictures to the event file."""
+        step = loaded.counters.agent_steps
+        with self._warning():
+            if self._events is None:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                if not any(self._folder.glob("events.*")):
+                    _write_graph(self._folder, loaded)
+                self._events = EventWriter(self._folder, purge_step=step)
+            if picture is not None:
+                self._events.image(step, f"driven_lines/{name}", png(picture), *picture.shape[:2])
+            if film:
+                self._events.image(step, f"video/{name}", gif(film, GIF_FPS), *film[0].shape[:2])
+            self._events.flush()
+
+    @contextlib.contextmanager
+    def _warning(self) -> Iterator[None]:
+        """Inside, a file that cannot be written is told of once, and training goes on."""
+        try:
+            yield
+        except OSError as error:
+            if self._events is not None:
+                self._events.close()
+                self._events = None
+            if not self._warned:
+                self._warned = True
+                reason = error.strerror or str(error)
+                print(
+                    f"kartrl: evaluations are not written to {self._folder} ({reason}); training goes on",
+                    file=sys.stderr,
+                    flush=True,
+                )
+
+
+class Network(torch.nn.Module):
+    """The network inside a module without exported methods, as tracing for TensorBoard's graph wants it."""
+
+    def __init__(self, network: ActorCritic) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, observation: torch.Tensor, reset: torch.Tensor, state: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return self.network.step(observation, reset, state)
+
+
+def _write_graph(folder: Path, loaded: Checkpoint) -> None:
+    """Write the network's graph, in an event file of its own, before any other of the folder."""
+    section = loaded.config.model.model_copy(
+        update={"precision": "fp32"}
+    )  # tracing cannot follow the other; the layers are the same
+    network = ActorCritic(section, loaded.observation_shape, loaded.num_actions).eval()
+    dtype = torch.uint8 if len(loaded.observation_shape) == 3 else torch.float32
+    observation = torch.zeros(1, *loaded.observation_shape, dtype=dtype)
+    with warnings.catch_warnings(), SummaryWriter(str(folder)) as writer:
+        warnings.filterwarnings("ignore", message=r".*torch\.jit\.", category=DeprecationWarning)
+        writer.add_graph(Network(network), (observation, torch.ones(1, dtype=torch.bool), network.initial_state(1)))

@@ -1,0 +1,24 @@
+"""What travels between the roles."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Requests(NamedTuple):
+    """Observations that wait for an action; the leading dimension is the number of waiting groups."""
+
+    group: np.ndarray  # int64 [n]
+    block: np.ndarray  # int64 [n], the block of unrolls that the group is filling
+    step: np.ndarray  # int64 [n], the step of those unrolls, 0 to T - 1
+    number: np.ndarray  # int64 [n], tells this request from earlier ones of the group
+    observation: np.ndarray  # uint8 [n, G, H, W, C] or float32 [n, G, D]
+    reset: np.ndarray  # bool [n, G]
+
+
+class Failure(NamedTuple):
+    """Why an agent had to end; it sends this to the server before it does."""
+
+    reason: str
+    trace: str  # the traceback
+    user_error: bool  # bad input rather than a fault

@@ -1,0 +1,86 @@
+"""Speeds of a run over a sliding window, and where its roles' time goes."""
+
+from collections import deque
+from collections.abc import Sequence
+
+import numpy as np
+
+from kartrl.learning.counters import Counters
+from kartrl.metrics.stopwatch import AGENT_STAGES, PREDICTOR_STAGES, TRAINER_STAGES
+from kartrl.metrics.terminal import Status
+from kartrl.runtime.predictor_thread import PredictorThread
+from kartrl.runtime.slab import Slots
+from kartrl.runtime.trainer_thread import TrainerThread
+
+
+class Meter:
+    """Speeds over a sliding window."""
+
+    WINDOW = 10.0  # seconds
+
+    def __init__(self, now: float, counters: Counters, predictors: list[PredictorThread]) -> None:
+        self._points: deque[tuple[float, Counters, int, int]] = deque([(now, counters, *_predicted(predictors))])
+
+    def status(
+        self,
+        now: float,
+        counters: Counters,
+        predictors: list[PredictorThread],
+        lag: float,
+        fraction: float,
+        agents: int,
+    ) -> Status:
+        """The run's state at the monotonic time `now`."""
+        self._points.append((now, counters, *_predicted(predictors)))
+        while len(self._points) > 2 and now - self._points[1][0] > self.WINDOW:
+            self._points.popleft()
+        then, before, predictions, batches = self._points[0]
+        seconds = max(now - then, 1e-6)
+        newest = self._points[-1]
+        speed = (counters.agent_steps - before.agent_steps) / seconds
+        return Status(
+            counters=counters,
+            fraction=fraction,
+            eta_seconds=counters.seconds * (1 - fraction) / fraction if fraction > 0 else float("inf"),
+            agent_steps_per_second=speed,
+            updates_per_second=(counters.updates - before.updates) / seconds,
+            prediction_batch=(newest[2] - predictions) / max(newest[3] - batches, 1),
+            lag=lag,
+            agents=agents,
+        )
+
+
+def _predicted(predictors: list[PredictorThread]) -> tuple[int, int]:
+    return sum(predictor.predictions for predictor in predictors), sum(predictor.batches for predictor in predictors)
+
+
+class StageShares:
+    """How the agents, predictors and trainers spend their time, between one call and the next."""
+
+    def __init__(self, slots: Slots, predictors: Sequence[PredictorThread], trainers: Sequence[TrainerThread]) -> None:
+        self._slots, self._predictors, self._trainers = slots, predictors, trainers
+        self._before = self._seconds()
+
+    def _seconds(self) -> dict[str, float]:
+        """Seconds of all agents, predictors and trainers, by "<role>_<stage>"."""
+        roles = (
+            ("agent", AGENT_STAGES, [*self._slots.stage_seconds]),
+            ("predictor", PREDICTOR_STAGES, [predictor.stopwatch.seconds for predictor in self._predictors]),
+            ("trainer", TRAINER_STAGES, [trainer.stopwatch.seconds for trainer in self._trainers]),
+        )
+        return {
+            f"{role}_{stage}": float(total)
+            for role, stages, seconds in roles
+            for stage, total in zip(stages, np.sum(seconds, 0), strict=True)
+        }
+
+    def shares(self) -> dict[str, float]:
+        """Since the last call: "time/<role>_<stage>" -> part of the role's time, 0 to 1."""
+        now, before = self._seconds(), self._before
+        self._before = now
+        seconds = {stage: now[stage] - before[stage] for stage in now}
+        totals: dict[str, float] = {}
+        for stage, value in seconds.items():
+            role = stage.partition("_")[0]
+            totals[role] = totals.get(role, 0.0) + value
+        return {f"time/{stage}": value / max(totals[stage.partition("_")[0]], 1e-9) for stage, value in seconds.items()}

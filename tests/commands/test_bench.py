@@ -1,0 +1,48 @@
+"""`kartrl bench` as a user would run it, short."""
+
+import json
+import sys
+
+import pytest
+from commands import QUICK, run
+
+PEER = "import time\nfor k in range(1000):\n print(f'@B steps={100 * k} upd={k}', flush=True)\n time.sleep(0.05)"
+
+
+@pytest.mark.timeout(240)
+def test_it_measures_prints_and_writes_json(tmp_path):
+    (tmp_path / "peer.py").write_text(PEER)
+    peer = f"{sys.executable} {tmp_path / 'peer.py'}"
+    options = ["--seconds", "6", "--warm", "1", "--peer", peer, "--json", "figures.json"]
+    ended = run("bench", *QUICK, *options, "--set", "evaluation.minutes=0", cwd=tmp_path, timeout=200)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    for word in (
+        "environment",
+        "infer",
+        "train",
+        "ideal",
+        "wait action",
+        "backward",
+        "of the ideal",
+        "times the peer",
+        "first update after",
+    ):
+        assert word in ended.stdout
+    figures = json.loads((tmp_path / "figures.json").read_text())
+    parts, window = figures["parts"], figures["windows"][0]
+    total = parts["environment"] + parts["infer"] + parts["train"]
+    assert figures["ideal"] == pytest.approx(figures["cores"] / total)
+    assert 0 < window["agent_steps_per_second"] < 1.5 * figures["ideal"]
+    for role in ("agent", "predictor", "trainer"):
+        assert sum(share for stage, share in window["stages"].items() if stage.startswith(role)) == pytest.approx(
+            1, abs=0.02
+        )
+    assert 0.5 * 2000 < figures["peer"][0] < 1.1 * 2000
+    assert 0 < window["first_update_seconds"] < 60
+    assert 0.05 < window["memory_gb"] < 4
+
+
+def test_a_training_that_cannot_begin_ends_with_its_cause(tmp_path):
+    ended = run("bench", "--set", "environment.id=Nope-v0", cwd=tmp_path)
+    assert ended.returncode == 2
+    assert "Nope" in ended.stderr

@@ -1,0 +1,149 @@
+"""Driving trained (here: untrained) networks."""
+
+import importlib.util
+import io
+import re
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from commands import run
+from policies import CARTPOLE, KART, save_policy
+from rich.console import Console
+
+from kartrl.commands.evaluate import drive, evaluate, open_driver, pictures_per_second
+from kartrl.config import read
+from kartrl.envs import make_env
+from kartrl.errors import UserError
+
+needs_kart = pytest.mark.skipif(
+    importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator on this platform"
+)
+CPU = torch.device("cpu")
+
+
+class Witness(gymnasium.Wrapper):
+    """Remembers what passed between the network and the environment."""
+
+    def reset(self, **arguments):
+        observation, info = self.env.reset(**arguments)
+        self.observations, self.actions = [observation], []
+        return observation, info
+
+    def step(self, action):
+        observation, *rest = self.env.step(action)
+        self.observations.append(observation)
+        self.actions.append(action)
+        return observation, *rest
+
+
+@pytest.fixture(scope="module")
+def cartpole(tmp_path_factory):
+    return save_policy(tmp_path_factory.mktemp("cartpole"), CARTPOLE)
+
+
+def test_greedy_driving_is_one_unroll_of_the_network(cartpole):
+    with open_driver(cartpole, [], "cpu") as driver:
+        env = Witness(driver.env)
+        result = drive(env, driver.model, None, greedy=True, device=CPU, seed=3)
+        observations = torch.from_numpy(np.stack(env.observations[:-1])).unsqueeze(1)
+        reset = torch.zeros(len(env.actions), 1, dtype=torch.bool)
+        logits, _, _ = driver.model(observations, reset, driver.model.initial_state(1))
+    assert logits.argmax(2).squeeze(1).tolist() == env.actions
+    assert result.episode.agent_steps == result.episode.episodic_return == len(env.actions)
+    assert result.episode.circuit == ""
+    assert len(result.x) == 0
+
+
+def test_the_seed_decides_sampled_driving(cartpole):
+    with open_driver(cartpole, [], "auto") as driver:
+        env = Witness(driver.env)
+        runs = []
+        for seed in (5, 5, 6):
+            drive(env, driver.model, None, greedy=False, device=CPU, seed=seed)
+            runs.append(env.actions)
+    assert runs[0] == runs[1] != runs[2]
+
+
+def test_a_plain_environment_gets_one_row(cartpole):
+    console = Console(file=io.StringIO(), width=150)
+    (result,) = evaluate(cartpole, [], 3, True, "cpu", console)
+    assert len(result.episodes) == 3
+    text = console.file.getvalue()
+    assert "CartPole-v1" in text
+    assert "1,000 agent steps" in text
+    assert "greedy" in text
+
+
+def test_bad_input_is_one_line(tmp_path, cartpole):
+    missing = run("evaluate", "-p", "nowhere.pt", cwd=tmp_path)
+    assert (missing.returncode, missing.stderr.count("\n")) == (2, 1)
+    assert "nowhere.pt" in missing.stderr
+    if not torch.cuda.is_available():
+        with pytest.raises(UserError, match="cuda"):
+            evaluate(cartpole, [], 1, True, "cuda", Console())
+
+
+@pytest.fixture(scope="module")
+def kart(tmp_path_factory):
+    return save_policy(tmp_path_factory.mktemp("kart"), KART)
+
+
+@needs_kart
+def test_every_circuit_is_driven_train_and_test_apart(kart):
+    console = Console(file=io.StringIO(), width=150)
+    results = evaluate(kart, [], 2, False, "cpu", console)
+    assert [(result.circuit, result.use) for result in results] == [
+        ("MarioCircuit.Act1", "train"),
+        ("MarioCircuit.Act2", "train"),
+        ("MarioCircuit.Act3", "train"),
+        ("MarioCircuit.Act4", "test"),
+    ]
+    assert all(episode.circuit == result.circuit for result in results for episode in result.episodes)
+    text = console.file.getvalue()
+    assert re.search(r"all +│ trained", text)
+    assert "0 of 6" in text
+    assert re.search(r"MarioCircuit.Act4 +│ unseen", text)
+
+
+@needs_kart
+def test_unknown_circuit(kart, tmp_path):
+    result = run("evaluate", "-p", str(kart), "-s", "MarioCircuit.Act9", cwd=tmp_path)
+    assert (result.returncode, result.stderr.count("\n")) == (2, 1)
+    assert "MarioCircuit.Act9" in result.stderr
+    assert "MarioCircuit.Act4" in result.stderr
+
+
+@needs_kart
+def test_filming_each_frame_changes_nothing(kart):
+    pictures = []
+    with open_driver(kart, ["MarioCircuit.Act2"], "cpu") as driver:
+        drives = [
+            drive(
+                driver.env,
+                driver.model,
+                "MarioCircuit.Act2",
+                greedy=True,
+                device=CPU,
+                seed=7,
+                on_picture=on_picture,
+                every_frame=True,
+            )
+            for on_picture in (None, pictures.append)
+        ]
+    assert drives[0].episode == drives[1].episode
+    for name in ("x", "y", "speed", "progress"):
+        assert (getattr(drives[0], name) == getattr(drives[1], name)).all(), name
+        assert len(getattr(drives[0], name)) == drives[0].episode.agent_steps + 1
+    # Beside the steps' four frames, there are one to 31 idle ones at the start.
+    assert 1 <= len(pictures) - 4 * drives[0].episode.agent_steps <= 31
+    assert pictures[0].shape == (224, 256, 3)
+
+
+@pytest.mark.parametrize("name", ["ALE/Pong-v5", "PongNoFrameskip-v4"])
+def test_a_film_of_an_atari_game_runs_at_the_games_speed(name):
+    config = read(overrides=[f"environment.id={name}", "environment.frame_skip=4"])
+    env = make_env(config)
+    assert pictures_per_second(config, env) == 15
+    env.close()

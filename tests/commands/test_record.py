@@ -1,0 +1,93 @@
+"""`kartrl record` as a user types it; its video is decoded again."""
+
+import importlib.util
+import itertools
+
+import av
+import numpy as np
+import pytest
+from commands import run
+from PIL import Image
+from policies import CARTPOLE, KART, PONG, save_policy
+
+needs_kart = pytest.mark.skipif(
+    importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator on this platform"
+)
+needs_atari = pytest.mark.skipif(importlib.util.find_spec("ale_py") is None, reason="ale-py is not installed")
+
+
+def decode(path):
+    """Codec, pictures per second, and the pictures of a video."""
+    with av.open(str(path)) as container:
+        (stream,) = container.streams.video
+        pictures = [frame.to_ndarray(format="rgb24") for frame in container.decode(stream)]
+        return stream.codec_context.name, float(stream.average_rate), pictures
+
+
+@pytest.fixture(scope="module")
+def kart(tmp_path_factory):
+    return str(save_policy(tmp_path_factory.mktemp("kart"), KART))
+
+
+@needs_kart
+def test_video_picture_and_lap_times(kart, tmp_path):
+    result = run("record", "-s", "MarioCircuit.Act3", "-p", kart, "--episodes", "2", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "laps driven" in result.stdout
+    assert "not finished" in result.stdout
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["MarioCircuit.Act3.mp4", "MarioCircuit.Act3.png"]
+    codec, fps, pictures = decode(tmp_path / "MarioCircuit.Act3.mp4")
+    assert (codec, fps) == ("h264", 60)
+    assert pictures[0].shape == (672, 768, 3)
+    assert len(pictures) > 2 * 2 * 60, "twice at least the two seconds without progress after which it gives up"
+    differences = [np.abs(a.astype(int) - b).max() for a, b in itertools.pairwise(pictures[40:81])]
+    assert sum(difference > 40 for difference in differences) > 10, "the world moves"
+    with Image.open(tmp_path / "MarioCircuit.Act3.png") as picture:
+        assert picture.size[0] == 800
+        assert len(picture.getcolors(10_000_000) or []) > 200
+
+
+@needs_kart
+def test_without_a_state_it_lists_the_circuits(kart, tmp_path):
+    for arguments in ([], ["-p", kart]):
+        result = run("record", *arguments, cwd=tmp_path)
+        assert result.returncode == 0, result.stderr
+        assert "MarioCircuit.Act4" in result.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+@needs_kart
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["-s", "MarioCircuit.Act9"], "MarioCircuit.Act1"),
+        (["-s", "MarioCircuit.Act1", "-o", "video.avi"], ".mp4"),
+        (["-s", "MarioCircuit.Act1", "-o", "missing/video.mp4"], "missing"),
+    ],
+)
+def test_bad_input_is_one_line_and_leaves_nothing(kart, tmp_path, arguments, said):
+    result = run("record", "-p", kart, *arguments, cwd=tmp_path)
+    assert (result.returncode, result.stderr.count("\n")) == (2, 1), result.stderr
+    assert said in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@needs_atari
+def test_other_environments_are_filmed_too(tmp_path):
+    policy = save_policy(tmp_path / "run", PONG)
+    result = run("record", "-p", str(policy), "-o", "pong", "--sampled", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    codec, fps, pictures = decode(tmp_path / "pong.mp4")
+    assert (codec, fps) == ("h264", 15), "one picture for four of 60 frames"
+    assert pictures[0].shape == (840, 640, 3)
+    assert len(pictures) > 500
+    assert "-2" in result.stdout, "the return of a lost game"
+    assert not (tmp_path / "pong.png").exists()
+
+
+@pytest.mark.skipif(importlib.util.find_spec("pygame") is not None, reason="pygame is there, so CartPole can be drawn")
+def test_an_environment_without_pictures(tmp_path):
+    policy = save_policy(tmp_path / "run", CARTPOLE)
+    result = run("record", "-p", str(policy), cwd=tmp_path)
+    assert (result.returncode, result.stderr.count("\n")) == (2, 1), result.stderr
+    assert "pygame" in result.stderr

@@ -1,0 +1,132 @@
+"""Whole runs in real processes: training, resuming, deaths, and bad input."""
+
+import csv
+import os
+import re
+from pathlib import Path
+
+import pytest
+from commands import EVALUATE_OFF, QUICK, run, steps
+
+from kartrl.learning import checkpoint
+
+
+def test_it_trains_saves_logs_and_resumes(tmp_path):
+    first = run("train", *QUICK, *EVALUATE_OFF, "--set", "run.agent_steps=8000", "--set", "run.name=run", cwd=tmp_path)
+    assert first.returncode == 0, first.stdout + first.stderr
+    assert "100%" in first.stdout
+    assert re.search(r"return \d+\.\d+ over \d+ episodes", first.stdout)
+    folder = tmp_path / "logs" / "run"
+    trained = steps(folder)
+    assert 8000 <= trained < 10000
+    with (folder / "scalars.csv").open() as file:
+        tags = {row["tag"] for row in csv.DictReader(file)}
+    assert {"train/episodic_return", "losses/entropy", "lag/mean", "speed/agent_steps_per_second"} <= tags
+    assert not (folder / "run.lock").exists()
+
+    again = run("train", *QUICK, "--set", "run.name=run", cwd=tmp_path)
+    assert again.returncode == 2
+    assert "exists already" in again.stderr
+
+    more = run("train", "--resume", "--set", "run.agent_steps=12000", cwd=tmp_path)
+    assert more.returncode == 0, more.stdout + more.stderr
+    assert f"Going on at {trained:,} agent steps" in more.stdout
+    assert 12000 <= steps(folder) < 14000
+    resumed = checkpoint.load(checkpoint.newest(folder))
+    assert resumed.counters.updates > trained // 320
+    assert resumed.optimizer, "the optimizer goes on too"
+
+
+def test_several_predictors_and_trainers_share_the_work(tmp_path):
+    threads = ["--set", "system.predictors=2", "--set", "system.trainers=2", "--set", "system.agents=4"]
+    result = run(
+        "train", *QUICK, *threads, *EVALUATE_OFF, "--set", "run.agent_steps=8000", "--set", "run.name=run", cwd=tmp_path
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert steps(tmp_path / "logs" / "run") >= 8000
+
+
+def test_a_damaged_newest_checkpoint_is_passed_over_with_a_warning(tmp_path):
+    assert (
+        run(
+            "train", *QUICK, *EVALUATE_OFF, "--set", "run.agent_steps=3000", "--set", "run.name=run", cwd=tmp_path
+        ).returncode
+        == 0
+    )
+    good = checkpoint.newest(tmp_path / "logs" / "run")
+    (good.parent / "9999999999.pt").write_bytes(good.read_bytes()[:-500])
+    resumed = run("train", "--resume", "run", "--set", "run.agent_steps=5000", cwd=tmp_path)
+    assert resumed.returncode == 0, resumed.stderr
+    assert "9999999999.pt" in resumed.stderr
+    assert "trying the one before" in resumed.stderr
+    assert (good.parent / "9999999999.damaged").exists()
+
+
+def test_several_configurations_one_after_another_and_at_once(tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.cfg").write_text(f"[run]\nname = {name}\n")
+    common = [*QUICK, *EVALUATE_OFF, "--set", "run.agent_steps=1500"]
+    assert run("train", "-c", "one.cfg", "two.cfg", *common, cwd=tmp_path).returncode == 0
+    assert (
+        run(
+            "train", "-c", "one.cfg", "two.cfg", "--parallel", *common, "--set", "run.logs=parallel", cwd=tmp_path
+        ).returncode
+        == 0
+    )
+    for folder in ("logs", "parallel"):
+        assert {path.name for path in (tmp_path / folder).iterdir()} == {"one", "two"}
+
+
+BAD_INPUT = {
+    "missing config": (["train", "-c", "none.cfg"], "none.cfg: cannot read"),
+    "unknown key": (["train", "--set", "run.sed=1"], "nearest valid one is 'seed'"),
+    "unknown environment": (["train", "--set", "environment.id=CartPool-v1"], "CartPole"),
+    "continuous actions": (["train", "--set", "environment.id=Pendulum-v1"], "Discrete"),
+    "no train circuit": (
+        ["train", *(x for act in (1, 2, 3) for x in ("--set", f"levels.MarioCircuit.Act{act}=none"))],
+        "no circuit says train",
+    ),
+    "no such start state": (["train", "--set", "levels.nowhere/mine.state=train"], "nowhere/mine.state"),
+    "nothing to resume": (["train", "--resume"], "no run with a checkpoint"),
+    "resume what is not there": (["train", "--resume", "nowhere"], "nowhere"),
+    "resume with several": (["train", "--resume", "-c", "a.cfg", "b.cfg"], "one run"),
+    "no checkpoint given": (["evaluate"], "-p"),
+    "missing checkpoint": (["evaluate", "-p", "none.pt"], "none.pt"),
+    "record: missing checkpoint": (["record", "-s", "MarioCircuit.Act1", "-p", "none.pt"], "none.pt"),
+    "missing ROM": (["import-rom", "none.sfc"], "none.sfc"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), BAD_INPUT.values(), ids=BAD_INPUT)
+def test_bad_input_is_one_line_and_status_2(tmp_path, arguments, message):
+    result = run(*arguments, cwd=tmp_path)
+    assert result.returncode == 2, result.stdout + result.stderr
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write anywhere")
+def test_read_only_logs(tmp_path):
+    (tmp_path / "logs").mkdir(mode=0o500)
+    result = run("train", *QUICK, cwd=tmp_path)
+    assert result.returncode == 2
+    assert "cannot write there" in result.stderr
+
+
+def test_logs_that_are_a_file(tmp_path):
+    (tmp_path / "logs").write_text("in the way")
+    result = run("train", *QUICK, cwd=tmp_path)
+    assert result.returncode == 2
+    assert "cannot write there" in result.stderr
+
+
+def test_it_learns_cartpole(tmp_path):
+    """The whole system, end to end, on the quickest task there is: returns must rise well above chance (about 22)."""
+    root = Path(__file__).parents[2]
+    options = ["-c", str(root / "configs" / "cartpole.cfg"), "--set", "run.agent_steps=150000", "--set", "run.name=run"]
+    result = run("train", *options, *EVALUATE_OFF, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    with (tmp_path / "logs" / "run" / "scalars.csv").open() as file:
+        returns = [float(row["value"]) for row in csv.DictReader(file) if row["tag"] == "train/episodic_return"]
+    assert max(returns) > 100, returns

@@ -1,0 +1,184 @@
+"""The configuration: every key explained, every mistake named with the nearest valid thing."""
+
+from pathlib import Path
+
+import pytest
+from commands import assert_clear
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from kartrl.config import Config, dump, read
+from kartrl.config.levels import CIRCUITS
+from kartrl.errors import UserError
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_default_cfg_holds_every_key_with_its_explanation():
+    assert (ROOT / "default.cfg").read_text().endswith(dump(Config()))
+    assert read([ROOT / "default.cfg"]) == Config()
+
+
+def test_every_key_has_a_one_line_explanation():
+    for name, field in Config.model_fields.items():
+        section = field.annotation
+        if name == "levels":
+            continue
+        for key, info in section.model_fields.items():
+            assert info.description, f"{name}.{key}"
+            assert "\n" not in info.description
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "configs").glob("*.cfg")), ids=lambda file: file.name)
+def test_shipped_configurations_are_valid(file):
+    assert read([file]) != Config()
+
+
+def test_later_files_and_overrides_win(tmp_path):
+    (tmp_path / "a.cfg").write_text("[run]\nseed = 5\nminutes = 3\n[levels]\nMarioCircuit.Act4 = train\n")
+    (tmp_path / "b.cfg").write_text("[run]\nseed = 6\n")
+    config = read([tmp_path / "a.cfg", tmp_path / "b.cfg"], ["run.minutes=4", "model.channels=8, 16,32"])
+    assert (config.run.seed, config.run.minutes, config.model.channels) == (6, 4.0, (8, 16, 32))
+    assert "MarioCircuit.Act4" in config.circuits("train")
+    assert read(base=dump(config)) == config
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("system.agent=8", "--set system.agent=8: unknown key 'agent' in [system]; the nearest valid one is 'agents'"),
+        ("sistem.agents=8", "unknown section [sistem]; the nearest valid one is 'system'"),
+        ("system.agents=many", "[system] agents"),
+        ("system.agents=0", "greater than or equal to 1"),
+        ("run.seed=-1", "[run] seed"),
+        ("optimizer.learning_rate=nan", "finite"),
+        ("evaluation.greedy=perhaps", "[evaluation] greedy"),
+        ("levels.MarioCircuit.Act9=train", "MarioCircuit.Act4"),
+        ("levels.MarioCircuit.Act4=exam", "'train', 'test' or 'none'"),
+        ("environment.crop_top=200", "crop_top must be less than crop_bottom"),
+        ("model.channels=1 2", "same length"),
+        ("run.name=a/b", "[run] name"),
+        ("run.name=..", "[run] name"),
+        ("run.logs=a\nb", "cannot be printed"),
+        ("run.seed=4294967296", "less than 4294967296"),
+        ("model.channels=" + "8 " * 17, "at most 16 items"),
+        ("nonsense", "expected section.key=value"),
+    ],
+)
+def test_mistakes_are_one_clear_line(override, message):
+    with pytest.raises(UserError) as error:
+        read([], [override])
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("seed = 1\n", "not a valid configuration"),
+        ("[run]\nseed\n", "not a valid configuration"),
+        ("[run]\nseed = 1\nseed = 2\n", "not a valid configuration"),
+        ("[rum]\nseed = 1\n", "nearest valid one is 'run'"),
+        ("[run]\nsede = 1\n", "nearest valid one is 'seed'"),
+    ],
+)
+def test_mistakes_in_a_file_name_the_file(tmp_path, text, message):
+    file = tmp_path / "mine.cfg"
+    file.write_text(text)
+    with pytest.raises(UserError) as error:
+        read([file])
+    assert "mine.cfg" in str(error.value)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_missing_and_binary_files(tmp_path):
+    with pytest.raises(UserError, match="No such file"):
+        read([tmp_path / "none.cfg"])
+    (tmp_path / "binary.cfg").write_bytes(bytes(range(256)))
+    with pytest.raises(UserError, match="cannot read"):
+        read([tmp_path / "binary.cfg"])
+
+
+def test_values_may_hold_percent_signs(tmp_path):
+    (tmp_path / "a.cfg").write_text("[run]\nname = 100%s\n")
+    assert read([tmp_path / "a.cfg"]).run.name == "100%s"
+
+
+KEYS = [f"{name}.{key}" for name, field in Config.model_fields.items() for key in field.annotation.model_fields]
+LONG = "\udcc4" * 200
+TEXT = st.text(
+    alphabet=st.characters(exclude_categories=()), max_size=200
+)  # lone surrogates too, as undecodable arguments have them
+SOME = st.sampled_from(
+    ["1", "0", "-1", "auto", "true", "nan", "1e999", "9" * 5000, "a b", "a\nb = c", "[run]", "#", "", "\x85", ".."]
+)
+
+
+def assert_config_or_one_line(**given):
+    try:
+        config = read(**given)
+    except UserError as error:
+        assert_clear(error)
+    else:
+        dump(config).encode()
+        assert read(base=dump(config)) == config
+
+
+@settings(max_examples=300, deadline=None)
+@given(TEXT)
+def test_any_text_is_a_configuration_or_one_clear_line(text):
+    assert_config_or_one_line(base=text)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([f"[{name}]" for name in Config.model_fields]) | st.sampled_from(KEYS) | TEXT, SOME | TEXT
+        )
+    )
+)
+def test_any_lines_are_a_configuration_or_one_clear_line(lines):
+    text = "\n".join(key if key.startswith("[") else f"{key.rpartition('.')[2]} = {value}" for key, value in lines)
+    assert_config_or_one_line(base=text)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(KEYS) | TEXT, SOME | TEXT), max_size=4))
+@example([(f"{LONG}.a", "1")])  # found by fuzzing: each character takes six in a message
+@example([(f"run.{LONG}", "1")])
+@example([("run.logs", LONG)])
+@example([("run.name", "/" * 1000)])
+def test_any_overrides_are_a_configuration_or_one_clear_line(overrides):
+    assert_config_or_one_line(overrides=[f"{key}={value}" for key, value in overrides])
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.fixed_dictionaries(
+        {
+            "run.seed": st.integers(0, 10**6),
+            "run.name": st.text(st.characters(categories=["L", "N", "P", "S"]), min_size=1).filter(
+                lambda text: not {"/", "\\"} & set(text) and text[0] != "."
+            ),
+            "system.agents": st.one_of(st.just("auto"), st.integers(1, 99)),
+            "optimizer.learning_rate": st.floats(1e-9, 1.0),
+            "impala.discount": st.floats(0, 1),
+            "environment.grayscale": st.booleans(),
+            f"levels.{CIRCUITS[0]}": st.sampled_from(["train", "test", "none"]),
+        }
+    )
+)
+def test_dump_and_read_are_inverse(values):
+    config = read(
+        [], [f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in values.items()]
+    )
+    assert config.run.name == values["run.name"]
+    assert read(base=dump(config)) == config
+
+
+def test_sections_are_frozen():
+    with pytest.raises(ValidationError):
+        Config().run.seed = 3

@@ -1,0 +1,122 @@
+"""Running kartrl's own commands in real processes, for the tests."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO
+
+import psutil
+
+from kartrl.learning import checkpoint
+
+ROOT = Path(__file__).parents[2]
+HELPERS = Path(__file__).parent
+QUICK = ["--set", "environment.id=CartPole-v1", "--set", "model.hidden_size=16", "--set", "system.agents=2"]
+EVALUATE_OFF = ["--set", "evaluation.minutes=0"]
+UNTIL_ENDED = ["--set", "run.agent_steps=1000000000", "--set", "run.checkpoint_minutes=0.02"]
+ENDLESS = [*QUICK, *EVALUATE_OFF, *UNTIL_ENDED, "--set", "run.name=run"]
+
+
+def environment(*first: Path) -> dict[str, str]:
+    """Of kartrl's commands; Python looks in the folders `first` before all others."""
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(map(str, (*first, ROOT, HELPERS))),
+        "PYTHONWARNINGS": "error::UserWarning:kartrl",
+        "COLUMNS": "200",
+    }
+
+
+def run(
+    *arguments: str, cwd: Path, timeout: float = 100, first: Sequence[Path] = ()
+) -> subprocess.CompletedProcess[str]:
+    """`python -m kartrl` with these arguments, to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "kartrl", *arguments],
+        cwd=cwd,
+        env=environment(*first),
+        text=True,
+        capture_output=True,
+        timeout=timeout,
+        check=False,
+    )
+
+
+class Training:
+    """A `kartrl train` in the background, in a session of its own; a context manager that leaves no process behind.
+
+    What it prints goes to `output`, or is returned by `end`.
+    """
+
+    def __init__(self, cwd: Path, *arguments: str, output: IO[str] | None = None) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "kartrl", "train", *arguments],
+            cwd=cwd,
+            env=environment(),
+            text=True,
+            stdout=output or subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+    def __enter__(self) -> "Training":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self.family():
+            process.kill()
+        self.process.wait(10)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+    def family(self) -> list[psutil.Process]:
+        """All living processes of its session."""
+        family = []
+        for process in psutil.process_iter():
+            try:
+                if os.getsid(process.pid) == self.process.pid and process.status() != psutil.STATUS_ZOMBIE:
+                    family.append(process)
+            except (ProcessLookupError, psutil.NoSuchProcess):
+                continue
+        return family
+
+    def roles(self, name: str) -> list[psutil.Process]:
+        """Its processes with this role, by the title that they have taken."""
+        found = []
+        for process in self.family():
+            with contextlib.suppress(psutil.NoSuchProcess):  # it may end while it is looked at
+                if process.cmdline()[:1] == [f"kartrl {name}"]:
+                    found.append(process)
+        return found
+
+    def end(self, number: signal.Signals | None = None, timeout: float = 60) -> tuple[int, str]:
+        """Send a signal if given; the exit status and all that was printed."""
+        if number is not None:
+            self.process.send_signal(number)
+        output, _ = self.process.communicate(timeout=timeout)
+        return self.process.returncode, output
+
+
+def assert_clear(error: Exception) -> None:
+    """One line, and no long one."""
+    assert len(str(error).splitlines()) == 1, str(error)
+    assert len(str(error)) < 600, str(error)
+
+
+def wait_for(condition: Callable[[], object], seconds: float, what: str) -> None:
+    """Wait until `condition` is true; fail after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
+        time.sleep(0.05)
+
+
+def steps(run_folder: Path) -> int:
+    """Agent steps of the newest checkpoint."""
+    path = checkpoint.newest(run_folder)
+    return int(path.stem) if path is not None else 0

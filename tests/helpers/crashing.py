@@ -1,0 +1,123 @@
+"""Gymnasium environments that fail, for the tests: `crashing:Crash-v0` and others, each after so many steps of its life."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+KINDS = ("raise", "exit", "stall", "reward", "observation")
+
+
+class Faulty(gymnasium.Env):
+    """Episodes of 20 steps; after `lifetime` steps in all, `step` fails.
+
+    Args:
+        lifetime: steps before the fault.
+        kind: raise an exception, end the process, sleep, or give a reward or an observation that is not a number.
+        probability: instead of after `lifetime`, fail at each step with this probability, in a kind drawn.
+        switch: where a file is named, fail at once as soon as it exists.
+    """
+
+    observation_space = spaces.Box(-1.0, 1.0, (3,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def __init__(
+        self,
+        lifetime: int,
+        kind: str = "raise",
+        probability: float = 0.0,
+        switch: str = "",
+        render_mode: str | None = None,
+    ) -> None:
+        self.render_mode = render_mode
+        self.lifetime, self.kind, self.probability = lifetime, kind, probability
+        self.switch = Path(switch) if switch else None
+        self.age, self.length = 0, 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.length = 0
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        self.age += 1
+        self.length += 1
+        observation, reward = self.observation_space.sample(), 1.0
+        kind = self._fault()
+        if kind == "raise":
+            raise RuntimeError("the cartridge fell out")
+        if kind == "exit":
+            os._exit(3)
+        if kind == "stall":
+            time.sleep(3600)
+        if kind == "reward":
+            reward = float("nan")
+        if kind == "observation":
+            observation[1] = np.inf
+        return observation, reward, self.length == 20, False, {}
+
+    def _fault(self) -> str:
+        if self.probability:
+            return str(self.np_random.choice(KINDS)) if self.np_random.random() < self.probability else ""
+        if self.switch is not None:
+            return self.kind if self.switch.exists() else ""
+        if self.kind in ("reward", "observation"):  # now and again, as such an environment lives on
+            return self.kind if self.age % self.lifetime == 0 else ""
+        return self.kind if self.age > self.lifetime else ""
+
+
+class CrashHard(Faulty):
+    """Kills its process when it is reset."""
+
+    def reset(self, *, seed=None, options=None):
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+
+class Hiccup(Faulty):
+    """Every fifth step takes a twentieth of a second, as on a busy machine."""
+
+    def step(self, action):
+        if self.age % 5 == 0:
+            time.sleep(0.05)
+        return super().step(action)
+
+
+class Life(gymnasium.Env):
+    """Its observation is the number of its process and how many steps it has taken."""
+
+    observation_space = spaces.Box(0.0, np.inf, (2,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        self.render_mode, self.age = render_mode, 0
+
+    def _look(self):
+        return np.array([os.getpid(), self.age], np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self._look(), {}
+
+    def step(self, action):
+        self.age += 1
+        return self._look(), 0.0, self.age % 17 == 0, False, {}
+
+
+gymnasium.register("Crash-v0", Faulty, kwargs={"lifetime": 200})
+gymnasium.register("CrashAtOnce-v0", Faulty, kwargs={"lifetime": 3})
+gymnasium.register("ExitAtOnce-v0", Faulty, kwargs={"lifetime": 3, "kind": "exit"})
+gymnasium.register("StallAtOnce-v0", Faulty, kwargs={"lifetime": 3, "kind": "stall"})
+gymnasium.register("Exit-v0", Faulty, kwargs={"lifetime": 200, "kind": "exit"})
+gymnasium.register("Stall-v0", Faulty, kwargs={"lifetime": 300, "kind": "stall"})
+gymnasium.register("BadReward-v0", Faulty, kwargs={"lifetime": 70, "kind": "reward"})
+gymnasium.register("BadObservation-v0", Faulty, kwargs={"lifetime": 70, "kind": "observation"})
+gymnasium.register("NothingButBad-v0", Faulty, kwargs={"lifetime": 1, "kind": "reward"})
+gymnasium.register("Random-v0", Faulty, kwargs={"lifetime": 0, "probability": 2e-4})
+gymnasium.register("Switch-v0", Faulty, kwargs={"lifetime": 0, "switch": os.environ.get("KARTRL_TEST_SWITCH", "")})
+gymnasium.register("Hiccup-v0", Hiccup, kwargs={"lifetime": 1_000_000})
+gymnasium.register("Life-v0", Life)
+gymnasium.register("CrashHard-v0", CrashHard, kwargs={"lifetime": 0})

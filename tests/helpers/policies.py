@@ -1,0 +1,56 @@
+"""Checkpoints of untrained networks, for the tests."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from kartrl.config import read
+from kartrl.envs import make_env
+from kartrl.kart.selection import with_circuits
+from kartrl.learning import checkpoint
+from kartrl.learning.checkpoint import Checkpoint
+from kartrl.learning.counters import Counters
+from kartrl.models import make_model
+from kartrl.runtime.trainer_thread import Learner
+
+CARTPOLE = ("environment.id=CartPole-v1", "model.hidden_size=16")
+PONG = ("environment.id=ALE/Pong-v5", "environment.frame_skip=4", "model.hidden_size=16")
+KART = (
+    "environment.game=bundled",
+    "environment.frame_skip=4",
+    "environment.no_progress_limit=2",
+    "model.hidden_size=16",
+)
+
+
+def make_checkpoint(agent_steps: int, *overrides: str) -> Checkpoint:
+    """A small network for vectors of 4 after one update, as a learner would save it; it depends on `agent_steps`."""
+    config = read(overrides=["model.hidden_size=16", *overrides])
+    torch.manual_seed(agent_steps)
+    learner = Learner(config, make_model(config.model, (4,), 2), torch.device("cpu"), Counters())
+    for parameter in learner.model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    learner.optimizer.step()
+    weights, optimizer, _ = learner.state()
+    random = {
+        "torch": torch.default_generator.get_state(),
+        "predictor-0": torch.Generator().manual_seed(agent_steps).get_state(),
+    }
+    return Checkpoint(config, weights, optimizer, Counters(agent_steps, 2, 1, 3.5), (4,), 2, 1.5, random)
+
+
+def save_policy(
+    run_folder: Path, overrides: Sequence[str], agent_steps: int = 1000, score: float | None = None
+) -> Path:
+    """Save a network that has learned nothing as a checkpoint of the run."""
+    torch.set_num_threads(1)  # as in the commands: more are far slower where the cores are busy
+    config = with_circuits(read(overrides=overrides))
+    env = make_env(config, config.circuits("train"))
+    shape, actions = env.observation_space.shape, int(env.action_space.n)
+    env.close()
+    torch.manual_seed(agent_steps)
+    model = make_model(config.model, shape, actions)
+    path = run_folder / "checkpoints" / f"{agent_steps:010d}.pt"
+    checkpoint.save(path, Checkpoint(config, model.state_dict(), {}, Counters(agent_steps), shape, actions, score))
+    return path

@@ -1,0 +1,166 @@
+"""Import of the user's own ROM, with a synthetic file: no commercial ROM is anywhere near these tests."""
+
+import gzip
+import hashlib
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from kartrl.config.levels import CIRCUITS
+from kartrl.errors import UserError
+from kartrl.kart import cartridge, retro
+
+ROM = bytes(range(256)) * 16
+SHA1 = hashlib.sha1(ROM).hexdigest()
+SIZE = len(ROM)
+
+
+@pytest.fixture(autouse=True)
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's data folder, which does not exist yet."""
+    monkeypatch.setenv("KARTRL_DATA", str(tmp_path / "of" / "user"))
+    return tmp_path / "of" / "user"
+
+
+def rom_file(folder: Path, contents: bytes = ROM) -> Path:
+    file = folder / "my game.smc"
+    file.write_bytes(contents)
+    return file
+
+
+def states(folder: Path, **contents: bytes) -> Path:
+    place = folder / "states"
+    place.mkdir()
+    for name, packed in contents.items():
+        (place / f"{name.replace('_', '.')}.state").write_bytes(packed)
+    return place
+
+
+@pytest.mark.parametrize("header", [b"", b"\x40" * 512])
+def test_import_with_and_without_a_copier_header(
+    tmp_path: Path, data: Path, header: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = cartridge.import_rom(rom_file(tmp_path, header + ROM), None, SHA1, SIZE)
+    assert folder == data / "SuperMarioKart-Snes"
+    assert [file.name for file in folder.iterdir()] == ["rom.sfc"]
+    assert (folder / "rom.sfc").read_bytes() == ROM
+    said = capsys.readouterr().out
+    assert "none yet" in said
+    assert "--states" in said
+    assert all(circuit in said for circuit in CIRCUITS)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has other permissions")
+def test_only_the_owner_may_look(tmp_path: Path) -> None:
+    place = states(tmp_path, MarioCircuit_Act1=gzip.compress(b"state"))
+    folder = cartridge.import_rom(rom_file(tmp_path), place, SHA1, SIZE)
+    for directory in (folder, folder.parent):
+        assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+    for file in folder.iterdir():
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_states_are_taken_and_the_rest_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = states(
+        tmp_path,
+        MarioCircuit_Act2=gzip.compress(b"two"),
+        RainbowRoad_Act1=gzip.compress(b"rainbow"),
+        Menu=b"not looked at",
+    )
+    folder = cartridge.import_rom(rom_file(tmp_path), place, SHA1, SIZE)
+    assert retro.circuits(folder) == ("MarioCircuit.Act2", "RainbowRoad.Act1")
+    assert cartridge.read_state(folder / "RainbowRoad.Act1.state") == b"rainbow"
+    there, missing = capsys.readouterr().out.split("Without a start state")
+    assert "Menu.state" in there
+    assert "MarioCircuit.Act2, RainbowRoad.Act1" in there
+    assert "MarioCircuit.Act1" in missing
+
+
+@pytest.mark.parametrize("contents", [b"", ROM[:-1], ROM + b"\0", b"\x40" * 512 + ROM[:-1] + b"?", ROM[:-1] + b"?"])
+def test_another_rom_is_refused_with_what_was_found(tmp_path: Path, data: Path, contents: bytes) -> None:
+    with pytest.raises(UserError) as caught:
+        cartridge.import_rom(rom_file(tmp_path, contents), None, SHA1, SIZE)
+    text = str(caught.value)
+    assert all(part in text for part in ("my game.smc", SHA1, f"{len(contents)} bytes", f"{SIZE} bytes", "SHA-1"))
+    assert not data.exists()
+
+
+def test_the_expected_rom_is_the_documented_one() -> None:
+    assert cartridge.SHA1 == "47e103d8398cf5b7cbb42b95df3a3c270691163b"
+    assert cartridge.SIZE == 524_288
+
+
+def test_missing_files(tmp_path: Path, data: Path) -> None:
+    with pytest.raises(UserError, match=r"nothing\.sfc"):
+        cartridge.import_rom(tmp_path / "nothing.sfc", None, SHA1, SIZE)
+    with pytest.raises(UserError, match="not a folder"):
+        cartridge.import_rom(rom_file(tmp_path), tmp_path / "no folder", SHA1, SIZE)
+    assert not data.exists()
+
+
+BOMB = gzip.compress(bytes(cartridge.STATE_LIMIT + 1))
+DAMAGED = gzip.compress(bytes(range(256)) * 9)
+DAMAGED = DAMAGED[:40] + b"\xff" * 40 + DAMAGED[80:]
+
+
+@pytest.mark.parametrize(
+    ("packed", "word"),
+    [
+        (b"plain", "cannot read"),
+        (b"", "empty"),
+        (gzip.compress(b"state" * 99)[:-9], "cannot read"),
+        (BOMB, "MiB"),
+        (DAMAGED, "cannot read"),
+    ],
+)
+def test_a_bad_state_is_refused_and_nothing_is_written(tmp_path: Path, data: Path, packed: bytes, word: str) -> None:
+    place = states(tmp_path, MarioCircuit_Act1=gzip.compress(b"good"), MarioCircuit_Act2=packed)
+    with pytest.raises(UserError, match=word) as caught:
+        cartridge.import_rom(rom_file(tmp_path), place, SHA1, SIZE)
+    assert "MarioCircuit.Act2.state" in str(caught.value)
+    assert not data.exists()
+
+
+def test_a_failed_write_leaves_the_earlier_import_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = cartridge.import_rom(rom_file(tmp_path), None, SHA1, SIZE)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(UserError, match="No space left"):
+        cartridge.import_rom(rom_file(tmp_path), None, SHA1, SIZE)
+    assert [file.name for file in folder.iterdir()] == ["rom.sfc"]
+    assert (folder / "rom.sfc").read_bytes() == ROM
+
+
+def test_a_place_that_cannot_be_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    monkeypatch.setenv("KARTRL_DATA", str(tmp_path / "file"))
+    with pytest.raises(UserError, match="KARTRL_DATA"):
+        cartridge.import_rom(rom_file(tmp_path), None, SHA1, SIZE)
+
+
+def test_which_game_is_meant(tmp_path: Path) -> None:
+    pytest.importorskip("stable_retro")
+    with pytest.raises(UserError, match="import-rom"):
+        retro.game_folder("cartridge")
+    with pytest.raises(UserError, match="bundled"):
+        retro.game_folder("other")
+    assert retro.game_folder("auto").name == "KartRL-Snes"
+    folder = cartridge.import_rom(rom_file(tmp_path), None, SHA1, SIZE)
+    assert retro.game_folder("auto") == retro.game_folder("cartridge") == folder
+    assert retro.game_folder("bundled").name == "KartRL-Snes"
+
+
+def test_the_description_of_the_cartridge_is_whole() -> None:
+    """Every variable that the race state is read from is described, at the addresses of the bundled game."""
+    own, bundled = (
+        json.loads((retro.GAMES / name / "data.json").read_text())["info"] for name in (cartridge.NAME, retro.BUNDLED)
+    )
+    assert set(own) <= set(bundled)
+    assert {name: bundled[name] for name in own} == own
+    assert not [file for file in (retro.GAMES / cartridge.NAME).iterdir() if file.suffix in (".sfc", ".smc", ".state")]

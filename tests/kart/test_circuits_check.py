@@ -1,0 +1,240 @@
+"""What is wrong with a circuit is told in plain words, all of it at once, with its place."""
+
+import math
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_circuits import FILES, OVAL, changed
+
+from kartrl.errors import UserError
+from kartrl.kart.circuits.block import KINDS
+from kartrl.kart.circuits.checks import IN_LINE, faults, faults_of_road
+from kartrl.kart.circuits.format import Circuit, parse, read
+from kartrl.kart.circuits.ground import compiled
+from kartrl.kart.circuits.line import line_of
+
+POINTS = parse(OVAL, "").points
+HAIRPIN = read(FILES["MarioCircuit.Act2"]).points
+SQUARE = {
+    "corners": "right",
+    "points": [(112, 512, 96), (112, 112, 96), (512, 112, 96), (912, 112, 96), (912, 912, 96), (112, 912, 96)],
+}
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("titel = 3", "unknown key titel"),
+        ("scenery = 2", "scenery must be 1 or less"),
+        ('scenery = "much"', "scenery must be a number"),
+        ('title = "lower case"', "title must be 1 to 14 capitals, figures and spaces"),
+        ('kind = "lava"', "kind must be 'asphalt', 'dirt'"),
+        ("points = [[1, 2, 80]]", "points must have 4 entries at least"),
+        ("points = [[1, 2], [3, 4], [5, 6], [7, 8]]", "points.0.width is missing"),
+        ("points = [[1, 2, 80, 4], [30, 4, 80], [50, 6, 80], [70, 8, 80]]", "points.0 must have 3 entries at most"),
+        ("points = [[1, 2, 80], [30, 4, 8], [50, 6, 80], [70, 8, 80]]", ": points.1.width must be 32 or more$"),
+        ("coins = [{ at = 12 }]", "coins.0.at is 12, but the points are numbered 0 to 11"),
+        ("jumps = [{ at = 99 }]", "jumps.0.at is 99, but the points are numbered 0 to 11"),
+        ("boosts = [{ at = -1 }]", "boosts.0.at must be 0 or more"),
+        ("coins = 5", "coins must be a list, [ ... ]"),
+        ("coins = [5]", "coins.0 must be a table, { ... }"),
+        ("coins = [{ at = 1, count = 1.5 }]", "coins.0.count must be a whole number"),
+        ("rails = [{ from = 3, to = 20 }]", "rails.0.to is 20, but the points are numbered 0 to 11"),
+        ("boosts = [{ at = 1, across = 2 }]", "boosts.0.across must be 1 or less"),
+        ('patches = [{ ground = "mud" }]', "patches.0 needs either at (and across) or x and y"),
+        ("trees = [[1, nan]]", "trees.0.y must be a finite number"),
+        ("trees = [[1024, 5]]", "trees.0.x must be less than 1024"),
+        ("points =", "not a TOML file"),
+        ("points = " + 2000 * "[", "not a TOML file"),
+        (
+            "points = [[99, 99, 80], [99, 99, 80], [5, 6, 80], [7, 8, 80]]",
+            "points 0 and 1 are less than 16 pixels apart",
+        ),
+        ("walls = [[-1, 2, 3, 4]]", "walls.0.x0 must be 0 or more"),
+        ("walls = [[1, 2, 3]]", "walls.0.y1 is missing"),
+    ],
+)
+def test_a_wrong_file_is_named_with_its_key(tmp_path: Path, line: str, message: str) -> None:
+    file = tmp_path / "mine.toml"
+    key = line.partition(" ")[0]
+    file.write_text(line + "\n" + re.sub(rf"^{key} = (\[\[[^$]*|.*$)", "", OVAL, flags=re.M))
+    with pytest.raises(UserError) as caught:
+        read(file)
+    assert str(caught.value).startswith(f"{file}: ")
+    assert re.search(message if message.endswith("$") else re.escape(message), str(caught.value))
+    assert "\n" not in str(caught.value)
+
+
+def test_wrong_keys_are_told_together() -> None:
+    with pytest.raises(UserError) as caught:
+        parse(
+            OVAL.replace("[160, 300, 80]", "[151, 512, 80]") + "coins = [{ at = 12 }]\njumps = [{ at = 50 }]",
+            "mine.toml",
+        )
+    assert str(caught.value) == (
+        "mine.toml: points 0 and 1 are less than 16 pixels apart; coins.0.at is 12, but the points are numbered 0 to 11; "
+        "jumps.0.at is 50, but the points are numbered 0 to 11"
+    )
+
+
+def test_a_missing_or_binary_file_is_said_to_be_one(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"none\.toml: cannot be read"):
+        read(tmp_path / "none.toml")
+    (tmp_path / "odd.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UserError, match=r"odd\.toml: cannot be read"):
+        read(tmp_path / "odd.toml")
+
+
+@pytest.mark.parametrize(
+    ("values", "fault"),
+    [
+        ({"points": [(x * 0.5, y * 0.5, w) for x, y, w in POINTS]}, "the lap is 1[0-9]{3} pixels long"),
+        ({"points": [(x, y, 48) for x, y, _ in POINTS]}, r"too narrow near point .* 48 pixels, and asphalt needs 56"),
+        ({"points": [(x - 90, y, w) for x, y, w in POINTS]}, r"the road leaves the map near point"),
+        ({"points": [*POINTS[:6], (240, 560, 80), *POINTS[6:]]}, "the road comes within 20 pixels of itself"),
+        ({"points": [*POINTS[:3], (512, 560, 80), *POINTS[4:]]}, "the turn is too sharp near point 3"),
+        (
+            {"points": POINTS[2:] + POINTS[:2]},
+            r"not straight at point 0: from 48 pixels behind the start line to 48 ahead of it, it turns by \d\d degrees, not 12 or less; "
+            "put points in line with it, 70 pixels behind and 70 ahead$",
+        ),
+        (
+            {"corners": "right"},
+            r"from point 0 \(150, 512\) to point 1 \(160, 300\) must go straight north, south, east or west",
+        ),
+        ({"trees": [(141, 501)]}, "the tree at 141, 501 stands on the road: it covers 136, 496 to 159, 519$"),
+        ({"trees": [(1020, 500)]}, "the tree at 1020, 500 leaves the map"),
+        (
+            {"walls": [(100, 500, 300, 500)]},
+            "the wall 100, 500, 300, 500 stands on the road: it covers 96, 496 to 303, 511$",
+        ),
+        ({"walls": [(600, 500, 300, 500)]}, "must go from its upper left to its lower right"),
+        ({"patches": [{"ground": "mud", "at": 3}]}, "asphalt has no patches of mud; there are: none"),
+        ({"coins": [{"at": k, "count": 8} for k in range(1, 6)]}, "there are 40 coins; at most 32"),
+        (
+            {"coins": 2 * [{"at": 3, "count": 2}]},
+            "coin 0 of the row at 3 does not fit on the road: another coin is in the way",
+        ),
+        (
+            {"coins": [{"at": 3}], "boosts": [{"at": 3}]},
+            "coin 0 of the row at 3 does not fit .* a boost plate is in the way",
+        ),
+        ({"coins": [{"at": 6}], "jumps": [{"at": 6}]}, "coin 0 of the row at 6 does not fit .* a jump is in the way"),
+        (
+            {"boosts": [{"at": 3}, {"at": 3}]},
+            "the boost plate at 3 does not fit on the road: a boost plate is in the way",
+        ),
+        (
+            {"kind": "ice", "boosts": [{"at": 3}], "patches": [{"ground": "water", "at": 3}]},
+            "the boost plate at 3 does not fit on the road: water is in the way",
+        ),
+        ({"kind": "planks", "trees": [(500, 500)]}, "planks has no trees"),
+        (
+            {"kind": "ice", "patches": [{"ground": "water", "at": 4, "size": 60}]},
+            "less than 30 pixels of the road are free near point 3",
+        ),
+        (
+            {"points": HAIRPIN, "jumps": [{"at": 7}]},
+            "the jump at 7 is not on a straight: .* straight 40 pixels before and 72 after it",
+        ),
+        ({"jumps": [{"at": 0.1}]}, "the jump at 0.1 lies on the start line: 48 pixels must be between them"),
+        ({"jumps": [{"at": 11.9}]}, "the jump at 11.9 lies on the start line"),
+        ({"kind": "castle", **SQUARE, "jumps": [{"at": 2.85}]}, "the jump at 2.85 is not on a straight"),
+        ({"kind": "castle", **SQUARE, "jumps": [{"at": 3.04}]}, "the jump at 3.04 is not on a straight"),
+    ],
+)
+def test_what_makes_a_circuit_undrivable_is_told(values: dict, fault: str) -> None:
+    assert faults(changed()) == []
+    found = faults(changed(**values))
+    assert any(re.search(fault, one) for one in found), found
+
+
+def test_jumps_on_straights_are_fine() -> None:
+    assert faults(changed(jumps=[{"at": 5.9}])) == []
+    assert faults(changed(kind="castle", **SQUARE, jumps=[{"at": 1.5}, {"at": 2}, {"at": 3.5}])) == []
+
+
+def test_faults_are_told_together_but_not_what_follows_from_them() -> None:
+    """A tree on the road would also leave too little of it free, and a diagonal piece would turn back."""
+    found = faults(
+        changed(
+            kind="ice",
+            points=POINTS[2:] + POINTS[:2],
+            trees=[(290, 130), (284, 130)],
+            walls=[(600, 500, 300, 500)],
+            coins=[{"at": 4}],
+            boosts=[{"at": 4}],
+            jumps=[{"at": 0.1}],
+            patches=[{"ground": "mud", "at": 3}],
+        )
+    )
+    told = (
+        "not straight at point 0",
+        "the jump at 0.1",
+        "tree at 290",
+        "tree at 284",
+        "the wall 600",
+        "patches of mud",
+        "coin 0 of the row at 4",
+    )
+    assert len(found) == len(told), found
+    assert all(part in one for part, one in zip(told, found, strict=True)), found
+    points = [(112, 512, 96), (112, 112, 96), (912, 112, 96), (900, 512, 96), (912, 912, 96), (112, 912, 96)]
+    found = faults(changed(kind="castle", corners="right", points=points))
+    assert [one for one in found if "turns back" in one or "must go straight" not in one] == []
+    assert len(found) == 2
+
+
+@given(st.floats(-80, 80), st.floats(-80, 80), st.floats(60, 100), st.floats(60, 100))
+def test_points_in_line_make_a_straight_start(left: float, right: float, before: float, after: float) -> None:
+    """What the message on the start advises helps, whatever the bends after it."""
+    a, b = math.radians(left), math.radians(right)
+    points = [
+        (512 - IN_LINE, 140, 80),
+        (512 - IN_LINE - before * math.cos(a), 140 + before * math.sin(a), 80),
+        (200, 512, 80),
+        (512, 880, 80),
+        (824, 512, 80),
+        (512 + IN_LINE + after * math.cos(b), 140 + after * math.sin(b), 80),
+        (512 + IN_LINE, 140, 80),
+    ]
+    circuit = changed(points=[(512, 140, 80), *points])
+    assert line_of(circuit).length > 1000
+    assert not any("straight at point 0" in one for one in faults_of_road(circuit))
+
+
+PLACES = st.tuples(st.integers(0, 1023), st.integers(0, 1023), st.integers(32, 160))
+ATS = st.floats(0, 3.99)
+
+
+@settings(max_examples=24, deadline=None)
+@given(
+    points=st.lists(PLACES, min_size=4, max_size=12),
+    kind=st.sampled_from(KINDS),
+    corners=st.sampled_from(("round", "right")),
+    coins=st.lists(
+        st.fixed_dictionaries({"at": ATS, "across": st.floats(-1, 1), "count": st.integers(1, 8)}), max_size=4
+    ),
+    boosts=st.lists(st.fixed_dictionaries({"at": ATS}), max_size=3),
+    walls=st.lists(st.tuples(*4 * [st.integers(0, 1023)]), max_size=3),
+    trees=st.lists(st.tuples(*2 * [st.integers(0, 1023)]), max_size=3),
+    jumps=st.lists(st.fixed_dictionaries({"at": ATS}), max_size=2),
+    rails=st.lists(st.fixed_dictionaries({"from": ATS, "to": ATS}), max_size=2),
+    patches=st.lists(
+        st.fixed_dictionaries({"ground": st.sampled_from(("mud", "lava", "water")), "at": ATS}), max_size=2
+    ),
+)
+def test_nonsense_is_told_and_can_be_drawn(**values: object) -> None:
+    try:
+        circuit = Circuit.model_validate({"title": "X", **values})
+    except ValueError:
+        return
+    found = faults(circuit)
+    assert all(len(one) < 260 and "\n" not in one for one in found)
+    block = compiled(circuit)
+    assert block.picture().shape == (1024, 1024, 3)
+    if not found:
+        assert block.packed()

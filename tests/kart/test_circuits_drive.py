@@ -1,0 +1,214 @@
+"""Circuits on the real emulator: the scripted driver on all twenty and on random ones, states, cache, and the command line."""
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import run
+from PIL import Image
+from test_circuits import FILES, OVAL
+
+from kartrl.config.levels import CIRCUITS
+from kartrl.errors import UserError
+from kartrl.kart.circuits import library
+from kartrl.kart.circuits.block import KINDS
+from kartrl.kart.circuits.commands import filmed
+from kartrl.kart.circuits.driver import drive, lap_times
+from kartrl.kart.circuits.format import parse
+from kartrl.kart.circuits.generator import random_circuit
+from kartrl.kart.circuits.ground import compile_circuit, compiled
+from kartrl.kart.circuits.line import line_of
+from kartrl.kart.circuits.states import make_state, start_state
+from kartrl.kart.retro import BUNDLED, GAMES, Console
+
+pytest.importorskip("stable_retro", reason="no SNES emulator on this platform")
+
+GAME = GAMES / BUNDLED
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("KARTRL_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.mark.parametrize("circuit", CIRCUITS)
+def test_the_scripted_driver_finishes_every_circuit(circuit: str) -> None:
+    times = lap_times(circuit)
+    assert len(times) == 5
+    assert all(15 < seconds < 40 for seconds in times), times
+
+
+def test_the_states_hold_what_the_files_say() -> None:
+    for circuit in ("BowserCastle.Act3", "KoopaBeach.Act1"):
+        console = Console(GAME, circuit)
+        block = console.block()
+        console.close()
+        assert block is not None
+        assert block.packed() == compile_circuit(FILES[circuit]).packed()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_random_circuits_are_finished(kind: str) -> None:
+    for seed in (101, 102):
+        console = Console(GAME)
+        console.restore(start_state(console, compiled(random_circuit(seed, kind))))
+        times = drive(console, laps=1)
+        console.close()
+        assert len(times) == 1, (kind, seed)
+        assert 12 < times[0] < 60
+
+
+def test_a_state_is_the_same_each_time() -> None:
+    block = compiled(parse(OVAL, "OVAL"))
+    assert make_state(block) == make_state(block)
+
+
+def test_the_cache_builds_once_and_keeps_order(cache: Path) -> None:
+    told: list[str] = []
+    first = library.random_states([7, 3, 7], "ice", told.append)
+    assert [file.name for file in first] == ["random.ice.0007.state", "random.ice.0003.state", "random.ice.0007.state"]
+    assert sorted(set(told)) == ["random.ice.0003", "random.ice.0007"]
+    assert all(file.is_file() and cache in file.parents for file in first)
+    stamp = first[0].stat().st_mtime_ns
+    assert library.random_states([7], "ice") == first[:1]
+    assert first[0].stat().st_mtime_ns == stamp
+    kinds = [file.name.split(".")[1] for file in library.random_states([0, 1])]
+    assert kinds == list(KINDS[:2])
+    with pytest.raises(UserError, match="there is no kind 'grass'"):
+        library.random_states([1], "grass")
+
+
+def test_several_processes_build_the_same_states(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    many = library.random_states(range(6), "asphalt")
+    alone = {file.name: gzip.decompress(file.read_bytes()) for file in many}
+    monkeypatch.setenv("KARTRL_CACHE", str(cache / "other"))
+    monkeypatch.setattr(library, "FEW", 6)
+    for file in library.random_states(range(6), "asphalt"):
+        assert gzip.decompress(file.read_bytes()) == alone[file.name]
+
+
+def test_the_state_of_a_file_follows_its_content(cache: Path, tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(OVAL)
+    state = library.state_of(file)
+    assert (state.name, cache in state.parents) == ("mine.state", True)
+    assert library.state_of(file) == state
+    file.write_text(OVAL.replace('"OVAL"', '"RING"'))
+    other = library.state_of(file)
+    assert other != state
+    console = Console(GAME, str(other))
+    block = console.block()
+    console.close()
+    assert block is not None
+    assert block.title == "RING"
+
+
+def test_check_tells_what_is_wrong_and_how_fast_it_can_be_driven(tmp_path: Path) -> None:
+    good, bad = tmp_path / "good.toml", tmp_path / "bad.toml"
+    good.write_text(OVAL)
+    bad.write_text(OVAL.replace("80]", "40]"))
+    result = run("circuit", "check", str(good), cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "good, 2551 pixels a lap; laps of the scripted driver: 1" in result.stdout
+    assert result.stdout.count(",") == 5
+    result = run("circuit", "check", "--no-drive", str(good), str(bad), cwd=tmp_path)
+    assert result.returncode == 2
+    assert f"{good}: good, 2551 pixels a lap\n" in result.stdout
+    assert f"{bad}: the road is too narrow near point" in result.stdout
+
+
+def test_build_draw_and_drive_from_the_command_line(tmp_path: Path) -> None:
+    file = tmp_path / "Mine.toml"
+    file.write_text(OVAL)
+    result = run("circuit", "build", "Mine.toml", "-o", "out", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["Mine.png", "Mine.state"]
+    picture = np.asarray(Image.open(tmp_path / "out" / "Mine.png"))
+    assert picture.shape == (1024, 1024, 3)
+    assert np.ptp(picture[512, 140:160].astype(int), axis=-1).max() < 40, "asphalt is grey"
+    result = run("circuit", "draw", "out/Mine.state", "MarioCircuit.Act2", "Mine.toml", "-o", "sheet.png", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    with Image.open(tmp_path / "sheet.png") as sheet:
+        assert sheet.size[0] > 700
+    result = run("circuit", "drive", "out/Mine.state", "--laps", "1", "-o", "films", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "1 of 1" in result.stdout
+    assert result.stdout.endswith("\nfilms/Mine.mp4\n")
+    assert (tmp_path / "films" / "Mine.mp4").stat().st_size > 50_000
+
+
+def test_how_far_a_film_is_can_be_seen(tmp_path: Path) -> None:
+    laps: list[float] = []
+    assert (
+        len(filmed("MarioCircuit.Act2", 1, tmp_path / "new" / "film.mp4", lambda *, completed: laps.append(completed)))
+        == 1
+    )
+    assert laps == sorted(laps)
+    assert laps[0] <= 0.1
+    assert 0.9 < laps[-1] <= 1
+
+
+def test_points_are_numbered_on_the_map_and_the_way_is_shown(tmp_path: Path) -> None:
+    (tmp_path / "Mine.toml").write_text(OVAL)
+    for more in ((), ("--points",)):
+        assert run("circuit", "draw", *more, "Mine.toml", "-o", f"{len(more)}.png", cwd=tmp_path).returncode == 0
+    plain, marked = (np.asarray(Image.open(tmp_path / f"{number}.png")) for number in (0, 1))
+    changed = (plain != marked).any(-1)[:, :1024]
+    line = line_of(parse(OVAL, "OVAL"))
+    for x, y, _ in parse(OVAL, "OVAL").points:
+        assert changed[int(y) - 7 : int(y) + 7, int(x) - 7 : int(x) + 7].all(), "a disc with the number"
+    for number in range(12):
+        sample = line.nearest_sample(number + 0.5)
+        (x, y), (ux, uy) = line.xy[sample], line.ahead(sample)
+        behind, ahead = (changed[int(y + k * uy) - 8 :, int(x + k * ux) - 8 :][:16, :16].sum() for k in (-8, 8))
+        assert behind > ahead, "an arrow is wide at its back"
+
+
+def test_a_faulty_circuit_is_drawn_and_told(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(
+        OVAL.replace("[874, 512, 80]", "[1000, 512, 80]") + 'patches = [{ ground = "mud", x = 500, y = 500 }]'
+    )
+    result = run("circuit", "draw", "mine.toml", cwd=tmp_path)
+    assert result.returncode == 0
+    assert "mine.toml: the road leaves the map near point 6" in result.stderr
+    assert "mine.toml: asphalt has no patches of mud; there are: none" in result.stderr
+    with Image.open(tmp_path / "mine.png") as picture:
+        assert picture.size == (1024, 1024)
+    result = run("circuit", "build", "mine.toml", cwd=tmp_path)
+    assert result.returncode == 2
+    assert "mine.toml: the road leaves the map" in result.stderr
+    assert "(and 1 more: kartrl circuit check)" in result.stderr
+    assert not (tmp_path / "mine.state").exists()
+
+
+def test_random_from_the_command_line(tmp_path: Path) -> None:
+    result = run("circuit", "random", "--seed", "5", "--kind", "beach", "-n", "2", "-o", str(tmp_path), cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    names = [f"random.beach.{number:04}.{end}" for number in (5, 6) for end in ("png", "state", "toml")]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
+    assert parse((tmp_path / "random.beach.0005.toml").read_text(), "") == random_circuit(5, "beach")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("build", "none.toml"), "none.toml: cannot be read"),
+        (("draw",), "which circuit? Give a .toml, a .state or a name, or --all"),
+        (
+            ("draw", "Nowhere"),
+            "there is no circuit 'Nowhere': give a .toml, a .state, or one of the game's own: BowserCastle.Act1 (Ember Keep)",
+        ),
+        (("drive", "mine"), "there is no circuit 'mine': give a .toml"),
+        (("draw", "--points", "MarioCircuit.Act1"), "MarioCircuit.Act1: only a .toml has points to show"),
+        (("drive", "MarioCircuit.Act1", "-o", "/dev/null/film.mp4"), "/dev/null/film.mp4: cannot be written"),
+        (("drive", "none.state"), "none.state: there is no such start state"),
+        (("random", "--kind", "grass"), "there is no kind 'grass' of circuits; there are: asphalt"),
+    ],
+)
+def test_wrong_arguments_are_one_line(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
+    result = run("circuit", *arguments, cwd=tmp_path)
+    assert result.returncode == 2
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1

@@ -1,0 +1,241 @@
+"""The benchmark of generalisation: its splits, its arithmetic, and whole runs of it in real processes, if short ones."""
+
+import importlib.util
+import io
+import json
+import math
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+from benchmarking import OVERRIDES, TINY, plan
+from commands import HELPERS, assert_clear, environment, run, steps, wait_for
+from PIL import Image
+from rich.console import Console
+
+from kartrl.config import read
+from kartrl.config.levels import CIRCUITS, mistake, numbers_of
+from kartrl.errors import UserError
+from kartrl.kart.generalisation import benchmark, make_plan
+from kartrl.kart.generalisation.figures import circuit_measures, figure, gaps, rows
+from kartrl.kart.generalisation.protocol import Protocol
+from kartrl.kart.generalisation.report import report, show
+from kartrl.kart.generalisation.splits import FOLDS, QUICK, SEEN, SPLITS, chosen, kind_of
+from kartrl.learning import checkpoint
+
+needs_kart = pytest.mark.skipif(
+    importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator on this platform"
+)
+
+
+def unseen(split):
+    return [key for keys in split.unseen.values() for key in keys]
+
+
+@pytest.mark.parametrize("split", [*SPLITS, *QUICK], ids=lambda split: split.name)
+def test_no_circuit_is_trained_on_and_called_unseen(split):
+    keys = [*split.train, *split.seen, *unseen(split)]
+    assert all(mistake(key) is None for key in keys)
+    trained = {number for key in split.train if key.startswith("random") for number in numbers_of(key).numbers} | set(
+        split.train
+    )
+    tested = {number for key in unseen(split) if key.startswith("random") for number in numbers_of(key).numbers} | set(
+        unseen(split)
+    )
+    assert not trained & tested
+    config = read([], Protocol(1000, 1, ()).overrides_of(split))
+    assert {key for key, use in config.levels.circuits.items() if use == "train"} == set(split.train)
+
+
+def test_splits_hold_out_what_they_say():
+    within = SPLITS[0]
+    assert {kind_of(name) for name in within.train} == {kind_of(name) for name in unseen(within)}
+    folds = [split for split in SPLITS if split.family == "across"]
+    assert sorted(name for fold in folds for name in unseen(fold)) == sorted(CIRCUITS), (
+        "each circuit is unseen in one fold"
+    )
+    for fold, kinds in zip(folds, FOLDS, strict=True):
+        assert {kind_of(name) for name in unseen(fold)} == set(kinds)
+        assert not {kind_of(name) for name in fold.train} & set(kinds)
+
+
+def test_splits_are_chosen_by_name_or_family():
+    assert [split.name for split in chosen(["across"], SPLITS)] == ["across-1", "across-2", "across-3", "across-4"]
+    assert [split.name for split in chosen(["random", "within", "across-2"], SPLITS)] == [
+        "within",
+        "across-2",
+        "random",
+    ]
+    assert chosen([], SPLITS) == list(SPLITS)
+    plan = make_plan(None, True, ["within"], (None, 5, None), [])
+    assert (plan.folder.name, plan.seeds, plan.protocol.agent_steps, plan.protocol.quick) == (
+        "generalisation-quick",
+        1,
+        5,
+        True,
+    )
+
+
+def test_interval_is_students():
+    of_three = figure([1.0, 2.0, 3.0])
+    assert of_three.mean == 2
+    assert of_three.high == pytest.approx(
+        2 + 4.30265 / math.sqrt(3), abs=1e-4
+    )  # 97.5 % quantile of t with two degrees of freedom
+    assert of_three.low == 0, "cut: no measure is below zero"
+    assert figure([0.5, 1.0], (0.0, 1.0))[1:3] == (0.0, 1.0)
+    assert figure([0.5])[:3] == (0.5, None, None)
+
+
+def episode(finished, progress, *laps):
+    return {"finished": finished, "progress": progress, "lap_times": list(laps)}
+
+
+def test_measures_of_a_circuit():
+    measures = circuit_measures([episode(True, 5.0, 20, 22, 24, 20, 20), episode(False, 1.5, 30)], 16.0)
+    assert measures == {"finished": 0.5, "progress": pytest.approx(0.65), "lap_time": 21 / 16}
+    assert circuit_measures([episode(False, 0.5)], 16.0)["lap_time"] is None
+    assert circuit_measures([episode(False, 1.0, 20)], None)["lap_time"] is None
+
+
+def result(split, seed, **circuits):
+    """Of a run: circuit -> (set, share of two races finished)."""
+    members = {
+        name: {
+            "set": of,
+            "episodes": [
+                episode(number < 2 * share, 5.0 if number < 2 * share else 0.0, *[20] * 5) for number in range(2)
+            ],
+        }
+        for name, (of, share) in circuits.items()
+    }
+    return {"split": split, "seed": seed, "circuits": members}
+
+
+RESULTS = [
+    result("across-1", 1, a=(SEEN, 1), b=("unseen kinds", 0)),
+    result("across-2", 1, b=(SEEN, 1), a=("unseen kinds", 1), c=("unseen kinds", 1)),
+    result("across-1", 2, a=(SEEN, 1), b=("unseen kinds", 0.5)),
+    result("across-2", 2, b=(SEEN, 0.5), a=("unseen kinds", 1), c=("unseen kinds", 0)),
+    result("within", 1, a=(SEEN, 1), b=("unseen", 1)),
+]
+REFERENCE = {"a": 16.0, "b": 10.0, "c": None}
+
+
+def test_folds_are_put_together_circuit_by_circuit_for_each_seed():
+    table = {(row.split, row.set): row for row in rows(RESULTS, REFERENCE)}
+    assert list(table)[:2] == [("across-1", SEEN), ("across-1", "unseen kinds")]
+    together = table["across", "unseen kinds"]
+    assert together.circuits == 3
+    assert together.finished.seeds == (pytest.approx(2 / 3), pytest.approx(0.5))
+    assert together.lap_time.seeds == (pytest.approx((1.25 + 2) / 2),) * 2
+    assert together.timed == 2, "the scripted driver has no lap on c"
+    assert gaps(RESULTS, REFERENCE)["across-1"]["unseen kinds"].seeds == (1.0, 0.5)
+    incomplete = rows([*RESULTS[:3]], REFERENCE)
+    assert {row.split: len(row.finished.seeds) for row in incomplete} == {"across-1": 2, "across-2": 1, "across": 1}
+
+
+def test_report(tmp_path):
+    about = {"protocol": {"agent_steps": 1000, "episodes": 2, "policy": "greedy", "quick": True}}
+    about |= {"kartrl": "1", "rom_build_id": "0", "machine": "a machine"}
+    console = Console(file=io.StringIO(), width=150)
+    show(report(tmp_path, RESULTS, REFERENCE, about), console)
+    assert re.search(r"across +│ trained on +│ +2 │ +88% \[0%, 100%\]", console.file.getvalue())
+    text = (tmp_path / "results.md").read_text()
+    assert "| within | unseen | 1 | 100% | 100% | 2.00 |" in text
+    assert "not those of the protocol" in text
+    content = json.loads((tmp_path / "results.json").read_text())
+    assert content["runs"] == json.loads(json.dumps(RESULTS))
+    assert len(content["rows"]) == 8
+    with Image.open(tmp_path / "results.png") as picture:
+        assert picture.size[0] == 1100
+        assert len(picture.convert("RGB").resize((110, 50)).getcolors(5500)) > 20
+
+
+@needs_kart
+@pytest.mark.timeout(300)
+def test_a_whole_benchmark_and_what_it_does_not_do_twice(tmp_path):
+    folder = tmp_path / "out"
+    console = Console(file=io.StringIO(), width=150)
+    assert benchmark(plan(folder, 300), console) == 0
+    written = json.loads((folder / "runs" / "tiny-seed1" / "result.json").read_text())
+    assert written["agent_steps"] >= 300
+    assert {name: member["set"] for name, member in written["circuits"].items()} == {
+        "MarioCircuit.Act1": SEEN,
+        "MarioCircuit.Act4": "unseen",
+    }
+    stored = checkpoint.load(checkpoint.newest(folder / "runs" / "tiny-seed1")).config
+    assert stored.circuits("train") == TINY.train
+    assert (stored.run.seed, stored.evaluation.minutes, stored.environment.game) == (1, 0, "bundled")
+    about = json.loads((folder / "protocol.json").read_text())
+    assert about["splits"]["tiny"]["train"] == list(TINY.train)
+    assert 10 < json.loads((folder / "reference.json").read_text())["MarioCircuit.Act1"] < 40
+
+    before = (folder / "runs" / "tiny-seed1" / "scalars.csv").stat().st_mtime_ns
+    assert benchmark(plan(folder, 300, seeds=2), console) == 0
+    assert (folder / "runs" / "tiny-seed1" / "scalars.csv").stat().st_mtime_ns == before
+    assert [one["seed"] for one in json.loads((folder / "results.json").read_text())["runs"]] == [1, 2]
+    assert "tiny-seed2, 2 of 2 runs" in console.file.getvalue()
+
+    for other, said in (
+        (plan(folder, 400), "agent_steps"),
+        (plan(folder, 300, overrides=OVERRIDES[:2]), "configuration differs"),
+    ):
+        with pytest.raises(UserError) as error:
+            benchmark(other, console)
+        assert said in str(error.value)
+    with pytest.raises(UserError, match="another split tiny"):
+        benchmark(plan(folder, 300, split=TINY._replace(train=("MarioCircuit.Act2",))), console)
+
+
+@needs_kart
+@pytest.mark.timeout(300)  # a minute on a busy machine
+def test_an_interrupted_benchmark_goes_on(tmp_path):
+    folder, script = tmp_path / "out", HELPERS / "benchmarking.py"
+    command = [sys.executable, str(script), str(folder), "2000", "1"]
+    with subprocess.Popen(
+        command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        wait_for(
+            lambda: steps(folder / "runs" / "tiny-seed1") > 0 or process.poll() is not None, 60, "a first checkpoint"
+        )
+        process.send_signal(signal.SIGINT)
+        said, _ = process.communicate(timeout=30)
+    assert process.returncode != 0
+    assert "the same command goes on" in said
+    reached = int(checkpoint.newest(folder / "runs" / "tiny-seed1").stem)
+    assert 0 < reached < 2000, "the training has saved what it had"
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=90, check=False)
+    assert done.returncode == 0, done.stderr
+    assert f"Going on at {reached:,} agent steps" in (folder / "runs" / "tiny-seed1.log").read_text()
+    assert (folder / "results.md").exists()
+
+
+@needs_kart
+def test_a_run_that_fails_is_told_and_does_not_stop_the_rest(tmp_path):
+    console = Console(file=io.StringIO(), width=300)
+    assert benchmark(plan(tmp_path, 300, overrides=("environment.actions=none nonsense",)), console) == 1
+    text = console.file.getvalue()
+    assert "exit status 2" in text
+    assert "nonsense".upper() in text
+    assert "Failed: tiny-seed1" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--splits", "sideways"], "there are within, across-1"),
+        (["--set", "run.seed=4"], "the benchmark decides run.seed"),
+        (["--set", "levels.*=train"], "the benchmark decides levels.*"),
+        (["--set", "model.hiden_size=4"], "hidden_size"),
+    ],
+)
+@needs_kart
+def test_mistakes_are_one_line_and_leave_nothing(tmp_path, arguments, said):
+    done = run("benchmark", "generalisation", *arguments, "-o", "out", cwd=tmp_path)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert said in done.stderr
+    assert not (tmp_path / "out").exists()
+    assert_clear(UserError(done.stderr.strip()))

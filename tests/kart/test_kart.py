@@ -1,0 +1,348 @@
+"""The kart environment on the real emulator and the bundled ROM; a scripted driver does the driving."""
+
+import subprocess
+import sys
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+from karts import CIRCUITS, LEFT_B, NONE, RIGHT_B, SECTION, START, MakeKart, block_of, drive, record, same, steer
+
+from kartrl.config import Config, read
+from kartrl.envs import make_env
+from kartrl.errors import UserError
+
+pytest.importorskip("stable_retro", reason="no SNES emulator on this platform")
+
+
+@pytest.mark.parametrize("settings", [{}, {"grayscale": False, "frame_stack": 2, "circuit": tuple(CIRCUITS)}])
+def test_gymnasiums_own_check(make_kart: MakeKart, settings: dict) -> None:
+    check_env(make_kart(render_mode="rgb_array", **settings))
+
+
+def test_both_ways_to_make_it() -> None:
+    made = 'gymnasium.make("kartrl.envs:kartrl/Kart-v0", circuit="MarioCircuit.Act2")'
+    code = f'import gymnasium; print({made}.reset()[1]["circuit"])'
+    result = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert result.stdout == "MarioCircuit.Act2\n", result.stderr
+
+
+@pytest.mark.parametrize("circuit", ["MarioCircuit.Act1", "BowserCastle.Act1", "KoopaBeach.Act1", "VanillaLake.Act1"])
+def test_a_whole_race(make_kart: MakeKart, circuit: str) -> None:
+    env = make_kart(
+        circuit=circuit, reward={"time": 0, "off_road": 0, "wall": 0, "wrong_way": 0, "finish": 0.5, "bound": 5}
+    )
+    steps = drive(env, 2500)
+    *_, terminated, truncated, info = steps[-1]
+    assert terminated
+    assert not truncated
+    assert info["finished"]
+    assert info["lap"] == 5
+    assert len(info["lap_times"]) == 5
+    assert sum(info["lap_times"]) == pytest.approx(info["race_seconds"], abs=0.1)
+    assert 12 < min(info["lap_times"]) < 30
+    assert info["race_seconds"] == pytest.approx(len(steps) * 4 / 60, abs=0.1)
+    assert not any(step[2] or step[3] for step in steps[:-1])
+    assert info["progress"] == pytest.approx(5, abs=0.05)
+    assert sum(step[1] for step in steps) == pytest.approx(
+        10 * info["progress"] + 0.5, abs=SECTION
+    )  # the finish, and no more
+    laps = [step[4]["lap"] for step in steps]
+    assert laps == sorted(laps)
+
+
+def test_from_any_section_the_race_is_five_rounds(make_kart: MakeKart) -> None:
+    env = make_kart()
+    section = len(block_of("MarioCircuit.Act1").gates) // 2
+    steps = drive(env, 2500, {"section": section, "noop": 0})
+    assert steps[-1][2]
+    assert steps[-1][4]["progress"] == pytest.approx(5, abs=0.05)
+    assert len(steps[-1][4]["lap_times"]) == 5
+
+
+def test_reward_of_progress_and_time(make_kart: MakeKart) -> None:
+    env = make_kart(reward={"progress": 12, "time": -0.3, "off_road": 0, "wall": 0, "wrong_way": 0})
+    steps = drive(env, 200)
+    info = steps[-1][4]
+    assert info["progress"] > 0.3
+    assert sum(step[1] for step in steps) == pytest.approx(
+        12 * info["progress"] - 0.3 * 200 * 4 / 60, abs=1.2 * SECTION
+    )
+    assert sum(step[1] > 0 for step in steps) > 100  # not only at checkpoints: nearly each step is worth something
+
+
+def test_the_seeds_reward_is_one_for_each_checkpoint(make_kart: MakeKart) -> None:
+    env = make_kart(reward={"kind": "checkpoint"})
+    steps = drive(env, 200)
+    assert {step[1] for step in steps} == {0.0, 1.0}
+    assert sum(step[1] for step in steps) == round(steps[-1][4]["progress"] * len(block_of("MarioCircuit.Act1").gates))
+
+
+def test_off_road_and_walls_cost(make_kart: MakeKart) -> None:
+    """Straight on from the start leads off the road, and at last into something."""
+    env = make_kart(
+        reward={"progress": 0, "time": 0, "off_road": -0.6, "wall": -0.25, "wrong_way": 0, "finish": 0},
+        no_progress_limit=40,
+    )
+    env.reset(seed=1, options=START)
+    off_road = collisions = 0
+    for step in range(500):
+        _, reward, _, _, info = env.step((LEFT_B, RIGHT_B)[step // 2 % 2])
+        off = info["ground"] in env._console.game.off_road.values()
+        assert reward == pytest.approx(-0.6 * 4 / 60 * off - 0.25 * info["collision"])
+        off_road += off
+        collisions += info["collision"]
+        if off_road and collisions > 1:
+            break
+    assert off_road > 3
+    assert collisions > 1
+
+
+def test_the_wrong_way_costs_and_gains_nothing(make_kart: MakeKart) -> None:
+    env = make_kart(
+        reward={"progress": 10, "time": 0, "off_road": 0, "wall": 0, "wrong_way": -0.3, "finish": 0},
+        no_progress_limit=60,
+    )
+    steps = drive(env, 150, ahead=-2)
+    info = steps[-1][4]
+    wrong = [step for step in steps if step[4]["wrong_way"]]
+    assert len(wrong) > 20
+    assert all(step[1] == pytest.approx(-0.3 * 4 / 60) for step in wrong)
+    furthest = info["progress"]
+    sections = len(block_of("MarioCircuit.Act1").gates)
+    assert furthest <= 3 / sections  # what it rolled on while it turned round
+    regained = 0.0
+    for _ in range(400):  # and driving back to where it came from is no progress either
+        _, reward, _, _, info = env.step(steer(env, info, 2))
+        regained += max(0.0, reward)
+        if info["progress"] > furthest:
+            break
+    assert info["progress"] > furthest
+    assert regained < 2 * SECTION
+
+
+def test_every_step_is_bounded(make_kart: MakeKart) -> None:
+    env = make_kart(reward={"progress": 1e6, "time": -1e3, "bound": 0.75})
+    assert {step[1] for step in drive(env, 60)} <= {-0.75, 0.75}
+    env.reset(seed=1, options=START)
+    assert [env.step(NONE)[1] for _ in range(3)] == [-0.75] * 3
+
+
+def test_truncated_without_progress(make_kart: MakeKart) -> None:
+    env = make_kart(no_progress_limit=2)
+    env.reset(seed=1, options=START)
+    ends = [env.step(NONE)[2:4] for _ in range(30)]
+    assert ends == [(False, False)] * 29 + [(False, True)]  # 2 s are 30 steps of 4 ticks
+
+
+def test_progress_puts_the_truncation_off(make_kart: MakeKart) -> None:
+    env = make_kart(no_progress_limit=2)
+    steps = drive(env, 100)
+    assert len(steps) == 100
+    ends = [env.step(NONE)[3] for _ in range(60)]  # it rolls out, and then stands
+    assert any(ends)
+    assert not any(ends[:29])
+
+
+def test_truncated_at_the_time_limit(make_kart: MakeKart) -> None:
+    steps = drive(make_kart(time_limit=4), 200)
+    assert len(steps) == pytest.approx(60, abs=1)
+    assert steps[-1][2:4] == (False, True)
+    assert not steps[-1][4]["finished"]
+    assert steps[-1][4]["race_seconds"] >= 4
+
+
+def test_a_seed_makes_everything_the_same_again(make_kart: MakeKart) -> None:
+    env = make_kart(circuit=tuple(CIRCUITS), no_progress_limit=2)
+    first = record(env, 7)
+    assert not same(first, record(env, 8))
+    assert same(first, record(env, 7))
+    env.close()
+    assert same(first, record(make_kart(circuit=tuple(CIRCUITS), no_progress_limit=2), 7))
+
+
+def test_starts_differ(make_kart: MakeKart) -> None:
+    env = make_kart(circuit=CIRCUITS[:4])
+    places = set()
+    for seed in range(20):
+        _, info = env.reset(seed=seed)
+        places.add((info["circuit"], info["x"], info["y"]))
+    assert len(places) > 12
+    assert len({circuit for circuit, _, _ in places}) == 4
+    env = make_kart(random_start=False)
+    env.reset(seed=0)
+    starts = [env.reset()[1] for _ in range(12)]
+    assert len({start["race_seconds"] for start in starts}) > 4
+
+
+def test_options_fix_the_start(make_kart: MakeKart) -> None:
+    env = make_kart(circuit=("MarioCircuit.Act1", "MarioCircuit.Act2"))
+    options = {"circuit": "MarioCircuit.Act3", "section": 5, "noop": 3}
+    starts = [env.reset(seed=seed, options=options) for seed in range(3)]
+    assert same(starts, starts[:1] * 3)
+    info = starts[0][1]
+    assert info["circuit"] == "MarioCircuit.Act3"
+    x, y, _ = block_of("MarioCircuit.Act3").gates[5]
+    assert abs(info["x"] - x) + abs(info["y"] - y) < 8
+    assert env._console.race()["checkpoint"] == 5
+
+
+def test_training_and_evaluation_begin_differently() -> None:
+    config = read([], ["environment.game=bundled", "environment.noop_max=0"])
+
+    def places(training: bool) -> set[tuple[int, int]]:
+        env = make_env(config, ["MarioCircuit.Act1"], training=training)
+        env.reset(seed=1)
+        found = {(info["x"], info["y"]) for _, info in (env.reset() for _ in range(8))}
+        env.close()
+        return found
+
+    assert len(places(True)) > 4
+    assert len(places(False)) == 1
+
+
+def test_make_env_follows_the_configuration() -> None:
+    config = read(
+        [],
+        [
+            "environment.game=bundled",
+            "environment.height=30",
+            "environment.width=40",
+            "environment.actions=none left+B",
+        ],
+    )
+    env = make_env(config, render=True)
+    assert env.observation_space.shape == (30, 40, 1)
+    assert env.action_space.n == 2
+    _, info = env.reset(seed=1)
+    assert info["circuit"] in config.circuits("train")
+    assert env.render().shape == (224, 256, 3)
+    over, total = False, 0.0
+    while not over:
+        _, reward, terminated, truncated, info = env.step(0)
+        total, over = total + reward, terminated or truncated
+    assert truncated
+    assert float(info["episode"]["r"]) == pytest.approx(total, abs=1e-3)
+    env.close()
+
+
+def test_a_watcher_sees_every_tick_and_changes_nothing(make_kart: MakeKart) -> None:
+    env = make_kart(frame_skip=5)
+    unwatched = record(env, 3, 20)
+    frames: list[np.ndarray] = []
+    env.on_frame = frames.append
+    assert same(unwatched, record(env, 3, 20))
+    noops = len(frames) - 20 * 5
+    assert 1 <= noops <= 31
+    assert all(frame.shape == (224, 256, 3) and frame.dtype == np.uint8 for frame in frames)
+    assert np.array_equal(frames[-1], env.render())
+
+
+def test_the_map_is_drawn_for_those_who_look_at_it(make_kart: MakeKart) -> None:
+    """The observations are the same without it; who renders the whole screen or sees rows of the map has it."""
+    blind, watched = make_kart(frame_skip=5), make_kart(frame_skip=5, render_mode="rgb_array")
+    assert same(record(blind, 3, 40), record(watched, 3, 40))
+    map_top = watched._console.game.map_top
+    assert not blind.render()[map_top:].any()
+    assert watched.render()[map_top:].any()
+    low = make_kart(crop_top=map_top, crop_bottom=200)
+    assert low.reset(seed=3)[0].any()
+
+
+def test_frames_beyond_what_the_rom_can_run_at_once(make_kart: MakeKart) -> None:
+    env = make_kart(frame_skip=20)
+    env.reset(seed=1, options=START)
+    before = env._console.race()["tick"]
+    env.step(LEFT_B)
+    assert env._console.race()["tick"] - before == 20
+
+
+@pytest.mark.parametrize("stack", [1, 3])
+@pytest.mark.parametrize("gray", [True, False])
+def test_observations_are_what_was_asked_for(make_kart: MakeKart, stack: int, gray: bool) -> None:
+    env = make_kart(height=40, width=60, frame_stack=stack, grayscale=gray, crop_top=0, crop_bottom=100)
+    channels = 1 if gray else 3
+    before, _ = env.reset(seed=1)
+    assert before.shape == (40, 60, stack * channels)
+    assert all(
+        np.array_equal(before[..., :channels], before[..., k : k + channels])
+        for k in range(0, stack * channels, channels)
+    )
+    for _ in range(5):
+        after, *_ = env.step(RIGHT_B)
+        assert after in env.observation_space
+        assert np.array_equal(after[..., :-channels], before[..., channels:])
+        before = after
+    assert after.std() > 10  # there is something to see
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"circuit": "MarioCircuit.Act9"}, ["MarioCircuit.Act9", *CIRCUITS]),
+        ({"circuit": "../../etc"}, ["../../etc", *CIRCUITS]),
+        ({"circuit": ("MarioCircuit.Act1", "RainbowRoad.Act2")}, ["RainbowRoad.Act2", *CIRCUITS]),
+        ({"frame_skip": 0}, ["frame_skip"]),
+        ({"colour": True}, ["colour"]),
+        ({"game": "own"}, ["game"]),
+        ({"reward": {"bound": 0}}, ["bound"]),
+        ({"actions": ("none", "left+Z")}, ["Z", "LEFT"]),
+    ],
+)
+def test_bad_settings_are_one_clear_line(make_kart: MakeKart, settings: dict, words: list[str]) -> None:
+    with pytest.raises(UserError) as caught:
+        make_kart(**settings).reset()
+    assert all(word in str(caught.value) for word in words)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ({"circuit": "Nowhere"}, "Nowhere"),
+        ({"section": 99}, "sections 0 to"),
+        ({"section": -1}, "sections 0 to"),
+        ({"lap": 2}, "lap"),
+    ],
+)
+def test_bad_options(make_kart: MakeKart, options: dict, word: str) -> None:
+    with pytest.raises(UserError, match=word):
+        make_kart().reset(options=options)
+
+
+def test_no_circuit_to_train_on() -> None:
+    config = read([], [f"levels.{circuit}=none" for circuit in Config().levels.of("train")])
+    with pytest.raises(UserError, match=r"\[levels\]"):
+        make_env(config)
+
+
+def test_a_second_kart_in_the_process(make_kart: MakeKart) -> None:
+    first, second, alone = make_kart(), make_kart(), make_kart()
+    expected = record(alone, 1)
+    alone.close()
+    first.action_space.seed(1)
+    seen = [first.reset(seed=1)]
+    second.reset(seed=2)
+    for _ in range(len(expected) - 1):
+        seen.append(first.step(first.action_space.sample()))
+        second.step(NONE)
+    assert same(seen, expected)
+
+
+def test_step_before_reset(make_kart: MakeKart) -> None:
+    with pytest.raises(gymnasium.error.ResetNeeded):
+        make_kart().step(NONE)
+
+
+def test_other_karts_on_request(make_kart: MakeKart) -> None:
+    """They begin before the kart, are seen, and fall behind one who drives well."""
+    alone, among = make_kart(), make_kart(opponents=3)
+    seen = [env.reset(seed=1, options=START) for env in (alone, among)]
+    assert [info["rank"] for _, info in seen] == [1, 4]
+    assert not np.array_equal(seen[0][0], seen[1][0])
+    ranks = [step[4]["rank"] for step in drive(among, 600)]
+    assert ranks[-1] == 1
+    assert {step[4]["rank"] for step in drive(alone, 60)} == {1}

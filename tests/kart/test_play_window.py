@@ -1,0 +1,352 @@
+"""The window of `kartrl play`: on SDL's dummy display, and the command itself on a virtual one with keys pressed by xdotool."""
+
+import contextlib
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import environment, wait_for
+from PIL import Image, ImageGrab
+from players import CIRCUIT, Player
+from policies import KART, save_policy
+
+from kartrl.kart.libretro import BUTTONS
+from kartrl.kart.play.movie import read_movie
+from kartrl.kart.play.pad import BIT, gamepad_buttons
+from kartrl.kart.play.stage import Options, Stage
+from kartrl.kart.play.window import HEIGHT, PANEL, WIDTH, pygame
+from kartrl.kart.retro import Console
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator on this platform"
+)
+needs_screen = pytest.mark.skipif(
+    shutil.which("Xvfb") is None or shutil.which("xdotool") is None,
+    reason="needs a virtual display: install the packages xvfb and xdotool",
+)
+
+
+@pytest.fixture
+def player(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Player]]:
+    """Opens the window; closed when the test ends."""
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    monkeypatch.chdir(tmp_path)
+    with contextlib.ExitStack() as stack:
+
+        def new(**options: object) -> Player:
+            one = Player(**options)
+            stack.callback(one.window.close)
+            stack.enter_context(one.stage)
+            return one
+
+        yield new
+
+
+def below(stage: Stage) -> str:
+    """The circuit below the one with which the list begins."""
+    choices = stage.choices()
+    return choices[choices.index(CIRCUIT) + 1]
+
+
+def part(picture: np.ndarray, place: pygame.Rect) -> np.ndarray:
+    return picture[place.top : place.bottom, place.left : place.right]
+
+
+def test_keys_drive_and_the_picture_is_the_consoles(player: Callable[..., Player]) -> None:
+    one = player(circuit=CIRCUIT)
+    one.wait(30)
+    assert one.race["tick"] == 1, "the clock waits for the first key"
+    one.hold(pygame.K_x, 60)
+    assert one.race["tick"] == 61
+    assert one.race["speed"] > 300
+    shown = part(one.look(), one.window.picture)
+    assert one.window.scale >= 2
+    assert (shown == one.large()).all()
+    angle = one.race["kart_angle"]
+    one.app.take(pygame.event.Event(pygame.KEYDOWN, key=pygame.K_UP))
+    one.hold(pygame.K_RIGHT, 20)
+    assert 0 < (one.race["kart_angle"] - angle) % 65536 < 32768
+    one.hold(pygame.K_SPACE, 3)
+    assert one.race["hop"] > 0
+
+
+def test_pause_restart_and_focus(player: Callable[..., Player]) -> None:
+    one = player(circuit=CIRCUIT)
+    one.hold(pygame.K_x, 40)
+    one.press(pygame.K_p)
+    tick = one.race["tick"]
+    one.wait(10)
+    assert one.race["tick"] == tick
+    assert (part(one.look(), one.window.picture) != one.large()).any(), "PAUSE is shown"
+    one.press(pygame.K_p)
+    one.wait(10)
+    assert one.race["tick"] > tick
+    one.app.take(pygame.event.Event(pygame.KEYDOWN, key=pygame.K_x))
+    one.app.take(pygame.event.Event(pygame.WINDOWFOCUSLOST))
+    tick = one.race["tick"]
+    one.wait(10)
+    assert one.race["tick"] == tick, "another window is in use"
+    one.press(pygame.K_r)
+    one.wait(5)
+    assert one.race["tick"] == 1, "at the start again, and the key that was held is forgotten"
+
+
+@pytest.mark.parametrize("size", [(1056, 672), (1920, 1080), (700, 500), (300, 200)])
+def test_any_size_of_the_window(player: Callable[..., Player], size: tuple[int, int]) -> None:
+    one = player(circuit=CIRCUIT)
+    pygame.display.set_mode(size, pygame.RESIZABLE)
+    one.look()
+    scale = one.window.picture.width // WIDTH
+    assert one.window.picture.size == (WIDTH * scale, HEIGHT * scale)
+    assert scale == max(1, min(size[0] // (WIDTH + PANEL), size[1] // HEIGHT))
+    one.press(pygame.K_F3)
+    one.look()
+
+
+def test_movies_are_kept_one_for_each_race(player: Callable[..., Player], tmp_path: Path) -> None:
+    output = tmp_path / "drive.bk2"
+    output.write_bytes(b"an older one")
+    one = player(circuit=CIRCUIT, output=output)
+    one.press(pygame.K_r)  # nothing driven: nothing kept
+    one.hold(pygame.K_x, 50)
+    one.press(pygame.K_r)
+    one.hold(pygame.K_x, 70)
+    one.press(pygame.K_F2)
+    one.hold(pygame.K_x, 10)
+    one.press(pygame.K_ESCAPE)
+    assert one.app.shelf.written == [output, tmp_path / "drive-2.bk2"]
+    assert [len(read_movie(file).inputs) for file in one.app.shelf.written] == [51, 81 + 1]
+    assert read_movie(output).inputs == (0, *[BIT["B"]] * 50)
+
+
+def test_a_movie_is_kept_at_a_key(player: Callable[..., Player], tmp_path: Path) -> None:
+    one = player(circuit=CIRCUIT)
+    one.hold(pygame.K_x, 30)
+    one.press(pygame.K_F2)
+    one.press(pygame.K_r)
+    one.hold(pygame.K_x, 40)
+    one.press(pygame.K_F2)
+    assert sorted(file.name for file in tmp_path.iterdir()) == [f"{CIRCUIT}-2.bk2", f"{CIRCUIT}.bk2"]
+    (tmp_path / "f").mkdir()
+    os.chdir(tmp_path / "f")
+    (tmp_path / "f").rmdir()
+    one.press(pygame.K_r)
+    one.hold(pygame.K_x, 40)
+    one.press(pygame.K_F2)
+    one.look()
+    assert len(one.app.shelf.written) == 2, "what cannot be written is told, and the game goes on"
+
+
+def test_a_start_state_is_made_and_nothing_overwritten_unasked(player: Callable[..., Player], tmp_path: Path) -> None:
+    one = player(circuit=CIRCUIT)
+    one.hold(pygame.K_x, 90)
+    one.press(pygame.K_F3)
+    x, y = one.race["x"], one.race["y"]
+    one.press(pygame.K_RETURN)
+    one.look()
+    one.type("bends/one")
+    one.press(pygame.K_RETURN)
+    one.look()
+    assert not list(tmp_path.iterdir()), "no such folder: told, not written"
+    one.press(*[pygame.K_BACKSPACE] * 9)
+    one.type("bend")
+    one.press(pygame.K_RETURN)
+    file = tmp_path / "bend.state"
+    assert file.is_file()
+    tick = one.race["tick"]
+    one.wait(5)
+    assert one.race["tick"] == tick + 5, "the race goes on"
+    file.write_bytes(b"precious")
+    for answer, kept in ((pygame.K_ESCAPE, True), (pygame.K_RETURN, False)):
+        one.press(pygame.K_F3)
+        one.type("bend")
+        one.press(pygame.K_RETURN)
+        one.look()
+        assert file.read_bytes() == b"precious"
+        one.press(answer)
+        assert (file.read_bytes() == b"precious") == kept
+    console = Console("bundled", str(file))
+    assert abs(console.race()["x"] - x) + abs(console.race()["y"] - y) < 40
+    console.close()
+
+
+def test_the_list_leads_to_races_and_back(player: Callable[..., Player]) -> None:
+    one = player()
+    pictures = [one.look()]
+    one.press(pygame.K_DOWN)
+    pictures.append(one.look())
+    assert (pictures[0] != pictures[1]).mean() > 0.1, "another circuit's pictures"
+    one.press(pygame.K_RETURN)
+    one.wait(30)
+    assert one.race["tick"] == 1, "the key that chose does not start the race"
+    block = one.stage.console.block()
+    one.stage.console.load(below(one.stage))
+    assert one.stage.console.block().title == block.title
+    one.press(pygame.K_ESCAPE)
+    assert (one.look() == pictures[1]).mean() > 0.99
+    one.press(pygame.K_UP, pygame.K_UP)
+    one.look()
+
+
+def test_the_window_is_closed(player: Callable[..., Player], tmp_path: Path) -> None:
+    one = player(circuit=CIRCUIT, output=tmp_path / "drive.bk2")
+    one.hold(pygame.K_x, 20)
+    pygame.event.post(pygame.event.Event(pygame.QUIT))
+    one.app.run()
+    assert len(read_movie(tmp_path / "drive.bk2").inputs) >= 21
+
+
+def test_against_a_network(player: Callable[..., Player], tmp_path: Path) -> None:
+    """The ghost drives in its own time while the player does: it is on the small map, and the window tells the gap."""
+    one = player(circuit=CIRCUIT, checkpoint=save_policy(tmp_path, KART))
+    alone = one.look()
+    one.hold(pygame.K_x, 90)
+    assert one.race["opponents"] == 0x81
+    assert abs(one.race["opponent1_x"] - one.race["x"]) + abs(one.race["opponent1_y"] - one.race["y"]) > 3
+    assert (part(one.look(), one.window.panel) != part(alone, one.window.panel)).any()
+    one.press(pygame.K_r)
+    assert one.race["tick"] == 1
+
+
+def test_a_movie_is_shown(player: Callable[..., Player], movie_file: Path) -> None:
+    one = player(replay=movie_file)
+    one.hold(pygame.K_x, 300)
+    assert one.race["tick"] == 301, "it waits for no key"
+    one.wait(500)
+    assert one.race["tick"] == 601
+    assert (part(one.look(), one.window.picture) != one.large()).any(), "its end is told"
+    one.press(pygame.K_F2, pygame.K_r)
+    one.wait(10)
+    assert one.race["tick"] < 20
+    assert one.app.shelf.written == []
+
+
+def test_gamepads() -> None:
+    idle = dict.fromkeys(range(6), 0)
+    assert gamepad_buttons([], idle) == set()
+    assert gamepad_buttons([pygame.CONTROLLER_BUTTON_A, pygame.CONTROLLER_BUTTON_DPAD_LEFT], idle) == {"B", "LEFT"}
+    assert gamepad_buttons(
+        [], {**idle, pygame.CONTROLLER_AXIS_LEFTX: -30_000, pygame.CONTROLLER_AXIS_TRIGGERRIGHT: 32_767}
+    ) == {
+        "LEFT",
+        "B",
+    }
+    assert (
+        gamepad_buttons([], {**idle, pygame.CONTROLLER_AXIS_LEFTX: 9_000, pygame.CONTROLLER_AXIS_TRIGGERLEFT: -32_768})
+        == set()
+    )
+    assert set(BIT) == set(BUTTONS)
+
+
+class Screen:
+    """A virtual display."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def do(self, *words: str) -> None:
+        """An action of xdotool."""
+        subprocess.run(["xdotool", *words], env={**os.environ, "DISPLAY": self.name}, check=True, timeout=20)
+
+    def look(self) -> Image.Image:
+        """What it shows."""
+        return ImageGrab.grab(xdisplay=self.name)
+
+
+@pytest.fixture
+def screen(tmp_path: Path) -> Iterator[Screen]:
+    """A display of 1280x800 on which nothing else runs."""
+    reader, writer = os.pipe()
+    server = subprocess.Popen(
+        ["Xvfb", "-displayfd", str(writer), "-screen", "0", "1280x800x24", "-nolisten", "tcp"],
+        pass_fds=[writer], stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    os.close(writer)
+    with os.fdopen(reader) as stream:
+        number = stream.readline().strip()
+    yield Screen(f":{number}")
+    server.terminate()
+    server.wait(10)
+
+
+@contextlib.contextmanager
+def playing(screen: Screen, folder: Path, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
+    """`kartrl play` on the virtual display."""
+    variables = {**environment(), "DISPLAY": screen.name}
+    for name in ("SDL_VIDEODRIVER", "WAYLAND_DISPLAY"):
+        variables.pop(name, None)
+    command = [sys.executable, "-m", "kartrl", "play", "--game", "bundled", *arguments]
+    game = subprocess.Popen(
+        command, cwd=folder, env=variables, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    try:
+        yield game
+    finally:
+        game.kill()
+        game.communicate()
+
+
+def colours(picture: Image.Image) -> int:
+    return len(np.unique(np.asarray(picture).reshape(-1, 3), axis=0))
+
+
+@needs_screen
+def test_the_command_itself_on_a_virtual_display(screen: Screen, tmp_path: Path) -> None:
+    """Choose a circuit, drive, pause, make a state, quit: with keys that the X server delivers."""
+    with playing(screen, tmp_path, "-o", "drive.bk2") as game:
+        wait_for(lambda: colours(screen.look()) > 60, 30, "the list of circuits")
+        screen.do("key", "Down")
+        screen.do("key", "Return")
+        time.sleep(0.5)
+        began = time.monotonic()
+        screen.do("keydown", "x")
+        time.sleep(2)
+        moving = screen.look()
+        time.sleep(0.3)
+        assert np.mean(np.asarray(moving) != np.asarray(screen.look())) > 0.02, "it moves"
+        screen.do("keyup", "x")
+        screen.do("key", "p")
+        seconds = time.monotonic() - began
+        time.sleep(0.3)
+        still = screen.look()
+        time.sleep(0.3)
+        assert np.array_equal(still, screen.look()), "paused"
+        screen.do("key", "F3")
+        screen.do("type", "--delay", "40", "bend")
+        screen.do("key", "Return")
+        wait_for((tmp_path / "bend.state").is_file, 5, "the start state")
+        screen.do("key", "Escape")
+        time.sleep(0.3)
+        screen.do("key", "Escape")
+        output, errors = game.communicate(timeout=20)
+    assert (game.returncode, errors) == (0, "")
+    assert output.splitlines() == ["Written: bend.state", "Written: drive.bk2"]
+    movie = read_movie(tmp_path / "drive.bk2")
+    driven = sum(held == BIT["B"] for held in movie.inputs)
+    assert set(movie.inputs) == {0, BIT["B"]}
+    assert 100 < driven < 60 * seconds + 6, "sixty ticks a second, no more"
+    with Stage(Options(replay=tmp_path / "drive.bk2", game="bundled")) as stage:
+        assert movie.circuit == below(stage)
+
+
+@needs_screen
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_ended_from_outside_the_movie_is_there(
+    screen: Screen, tmp_path: Path, number: signal.Signals, status: int
+) -> None:
+    with playing(screen, tmp_path, "-s", CIRCUIT, "-o", "drive.bk2") as game:
+        wait_for(lambda: colours(screen.look()) > 60, 30, "the circuit")
+        screen.do("keydown", "x")
+        time.sleep(1)
+        game.send_signal(number)
+        _, errors = game.communicate(timeout=20)
+    assert (game.returncode, errors) == (status, "")
+    assert len(read_movie(tmp_path / "drive.bk2").inputs) > 30

@@ -1,0 +1,172 @@
+"""Progress round the circuit and the reward: arithmetic alone, against slow and independent reckoning."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kartrl.config import Reward
+from kartrl.kart.race import Course, Progress, RaceStep, load_game, race_seconds, step_reward
+from kartrl.kart.retro import GAMES
+
+
+def walked(sections: int, start: int, end: int) -> int:
+    """Steps between neighbouring sections from start to end, two walkers going round opposite ways; > 0 is forward."""
+    ahead = behind = start
+    for steps in range(sections):
+        if behind == end:
+            return -steps
+        if ahead == end:
+            return steps
+        ahead = ahead + 1 if ahead + 1 < sections else 0
+        behind = behind - 1 if behind > 0 else sections - 1
+    raise AssertionError("not on the circuit")
+
+
+@given(
+    st.integers(2, 64).flatmap(
+        lambda n: st.tuples(st.just(n), st.lists(st.integers(0, n - 1), min_size=1, max_size=60))
+    )
+)
+def test_any_drive_agrees_with_walking_it(drive: tuple[int, list[int]]) -> None:
+    sections, seen = drive
+    progress = Progress(sections, seen[0])
+    positions = [0]
+    for before, after in pairwise(seen):
+        positions.append(positions[-1] + walked(sections, before, after))
+        gained, advanced = progress.update(after)
+        assert gained == advanced
+        assert progress.position == positions[-1]
+        assert progress.best == max(positions)
+        assert gained == max(positions) - max(positions[:-1])
+    assert progress.laps == max(positions) / sections
+
+
+@given(
+    sections=st.integers(5, 64),
+    start=st.integers(0, 63),
+    moves=st.lists(st.integers(-2, 2), max_size=300),
+)
+def test_it_counts_true_distance_round_and_round(sections: int, start: int, moves: list[int]) -> None:
+    """However often the ring is gone round, either way and from wherever: the unwrapped distance is what counts."""
+    progress = Progress(sections, start % sections)
+    where = total = 0
+    for move in moves:
+        where += move
+        total += progress.update((start + where) % sections)[0]
+    furthest = max(sum(moves[:count]) for count in range(len(moves) + 1))
+    assert progress.position == where
+    assert progress.best == total == furthest
+
+
+def test_to_and_fro_earns_nothing_and_a_lap_is_a_lap() -> None:
+    progress = Progress(30, 28)  # the cartridge's checkpoint does not begin at 0
+    assert sum(progress.update(section)[0] for section in (29, 0, 1)) == 3
+    assert [progress.update(section) for section in (0, 29, 28, 27, 28, 29, 0, 1, 0, 1)] == [(0, 0)] * 10
+    assert progress.update(2) == (1, 1)
+    assert sum(progress.update(section)[0] for section in [*range(3, 30), *range(3)]) == 30
+    assert progress.laps == 34 / 30
+
+
+@given(st.lists(st.tuples(st.integers(-2, 2), st.floats(-0.5, 0.5)), min_size=1, max_size=100))
+def test_fractions_of_sections_earn_once(moves: list[tuple[int, float]]) -> None:
+    where, total = 0, 0.0
+    progress = Progress(20, 7, 0.25)
+    furthest = [0.25]
+    for move, offset in moves:
+        where += move
+        _, advanced = progress.update((7 + where) % 20, offset)
+        assert advanced >= 0
+        total += advanced
+        furthest.append(where + offset)
+    assert total == pytest.approx(max(furthest) - 0.25)
+
+
+def test_the_place_on_the_course() -> None:
+    """A square of 100 pixels, a gate at each corner: north-east, south-east, south-west, north-west."""
+    course = Course([(100, 0), (100, 100), (0, 100), (0, 0)])
+    assert course.offset(0, 100, 0) == 0
+    assert course.offset(0, 100, 30) == pytest.approx(0.3)
+    assert course.offset(0, 130, 30) == pytest.approx(0.3)  # beside the road is no further
+    assert course.offset(0, 80, -10) == pytest.approx(-0.2)
+    assert course.offset(3, 20, 0) == pytest.approx(0.2)  # towards the first gate again
+    assert course.offset(1, 10, 900) == 0.5
+    assert course.offset(1, 300, 0) == -0.5
+    assert course.offset(1, 130, 130) == 0  # outside the bend
+
+
+gates = st.lists(st.tuples(st.integers(0, 1023), st.integers(0, 1023)), min_size=2, max_size=50)
+
+
+@given(gates, st.integers(0, 49), st.integers(0, 1023), st.integers(0, 1023))
+def test_no_place_is_further_than_half_a_section(course: list[tuple[int, int]], section: int, x: int, y: int) -> None:
+    assert -0.5 <= Course(course).offset(section % len(course), x, y) <= 0.5
+
+
+NOTHING = RaceStep(
+    seconds=4 / 60, gained=0, advanced=0.0, sections=48, off_road=False, hit=False, wrong_way=False, finished=False
+)
+
+
+@pytest.mark.parametrize(
+    ("step", "worth"),
+    [
+        ({}, -0.1 * 4 / 60),
+        ({"gained": 1, "advanced": 1.5}, 10 * 1.5 / 48 - 0.1 * 4 / 60),
+        ({"off_road": True}, -0.3 * 4 / 60),
+        ({"wrong_way": True}, -0.3 * 4 / 60),
+        ({"hit": True}, -0.2 - 0.1 * 4 / 60),
+        ({"finished": True}, 1 - 0.1 * 4 / 60),
+        ({"advanced": 1.0, "finished": True}, 1.0),
+    ],
+)
+def test_each_term(step: dict, worth: float) -> None:
+    reward = Reward(progress=10, time=-0.1, off_road=-0.2, wall=-0.2, wrong_way=-0.2, finish=1.0, bound=1.0)
+    assert step_reward(reward, NOTHING._replace(**step)) == pytest.approx(worth)
+
+
+def test_the_seeds_reward_counts_checkpoints_only() -> None:
+    reward = Reward(kind="checkpoint", bound=2)
+    everything = NOTHING._replace(advanced=0.7, off_road=True, hit=True, wrong_way=True, finished=True)
+    assert [step_reward(reward, everything._replace(gained=gained)) for gained in range(4)] == [0, 1, 2, 2]
+
+
+terms = st.floats(-1e6, 1e6)
+
+
+@given(
+    reward=st.builds(
+        Reward,
+        kind=st.sampled_from(["shaped", "checkpoint"]),
+        **dict.fromkeys(("progress", "time", "off_road", "wall", "wrong_way", "finish"), terms),
+        bound=st.floats(1e-3, 1e3),
+    ),
+    step=st.builds(
+        RaceStep,
+        seconds=st.floats(1 / 60, 1),
+        gained=st.integers(0, 64),
+        advanced=st.floats(0, 64),
+        sections=st.integers(1, 64),
+        off_road=st.booleans(),
+        hit=st.booleans(),
+        wrong_way=st.booleans(),
+        finished=st.booleans(),
+    ),
+)
+def test_the_sum_is_bounded(reward: Reward, step: RaceStep) -> None:
+    assert -reward.bound <= step_reward(reward, step) <= reward.bound
+
+
+def test_the_clock() -> None:
+    assert race_seconds({"minutes": 1, "seconds": 23, "milliseconds": 45}) == pytest.approx(83.45)
+
+
+def test_the_table_of_each_game() -> None:
+    for name in ("KartRL-Snes", "SuperMarioKart-Snes"):
+        game = load_game(GAMES / name / "game.json")
+        assert game.laps == 5
+        assert game.ground(64) == "road"
+        assert 84 in game.off_road
+        assert not set(game.road) & set(game.off_road)
+        assert game.ground(255) == "ground 255"

@@ -1,0 +1,218 @@
+"""The emulator driver on the bundled ROM: equal to stable-retro's own, several in a process; ticks, states, ROMs."""
+
+import gzip
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from karts import FOLDER, MakeKart, record
+
+from kartrl.errors import UserError
+from kartrl.kart.cartridge import read_state
+from kartrl.kart.circuit_map import circuit_map
+from kartrl.kart.libretro import BUTTONS, Emulator
+from kartrl.kart.retro import BUNDLED, Console, Memory
+
+pytest.importorskip("stable_retro", reason="no SNES emulator on this platform")
+
+
+@pytest.mark.parametrize("skip", [2, 3, 8])
+def test_ticks_in_the_rom_equal_frame_by_frame(skip: int) -> None:
+    """The same buttons for N ticks in as few video frames as may be, and in N of them: the same states and pictures."""
+    console = Console(FOLDER)
+    pads = [
+        console.buttons(names)
+        for names in ([], ["LEFT"], ["LEFT", "B"], ["RIGHT", "B"], ["RIGHT", "B", "L"], ["LEFT", "Y"])
+    ]
+    chosen = np.random.default_rng(skip).integers(len(pads), size=90)
+
+    def drive() -> Iterator[tuple[dict, bytes]]:
+        console.load("MarioCircuit.Act2")
+        for pad in chosen:
+            console.step(pads[pad], skip)
+            race = console.race()
+            del race["ticks"]  # the command itself
+            yield race, console.screen().tobytes()
+
+    fast = list(drive())
+    console.game = console.game._replace(ticks_per_frame=1)
+    console.set_value("ticks", 1)
+    for step, (race, screen) in enumerate(drive()):
+        assert race == fast[step][0], step
+        assert screen == fast[step][1], step
+    console.close()
+
+
+def copied(folder: Path) -> Path:
+    shutil.copytree(FOLDER, folder / BUNDLED)
+    return folder / BUNDLED
+
+
+def test_a_state_of_another_build_is_an_error(tmp_path: Path) -> None:
+    folder = copied(tmp_path)
+    console = Console(folder, "MarioCircuit.Act1")
+    console.set_value("build_id", 0xDEADBEEF)
+    (folder / "MarioCircuit.Act2.state").write_bytes(gzip.compress(console.save()))
+    with pytest.raises(UserError, match=r"MarioCircuit\.Act2.*another build.*deadbeef"):
+        console.load("MarioCircuit.Act2")
+    console.load("MarioCircuit.Act1")
+    console.close()
+
+
+def test_a_start_state_may_lie_anywhere(tmp_path: Path) -> None:
+    """By its path: the same race as by the circuit's name, map and all; and one that is not there is told."""
+    file = tmp_path / "my own.state"
+    shutil.copy(FOLDER / "DonutPlains.Act2.state", file)
+    console, seen = Console(FOLDER), []
+    for circuit in ("DonutPlains.Act2", str(file)):
+        console.load(circuit)
+        console.step(console.buttons(["B"]), 50)
+        seen.append((console.race(), console.screen().tobytes()))
+    assert seen[0] == seen[1]
+    named, own = circuit_map(FOLDER, "DonutPlains.Act2"), circuit_map(FOLDER, str(file))
+    assert named is not None
+    assert own is not None
+    assert named.shape == (1024, 1024, 3)
+    assert np.array_equal(named, own)
+    with pytest.raises(UserError, match=r"nowhere\.state.*no such"):
+        console.load(str(tmp_path / "nowhere.state"))
+    console.close()
+
+
+def test_a_damaged_state_is_an_error(tmp_path: Path) -> None:
+    folder = copied(tmp_path)
+    (folder / "MarioCircuit.Act1.state").write_bytes(gzip.compress(b"not a state" * 1000))
+    (folder / "MarioCircuit.Act2.state").write_bytes(b"not gzip")
+    console = Console(folder)
+    with pytest.raises(UserError, match="does not take"):
+        console.load("MarioCircuit.Act1")
+    with pytest.raises(UserError, match="cannot read"):
+        console.load("MarioCircuit.Act2")
+    console.close()
+
+
+def test_a_rom_that_is_none(tmp_path: Path) -> None:
+    folder = copied(tmp_path)
+    (folder / "rom.sfc").write_bytes(b"")
+    with pytest.raises(UserError, match=r"rom\.sfc.*cannot start"):
+        Console(folder)
+
+
+def test_save_and_restore() -> None:
+    with_state = Console("bundled", "MarioCircuit.Act3")
+    pad = with_state.buttons(["B", "LEFT"])
+    with_state.step(pad, 40)
+    saved = with_state.save()
+    seen = []
+    for _ in range(2):
+        with_state.restore(saved)
+        with_state.step(pad, 7)
+        seen.append((with_state.race(), with_state.screen().tobytes()))
+    assert seen[0] == seen[1]
+    with_state.close()
+    with_state.close()
+
+
+def test_equal_to_stable_retros_emulator() -> None:
+    """The same buttons: the same race states, pictures and, at the end, saved state, bit for bit."""
+    import stable_retro
+
+    console = Console(FOLDER, "MarioCircuit.Act4")
+    reference, data = stable_retro.RetroEmulator(str(FOLDER / "rom.sfc")), stable_retro.data.GameData()
+    reference.configure_data(data)
+    reference.step()
+    assert data.load(str(FOLDER / "data.json"), str(FOLDER / "scenario.json"))
+    assert reference.set_state(read_state(FOLDER / "MarioCircuit.Act4.state"))
+    data.set_value("ticks", 5)
+    pads = np.random.default_rng(4).integers(2, size=(100, 12)).astype(np.uint8)
+    for pad in pads:
+        console.step(console.buttons([name for name, down in zip(BUTTONS, pad, strict=True) if down]), 5)
+        reference.set_button_mask(pad, 0)
+        reference.step()
+        assert console.race() == data.lookup_all()
+        assert np.array_equal(console.screen(), reference.get_screen())
+    assert console.save() == reference.get_state()
+    console.close()
+
+
+def test_several_in_a_process_do_not_disturb_each_other() -> None:
+    names = ("MarioCircuit.Act1", "MarioCircuit.Act2", "MarioCircuit.Act1")
+
+    def step(console: Console, index: int) -> tuple[dict, bytes]:
+        console.step(console.buttons(["B"] if index % 3 else ["B", "LEFT"]), 5)
+        return console.race(), console.screen().tobytes()
+
+    alone = []
+    for number, name in enumerate(names):
+        console = Console(FOLDER, name)
+        alone.append([step(console, index + number) for index in range(30)])
+        console.close()
+    consoles = [Console(FOLDER, name) for name in names]
+    together = [[step(console, index + number) for number, console in enumerate(consoles)] for index in range(30)]
+    assert [list(seen) for seen in zip(*together, strict=True)] == alone
+    for console in consoles:
+        console.close()
+
+
+def test_a_closed_console_makes_room_for_the_next() -> None:
+    Console(FOLDER).close()
+    before = len(os.listdir("/proc/self/fd")) if sys.platform == "linux" else 0
+    for _ in range(3):
+        Console(FOLDER).close()
+    assert sys.platform != "linux" or len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_closed_console_says_so() -> None:
+    console = Console(FOLDER, "MarioCircuit.Act1")
+    console.close()
+    with pytest.raises(UserError, match="closed"):
+        console.step(0)
+
+
+def test_a_core_that_is_none(tmp_path: Path) -> None:
+    (tmp_path / "core.so").write_bytes(b"not a library")
+    with pytest.raises(UserError, match=r"core\.so.*cannot be loaded"):
+        Emulator(tmp_path / "core.so", FOLDER / "rom.sfc")
+
+
+@pytest.mark.parametrize(
+    "place", [{"address": 0x7E0010, "type": "|x9"}, {"address": 5, "type": "|u1"}, {"type": "|u1"}]
+)
+def test_a_place_that_is_none(tmp_path: Path, place: dict) -> None:
+    file = tmp_path / "data.json"
+    file.write_text(json.dumps({"info": {"x": place}}))
+    with pytest.raises(UserError, match=r"data\.json.*race state"):
+        Memory(file)
+
+
+def test_the_same_wrapper_drives_an_imported_cartridge(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_kart: MakeKart
+) -> None:
+    """Our own ROM in the cartridge's place: nothing of it but the addresses is known, and frames are skipped one by one."""
+    monkeypatch.setenv("KARTRL_DATA", str(tmp_path))
+    own = tmp_path / "SuperMarioKart-Snes"
+    own.mkdir()
+    shutil.copy(FOLDER / "rom.sfc", own)
+    shutil.copy(FOLDER / "MarioCircuit.Act2.state", own)
+    settings = {"circuit": "MarioCircuit.Act2", "random_start": False, "reward": {"kind": "checkpoint"}}
+    expected = record(make_kart(**settings), 4)
+    env = make_kart(game="auto", **settings)
+    seen = record(env, 4)
+    assert env._console.folder == own
+    assert env._console.game.ticks_per_frame == 1
+    assert env._console.block() is None
+    assert circuit_map(own, "MarioCircuit.Act2") is None
+    with pytest.raises(UserError, match="can have 0 opponents"):
+        make_kart(game="auto", opponents=1, **settings).reset()
+    assert all(
+        np.array_equal(one[0], other[0]) and one[1:-1] == other[1:-1] for one, other in zip(seen, expected, strict=True)
+    )
+    with pytest.raises(UserError, match="cannot begin at a section"):
+        env.reset(options={"section": 3})
+    with pytest.raises(UserError, match=r"MarioCircuit\.Act1.*MarioCircuit\.Act2"):
+        make_kart(game="cartridge")

@@ -1,0 +1,225 @@
+"""Looking up what [levels] and `-s` name: real start states in real folders."""
+
+import csv
+import gzip
+import importlib.util
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from commands import assert_clear, run
+from policies import KART, save_policy
+
+from kartrl.config import Config, read
+from kartrl.config.levels import circuit_name
+from kartrl.errors import UserError
+from kartrl.kart.retro import BUNDLED, GAMES, Console, circuits
+from kartrl.kart.selection import circuits_of, uses_by_name, with_circuits
+from kartrl.learning import checkpoint
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator on this platform"
+)
+CIRCUIT = Path(__file__).parents[2] / "kartrl" / "kart" / "circuits" / "bundled" / "MarioCircuit.Act1.toml"
+STATE = GAMES / BUNDLED / "MarioCircuit.Act2.state"
+
+
+@pytest.fixture
+def mine(tmp_path, monkeypatch):
+    """A current folder with two start states in `mine`."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine").mkdir()
+    for name in ("Monza", "my ring"):
+        shutil.copy(STATE, tmp_path / "mine" / f"{name}.state")
+    return tmp_path / "mine"
+
+
+def looked_up(*overrides: str) -> Config:
+    return with_circuits(
+        read([], ["environment.game=bundled", "levels.*=none", *(f"levels.{override}" for override in overrides)])
+    )
+
+
+@pytest.mark.parametrize("key", ["mine/", "./mine", "mine/*.state", "m*/", "./*/*.state"])
+def test_folders_and_globs(mine, key):
+    assert looked_up(f"{key}=train").circuits("train") == (str(mine / "Monza.state"), str(mine / "my ring.state"))
+
+
+def test_the_last_key_for_a_file_counts(mine):
+    config = looked_up("mine/=train", "./mine/Monza.state=test", "MarioCircuit.Act1=train")
+    assert set(config.circuits("train")) == {str(mine / "my ring.state"), "MarioCircuit.Act1"}
+    assert config.circuits("test") == (str(mine / "Monza.state"),)
+    assert looked_up("mine/=train", "mine/M*=none").circuits("train") == (str(mine / "my ring.state"),)
+
+
+def test_the_games_own_start_state_is_its_circuit(mine):
+    config = looked_up(f"{STATE}=test", "MarioCircuit.Act2=train")
+    assert (config.circuits("train"), config.circuits("test")) == (("MarioCircuit.Act2",), ())
+
+
+def test_what_is_not_used_need_not_be_there(mine):
+    assert looked_up("nowhere/=none", "mine/Monza.state=train").circuits("train") == (str(mine / "Monza.state"),)
+
+
+def test_mistakes(mine):
+    (mine / "notes.txt").write_text("")
+    (mine.parent / "drafts").mkdir()
+    (mine.parent / "drafts" / "new.toml").write_text("")
+    (mine.parent / "other").mkdir()
+    shutil.copy(STATE, mine.parent / "other" / "Monza.state")
+    for key, said in {
+        "nowhere/": "nothing there fits",
+        "mine/*.toml": "nothing there fits",
+        "./mine/notes.txt": "neither a start state",
+        "drafts/": "drafts/*.toml",
+        "./m*e/n*.txt": "no start state",
+        "other/": "both called Monza",
+    }.items():
+        with pytest.raises(UserError) as error:
+            looked_up("mine/=train", f"{key}=test")
+        assert said in str(error.value), key
+        assert_clear(error.value)
+
+
+def test_a_damaged_state_and_one_of_another_build_are_told_before_training(mine):
+    state = bytearray(gzip.decompress(STATE.read_bytes()))
+    build = json.loads((GAMES / BUNDLED / "build.json").read_text())["build_id"]
+    at = state.find(build.to_bytes(4, "little"))
+    assert at > 0
+    state[at] ^= 1
+    (mine / "old.state").write_bytes(gzip.compress(bytes(state)))
+    (mine / "broken.state").write_bytes(b"no gzip")
+    for name, said in (("old", "another build"), ("broken", "cannot read this start state")):
+        done = run(
+            "train", "--set", "environment.game=bundled", "--set", f"levels.mine/{name}.state=test", cwd=mine.parent
+        )
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+        assert f"{name}.state" in done.stderr
+        assert said in done.stderr
+    assert not (mine.parent / "logs").exists()
+
+
+def test_evaluate_and_record_take_paths(mine):
+    path = save_policy(mine.parent / "run", [*KART, "levels.*=none", "levels.MarioCircuit.Act1=train"])
+    done = run("evaluate", "-p", str(path), "-s", "mine/", "MarioCircuit.Act1", "--episodes", "1", cwd=mine.parent)
+    assert done.returncode == 0, done.stderr
+    for name in ("Monza", "my_ring", "MarioCircuit.Act1"):
+        assert name in done.stdout
+    filmed = run("record", "-p", str(path), "-s", "mine/my ring.state", cwd=mine.parent)
+    assert filmed.returncode == 0, filmed.stderr
+    assert {Path("my_ring.mp4"), Path("my_ring.png")} <= {
+        file.relative_to(mine.parent) for file in mine.parent.iterdir()
+    }
+    refused = run("record", "-p", str(path), "-s", "mine/", cwd=mine.parent)
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+    assert "2 circuits" in refused.stderr
+
+
+def test_a_configurations_folders_stay_out_of_checkpoints(mine):
+    path = save_policy(mine.parent / "run", [*KART, "levels.*=none", "levels.mine/=train"])
+    assert str(mine).encode() not in path.read_bytes(), (
+        "only what the user wrote, which may mean something elsewhere too"
+    )
+
+
+def test_uses_are_known_without_building(mine):
+    levels = read(
+        [], ["levels.random:9=train", "levels.random:5-6:ice=test", "levels.mine/=test", "levels.nowhere/=train"]
+    ).levels.circuits
+    names = (
+        "random.dirt.0001",
+        "random.ice.0005",
+        "my_ring",
+        "MarioCircuit.Act4",
+        "random.dirt.0002",
+        "random.ice.0007",
+        "nowhere",
+    )
+    uses = uses_by_name(levels, names)
+    assert uses == {
+        "random.dirt.0001": "train",
+        "random.ice.0005": "test",
+        "my_ring": "test",
+        "MarioCircuit.Act4": "test",
+    }
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    """The user's cache, for this module."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("cache")
+        patch.setenv("KARTRL_CACHE", str(folder))
+        yield folder
+
+
+def test_generated_circuits_are_built_once(cache):
+    config = looked_up("random:2=train", "random:2-3:ice=test")
+    assert [Path(circuit).name for circuit in config.circuits("train")] == [
+        "random.asphalt.0000.state",
+        "random.dirt.0001.state",
+    ]
+    assert [Path(circuit).name for circuit in config.circuits("test")] == [
+        "random.ice.0002.state",
+        "random.ice.0003.state",
+    ]
+    written = {file: file.stat().st_mtime_ns for file in cache.rglob("*.state")}
+    assert looked_up("random:2=train", "random:2-3:ice=test") == config
+    assert {file: file.stat().st_mtime_ns for file in cache.rglob("*.state")} == written
+
+
+def test_a_circuits_file_is_built_on_the_way(cache, mine):
+    shutil.copy(CIRCUIT, mine / "Mine.toml")
+    (circuit,) = looked_up("mine/Mine.toml=train").circuits("train")
+    assert circuit_name(circuit) == "Mine"
+    assert Path(circuit).is_relative_to(cache)
+    (mine / "Bad.toml").write_text("title = 3\n")
+    with pytest.raises(UserError, match=r"Bad\.toml") as error:
+        looked_up("mine/*.toml=train")
+    assert_clear(error.value)
+
+
+def test_a_cartridge_has_no_generated_circuits(monkeypatch, tmp_path):
+    (tmp_path / "SuperMarioKart-Snes").mkdir()
+    (tmp_path / "SuperMarioKart-Snes" / "rom.sfc").write_bytes(b"")
+    monkeypatch.setenv("KARTRL_DATA", str(tmp_path))
+    with pytest.raises(UserError, match=r"environment\.game=bundled"):
+        with_circuits(read([], ["levels.random:2=train"]))
+
+
+def test_a_run_on_generated_circuits(cache, mine):
+    levels = ["levels.*=none", "levels.random:2=train", "levels.mine/Monza.state=test"]
+    small = ["model.hidden_size=16", "system.agents=1", "environment.no_progress_limit=0.5", "environment.game=bundled"]
+    often = ["run.agent_steps=400", "run.name=run", "evaluation.minutes=0"]
+    options = [part for override in (*levels, *small, *often) for part in ("--set", override)]
+    done = run("train", *options, cwd=mine.parent)
+    assert done.returncode == 0, done.stderr
+    folder = mine.parent / "logs" / "run"
+    assert str(cache) not in (folder / "config.cfg").read_text()
+    assert read([folder / "config.cfg"]).levels.circuits["random:2"] == "train"
+    with (folder / "scalars.csv").open() as file:
+        tags = {row["tag"] for row in csv.DictReader(file)}
+    driven = {tag.split("/")[1] for tag in tags if tag.startswith("train_circuits/")}
+    assert driven == {"random.asphalt.0000", "random.dirt.0001"}
+    path = checkpoint.newest(folder)
+    assert str(mine).encode() not in path.read_bytes(), "a checkpoint names what the user named"
+    table = run("evaluate", "-p", str(path), "--episodes", "1", cwd=mine.parent)
+    assert re.search(r"random\.dirt\.0001 +│ trained", table.stdout)
+    assert re.search(r"Monza +│ unseen", table.stdout)
+
+
+def test_a_console_keeps_its_start_states_small():
+    console = Console(GAMES / BUNDLED)
+    for name in circuits(GAMES / BUNDLED):
+        console.load(name)
+    kept = sum(map(len, console._states.values()))
+    console.close()
+    assert kept < 50_000 * len(circuits(GAMES / BUNDLED)), "hundreds of circuits, in each of many processes"
+
+
+def test_keys_of_dash_s():
+    assert circuits_of(["*.Act4", "MarioCircuit.Act1"], "bundled") == ("MarioCircuit.Act4", "MarioCircuit.Act1")
+    with pytest.raises(UserError, match=r"MarioCircuit\.Act1"):
+        circuits_of(["Monza"], "bundled")

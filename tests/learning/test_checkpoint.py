@@ -1,0 +1,314 @@
+"""Checkpoints: whole or not at all, and nothing in them is run."""
+
+import functools
+import json
+import os
+import pickle
+import subprocess
+import sys
+import zipfile
+
+import pytest
+import safetensors.torch
+import torch
+from commands import assert_clear, environment
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from policies import make_checkpoint
+
+from kartrl.commands.evaluate import open_driver
+from kartrl.config import Config, read
+from kartrl.errors import UserError
+from kartrl.learning import checkpoint
+from kartrl.learning.checkpoint import Checkpoint
+from kartrl.learning.counters import Counters
+from kartrl.learning.optimizers import make_optimizer, state_names
+from kartrl.models import make_model
+from kartrl.runtime.run_folders import resumed_config
+
+STATES = [
+    ["optimizer.name=rmsprop"],
+    ["optimizer.name=rmsprop", "optimizer.momentum=0.5"],
+    ["optimizer.name=adam", "optimizer.momentum=0.5"],
+    ["optimizer.name=sgd"],
+    ["optimizer.name=sgd", "optimizer.momentum=0.5"],
+]
+
+
+@pytest.fixture
+def saved(tmp_path):
+    path = tmp_path / "run" / "checkpoints" / "0000000010.pt"
+    checkpoint.save(path, make_checkpoint(10))
+    return path
+
+
+@functools.cache
+def honest():
+    return make_checkpoint(10)
+
+
+def assert_same(one, other):
+    assert one._replace(model={}, optimizer={}, random={}) == other._replace(model={}, optimizer={}, random={})
+    for group in ("model", "optimizer", "random"):
+        a, b = getattr(one, group), getattr(other, group)
+        assert a.keys() == b.keys()
+        for name, tensor in a.items():
+            assert tensor.dtype == b[name].dtype
+            assert torch.equal(tensor, b[name]), name
+
+
+@pytest.mark.parametrize("overrides", STATES, ids=" ".join)
+def test_round_trip(tmp_path, overrides):
+    original = make_checkpoint(10, *overrides)
+    checkpoint.save(tmp_path / "a" / "1.pt", original)
+    loaded = checkpoint.load(tmp_path / "a" / "1.pt")
+    assert_same(loaded, original)
+    model = checkpoint.load_model(loaded, "cpu")
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, original.model[name])
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["1.pt"]
+
+
+@pytest.mark.parametrize("overrides", STATES, ids=" ".join)
+def test_the_names_of_an_optimizers_state_are_torchs(overrides):
+    section = read(overrides=overrides).optimizer
+    parameter = torch.nn.Parameter(torch.ones(2))
+    optimizer = make_optimizer(section, [parameter])
+    parameter.grad = torch.ones(2)
+    optimizer.step()
+    assert set(optimizer.state[parameter]) == state_names(section)
+
+
+def test_newest(saved):
+    run = saved.parents[1]
+    for number in (200, 30):
+        checkpoint.save(saved.with_name(f"{number:010d}.pt"), make_checkpoint(number))
+    assert checkpoint.newest(run) == saved.with_name("0000000200.pt")
+    assert checkpoint.newest(run / "none") is None
+    checkpoint.remove_oldest(run, keep=2)
+    assert [int(path.stem) for path in checkpoint.newest_first(run)] == [200, 30]
+
+
+class Bomb:
+    def __reduce__(self):
+        return os.system, ("touch bomb-went-off",)
+
+
+def write_zip_bomb(path):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("archive/data.pkl", b"\0" * 50_000_000)
+
+
+def write_header(path, header, length=None):
+    """A file of this header (a tree, or text) and 1000 bytes of tensors."""
+    about = json.dumps({"format": checkpoint.FORMAT})
+    text = header if isinstance(header, bytes) else json.dumps({"__metadata__": {"about": about}, **header}).encode()
+    path.write_bytes((len(text) if length is None else length).to_bytes(8, "little") + text + bytes(1000))
+
+
+def one_tensor(shape, begin=0, end=1000, dtype="U8"):
+    return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+
+
+DAMAGE = {
+    "missing": lambda path: path.unlink(),
+    "empty": lambda path: path.write_bytes(b""),
+    "truncated": lambda path: path.write_bytes(path.read_bytes()[:-2000]),
+    "longer": lambda path: path.write_bytes(path.read_bytes() + bytes(8)),
+    "text": lambda path: path.write_text("no checkpoint"),
+    "plain pickle": lambda path: path.write_bytes(pickle.dumps({"model": 1})),
+    "pickle bomb": lambda path: torch.save({"format": checkpoint.FORMAT, "model": Bomb()}, path),
+    "pickle bomb without a zip": lambda path: path.write_bytes(pickle.dumps(Bomb())),
+    "zip bomb": write_zip_bomb,
+    "foreign weights": lambda path: safetensors.torch.save_file({"conv.weight": torch.zeros(3)}, path),
+    "a folder": lambda path: (path.unlink(), path.mkdir()),
+    "header beyond the file": lambda path: write_header(path, {}, length=1 << 60),
+    "header of 100 MB": lambda path: write_header(path, b" " * 100_000_000),
+    "deep header": lambda path: write_header(path, b"[" * 1_000_000),
+    "giant tensor": lambda path: write_header(path, {"model/a": one_tensor([10**9, 10**9])}),
+    "tensor beyond the file": lambda path: write_header(path, {"model/a": one_tensor([10**12], 0, 10**12)}),
+    "overlapping tensors": lambda path: write_header(
+        path, {f"model/{number}": one_tensor([1000]) for number in range(1000)}
+    ),
+    "many tensors": lambda path: write_header(path, {f"{number}": one_tensor([0], 0, 0) for number in range(15_000)}),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_bad_files_are_refused_in_one_line(saved, damage, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    damage(saved)
+    with pytest.raises(UserError) as error:
+        checkpoint.load(saved)
+    assert_clear(error.value)
+    assert str(saved) in str(error.value)
+    assert not (tmp_path / "bomb-went-off").exists()
+
+
+def forge(path, about=None, text=None, **groups):
+    """A checkpoint with a digest that is right, and a content that may not be."""
+    checkpoint.save(path, honest())
+    content = path.read_bytes()
+    metadata = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]
+    if text is None:
+        text = json.dumps({**json.loads(metadata["about"]), **(about or {})})
+    chosen = {"model": honest().model, "optimizer": honest().optimizer, "random": honest().random, **groups}
+    tensors = {f"{group}/{name}": tensor for group, members in chosen.items() for name, tensor in members.items()}
+    safetensors.torch.save_file(tensors, path, {"about": text, "sha256": checkpoint._digest(text, tensors)})
+    return path
+
+
+FORGERIES = {
+    "another format": lambda: {"about": {"format": "kartrl checkpoint 1"}},
+    "a giant network": lambda: {"about": {"config": "[model]\nhidden_size = 65536\n"}},
+    "an impossible network": lambda: {"about": {"config": f"[model]\nhidden_size = {10**30}\n"}},
+    "many layers": lambda: {
+        "about": {
+            "config": "".join(f"{key} = {'1 ' * 100_000}\n" for key in ("[model]\nchannels", "kernels", "strides"))
+        }
+    },
+    "a giant picture": lambda: {"about": {"observation_shape": [10**6, 10**6, 3]}},
+    "a shape below zero": lambda: {"about": {"observation_shape": [-4]}},
+    "a shape of a million dimensions": lambda: {"about": {"observation_shape": [1] * 200_000}},
+    "many actions": lambda: {"about": {"num_actions": 10**12}},
+    "no actions": lambda: {"about": {"num_actions": 0}},
+    "a long configuration": lambda: {"about": {"config": "#" * 20_000_000}},
+    "an unknown key": lambda: {"about": {"config": f"[run]\n{'a' * 500_000} = 1\n"}},
+    "an unknown section": lambda: {"about": {"config": f"[{'run' * 100_000}]\n"}},
+    "steps below zero": lambda: {"about": {"counters": [-1, 0, 0, 0.0]}},
+    "steps beyond counting": lambda: {"about": {"counters": [10**400, 0, 0, 0.0]}},
+    "endless seconds": lambda: {"about": {"counters": [0, 0, 0, float("inf")]}},
+    "a score that is a list": lambda: {"about": {"score": [1]}},
+    "deep": lambda: {"text": "[" * 500_000},
+    "a list": lambda: {"text": "[]"},
+    "another group": lambda: {"code": {"a": torch.zeros(1)}},
+    "no weights": lambda: {"model": {}},
+    "weights of another type": lambda: {"model": {name: tensor.double() for name, tensor in honest().model.items()}},
+    "weights of another network": lambda: {"model": make_checkpoint(10, "model.hidden_size=32").model},
+    "half an optimizer": lambda: {"optimizer": {"0/step": torch.zeros(())}},
+    "another optimizer": lambda: {"optimizer": make_checkpoint(10, "optimizer.name=adam").optimizer},
+    "random states of floats": lambda: {"random": {"torch": torch.zeros(5)}},
+}
+
+
+@pytest.mark.parametrize("forgery", FORGERIES.values(), ids=FORGERIES)
+def test_what_does_not_fit_together_is_refused_in_one_line(tmp_path, forgery):
+    with pytest.raises(UserError, match="refused") as error:
+        checkpoint.load(forge(tmp_path / "a.pt", **forgery()))
+    assert_clear(error.value)
+
+
+def test_forged_from_what_is_honest_it_is_a_checkpoint(tmp_path):
+    assert_same(checkpoint.load(forge(tmp_path / "a.pt")), honest())
+
+
+LOAD_ALL = """
+import resource, sys
+from pathlib import Path
+from kartrl.learning import checkpoint
+from kartrl.errors import UserError
+checkpoint.load(Path(sys.argv[1]))
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+for path in sys.argv[2:]:
+    try:
+        checkpoint.load(Path(path))
+        raise SystemExit(f"{path} was not refused")
+    except UserError:
+        pass
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts memory as Linux does")
+def test_refusing_takes_little_memory(tmp_path):
+    paths = [forge(tmp_path / "honest.pt")]
+    paths += [forge(tmp_path / f"{number}.pt", **forgery()) for number, forgery in enumerate(FORGERIES.values())]
+    for name, damage in DAMAGE.items():
+        if name not in ("missing", "a folder"):
+            paths.append(tmp_path / f"{name}.pt")
+            checkpoint.save(paths[-1], honest())
+            damage(paths[-1])
+    command = [sys.executable, "-c", LOAD_ALL, *paths]
+    loading = subprocess.run(
+        command, env=environment(), cwd=tmp_path, text=True, capture_output=True, timeout=100, check=False
+    )
+    assert loading.returncode == 0, loading.stderr
+    assert int(loading.stdout) < 100_000, "KiB"
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.floats(0, 1, exclude_max=True), st.integers(0, 7))
+def test_any_flipped_bit_is_refused_or_does_not_matter(saved, where, bit):
+    content = bytearray(saved.read_bytes())
+    content[int(where * len(content))] ^= 1 << bit
+    assert_refused_or_same(saved.with_name("flipped.pt"), bytes(content))
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(0, 5000), st.integers(0, 100), st.binary(max_size=100))
+def test_any_change_of_the_header_is_refused_or_does_not_matter(saved, begin, removed, added):
+    content = saved.read_bytes()
+    assert_refused_or_same(saved.with_name("changed.pt"), content[:begin] + added + content[begin + removed :])
+
+
+def assert_refused_or_same(path, content):
+    path.write_bytes(content)
+    try:
+        loaded = checkpoint.load(path)
+    except UserError as error:
+        assert_clear(error)
+    else:
+        assert_same(loaded, honest())
+
+
+TREE = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda children: st.lists(children, max_size=5) | st.dictionaries(st.text(max_size=10), children, max_size=5),
+    max_leaves=10,
+)
+KEYS = st.sampled_from(["format", "config", "counters", "observation_shape", "num_actions", "score"])
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.dictionaries(KEYS, TREE, min_size=1, max_size=3))
+@example({"observation_shape": [2**62, 4]})
+@example({"config": "[run]\nseed = \udcff"})
+def test_any_description_is_refused_or_a_checkpoint(tmp_path, about):
+    try:
+        loaded = checkpoint.load(forge(tmp_path / "a.pt", about))
+    except UserError as error:
+        assert_clear(error)
+    else:
+        checkpoint.save(tmp_path / "again.pt", loaded)
+        assert_same(checkpoint.load(tmp_path / "again.pt"), loaded)
+
+
+def test_weights_of_another_network_are_refused(saved):
+    loaded = checkpoint.load(saved)
+    other = loaded._replace(config=read([], ["model.hidden_size=32"]))
+    with pytest.raises(UserError, match="do not fit"):
+        checkpoint.load_model(other, "cpu")
+
+
+def test_default_configuration_fits_its_network(tmp_path):
+    model = make_model(Config().model, (54, 54, 1), 9)
+    checkpoint.save(tmp_path / "a.pt", Checkpoint(Config(), model.state_dict(), {}, Counters(), (54, 54, 1), 9))
+    assert checkpoint.load_model(checkpoint.load(tmp_path / "a.pt"), "cpu").initial_state(3).shape == (3, 512)
+
+
+def test_a_module_is_imported_for_a_checkpoint_only_where_the_user_names_it(tmp_path, monkeypatch):
+    config = read(overrides=["environment.id=crashing:Life-v0", "model.hidden_size=8"])
+    model = make_model(config.model, (2,), 2)
+    path = tmp_path / "a.pt"
+    checkpoint.save(path, Checkpoint(config, model.state_dict(), {}, Counters(), (2,), 2))
+    with (
+        pytest.raises(UserError, match=r"imports the module crashing; .*KARTRL_IMPORT=crashing"),
+        open_driver(path, (), "cpu"),
+    ):
+        pass
+    with pytest.raises(UserError, match="imports the module crashing"):
+        resumed_config(checkpoint.load(path), [], [])
+    monkeypatch.setenv("KARTRL_IMPORT", "crashing")
+    with open_driver(path, (), "cpu") as driver:
+        assert driver.env.spec.id == "Life-v0"
+    assert resumed_config(checkpoint.load(path), [], []) == config

@@ -1,0 +1,71 @@
+"""Videos, decoded again."""
+
+import io
+
+import av
+import numpy as np
+import pytest
+from PIL import Image
+
+from kartrl.metrics.video import Mp4Writer, gif, png, shrunk
+
+PICTURES = [np.full((11, 33, 3), (index * 12, 200 - index * 6, 90), np.uint8) for index in range(20)]
+
+
+def test_mp4_is_what_a_browser_plays(tmp_path):
+    path = tmp_path / "video.mp4"
+    with Mp4Writer(path, 60) as video:
+        for picture in PICTURES:
+            video.add(picture)
+        assert not path.exists(), "it appears when it is whole"
+    content = path.read_bytes()
+    assert content.index(b"moov") < content.index(b"mdat"), "it can start before all of it is there"
+    with av.open(str(path)) as container:
+        (stream,) = container.streams.video
+        frames = [frame.to_ndarray(format="rgb24") for frame in container.decode(stream)]
+        assert (stream.codec_context.name, stream.codec_context.pix_fmt, stream.average_rate) == ("h264", "yuv420p", 60)
+    assert len(frames) == 20
+    assert frames[0].shape == (254, 760, 3), "23 times as large, made even"
+    for frame, picture in zip(frames, PICTURES, strict=True):
+        assert np.abs(frame.mean((0, 1)) - picture[0, 0]).max() < 8
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_interrupted_mp4_leaves_nothing(tmp_path):
+    path = tmp_path / "video.mp4"
+    path.write_bytes(b"an older one")
+
+    def interrupted():
+        with Mp4Writer(path, 60) as video:
+            video.add(PICTURES[0])
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert path.read_bytes() == b"an older one"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_no_such_folder(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        Mp4Writer(tmp_path / "missing" / "video.mp4", 60)
+
+
+def test_gif_plays_for_ever_in_few_colours():
+    with Image.open(io.BytesIO(gif(PICTURES, 10))) as image:
+        assert image.info["loop"] == 0
+        assert image.size == (33, 11)
+        durations = []
+        for number in range(image.n_frames):
+            image.seek(number)
+            durations.append(image.info["duration"])
+        assert sum(durations) == 2000
+        assert len(durations) > 5, "only pictures that look the same are joined"
+        assert np.abs(np.asarray(image.convert("RGB"))[0, 0].astype(int) - PICTURES[19][0, 0]).max() < 16
+
+
+def test_png_and_shrunk():
+    large = np.random.default_rng(1).integers(0, 256, (224, 256, 3), np.uint8)
+    assert shrunk(large, 128).shape == (112, 128, 3)
+    with Image.open(io.BytesIO(png(large))) as image:
+        assert (np.asarray(image) == large).all()

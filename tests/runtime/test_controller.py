@@ -1,0 +1,90 @@
+"""The controller's search, on made-up machines whose fastest setting is known, and in a real run."""
+
+import random
+
+import pytest
+from commands import QUICK, run
+
+from kartrl.runtime.controller import Controller, Knob
+
+
+def search(rate, lag=lambda agents, batch: 1.0, start=(4, 2), noise=0.01, max_lag=10.0, seed=0):
+    """Run a search to its end; the setting it ends with, and every one it tried."""
+    now = {"agents": start[0], "batch": start[1]}
+    tried, generator = [tuple(now.values())], random.Random(seed)
+
+    def setter(name):
+        def apply(value):
+            now[name] = value
+            tried.append(tuple(now.values()))
+
+        return apply
+
+    knobs = [Knob(name, tuple(range(1, 13)), value, setter(name)) for name, value in zip(now, start, strict=True)]
+    said = []
+    controller = Controller(knobs, max_lag, said.append)
+    time, steps = 0.0, 1.0
+    while not controller.frozen:
+        time += 0.5
+        steps += 0.5 * rate(**now) * generator.gauss(1.0, noise)
+        controller.tick(time, int(steps), lag(**now))
+        assert time < 20_000, "it must end"
+    assert "done" in said[-1]
+    return tuple(now.values()), tried, controller
+
+
+def hill(agents, batch):
+    return 2000 - 40 * (agents - 8) ** 2 - 60 * (batch - 5) ** 2
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_it_finds_the_top_of_a_noisy_hill(seed):
+    (agents, batch), _, _ = search(hill, seed=seed)
+    assert hill(agents, batch) > 0.93 * 2000
+
+
+def test_noise_alone_moves_little():
+    (agents, batch), tried, _ = search(lambda agents, batch: 1000, noise=0.02)
+    assert abs(agents - 4) + abs(batch - 2) <= 1
+    assert len(tried) < 16
+
+
+def test_it_keeps_within_bounds_and_lag():
+    (agents, batch), tried, _ = search(
+        lambda agents, batch: 100 * agents * batch, lag=lambda agents, batch: agents / 2, max_lag=3.0, noise=0
+    )
+    assert (agents, batch) == (6, 12)
+    assert all(1 <= value <= 12 for setting in tried for value in setting)
+
+
+def test_too_much_lag_is_brought_down_even_if_it_costs_speed():
+    (agents, _), _, _ = search(
+        lambda agents, batch: 100 * agents, lag=lambda agents, batch: agents, start=(12, 2), max_lag=7.0, noise=0
+    )
+    assert agents == 7
+
+
+def test_once_done_it_never_moves_again():
+    _, tried, controller = search(hill, noise=0)
+    number = len(tried)
+    for second in range(1000):
+        controller.tick(1e6 + second, 1_000_000 + second, 0.0)
+    assert len(tried) == number
+
+
+@pytest.mark.timeout(200)
+def test_it_moves_numbers_of_a_real_run(tmp_path):
+    options = (
+        "run.minutes=1.2",
+        "system.agents=3",
+        "system.controller=true",
+        "evaluation.minutes=0",
+        "run.agent_steps=1000000000",
+    )
+    ended = run("train", *QUICK, *(part for option in options for part in ("--set", option)), cwd=tmp_path, timeout=150)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    (scalars,) = (tmp_path / "logs").glob("*/scalars.csv")
+    rows = [line.split(",") for line in scalars.read_text().splitlines()]
+    assert len({value for _, _, tag, value in rows if tag == "queue/groups_waited_for"}) > 1, (
+        "it has tried another number"
+    )

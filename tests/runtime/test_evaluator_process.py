@@ -1,0 +1,271 @@
+"""The evaluator in a real process on the kart, and TensorBoard's page in a real browser."""
+
+import importlib.util
+import io
+import multiprocessing
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+from commands import wait_for
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+from policies import CARTPOLE, KART, save_policy
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from kartrl.learning import checkpoint
+from kartrl.metrics.records import EpisodeRecord, Histograms, Scalars
+from kartrl.runtime import logger_process
+from kartrl.runtime.evaluator_process import Turns, mixed
+from kartrl.runtime.processes import run_as
+
+needs_kart = pytest.mark.skipif(
+    importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator on this platform"
+)
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+CONTEXT = multiprocessing.get_context("spawn")
+OFTEN = ("evaluation.minutes=0.01", "evaluation.video_seconds=1")
+CIRCUITS = [f"{use}/MarioCircuit.Act{act}" for use, act in (("train", 1), ("train", 2), ("train", 3), ("test", 4))]
+
+
+class Evaluator:
+    """An evaluator process at work in a run folder; a context manager."""
+
+    def __init__(self, run_folder: Path) -> None:
+        path = checkpoint.newest(run_folder)
+        assert path is not None
+        self.messages, self.writer = CONTEXT.Pipe(duplex=False)
+        arguments = (
+            "evaluator",
+            "kartrl.runtime.evaluator_process",
+            run_folder,
+            checkpoint.load(path).config,
+            self.writer,
+        )
+        self.process = CONTEXT.Process(target=run_as, args=arguments)
+
+    def __enter__(self) -> "Evaluator":
+        self.process.start()
+        self.writer.close()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.join()
+        self.messages.close()
+
+    def round(self) -> tuple[list[EpisodeRecord], Scalars]:
+        """What it sends until the next round of circuits is complete."""
+        records = []
+        while True:
+            assert self.messages.poll(100)
+            message = self.messages.recv()
+            if isinstance(message, Scalars):
+                return records, message
+            records.append(message)
+
+
+@pytest.fixture(scope="module")
+def run_folder(tmp_path_factory):
+    """A run in which two checkpoints were evaluated, the second of them after a restart."""
+    folder = tmp_path_factory.mktemp("logs") / "run"
+    save_policy(folder, [*KART, *OFTEN], 1000)
+    with Evaluator(folder) as evaluator:
+        records, scalars = evaluator.round()
+        assert [f"{record.episode.use}/{record.episode.circuit}" for record in records] == CIRCUITS
+        assert all(record.evaluated and record.agent_steps == scalars.agent_steps == 1000 for record in records)
+        returns = [record.episode.episodic_return for record in records]
+        assert scalars.values["evaluation/train_return"] == pytest.approx(sum(returns[:3]) / 3)
+        assert scalars.values["evaluation_test/MarioCircuit.Act4/episodic_return"] == returns[3]
+        assert checkpoint.load(folder / "best.pt").score == pytest.approx(sum(returns[:3]) / 3)
+        os.kill(evaluator.process.pid, signal.SIGINT)
+        evaluator.process.join(0.5)
+        assert evaluator.process.is_alive(), "Ctrl-C is the server's business"
+        evaluator.process.terminate()
+        evaluator.process.join(5)
+        assert evaluator.process.exitcode == 0
+
+    best = checkpoint.load(folder / "best.pt")._replace(score=1e9)
+    checkpoint.save(folder / "best.pt", best)
+    save_policy(folder, [*KART, *OFTEN], 2000)
+    with Evaluator(folder) as evaluator:
+        assert evaluator.round()[1].agent_steps == 2000
+        evaluator.process.terminate()
+        evaluator.process.join(5)
+    return folder
+
+
+@needs_kart
+def test_lines_videos_and_graph_are_written(run_folder):
+    events = EventAccumulator(str(run_folder / "evaluation"), size_guidance={"images": 0})
+    events.Reload()
+    assert sorted(events.Tags()["images"]) == sorted(
+        f"{kind}/{name}" for kind in ("driven_lines", "video") for name in CIRCUITS
+    )
+    graph = events.Graph()
+    assert {"encoder", "policy", "baseline"} <= {part for node in graph.node for part in node.name.split("/")} | {
+        name for node in graph.node for name in re.findall(r"\[(\w+)\]", node.name)
+    }
+    for name in CIRCUITS:
+        assert [event.step for event in events.Images(f"driven_lines/{name}")] == [1000, 2000]
+        with Image.open(io.BytesIO(events.Images(f"driven_lines/{name}")[-1].encoded_image_string)) as picture:
+            assert picture.size[0] == 500
+        with Image.open(io.BytesIO(events.Images(f"video/{name}")[-1].encoded_image_string)) as video:
+            assert (video.format, video.size) == ("GIF", (128, 112))
+            assert video.n_frames > 3
+    with Image.open(run_folder / "evaluation" / "latest.png") as sheet:
+        assert sheet.size == (1000, 2 * 515)
+
+
+@needs_kart
+def test_a_worse_policy_does_not_replace_the_best(run_folder):
+    best = checkpoint.load(run_folder / "best.pt")
+    assert (best.score, best.counters.agent_steps) == (1e9, 1000)
+
+
+@needs_kart
+def test_circuits_take_turns_and_the_score_is_of_all_of_them(tmp_path):
+    overrides = [
+        *KART,
+        *OFTEN,
+        "evaluation.circuits=2",
+        "evaluation.video_seconds=0",
+        "environment.no_progress_limit=0.5",
+    ]
+    save_policy(tmp_path, overrides, 1000)
+    with Evaluator(tmp_path) as evaluator:
+        records, scalars = evaluator.round()
+        assert [record.episode.circuit[-1] for record in records] == ["1", "2", "4"]
+        assert not (tmp_path / "best.pt").exists(), "one train circuit has not been driven yet"
+        first = {record.episode.circuit: record.episode.episodic_return for record in records}
+        save_policy(tmp_path, overrides, 2000)
+        records, scalars = evaluator.round()
+        assert [record.episode.circuit[-1] for record in records] == ["3", "1", "4"]
+        newest = first | {record.episode.circuit: record.episode.episodic_return for record in records}
+        score = sum(newest[f"MarioCircuit.Act{act}"] for act in (1, 2, 3)) / 3
+        assert (
+            checkpoint.load(tmp_path / "best.pt").score
+            == scalars.values["evaluation/train_return"]
+            == pytest.approx(score)
+        )
+        assert "evaluation_train/MarioCircuit.Act2/episodic_return" not in scalars.values, "it was not its turn"
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.sampled_from(["a", "b", "c"]), max_size=30), st.integers(1, 9), st.integers(1, 20))
+def test_every_circuit_has_its_turn_as_often_as_any_other(groups, limit, rounds):
+    circuits = mixed([f"{group}.{number}" for number, group in enumerate(groups)])
+    assert sorted(circuits) == sorted(f"{group}.{number}" for number, group in enumerate(groups))
+    turns = Turns(circuits, limit)
+    taken = [turns.take() for _ in range(rounds)]
+    assert all(len(set(some)) == len(some) == min(limit, len(circuits)) for some in taken)
+    counts = [sum(circuit in some for some in taken) for circuit in circuits]
+    assert max(counts, default=0) - min(counts, default=0) <= 1
+
+
+def test_neighbours_are_of_different_groups():
+    circuits = mixed([f"random.{kind}.{number}" for kind in ("ice", "mud", "dirt") for number in range(4)])
+    assert all(len({circuit.split(".")[1] for circuit in circuits[at : at + 3]}) == 3 for at in range(10))
+
+
+def test_it_works_without_circuits_and_pictures(tmp_path):
+    save_policy(tmp_path, [*CARTPOLE, *OFTEN])
+    with Evaluator(tmp_path) as evaluator:
+        (record,), scalars = evaluator.round()
+        assert scalars.values == {"evaluation/train_return": record.episode.episodic_return}
+        assert (tmp_path / "best.pt").exists()
+    assert not (tmp_path / "evaluation" / "latest.png").exists()
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def page(url: str, profile: Path, seconds: int) -> str:
+    """What a browser makes of a page."""
+    options = "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-component-update --disable-sync"
+    command = [
+        str(BROWSER),
+        *options.split(),
+        f"--user-data-dir={profile}",
+        "--window-size=1400,4000",
+        f"--virtual-time-budget={1000 * seconds}",
+    ]
+    try:
+        done = subprocess.run([*command, "--dump-dom", url], capture_output=True, text=True, timeout=80, check=True)
+    except subprocess.TimeoutExpired:  # the machine is too busy for so much of the page's time
+        return ""
+    return done.stdout
+
+
+@needs_kart
+@pytest.mark.timeout(400)
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium to open the page in")
+def test_tensorboard_shows_curves_lines_and_videos(run_folder, tmp_path):
+    queue = CONTEXT.Queue()
+    logger = CONTEXT.Process(target=logger_process.run, args=(run_folder, queue, 0))
+    logger.start()
+    for step in (1000, 2000):
+        queue.put(Scalars(step, {"losses/entropy": 1.0 / step, "train/episodic_return": step / 100}))
+        queue.put(
+            Histograms(
+                step, {"weights/policy.weight": checkpoint.load(run_folder / "best.pt").model["policy.weight"].numpy()}
+            )
+        )
+    queue.put(None)
+    logger.join(30)
+    queue.close()
+    port = free_port()
+    command = [
+        sys.executable,
+        "-m",
+        "tensorboard.main",
+        "--logdir",
+        str(run_folder.parent),
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+    ]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        try:
+            wanted = (b"driven_lines", b"losses/entropy")  # of two folders, which it reads one after the other
+            url = f"http://127.0.0.1:{port}/data/plugin/timeseries/tags"
+            wait_for(lambda: all(tag in fetch(url) for tag in wanted), 60, "TensorBoard to read the logs")
+            address = (
+                f"http://127.0.0.1:{port}/?tagFilter=losses|episodic_return|driven_lines|video%23timeseries".replace(
+                    "%23", "#"
+                )
+            )
+            for seconds in (
+                10,
+                15,
+                20,
+                30,
+            ):  # of the page's own clock, which runs ahead while a busy machine still draws
+                html = page(address, tmp_path / f"profile-{seconds}", seconds)
+                if "imageData?imageId=" in html:
+                    break
+        finally:
+            server.terminate()
+    for tag in ("losses/entropy", "train/episodic_return", *(f"driven_lines/{name}" for name in CIRCUITS)):
+        assert tag in html, tag
+    assert html.count("plugin/timeseries/imageData?imageId=") >= 4
+
+
+def fetch(url: str) -> bytes:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return bytes(answer.read())
+    except OSError:
+        return b""

@@ -1,0 +1,213 @@
+"""The logger in real processes; what it wrote is read back as TensorBoard and a spreadsheet would."""
+
+import contextlib
+import csv
+import itertools
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import psutil
+import pytest
+from commands import environment, wait_for
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from kartrl.envs.episode import Episode
+from kartrl.metrics import sinks
+from kartrl.metrics.records import EpisodeRecord, Histograms, Scalars
+from kartrl.runtime import logger_process
+
+CONTEXT = multiprocessing.get_context("spawn")  # a forkserver's children would write to the stderr of its first test
+ORPHAN = """
+import multiprocessing, pathlib, sys, time
+from kartrl.runtime.processes import run_as
+if __name__ == "__main__":
+    context = multiprocessing.get_context("spawn")
+    queue = context.Queue()
+    process = context.Process(target=run_as, args=("logger", "kartrl.runtime.logger_process", pathlib.Path(sys.argv[1]), queue, 0))
+    process.start()
+    print(process.pid, flush=True)
+    time.sleep(60)
+"""
+
+
+def log(folder, messages, first_step=0, target=logger_process.run):
+    """Run the logger on these messages to its end; its exit code."""
+    queue = CONTEXT.Queue()
+    process = CONTEXT.Process(target=target, args=(folder, queue, first_step))
+    process.start()
+    for message in [*messages, None]:
+        queue.put(message)
+    process.join(30)
+    with contextlib.suppress(ValueError):
+        queue.close()
+    return process.exitcode
+
+
+def read_events(folder):
+    events = EventAccumulator(str(folder), size_guidance={"scalars": 0, "tensors": 0})
+    events.Reload()
+    return events
+
+
+def read_table(folder):
+    with (folder / "scalars.csv").open() as file:
+        return [(int(row["agent_steps"]), row["tag"], float(row["value"])) for row in csv.DictReader(file)]
+
+
+def record(number, circuit="", evaluated=False):
+    return EpisodeRecord(
+        number,
+        Episode(10 * number, float(number), number % 2 == 0, circuit, "train", number / 4, (20.0, 18.0)),
+        evaluated,
+    )
+
+
+def test_events_and_table_hold_the_same(tmp_path):
+    messages = [Scalars(step, {"losses/total": 1 / step, "lag/max": step}) for step in (10, 20, 30)]
+    messages.append(Histograms(30, {"weights/a": np.array([-1, 0, 0, 2, np.nan, np.inf], np.float32)}))
+    messages += [record(number, "MarioCircuit.Act1") for number in (1, 2)]
+    messages += [record(number, "MarioCircuit.Act2") for number in (3, 4)]
+    messages.append(record(99, "MarioCircuit.Act3", evaluated=True))
+    assert log(tmp_path, messages) == 0
+
+    events = read_events(tmp_path)
+    table = read_table(tmp_path)
+    from_events = [(event.step, tag, event.value) for tag in events.Tags()["scalars"] for event in events.Scalars(tag)]
+    assert {row[:2]: row[2] for row in from_events} == pytest.approx({row[:2]: row[2] for row in table})
+    assert len(from_events) == len(table)
+    values = {tag: value for _, tag, value in table}
+    assert values["train/episodic_return"] == 2.5
+    assert values["train/episodic_length"] == 25
+    assert values["train/finished"] == 0.5
+    assert values["train/lap_time"] == 19
+    assert values["train_circuits/MarioCircuit.Act2/progress"] == 0.875
+    assert not any("Act3" in tag for tag in values), "the evaluator forms its own means"
+    (histogram,) = events.Tensors("weights/a")
+    buckets = np.frombuffer(histogram.tensor_proto.tensor_content, np.float64).reshape(-1, 3)
+    assert buckets[:, 2].sum() == 4
+    assert (buckets[0, 0], buckets[-1, 1]) == (-1, 2)
+
+
+def test_a_resumed_run_forgets_what_went_beyond_its_checkpoint(tmp_path):
+    log(tmp_path, [Scalars(step, {"losses/total": 1.0}) for step in (100, 200, 300, 400)])
+    with (tmp_path / "scalars.csv").open("a") as file:
+        file.write("12.5,40")  # killed in the middle of a line
+    log(tmp_path, [Scalars(step, {"losses/total": 2.0}) for step in (250, 300)], first_step=200)
+    expected = [(100, 1.0), (200, 1.0), (250, 2.0), (300, 2.0)]
+    assert [(step, value) for step, _, value in read_table(tmp_path)] == expected
+    assert [(event.step, event.value) for event in read_events(tmp_path).Scalars("losses/total")] in (
+        expected,
+        [expected[0], *expected[2:]],
+    )
+    with (tmp_path / "scalars.csv").open() as file:
+        seconds = [float(row["seconds"]) for row in csv.DictReader(file)]
+    assert seconds == sorted(seconds), "the clock of the table goes on"
+
+
+def run_on_small_disk(folder, queue, first_step):
+    """The logger, where a file can have no more than 4 KiB: what a full disk is to a writer."""
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+    logger_process.run(folder, queue, first_step)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs resource limits")
+def test_a_full_disk_is_told_once_and_survived(tmp_path, capfd):
+    messages = [Scalars(step, {f"losses/number_{tag}": 0.1 for tag in range(100)}) for step in range(20)]
+    assert log(tmp_path / "run", messages, target=run_on_small_disk) == 0
+    errors = capfd.readouterr().err
+    assert errors.count("kartrl: metrics are not written") == 1
+    assert "Traceback" not in errors
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A folder on a disk of 256 KiB of its own."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)], capture_output=True, check=False
+    ).returncode:
+        pytest.skip("may not mount a small disk")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def run_impatiently(folder, queue, first_step):
+    """The logger, which tries to write again ten times a second."""
+    sinks.RETRY_SECONDS = 0.1
+    logger_process.run(folder, queue, first_step)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a tmpfs")
+def test_on_a_disk_that_was_full_it_goes_on(small_disk, capfd):
+    queue = CONTEXT.Queue()
+    folder = small_disk / "run"
+    process = CONTEXT.Process(target=run_impatiently, args=(folder, queue, 0))
+    process.start()
+    wait_for(lambda: (folder / "scalars.csv").exists(), 30, "the logger to start")
+    with (small_disk / "other").open("wb", buffering=0) as other, contextlib.suppress(OSError):
+        while True:
+            other.write(bytes(512))
+
+    def metrics(step):
+        queue.put(Scalars(step, {f"losses/number_{tag}": 0.1 for tag in range(100)}))
+        return True
+
+    step = itertools.count(1)
+    wait_for(
+        lambda: metrics(next(step)) and "metrics are not written" in capfd.readouterr().err, 60, "the disk to be full"
+    )
+    wait_for(lambda: metrics(next(step)) and next(step) > 60, 60, "more to be lost")
+    (small_disk / "other").unlink()
+    told = next(step)
+    wait_for(
+        lambda: metrics(next(step)) and any(row[0] > told for row in read_table(folder)),
+        60,
+        "metrics after the disk was full",
+    )
+    queue.put(None)
+    process.join(30)
+    assert process.exitcode == 0
+    assert "Traceback" not in capfd.readouterr().err
+    assert all(file.stat().st_size > 0 and file.suffix != ".tmp" for file in folder.iterdir()), (
+        "no attempt leaves a file behind"
+    )
+    assert max(step for step, _, _ in read_table(folder)) > told
+    assert max(event.step for event in read_events(folder).Scalars("losses/number_0")) > told
+
+
+def test_a_folder_that_cannot_be_made_is_told_once_and_survived(tmp_path, capfd):
+    (tmp_path / "file").write_text("in the way")
+    assert log(tmp_path / "file" / "run", [Scalars(1, {"losses/total": 1.0}), record(1)]) == 0
+    errors = capfd.readouterr().err
+    assert errors.count("kartrl: metrics are not written") == 1
+    assert "Traceback" not in errors
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
+def test_it_ends_when_its_parent_is_killed(tmp_path):
+    script = tmp_path / "orphan.py"
+    script.write_text(ORPHAN)
+    with subprocess.Popen(
+        [sys.executable, str(script), str(tmp_path / "run")], env=environment(), stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        logger = psutil.Process(int(parent.stdout.readline()))
+        wait_for(lambda: list((tmp_path / "run").glob("events.*")) or time.sleep(0.2), 20, "the logger to start")
+        logger.send_signal(signal.SIGINT)
+        time.sleep(0.5)
+        assert logger.is_running(), "Ctrl-C is the server's business"
+        parent.kill()
+    wait_for(lambda: not logger.is_running() or logger.status() == psutil.STATUS_ZOMBIE, 10, "the logger to end")
+
+
+def test_it_does_not_load_torch():
+    code = "import sys, kartrl.runtime.logger_process; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], env=environment(), check=False).returncode == 0
