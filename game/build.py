@@ -14,7 +14,7 @@ from kartrl.kart.circuits.ground import compile_circuit
 
 HERE = Path(__file__).parent
 CIRCUITS = HERE.parent / "kartrl" / "circuits" / "bundled"
-TARGET = HERE.parent / "kartrl" / "games" / "KartRL-Snes"
+TARGET = HERE.parent / "kartrl" / "kart" / "games" / "KartRL-Snes"
 
 
 def main() -> None:

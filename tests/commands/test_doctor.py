@@ -14,7 +14,7 @@ from commands import QUICK, ROOT, environment, run
 
 from kartrl.commands.doctor import CHECKS
 
-ROM = ROOT / "kartrl" / "games" / "KartRL-Snes" / "rom.sfc"
+ROM = ROOT / "kartrl" / "kart" / "games" / "KartRL-Snes" / "rom.sfc"
 
 
 @pytest.fixture(autouse=True)
@@ -89,7 +89,7 @@ def test_in_a_terminal_it_is_a_table_on_one_screen(tmp_path: Path) -> None:
 def test_a_bundled_rom_with_a_wrong_byte(tmp_path: Path) -> None:
     pytest.importorskip("stable_retro")
     shutil.copytree(ROOT / "kartrl", tmp_path / "kartrl", ignore=shutil.ignore_patterns("__pycache__"))
-    rom = tmp_path / "kartrl" / "games" / ROM.parent.name / ROM.name
+    rom = tmp_path / "kartrl" / "kart" / "games" / ROM.parent.name / ROM.name
     broken = bytearray(ROM.read_bytes())
     broken[-0x100] ^= 1
     rom.write_bytes(broken)
