@@ -277,9 +277,9 @@ def _shared_memory(examined: Examined) -> tuple[State, str]:
     free = shutil.disk_usage(memory).free
     if examined.spec is None or examined.sizes is None:
         return "ok", f"{free / MEGABYTE:.0f} MB free in {memory}"
-    from kartrl.runtime.sizes import slab_bytes
+    from kartrl.runtime.sizes import slab_shape
 
-    need = slab_bytes(examined.config, examined.spec, examined.sizes)
+    need = slab_shape(examined.config, examined.spec, examined.sizes).size()
     text = f"a run shares {need / MEGABYTE:.1f} MB; {free / MEGABYTE:.0f} MB free in {memory}"
     if free > need:
         return "ok", text

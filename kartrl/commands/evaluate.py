@@ -22,7 +22,7 @@ from kartrl.kart.circuit_map import circuit_map
 from kartrl.kart.retro import game_folder
 from kartrl.kart.selection import circuits_of, uses_by_name, with_circuits
 from kartrl.learning import checkpoint
-from kartrl.models import Script
+from kartrl.models import Network
 from kartrl.runtime.devices import choose_device
 
 CONSOLE_FPS = 60  # of an SNES and an Atari alike
@@ -46,7 +46,7 @@ class Driver(NamedTuple):
     config: Config
     agent_steps: int
     env: "gymnasium.Env[Any, Any]"
-    model: Script
+    model: Network
     device: torch.device
     circuits: tuple[str, ...]  # names, or absolute paths of start states; none where there are no circuits
 
@@ -78,7 +78,7 @@ def open_driver(  # type: ignore[no-untyped-def]
     config = loaded.config
     checkpoint.check_imports(config)
     chosen = choose_device("cpu" if device == "auto" else device)
-    model = checkpoint.load_model(loaded, chosen)
+    model = checkpoint.load_network(loaded, chosen)
     torch.set_num_threads(1)  # more are no faster for one observation, and far slower on a machine that also trains
     if not circuits:
         config = with_circuits(config, console)
@@ -94,7 +94,7 @@ def open_driver(  # type: ignore[no-untyped-def]
 
 def drive(
     env: "gymnasium.Env[Any, Any]",
-    model: Script,
+    model: Network,
     circuit: str | None,
     *,
     greedy: bool,
@@ -137,7 +137,7 @@ def drive(
 @torch.inference_mode()
 def steps(
     env: "gymnasium.Env[Any, Any]",
-    model: Script,
+    model: Network,
     circuit: str | None,
     *,
     greedy: bool,
@@ -164,9 +164,9 @@ def steps(
         if ended:
             return
         batch = torch.tensor(np.asarray(observation), device=device).unsqueeze(0)
-        logits, _, state = model.step(batch, reset, state)
+        parameters, _, state = model.step(batch, reset, state)
         reset = torch.zeros_like(reset)
-        action = logits.argmax(1) if greedy else torch.multinomial(logits.softmax(1), 1, generator=generator)
+        action = parameters.argmax(1) if greedy else torch.multinomial(parameters.exp(), 1, generator=generator)
         observation, _, terminated, truncated, info = env.step(int(action))
         ended = terminated or truncated
 

@@ -2,6 +2,8 @@
 
 from typing import Literal, NamedTuple
 
+import numpy as np
+
 
 class ActionSpec(NamedTuple):
     """What an agent may do at each step."""
@@ -15,6 +17,10 @@ class ActionSpec(NamedTuple):
     def columns(self) -> int:
         """Numbers that one action takes."""
         return 1 if self.kind == "discrete" else self.size
+
+    def taken(self, decision: np.ndarray) -> np.ndarray:
+        """The actions in decisions [G, K]: int64 [G], or float32 [G, size] of continuous ones."""
+        return decision[:, 0].astype(np.int64) if self.kind == "discrete" else decision[:, : self.size]
 
 
 class EnvSpec(NamedTuple):

@@ -32,7 +32,7 @@ from kartrl.metrics.episode_metrics import evaluation_scalars
 from kartrl.metrics.event_writer import EventWriter
 from kartrl.metrics.records import EpisodeRecord, Scalars
 from kartrl.metrics.video import gif, png, shrunk
-from kartrl.models import ActorCritic, Script
+from kartrl.models import ActorCritic, Network
 from kartrl.runtime.processes import yield_cores
 
 GIF_WIDTH, GIF_FPS = 128, 5.0  # small: there is one for each circuit every minute
@@ -133,7 +133,7 @@ class Evaluator:
 
     def round(self, loaded: Checkpoint) -> None:
         """Drive on the circuits whose turn it is with these weights, and tell everyone."""
-        model = checkpoint.load_model(loaded, DEVICE)
+        model = checkpoint.load_network(loaded, DEVICE)
         step = loaded.counters.agent_steps
         episodes, pictures, shown = [], [], set()
         for use, circuit in [(use, circuit) for use, turns in self._turns.items() for circuit in turns.take()]:
@@ -194,7 +194,7 @@ class Evaluator:
         except gymnasium.error.DependencyNotInstalled:  # some environments need pygame to draw
             return False
 
-    def _drive(self, model: Script, use: str, circuit: str | None) -> tuple[list[Drive], list[np.ndarray]]:
+    def _drive(self, model: Network, use: str, circuit: str | None) -> tuple[list[Drive], list[np.ndarray]]:
         """The drives on one circuit, and small pictures of the first of them."""
         section = self._config.evaluation
         steps_per_picture = max(1, round(pictures_per_second(self._config, self._env) / GIF_FPS))
@@ -262,7 +262,7 @@ class Evaluator:
                 )
 
 
-class Network(torch.nn.Module):
+class StepModule(torch.nn.Module):
     """The network inside a module without exported methods, as tracing for TensorBoard's graph wants it."""
 
     def __init__(self, network: ActorCritic) -> None:
@@ -278,9 +278,9 @@ def _write_graph(folder: Path, loaded: Checkpoint) -> None:
     section = loaded.config.model.model_copy(
         update={"precision": "fp32"}
     )  # tracing cannot follow the other; the layers are the same
-    network = ActorCritic(section, loaded.observation_shape, loaded.num_actions).eval()
+    network = ActorCritic(section, loaded.observation_shape, loaded.action).eval()
     dtype = torch.uint8 if len(loaded.observation_shape) == 3 else torch.float32
     observation = torch.zeros(1, *loaded.observation_shape, dtype=dtype)
     with warnings.catch_warnings(), SummaryWriter(str(folder)) as writer:
         warnings.filterwarnings("ignore", message=r".*torch\.jit\.", category=DeprecationWarning)
-        writer.add_graph(Network(network), (observation, torch.ones(1, dtype=torch.bool), network.initial_state(1)))
+        writer.add_graph(StepModule(network), (observation, torch.ones(1, dtype=torch.bool), network.initial_state(1)))

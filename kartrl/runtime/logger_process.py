@@ -10,7 +10,7 @@ from typing import Any
 from kartrl.envs.episode import Episode
 from kartrl.metrics.episode_metrics import training_scalars
 from kartrl.metrics.hardware import Hardware
-from kartrl.metrics.records import EpisodeRecord, Histograms, Scalars
+from kartrl.metrics.records import EpisodeBatch, EpisodeRecord, Histograms, Scalars
 from kartrl.metrics.sinks import Sinks
 
 EPISODES_SECONDS = 5.0  # episodes are averaged over this long
@@ -53,6 +53,8 @@ def run(run_folder: Path, queue: Any, first_step: int, grouped: bool = False) ->
                         sinks.scalars(message.agent_steps, message.values)
                     case Histograms():
                         sinks.histograms(message.agent_steps, message.values)
+                    case EpisodeBatch():
+                        sinks.scalars(message.agent_steps, training_scalars(message.episodes, grouped))
                     case EpisodeRecord(evaluated=False):
                         episodes.append(message.episode)
             now = time.monotonic()

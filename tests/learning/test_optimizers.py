@@ -7,7 +7,7 @@ import torch
 
 from kartrl.config import Optimizer
 from kartrl.learning.optimizers import learning_rate, make_optimizer
-from kartrl.learning.rewards import TRANSFORMS
+from kartrl.algorithms.rewards import TRANSFORMS
 
 
 def descend(section, gradients):

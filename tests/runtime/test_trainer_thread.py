@@ -8,7 +8,7 @@ from kartrl.config import read
 from kartrl.learning import checkpoint
 from kartrl.learning.checkpoint import Checkpoint
 from kartrl.learning.counters import Counters
-from kartrl.learning.trajectory import Unrolls
+from kartrl.trajectory import Unrolls
 from kartrl.metrics.stopwatch import TRAINER_STAGES, Stopwatch
 from kartrl.models import make_model
 from kartrl.runtime.trainer_thread import Batch, Diverged, Learner
