@@ -20,7 +20,7 @@ Env = gymnasium.Env[Any, Any]
 
 IMAGE_SIDE = 16  # an array with two sides of at least this many numbers is an image, a smaller one a table
 LARGEST_VECTOR = 65_536  # numbers; thousands of observations are kept in memory
-LARGEST_SPAN = 65_535  # of integers whose bounds say something of their size; the limits of wider types say nothing
+LARGEST_SPAN = 65_535  # of bounds that tell the size of numbers; the limits of a wider dtype tell nothing
 RESIZED_AT_ONCE = 4  # channels that OpenCV reduces in one call
 
 
@@ -91,17 +91,22 @@ def _to_images(env: Env, space: spaces.Box, section: Environment) -> Env:
 
 
 def _to_pixels(env: Env, space: spaces.Box) -> Env:
-    """Images of any number type as uint8, each number's bounds at 0 and 255. RescaleObservation rounds the factor if dtype is uint8."""
+    """Images of any dtype as uint8, the bounds of each number at 0 and 255.
+
+    Gymnasium's RescaleObservation keeps the dtype, and in integers its factor is rounded.
+    """
     if len(space.shape) > 3:
         raise UserError(f"its observations are {describe(space)}; kartrl takes images of two or three dimensions")
     if space.dtype == np.uint8 and (space.low == 0).all() and (space.high == 255).all():
         return env
-    low, high = (bound.astype(np.float32) for bound in (space.low, space.high))
-    if not (space.is_bounded() and np.isfinite(high - low).all()):
+    span = space.high.astype(np.float64) - space.low
+    if not (span <= LARGEST_SPAN).all():
         raise UserError(
-            f"its observations are {describe(space)}; kartrl takes images with finite bounds, as 0 to 255 or 0 to 1"
+            f"its observations are {describe(space)}; kartrl takes images with bounds that tell the range of their "
+            f"numbers, as 0 to 255 or 0 to 1, at most {LARGEST_SPAN}"
         )
-    factor = np.divide(255.0, high - low, where=high > low, out=np.zeros_like(low))
+    low = space.low.astype(np.float32)
+    factor = np.divide(255.0, span, where=span > 0, out=np.zeros_like(span)).astype(np.float32)
 
     def convert(image: Any) -> np.ndarray:
         values = (np.asarray(image, np.float32) - low) * factor
@@ -113,16 +118,18 @@ def _to_pixels(env: Env, space: spaces.Box) -> Env:
 
 
 def _channel_axis(space: spaces.Box) -> int:
-    """0 or 2: the other two axes are equal, or this one is less than half as long as its opposite.
+    """0 or 2: the other two axes are equal, or none are and this one is less than half as long as its opposite.
 
     Raises:
         UserError: neither.
     """
     first, middle, last = space.shape
-    if first == middle or 2 * last < first:
+    if first == middle:
         return 2  # also where all three are equal: Gymnasium's images have their channels last
-    if middle == last or 2 * first < last:
+    if middle == last:
         return 0
+    if 2 * min(first, last) < max(first, last):
+        return 0 if first < last else 2
     raise UserError(
         f"its observations are {describe(space)}: are the channels of these images the first or the last axis? "
         "Reshape them with gymnasium.wrappers.TransformObservation"

@@ -46,7 +46,7 @@ class ActionSpec(NamedTuple):
         return f"{self.size} {'continuous ' if self.kind == 'continuous' else ''}action{'s' if self.size > 1 else ''}"
 
     def sample(self, random: np.random.Generator, number: int) -> np.ndarray:
-        """Actions drawn uniformly: int64 [number], or float32 [number, D] within the bounds."""
+        """Actions drawn uniformly: int64 [number], or float32 [number, D] within the bounds but for rounding."""
         if self.kind == "discrete":
             return random.integers(0, self.size, number)
         return random.uniform(self.low, self.high, (number, self.size)).astype(np.float32)

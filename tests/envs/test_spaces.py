@@ -61,6 +61,7 @@ def as_shown(name: str, height: int, width: int) -> tuple[np.ndarray, np.ndarray
         ("ColourFirst", (60, 40, 3)),
         ("ManyFirst", (84, 84, 16)),
         ("OddFirst", (90, 60, 7)),
+        ("DeepFirst", (32, 32, 70)),
     ],
 )
 def test_images_with_channels_first_are_transposed(name: str, shape: tuple[int, int, int]) -> None:
@@ -139,7 +140,9 @@ def test_a_float_image_that_is_not_finite_breaks_the_episode_off() -> None:
         ("Cuboid", ["(20, 24, 16)", "first or the last", "TransformObservation"]),
         ("Film", ["(4, 84, 84, 3)", "two or three dimensions"]),
         ("FloatFilm", ["(4, 84, 84, 3)", "two or three dimensions"]),
-        ("Endless", ["-inf", "finite bounds"]),
+        ("Endless", ["-inf", "bounds", "0 to 255"]),
+        ("WholeImage", ["2147483647", "65535"]),
+        ("LargestFloat", ["e+38", "65535"]),
         ("WithImage", ["pixels", "(60, 40, 3)", "FilterObservation"]),
         ("Words", ["Text", "Discrete"]),
         ("Series", ["Sequence", "at 1", "Tuple"]),
