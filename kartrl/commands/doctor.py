@@ -236,7 +236,7 @@ def _environment(examined: Examined) -> tuple[State, str]:
 
     spec = examined.spec = look_at(with_circuits(examined.config))
     shape = " x ".join(map(str, spec.observation_shape))
-    return "ok", f"{spec.title}: observations {shape} {spec.observation_dtype}, {spec.action.size} actions"
+    return "ok", f"{spec.title}: observations {shape} {spec.observation_dtype}, {spec.action.title}"
 
 
 def _sizes(examined: Examined) -> tuple[State, str]:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
+import numpy as np
 
 from kartrl.envs.spec import ActionSpec, EnvSpec
 from kartrl.errors import UserError
@@ -30,9 +31,10 @@ if KART not in gymnasium.registry:
 def make_env(
     config: Config, circuits: Sequence[str] = (), training: bool = True, render: bool = False
 ) -> gymnasium.Env[Any, Any]:
-    """The environment that `config` names, with Discrete actions and episode statistics (`info["episode"]`).
+    """The environment that `config` names, with episode statistics (`info["episode"]`).
 
-    Observations are uint8 [H, W, C] (stacked pictures along C) or float32 [D].
+    Observations are uint8 [H, W, C] (stacked images along C) or float32 [D]. Actions are Discrete and count from 0, or
+    Box, float [D], clipped to their finite bounds by the environment.
 
     Args:
         circuits: for the kart, one of these is drawn at each reset; without any, the circuits trained on.
@@ -79,23 +81,23 @@ def _look(config: Config) -> EnvSpec:
             env.reset(options={"circuit": circuit})
         shape, dtype = env.observation_space.shape, str(env.observation_space.dtype)
         title = getattr(env.unwrapped, "game_title", config.environment.id)
-        num_actions = int(env.action_space.n)  # type: ignore[attr-defined]
+        action = ActionSpec.of(env.action_space)
         wanted = config.system.envs_per_agent == "auto"  # only this depends on it
-        action = ActionSpec("discrete", num_actions)
-        return EnvSpec(title, shape or (), dtype, action, _step_seconds(env, num_actions) if wanted else 0.0)
+        return EnvSpec(title, shape or (), dtype, action, _step_seconds(env, action) if wanted else 0.0)
     finally:
         env.close()
 
 
-def _step_seconds(env: gymnasium.Env[Any, Any], num_actions: int) -> float:
+def _step_seconds(env: gymnasium.Env[Any, Any], action: ActionSpec) -> float:
     """Seconds of one step, over a moment: the median, as others may use the core meanwhile; 0 if the environment fails at once."""
     times: list[float] = []
+    actions = action.sample(np.random.default_rng(0), LOOK_STEPS)
     with contextlib.suppress(Exception):  # the agents will meet it too, and tell
         env.reset()
         begin = time.perf_counter()
         while len(times) < LOOK_STEPS and time.perf_counter() - begin < LOOK_SECONDS:
             start = time.perf_counter()
-            _, _, terminated, truncated, _ = env.step(len(times) % num_actions)
+            _, _, terminated, truncated, _ = env.step(actions[len(times)])
             times.append(time.perf_counter() - start)
             if terminated or truncated:
                 env.reset()

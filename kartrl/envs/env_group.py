@@ -15,6 +15,7 @@ import numpy as np
 from kartrl.config import Config, Environment
 from kartrl.envs import make_env
 from kartrl.envs.episode import Episode
+from kartrl.envs.observations import NonFiniteImage
 from kartrl.envs.wrappers import atari_spec
 
 
@@ -36,7 +37,7 @@ class EnvGroup(Protocol):
         """Begin an episode in each; environment i is seeded with seed + i. Returns the observations [G, ...]."""
 
     def step(self, action: np.ndarray) -> GroupStep:
-        """Take the actions, int64 [G]."""
+        """Take the actions: int64 [G] of discrete ones, float32 [G, D] of continuous ones, within the bounds or not."""
 
     def close(self) -> None:
         """Give up what the environments hold."""
@@ -58,6 +59,8 @@ class SingleGroup:
     def __init__(self, config: Config, size: int) -> None:
         self._envs = [make_env(config, config.circuits("train"), training=True) for _ in range(size)]
         self._done = np.zeros(size, bool)
+        space = self._envs[0].observation_space
+        self._blank = np.zeros(space.shape or (), space.dtype)
 
     def reset(self, seed: int) -> np.ndarray:
         """See `EnvGroup`."""
@@ -74,14 +77,19 @@ class SingleGroup:
         terminated, truncated, faulty = (np.zeros(size, bool) for _ in range(3))
         episodes: list[Episode] = []
         for index, env in enumerate(self._envs):
-            if self._done[index]:
-                observations[index], _ = env.reset()
-            else:
-                observations[index], reward[index], terminated[index], truncated[index], info = env.step(action[index])
-            if not (math.isfinite(reward[index]) and _finite(observations[index])):
-                # An episode with such a number in it is broken off, and counts nowhere.
-                observations[index], reward[index] = np.zeros_like(observations[index]), 0.0
-                faulty[index], terminated[index], truncated[index] = True, False, True
+            try:
+                if self._done[index]:
+                    observations[index], _ = env.reset()
+                else:
+                    observations[index], reward[index], terminated[index], truncated[index], info = env.step(
+                        action[index]
+                    )
+                faulty[index] = not (math.isfinite(reward[index]) and _finite(observations[index]))
+            except NonFiniteImage:
+                faulty[index] = True
+            if faulty[index]:  # An episode with such a number in it is broken off, and counts nowhere.
+                observations[index], reward[index] = self._blank, 0.0
+                terminated[index], truncated[index] = False, True
             elif terminated[index] or truncated[index]:
                 episodes.append(Episode.of(info, bool(terminated[index])))
         self._done = terminated | truncated

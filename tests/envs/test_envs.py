@@ -148,8 +148,6 @@ def test_any_picture_becomes_height_width_channels(shape: tuple[int, ...], gray:
         ("Foo/Bar-v0", ["Foo"]),
         ("no id", ["Malformed"]),
         ("nowhere:Env-v0", ["nowhere"]),
-        ("Pendulum-v1", ["actions", "Box", "Discrete"]),
-        ("Taxi-v4", ["observations", "Discrete(500)"]),
         ("LunarLander-v3", ["Box2D"]),
     ],
 )

@@ -57,7 +57,7 @@ def _environment(config: Config, spec: EnvSpec, sizes: Sizes, seed: int) -> floa
         random = np.random.default_rng(seed)
         steps, start = 0, time.perf_counter()
         while (spent := time.perf_counter() - start) < PART_SECONDS:
-            group.step(random.integers(0, spec.action.size, sizes.group_size))
+            group.step(spec.action.sample(random, sizes.group_size))
             steps += sizes.group_size
         return spent / steps
     finally:
