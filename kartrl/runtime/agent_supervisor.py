@@ -9,6 +9,7 @@ from multiprocessing.process import BaseProcess
 from kartrl.config import Config
 from kartrl.envs.episode import Episode
 from kartrl.errors import RunFailed, UserError
+from kartrl.runtime import agent_process
 from kartrl.runtime.backoff import Restarts
 from kartrl.runtime.messages import Failure
 from kartrl.runtime.processes import spawn
@@ -82,8 +83,17 @@ class Agents:
         seed = self._seed + agent.number * envs + agent.restarts.total * 10_007
         agent.unrolls, agent.cause = int(slots.unrolls[agent.number]), ""
         agent.moved = (time.monotonic(), slots.requests(agent.number))
-        shared = (self._config, slots, agent.number, seed, slots.waker(agent.number))
-        agent.process = spawn(slots.context, f"agent-{agent.number}", "kartrl.runtime.agent_process", *shared, writer)
+        agent.process = spawn(
+            slots.context,
+            f"agent-{agent.number}",
+            agent_process.run,
+            self._config,
+            slots,
+            agent.number,
+            seed,
+            slots.waker(agent.number),
+            writer,
+        )
         agent.messages = reader
         writer.close()
 
