@@ -6,9 +6,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kartrl.config import Config, dump, read
-from kartrl.config.levels import CIRCUITS, circuit_name, group_of, mistake, named, numbers_of, random_name
+from kartrl.config.levels import CIRCUITS, KINDS, circuit_name, group_of, mistake, named, numbers_of, random_name
 from kartrl.errors import UserError
-from kartrl.kart.circuits.block import KINDS
 
 
 def levels(*overrides):

@@ -5,9 +5,8 @@ import re
 
 from rich.console import Console
 
-from kartrl.config.levels import CIRCUITS, random_name
+from kartrl.config.levels import CIRCUITS, KINDS, random_name
 from kartrl.envs.episode import Episode
-from kartrl.kart.circuits.block import KINDS
 from kartrl.learning.counters import Counters
 from kartrl.metrics.records import EpisodeRecord
 from kartrl.metrics.terminal import Display, Status
