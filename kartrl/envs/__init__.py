@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import gymnasium
 
-from kartrl.config import Config
 from kartrl.envs.spec import ActionSpec, EnvSpec
 from kartrl.envs.worlds import load_world
 
 if TYPE_CHECKING:
+    from kartrl.config import Config
     from kartrl.envs.env_group import EnvGroup
 
 LOOK_SECONDS, LOOK_STEPS = 0.1, 100  # for which a step is timed, at most

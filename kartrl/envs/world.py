@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import gymnasium
 
-from kartrl.config import Config
 from kartrl.envs.episode import Drive, Episode, Tally
 
 if TYPE_CHECKING:
     import numpy as np
     from rich.console import Console
 
+    from kartrl.config import Config
     from kartrl.envs.env_group import EnvGroup
 
 Env = gymnasium.Env[Any, Any]

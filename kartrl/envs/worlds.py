@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import gymnasium
 
-from kartrl.config import Config
 from kartrl.envs.world import Env, World
 
 if TYPE_CHECKING:
+    from kartrl.config import Config
     from kartrl.envs.env_group import EnvGroup
 
 WORLDS = {"kartrl/Kart-v0": "kartrl.kart.world:KartWorld"}
