@@ -33,15 +33,6 @@ class Config(Section):
     optimizer: Optimizer = Optimizer()
     evaluation: Evaluation = Evaluation()
 
-    @property
-    def is_kart(self) -> bool:
-        """Whether the environment is the kart race, so that circuits apply."""
-        return self.environment.id == "kartrl/Kart-v0"
-
-    def circuits(self, use: str) -> tuple[str, ...]:
-        """Circuits of the kart race with this use ("train" or "test"); none elsewhere. See `Levels.of`."""
-        return self.levels.of(use) if self.is_kart else ()
-
 
 Values = dict[str, dict[str, str]]
 HINTS = (

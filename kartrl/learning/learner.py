@@ -1,6 +1,7 @@
 """The learner: one update, and nothing else."""
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -12,7 +13,6 @@ from kartrl.algorithms.losses import explained_variance
 from kartrl.config import Config
 from kartrl.envs.spec import ActionSpec
 from kartrl.learning.optimizers import get_state, make_optimizer, set_state
-from kartrl.metrics.stopwatch import Stopwatch
 from kartrl.models import Network, make_distribution
 from kartrl.trajectory import Trajectory
 
@@ -61,13 +61,13 @@ class Learner:
         self.network, self.algorithm, self.optimizer = network, algorithm, optimizer
         self._clip, self._part = gradient_clip, part
 
-    def update(self, trajectory: Trajectory[Tensor], steps: int, learning_rate: float, stopwatch: Stopwatch) -> Update:
+    def update(self, trajectory: Trajectory[Tensor], steps: int, learning_rate: float, lap: Callable[[str], None]) -> Update:
         """One update from a batch of unrolls.
 
         Args:
             trajectory: on the network's device.
             steps: valid ones in it.
-            stopwatch: with the stages forward, loss, backward, optimizer.
+            lap: called after each of the stages forward, loss, backward and optimizer.
 
         Returns:
             What came of it. Where the loss or gradient is not finite, the update is skipped.
@@ -86,18 +86,18 @@ class Learner:
                 part.trajectory.initial_state,
             )
             output, _ = self.network(observation, first, state)
-            stopwatch.lap("forward")
+            lap("forward")
             loss = self.algorithm.loss(output, part)
-            stopwatch.lap("loss")
+            lap("loss")
             loss.total.backward()
-            stopwatch.lap("backward")
+            lap("backward")
             losses.append(_detached(loss))
         norm = torch.nn.utils.clip_grad_norm_(self.network.parameters(), self._clip)
         # On a GPU this waits for the device, once an update: the price of never stepping into weights that are lost.
         finite = math.isfinite(float(norm + sum(loss.total for loss in losses)))
         if finite:
             self.optimizer.step()
-        stopwatch.lap("optimizer")
+        lap("optimizer")
         return Update(finite, steps, float(norm), losses)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:

@@ -1,4 +1,4 @@
-"""Videos: MP4 for people, small GIFs for TensorBoard's Images tab."""
+"""Videos and pictures: MP4 for people, small GIFs for TensorBoard's Images tab, sheets of several pictures."""
 
 import io
 import os
@@ -90,3 +90,15 @@ def shrunk(picture: np.ndarray, width: int) -> np.ndarray:
     """A picture, uint8 [H, W, 3], scaled to this width."""
     height = round(picture.shape[0] * width / picture.shape[1])
     return np.asarray(cv2.resize(picture, (width, height), interpolation=cv2.INTER_AREA), np.uint8)
+
+
+def contact_sheet(pictures: Sequence[np.ndarray], columns: int = 2) -> np.ndarray:
+    """Equally large pictures, uint8 [H, W, 3], side by side in rows -> uint8 [rows * H, columns * W, 3]."""
+    columns = min(columns, len(pictures))
+    height, width, _ = pictures[0].shape
+    rows = -(-len(pictures) // columns)
+    sheet = np.full((rows * height, columns * width, 3), pictures[0][0, 0], np.uint8)
+    for index, picture in enumerate(pictures):
+        row, column = divmod(index, columns)
+        sheet[row * height : (row + 1) * height, column * width : (column + 1) * width] = picture
+    return sheet

@@ -7,7 +7,8 @@ from multiprocessing.connection import Connection
 import numpy as np
 
 from kartrl.config import Config
-from kartrl.envs.env_group import EnvGroup, make_group
+from kartrl.envs import make_group
+from kartrl.envs.env_group import EnvGroup
 from kartrl.envs.spec import ActionSpec
 from kartrl.errors import UserError
 from kartrl.metrics.stopwatch import AGENT_STAGES, Stopwatch

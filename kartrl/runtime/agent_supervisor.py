@@ -9,6 +9,7 @@ from multiprocessing.process import BaseProcess
 from kartrl.config import Config
 from kartrl.envs.spec import ActionSpec
 from kartrl.errors import RunFailed, UserError
+from kartrl.runtime import agent_process
 from kartrl.runtime.backoff import Restarts
 from kartrl.runtime.messages import EpisodeEnd, Failure
 from kartrl.runtime.processes import spawn
@@ -85,9 +86,19 @@ class Agents:
         seed = self._seed + agent.number * envs + agent.restarts.total * 10_007
         agent.unrolls, agent.cause = int(slab.unrolls[agent.number]), ""
         agent.moved = (time.monotonic(), slab.requests(agent.number))
-        shared = (self._config, self._action, slab, agent.number, seed, slab.waker(agent.number))
         slab.admit(agent.number)
-        agent.process = spawn(slab.context, f"agent-{agent.number}", "kartrl.runtime.agent_process", *shared, writer)
+        agent.process = spawn(
+            slab.context,
+            f"agent-{agent.number}",
+            agent_process.run,
+            self._config,
+            self._action,
+            slab,
+            agent.number,
+            seed,
+            slab.waker(agent.number),
+            writer,
+        )
         agent.messages = reader
         writer.close()
 

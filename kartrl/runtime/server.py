@@ -21,7 +21,6 @@ import psutil
 import torch
 
 from kartrl.config import Config
-from kartrl.config.levels import DOZEN
 from kartrl.envs.spec import EnvSpec
 from kartrl.errors import RunFailed
 from kartrl.learning import checkpoint
@@ -33,6 +32,7 @@ from kartrl.learning.schedules import Progress
 from kartrl.metrics.records import EpisodeBatch, EpisodeRecord, Histograms, Scalars
 from kartrl.metrics.terminal import Display, Status
 from kartrl.models import make_distribution, make_network
+from kartrl.runtime import evaluator_process, logger_process
 from kartrl.runtime.agent_supervisor import Agents
 from kartrl.runtime.backoff import Helper
 from kartrl.runtime.batch_source import ArrivalSource, BatchSource, Rounds, SynchronousSource
@@ -186,10 +186,7 @@ class Server:
         self._close_metrics()  # a logger that was killed may have left a lock of it held
         self._metrics = self._context.Queue(maxsize=10_000)
         first_step = self._trainer.counters.agent_steps
-        grouped = len(self._config.circuits("train") + self._config.circuits("test")) > DOZEN
-        return spawn(
-            self._context, "logger", "kartrl.runtime.logger_process", self._folder, self._metrics, first_step, grouped
-        )
+        return spawn(self._context, "logger", logger_process.run, self._config, self._folder, self._metrics, first_step)
 
     def _close_metrics(self) -> None:
         if self._metrics is not None:
@@ -198,9 +195,7 @@ class Server:
 
     def _start_evaluator(self) -> BaseProcess:
         self._evaluations, writer = self._context.Pipe(duplex=False)
-        process = spawn(
-            self._context, "evaluator", "kartrl.runtime.evaluator_process", self._folder, self._config, writer
-        )
+        process = spawn(self._context, "evaluator", evaluator_process.run, self._folder, self._config, writer)
         writer.close()
         return process
 

@@ -83,7 +83,7 @@ class Trainer:
         """
         start = time.monotonic()
         rate = learning_rate(self._section, self.progress)
-        update = self.learner.update(trajectory, steps, rate, stopwatch)
+        update = self.learner.update(trajectory, steps, rate, stopwatch.lap)
         self._attempts += 1
         if (problem := self.guard.record(update.finite)) is not None:
             self._go_back(problem)

@@ -10,9 +10,10 @@ import pytest
 from gymnasium import spaces
 
 from kartrl.config import Config, read
-from kartrl.envs import look_at, make_env
+from kartrl.envs import make_env
 from kartrl.envs.wrappers import make_other
 from kartrl.errors import UserError
+from kartrl.runtime.inspection import look_at
 
 
 def config(*overrides: str) -> Config:
@@ -188,6 +189,7 @@ sys.modules[{module!r}] = None  # what an import finds is as if it were not inst
 from kartrl.config import read
 from kartrl.envs import make_env
 from kartrl.errors import UserError
+from kartrl.runtime.inspection import look_at
 make_env(read([], ["environment.id=CartPole-v1"])).close()
 try:
     make_env(read([], ["environment.id={name}"]))

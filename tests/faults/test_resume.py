@@ -12,9 +12,9 @@ from policies import make_checkpoint
 from rich.console import Console
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from kartrl.envs import look_at
 from kartrl.learning import checkpoint
 from kartrl.metrics.terminal import Display
+from kartrl.runtime.inspection import look_at
 from kartrl.runtime.server import Server
 from kartrl.runtime.sizes import choose_sizes
 

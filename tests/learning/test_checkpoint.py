@@ -16,7 +16,6 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from policies import make_checkpoint
 
-from kartrl.commands.evaluate import open_driver
 from kartrl.config import Config, read
 from kartrl.errors import UserError
 from kartrl.learning import checkpoint
@@ -24,6 +23,7 @@ from kartrl.learning.checkpoint import Checkpoint
 from kartrl.learning.counters import Counters
 from kartrl.learning.optimizers import make_optimizer, state_names
 from kartrl.models import make_model
+from kartrl.runtime.driving import open_driver
 from kartrl.runtime.run_folders import resumed_config
 
 STATES = [

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from kartrl.config import Config
-from kartrl.envs.env_group import make_group
+from kartrl.envs import make_group
 from kartrl.envs.spec import EnvSpec
 from kartrl.errors import UserError
 from kartrl.learning.counters import Counters

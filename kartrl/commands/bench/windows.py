@@ -8,7 +8,6 @@ import shlex
 import signal
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ import psutil
 from rich.progress import Progress
 
 from kartrl.errors import UserError
+from kartrl.launch import config_options, start_training
 
 STEPS, FIRST_UPDATE = "speed/agent_steps_per_second", "speed/first_update_seconds"  # tags in scalars.csv
 END_SECONDS = 20.0  # that a training has to end by itself when it has been told to
@@ -44,17 +44,7 @@ def train_window(options: Sequence[str], seconds: float, warm: float, progress: 
     """
     with tempfile.TemporaryDirectory() as folder:
         fixed = (f"run.logs={folder}", "run.name=bench", "run.agent_steps=1000000000", "run.minutes=0")
-        command = [
-            sys.executable,
-            "-m",
-            "kartrl",
-            "train",
-            *options,
-            *(part for item in fixed for part in ("--set", item)),
-        ]
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
-        )
+        process = start_training([*options, *config_options([], fixed)], subprocess.PIPE)
         try:
             file = Path(folder) / "bench" / "scalars.csv"
             task = progress.add_task("training", total=None)

@@ -1,17 +1,15 @@
 """One run of the benchmark: `kartrl train` in a process of its own, gone on with where an earlier one was interrupted."""
 
 import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from kartrl.cli import config_options
 from kartrl.errors import RunFailed
 from kartrl.kart.generalisation.protocol import Protocol
 from kartrl.kart.generalisation.splits import Split
+from kartrl.launch import config_options, start_training
 from kartrl.learning import checkpoint
 from kartrl.runtime import run_folders as runs
 
@@ -57,11 +55,7 @@ def train(run: Run, protocol: Protocol, on_steps: Callable[[int], None]) -> Path
     log = run.folder.with_suffix(".log")
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("a", encoding="utf-8") as output:
-        command = [sys.executable, "-m", "kartrl", "train", *options]
-        # a session of its own: Ctrl-C then is this process's to pass on, once, so that the training saves what it has
-        process = subprocess.Popen(
-            command, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True
-        )
+        process = start_training(options, output)
         try:
             while process.poll() is None:
                 time.sleep(LOOK_SECONDS)
