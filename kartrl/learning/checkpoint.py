@@ -43,7 +43,7 @@ class Checkpoint(NamedTuple):
     counters: Counters
     observation_shape: tuple[int, ...]
     num_actions: int
-    score: float | None = None  # mean return over the train circuits, where it was evaluated
+    score: float | None = None  # of best.pt, finite; see `BestCheckpoint`
     random: Mapping[str, Tensor] = MappingProxyType(
         {}
     )  # states of the random generators, uint8 [any], by who draws from them

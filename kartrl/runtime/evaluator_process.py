@@ -27,6 +27,7 @@ from kartrl.errors import UserError
 from kartrl.files import write_whole
 from kartrl.kart.plots import Line, contact_sheet, driven_lines
 from kartrl.learning import checkpoint
+from kartrl.learning.best_checkpoint import BestCheckpoint
 from kartrl.learning.checkpoint import Checkpoint
 from kartrl.metrics.episode_metrics import evaluation_scalars
 from kartrl.metrics.event_writer import EventWriter
@@ -45,13 +46,13 @@ def run(run_folder: Path, config: Config, server: Connection) -> None:
     """Body of the evaluator process; ends on SIGTERM, or when its parent has gone.
 
     Every `config.evaluation.minutes`, if there is a new checkpoint, it drives on at most `config.evaluation.circuits` train
-    and as many test circuits, which take turns where there are more, and
+    and as many test circuits. Where there are more, the train circuits are always the same ones, of as many groups as
+    possible, so that checkpoints can be compared; the test circuits take turns. Then it
 
     - sends to `server` an `EpisodeRecord` for each episode and at last a `Scalars` of their means,
     - writes driven lines and videos for TensorBoard to `run_folder/evaluation`, and all lines to `latest.png` there,
-    - saves the checkpoint as `run_folder/best.pt` where the score is the best so far. The score is the mean, over all train
-      circuits, of the newest mean return on each: one of the newest checkpoint alone where a round takes all of them, else of
-      those of one turn of all circuits, and not known before the first turn is complete.
+    - saves the checkpoint as `run_folder/best.pt` where its score, the mean over these train circuits of its mean return on
+      each, is the best so far; see `BestCheckpoint`.
 
     Args:
         server: the other end of its pipe.
@@ -103,14 +104,16 @@ class Evaluator:
         self._config, self._server = config, server
         circuits = {use: mixed(config.circuits(use)) for use in ("train", "test")}
         courses: dict[str, Sequence[str | None]] = {**circuits} if config.is_kart else {"train": [None]}
-        self._turns = {use: Turns(names, config.evaluation.circuits) for use, names in courses.items()}
+        limit = config.evaluation.circuits
+        courses["train"] = courses["train"][:limit]  # always the same ones: best.pt is chosen by them
+        self._turns = {use: Turns(names, limit) for use, names in courses.items()}
+        self._best = BestCheckpoint(run_folder / "best.pt", courses["train"], config)
         self._newest: dict[tuple[str, str | None], list[Episode]] = {}
         self._grouped = sum(map(len, circuits.values())) > DOZEN
         self._env = make_env(
             config, [*circuits["train"], *circuits["test"]], training=False, render=config.evaluation.video_seconds > 0
         )
         self._films = config.evaluation.video_seconds > 0 and self._gives_pictures()
-        self._best = self._best_score()
         self._events: EventWriter | None = None
         self._warned = False
 
@@ -136,10 +139,13 @@ class Evaluator:
         model = checkpoint.load_model(loaded, DEVICE)
         step = loaded.counters.agent_steps
         episodes, pictures, shown = [], [], set()
+        returns: dict[str | None, list[float]] = {}  # on the train circuits
         for use, circuit in [(use, circuit) for use, turns in self._turns.items() for circuit in turns.take()]:
             drives, film = self._drive(model, use, circuit)
             self._newest[use, circuit] = [one.episode for one in drives]
             episodes += self._newest[use, circuit]
+            if use == "train":
+                returns[circuit] = [one.episode.episodic_return for one in drives]
             for one in drives:
                 self._server.send(EpisodeRecord(step, one.episode, evaluated=True))
             picture = None if circuit is None else self._picture(use, circuit, drives, step)
@@ -149,15 +155,12 @@ class Evaluator:
             if tag not in shown:
                 shown.add(tag)
                 self._write(loaded, tag, picture, film)
-        score = self._score()
         with self._warning():
             if pictures:
                 write_whole(
                     self._folder / "latest.png", png(contact_sheet(pictures, columns=2 if len(pictures) <= 6 else 4))
                 )
-            if score > self._best:
-                checkpoint.save(self._run_folder / "best.pt", loaded._replace(score=score))
-                self._best = score
+            self._best.offer(loaded, returns)
         newest = [episode for same in self._newest.values() for episode in same]
         scalars = evaluation_scalars(episodes, newest, self._grouped)
         self._server.send(Scalars(step, scalars))  # last: it tells that the round's files are there
@@ -168,24 +171,9 @@ class Evaluator:
         if self._events is not None:
             self._events.close()
 
-    def _score(self) -> float:
-        """See `run`; before it is known, less than any."""
-        returns = [
-            [episode.episodic_return for episode in same] for (use, _), same in self._newest.items() if use == "train"
-        ]
-        known = len(returns) == len(self._turns["train"].circuits)
-        return float(np.mean([np.mean(values) for values in returns])) if known else float("-inf")
-
     def _label(self, circuit: str) -> str:
         """Under which name the pictures of a circuit are shown."""
         return group_of(circuit_name(circuit)) if self._grouped else circuit_name(circuit)
-
-    def _best_score(self) -> float:
-        try:
-            score = checkpoint.load(self._run_folder / "best.pt").score
-        except UserError:
-            return float("-inf")
-        return float("-inf") if score is None else score
 
     def _gives_pictures(self) -> bool:
         self._env.reset()
