@@ -48,7 +48,11 @@ def _parser() -> argparse.ArgumentParser:
         "--parallel", action="store_true", help="run several configurations at once, not one after another"
     )
     train.add_argument(
-        "--resume", nargs="?", const="", metavar="RUN", help="go on with this run, or with the newest one"
+        "--resume",
+        nargs="?",
+        const="",
+        metavar="RUN",
+        help="go on with this run, or with the newest one: its weights, optimizer, counters and random generators",
     )
 
     record = _add(commands, "record", _record, "film a drive and draw its line (what record.py does)")
@@ -120,7 +124,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     bench.add_argument("--repeat", type=_positive, default=1, help="windows (default 1)")
     bench.add_argument(
-        "--peer", default="", metavar="COMMAND", help="another system's training that prints '@B steps=N upd=N'"
+        "--peer",
+        default="",
+        metavar="COMMAND",
+        help="another system's training that prints '@B steps=N upd=N', as benchmarks/peers",
     )
     bench.add_argument("--json", type=Path, metavar="FILE", help="write the figures here")
 

@@ -188,7 +188,10 @@ class Evaluation(Section):
     minutes: float = Field(1.0, ge=0, description="minutes between evaluations; 0: none")
     episodes: int = Field(1, ge=1, description="episodes on each circuit")
     circuits: int = Field(
-        8, ge=1, description="at most so many train and so many test circuits each time; of more, others the next time"
+        8,
+        ge=1,
+        description="at most so many train and so many test circuits each time: always the same train circuits, by whose mean "
+        "return best.pt is chosen, and test circuits in turn",
     )
     greedy: bool = Field(True, description="take the likeliest action rather than sample")
     video_seconds: float = Field(12.0, ge=0, description="length of the video of each circuit in TensorBoard; 0: none")

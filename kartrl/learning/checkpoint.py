@@ -21,6 +21,7 @@ from kartrl import __version__
 from kartrl.config import Config, dump, read
 from kartrl.envs.spec import ActionSpec
 from kartrl.errors import UserError
+from kartrl.files import write_whole
 from kartrl.learning.counters import Counters
 from kartrl.learning.optimizers import state_shapes
 from kartrl.models import ActorCritic, Network, make_network
@@ -44,7 +45,7 @@ class Checkpoint(NamedTuple):
     counters: Counters
     observation_shape: tuple[int, ...]
     action: ActionSpec
-    score: float | None = None  # mean return over the train circuits, where it was evaluated
+    score: float | None = None  # of best.pt, finite; see `BestCheckpoint`
     random: Mapping[str, Tensor] = MappingProxyType(
         {}
     )  # states of the random generators, uint8 [any], by who draws from them
@@ -75,21 +76,7 @@ def save(path: Path, checkpoint: Checkpoint) -> None:
     text = json.dumps(about)
     content = safetensors.torch.save(tensors, {"about": text, "sha256": _digest(text, tensors)})
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(f".{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    if os.name == "posix":  # the rename itself lasts only once the folder is flushed
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+    write_whole(path, content, durable=True)
 
 
 def load(path: Path) -> Checkpoint:
@@ -204,7 +191,7 @@ def _parse(content: bytes) -> Checkpoint:
         counters=_counters(*about["counters"]),
         observation_shape=tuple(int(size) for size in about["observation_shape"]),
         action=_action(*about["action"]),
-        score=None if about["score"] is None else float(about["score"]),
+        score=None if about["score"] is None else _score(about["score"]),
         **groups,
     )
     _check_tensors(checkpoint)
@@ -222,6 +209,12 @@ def _counters(agent_steps: int, updates: int, episodes: int, seconds: float, pro
     if not (math.isfinite(counters.seconds) and 0 <= min(counters) <= max(counters) < 2**63 and counters.progress <= 1):
         raise UserError("its counters make no sense")
     return counters
+
+
+def _score(score: float) -> float:
+    if not math.isfinite(score):
+        raise UserError("its score is not finite")
+    return float(score)
 
 
 def _check_tensors(checkpoint: Checkpoint) -> None:

@@ -61,7 +61,9 @@ class Learner:
         self.network, self.algorithm, self.optimizer = network, algorithm, optimizer
         self._clip, self._part = gradient_clip, part
 
-    def update(self, trajectory: Trajectory[Tensor], steps: int, learning_rate: float, lap: Callable[[str], None]) -> Update:
+    def update(
+        self, trajectory: Trajectory[Tensor], steps: int, learning_rate: float, lap: Callable[[str], None]
+    ) -> Update:
         """One update from a batch of unrolls.
 
         Args:

@@ -24,6 +24,7 @@ from kartrl.envs.worlds import load_world
 from kartrl.errors import UserError
 from kartrl.files import write_whole
 from kartrl.learning import checkpoint
+from kartrl.learning.best_checkpoint import BestCheckpoint
 from kartrl.learning.checkpoint import Checkpoint
 from kartrl.metrics.episode_metrics import evaluation_scalars
 from kartrl.metrics.event_writer import EventWriter
@@ -43,13 +44,14 @@ def run(run_folder: Path, config: Config, server: Connection) -> None:
     """Body of the evaluator process; ends on SIGTERM, or when its parent has gone.
 
     Every `config.evaluation.minutes`, if there is a new checkpoint, it drives on at most `config.evaluation.circuits` train
-    and as many test levels, which take turns where there are more, and
+    and as many test levels. Where there are more, the train levels are always the same ones, of as many groups as
+    possible, so that checkpoints can be compared; the test levels take turns. Then it
 
     - sends to `server` an `EpisodeRecord` for each episode and at last a `Scalars` of their means,
-    - writes the world's pictures and videos for TensorBoard to `run_folder/evaluation`, and all pictures to `latest.png` there,
-    - saves the checkpoint as `run_folder/best.pt` where the score is the best so far. The score is the mean, over all train
-      levels, of the newest mean return on each: one of the newest checkpoint alone where a round takes all of them, else of
-      those of one turn of all levels, and not known before the first turn is complete.
+    - writes the world's images and videos for TensorBoard to `run_folder/evaluation`, and all images to `latest.png`
+      there,
+    - saves the checkpoint as `run_folder/best.pt` where its score, the mean over these train levels of its mean return on
+      each, is the best so far; see `BestCheckpoint`.
 
     Args:
         server: the other end of its pipe.
@@ -100,14 +102,15 @@ class Evaluator:
         self._run_folder, self._folder = run_folder, run_folder / "evaluation"
         self._config, self._server = config, server
         self._world = world = load_world(config)
+        limit = config.evaluation.circuits
         levels = {use: mixed(world, world.levels(use)) for use in ("train", "test")}
-        if not world.all_levels():
-            levels["train"] = [""]
-        self._turns = {use: Turns(names, config.evaluation.circuits) for use, names in levels.items()}
+        # Always the same ones, as best.pt is chosen by them.
+        levels["train"] = levels["train"][:limit] if world.all_levels() else [""]
+        self._turns = {use: Turns(names, limit) for use, names in levels.items()}
+        self._best = BestCheckpoint(run_folder / "best.pt", levels["train"], config)
         self._newest: dict[tuple[str, str], list[Episode]] = {}
         self._env = world.open_env(world.all_levels(), training=False, render=config.evaluation.video_seconds > 0)
         self._films = config.evaluation.video_seconds > 0 and self._gives_pictures()
-        self._best = self._best_score()
         self._events: EventWriter | None = None
         self._warned = False
 
@@ -133,10 +136,13 @@ class Evaluator:
         network = checkpoint.load_network(loaded, DEVICE)
         step = loaded.counters.agent_steps
         episodes, pictures, shown = [], [], set()
+        returns: dict[str, list[float]] = {}  # on the train levels
         for use, level in [(use, level) for use, turns in self._turns.items() for level in turns.take()]:
             drives, film = self._drive(network, use, level)
             self._newest[use, level] = [one.episode for one in drives]
             episodes += self._newest[use, level]
+            if use == "train":
+                returns[level] = [one.episode.episodic_return for one in drives]
             for one in drives:
                 self._server.send(EpisodeRecord(step, one.episode, evaluated=True))
             picture = self._picture(use, level, drives, step)
@@ -146,15 +152,12 @@ class Evaluator:
             if tag not in shown:
                 shown.add(tag)
                 self._write(loaded, tag, picture, film)
-        score = self._score()
         with self._warning():
             if pictures:
                 write_whole(
                     self._folder / "latest.png", png(contact_sheet(pictures, columns=2 if len(pictures) <= 6 else 4))
                 )
-            if score > self._best:
-                checkpoint.save(self._run_folder / "best.pt", loaded._replace(score=score))
-                self._best = score
+            self._best.offer(loaded, returns)
         newest = [episode for same in self._newest.values() for episode in same]
         scalars = evaluation_scalars(self._world, episodes, newest)
         self._server.send(Scalars(step, scalars))  # last: it tells that the round's files are there
@@ -165,27 +168,12 @@ class Evaluator:
         if self._events is not None:
             self._events.close()
 
-    def _score(self) -> float:
-        """See `run`; before it is known, less than any."""
-        returns = [
-            [episode.episodic_return for episode in same] for (use, _), same in self._newest.items() if use == "train"
-        ]
-        known = len(returns) == len(self._turns["train"].levels)
-        return float(np.mean([np.mean(values) for values in returns])) if known else float("-inf")
-
     def _label(self, level: str) -> str:
-        """Under which name the pictures of a level are shown."""
+        """Under which name the images of a level are shown."""
         if not level:
             return self._config.environment.id
         name = self._world.name_level(level)
         return self._world.group_of(name) if self._world.grouped else name
-
-    def _best_score(self) -> float:
-        try:
-            score = checkpoint.load(self._run_folder / "best.pt").score
-        except UserError:
-            return float("-inf")
-        return float("-inf") if score is None else score
 
     def _gives_pictures(self) -> bool:
         self._env.reset()

@@ -1,6 +1,5 @@
 """Looking up what [levels] and `-s` name: real start states in real folders."""
 
-import csv
 import gzip
 import importlib.util
 import json
@@ -18,6 +17,7 @@ from kartrl.errors import UserError
 from kartrl.kart.retro import BUNDLED, GAMES, Console, circuits
 from kartrl.kart.selection import circuits_of, uses_by_name, with_circuits
 from kartrl.learning import checkpoint
+from kartrl.metrics import scalars_csv
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator on this platform"
@@ -199,8 +199,7 @@ def test_a_run_on_generated_circuits(cache, mine):
     folder = mine.parent / "logs" / "run"
     assert str(cache) not in (folder / "config.cfg").read_text()
     assert read([folder / "config.cfg"]).levels.circuits["random:2"] == "train"
-    with (folder / "scalars.csv").open() as file:
-        tags = {row["tag"] for row in csv.DictReader(file)}
+    tags = {row.tag for row in scalars_csv.read(folder)}
     driven = {tag.split("/")[1] for tag in tags if tag.startswith("train_circuits/")}
     assert driven == {"random.asphalt.0000", "random.dirt.0001"}
     path = checkpoint.newest(folder)

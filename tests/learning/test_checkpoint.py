@@ -79,6 +79,14 @@ def test_the_names_of_an_optimizers_state_are_torchs(overrides):
     assert set(optimizer.state[parameter]) == state_names(section)
 
 
+@pytest.mark.parametrize("score", [float("inf"), float("-inf"), float("nan"), 10**400, "inf"])
+def test_a_score_that_is_not_finite_is_refused(tmp_path, score):
+    checkpoint.save(tmp_path / "best.pt", honest()._replace(score=score))
+    with pytest.raises(UserError, match="refused") as error:
+        checkpoint.load(tmp_path / "best.pt")
+    assert_clear(error.value)
+
+
 def test_newest(saved):
     run = saved.parents[1]
     for number in (200, 30):

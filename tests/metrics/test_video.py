@@ -48,7 +48,7 @@ def test_an_interrupted_mp4_leaves_nothing(tmp_path):
 
 def test_no_such_folder(tmp_path):
     with pytest.raises(FileNotFoundError):
-        Mp4Writer(tmp_path / "missing" / "video.mp4", 60)
+        Mp4Writer(tmp_path / "missing" / "video.mp4", 60).__enter__()
 
 
 def test_gif_plays_for_ever_in_few_colours():

@@ -1,7 +1,6 @@
 """The logger in real processes; what it wrote is read back as TensorBoard and a spreadsheet would."""
 
 import contextlib
-import csv
 import itertools
 import multiprocessing
 import os
@@ -19,7 +18,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from kartrl.config import Config
 from kartrl.envs.episode import Episode
 from kartrl.kart.world import Race
-from kartrl.metrics import sinks
+from kartrl.metrics import scalars_csv, sinks
 from kartrl.metrics.records import EpisodeRecord, Histograms, Scalars
 from kartrl.runtime import logger_process
 
@@ -58,8 +57,7 @@ def read_events(folder):
 
 
 def read_table(folder):
-    with (folder / "scalars.csv").open() as file:
-        return [(int(row["agent_steps"]), row["tag"], float(row["value"])) for row in csv.DictReader(file)]
+    return [row[1:] for row in scalars_csv.read(folder)]
 
 
 def record(number, circuit="", evaluated=False):
@@ -107,8 +105,7 @@ def test_a_resumed_run_forgets_what_went_beyond_its_checkpoint(tmp_path):
         expected,
         [expected[0], *expected[2:]],
     )
-    with (tmp_path / "scalars.csv").open() as file:
-        seconds = [float(row["seconds"]) for row in csv.DictReader(file)]
+    seconds = [row.seconds for row in scalars_csv.read(tmp_path)]
     assert seconds == sorted(seconds), "the clock of the table goes on"
 
 

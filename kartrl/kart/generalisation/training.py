@@ -11,10 +11,11 @@ from kartrl.kart.generalisation.protocol import Protocol
 from kartrl.kart.generalisation.splits import Split
 from kartrl.launch import config_options, start_training
 from kartrl.learning import checkpoint
+from kartrl.metrics.scalars_csv import last_step
 from kartrl.runtime import run_folders as runs
 
 LOOK_SECONDS = 0.5
-TAIL = 4096  # bytes at the end of a file
+TAIL = 4096  # bytes at the end of a log
 
 
 class Run(NamedTuple):
@@ -59,7 +60,7 @@ def train(run: Run, protocol: Protocol, on_steps: Callable[[int], None]) -> Path
         try:
             while process.poll() is None:
                 time.sleep(LOOK_SECONDS)
-                on_steps(min(steps_of(run.folder), protocol.agent_steps))
+                on_steps(min(last_step(run.folder), protocol.agent_steps))
         finally:
             if process.poll() is None:
                 process.terminate()
@@ -71,15 +72,6 @@ def train(run: Run, protocol: Protocol, on_steps: Callable[[int], None]) -> Path
             f"the training ended early, with exit status {process.returncode}: {' / '.join(said[-2:])} (see {log})"
         )
     return path
-
-
-def steps_of(folder: Path) -> int:
-    """Agent steps that a run has come to, by its `scalars.csv`."""
-    for line in reversed(_tail(folder / "scalars.csv").splitlines()[1:]):
-        cells = line.split(",")
-        if len(cells) == 4 and cells[1].isdigit():
-            return int(cells[1])
-    return 0
 
 
 def _trained(run: Run, protocol: Protocol) -> Path | None:
