@@ -68,7 +68,7 @@ def test_a_worlds_tables_and_pictures_are_those_of_the_commands(trained):
     best = str(folder / "logs" / "run" / "best.pt")
     table = walk(folder, "evaluate", "-p", best, "--episodes", "2")
     assert re.search(r"path +┃ use +┃ arrived ┃ furthest", table)
-    assert re.search(r"steep +│ unseen +│ [012] of 2 │", table)
+    assert re.search(r"steep +│ unseen +│ +[012] of 2 │", table)
     printed = walk(folder, "record", "-s", "steep", "-p", best)
     assert "Profile: steep.png" in printed
     assert (folder / "steep.png").exists()
