@@ -58,7 +58,7 @@ class Hardware:
         return values
 
     def _role(self, process: psutil.Process) -> str:
-        """agents, evaluator, logger, server or other, by the title that `lifetime.run_as` gave the process."""
+        """agents, evaluator, logger, server or other, by the title that `processes.spawn` gave the process."""
         if process.pid == self._root:
             return "server"
         name = process.name()
