@@ -7,11 +7,18 @@ from typing import Any
 
 import gymnasium
 import pytest
+import torch
 
 
 def pytest_configure() -> None:
     """What a shell starts in the background ignores Ctrl-C, and so do its children: those of the tests must not."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> None:
+    """PyTorch's threads for each core would fight those of the other tests that run at the same time."""
+    torch.set_num_threads(1)
 
 
 @pytest.fixture

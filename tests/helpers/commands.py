@@ -1,6 +1,7 @@
 """Running kartrl's own commands in real processes, for the tests."""
 
 import contextlib
+import csv
 import os
 import signal
 import subprocess
@@ -20,6 +21,8 @@ QUICK = ["--set", "environment.id=CartPole-v1", "--set", "model.hidden_size=16",
 EVALUATE_OFF = ["--set", "evaluation.minutes=0"]
 UNTIL_ENDED = ["--set", "run.agent_steps=1000000000", "--set", "run.checkpoint_minutes=0.02"]
 ENDLESS = [*QUICK, *EVALUATE_OFF, *UNTIL_ENDED, "--set", "run.name=run"]
+# code to run before: the server reports several times a second
+REPORT_OFTEN = "from kartrl.runtime import server\nserver.REPORT_SECONDS = 0.2"
 
 
 def environment(*first: Path) -> dict[str, str]:
@@ -32,12 +35,20 @@ def environment(*first: Path) -> dict[str, str]:
     }
 
 
+def command(*arguments: str, before: str = "") -> list[str]:
+    """`python -m kartrl` with these arguments; where code is to run in its process `before`, the same with that."""
+    if not before:
+        return [sys.executable, "-m", "kartrl", *arguments]
+    code = f"import sys\n{before}\nfrom kartrl.cli import main\nsys.exit(main(sys.argv[1:]))"
+    return [sys.executable, "-c", code, *arguments]
+
+
 def run(
-    *arguments: str, cwd: Path, timeout: float = 100, first: Sequence[Path] = ()
+    *arguments: str, cwd: Path, timeout: float = 100, first: Sequence[Path] = (), before: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    """`python -m kartrl` with these arguments, to its end."""
+    """A kartrl command to its end."""
     return subprocess.run(
-        [sys.executable, "-m", "kartrl", *arguments],
+        command(*arguments, before=before),
         cwd=cwd,
         env=environment(*first),
         text=True,
@@ -53,9 +64,9 @@ class Training:
     What it prints goes to `output`, or is returned by `end`.
     """
 
-    def __init__(self, cwd: Path, *arguments: str, output: IO[str] | None = None) -> None:
+    def __init__(self, cwd: Path, *arguments: str, output: IO[str] | None = None, before: str = "") -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "kartrl", "train", *arguments],
+            command("train", *arguments, before=before),
             cwd=cwd,
             env=environment(),
             text=True,
@@ -100,6 +111,13 @@ class Training:
             self.process.send_signal(number)
         output, _ = self.process.communicate(timeout=timeout)
         return self.process.returncode, output
+
+
+def scalars(run_folder: Path, tag: str) -> list[float]:
+    """The values of a tag in the whole lines of `scalars.csv`; none where it is not there yet."""
+    file = run_folder / "scalars.csv"
+    lines = file.read_text().splitlines(keepends=True) if file.exists() else []
+    return [float(row["value"]) for row in csv.DictReader(line for line in lines if line.endswith("\n")) if row["tag"] == tag]
 
 
 def assert_clear(error: Exception) -> None:

@@ -27,9 +27,8 @@ from kartrl.runtime.sizes import Sizes
 from kartrl.runtime.slab import AgentGroup, Slots, Stopped
 from kartrl.runtime.trainer_thread import Batch, Learner
 
-PART_SECONDS = 4.0  # for which each part is measured
 CONTEXT = multiprocessing.get_context("spawn")
-Part = Callable[[Config, EnvSpec, Sizes, int], Any]  # measures one; run by a process on each core
+Part = Callable[[Config, EnvSpec, Sizes, int, float], Any]  # measures one, for some seconds; run by a process on each core
 
 
 class Parts(NamedTuple):
@@ -48,13 +47,13 @@ class Parts(NamedTuple):
         return number_of_cores / (self.environment + self.infer + self.train)
 
 
-def _environment(config: Config, spec: EnvSpec, sizes: Sizes, seed: int) -> float:
+def _environment(config: Config, spec: EnvSpec, sizes: Sizes, seed: int, seconds: float) -> float:
     group = make_group(config, sizes.group_size)
     try:
         group.reset(seed)
         random = np.random.default_rng(seed)
         steps, start = 0, time.perf_counter()
-        while (spent := time.perf_counter() - start) < PART_SECONDS:
+        while (spent := time.perf_counter() - start) < seconds:
             group.step(random.integers(0, spec.action.size, sizes.group_size))
             steps += sizes.group_size
         return spent / steps
@@ -62,7 +61,7 @@ def _environment(config: Config, spec: EnvSpec, sizes: Sizes, seed: int) -> floa
         group.close()
 
 
-def _infer(config: Config, spec: EnvSpec, sizes: Sizes, seed: int) -> dict[int, float]:
+def _infer(config: Config, spec: EnvSpec, sizes: Sizes, seed: int, seconds: float) -> dict[int, float]:
     """Seconds for each observation of a predictor's forward pass, by the size of the batch."""
     torch.set_num_threads(1)
     keep_freed_memory()
@@ -74,17 +73,17 @@ def _infer(config: Config, spec: EnvSpec, sizes: Sizes, seed: int) -> dict[int, 
         .eval()
     )
     policy = make_policy(model, RecurrentStates(slots, model), seed, slots, largest)
-    seconds = {}
+    by_size = {}
     for groups in sorted({1, max(1, largest // 4), max(1, largest // 2), largest}):
         group = np.arange(groups)
         blank = (slots.observation[group, 0], slots.reset[group, 0])
         requests = Requests(group, group, np.ones(groups, np.int64), group, *blank)
         size = groups * sizes.group_size
-        seconds[size] = _median(lambda requests=requests: policy.act(requests), PART_SECONDS / 4) / size  # type: ignore[misc]
-    return seconds
+        by_size[size] = _median(lambda requests=requests: policy.act(requests), seconds / 4) / size  # type: ignore[misc]
+    return by_size
 
 
-def _train(config: Config, spec: EnvSpec, sizes: Sizes, seed: int) -> float:
+def _train(config: Config, spec: EnvSpec, sizes: Sizes, seed: int, seconds: float) -> float:
     torch.set_num_threads(1)
     keep_freed_memory()
     device = choose_device(config.system.device)
@@ -104,7 +103,7 @@ def _train(config: Config, spec: EnvSpec, sizes: Sizes, seed: int) -> float:
         if device.type == "cuda":
             torch.cuda.synchronize()
 
-    return _median(update, PART_SECONDS) / (length * batch)
+    return _median(update, seconds) / (length * batch)
 
 
 def _median(call: Callable[[], object], seconds: float) -> float:
@@ -121,19 +120,26 @@ def _median(call: Callable[[], object], seconds: float) -> float:
 
 
 def _worker(
-    parts: Sequence[Part], config: Config, spec: EnvSpec, sizes: Sizes, seed: int, ready: Any, result: Connection
+    parts: Sequence[Part],
+    config: Config,
+    spec: EnvSpec,
+    sizes: Sizes,
+    seed: int,
+    seconds: float,
+    ready: Any,
+    result: Connection,
 ) -> None:
     """Body of a measuring process: each part when all others are ready for it too."""
     for measure in parts:
         ready.wait(60)
-        result.send(measure(config, spec, sizes, seed))
+        result.send(measure(config, spec, sizes, seed, seconds))
 
 
 PARTS: tuple[Part, ...] = (_environment, _infer, _train)
 
 
-def measure_parts(config: Config, spec: EnvSpec, sizes: Sizes) -> Parts:
-    """All parts, on all cores at once; with a GPU, its share from one process."""
+def measure_parts(config: Config, spec: EnvSpec, sizes: Sizes, seconds: float) -> Parts:
+    """All parts, each for so many seconds, on all cores at once; with a GPU, its share from one process."""
     on_gpu = choose_device(config.system.device).type == "cuda"
     number = cores()
     results = []
@@ -141,7 +147,7 @@ def measure_parts(config: Config, spec: EnvSpec, sizes: Sizes) -> Parts:
         barrier = CONTEXT.Barrier(copies)
         pipes = [CONTEXT.Pipe(duplex=False) for _ in range(copies)]
         workers = [
-            CONTEXT.Process(target=_worker, args=(parts, config, spec, sizes, seed, barrier, pipe), daemon=True)
+            CONTEXT.Process(target=_worker, args=(parts, config, spec, sizes, seed, seconds, barrier, pipe), daemon=True)
             for seed, (_, pipe) in enumerate(pipes, 1)
         ]
         for worker, (_, pipe) in zip(workers, pipes, strict=True):
@@ -162,11 +168,11 @@ def measure_parts(config: Config, spec: EnvSpec, sizes: Sizes) -> Parts:
         infer=by_size[max(by_size)],
         infer_by_size=by_size,
         train=statistics.fmean(trains),
-        round_trips=_round_trips(sizes),
+        round_trips=_round_trips(sizes, seconds / 2),
     )
 
 
-def _round_trips(sizes: Sizes) -> float:
+def _round_trips(sizes: Sizes, seconds: float) -> float:
     """Answers a second of one thread to all agents' requests, with neither environments nor network."""
     slots = Slots(CONTEXT, sizes.agents, sizes.groups_per_agent, sizes.group_size, 2, 1000, (1,), "uint8")
     agents = [
@@ -180,7 +186,7 @@ def _round_trips(sizes: Sizes) -> float:
         np.zeros((slots.num_groups, sizes.group_size), np.int64),
         np.zeros((slots.num_groups, sizes.group_size), np.float32),
     )
-    while not answered or time.perf_counter() - start < PART_SECONDS / 2:
+    while not answered or time.perf_counter() - start < seconds:
         requests = slots.gather_requests(slots.await_requests(slots.num_groups, 1.0))
         finished = [block for block in slots.finished.get_many(slots.num_blocks, 0.0) if slots.is_finished(block)]
         if finished:
