@@ -9,9 +9,10 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import psutil
+from forking import Forked
 
 from kartrl.learning import checkpoint
 
@@ -35,27 +36,46 @@ def environment(*first: Path) -> dict[str, str]:
     }
 
 
-def command(*arguments: str, before: str = "") -> list[str]:
-    """`python -m kartrl` with these arguments; where code is to run in its process `before`, the same with that."""
-    if not before:
-        return [sys.executable, "-m", "kartrl", *arguments]
+def start(
+    *arguments: str,
+    cwd: Path,
+    stdout: int | IO[str],
+    stderr: int,
+    first: Sequence[Path] = (),
+    before: str = "",
+    fresh: bool = False,
+) -> "subprocess.Popen[str] | Forked":
+    """A kartrl command, in a session of its own.
+
+    Args:
+        first: folders in which Python looks for modules before all others.
+        before: code that runs first in its process.
+        fresh: loads everything anew, as `python -m kartrl`, instead of in a fork of a process that has it loaded.
+    """
+    env = environment(*first)
+    if not (fresh or first) and hasattr(os, "fork"):
+        return Forked(list(arguments), before, cwd, env, stdout, stderr)
     code = f"import sys\n{before}\nfrom kartrl.cli import main\nsys.exit(main(sys.argv[1:]))"
-    return [sys.executable, "-c", code, *arguments]
-
-
-def run(
-    *arguments: str, cwd: Path, timeout: float = 100, first: Sequence[Path] = (), before: str = ""
-) -> subprocess.CompletedProcess[str]:
-    """A kartrl command to its end."""
-    return subprocess.run(
-        command(*arguments, before=before),
+    how = ["-c", code] if before else ["-m", "kartrl"]
+    return subprocess.Popen(
+        [sys.executable, *how, *arguments],
         cwd=cwd,
-        env=environment(*first),
+        env=env,
         text=True,
-        capture_output=True,
-        timeout=timeout,
-        check=False,
+        stdout=stdout,
+        stderr=stderr,
+        start_new_session=True,
     )
+
+
+def run(*arguments: str, cwd: Path, timeout: float = 100, **how: Any) -> subprocess.CompletedProcess[str]:
+    """A kartrl command to its end; `how` goes to `start`."""
+    process = start(*arguments, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **how)
+    try:
+        output, errors = process.communicate(timeout=timeout)
+    finally:
+        process.kill()
+    return subprocess.CompletedProcess(arguments, process.wait(10), output, errors)
 
 
 class Training:
@@ -64,16 +84,10 @@ class Training:
     What it prints goes to `output`, or is returned by `end`.
     """
 
-    def __init__(self, cwd: Path, *arguments: str, output: IO[str] | None = None, before: str = "") -> None:
-        self.process = subprocess.Popen(
-            command("train", *arguments, before=before),
-            cwd=cwd,
-            env=environment(),
-            text=True,
-            stdout=output or subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+    def __init__(self, cwd: Path, *arguments: str, output: IO[str] | None = None, **how: Any) -> None:
+        """`how` goes to `start`."""
+        stdout = output or subprocess.PIPE
+        self.process = start("train", *arguments, cwd=cwd, stdout=stdout, stderr=subprocess.STDOUT, **how)
 
     def __enter__(self) -> "Training":
         return self
@@ -117,7 +131,11 @@ def scalars(run_folder: Path, tag: str) -> list[float]:
     """The values of a tag in the whole lines of `scalars.csv`; none where it is not there yet."""
     file = run_folder / "scalars.csv"
     lines = file.read_text().splitlines(keepends=True) if file.exists() else []
-    return [float(row["value"]) for row in csv.DictReader(line for line in lines if line.endswith("\n")) if row["tag"] == tag]
+    return [
+        float(row["value"])
+        for row in csv.DictReader(line for line in lines if line.endswith("\n"))
+        if row["tag"] == tag
+    ]
 
 
 def assert_clear(error: Exception) -> None:
