@@ -23,6 +23,7 @@ from kartrl.kart.circuits.paint import Painter
 from kartrl.kart.circuits.reduction import reduce
 from kartrl.kart.circuits.surfaces import CODES, SURFACES, Effect
 
+pytestmark = pytest.mark.xdist_group("circuits")  # whose blocks are compiled once
 FILES = {file.stem: file for file in sorted((Path(kartrl.kart.circuits.__file__).parent / "bundled").glob("*.toml"))}
 OVAL = """
 title = "OVAL"

@@ -155,6 +155,7 @@ def cache(tmp_path_factory):
         yield folder
 
 
+@pytest.mark.xdist_group("cache")
 def test_generated_circuits_are_built_once(cache):
     config = looked_up("random:2=train", "random:2-3:ice=test")
     assert [Path(circuit).name for circuit in config.circuits("train")] == [
@@ -170,6 +171,7 @@ def test_generated_circuits_are_built_once(cache):
     assert {file: file.stat().st_mtime_ns for file in cache.rglob("*.state")} == written
 
 
+@pytest.mark.xdist_group("cache")
 def test_a_circuits_file_is_built_on_the_way(cache, mine):
     shutil.copy(CIRCUIT, mine / "Mine.toml")
     (circuit,) = looked_up("mine/Mine.toml=train").circuits("train")
@@ -189,6 +191,7 @@ def test_a_cartridge_has_no_generated_circuits(monkeypatch, tmp_path):
         with_circuits(read([], ["levels.random:2=train"]))
 
 
+@pytest.mark.xdist_group("cache")
 def test_a_run_on_generated_circuits(cache, mine):
     levels = ["levels.*=none", "levels.random:2=train", "levels.mine/Monza.state=test"]
     small = ["model.hidden_size=16", "system.agents=1", "environment.no_progress_limit=0.5", "environment.game=bundled"]

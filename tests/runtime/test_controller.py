@@ -86,7 +86,9 @@ def test_it_moves_numbers_of_a_real_run(tmp_path):
         "evaluation.minutes=0",
         "run.agent_steps=1000000000",
     )
-    ended = run("train", *QUICK, *(part for option in options for part in ("--set", option)), cwd=tmp_path, before=HASTE)
+    ended = run(
+        "train", *QUICK, *(part for option in options for part in ("--set", option)), cwd=tmp_path, before=HASTE
+    )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     (scalars,) = (tmp_path / "logs").glob("*/scalars.csv")
     rows = [line.split(",") for line in scalars.read_text().splitlines()]

@@ -28,7 +28,9 @@ from kartrl.runtime.slab import AgentGroup, Slots, Stopped
 from kartrl.runtime.trainer_thread import Batch, Learner
 
 CONTEXT = multiprocessing.get_context("spawn")
-Part = Callable[[Config, EnvSpec, Sizes, int, float], Any]  # measures one, for some seconds; run by a process on each core
+Part = Callable[
+    [Config, EnvSpec, Sizes, int, float], Any
+]  # measures one, for some seconds; run by a process on each core
 
 
 class Parts(NamedTuple):
@@ -147,7 +149,9 @@ def measure_parts(config: Config, spec: EnvSpec, sizes: Sizes, seconds: float) -
         barrier = CONTEXT.Barrier(copies)
         pipes = [CONTEXT.Pipe(duplex=False) for _ in range(copies)]
         workers = [
-            CONTEXT.Process(target=_worker, args=(parts, config, spec, sizes, seed, seconds, barrier, pipe), daemon=True)
+            CONTEXT.Process(
+                target=_worker, args=(parts, config, spec, sizes, seed, seconds, barrier, pipe), daemon=True
+            )
             for seed, (_, pipe) in enumerate(pipes, 1)
         ]
         for worker, (_, pipe) in zip(workers, pipes, strict=True):
