@@ -7,7 +7,6 @@ from typing import Any
 
 import gymnasium
 import pytest
-import torch
 
 from kartrl.runtime.machine import cores
 
@@ -17,6 +16,7 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """One more than there are cores: many tests wait for processes, which then have the cores to themselves."""
     return cores() + 1
@@ -31,6 +31,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def _one_thread() -> None:
     """PyTorch's threads for each core would fight those of the other tests that run at the same time."""
+    import torch
+
     torch.set_num_threads(1)
 
 
