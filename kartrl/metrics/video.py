@@ -1,7 +1,7 @@
-"""Videos: MP4 for people, small GIFs for TensorBoard's Images tab."""
+"""Videos and pictures: MP4 for people, small GIFs for TensorBoard's Images tab, sheets of several pictures."""
 
+import contextlib
 import io
-import os
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -12,6 +12,8 @@ import av
 import cv2
 import numpy as np
 from PIL import Image
+
+from kartrl.files import whole_file
 
 WIDTH = 768  # of a video, at most, where the pictures are smaller: three times the console's
 
@@ -24,17 +26,11 @@ class Mp4Writer:
     left, and only if that was without an exception.
 
     Raises:
-        OSError: the file cannot be written.
+        OSError: when the writer is entered or left: the file cannot be written.
     """
 
     def __init__(self, path: Path, fps: float) -> None:
-        self._path = path
-        self._temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        self._temporary.touch()  # FFmpeg would open it only with the first picture
-        self._container = av.open(str(self._temporary), "w", format="mp4", options={"movflags": "+faststart"})
-        self._stream = self._container.add_stream("libx264", rate=Fraction(fps).limit_denominator(1001))
-        self._stream.pix_fmt = "yuv420p"
-        self._stream.options = {"crf": "26", "preset": "veryfast"}
+        self._path, self._fps = path, fps
         self.pictures = 0
 
     def add(self, picture: np.ndarray) -> None:
@@ -50,22 +46,27 @@ class Mp4Writer:
         self.pictures += 1
 
     def __enter__(self) -> Self:
+        with contextlib.ExitStack() as stack:
+            temporary = stack.enter_context(whole_file(self._path))
+            temporary.touch()  # FFmpeg would open it only with the first picture
+            options = {"movflags": "+faststart"}
+            self._container = stack.enter_context(av.open(str(temporary), "w", format="mp4", options=options))
+            self._stream = self._container.add_stream("libx264", rate=Fraction(self._fps).limit_denominator(1001))
+            self._stream.pix_fmt = "yuv420p"
+            self._stream.options = {"crf": "26", "preset": "veryfast"}
+            stack.push(self._finish)
+            self._open = stack.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            try:
-                if self.pictures and kind is None:
-                    for packet in self._stream.encode():
-                        self._container.mux(packet)
-            finally:
-                self._container.close()
-            if kind is None:
-                self._temporary.replace(self._path)
-        finally:
-            self._temporary.unlink(missing_ok=True)
+        self._open.__exit__(kind, error, trace)
+
+    def _finish(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self.pictures and kind is None:
+            for packet in self._stream.encode():
+                self._container.mux(packet)
 
 
 def gif(pictures: Sequence[np.ndarray], fps: float, colours: int = 24) -> bytes:
@@ -90,3 +91,15 @@ def shrunk(picture: np.ndarray, width: int) -> np.ndarray:
     """A picture, uint8 [H, W, 3], scaled to this width."""
     height = round(picture.shape[0] * width / picture.shape[1])
     return np.asarray(cv2.resize(picture, (width, height), interpolation=cv2.INTER_AREA), np.uint8)
+
+
+def contact_sheet(pictures: Sequence[np.ndarray], columns: int = 2) -> np.ndarray:
+    """Equally large pictures, uint8 [H, W, 3], side by side in rows -> uint8 [rows * H, columns * W, 3]."""
+    columns = min(columns, len(pictures))
+    height, width, _ = pictures[0].shape
+    rows = -(-len(pictures) // columns)
+    sheet = np.full((rows * height, columns * width, 3), pictures[0][0, 0], np.uint8)
+    for index, picture in enumerate(pictures):
+        row, column = divmod(index, columns)
+        sheet[row * height : (row + 1) * height, column * width : (column + 1) * width] = picture
+    return sheet

@@ -6,11 +6,11 @@ setting measured just before it, medians must differ by a margin, and once no mo
 """
 
 import statistics
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from typing import NamedTuple
 
-from kartrl.runtime.predictor_thread import PredictorThread
-from kartrl.runtime.slab import Slots
+from kartrl.runtime.predictor_thread import ArrivalPacing
+from kartrl.runtime.slab import Slab
 
 SETTLE_SECONDS = 3.0  # after a move, before it is measured
 WINDOW_SECONDS = 4.0
@@ -128,18 +128,18 @@ class Controller:
 
 
 def make_controller(
-    slots: Slots, predictors: Sequence[PredictorThread], min_groups: int, max_lag: float, say: Callable[[str], None]
+    slab: Slab, pacing: ArrivalPacing, min_groups: int, max_lag: float, say: Callable[[str], None]
 ) -> Controller:
     """A controller of how many agents run and for how many groups the predictors wait."""
 
     def run_agents(number: int) -> None:
-        slots.run_agents(number)
+        slab.run_agents(number)
         wait_for(waiting.value)
 
     def wait_for(groups: int) -> None:
-        for predictor in predictors:
-            predictor.enough = min(groups, running.value * slots.groups_per_agent)  # those that are paused do not come
+        # Those that are paused do not come.
+        pacing.enough = min(groups, running.value * slab.groups_per_agent)
 
-    waiting = Knob("groups waited for", tuple(range(1, slots.num_groups + 1)), min_groups, wait_for)
-    running = Knob("running agents", tuple(range(1, slots.num_agents + 1)), slots.num_agents, run_agents)
+    waiting = Knob("groups waited for", tuple(range(1, slab.num_groups + 1)), min_groups, wait_for)
+    running = Knob("running agents", tuple(range(1, slab.num_agents + 1)), slab.num_agents, run_agents)
     return Controller([waiting, running], max_lag, say)

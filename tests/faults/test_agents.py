@@ -11,11 +11,12 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
-from commands import ENDLESS, EVALUATE_OFF, QUICK, REPORT_OFTEN, Training, run, scalars, steps, wait_for
+from commands import ENDLESS, EVALUATE_OFF, QUICK, REPORT_OFTEN, Training, run, steps, wait_for
 
 from kartrl.config import read
 from kartrl.errors import RunFailed
 from kartrl.learning import checkpoint
+from kartrl.metrics.scalars_csv import values
 from kartrl.runtime.agent_supervisor import Agents
 from kartrl.runtime.backoff import STRIKES, Restarts
 from kartrl.runtime.processes import start_method
@@ -41,7 +42,7 @@ def test_training_goes_on_though_environments_fail(tmp_path, name, cause):
     result = run("train", *NAMED, *env(name), *timeout, "--set", "run.agent_steps=15000", cwd=tmp_path)
     assert result.returncode == 0, result.stdout + result.stderr
     assert f"is started again; it ended: {cause}" in result.stdout
-    assert scalars(tmp_path / "logs" / "run", "faults/agent_deaths")[-1] > 0
+    assert values(tmp_path / "logs" / "run", "faults/agent_deaths")[-1] > 0
 
 
 @pytest.mark.parametrize(
@@ -76,8 +77,8 @@ def test_numbers_that_are_not_finite_cost_their_unroll_only(tmp_path, name):
     result = run("train", *NAMED, *env(name), "--set", "run.agent_steps=10000", cwd=tmp_path)
     assert result.returncode == 0, result.stdout + result.stderr
     folder = tmp_path / "logs" / "run"
-    assert scalars(folder, "faults/quarantined_unrolls")[-1] > 10
-    assert scalars(folder, "faults/agent_deaths")[-1] == 0
+    assert values(folder, "faults/quarantined_unrolls")[-1] > 10
+    assert values(folder, "faults/agent_deaths")[-1] == 0
     weights = checkpoint.load(checkpoint.newest(folder)).model
     assert all(tensor.isfinite().all() for tensor in weights.values())
 
@@ -120,10 +121,10 @@ def test_an_agent_that_is_killed_or_stopped_is_replaced(tmp_path, number):
 def test_a_killed_logger_is_replaced_and_logging_goes_on(tmp_path):
     with Training(tmp_path, *ENDLESS, before=REPORT_OFTEN) as training:
         folder = tmp_path / "logs" / "run"
-        wait_for(lambda: scalars(folder, "charts/updates"), 60, "the first scalars")
+        wait_for(lambda: values(folder, "charts/updates"), 60, "the first scalars")
         training.roles("logger")[0].kill()
-        before = scalars(folder, "charts/updates")
-        wait_for(lambda: len(scalars(folder, "charts/updates")) > len(before) + 1, 60, "further scalars")
+        before = values(folder, "charts/updates")
+        wait_for(lambda: len(values(folder, "charts/updates")) > len(before) + 1, 60, "further scalars")
         status, output = training.end(signal.SIGTERM)
     assert status == 128 + signal.SIGTERM
     assert "the logger died (exit status -9) and is started again" in output

@@ -1,7 +1,6 @@
 """Running kartrl's own commands in real processes, for the tests."""
 
 import contextlib
-import csv
 import os
 import signal
 import subprocess
@@ -125,17 +124,6 @@ class Training:
             self.process.send_signal(number)
         output, _ = self.process.communicate(timeout=timeout)
         return self.process.returncode, output
-
-
-def scalars(run_folder: Path, tag: str) -> list[float]:
-    """The values of a tag in the whole lines of `scalars.csv`; none where it is not there yet."""
-    file = run_folder / "scalars.csv"
-    lines = file.read_text().splitlines(keepends=True) if file.exists() else []
-    return [
-        float(row["value"])
-        for row in csv.DictReader(line for line in lines if line.endswith("\n"))
-        if row["tag"] == tag
-    ]
 
 
 def assert_clear(error: Exception) -> None:

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kartrl.kart.circuits
-from kartrl.config.levels import CIRCUITS
+from kartrl.config.levels import CIRCUITS, KINDS
 from kartrl.errors import UserError
+from kartrl.kart.block import SIDE, TILE, ZONES, Block
 from kartrl.kart.circuits import art
-from kartrl.kart.circuits.block import KINDS, SIDE, TILE, ZONES, Block
 from kartrl.kart.circuits.checks import faults
 from kartrl.kart.circuits.field import field_of
 from kartrl.kart.circuits.format import Circuit, parse, read, written
@@ -23,7 +23,6 @@ from kartrl.kart.circuits.paint import Painter
 from kartrl.kart.circuits.reduction import reduce
 from kartrl.kart.circuits.surfaces import CODES, SURFACES, Effect
 
-pytestmark = pytest.mark.xdist_group("circuits")  # whose blocks are compiled once
 FILES = {file.stem: file for file in sorted((Path(kartrl.kart.circuits.__file__).parent / "bundled").glob("*.toml"))}
 OVAL = """
 title = "OVAL"

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import platformdirs
 
-from kartrl.config.levels import random_name
+from kartrl.config.levels import KINDS, random_name
 from kartrl.errors import UserError
 from kartrl.files import write_whole
-from kartrl.kart.circuits.block import KINDS, Block
+from kartrl.kart.block import Block
 from kartrl.kart.circuits.format import read, written
 from kartrl.kart.circuits.generator import random_circuit
 from kartrl.kart.circuits.ground import compiled
@@ -121,9 +121,9 @@ def shared(work: Callable[[Task], str], tasks: Sequence[Task]) -> Iterator[str]:
 
 @cache
 def _version() -> str:
-    """Changes with the code of this package, which decides what a circuit is."""
-    code = 0
-    for file in sorted(Path(__file__).parent.glob("*.py")):
+    """Changes with the code of this package and of the block, which decides what a circuit is."""
+    code, folder = 0, Path(__file__).parent
+    for file in (folder.with_name("block.py"), *sorted(folder.glob("*.py"))):
         code = zlib.crc32(file.read_bytes(), code)
     return f"{code:08x}"
 

@@ -19,9 +19,10 @@ from kartrl.kart.generalisation.driving import circuits_in, measure, reference_l
 from kartrl.kart.generalisation.protocol import Protocol, checked, keep, keep_circuits, write_json
 from kartrl.kart.generalisation.report import report, show
 from kartrl.kart.generalisation.splits import QUICK, SEEN, SPLITS, Split, chosen
-from kartrl.kart.generalisation.training import Run, steps_of, train
+from kartrl.kart.generalisation.training import Run, train
 from kartrl.kart.retro import core_file
 from kartrl.learning import checkpoint
+from kartrl.metrics.scalars_csv import last_step
 
 SIZES, QUICK_SIZES = (3, 2_000_000, 3), (1, 100_000, 1)  # seeds, agent steps of a training, races on each circuit
 DRIVING = 0.05  # what driving in the end takes of a run, about; only the estimate of the time left depends on it
@@ -169,7 +170,7 @@ class _Benchmark:
 
     def _done(self, run: Run) -> float:
         """How much of a run's work is done, in agent steps."""
-        return self._work if run.result.exists() else min(steps_of(run.folder), self._plan.protocol.agent_steps)
+        return self._work if run.result.exists() else min(last_step(run.folder), self._plan.protocol.agent_steps)
 
     def _look(self, doing: str, more: float = 0.0) -> None:
         done = sum(self._done(run) for run in self._runs) + more

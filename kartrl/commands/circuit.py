@@ -1,10 +1,11 @@
-"""The arguments of `kartrl circuit`; what its actions need is imported when they run."""
+"""`kartrl circuit`: its arguments; what its actions need is imported when they run."""
 
 import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-LAPS = 5  # of a race
+from kartrl.kart.circuits import LAPS
+
 KINDS = "asphalt, dirt, planks, castle, mud, beach, ice or rainbow"
 
 
