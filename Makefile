@@ -22,8 +22,8 @@ help: ## this list
 run: $(VENV)/.run ## train as default.cfg says
 	@$(BIN)/python run.py $(ARGS)
 
-test: lint ## all that lint looks at, and all tests
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+test: lint ## all that lint looks at, and all tests, several at once (PYTEST_ARGS="-n 0": one after another)
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal $(PYTEST_ARGS)
 
 soak: $(VENV)/.dev ## twenty minutes of random faults under load, and a ledger of them
 	$(BIN)/python tests/faults/soak.py $(ARGS)

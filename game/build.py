@@ -13,7 +13,7 @@ import integration
 from kartrl.kart.circuits.ground import compile_circuit
 
 HERE = Path(__file__).parent
-CIRCUITS = HERE.parent / "kartrl" / "circuits" / "bundled"
+CIRCUITS = HERE.parent / "kartrl" / "kart" / "circuits" / "bundled"
 TARGET = HERE.parent / "kartrl" / "kart" / "games" / "KartRL-Snes"
 
 

@@ -5,14 +5,13 @@ import itertools
 import random
 import signal
 import subprocess
-import sys
 import threading
 import time
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
-from commands import ENDLESS, EVALUATE_OFF, QUICK, Training, environment, run, steps, wait_for
+from commands import ENDLESS, EVALUATE_OFF, QUICK, REPORT_OFTEN, Training, run, steps, wait_for
 
 from kartrl.config import read
 from kartrl.errors import RunFailed
@@ -120,7 +119,7 @@ def test_an_agent_that_is_killed_or_stopped_is_replaced(tmp_path, number):
 
 
 def test_a_killed_logger_is_replaced_and_logging_goes_on(tmp_path):
-    with Training(tmp_path, *ENDLESS) as training:
+    with Training(tmp_path, *ENDLESS, before=REPORT_OFTEN) as training:
         folder = tmp_path / "logs" / "run"
         wait_for(lambda: values(folder, "charts/updates"), 60, "the first scalars")
         training.roles("logger")[0].kill()
@@ -145,9 +144,7 @@ def test_a_killed_evaluator_is_replaced_and_evaluates(tmp_path):
 
 
 FAULT = """
-import sys
-from kartrl import {module} as module
-from kartrl.cli import main
+from kartrl.runtime import {module} as module
 calls, real = 0, module.{owner}.{method}
 def fail(self, *arguments):
     global calls
@@ -155,9 +152,7 @@ def fail(self, *arguments):
     if calls > 30:
         {fault}
     return real(self, *arguments)
-module.{owner}.{method} = fail
-sys.exit(main(sys.argv[1:]))
-"""
+module.{owner}.{method} = fail"""
 THREADS = {
     "predictor": {"module": "predictor_thread", "owner": "Policy", "method": "act"},
     "trainer": {"module": "trainer_thread", "owner": "Learner", "method": "update"},
@@ -165,9 +160,8 @@ THREADS = {
 
 
 def run_with_fault(cwd: Path, role: str, fault: str) -> subprocess.CompletedProcess[str]:
-    code = FAULT.format(**THREADS[role], fault=fault)
-    command = [sys.executable, "-c", code, "train", *ENDLESS, "--set", "system.step_timeout=5"]
-    return subprocess.run(command, cwd=cwd, env=environment(), text=True, capture_output=True, timeout=90, check=False)
+    before = FAULT.format(**THREADS[role], fault=fault)
+    return run("train", *ENDLESS, "--set", "system.step_timeout=5", cwd=cwd, before=before)
 
 
 @pytest.mark.parametrize("role", THREADS)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from commands import EVALUATE_OFF, QUICK, Training, run, wait_for
+from commands import EVALUATE_OFF, QUICK, REPORT_OFTEN, Training, run, wait_for
 from policies import make_checkpoint
 from rich.console import Console
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -28,15 +28,15 @@ def newest_steps(folder: Path) -> int:
 @pytest.mark.skipif(os.name != "posix", reason="needs signals")
 def test_after_a_kill_the_curves_go_on_without_overlap(tmp_path):
     folder = tmp_path / "logs" / "run"
-    options = [*QUICK, *EVALUATE_OFF, "--set", "run.name=run", "--set", "run.checkpoint_minutes=0.2"]
-    with Training(tmp_path, *options, "--set", "run.agent_steps=1000000000") as training:
+    options = [*QUICK, *EVALUATE_OFF, "--set", "run.name=run", "--set", "run.checkpoint_minutes=0.1"]
+    with Training(tmp_path, *options, "--set", "run.agent_steps=1000000000", before=REPORT_OFTEN) as training:
 
         def logged_on_both_sides_of_the_checkpoint() -> bool:
             saved, logged = (
                 newest_steps(folder),
                 [row.agent_steps for row in scalars_csv.read(folder) if row.tag == "charts/updates"],
             )
-            return bool(logged) and min(logged) <= saved < max(logged)
+            return bool(logged) and min(logged) <= saved < max(logged) and saved > 0
 
         wait_for(logged_on_both_sides_of_the_checkpoint, 90, "metrics of steps after a checkpoint")
         training.process.send_signal(signal.SIGKILL)

@@ -65,7 +65,9 @@ def test_runs_that_begin_in_the_same_second_have_folders_of_their_own(tmp_path):
         (tmp_path / f"{name}.cfg").write_text("[optimizer]\nname = sgd\n")
     ended = run("train", *several, cwd=tmp_path, timeout=200)
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert len(list((tmp_path / "logs").iterdir())) == 2
+    trained = list((tmp_path / "logs").iterdir())
+    assert len(trained) == 2
+    assert all(steps(folder) >= 1500 for folder in trained)
     config = read(overrides=[f"run.logs={tmp_path / 'quickly'}"])
     folders = [runs.create(config) for _ in range(5)]
     assert len({folder.path for folder in folders}) == 5

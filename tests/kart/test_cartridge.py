@@ -115,6 +115,7 @@ DAMAGED = DAMAGED[:40] + b"\xff" * 40 + DAMAGED[80:]
         (BOMB, "MiB"),
         (DAMAGED, "cannot read"),
     ],
+    ids=["plain", "empty", "cut", "bomb", "damaged"],  # gzip's bytes hold the time
 )
 def test_a_bad_state_is_refused_and_nothing_is_written(tmp_path: Path, data: Path, packed: bytes, word: str) -> None:
     place = states(tmp_path, MarioCircuit_Act1=gzip.compress(b"good"), MarioCircuit_Act2=packed)

@@ -25,6 +25,8 @@ from kartrl.runtime.inspection import look_at
 from kartrl.runtime.machine import cores
 from kartrl.runtime.sizes import Sizes, choose_sizes
 
+PART_SECONDS = 4.0  # for which each part is measured, at most
+
 
 class Settings(NamedTuple):
     """What `kartrl bench` was asked."""
@@ -53,7 +55,7 @@ def bench(files: list[str], overrides: list[str], settings: Settings, console: C
         SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console, transient=True
     ) as progress:
         task = progress.add_task("environment, network and messages, each alone", total=None)
-        parts = measure_parts(config, spec, sizes)
+        parts = measure_parts(config, spec, sizes, min(PART_SECONDS, settings.seconds / 10))
         progress.remove_task(task)
         ideal = parts.ideal(number, on_gpu)
         console.print(_parts_table(parts, ideal, number, on_gpu), str(sizes), highlight=False)
