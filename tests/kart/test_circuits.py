@@ -12,9 +12,9 @@ from kartrl.config.levels import CIRCUITS
 from kartrl.errors import UserError
 from kartrl.kart.circuits import art
 from kartrl.kart.circuits.block import KINDS, SIDE, TILE, ZONES, Block
-from kartrl.kart.circuits.checks import faults
+from kartrl.kart.circuits.checks import find_faults
 from kartrl.kart.circuits.field import field_of
-from kartrl.kart.circuits.format import Circuit, parse, read, written
+from kartrl.kart.circuits.format import Circuit, parse, read, to_toml
 from kartrl.kart.circuits.generator import SHORTEST, random_circuit
 from kartrl.kart.circuits.ground import compile_circuit
 from kartrl.kart.circuits.line import line_of
@@ -45,7 +45,7 @@ def test_the_twenty_circuits_are_there_and_can_be_driven() -> None:
     assert tuple(sorted(FILES)) == tuple(sorted(CIRCUITS))
     circuits = {name: read(file) for name, file in FILES.items()}
     for name, circuit in circuits.items():
-        assert faults(circuit) == [], name
+        assert find_faults(circuit) == [], name
     assert {circuit.kind for circuit in circuits.values()} == set(KINDS)
     assert len({circuit.title for circuit in circuits.values()}) == 20
     lengths = [line_of(circuit).length for circuit in circuits.values()]
@@ -56,7 +56,7 @@ def test_the_twenty_circuits_are_there_and_can_be_driven() -> None:
 def test_the_example_in_the_documentation_is_a_circuit() -> None:
     text = (Path(__file__).parents[2] / "docs" / "circuits.md").read_text()
     example = text.partition("```toml\n")[2].partition("```")[0]
-    assert faults(parse(example, "circuits.md")) == []
+    assert find_faults(parse(example, "circuits.md")) == []
     for kind in KINDS:
         assert f"| `{kind}` |" in text
     for key in Circuit.model_fields:
@@ -84,7 +84,7 @@ def test_no_two_of_the_twenty_have_one_layout() -> None:
 def test_a_circuit_survives_being_written_and_read() -> None:
     for name, file in FILES.items():
         circuit = read(file)
-        assert parse(written(circuit), name) == circuit
+        assert parse(to_toml(circuit), name) == circuit
 
 
 @pytest.fixture(scope="module")
@@ -94,9 +94,9 @@ def blocks() -> dict[str, Block]:
 
 def test_blocks_are_the_same_each_time_and_survive_packing(blocks: dict[str, Block]) -> None:
     for name in ("BowserCastle.Act1", "KoopaBeach.Act2", "RainbowRoad.Act1"):
-        packed = blocks[name].packed()
-        assert compile_circuit(FILES[name]).packed() == packed
-        assert Block.unpacked(packed).packed() == packed
+        packed = blocks[name].pack()
+        assert compile_circuit(FILES[name]).pack() == packed
+        assert Block.unpack(packed).pack() == packed
 
 
 def test_reduction_keeps_every_cells_surface(blocks: dict[str, Block]) -> None:
@@ -217,13 +217,13 @@ def test_random_circuits_can_be_driven_and_repeat(seed: int, kind: str) -> None:
     circuit = random_circuit(seed, kind)
     assert circuit == random_circuit(seed, kind)
     assert circuit.kind == kind
-    assert faults(circuit) == []
+    assert find_faults(circuit) == []
     assert line_of(circuit).length >= SHORTEST
-    assert parse(written(circuit), "random") == circuit
+    assert parse(to_toml(circuit), "random") == circuit
 
 
 def test_random_circuits_differ() -> None:
-    seen = {written(random_circuit(seed, "ice")).partition("points")[2] for seed in range(6)}
+    seen = {to_toml(random_circuit(seed, "ice")).partition("points")[2] for seed in range(6)}
     assert len(seen) == 6
     with pytest.raises(UserError, match="there is no kind 'grass' of circuits; there are: asphalt, dirt"):
         random_circuit(1, "grass")

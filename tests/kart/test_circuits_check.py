@@ -11,9 +11,9 @@ from test_circuits import FILES, OVAL, changed
 
 from kartrl.errors import UserError
 from kartrl.kart.circuits.block import KINDS
-from kartrl.kart.circuits.checks import IN_LINE, faults, faults_of_road
+from kartrl.kart.circuits.checks import IN_LINE, find_faults, find_road_faults
 from kartrl.kart.circuits.format import Circuit, parse, read
-from kartrl.kart.circuits.ground import compiled
+from kartrl.kart.circuits.ground import compile_block
 from kartrl.kart.circuits.line import line_of
 
 POINTS = parse(OVAL, "").points
@@ -147,19 +147,19 @@ def test_a_missing_or_binary_file_is_said_to_be_one(tmp_path: Path) -> None:
     ],
 )
 def test_what_makes_a_circuit_undrivable_is_told(values: dict, fault: str) -> None:
-    assert faults(changed()) == []
-    found = faults(changed(**values))
+    assert find_faults(changed()) == []
+    found = find_faults(changed(**values))
     assert any(re.search(fault, one) for one in found), found
 
 
 def test_jumps_on_straights_are_fine() -> None:
-    assert faults(changed(jumps=[{"at": 5.9}])) == []
-    assert faults(changed(kind="castle", **SQUARE, jumps=[{"at": 1.5}, {"at": 2}, {"at": 3.5}])) == []
+    assert find_faults(changed(jumps=[{"at": 5.9}])) == []
+    assert find_faults(changed(kind="castle", **SQUARE, jumps=[{"at": 1.5}, {"at": 2}, {"at": 3.5}])) == []
 
 
 def test_faults_are_told_together_but_not_what_follows_from_them() -> None:
     """A tree on the road would also leave too little of it free, and a diagonal piece would turn back."""
-    found = faults(
+    found = find_faults(
         changed(
             kind="ice",
             points=POINTS[2:] + POINTS[:2],
@@ -183,7 +183,7 @@ def test_faults_are_told_together_but_not_what_follows_from_them() -> None:
     assert len(found) == len(told), found
     assert all(part in one for part, one in zip(told, found, strict=True)), found
     points = [(112, 512, 96), (112, 112, 96), (912, 112, 96), (900, 512, 96), (912, 912, 96), (112, 912, 96)]
-    found = faults(changed(kind="castle", corners="right", points=points))
+    found = find_faults(changed(kind="castle", corners="right", points=points))
     assert [one for one in found if "turns back" in one or "must go straight" not in one] == []
     assert len(found) == 2
 
@@ -203,7 +203,7 @@ def test_points_in_line_make_a_straight_start(left: float, right: float, before:
     ]
     circuit = changed(points=[(512, 140, 80), *points])
     assert line_of(circuit).length > 1000
-    assert not any("straight at point 0" in one for one in faults_of_road(circuit))
+    assert not any("straight at point 0" in one for one in find_road_faults(circuit))
 
 
 PLACES = st.tuples(st.integers(0, 1023), st.integers(0, 1023), st.integers(32, 160))
@@ -232,9 +232,9 @@ def test_nonsense_is_told_and_can_be_drawn(**values: object) -> None:
         circuit = Circuit.model_validate({"title": "X", **values})
     except ValueError:
         return
-    found = faults(circuit)
+    found = find_faults(circuit)
     assert all(len(one) < 260 and "\n" not in one for one in found)
-    block = compiled(circuit)
+    block = compile_block(circuit)
     assert block.picture().shape == (1024, 1024, 3)
     if not found:
-        assert block.packed()
+        assert block.pack()

@@ -13,11 +13,11 @@ from kartrl.config.levels import CIRCUITS
 from kartrl.errors import UserError
 from kartrl.kart.circuits import library
 from kartrl.kart.circuits.block import KINDS
-from kartrl.kart.circuits.commands import filmed
+from kartrl.kart.circuits.commands import record_drive
 from kartrl.kart.circuits.driver import drive, lap_times
 from kartrl.kart.circuits.format import parse
 from kartrl.kart.circuits.generator import random_circuit
-from kartrl.kart.circuits.ground import compile_circuit, compiled
+from kartrl.kart.circuits.ground import compile_block, compile_circuit
 from kartrl.kart.circuits.line import line_of
 from kartrl.kart.circuits.states import make_state, start_state
 from kartrl.kart.retro import BUNDLED, GAMES, Console
@@ -46,14 +46,14 @@ def test_the_states_hold_what_the_files_say() -> None:
         block = console.block()
         console.close()
         assert block is not None
-        assert block.packed() == compile_circuit(FILES[circuit]).packed()
+        assert block.pack() == compile_circuit(FILES[circuit]).pack()
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_random_circuits_are_finished(kind: str) -> None:
     for seed in (101, 102):
         console = Console(GAME)
-        console.restore(start_state(console, compiled(random_circuit(seed, kind))))
+        console.restore(start_state(console, compile_block(random_circuit(seed, kind))))
         times = drive(console, laps=1)
         console.close()
         assert len(times) == 1, (kind, seed)
@@ -61,7 +61,7 @@ def test_random_circuits_are_finished(kind: str) -> None:
 
 
 def test_a_state_is_the_same_each_time() -> None:
-    block = compiled(parse(OVAL, "OVAL"))
+    block = compile_block(parse(OVAL, "OVAL"))
     assert make_state(block) == make_state(block)
 
 
@@ -142,7 +142,11 @@ def test_build_draw_and_drive_from_the_command_line(tmp_path: Path) -> None:
 def test_how_far_a_film_is_can_be_seen(tmp_path: Path) -> None:
     laps: list[float] = []
     assert (
-        len(filmed("MarioCircuit.Act2", 1, tmp_path / "new" / "film.mp4", lambda *, completed: laps.append(completed)))
+        len(
+            record_drive(
+                "MarioCircuit.Act2", 1, tmp_path / "new" / "film.mp4", lambda *, completed: laps.append(completed)
+            )
+        )
         == 1
     )
     assert laps == sorted(laps)

@@ -342,7 +342,7 @@ def test_a_circuit_from_outside_is_driven_like_one_of_the_roms_own(console: Cons
 def test_a_block_that_is_none_is_not_taken(console: Console) -> None:
     console.load("RainbowRoad.Act1")
     for at, data in ((HEADER, b"KRC0"), (HEADER + 4, bytes([0])), (HEADER + 4, bytes([65]))):
-        console.write(BANK, block_of("RainbowRoad.Act1").packed())
+        console.write(BANK, block_of("RainbowRoad.Act1").pack())
         console.write(BANK + at, data)
         console.set_value("select", 255)
         for _ in range(90):

@@ -1,4 +1,4 @@
-"""Whether a circuit can be driven: what its geometry alone tells."""
+"""Checks whether a circuit can be driven, by its geometry alone."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -15,52 +15,54 @@ from kartrl.kart.circuits.paint import TREE, Ground, Painter
 from kartrl.kart.circuits.surfaces import CODES, SURFACES, Effect
 
 SHORTEST, LONGEST = 2000, 6500  # pixels of the centre line
-MARGIN = 24  # pixels between the road and the map's border
-GAP = 20  # pixels between different parts of the road
-SHARPEST = 36  # radius of the centre line's sharpest bend, pixels
-STRAIGHT = 48  # pixels before and behind the start line that must be straight
-BEND = 0.2  # sine of the turn that counts as straight
-IN_LINE = 70  # pixels from the start to the points that keep it straight: there the curve's own bend is least where it is measured
-RUN_UP, FLIGHT = 40, 72  # pixels before and after a jump that must be straight road
-FREE = 30  # pixels of road without hazards, at the least
+MARGIN = 24  # minimum pixels between the road and the map's border
+GAP = 20  # minimum pixels between different parts of the road
+SHARPEST = 36  # minimum radius of the centre line, pixels
+STRAIGHT = 48  # pixels before and after the start line that must be straight
+BEND = 0.2  # sine of the largest turn that counts as straight
+IN_LINE = 70  # pixels: control points at this distance on either side keep the curve straightest at the start line
+RUN_UP, FLIGHT = 40, 72  # pixels of straight road required before and after a jump
+FREE = 30  # minimum width of road without hazards, pixels
 Cells = npt.NDArray[np.bool_]
 
 
-def faults_of_road(circuit: Circuit) -> list[str]:
-    """What is wrong with the way of a circuit's road, a sentence each."""
+def find_road_faults(circuit: Circuit) -> list[str]:
+    """Faults of the centre line, one sentence each."""
     line = line_of(circuit)
     return [*_of_line(circuit, line), *_of_start(line)]
 
 
-def faults(circuit: Circuit) -> list[str]:
-    """What is wrong with a circuit, a sentence each; nothing where it can be driven."""
+def find_faults(circuit: Circuit) -> list[str]:
+    """All faults of a circuit, one sentence each; empty where it can be driven."""
     line = line_of(circuit)
     field = field_of(circuit, line)
     road = list(_of_line(circuit, line))
-    sound, found = _things(circuit, field)
+    sound, found = _check_objects(circuit, field)
     painter = Painter(sound, KINDS[circuit.kind], line, field)
     found = [*road, *_of_start(line), *_of_jumps(circuit, line), *found, *painter.left_out]
-    return found if road else [*found, *_of_ground(painter.ground(), line)]  # how free a wrong road is says nothing new
+    return found if road else [*found, *_of_ground(painter.ground(), line)]  # of a faulty road, hazards add nothing
 
 
 def _of_line(circuit: Circuit, line: Line) -> Iterator[str]:
     if not SHORTEST <= line.length <= LONGEST:
-        yield f"the lap is {line.length:.0f} pixels long, not {SHORTEST} to {LONGEST}"
+        yield f"the lap is {line.length:.0f} pixels long: it must be {SHORTEST} to {LONGEST}"
     narrowest = KINDS[circuit.kind].narrowest
     k = int(np.argmin(line.width))
     if line.width[k] < narrowest:
-        yield f"the road is too narrow {_near(line, k)}: {line.width[k]:.0f} pixels, and {circuit.kind} needs {narrowest:.0f}"
+        width = f"{line.width[k]:.0f} pixels, {circuit.kind} needs {narrowest:.0f}"
+        yield f"the road is too narrow {_near(line, k)}: {width}"
     room = np.minimum(line.xy, SIZE - line.xy).min(1) - line.width / 2
     k = int(np.argmin(room))
     if room[k] < MARGIN:
-        yield f"the road leaves the map {_near(line, k)}: {MARGIN} pixels must lie between its edge and the map's border"
+        yield f"the road leaves the map {_near(line, k)}: keep its edge {MARGIN} pixels from the map's border"
     if (pair := _touching(line)) is not None:
         yield f"the road comes within {GAP} pixels of itself {_near(line, pair[0])} and {_near(line, pair[1])}"
     turn = np.abs(line.turns())
     if circuit.corners == "round":
         k = int(np.argmax(turn))
         if turn[k] > 1 / SHARPEST:
-            yield f"the turn is too sharp {_near(line, k)}: a radius of {1 / turn[k]:.0f} pixels, not {SHARPEST} or more"
+            radius = f"{1 / turn[k]:.0f} pixels, the minimum is {SHARPEST}"
+            yield f"the turn is too sharp {_near(line, k)}: its radius is {radius}"
     else:
         yield from _corners(circuit)
 
@@ -68,24 +70,22 @@ def _of_line(circuit: Circuit, line: Line) -> Iterator[str]:
 def _of_start(line: Line) -> Iterator[str]:
     reach = int(STRAIGHT / STEP)
     if _bends(before := line.ahead(-reach), after := line.ahead(reach)):
-        bend, most = (
-            math.degrees(math.acos(float(np.clip(np.dot(before, after), -1, 1)))),
-            math.degrees(math.asin(BEND)),
-        )
+        bend = math.degrees(math.acos(float(np.clip(np.dot(before, after), -1, 1))))
         yield (
-            f"the road is not straight at point 0: from {STRAIGHT} pixels behind the start line to {STRAIGHT} ahead of it, it turns by "
-            f"{bend:.0f} degrees, not {most:.0f} or less; put points in line with it, {IN_LINE} pixels behind and {IN_LINE} ahead"
+            f"the road is not straight at point 0: it turns by {bend:.0f} degrees within {STRAIGHT} pixels, "
+            f"at most {math.degrees(math.asin(BEND)):.0f} are allowed; put points in line with it, "
+            f"{IN_LINE} pixels behind and {IN_LINE} ahead"
         )
 
 
 def _bends(before: tuple[float, float], after: tuple[float, float]) -> bool:
-    """Whether the road turns too much for a straight from one unit vector to the other."""
+    """Whether the turn from one unit vector to the other is too large for a straight."""
     (ax, ay), (bx, by) = before, after
     return abs(ax * by - ay * bx) > BEND or ax * bx + ay * by < 0
 
 
 def _of_jumps(circuit: Circuit, line: Line) -> Iterator[str]:
-    """Who flies off a jump must have come straight, and come down on the road."""
+    """A kart must approach a jump on a straight and land on the road."""
     step = line.length / len(line.xy)
     for jump in circuit.jumps:
         k = line.nearest_sample(jump.at)
@@ -95,11 +95,12 @@ def _of_jumps(circuit: Circuit, line: Line) -> Iterator[str]:
         off = np.sqrt(((flown[:, None] - way) ** 2).sum(2)).min(1) - line.width[k] / 2 + TILE  # clear of the edge
         landing = (
             line.ahead(k + int(FLIGHT / STEP)) if circuit.corners == "right" else u
-        )  # a bend forgives, a corner does not
+        )  # a bend leaves some tolerance, a corner none
         if min(k, len(line.xy) - k) * step < STRAIGHT:
-            yield f"the jump at {jump.at:g} lies on the start line: {STRAIGHT} pixels must be between them"
+            yield f"the jump at {jump.at:g} is too close to the start line: keep {STRAIGHT} pixels between them"
         elif _bends(line.ahead(k - int(RUN_UP / STEP)), u) or _bends(u, landing) or (off > 0).any():
-            yield f"the jump at {jump.at:g} is not on a straight: the road must be straight {RUN_UP} pixels before and {FLIGHT} after it"
+            straight = f"{RUN_UP} pixels before and {FLIGHT} after it"
+            yield f"the jump at {jump.at:g} is not on a straight: the road must be straight {straight}"
 
 
 def _corners(circuit: Circuit) -> Iterator[str]:
@@ -109,9 +110,10 @@ def _corners(circuit: Circuit) -> Iterator[str]:
         square.append((ax == bx) != (ay == by))
         to = (i + 1) % len(points)
         if not square[i]:
-            yield f"the road from point {i} ({ax:g}, {ay:g}) to point {to} ({bx:g}, {by:g}) must go straight north, south, east or west"
+            piece = f"from point {i} ({ax:g}, {ay:g}) to point {to} ({bx:g}, {by:g})"
+            yield f"the road {piece} must go straight north, south, east or west"
         elif abs(ax - bx) + abs(ay - by) < width:
-            yield f"points {i} and {to} are closer than the road is wide"
+            yield f"points {i} and {to} are closer than the road's width"
     for i in range(len(points)):
         (ax, ay, _), (bx, by, _), (cx, cy, _) = (points[(i + k) % len(points)] for k in (-1, 0, 1))
         if square[i - 1] and square[i] and (bx - ax) * (cx - bx) + (by - ay) * (cy - by) < 0:
@@ -124,7 +126,7 @@ def _near(line: Line, sample: int) -> str:
 
 
 def _touching(line: Line) -> tuple[int, int] | None:
-    """Two samples whose roads come too close, though the way between them is longer than a bend."""
+    """Two samples whose roads come too close although they are further apart along the line than a bend."""
     xy, width = line.xy[::2], line.width[::2]
     count = len(xy)
     step = line.length / count
@@ -138,8 +140,8 @@ def _touching(line: Line) -> tuple[int, int] | None:
     return (k // count * 2, k % count * 2) if short.flat[k] < 0 else None
 
 
-def _things(circuit: Circuit, field: Field) -> tuple[Circuit, list[str]]:
-    """The circuit without the trees, walls and patches that cannot be where they are, and what is wrong with those and the coins."""
+def _check_objects(circuit: Circuit, field: Field) -> tuple[Circuit, list[str]]:
+    """The circuit without misplaced trees, walls and patches, and the faults of those and of the coins."""
     road = field.edge < 4
     kept: dict[str, tuple] = {}
     wrong: list[str] = []
@@ -195,7 +197,7 @@ def _pixels(covers: tuple[int, int, int, int]) -> str:
 
 
 def _of_ground(ground: Ground, line: Line) -> Iterator[str]:
-    """Hazards and walls on the centre line's way: enough road must stay free everywhere, and the start be clear."""
+    """Hazards and walls on the road: enough of it must stay free everywhere, and the start must be clear."""
     bad = np.isin(
         ground.surface,
         [CODES[s.name] for s in SURFACES if s.effect in (Effect.WALL, Effect.FALL, Effect.LAVA, Effect.WATER)],

@@ -1,4 +1,4 @@
-"""A circuit's file to the block that the game drives on."""
+"""Compiles a circuit to the block that the game reads."""
 
 from pathlib import Path
 
@@ -18,16 +18,16 @@ from kartrl.kart.circuits.surfaces import CODES
 
 
 def compile_circuit(path: Path) -> Block:
-    """The block of the circuit in a file; the same bytes on every machine.
+    """Compile the circuit in a file; the same bytes on every machine.
 
     Raises:
         UserError: the file is not a circuit.
     """
-    return compiled(read(path))
+    return compile_block(read(path))
 
 
-def compiled(circuit: Circuit) -> Block:
-    """A circuit's block."""
+def compile_block(circuit: Circuit) -> Block:
+    """Compile a circuit."""
     kind = KINDS[circuit.kind]
     line = line_of(circuit)
     ground = Painter(circuit, kind, line, field_of(circuit, line)).ground()
@@ -54,7 +54,7 @@ def compiled(circuit: Circuit) -> Block:
 
 
 def _with_coins(ground: Ground) -> tuple[art.Art, npt.NDArray[np.uint8]]:
-    """Picture and surfaces with the coins on the road."""
+    """Image and surfaces with the coins on the road."""
     picture, surface, coin = ground.picture.copy(), ground.surface.copy(), art.coin()
     for column, row in ground.coins:
         box = picture[row * TILE : row * TILE + 16, column * TILE : column * TILE + 16]
@@ -70,7 +70,7 @@ def _under(
     road: npt.NDArray[np.bool_],
     colours: npt.NDArray[np.uint8],
 ) -> tuple[Coin, ...]:
-    """The coins, each with the chosen tiles that come nearest to the road under it."""
+    """The coins, each with the tiles nearest in colour to the road under it."""
     shown = colours[tiles].astype(np.int64)
 
     def like(column: int, row: int) -> int:

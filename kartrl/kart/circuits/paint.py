@@ -1,4 +1,4 @@
-"""Paints a circuit's ground: a colour for every pixel, a surface for every cell."""
+"""Paints a circuit's ground: a colour for each pixel, a surface for each cell."""
 
 import random
 from typing import NamedTuple
@@ -15,15 +15,15 @@ from kartrl.kart.circuits.kinds import Kind
 from kartrl.kart.circuits.line import Floats, Line
 from kartrl.kart.circuits.surfaces import CODES, SURFACES
 
-KERB_TURN = 0.0045  # kerbs stand where the line turns by more than this, radians a pixel
-RAIL = 12  # thickness of a rail beside a bend, pixels; the kart moves three in a tick
-TREE = 24  # pixels on a side
+KERB_TURN = 0.0045  # curvature from which on bends have kerbs, radians per pixel
+RAIL = 12  # thickness of a rail, pixels; a kart moves three per tick
+TREE = 24  # pixels along a side
 START = 8  # depth of the start line, pixels
 COIN_GAP = 24  # between the coins of a row, pixels
 
 
 class Ground(NamedTuple):
-    """What a circuit looks like, and how it drives."""
+    """A circuit's image and surfaces."""
 
     picture: Art  # [1024, 1024]
     surface: npt.NDArray[np.uint8]  # [128, 128]
@@ -31,14 +31,14 @@ class Ground(NamedTuple):
 
 
 class Painter:
-    """Draws one circuit; `ground` is what has come of it."""
+    """Paints one circuit; `ground` returns the result."""
 
     def __init__(self, circuit: Circuit, kind: Kind, line: Line, field: Field) -> None:
         self._circuit, self._kind, self._line, self._field = circuit, kind, line, field
         self._draw = random.Random(circuit.title)
         self.left_out: list[str] = []
-        """What the file puts on the road, but found no free road, a sentence each."""
-        # a coast is not as straight as a road
+        """Objects of the file that found no free road, one sentence each."""
+        # a coast varies, a road does not
         self._shore = field.edge + kind.wave * _noise(self._draw, SIDE, 8) * np.clip(field.edge / 16, 0, 1)
         self._surface = np.zeros((SIDE, SIDE), np.uint8)
         for until, name in reversed(kind.grounds):
@@ -56,7 +56,7 @@ class Painter:
         self._coins = tuple(self._coin_cells())
 
     def ground(self) -> Ground:
-        """The painted ground without its coins, and where they lie: what is under them must be known first."""
+        """The painted ground without coins, and their positions: the compiler needs the road under them."""
         return Ground(self._picture, self._surface, self._coins)
 
     def _base(self) -> None:
@@ -120,7 +120,7 @@ class Painter:
             self._picture[(drawn < until * UNIT) & (drawn >= UNIT // 2) & _pixels(rail)] = ord(ink)
 
     def _scenery(self) -> None:
-        """The file's trees, then others and flat things by chance."""
+        """The file's trees, then random trees and flat decoration."""
         kind, circuit = self._kind, self._circuit
         free = self._field.edge > kind.clear
         if kind.tree is not None:
@@ -154,7 +154,7 @@ class Painter:
                 self._pool(patch)
 
     def _pool(self, patch: Patch) -> None:
-        """A round piece of other ground on whole 16-pixel fields, so that pools of one size share their tiles."""
+        """A round patch of other ground, aligned to 16 pixels, so that patches of one size share their tiles."""
         if patch.at is not None:
             x, y = self._line.place(patch.at, patch.across, patch.size)
         else:
@@ -164,7 +164,7 @@ class Painter:
         x, y, size = int(x + 8) // 16 * 16, int(y + 8) // 16 * 16, patch.size
         reach = (size + 15) // 8 * 8
         left, top, right, bottom = max(0, x - reach), max(0, y - reach), min(SIZE, x + reach), min(SIZE, y + reach)
-        if left >= right or top >= bottom:  # beyond the map, where a faulty road goes
+        if left >= right or top >= bottom:  # outside the map, possible with a faulty road
             return
         py, px = np.mgrid[top:bottom, left:right] * 2 + 1
         away = (px - 2 * x) ** 2 + (py - 2 * y) ** 2
@@ -181,7 +181,7 @@ class Painter:
         self._surface[cells][(share >= 0.5) & (self._surface[cells] != CODES["wall"])] = CODES[patch.ground]
 
     def _along(self, sample: int) -> tuple[Floats, Floats]:
-        """Pixels that every pixel lies ahead of a sample of the line, and to its right, float64 [1024, 1024]."""
+        """How far every pixel lies ahead and to the right of a sample of the line, pixels, float64 [1024, 1024]."""
         ux, uy = self._line.ahead(sample, 1)
         x, y = centres(SIZE, 1)
         dx, dy = x - self._line.xy[sample, 0], y - self._line.xy[sample, 1]
@@ -213,7 +213,7 @@ class Painter:
             x, y = self._line.place(plate.at, plate.across, 18)
             ux, uy = self._line.ahead(self._line.nearest_sample(plate.at))
             dx, dy = (0 if abs(part) < 0.38 else 1 if part > 0 else -1 for part in (ux, uy))
-            column, row = int(x / TILE - 1), int(y / TILE - 1)  # its middle tile holds the place
+            column, row = int(x / TILE - 1), int(y / TILE - 1)  # its middle tile contains the position
             if self._fits(f"the boost plate at {plate.at:g}", self._road_cells(), column, row, 3):
                 self._surface[row : row + 3, column : column + 3] = CODES["boost"]
                 self._stamp(art.chevrons(dx, dy), column * TILE, row * TILE)
@@ -233,7 +233,7 @@ class Painter:
         return found
 
     def _fits(self, what: str, free: npt.NDArray[np.bool_], column: int, row: int, size: int) -> bool:
-        """Whether `size` x `size` cells are free road [128, 128]; if not, what is in the way is noted."""
+        """Whether `size` x `size` cells of `free` [128, 128] are free; if not, adds the obstacle to `left_out`."""
         box = (slice(row, row + size), slice(column, column + size))
         if min(column, row) < 0 or free[box].size < size * size:
             self.left_out.append(f"{what} leaves the map")
@@ -252,22 +252,22 @@ class Painter:
 
 
 def _tiled(pattern: Art) -> Art:
-    """A pattern repeated over the whole map."""
+    """Repeat a pattern over the whole map."""
     return np.tile(pattern, (-(-SIZE // pattern.shape[0]), -(-SIZE // pattern.shape[1])))[:SIZE, :SIZE]
 
 
 def _pixels(cells: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Cells [128, 128] as pixels [1024, 1024]."""
+    """Expand cells [128, 128] to pixels [1024, 1024]."""
     return cells.repeat(TILE, 0).repeat(TILE, 1)
 
 
 def _southern(field: Field) -> npt.NDArray[np.bool_]:
-    """Cells south of the road they are nearest to: there its side would show."""
+    """Cells south of the nearest road, where its side is visible."""
     return (field.angle > 4) & (field.angle < 28)
 
 
 def _noise(draw: random.Random, side: int, step: int) -> Floats:
-    """Smooth hills between -1 and 1, `step` cells wide."""
+    """Smooth noise between -1 and 1 with a wavelength of `step` cells."""
     count = side // step + 2
     knots = np.array([[2 * draw.random() - 1 for _ in range(count)] for _ in range(count)])
     at = np.arange(side) / step

@@ -1,4 +1,4 @@
-"""What the benchmark shows: one table, in the terminal and in Markdown, JSON, and one plot."""
+"""The benchmark's report: a table in the terminal, Markdown and JSON, and a plot."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -28,12 +28,12 @@ COLOURS = {True: "#3b6fb6", False: "#d1603d"}  # trained on, unseen
 def report(
     folder: Path, results: Sequence[Mapping[str, Any]], reference: Mapping[str, float | None], about: Mapping[str, Any]
 ) -> list[Row]:
-    """Write results.json, results.md and results.png; the rows of the table.
+    """Write results.json, results.md and results.png; returns the rows of the table.
 
     Args:
-        results: of the runs; at least one.
-        reference: circuit -> seconds of the scripted driver's lap.
-        about: what `protocol.json` says.
+        results: of one or more runs.
+        reference: circuit -> the scripted driver's lap time, seconds.
+        about: contents of `protocol.json`.
     """
     table = rows(results, reference)
     lost = gaps(results, reference)
@@ -97,27 +97,27 @@ def _markdown(
         "# Generalisation",
         "",
         *(
-            ["**A quick run, to see that it works: these figures are not those of the protocol.**", ""]
+            ["**Quick run, to test the setup: these figures do not follow the protocol.**", ""]
             if protocol["quick"]
             else []
         ),
-        f"{protocol['agent_steps']:,} agent steps a run, seeds {', '.join(map(str, seeds))}, {protocol['episodes']} races on each circuit, "
-        f"{protocol['policy']} policy, the last checkpoint.",
+        f"{protocol['agent_steps']:,} agent steps per run, seeds {', '.join(map(str, seeds))}, "
+        f"{protocol['episodes']} races per circuit, {protocol['policy']} policy, last checkpoint.",
         f"kartrl {about['kartrl']}, ROM build {about['rom_build_id']}, {about['machine']}.",
-        "Means over seeds, with 95 % confidence intervals by Student's t where there are several seeds.",
+        "Means over seeds; 95 % confidence intervals by Student's t if there are several seeds.",
         "",
         *_lines(COLUMNS, [[row.split, *_cells(row)] for row in table]),
         "",
-        "## What is lost on unseen circuits",
+        "## Generalisation gap",
         "",
-        "Share of races finished on the circuits trained on, less that on the unseen ones, of the same policies.",
+        "Fraction of races finished on the circuits trained on, minus that on unseen circuits, for the same policies.",
         "",
         *_lines(
             ("split", "unseen", "lost"),
             [[split, label, _text(value, "{:.0%}")] for split, sets in lost.items() for label, value in sets.items()],
         ),
         "",
-        "## Circuit by circuit",
+        "## Results by circuit",
         "",
         *_lines(
             ("split", "seed", "driven on", "circuit", "finished", "driven", "lap / scripted"),
@@ -149,7 +149,7 @@ def _lines(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _draw(table: Sequence[Row], file: Path, about: Mapping[str, Any]) -> None:
-    """A line for each row: a dot for each seed, the mean, and the interval."""
+    """Plot each row: a dot per seed, the mean, and the interval."""
     figure = Drawing(figsize=(10, 1.3 + 0.36 * len(table)), layout="constrained")
     FigureCanvasAgg(figure)
     shares, times = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
@@ -166,8 +166,8 @@ def _draw(table: Sequence[Row], file: Path, about: Mapping[str, Any]) -> None:
         axes.grid(axis="x", color="0.9")
         axes.spines[["top", "right"]].set_visible(False)
     protocol = about["protocol"]
-    quick = " (quick: not the protocol's figures)" if protocol["quick"] else ""
-    figure.suptitle(f"Driving unseen circuits after {protocol['agent_steps']:,} agent steps{quick}", fontsize=11)
+    quick = " (quick run, not the protocol)" if protocol["quick"] else ""
+    figure.suptitle(f"Unseen circuits after {protocol['agent_steps']:,} agent steps{quick}", fontsize=11)
     figure.savefig(file, dpi=110)
 
 

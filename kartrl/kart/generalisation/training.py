@@ -1,4 +1,4 @@
-"""One run of the benchmark: `kartrl train` in a process of its own, gone on with where an earlier one was interrupted."""
+"""A run of the benchmark: `kartrl train` in a subprocess, resumed if an earlier one was interrupted."""
 
 import shutil
 import subprocess
@@ -16,35 +16,35 @@ from kartrl.learning import checkpoint
 from kartrl.runtime import run_folders as runs
 
 LOOK_SECONDS = 0.5
-TAIL = 4096  # bytes at the end of a file
+TAIL = 4096  # bytes to read from the end of a file
 
 
 class Run(NamedTuple):
-    """A policy to train: a split, and a seed."""
+    """A policy to train: a split and a seed."""
 
     split: Split
     seed: int
-    folder: Path  # its run folder
+    folder: Path  # run folder
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Name of the run."""
         return f"{self.split.name}-seed{self.seed}"
 
     @property
     def result(self) -> Path:
-        """Where it is written how its policy drives."""
+        """File with the results of the evaluation."""
         return self.folder / "result.json"
 
 
 def train(run: Run, protocol: Protocol, on_steps: Callable[[int], None]) -> Path:
-    """Train to the end, or go on to it; its last checkpoint.
+    """Train or resume until the last step; returns the last checkpoint.
 
     Args:
-        on_steps: called now and then with the agent steps done.
+        on_steps: called periodically with the agent steps done.
 
     Raises:
-        RunFailed: the training ended before its last step.
+        RunFailed: training ended before its last step.
     """
     if (path := _trained(run, protocol)) is not None:
         return path
@@ -58,7 +58,7 @@ def train(run: Run, protocol: Protocol, on_steps: Callable[[int], None]) -> Path
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("a", encoding="utf-8") as output:
         command = [sys.executable, "-m", "kartrl", "train", *options]
-        # a session of its own: Ctrl-C then is this process's to pass on, once, so that the training saves what it has
+        # new session: this process forwards Ctrl-C, once, so that training saves a checkpoint
         process = subprocess.Popen(
             command, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True
         )
@@ -74,13 +74,13 @@ def train(run: Run, protocol: Protocol, on_steps: Callable[[int], None]) -> Path
     if path is None:
         said = [line for line in _tail(log).splitlines() if line.strip()]
         raise RunFailed(
-            f"the training ended early, with exit status {process.returncode}: {' / '.join(said[-2:])} (see {log})"
+            f"training ended early with exit status {process.returncode}: {' / '.join(said[-2:])} (see {log})"
         )
     return path
 
 
 def steps_of(folder: Path) -> int:
-    """Agent steps that a run has come to, by its `scalars.csv`."""
+    """Agent steps of a run so far, from its `scalars.csv`."""
     for line in reversed(_tail(folder / "scalars.csv").splitlines()[1:]):
         cells = line.split(",")
         if len(cells) == 4 and cells[1].isdigit():
@@ -94,7 +94,7 @@ def _trained(run: Run, protocol: Protocol) -> Path | None:
 
 
 def _clear(folder: Path) -> None:
-    """Remove what a run has left that was interrupted before its first checkpoint; nobody else may be at it."""
+    """Delete an interrupted run without a checkpoint; no other process may be using it."""
     if folder.exists():
         locked = runs.lock(folder)
         shutil.rmtree(folder)
