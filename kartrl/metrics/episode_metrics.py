@@ -1,4 +1,4 @@
-"""What TensorBoard and the CSV tell of episodes: from a handful of episodes to tags and values."""
+"""Aggregates episodes to the scalars of TensorBoard and the CSV."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -9,10 +9,10 @@ from kartrl.envs.episode import Episode
 
 
 def training_scalars(episodes: Sequence[Episode], grouped: bool = False) -> dict[str, float]:
-    """Means over the agents' episodes, `train/...`, and for each circuit, `train_circuits/<circuit>/...`.
+    """Means over training episodes, `train/...`, and per circuit, `train_circuits/<circuit>/...`.
 
     Args:
-        grouped: there are too many circuits for tags of their own: the tags are for their groups.
+        grouped: use one tag per group of circuits instead of per circuit, if there are many.
     """
     values = _prefixed("train", _means(episodes))
     for name, group in _by_circuit(episodes, grouped):
@@ -23,14 +23,14 @@ def training_scalars(episodes: Sequence[Episode], grouped: bool = False) -> dict
 def evaluation_scalars(
     episodes: Sequence[Episode], newest: Sequence[Episode] = (), grouped: bool = False
 ) -> dict[str, float]:
-    """Means for each circuit, `evaluation_<use>/<circuit>/...`, and over all train and all test circuits.
+    """Means per circuit, `evaluation_<use>/<circuit>/...`, and over all train and all test circuits.
 
     The latter are `evaluation/<use>_return`, `_finished`, `_progress` and `_best_lap`.
 
     Args:
         episodes: of this round.
-        newest: of all circuits, where a round takes some of them only: what is said of many circuits is said of these.
-        grouped: there are too many circuits for tags of their own: the tags are for their groups.
+        newest: newest episodes of all circuits, over which the overall means are taken; a round may cover only some.
+        grouped: use one tag per group of circuits instead of per circuit, if there are many.
     """
     newest = newest or episodes
     values: dict[str, float] = {}
@@ -48,7 +48,7 @@ def evaluation_scalars(
 
 
 def _means(episodes: Sequence[Episode]) -> dict[str, float]:
-    """Means over `episodes`; laps, progress and finished races only where there are circuits."""
+    """Means over `episodes`; laps, progress and finished races only if there are circuits."""
     if not episodes:
         return {}
     values = {

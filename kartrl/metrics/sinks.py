@@ -1,4 +1,4 @@
-"""Where metrics end up: an event file for TensorBoard, and `scalars.csv`."""
+"""Metric sinks: an event file for TensorBoard, and `scalars.csv`."""
 
 import contextlib
 import csv
@@ -14,27 +14,26 @@ import numpy as np
 from kartrl.metrics.event_writer import EventWriter
 
 COLUMNS = ["seconds", "agent_steps", "tag", "value"]
-RETRY_SECONDS = 60.0  # after a write has failed
+RETRY_SECONDS = 60.0  # pause after a failed write
 
 
 class Sinks:
-    """Both files; they get the same scalars.
+    """Writes the same scalars to both files.
 
-    A full disk or a read-only folder costs data, never the process: it is told once on stderr, and tried again
-    every minute.
+    A full disk or a read-only folder loses data but never ends the process: it is reported once on stderr, and
+    retried every minute.
 
     Args:
-        run_folder: gets both files.
-        first_step: what the files say of later steps than this, from a run that went further than the checkpoint
-            that is now resumed, is forgotten.
+        run_folder: folder of both files.
+        first_step: agent steps of the checkpoint that is resumed; later data of existing files is discarded.
     """
 
     def __init__(self, run_folder: Path, first_step: int) -> None:
         self._folder = run_folder
-        self._first_step: int | None = first_step  # None once older files were dealt with
+        self._first_step: int | None = first_step  # None after existing files have been truncated
         self._events: EventWriter | None = None
         self._table: TextIO | None = None
-        self._seconds = 0.0  # what the clock of the CSV showed at the start
+        self._seconds = 0.0  # clock of the CSV at the start
         self._start = time.monotonic()
         self._retry_at = 0.0
         self._warned = False
@@ -61,7 +60,7 @@ class Sinks:
         self._try(write)
 
     def flush(self) -> None:
-        """Hand what was written to the operating system."""
+        """Flush buffered data to the operating system."""
 
         def write(events: EventWriter, table: TextIO) -> None:
             events.flush()
@@ -70,7 +69,7 @@ class Sinks:
         self._try(write)
 
     def close(self) -> None:
-        """Write what is left and close both files."""
+        """Flush and close both files."""
         self.flush()
         self._drop()
 
@@ -86,14 +85,14 @@ class Sinks:
                 self._warned = True
                 reason = error.strerror or str(error)
                 print(
-                    f"kartrl: metrics are not written to {self._folder} ({reason}); training goes on",
+                    f"kartrl: metrics are not written to {self._folder} ({reason}); training continues",
                     file=sys.stderr,
                     flush=True,
                 )
 
     def _open(self) -> tuple[EventWriter, TextIO]:
         if self._events is None or self._table is None:
-            self._drop()  # the first may be open, where the second could not be opened
+            self._drop()  # one may be open if the other failed to open
             self._folder.mkdir(parents=True, exist_ok=True)
             self._table = self._open_table(self._folder / "scalars.csv")
             self._events = EventWriter(self._folder, None if self._first_step is None else self._first_step + 1)
@@ -101,7 +100,7 @@ class Sinks:
         return self._events, self._table
 
     def _open_table(self, path: Path) -> TextIO:
-        """`scalars.csv` open for more, with its whole lines up to the first step."""
+        """Open `scalars.csv` for appending, keeping its complete rows up to the first step."""
         temporary = path.with_suffix(f".{os.getpid()}.tmp")
         try:
             with temporary.open("w", encoding="utf-8", newline="") as new:
@@ -126,7 +125,7 @@ class Sinks:
 
 
 def _rows(path: Path) -> Iterator[list[str]]:
-    """The whole rows of an earlier `scalars.csv`; a run that was killed may have left half of one."""
+    """Complete rows of an existing `scalars.csv`; a killed run may have left a partial one."""
     if not path.exists():
         return
     with path.open(encoding="utf-8", errors="replace", newline="") as old:

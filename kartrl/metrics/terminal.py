@@ -1,4 +1,4 @@
-"""What the terminal shows: a live panel, or plain lines where the output is not a terminal."""
+"""Terminal output: a live panel, or plain lines if the output is not a terminal."""
 
 from collections import defaultdict, deque
 from typing import NamedTuple
@@ -16,14 +16,14 @@ from kartrl.learning.counters import Counters
 from kartrl.metrics.records import EpisodeRecord
 
 PLAIN_SECONDS = 10.0
-MOST_ROWS = 18  # for groups of circuits
+MOST_ROWS = 18  # maximum rows of groups of circuits
 
 
 class Status(NamedTuple):
-    """The state of a run, as the server sees it."""
+    """State of a run."""
 
     counters: Counters
-    fraction: float  # of the run done, 0 to 1
+    fraction: float  # completed fraction of the run, 0 to 1
     eta_seconds: float
     agent_steps_per_second: float
     updates_per_second: float
@@ -33,7 +33,7 @@ class Status(NamedTuple):
 
 
 class CircuitStatistics:
-    """The newest episodes on one circuit (or all of them, where there are none)."""
+    """The newest episodes on a circuit, or of the run if there are no circuits."""
 
     def __init__(self) -> None:
         self.episodes: deque[Episode] = deque(maxlen=50)
@@ -41,7 +41,7 @@ class CircuitStatistics:
         self.evaluation: Episode | None = None
 
     def add(self, record: EpisodeRecord) -> None:
-        """Take in an episode of an agent or of the evaluator."""
+        """Add an episode of an agent or of the evaluator."""
         self.best_lap = min(self.best_lap, *record.episode.lap_times, float("inf"))
         if record.evaluated:
             self.evaluation = record.episode
@@ -50,7 +50,7 @@ class CircuitStatistics:
 
 
 class Display:
-    """Collects episodes and shows the state of a run; a context manager."""
+    """Collects episodes and displays the state of a run; a context manager."""
 
     def __init__(self, console: Console, name: str) -> None:
         self._console, self._name = console, name
@@ -69,19 +69,19 @@ class Display:
             self._live.stop()
 
     def add(self, record: EpisodeRecord) -> None:
-        """Take in an episode."""
+        """Add an episode."""
         episode = record.episode
-        # "test" sorts before "train": show the circuits that are learned from first.
+        # train circuits first, although "test" sorts before "train"
         self._circuits[("" if episode.use == "train" else episode.use, episode.circuit)].add(record)
         if not record.evaluated:
             self._returns.append(episode.episodic_return)
 
     def say(self, message: str) -> None:
-        """A line that stays."""
+        """Print a permanent line."""
         self._console.print(message, highlight=False, markup=False, soft_wrap=True)
 
     def show(self, status: Status, final: bool = False) -> None:
-        """Bring the panel up to date; without a terminal, print a line every ten seconds."""
+        """Update the panel; without a terminal, print a line every ten seconds."""
         if self._live is not None:
             parts = [self._head(status), self._table()] if self._circuits else [self._head(status)]
             self._live.update(Panel(Group(*parts), title=self._name, border_style="cyan"))
@@ -155,7 +155,7 @@ class Display:
         return table
 
     def _rows(self) -> list["Row"]:
-        """A row for each circuit; of more than a dozen for each group, while there are not too many, and for all of a use."""
+        """A row per circuit; with more than a dozen, rows per group (unless too many) and per use."""
         uses: defaultdict[str, list[CircuitStatistics]] = defaultdict(list)
         groups: defaultdict[tuple[str, str], list[CircuitStatistics]] = defaultdict(list)
         for (use, name), circuit in sorted(self._circuits.items()):
@@ -165,16 +165,16 @@ class Display:
             return [Row(use, name, [circuit], False) for (use, name), circuit in sorted(self._circuits.items())]
         rows: list[Row] = []
         for use, circuits in uses.items():
-            apart = [
+            separate = [
                 Row(use, f"{group}, {len(some)}", some, False) for (of, group), some in groups.items() if of == use
             ]
-            rows += apart if len(rows) + len(apart) <= MOST_ROWS else []
+            rows += separate if len(rows) + len(separate) <= MOST_ROWS else []
             rows.append(Row(use, f"all {len(circuits)}", circuits, True))
         return rows
 
 
 class Row(NamedTuple):
-    """What one row of the table is about."""
+    """Contents of a row of the table."""
 
     use: str  # "" for train
     name: str

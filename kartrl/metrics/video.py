@@ -1,4 +1,4 @@
-"""Videos: MP4 for people, small GIFs for TensorBoard's Images tab."""
+"""Videos: MP4 files, and small GIFs for TensorBoard's Images tab."""
 
 import io
 import os
@@ -13,15 +13,14 @@ import cv2
 import numpy as np
 from PIL import Image
 
-WIDTH = 768  # of a video, at most, where the pictures are smaller: three times the console's
+WIDTH = 768  # maximum width to which smaller frames are scaled up: three times the console's
 
 
 class Mp4Writer:
-    """Writes pictures into an H.264 MP4 that browsers play, one at a time, so that no long race has to fit in memory.
+    """Writes frames one at a time to an H.264 MP4 that browsers can play; memory use is independent of the length.
 
-    PyAV brings its own encoder in its wheel, and works in this process: no ffmpeg has to be installed, and none is
-    left behind as a process. The file appears under its name when the writer is
-    left, and only if that was without an exception.
+    PyAV's wheel contains the encoder and runs it in this process: no ffmpeg is needed. The file is created on exit of
+    the context manager, and only without an exception.
 
     Raises:
         OSError: the file cannot be written.
@@ -30,7 +29,7 @@ class Mp4Writer:
     def __init__(self, path: Path, fps: float) -> None:
         self._path = path
         self._temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        self._temporary.touch()  # FFmpeg would open it only with the first picture
+        self._temporary.touch()  # FFmpeg would open it only with the first frame
         self._container = av.open(str(self._temporary), "w", format="mp4", options={"movflags": "+faststart"})
         self._stream = self._container.add_stream("libx264", rate=Fraction(fps).limit_denominator(1001))
         self._stream.pix_fmt = "yuv420p"
@@ -38,10 +37,10 @@ class Mp4Writer:
         self.pictures = 0
 
     def add(self, picture: np.ndarray) -> None:
-        """Append a picture, uint8 [H, W, 3]; all of a video have one size."""
+        """Append a frame, uint8 [H, W, 3]; all frames have the same size."""
         if self.pictures == 0:
-            scale = max(1, WIDTH // picture.shape[1])  # a whole number keeps it crisp
-            # H.264 in this pixel format wants even sizes.
+            scale = max(1, WIDTH // picture.shape[1])  # an integer, for sharp pixels
+            # H.264 in this pixel format requires even sizes
             self._stream.height, self._stream.width = (-(-size * scale // 2) * 2 for size in picture.shape[:2])
         size = (self._stream.width, self._stream.height)
         large = np.asarray(cv2.resize(picture, size, interpolation=cv2.INTER_NEAREST), np.uint8)
@@ -69,7 +68,7 @@ class Mp4Writer:
 
 
 def gif(pictures: Sequence[np.ndarray], fps: float, colours: int = 24) -> bytes:
-    """An endless GIF of pictures, uint8 [H, W, 3], of one size."""
+    """Encode frames, uint8 [H, W, 3], as a looping GIF."""
     palette = Image.fromarray(np.concatenate(pictures[:: max(1, len(pictures) // 8)])).quantize(colours)
     images = [Image.fromarray(picture).quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
     file = io.BytesIO()
@@ -80,13 +79,13 @@ def gif(pictures: Sequence[np.ndarray], fps: float, colours: int = 24) -> bytes:
 
 
 def png(picture: np.ndarray) -> bytes:
-    """A PNG file of a picture, uint8 [H, W, 3]."""
+    """Encode an image, uint8 [H, W, 3], as PNG."""
     file = io.BytesIO()
     Image.fromarray(picture).save(file, "PNG", optimize=True)
     return file.getvalue()
 
 
 def shrunk(picture: np.ndarray, width: int) -> np.ndarray:
-    """A picture, uint8 [H, W, 3], scaled to this width."""
+    """Scale an image, uint8 [H, W, 3], to this width."""
     height = round(picture.shape[0] * width / picture.shape[1])
     return np.asarray(cv2.resize(picture, (width, height), interpolation=cv2.INTER_AREA), np.uint8)

@@ -1,4 +1,4 @@
-"""A run of any length takes no more memory than a short one."""
+"""Memory use does not grow with the length of a run."""
 
 import csv
 from collections import defaultdict
@@ -9,11 +9,11 @@ from commands import EVALUATE_OFF, QUICK, run
 from kartrl.learning import checkpoint
 
 ROLES = ("server", "agents", "logger")
-SPARE = 0.01  # GB that a role's memory may grow, for what is only made once
+SPARE = 0.01  # GB of allowed growth per role, for lazy initialization
 
 
 @pytest.mark.timeout(400)
-def test_memory_stays_flat_over_ten_thousand_updates(tmp_path):
+def test_memory_is_constant_over_ten_thousand_updates(tmp_path):
     short = ["--set", "impala.unroll_length=2", "--set", "run.agent_steps=165000", "--set", "run.name=run"]
     result = run("train", *QUICK, *EVALUATE_OFF, *short, cwd=tmp_path, timeout=350)
     assert result.returncode == 0, result.stdout + result.stderr

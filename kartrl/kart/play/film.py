@@ -24,5 +24,5 @@ def film(stage: Stage, output: Path) -> None:
                 video.add(session.screen())
     except OSError as error:
         raise UserError(
-            f"{output}: cannot write there ({error.strerror or error}); choose another place with -o"
+            f"{output}: cannot write ({error.strerror or error}); choose another file with -o"
         ) from error
