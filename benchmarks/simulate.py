@@ -74,7 +74,7 @@ class Setup(NamedTuple):
     spread: float = 0.0  # maximum relative deviation of an environment's step
 
     def resized(self, **sizes: Any) -> "Setup":
-        """A copy with other sizes; dependent ones as in `kartrl.runtime.sizes.choose_sizes`, with equal steps per update."""
+        """A copy with other sizes; dependent ones as in `choose_sizes`, with equal steps per update."""
         new = self._replace(**sizes)
         groups, size = new.agents * new.groups_per_agent, new.group_size
         if (groups, size) == (self.agents * self.groups_per_agent, self.group_size):
@@ -97,9 +97,7 @@ class Result(NamedTuple):
     agent_steps_per_second: float  # trained
     prediction_batch: float  # mean observations per forward pass
     lag: float  # mean updates between acting and training
-    use: dict[
-        str, float
-    ]  # resource -> share of the time; what processes and threads wait for a core or the GPU counts as theirs
+    use: dict[str, float]  # resource -> fraction of time in use, including waits for a core or the GPU
 
     def limit(self) -> str:
         """The first saturated resource; devices before the threads that wait for them."""
@@ -163,9 +161,8 @@ class Simulation:
         """Simulate `seconds` of the steady state."""
         setup, env, count = self.setup, self.env, self.count
         rings = setup.agents * setup.groups_per_agent * setup.group_size * setup.ring * setup.unroll_length
-        while (
-            warm_up and count["trained"] < 2 * rings and env.now < 10 * seconds
-        ):  # until the rings are in the steady state
+        # until the rings are in the steady state
+        while warm_up and count["trained"] < 2 * rings and env.now < 10 * seconds:
             env.run(env.now + seconds / 5)
         count.clear()
         env.run(env.now + seconds)

@@ -80,9 +80,8 @@ class Emulator:
             "input_poll": lambda: None,
             "input_state": lambda port, device, index, button: self.pressed >> button & 1 if port == 0 else 0,
         }
-        self._callbacks = {
-            name: CALLBACKS[name](answer) for name, answer in answers.items()
-        }  # keep references: the core stores raw pointers
+        # keep references: the core stores raw pointers
+        self._callbacks = {name: CALLBACKS[name](answer) for name, answer in answers.items()}
         for name, callback in self._callbacks.items():
             self._library[f"retro_set_{name}"](callback)
         self._library.retro_init()
@@ -145,9 +144,7 @@ def _copy(core: Path) -> ctypes.CDLL:
         UserError: it cannot be loaded.
     """
     try:
-        if hasattr(
-            os, "memfd_create"
-        ):  # works where all folders are mounted noexec; kept open, so that its name stays unique
+        if hasattr(os, "memfd_create"):  # works with noexec folders; kept open, so that its name stays unique
             path = f"/proc/self/fd/{os.memfd_create(core.name)}"
             shutil.copyfile(core, path)
             library = ctypes.CDLL(path)

@@ -118,7 +118,7 @@ def test_killed_or_stopped_agent_is_replaced(tmp_path, number):
         victim.send_signal(number)
         wait_for(lambda: training.roles("agent-1") not in ([], [victim]), 30, "a new agent")
         saved = steps(folder)
-        wait_for(lambda: steps(folder) > saved, 30, "training to go on")
+        wait_for(lambda: steps(folder) > saved, 30, "training to continue")
         status, output = training.end(signal.SIGTERM)
     assert status == 128 + signal.SIGTERM, output
     assert "agent 1 is started again" in output

@@ -48,7 +48,7 @@ def test_lock_of_a_killed_run_does_not_block_resuming(tmp_path):
     assert (folder / "run.pid").read_text() == f"{first.process.pid}\n"
     begun = steps(folder)
     with Training(tmp_path, "--resume", "run") as second:
-        wait_for(lambda: steps(folder) > begun, 60, "it to go on")
+        wait_for(lambda: steps(folder) > begun, 60, "it to continue")
         third = run("train", "--resume", "run", cwd=tmp_path)
         assert third.returncode == 2
         assert f"process {second.process.pid})" in third.stderr

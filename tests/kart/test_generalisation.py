@@ -81,9 +81,8 @@ def test_splits_are_chosen_by_name_or_family():
 def test_interval_matches_students_t():
     of_three = figure([1.0, 2.0, 3.0])
     assert of_three.mean == 2
-    assert of_three.high == pytest.approx(
-        2 + 4.30265 / math.sqrt(3), abs=1e-4
-    )  # 97.5 % quantile of t with two degrees of freedom
+    t = 4.30265  # 97.5 % quantile with two degrees of freedom
+    assert of_three.high == pytest.approx(2 + t / math.sqrt(3), abs=1e-4)
     assert of_three.low == 0, "clipped: no measure is below zero"
     assert figure([0.5, 1.0], (0.0, 1.0))[1:3] == (0.0, 1.0)
     assert figure([0.5])[:3] == (0.5, None, None)

@@ -47,9 +47,8 @@ def test_complete_race_gives_the_expected_rewards_and_info(make_kart: MakeKart, 
     assert info["race_seconds"] == pytest.approx(len(steps) * 4 / 60, abs=0.1)
     assert not any(step[2] or step[3] for step in steps[:-1])
     assert info["progress"] == pytest.approx(5, abs=0.05)
-    assert sum(step[1] for step in steps) == pytest.approx(
-        10 * info["progress"] + 0.5, abs=SECTION
-    )  # the finish, and no more
+    # progress and the finish, nothing else
+    assert sum(step[1] for step in steps) == pytest.approx(10 * info["progress"] + 0.5, abs=SECTION)
     laps = [step[4]["lap"] for step in steps]
     assert laps == sorted(laps)
 
@@ -338,7 +337,7 @@ def test_step_before_reset_raises(make_kart: MakeKart) -> None:
 
 
 def test_opponents_on_request(make_kart: MakeKart) -> None:
-    """They begin before the kart, are seen, and fall behind one who drives well."""
+    """They start ahead of the kart, are visible, and fall behind a good driver."""
     alone, among = make_kart(), make_kart(opponents=3)
     seen = [env.reset(seed=1, options=START) for env in (alone, among)]
     assert [info["rank"] for _, info in seen] == [1, 4]

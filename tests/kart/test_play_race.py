@@ -52,7 +52,7 @@ def test_session_movie_and_ghost_agree_on_a_complete_race(race_inputs: list[int]
             places.append(session.console.race())
         assert session.ended
         times = session.drive.lap_times
-        assert times == pytest.approx(LAP_TIMES, abs=0.08), "an agent looks at the clock at every fourth tick only"
+        assert times == pytest.approx(LAP_TIMES, abs=0.08), "an agent observes the clock at every fourth tick only"
         race = session.console.race()
         assert (session.best, times[-1]) == pytest.approx((race["best_lap"] / 60, race["last_lap"] / 60), abs=0.02), (
             "the game's own"

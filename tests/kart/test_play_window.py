@@ -142,7 +142,7 @@ def test_key_saves_a_movie(player: Callable[..., Player], tmp_path: Path) -> Non
     one.hold(pygame.K_x, 40)
     one.press(pygame.K_F2)
     one.look()
-    assert len(one.app.shelf.written) == 2, "what cannot be written is told, and the game goes on"
+    assert len(one.app.shelf.written) == 2, "a failed write is reported, and the game continues"
 
 
 def test_start_state_is_saved_and_overwriting_is_confirmed(player: Callable[..., Player], tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_start_state_is_saved_and_overwriting_is_confirmed(player: Callable[...,
     one.type("bends/one")
     one.press(pygame.K_RETURN)
     one.look()
-    assert not list(tmp_path.iterdir()), "no such folder: told, not written"
+    assert not list(tmp_path.iterdir()), "no such folder: reported, not written"
     one.press(*[pygame.K_BACKSPACE] * 9)
     one.type("bend")
     one.press(pygame.K_RETURN)
@@ -163,7 +163,7 @@ def test_start_state_is_saved_and_overwriting_is_confirmed(player: Callable[...,
     assert file.is_file()
     tick = one.race["tick"]
     one.wait(5)
-    assert one.race["tick"] == tick + 5, "the race goes on"
+    assert one.race["tick"] == tick + 5, "the race continues"
     file.write_bytes(b"precious")
     for answer, kept in ((pygame.K_ESCAPE, True), (pygame.K_RETURN, False)):
         one.press(pygame.K_F3)
@@ -205,7 +205,7 @@ def test_closing_the_window_ends_the_command(player: Callable[..., Player], tmp_
 
 
 def test_race_against_a_policy_ghost(player: Callable[..., Player], tmp_path: Path) -> None:
-    """The ghost drives in its own time while the player does: it is on the small map, and the window tells the gap."""
+    """The ghost drives independently of the player, is on the minimap, and the window shows the gap."""
     one = player(circuit=CIRCUIT, checkpoint=save_policy(tmp_path, KART))
     alone = one.look()
     one.hold(pygame.K_x, 90)
@@ -222,7 +222,7 @@ def test_movie_is_replayed(player: Callable[..., Player], movie_file: Path) -> N
     assert one.race["tick"] == 301, "it waits for no key"
     one.wait(500)
     assert one.race["tick"] == 601
-    assert (part(one.look(), one.window.picture) != one.large()).any(), "its end is told"
+    assert (part(one.look(), one.window.picture) != one.large()).any(), "its end is shown"
     one.press(pygame.K_F2, pygame.K_r)
     one.wait(10)
     assert one.race["tick"] < 20

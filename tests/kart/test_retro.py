@@ -65,7 +65,7 @@ def test_a_state_of_another_build_is_an_error(tmp_path: Path) -> None:
 
 
 def test_start_state_can_be_a_path(tmp_path: Path) -> None:
-    """By its path: the same race as by the circuit's name, map and all; and one that is not there is told."""
+    """By its path: the same race and map as by the circuit's name; a missing one is reported."""
     file = tmp_path / "my own.state"
     shutil.copy(FOLDER / "DonutPlains.Act2.state", file)
     console, seen = Console(FOLDER), []

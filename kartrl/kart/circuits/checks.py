@@ -93,9 +93,8 @@ def _of_jumps(circuit: Circuit, line: Line) -> Iterator[str]:
         way = line.xy[np.arange(k, k + 2 * int(FLIGHT / STEP)) % len(line.xy)]
         flown = np.linspace(0, FLIGHT, 10)[:, None] * u + line.xy[k]
         off = np.sqrt(((flown[:, None] - way) ** 2).sum(2)).min(1) - line.width[k] / 2 + TILE  # clear of the edge
-        landing = (
-            line.ahead(k + int(FLIGHT / STEP)) if circuit.corners == "right" else u
-        )  # a bend leaves some tolerance, a corner none
+        # a bend leaves some tolerance, a corner none
+        landing = line.ahead(k + int(FLIGHT / STEP)) if circuit.corners == "right" else u
         if min(k, len(line.xy) - k) * step < STRAIGHT:
             yield f"the jump at {jump.at:g} is too close to the start line: keep {STRAIGHT} pixels between them"
         elif _bends(line.ahead(k - int(RUN_UP / STEP)), u) or _bends(u, landing) or (off > 0).any():

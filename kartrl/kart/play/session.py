@@ -46,9 +46,7 @@ class Session:
         self._course = course
         self._script = script
         console.restore(start)
-        if (
-            console.game.ticks_per_frame > 1
-        ):  # a movie is then played with one tick a frame without a command in between
+        if console.game.ticks_per_frame > 1:  # part of the start state, so that movies run one tick per frame
             console.set_value("ticks", 1)
         if opponents:
             console.set_opponents(opponents)  # part of the start state: movies need nothing else
@@ -101,9 +99,8 @@ class Session:
         """Whether the race or the movie is over."""
         if self._script is not None and len(self._inputs) >= len(self._script):
             return True
-        return self.drive.finished and bool(
-            self.circuit
-        )  # who has switched the console on may drive any number of races
+        # after power-on any number of races can be driven
+        return self.drive.finished and bool(self.circuit)
 
     @property
     def ticks(self) -> int:
