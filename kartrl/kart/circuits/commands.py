@@ -104,7 +104,7 @@ def draw_(options: argparse.Namespace) -> int:
     names = list(circuits(GAME)) if options.all else options.circuit
     if not names:
         raise UserError("no circuit given: pass a .toml, a .state or a name, or --all")
-    shots = [_shot(name, options.points) for name in names]
+    shots = [_take_shot(name, options.points) for name in names]
     if len(shots) == 1:
         picture, name = draw.join_view(shots[0].ground, shots[0].view), f"{shots[0].name}.png"
     else:
@@ -115,7 +115,7 @@ def draw_(options: argparse.Namespace) -> int:
     return 0
 
 
-def _shot(circuit: str, points: bool) -> draw.Shot:
+def _take_shot(circuit: str, points: bool) -> draw.Shot:
     if circuit.endswith(".toml"):
         described = read(Path(circuit))
         block, wrong = compile_block(described), find_faults(described)
@@ -125,15 +125,15 @@ def _shot(circuit: str, points: bool) -> draw.Shot:
         return draw.Shot(
             Path(circuit).stem, block.title, ground, None if wrong or not _has_emulator() else draw.view(block)
         )
-    _must_be_known(circuit)
+    _check_exists(circuit)
     if points:
         raise UserError(f"{circuit}: --points needs a .toml, other files have no control points")
     found = circuit_block(GAME, circuit)
     assert found is not None  # only cartridges have no block
-    return draw.Shot(_short(circuit), found.title, found.picture(), draw.view(circuit))
+    return draw.Shot(_short_name(circuit), found.title, found.picture(), draw.view(circuit))
 
 
-def _must_be_known(circuit: str) -> None:
+def _check_exists(circuit: str) -> None:
     """Raise UserError where `circuit` is neither a file nor a bundled circuit."""
     if not circuit.endswith((".toml", ".state")) and circuit not in circuits(GAME):
         own = {file.stem: read(file).title for file in sorted(Path(__file__).with_name("bundled").glob("*.toml"))}
@@ -141,7 +141,7 @@ def _must_be_known(circuit: str) -> None:
         raise UserError(f"no circuit {circuit!r}: pass a .toml, a .state or a bundled circuit: {names}")
 
 
-def _short(circuit: str) -> str:
+def _short_name(circuit: str) -> str:
     return Path(circuit).name.removesuffix(".state").removesuffix(".toml")
 
 
@@ -157,7 +157,7 @@ def random_(options: argparse.Namespace) -> int:
 
 def drive_(options: argparse.Namespace) -> int:
     for name in options.circuit:
-        _must_be_known(name)
+        _check_exists(name)
     table, films = Table("circuit", "laps", "seconds"), []
     many = len(options.circuit) > 1 or (options.output is not None and options.output.suffix != ".mp4")
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
@@ -165,7 +165,7 @@ def drive_(options: argparse.Namespace) -> int:
     with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as progress:
         for name in options.circuit:
             state = str(library.state_of(Path(name))) if name.endswith(".toml") else name
-            short = _short(name)
+            short = _short_name(name)
             task = progress.add_task(f"Driving {short}", total=options.laps)
             if options.output is None:
                 times = lap_times(state, options.laps)

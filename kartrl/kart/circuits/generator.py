@@ -138,7 +138,7 @@ def _make_winding(draw: Draw, width: float) -> list[Point]:
         for x, y in loop
     ]
     return [
-        (_inside((a[0] + b[0]) / 2, width), _inside((a[1] + b[1]) / 2, width), width)
+        (_clip_to_map((a[0] + b[0]) / 2, width), _clip_to_map((a[1] + b[1]) / 2, width), width)
         for a, b in zip(places, places[1:] + places[:1], strict=True)
     ]
 
@@ -154,11 +154,11 @@ def _make_bulging(draw: Draw, width: float) -> list[Point]:
         angle = math.tau * i / count
         reach = size * (1 + sum(share * math.cos(k * angle + phase) for k, share, phase in waves))
         x, y = 512 + flat_x * reach * math.cos(angle), 512 + flat_y * reach * math.sin(angle)
-        points.append((_inside(x, width), _inside(y, width), width))
+        points.append((_clip_to_map(x, width), _clip_to_map(y, width), width))
     return points
 
 
-def _inside(place: float, width: float) -> int:
+def _clip_to_map(place: float, width: float) -> int:
     edge = width / 2 + 28
     return round(min(max(place, edge), 1024 - edge))
 
@@ -200,13 +200,13 @@ def _random_objects(draw: Draw, circuit: Circuit, line: Line) -> dict[str, tuple
     if ground:
         found["patches"] = somewhere(lambda at: Patch(ground=ground, at=at, across=across(), size=24), least, most)
     if kind in ("dirt", "ice"):
-        found["patches"] += _lakes(draw, line)
+        found["patches"] += _random_lakes(draw, line)
     if KINDS[kind].border is False and kind != "beach":
-        found["rails"] = _rails(draw, kind, count)
+        found["rails"] = _random_rails(draw, kind, count)
     return found
 
 
-def _lakes(draw: Draw, line: Line) -> tuple[Patch, ...]:
+def _random_lakes(draw: Draw, line: Line) -> tuple[Patch, ...]:
     lakes = []
     for _ in range(6):
         x, y, size = int(draw.random() * 1024), int(draw.random() * 1024), 48 + int(draw.random() * 5) * 16
@@ -216,7 +216,7 @@ def _lakes(draw: Draw, line: Line) -> tuple[Patch, ...]:
     return tuple(lakes[:2])
 
 
-def _rails(draw: Draw, kind: str, count: int) -> tuple[Rail, ...]:
+def _random_rails(draw: Draw, kind: str, count: int) -> tuple[Rail, ...]:
     """Walls all around a castle with some gaps; elsewhere a few short ones."""
     rails = []
     for start in range(count):

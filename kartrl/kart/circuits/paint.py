@@ -43,23 +43,23 @@ class Painter:
         self._surface = np.zeros((SIDE, SIDE), np.uint8)
         for until, name in reversed(kind.grounds):
             self._surface[self._shore < until] = CODES[name]
-        self._base()
-        self._pools(on_road=False)
+        self._paint_base()
+        self._paint_pools(on_road=False)
         self._taken = self._surface == CODES["wall"]
-        self._walls()
-        self._rails()
-        self._scenery()
-        self._pools(on_road=True)
-        self._start()
-        self._jumps()
-        self._boosts()
-        self._coins = tuple(self._coin_cells())
+        self._paint_walls()
+        self._paint_rails()
+        self._paint_scenery()
+        self._paint_pools(on_road=True)
+        self._paint_start()
+        self._paint_jumps()
+        self._paint_boosts()
+        self._coins = tuple(self._place_coins())
 
     def ground(self) -> Ground:
         """The painted ground without coins, and their positions: the compiler needs the road under them."""
         return Ground(self._picture, self._surface, self._coins)
 
-    def _base(self) -> None:
+    def _paint_base(self) -> None:
         kind, field = self._kind, self._field
         shore = field._replace(edge=self._shore).drawn()
         turn = np.abs(self._line.turns())
@@ -70,12 +70,12 @@ class Painter:
             "steep": (steep[:, 1] > steep[:, 0])[field.sample],
             "south": _southern(field),
         }
-        self._picture = _tiled(kind.layers[-1].art).copy()
+        self._picture = _tile(kind.layers[-1].art).copy()
         for layer in reversed(kind.layers[:-1]):
             on = shore < int(layer.until * UNIT)
             for where in layer.where.split("-") if layer.where else ():
-                on &= _pixels(flags[where])
-            np.copyto(self._picture, _tiled(layer.art), where=on)
+                on &= _to_pixels(flags[where])
+            np.copyto(self._picture, _tile(layer.art), where=on)
 
     def _stamp(self, picture: Art, x: int, y: int) -> None:
         """Draw with the upper left corner at (x, y)."""
@@ -83,20 +83,20 @@ class Painter:
         picture = picture[: box.shape[0], : box.shape[1]]
         np.copyto(box, picture, where=picture != CLEAR)
 
-    def _walls(self) -> None:
+    def _paint_walls(self) -> None:
         wall = np.zeros((SIDE, SIDE), bool)
         if self._kind.border:
             wall[:2] = wall[-2:] = wall[:, :2] = wall[:, -2:] = True
         for x0, y0, x1, y1 in self._circuit.walls:
             wall[y0 // 16 * 2 : y1 // 16 * 2 + 2, x0 // 16 * 2 : x1 // 16 * 2 + 2] = True
-        self._wall(wall)
+        self._paint_wall(wall)
 
-    def _wall(self, wall: npt.NDArray[np.bool_]) -> None:
+    def _paint_wall(self, wall: npt.NDArray[np.bool_]) -> None:
         self._surface[wall] = CODES["wall"]
         self._taken |= wall
-        np.copyto(self._picture, _tiled(self._kind.block), where=_pixels(wall))
+        np.copyto(self._picture, _tile(self._kind.block), where=_to_pixels(wall))
 
-    def _rails(self) -> None:
+    def _paint_rails(self) -> None:
         field, at = self._field, self._line.at[self._field.sample]
         rail = np.zeros((SIDE, SIDE), bool)
         for part in self._circuit.rails:
@@ -105,7 +105,7 @@ class Painter:
             )
             rail |= here & ((part.side == "both") | (field.right == (part.side == "right")))
         if self._circuit.corners == "right":
-            self._wall(rail & (field.edge >= 0) & (field.edge < 16))
+            self._paint_wall(rail & (field.edge >= 0) & (field.edge < 16))
             return
         rail &= (field.edge >= 1) & (field.edge < RAIL + 1)
         self._surface[rail] = CODES["wall"]
@@ -117,21 +117,21 @@ class Painter:
             (5, self._kind.rail[0]),
             (2, self._kind.rail[2]),
         ):
-            self._picture[(drawn < until * UNIT) & (drawn >= UNIT // 2) & _pixels(rail)] = ord(ink)
+            self._picture[(drawn < until * UNIT) & (drawn >= UNIT // 2) & _to_pixels(rail)] = ord(ink)
 
-    def _scenery(self) -> None:
+    def _paint_scenery(self) -> None:
         """The file's trees, then random trees and flat decoration."""
         kind, circuit = self._kind, self._circuit
         free = self._field.edge > kind.clear
         if kind.tree is not None:
             for x, y in circuit.trees:
-                self._tree(x // TILE, y // TILE)
+                self._paint_tree(x // TILE, y // TILE)
             for _ in range(int(circuit.scenery * kind.trees)):
                 column, row = (2 + int(self._draw.random() * (SIDE - 7)) for _ in range(2))
                 box = (slice(row - 1, row + 4), slice(column - 1, column + 4))
                 standing = np.isin(self._surface[box], kind.tree_on)
                 if standing.all() and free[box].all() and not self._taken[box].any():
-                    self._tree(column, row)
+                    self._paint_tree(column, row)
         for flat, count, grounds in kind.flats:
             size = flat.shape[0] // TILE
             for _ in range(int(circuit.scenery * count)):
@@ -141,19 +141,19 @@ class Painter:
                     self._taken[box] = True
                     self._stamp(flat, column * TILE, row * TILE)
 
-    def _tree(self, column: int, row: int) -> None:
+    def _paint_tree(self, column: int, row: int) -> None:
         assert self._kind.tree is not None
         box = (slice(row, row + 3), slice(column, column + 3))
         self._surface[box] = CODES["wall"]
         self._taken[box] = True
         self._stamp(self._kind.tree, column * TILE, row * TILE)
 
-    def _pools(self, on_road: bool) -> None:
+    def _paint_pools(self, on_road: bool) -> None:
         for patch in self._circuit.patches:
             if (patch.at is not None) == on_road and patch.ground in self._kind.pools:
-                self._pool(patch)
+                self._paint_pool(patch)
 
-    def _pool(self, patch: Patch) -> None:
+    def _paint_pool(self, patch: Patch) -> None:
         """A round patch of other ground, aligned to 16 pixels, so that patches of one size share their tiles."""
         if patch.at is not None:
             x, y = self._line.place(patch.at, patch.across, patch.size)
@@ -172,55 +172,55 @@ class Painter:
             3, size // 12
         )
         wet = away < limit * limit
-        look = self._kind.pools[patch.ground]
+        pool = self._kind.pools[patch.ground]
         box = self._picture[top:bottom, left:right]
-        np.copyto(box, ord(look.rim), where=wet)
-        np.copyto(box, _tiled(look.art)[top:bottom, left:right], where=away < (limit - 5) ** 2)
+        np.copyto(box, ord(pool.rim), where=wet)
+        np.copyto(box, _tile(pool.art)[top:bottom, left:right], where=away < (limit - 5) ** 2)
         cells = (slice(top // TILE, bottom // TILE), slice(left // TILE, right // TILE))
         share = wet.reshape(wet.shape[0] // TILE, TILE, -1, TILE).mean((1, 3))
         self._surface[cells][(share >= 0.5) & (self._surface[cells] != CODES["wall"])] = CODES[patch.ground]
 
-    def _along(self, sample: int) -> tuple[Floats, Floats]:
+    def _distances_from(self, sample: int) -> tuple[Floats, Floats]:
         """How far every pixel lies ahead and to the right of a sample of the line, pixels, float64 [1024, 1024]."""
         ux, uy = self._line.ahead(sample, 1)
         x, y = centres(SIZE, 1)
         dx, dy = x - self._line.xy[sample, 0], y - self._line.xy[sample, 1]
         return dx * ux + dy * uy, dy * ux - dx * uy
 
-    def _start(self) -> None:
-        ahead, across = self._along(0)
+    def _paint_start(self) -> None:
+        ahead, across = self._distances_from(0)
         on = (ahead >= -START) & (ahead < 0) & (np.abs(across) < self._line.width[0] / 2 - 1)
         square = (np.floor(ahead / 4).astype(int) + np.floor(across / 4).astype(int)) & 1
         self._picture[on] = np.where(square, ord("W"), ord("K"))[on]
 
-    def _road_cells(self) -> npt.NDArray[np.bool_]:
+    def _find_road(self) -> npt.NDArray[np.bool_]:
         return self._surface == CODES[self._kind.road]
 
-    def _jumps(self) -> None:
+    def _paint_jumps(self) -> None:
         for jump in self._circuit.jumps:
             sample = self._line.nearest_sample(jump.at)
-            ahead, across = self._along(sample)
+            ahead, across = self._distances_from(sample)
             middle = slice(TILE // 2, None, TILE)
             cells = (np.abs(ahead[middle, middle]) < 10) & (
                 np.abs(across[middle, middle]) < self._line.width[sample] / 2 - 2
             )
-            cells &= self._road_cells()
+            cells &= self._find_road()
             self._surface[cells] = CODES["jump"]
-            np.copyto(self._picture, _tiled(art.JUMP), where=_pixels(cells))
+            np.copyto(self._picture, _tile(art.JUMP), where=_to_pixels(cells))
 
-    def _boosts(self) -> None:
+    def _paint_boosts(self) -> None:
         for plate in self._circuit.boosts:
             x, y = self._line.place(plate.at, plate.across, 18)
             ux, uy = self._line.ahead(self._line.nearest_sample(plate.at))
             dx, dy = (0 if abs(part) < 0.38 else 1 if part > 0 else -1 for part in (ux, uy))
             column, row = int(x / TILE - 1), int(y / TILE - 1)  # its middle tile contains the position
-            if self._fits(f"the boost plate at {plate.at:g}", self._road_cells(), column, row, 3):
+            if self._fits(f"the boost plate at {plate.at:g}", self._find_road(), column, row, 3):
                 self._surface[row : row + 3, column : column + 3] = CODES["boost"]
                 self._stamp(art.chevrons(dx, dy), column * TILE, row * TILE)
 
-    def _coin_cells(self) -> list[tuple[int, int]]:
+    def _place_coins(self) -> list[tuple[int, int]]:
         found = []
-        plain = self._road_cells()
+        plain = self._find_road()
         for row_of in self._circuit.coins:
             samples = self._line.nearest_sample(row_of.at)
             for k in range(row_of.count):
@@ -251,12 +251,12 @@ class Painter:
         return True
 
 
-def _tiled(pattern: Art) -> Art:
+def _tile(pattern: Art) -> Art:
     """Repeat a pattern over the whole map."""
     return np.tile(pattern, (-(-SIZE // pattern.shape[0]), -(-SIZE // pattern.shape[1])))[:SIZE, :SIZE]
 
 
-def _pixels(cells: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+def _to_pixels(cells: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     """Expand cells [128, 128] to pixels [1024, 1024]."""
     return cells.repeat(TILE, 0).repeat(TILE, 1)
 

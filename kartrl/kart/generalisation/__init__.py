@@ -17,7 +17,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from kartrl.errors import RunFailed, UserError
 from kartrl.kart.generalisation.driving import circuits_in, measure, reference_laps
-from kartrl.kart.generalisation.protocol import Protocol, checked, keep, keep_circuits, write_json
+from kartrl.kart.generalisation.protocol import Protocol, record_circuits, record_protocol, validate, write_json
 from kartrl.kart.generalisation.report import report, show
 from kartrl.kart.generalisation.splits import QUICK, SEEN, SPLITS, Split, chosen
 from kartrl.kart.generalisation.training import Run, steps_of, train
@@ -69,12 +69,12 @@ def benchmark(plan: Plan, console: Console) -> int:
         UserError: invalid input, or the folder has results of another protocol or is in use by another process.
     """
     core_file()
-    protocol = checked(plan.protocol)
+    protocol = validate(plan.protocol)
     try:
         plan.folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(plan.folder / "benchmark.lock")
         with lock.acquire(timeout=0):
-            keep(plan.folder, protocol, plan.splits)
+            record_protocol(plan.folder, protocol, plan.splits)
             return _Benchmark(plan, console).run()
     except KeyboardInterrupt:
         console.print("Interrupted; run the same command to resume", highlight=False)
@@ -112,12 +112,12 @@ class _Benchmark:
         )
         self._work = plan.protocol.agent_steps * (1 + DRIVING)  # per run
         self._began = time.monotonic()
-        self._before = sum(self._done(run) for run in self._runs)
+        self._before = sum(self._work_done(run) for run in self._runs)
 
     def run(self) -> int:
         plan, failures = self._plan, []
         everything = [circuit for sets in self._circuits.values() for circuits in sets.values() for circuit in circuits]
-        keep_circuits(plan.folder, everything)
+        record_circuits(plan.folder, everything)
         with self._progress:
             self._task = self._progress.add_task("", total=self._work * len(self._runs), left="")
             self._update_progress("reference laps of the scripted driver")
@@ -125,7 +125,7 @@ class _Benchmark:
             for number, run in enumerate(self._runs, 1):
                 if run.result.exists():
                     continue
-                self._say(f"{run.name}, {number} of {len(self._runs)} runs{self._left()}")
+                self._print(f"{run.name}, {number} of {len(self._runs)} runs{self._time_left()}")
                 try:
                     self._run(run)
                 except RunFailed as failure:
@@ -167,29 +167,29 @@ class _Benchmark:
             "training_seconds": counters.seconds,
         }
         write_json(run.result, {**result, "circuits": circuits})
-        self._say(f"{run.name}: races finished {', '.join(_shares(circuits))}")
+        self._print(f"{run.name}: races finished {', '.join(_format_shares(circuits))}")
 
-    def _done(self, run: Run) -> float:
+    def _work_done(self, run: Run) -> float:
         """Completed work of a run, in agent steps."""
         return self._work if run.result.exists() else min(steps_of(run.folder), self._plan.protocol.agent_steps)
 
     def _update_progress(self, doing: str, more: float = 0.0) -> None:
-        done = sum(self._done(run) for run in self._runs) + more
-        self._progress.update(self._task, completed=done, description=doing, left=self._left(done))
+        done = sum(self._work_done(run) for run in self._runs) + more
+        self._progress.update(self._task, completed=done, description=doing, left=self._time_left(done))
 
-    def _left(self, done: float | None = None) -> str:
+    def _time_left(self, done: float | None = None) -> str:
         """Estimated time left, from the speed since this process started."""
-        done = sum(self._done(run) for run in self._runs) if done is None else done
+        done = sum(self._work_done(run) for run in self._runs) if done is None else done
         if done <= self._before:
             return ""
         seconds = (self._work * len(self._runs) - done) * (time.monotonic() - self._began) / (done - self._before)
         return f", about {int(seconds) // 3600}:{int(seconds) // 60 % 60:02} h left"
 
-    def _say(self, message: str) -> None:
+    def _print(self, message: str) -> None:
         self._console.print(message, highlight=False, markup=False, soft_wrap=True)
 
 
-def _shares(circuits: dict[str, Any]) -> list[str]:
+def _format_shares(circuits: dict[str, Any]) -> list[str]:
     sets: dict[str, list[bool]] = {SEEN: []}
     for member in circuits.values():
         sets.setdefault(member["set"], []).extend(episode["finished"] for episode in member["episodes"])

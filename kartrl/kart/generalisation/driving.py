@@ -44,8 +44,8 @@ def measure(
     """
     places = [(label, circuit) for label, circuits in sets.items() for circuit in circuits]
     measured = {}
-    with _pool() as pool:
-        tasks = {pool.submit(_drive, path, circuit, episodes): (label, circuit) for label, circuit in places}
+    with _make_pool() as pool:
+        tasks = {pool.submit(_drive_policy, path, circuit, episodes): (label, circuit) for label, circuit in places}
         for task in as_completed(tasks):
             measured[tasks[task]] = _result(task)
             on_circuit()
@@ -64,9 +64,9 @@ def reference_laps(file: Path, circuits: Iterable[str], on_circuit: Callable[[],
     known: dict[str, float | None] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     missing = [circuit for circuit in dict.fromkeys(circuits) if circuit_name(circuit) not in known]
     if missing:
-        with _pool() as pool:
+        with _make_pool() as pool:
             tasks: dict[Future[tuple[float, ...]], str] = {
-                pool.submit(_scripted, circuit): circuit for circuit in missing
+                pool.submit(_drive_scripted, circuit): circuit for circuit in missing
             }
             for task in as_completed(tasks):
                 laps = _result(task)
@@ -83,18 +83,18 @@ def _result(task: Future[Result]) -> Result:
         raise RunFailed("an evaluation process died; the machine may be out of memory") from error
 
 
-def _pool() -> ProcessPoolExecutor:
-    return ProcessPoolExecutor(min(cores(), MOST_WORKERS), mp_context=start_method(), initializer=_begin)
+def _make_pool() -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(min(cores(), MOST_WORKERS), mp_context=start_method(), initializer=_init_worker)
 
 
-def _begin() -> None:
+def _init_worker() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles Ctrl-C
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if hasattr(os, "nice"):
         os.nice(5)
 
 
-def _drive(path: Path, circuit: str, episodes: int) -> list[dict[str, Any]]:
+def _drive_policy(path: Path, circuit: str, episodes: int) -> list[dict[str, Any]]:
     from kartrl.commands.evaluate import drive, open_driver  # imports torch
 
     done = []
@@ -107,7 +107,7 @@ def _drive(path: Path, circuit: str, episodes: int) -> list[dict[str, Any]]:
     return done
 
 
-def _scripted(circuit: str) -> tuple[float, ...]:
+def _drive_scripted(circuit: str) -> tuple[float, ...]:
     from kartrl.kart.circuits.driver import lap_times
 
     return lap_times(circuit)

@@ -38,7 +38,7 @@ class Protocol(NamedTuple):
         return [*DEFAULTS, *self.overrides, f"run.agent_steps={self.agent_steps}", *levels]
 
 
-def checked(protocol: Protocol) -> Protocol:
+def validate(protocol: Protocol) -> Protocol:
     """Validate the protocol's overrides.
 
     Raises:
@@ -54,7 +54,7 @@ def checked(protocol: Protocol) -> Protocol:
     return protocol
 
 
-def keep(folder: Path, protocol: Protocol, splits: Sequence[Split]) -> None:
+def record_protocol(folder: Path, protocol: Protocol, splits: Sequence[Split]) -> None:
     """Record the protocol in the folder, or check that it equals the recorded one, so that results are comparable.
 
     Raises:
@@ -81,7 +81,7 @@ def keep(folder: Path, protocol: Protocol, splits: Sequence[Split]) -> None:
     write_json(file, own)
 
 
-def keep_circuits(folder: Path, circuits: Iterable[str]) -> None:
+def record_circuits(folder: Path, circuits: Iterable[str]) -> None:
     """Record hashes of the generated circuits, or check them: another version of the generator gives other circuits.
 
     Args:

@@ -39,7 +39,7 @@ def report(
     lost = gaps(results, reference)
     content = {
         **about,
-        "rows": [_plain(row) for row in table],
+        "rows": [_to_json(row) for row in table],
         "lost_finished": {
             split: {label: value._asdict() for label, value in sets.items()} for split, sets in lost.items()
         },
@@ -48,7 +48,7 @@ def report(
     }
     write_json(folder / "results.json", content)
     (folder / "results.md").write_text(_markdown(table, lost, results, reference, about), encoding="utf-8")
-    _draw(table, folder / "results.png", about)
+    _plot(table, folder / "results.png", about)
     return table
 
 
@@ -66,18 +66,24 @@ def show(table: Sequence[Row], console: Console) -> None:
     console.print(printed)
 
 
-def _plain(row: Row) -> dict[str, Any]:
+def _to_json(row: Row) -> dict[str, Any]:
     return {key: value._asdict() if isinstance(value, Figure) else value for key, value in row._asdict().items()}
 
 
 def _cells(row: Row) -> list[str]:
-    times = "-" if row.lap_time is None else _text(row.lap_time, "{:.2f}")
+    times = "-" if row.lap_time is None else _format_figure(row.lap_time, "{:.2f}")
     if row.lap_time is not None and row.timed < row.circuits:
         times += f" on {row.timed}"
-    return [row.set, str(row.circuits), _text(row.finished, "{:.0%}"), _text(row.progress, "{:.0%}"), times]
+    return [
+        row.set,
+        str(row.circuits),
+        _format_figure(row.finished, "{:.0%}"),
+        _format_figure(row.progress, "{:.0%}"),
+        times,
+    ]
 
 
-def _text(figure: Figure, form: str) -> str:
+def _format_figure(figure: Figure, form: str) -> str:
     mean = form.format(figure.mean)
     if figure.low is None or figure.high is None:
         return mean
@@ -106,20 +112,24 @@ def _markdown(
         f"kartrl {about['kartrl']}, ROM build {about['rom_build_id']}, {about['machine']}.",
         "Means over seeds; 95 % confidence intervals by Student's t if there are several seeds.",
         "",
-        *_lines(COLUMNS, [[row.split, *_cells(row)] for row in table]),
+        *_markdown_table(COLUMNS, [[row.split, *_cells(row)] for row in table]),
         "",
         "## Generalisation gap",
         "",
         "Fraction of races finished on the circuits trained on, minus that on unseen circuits, for the same policies.",
         "",
-        *_lines(
+        *_markdown_table(
             ("split", "unseen", "lost"),
-            [[split, label, _text(value, "{:.0%}")] for split, sets in lost.items() for label, value in sets.items()],
+            [
+                [split, label, _format_figure(value, "{:.0%}")]
+                for split, sets in lost.items()
+                for label, value in sets.items()
+            ],
         ),
         "",
         "## Results by circuit",
         "",
-        *_lines(
+        *_markdown_table(
             ("split", "seed", "driven on", "circuit", "finished", "driven", "lap / scripted"),
             _circuit_cells(results, reference),
         ),
@@ -144,19 +154,19 @@ def _circuit_cells(results: Sequence[Mapping[str, Any]], reference: Mapping[str,
     return cells
 
 
-def _lines(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:
+def _markdown_table(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:
     return [f"| {' | '.join(line)} |" for line in (columns, ["---"] * len(columns), *cells)]
 
 
-def _draw(table: Sequence[Row], file: Path, about: Mapping[str, Any]) -> None:
+def _plot(table: Sequence[Row], file: Path, about: Mapping[str, Any]) -> None:
     """Plot each row: a dot per seed, the mean, and the interval."""
     figure = Drawing(figsize=(10, 1.3 + 0.36 * len(table)), layout="constrained")
     FigureCanvasAgg(figure)
     shares, times = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
     for place, row in enumerate(table):
-        _mark(shares, place, row.finished, row.set == SEEN, 100)
+        _plot_row(shares, place, row.finished, row.set == SEEN, 100)
         if row.lap_time is not None:
-            _mark(times, place, row.lap_time, row.set == SEEN, 1)
+            _plot_row(times, place, row.lap_time, row.set == SEEN, 1)
     shares.set_yticks(range(len(table)), [f"{row.split}: {row.set} ({row.circuits})" for row in table])
     shares.invert_yaxis()
     shares.set(xlim=(-3, 103), xlabel="races finished, %")
@@ -171,7 +181,7 @@ def _draw(table: Sequence[Row], file: Path, about: Mapping[str, Any]) -> None:
     figure.savefig(file, dpi=110)
 
 
-def _mark(axes: Axes, place: int, figure: Figure, seen: bool, scale: float) -> None:
+def _plot_row(axes: Axes, place: int, figure: Figure, seen: bool, scale: float) -> None:
     colour = COLOURS[seen]
     if figure.low is not None and figure.high is not None:
         axes.plot([scale * figure.low, scale * figure.high], [place, place], color=colour, linewidth=2, alpha=0.5)

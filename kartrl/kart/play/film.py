@@ -23,6 +23,4 @@ def film(stage: Stage, output: Path) -> None:
                 session.tick(0)
                 video.add(session.screen())
     except OSError as error:
-        raise UserError(
-            f"{output}: cannot write ({error.strerror or error}); choose another file with -o"
-        ) from error
+        raise UserError(f"{output}: cannot write ({error.strerror or error}); choose another file with -o") from error

@@ -18,7 +18,7 @@ class Question:
 
     def __init__(self, session: Session, folder: Path) -> None:
         self.text = ""
-        self.complaint = ""
+        self.error = ""
         """Error about the text."""
         self.written: Path | None = None
         self.over = False
@@ -51,12 +51,12 @@ class Question:
             return [f"{self._there} exists.", "enter: overwrite    esc: keep it"]
         return [
             where,
-            self.complaint or "up, down: choose a circuit; or type a name or a path",
+            self.error or "up, down: choose a circuit; or type a name or a path",
             "enter: save    esc: cancel",
         ]
 
     def _change(self, text: str) -> None:
-        self.text, self.complaint, self._there = text, "", None
+        self.text, self.error, self._there = text, "", None
 
     def _choose(self, step: int) -> None:
         self._chosen = (
@@ -71,9 +71,9 @@ class Question:
                 self._there = file
                 return
             states.save(file, self._session.state())
-        except UserError as error:
+        except UserError as problem:
             self._change(self.text)
-            self.complaint = str(error)
+            self.error = str(problem)
         else:
             self.written = file
             self._end()
