@@ -117,7 +117,7 @@ def _film(
 
         def film(picture):  # type: ignore[no-untyped-def]
             mp4.add(picture)
-            progress.update(task, length=f"{mp4.pictures / fps:.0f} s of video")
+            progress.update(task, length=f"{mp4.frames / fps:.0f} s of video")
 
         for seed in range(episodes):
             progress.update(task, description=f"filming {name}, episode {seed + 1} of {episodes}")

@@ -22,4 +22,4 @@ def circuit_block(game_folder: Path, circuit: str) -> Block | None:
 def circuit_map(game_folder: Path, circuit: str) -> npt.NDArray[np.uint8] | None:
     """The whole map from above, uint8 [1024, 1024, 3]; None for a cartridge."""
     block = circuit_block(game_folder, circuit)
-    return None if block is None else block.picture()
+    return None if block is None else block.image()

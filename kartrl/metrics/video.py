@@ -34,19 +34,19 @@ class Mp4Writer:
         self._stream = self._container.add_stream("libx264", rate=Fraction(fps).limit_denominator(1001))
         self._stream.pix_fmt = "yuv420p"
         self._stream.options = {"crf": "26", "preset": "veryfast"}
-        self.pictures = 0
+        self.frames = 0
 
-    def add(self, picture: np.ndarray) -> None:
+    def add(self, frame: np.ndarray) -> None:
         """Append a frame, uint8 [H, W, 3]; all frames have the same size."""
-        if self.pictures == 0:
-            scale = max(1, WIDTH // picture.shape[1])  # an integer, for sharp pixels
+        if self.frames == 0:
+            scale = max(1, WIDTH // frame.shape[1])  # an integer, for sharp pixels
             # H.264 in this pixel format requires even sizes
-            self._stream.height, self._stream.width = (-(-size * scale // 2) * 2 for size in picture.shape[:2])
+            self._stream.height, self._stream.width = (-(-size * scale // 2) * 2 for size in frame.shape[:2])
         size = (self._stream.width, self._stream.height)
-        large = np.asarray(cv2.resize(picture, size, interpolation=cv2.INTER_NEAREST), np.uint8)
+        large = np.asarray(cv2.resize(frame, size, interpolation=cv2.INTER_NEAREST), np.uint8)
         for packet in self._stream.encode(av.VideoFrame.from_ndarray(large, format="rgb24")):
             self._container.mux(packet)
-        self.pictures += 1
+        self.frames += 1
 
     def __enter__(self) -> Self:
         return self
@@ -56,7 +56,7 @@ class Mp4Writer:
     ) -> None:
         try:
             try:
-                if self.pictures and kind is None:
+                if self.frames and kind is None:
                     for packet in self._stream.encode():
                         self._container.mux(packet)
             finally:
@@ -67,10 +67,10 @@ class Mp4Writer:
             self._temporary.unlink(missing_ok=True)
 
 
-def gif(pictures: Sequence[np.ndarray], fps: float, colours: int = 24) -> bytes:
+def gif(frames: Sequence[np.ndarray], fps: float, colours: int = 24) -> bytes:
     """Encode frames, uint8 [H, W, 3], as a looping GIF."""
-    palette = Image.fromarray(np.concatenate(pictures[:: max(1, len(pictures) // 8)])).quantize(colours)
-    images = [Image.fromarray(picture).quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
+    palette = Image.fromarray(np.concatenate(frames[:: max(1, len(frames) // 8)])).quantize(colours)
+    images = [Image.fromarray(frame).quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
     file = io.BytesIO()
     images[0].save(
         file, "GIF", save_all=True, append_images=images[1:], duration=round(1000 / fps), loop=0, optimize=False
@@ -78,14 +78,14 @@ def gif(pictures: Sequence[np.ndarray], fps: float, colours: int = 24) -> bytes:
     return file.getvalue()
 
 
-def png(picture: np.ndarray) -> bytes:
+def png(image: np.ndarray) -> bytes:
     """Encode an image, uint8 [H, W, 3], as PNG."""
     file = io.BytesIO()
-    Image.fromarray(picture).save(file, "PNG", optimize=True)
+    Image.fromarray(image).save(file, "PNG", optimize=True)
     return file.getvalue()
 
 
-def shrunk(picture: np.ndarray, width: int) -> np.ndarray:
+def shrunk(image: np.ndarray, width: int) -> np.ndarray:
     """Scale an image, uint8 [H, W, 3], to this width."""
-    height = round(picture.shape[0] * width / picture.shape[1])
-    return np.asarray(cv2.resize(picture, (width, height), interpolation=cv2.INTER_AREA), np.uint8)
+    height = round(image.shape[0] * width / image.shape[1])
+    return np.asarray(cv2.resize(image, (width, height), interpolation=cv2.INTER_AREA), np.uint8)

@@ -166,7 +166,7 @@ def test_coins_show_the_road_when_they_are_taken(blocks: dict[str, Block]) -> No
 def test_road_contrasts_with_off_road_in_greyscale(blocks: dict[str, Block]) -> None:
     """At an agent's resolution the mean greys of road and off-road differ clearly, and by more than either varies."""
     for name, block in blocks.items():
-        small = grey(block.picture()).reshape(SIDE, TILE, SIDE, TILE).mean((1, 3))
+        small = grey(block.image()).reshape(SIDE, TILE, SIDE, TILE).mean((1, 3))
         surface = block.surfaces[block.tilemap]
         kind = LOOKS[block.kind]
         road, off = small[surface == CODES[kind.road]], small[surface == CODES[kind.grounds[-1][1]]]
@@ -179,7 +179,7 @@ def test_kinds_differ_in_colour(blocks: dict[str, Block]) -> None:
     for block in blocks.values():
         surface = block.surfaces[block.tilemap].repeat(TILE, 0).repeat(TILE, 1)
         kind = LOOKS[block.kind]
-        picture = block.picture()
+        picture = block.image()
         colours[block.kind] = [picture[surface == CODES[name]].mean(0) for name in (kind.road, kind.grounds[-1][1])]
     names = list(colours)
     for index, one in enumerate(names):

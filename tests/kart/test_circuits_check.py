@@ -235,6 +235,6 @@ def test_any_valid_file_is_checked_and_compiled_without_a_crash(**values: object
     found = find_faults(circuit)
     assert all(len(one) < 260 and "\n" not in one for one in found)
     block = compile_block(circuit)
-    assert block.picture().shape == (1024, 1024, 3)
+    assert block.image().shape == (1024, 1024, 3)
     if not found:
         assert block.pack()

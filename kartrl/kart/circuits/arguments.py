@@ -26,13 +26,13 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     build.add_argument("file", nargs="+", type=Path, metavar="FILE", help=file)
     build.add_argument("-o", "--output", type=Path, default=Path(), metavar="DIR", help="output folder (default: .)")
 
-    picture = _add(actions, "draw", "draw a circuit's map, with the view from the kart beside it")
-    picture.add_argument("circuit", nargs="*", metavar="FILE|NAME", help=f"{any_of}; several are drawn on one sheet")
-    picture.add_argument("--all", action="store_true", help="draw all bundled circuits on one sheet")
-    picture.add_argument(
+    sheet = _add(actions, "draw", "draw a circuit's map, with the view from the kart beside it")
+    sheet.add_argument("circuit", nargs="*", metavar="FILE|NAME", help=f"{any_of}; several are drawn on one sheet")
+    sheet.add_argument("--all", action="store_true", help="draw all bundled circuits on one sheet")
+    sheet.add_argument(
         "--points", action="store_true", help="number the control points of a .toml, and mark the driving direction"
     )
-    picture.add_argument(
+    sheet.add_argument(
         "-o", "--output", type=Path, metavar="PNG", help="image file (default: ./<Name>.png, or ./circuits.png)"
     )
 

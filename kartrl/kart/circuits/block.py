@@ -114,7 +114,7 @@ class Block(NamedTuple):
             palette=np.frombuffer(data, "<u2", 128, PALETTE),
         )
 
-    def picture(self) -> npt.NDArray[np.uint8]:
+    def image(self) -> npt.NDArray[np.uint8]:
         """The whole map from above, uint8 [1024, 1024, 3]."""
         palette = np.stack([(self.palette >> shift & 31) * 255 // 31 for shift in (0, 5, 10)], axis=1).astype(np.uint8)
         indices = self.tiles[self.tilemap].transpose(0, 2, 1, 3).reshape(SIZE, SIZE)

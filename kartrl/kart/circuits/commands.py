@@ -95,7 +95,7 @@ def build(options: argparse.Namespace) -> int:
         block = compile_block(circuit)
         state = options.output / f"{file.stem}.state"
         library.save_state(state, block)
-        library.save(state.with_suffix(".png"), png(block.picture()))
+        library.save(state.with_suffix(".png"), png(block.image()))
         print(f"{state}: {circuit.title}, {circuit.kind}, {block.length} pixels a lap")
     return 0
 
@@ -106,11 +106,11 @@ def draw_(options: argparse.Namespace) -> int:
         raise UserError("no circuit given: pass a .toml, a .state or a name, or --all")
     shots = [_take_shot(name, options.points) for name in names]
     if len(shots) == 1:
-        picture, name = draw.join_view(shots[0].ground, shots[0].view), f"{shots[0].name}.png"
+        image, name = draw.join_view(shots[0].ground, shots[0].view), f"{shots[0].name}.png"
     else:
-        picture, name = draw.sheet(shots), "circuits.png"
+        image, name = draw.sheet(shots), "circuits.png"
     output = options.output or Path(name)
-    library.save(output, png(picture))
+    library.save(output, png(image))
     print(output)
     return 0
 
@@ -121,7 +121,7 @@ def _take_shot(circuit: str, points: bool) -> draw.Shot:
         block, wrong = compile_block(described), find_faults(described)
         for fault in wrong:  # still draw: the map helps to locate the fault
             print(f"{circuit}: {fault}", file=sys.stderr)
-        ground = draw.mark_line(block.picture(), described) if points else block.picture()
+        ground = draw.mark_line(block.image(), described) if points else block.image()
         return draw.Shot(
             Path(circuit).stem, block.title, ground, None if wrong or not _has_emulator() else draw.view(block)
         )
@@ -130,7 +130,7 @@ def _take_shot(circuit: str, points: bool) -> draw.Shot:
         raise UserError(f"{circuit}: --points needs a .toml, other files have no control points")
     found = circuit_block(GAME, circuit)
     assert found is not None  # only cartridges have no block
-    return draw.Shot(_short_name(circuit), found.title, found.picture(), draw.view(circuit))
+    return draw.Shot(_short_name(circuit), found.title, found.image(), draw.view(circuit))
 
 
 def _check_exists(circuit: str) -> None:

@@ -32,12 +32,12 @@ def compile_block(circuit: Circuit) -> Block:
     line = line_of(circuit)
     ground = Painter(circuit, kind, line, field_of(circuit, line)).ground()
     number, colours, words = palette(kind)
-    picture, surface = _with_coins(ground)
-    tilemap, tiles, surfaces = reduce(number[picture], surface, colours)
+    image, surface = _with_coins(ground)
+    tilemap, tiles, surfaces = reduce(number[image], surface, colours)
     tiles[0] = number[np.resize(kind.outside, (TILE, TILE))]
     surfaces[0] = CODES["wall"] if kind.border else CODES[kind.grounds[-1][1]]
     sections = section_count(circuit, line)
-    under = _under(number[ground.picture], ground.coins, tiles, surfaces == CODES[kind.road], colours)
+    under = _under(number[ground.image], ground.coins, tiles, surfaces == CODES[kind.road], colours)
     return Block(
         title=circuit.title,
         kind=circuit.kind,
@@ -55,16 +55,16 @@ def compile_block(circuit: Circuit) -> Block:
 
 def _with_coins(ground: Ground) -> tuple[art.Art, npt.NDArray[np.uint8]]:
     """Image and surfaces with the coins on the road."""
-    picture, surface, coin = ground.picture.copy(), ground.surface.copy(), art.coin()
+    image, surface, coin = ground.image.copy(), ground.surface.copy(), art.coin()
     for column, row in ground.coins:
-        box = picture[row * TILE : row * TILE + 16, column * TILE : column * TILE + 16]
+        box = image[row * TILE : row * TILE + 16, column * TILE : column * TILE + 16]
         np.copyto(box, coin, where=coin != art.CLEAR)
         surface[row : row + 2, column : column + 2] = CODES["coin"]
-    return picture, surface
+    return image, surface
 
 
 def _under(
-    picture: npt.NDArray[np.uint8],
+    image: npt.NDArray[np.uint8],
     coins: tuple[tuple[int, int], ...],
     tiles: npt.NDArray[np.uint8],
     road: npt.NDArray[np.bool_],
@@ -74,7 +74,7 @@ def _under(
     shown = colours[tiles].astype(np.int64)
 
     def like(column: int, row: int) -> int:
-        wanted = colours[picture[row * TILE : row * TILE + TILE, column * TILE : column * TILE + TILE]].astype(np.int64)
+        wanted = colours[image[row * TILE : row * TILE + TILE, column * TILE : column * TILE + TILE]].astype(np.int64)
         away = ((shown - wanted) ** 2).sum((1, 2, 3))
         return int(np.argmin(np.where(road, away, away.max() + 1)))
 

@@ -74,7 +74,7 @@ def build_random(task: Task) -> str:
     circuit = random_circuit(number, kind)
     save(Path(folder) / f"{name}.toml", to_toml(circuit).encode())
     block = compile_block(circuit)
-    save(Path(folder) / f"{name}.png", png(block.picture()))
+    save(Path(folder) / f"{name}.png", png(block.image()))
     save_state(Path(folder) / f"{name}.state", block)  # last: its presence marks the circuit as complete
     return name
 

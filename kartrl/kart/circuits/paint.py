@@ -25,7 +25,7 @@ COIN_GAP = 24  # between the coins of a row, pixels
 class Ground(NamedTuple):
     """A circuit's image and surfaces."""
 
-    picture: Art  # [1024, 1024]
+    image: Art  # [1024, 1024]
     surface: npt.NDArray[np.uint8]  # [128, 128]
     coins: tuple[tuple[int, int], ...]  # column and row of the upper left cell of each
 
@@ -57,7 +57,7 @@ class Painter:
 
     def ground(self) -> Ground:
         """The painted ground without coins, and their positions: the compiler needs the road under them."""
-        return Ground(self._picture, self._surface, self._coins)
+        return Ground(self._image, self._surface, self._coins)
 
     def _paint_base(self) -> None:
         kind, field = self._kind, self._field
@@ -70,18 +70,18 @@ class Painter:
             "steep": (steep[:, 1] > steep[:, 0])[field.sample],
             "south": _southern(field),
         }
-        self._picture = _tile(kind.layers[-1].art).copy()
+        self._image = _tile(kind.layers[-1].art).copy()
         for layer in reversed(kind.layers[:-1]):
             on = shore < int(layer.until * UNIT)
             for where in layer.where.split("-") if layer.where else ():
                 on &= _to_pixels(flags[where])
-            np.copyto(self._picture, _tile(layer.art), where=on)
+            np.copyto(self._image, _tile(layer.art), where=on)
 
-    def _stamp(self, picture: Art, x: int, y: int) -> None:
+    def _stamp(self, image: Art, x: int, y: int) -> None:
         """Draw with the upper left corner at (x, y)."""
-        box = self._picture[y : y + picture.shape[0], x : x + picture.shape[1]]
-        picture = picture[: box.shape[0], : box.shape[1]]
-        np.copyto(box, picture, where=picture != CLEAR)
+        box = self._image[y : y + image.shape[0], x : x + image.shape[1]]
+        image = image[: box.shape[0], : box.shape[1]]
+        np.copyto(box, image, where=image != CLEAR)
 
     def _paint_walls(self) -> None:
         wall = np.zeros((SIDE, SIDE), bool)
@@ -94,7 +94,7 @@ class Painter:
     def _paint_wall(self, wall: npt.NDArray[np.bool_]) -> None:
         self._surface[wall] = CODES["wall"]
         self._taken |= wall
-        np.copyto(self._picture, _tile(self._kind.block), where=_to_pixels(wall))
+        np.copyto(self._image, _tile(self._kind.block), where=_to_pixels(wall))
 
     def _paint_rails(self) -> None:
         field, at = self._field, self._line.at[self._field.sample]
@@ -117,7 +117,7 @@ class Painter:
             (5, self._kind.rail[0]),
             (2, self._kind.rail[2]),
         ):
-            self._picture[(drawn < until * UNIT) & (drawn >= UNIT // 2) & _to_pixels(rail)] = ord(ink)
+            self._image[(drawn < until * UNIT) & (drawn >= UNIT // 2) & _to_pixels(rail)] = ord(ink)
 
     def _paint_scenery(self) -> None:
         """The file's trees, then random trees and flat decoration."""
@@ -173,7 +173,7 @@ class Painter:
         )
         wet = away < limit * limit
         pool = self._kind.pools[patch.ground]
-        box = self._picture[top:bottom, left:right]
+        box = self._image[top:bottom, left:right]
         np.copyto(box, ord(pool.rim), where=wet)
         np.copyto(box, _tile(pool.art)[top:bottom, left:right], where=away < (limit - 5) ** 2)
         cells = (slice(top // TILE, bottom // TILE), slice(left // TILE, right // TILE))
@@ -191,7 +191,7 @@ class Painter:
         ahead, across = self._distances_from(0)
         on = (ahead >= -START) & (ahead < 0) & (np.abs(across) < self._line.width[0] / 2 - 1)
         square = (np.floor(ahead / 4).astype(int) + np.floor(across / 4).astype(int)) & 1
-        self._picture[on] = np.where(square, ord("W"), ord("K"))[on]
+        self._image[on] = np.where(square, ord("W"), ord("K"))[on]
 
     def _find_road(self) -> npt.NDArray[np.bool_]:
         return self._surface == CODES[self._kind.road]
@@ -206,7 +206,7 @@ class Painter:
             )
             cells &= self._find_road()
             self._surface[cells] = CODES["jump"]
-            np.copyto(self._picture, _tile(art.JUMP), where=_to_pixels(cells))
+            np.copyto(self._image, _tile(art.JUMP), where=_to_pixels(cells))
 
     def _paint_boosts(self) -> None:
         for plate in self._circuit.boosts:

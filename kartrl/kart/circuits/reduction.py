@@ -11,29 +11,29 @@ ROUNDS = 5
 COMMON = 16  # maximum weight of a tile by its count
 
 
-def split_tiles(picture: Bytes) -> Bytes:
+def split_tiles(image: Bytes) -> Bytes:
     """Split an image [8 h, 8 w] into tiles [h * w, 64], row by row."""
-    h, w = picture.shape[0] // TILE, picture.shape[1] // TILE
-    return picture.reshape(h, TILE, w, TILE).swapaxes(1, 2).reshape(h * w, TILE * TILE)
+    h, w = image.shape[0] // TILE, image.shape[1] // TILE
+    return image.reshape(h, TILE, w, TILE).swapaxes(1, 2).reshape(h * w, TILE * TILE)
 
 
-def reduce(picture: Bytes, surface: Bytes, colours: npt.NDArray[np.uint8]) -> tuple[Bytes, Bytes, Bytes]:
+def reduce(image: Bytes, surface: Bytes, colours: npt.NDArray[np.uint8]) -> tuple[Bytes, Bytes, Bytes]:
     """Choose tiles, and for each cell the nearest chosen tile with the same surface.
 
     The tiles are medoids under the squared distance of colours. Colours have five bits, so all sums are integers below
     2**24: exact in float32 in any order of addition, and the same on every machine.
 
     Args:
-        picture: uint8 [1024, 1024] colour numbers.
+        image: uint8 [1024, 1024] colour numbers.
         surface: uint8 [128, 128] surface code of each cell.
         colours: uint8 [k, 3], red, green, blue, 0 to 31.
 
     Returns:
         tilemap uint8 [128, 128], tiles uint8 [256, 8, 8] and surfaces uint8 [256]; number 0 is left to the caller.
     """
-    assert picture.shape == (SIZE, SIZE)
+    assert image.shape == (SIZE, SIZE)
     assert surface.shape == (SIDE, SIDE)
-    keyed = np.concatenate([surface.reshape(-1, 1), split_tiles(picture)], axis=1)
+    keyed = np.concatenate([surface.reshape(-1, 1), split_tiles(image)], axis=1)
     unique, where, count = np.unique(keyed, axis=0, return_inverse=True, return_counts=True)
     code, pixels = unique[:, 0], unique[:, 1:]
     points = colours.astype(np.float32)[pixels].reshape(len(unique), -1)

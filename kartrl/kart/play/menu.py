@@ -92,7 +92,7 @@ class Menu:
                 self._pictures.append(self._stage.console.screen()[ROWS])
                 block = self._stage.console.block()
                 if block is not None:
-                    self._pictures.append(block.picture())
+                    self._pictures.append(block.image())
 
     def draw(self, window: Window) -> None:
         """Draw the menu."""
