@@ -22,7 +22,7 @@ help: ## this list
 run: $(VENV)/.run ## train as default.cfg says
 	@$(BIN)/python run.py $(ARGS)
 
-test: lint ## style, types, dead code and all tests
+test: lint ## all that lint looks at, and all tests
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 soak: $(VENV)/.dev ## twenty minutes of random faults under load, and a ledger of them
@@ -37,11 +37,12 @@ fuzz: $(VENV)/.dev ## look for inputs that break the readers of configurations a
 			-artifact_prefix=$$work/ -print_final_stats=1 -verbosity=0 || { cp "$$work"/crash-* "$$work"/oom-* "$$work"/timeout-* . 2>/dev/null; exit 1; }; \
 	done
 
-lint: $(VENV)/.dev ## style, types and dead code
+lint: $(VENV)/.dev ## style, types, dead code and which room imports which
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/vulture
+	$(BIN)/lint-imports
 
 format: $(VENV)/.dev ## format the code
 	$(BIN)/ruff check --fix .

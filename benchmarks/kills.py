@@ -13,8 +13,9 @@ import psutil
 from rich.console import Console
 from rich.progress import Progress
 
-from kartrl.cli import add_config, config_options
+from kartrl.cli import add_config
 from kartrl.commands.bench.windows import train_window
+from kartrl.launch import config_options
 
 
 def kill_periodically(every: float, done: threading.Event, kills: list[int]) -> None:

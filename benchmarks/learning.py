@@ -8,7 +8,6 @@ from the start line, on the train circuits and on unseen ones.
 """
 
 import argparse
-import csv
 import statistics
 from collections import defaultdict
 from pathlib import Path
@@ -16,15 +15,16 @@ from pathlib import Path
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from kartrl.metrics import scalars_csv
+
 Points = list[tuple[float, int, float]]  # minutes, agent steps, value
 
 
 def read(run: Path) -> dict[str, Points]:
     """Read a run's scalars: tag -> points."""
     tags: defaultdict[str, Points] = defaultdict(list)
-    with (run / "scalars.csv").open(newline="") as file:
-        for row in csv.DictReader(file):
-            tags[row["tag"]].append((float(row["seconds"]) / 60, int(row["agent_steps"]), float(row["value"])))
+    for row in scalars_csv.read(run):
+        tags[row.tag].append((row.seconds / 60, row.agent_steps, row.value))
     return tags
 
 

@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from kartrl.config import Config, Model, read
-from kartrl.envs.env_group import make_group
+from kartrl.envs import make_group
 from kartrl.metrics.stopwatch import AGENT_STAGES, Stopwatch
 from kartrl.models import make_model
 from kartrl.runtime.devices import keep_freed_memory

@@ -14,11 +14,12 @@ import matplotlib.pyplot as plt
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from kartrl.cli import add_config, config_options
+from kartrl.cli import add_config
 from kartrl.commands.bench import measured_point
 from kartrl.commands.bench.windows import Window, train_window
 from kartrl.config import read
-from kartrl.envs import look_at
+from kartrl.launch import config_options
+from kartrl.runtime.inspection import look_at
 from kartrl.runtime.sizes import choose_sizes
 
 NUMBERS = (1, 2, 4, 8, 16, 32)

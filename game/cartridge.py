@@ -12,8 +12,8 @@ import art_panel
 import tables
 import tiles
 
-from kartrl.kart.circuits import block
-from kartrl.kart.circuits.block import Block
+from kartrl.kart import block
+from kartrl.kart.block import Block
 from kartrl.kart.circuits.reduction import split_tiles
 from kartrl.kart.circuits.surfaces import SURFACES, Effect
 

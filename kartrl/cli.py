@@ -4,14 +4,14 @@ is quick and agent processes stay small."""
 import argparse
 import signal
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
 from kartrl import __version__
+from kartrl.commands.circuit import add_parser as add_circuit_parser
 from kartrl.errors import UserError
-from kartrl.kart.circuits.arguments import add_parser as add_circuit_parser
 
 Command = Callable[[argparse.Namespace], int]
 
@@ -48,7 +48,11 @@ def _parser() -> argparse.ArgumentParser:
         "--parallel", action="store_true", help="run several configurations at once, not one after another"
     )
     train.add_argument(
-        "--resume", nargs="?", const="", metavar="RUN", help="go on with this run, or with the newest one"
+        "--resume",
+        nargs="?",
+        const="",
+        metavar="RUN",
+        help="go on with this run, or with the newest one: its weights, optimizer, counters and random generators",
     )
 
     record = _add(commands, "record", _record, "film a drive and draw its line (what record.py does)")
@@ -120,7 +124,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     bench.add_argument("--repeat", type=_positive, default=1, help="windows (default 1)")
     bench.add_argument(
-        "--peer", default="", metavar="COMMAND", help="another system's training that prints '@B steps=N upd=N'"
+        "--peer",
+        default="",
+        metavar="COMMAND",
+        help="another system's training that prints '@B steps=N upd=N', as benchmarks/peers",
     )
     bench.add_argument("--json", type=Path, metavar="FILE", help="write the figures here")
 
@@ -174,11 +181,6 @@ def add_config(parser: argparse.ArgumentParser, files: str = "configurations, th
     )
 
 
-def config_options(files: Sequence[str], overrides: Iterable[str]) -> list[str]:
-    """The options of `add_config` for another kartrl to be started with."""
-    return [*(("-c", *files) if files else ()), *(part for override in overrides for part in ("--set", override))]
-
-
 def _add_policy(parser: argparse.ArgumentParser, text: str = "a checkpoint, such as logs/<run>/best.pt") -> None:
     parser.add_argument("-p", "--checkpoint", type=Path, metavar="FILE", help=text)
     choice = parser.add_mutually_exclusive_group()
@@ -203,22 +205,15 @@ def _checkpoint(options: argparse.Namespace) -> Path:
 
 
 def _train(options: argparse.Namespace) -> int:
-    if len(options.config) > 1:
-        from kartrl.commands.train import train_each
-
-        if options.resume is not None:
-            raise UserError("--resume goes with one run: give one configuration at most")
-        return train_each(options.config, options.set, options.parallel)
-
-    from kartrl.runtime.processes import start_method
-
-    start_method()
-
     from rich.console import Console
 
-    from kartrl.commands.train import train
+    from kartrl.commands.train import train, train_each
 
-    return train(options.config, options.set, options.resume, Console())
+    if len(options.config) <= 1:
+        return train(options.config, options.set, options.resume, Console())
+    if options.resume is not None:
+        raise UserError("--resume goes with one run: give one configuration at most")
+    return train_each(options.config, options.set, options.parallel)
 
 
 def _record(options: argparse.Namespace) -> int:
@@ -246,22 +241,9 @@ def _evaluate(options: argparse.Namespace) -> int:
 
 
 def _play(options: argparse.Namespace) -> int:
-    from kartrl.kart.play import Options, play
+    from kartrl.commands.play import play
 
-    play(
-        Options(
-            circuit=options.state,
-            game=options.game,
-            checkpoint=options.checkpoint,
-            greedy=options.greedy,
-            device=options.device,
-            ghost=options.ghost,
-            replay=options.replay,
-            output=options.output,
-            opponents=options.opponents,
-        )
-    )
-    return 0
+    return play(options)
 
 
 def _bench(options: argparse.Namespace) -> int:
@@ -275,19 +257,15 @@ def _bench(options: argparse.Namespace) -> int:
 
 
 def _benchmark(options: argparse.Namespace) -> int:
-    from rich.console import Console
+    from kartrl.commands.benchmark import benchmark
 
-    from kartrl.kart.generalisation import benchmark, make_plan
-
-    sizes = options.seeds, options.steps, options.episodes
-    return benchmark(make_plan(options.output, options.quick, options.splits, sizes, options.set), Console())
+    return benchmark(options)
 
 
 def _import_rom(options: argparse.Namespace) -> int:
-    from kartrl.kart.cartridge import import_rom
+    from kartrl.commands.import_rom import import_rom
 
-    import_rom(options.file, options.states)
-    return 0
+    return import_rom(options)
 
 
 def _doctor(options: argparse.Namespace) -> int:
@@ -299,7 +277,6 @@ def _doctor(options: argparse.Namespace) -> int:
 
 
 def _config(options: argparse.Namespace) -> int:
-    from kartrl.config import dump, read
+    from kartrl.commands.config import show_config
 
-    print(dump(read(options.config, options.set)), end="")
-    return 0
+    return show_config(options.config, options.set)

@@ -1,1 +1,17 @@
-"""Pure tensor functions, one file per paper or idea: no I/O, no configuration, no device."""
+"""The algorithms, a file for each paper, and the one table of their names."""
+
+from kartrl.algorithms.a2c import A2C
+from kartrl.algorithms.algorithm import Algorithm
+from kartrl.algorithms.impala import Impala
+from kartrl.algorithms.rewards import TRANSFORMS
+from kartrl.config import Config
+from kartrl.models import Distribution
+
+ALGORITHMS: dict[str, type[A2C | Impala]] = {"a2c": A2C, "impala": Impala}
+
+
+def make_algorithm(config: Config, distribution: Distribution) -> Algorithm:
+    """The algorithm that `algorithm.name` names, with its own section."""
+    section = config.algorithm
+    settings = section.discount, TRANSFORMS[section.reward_transform], distribution
+    return ALGORITHMS[section.name](getattr(config, section.name), *settings)

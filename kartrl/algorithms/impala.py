@@ -1,79 +1,53 @@
-"""The loss of IMPALA (arXiv:1802.01561, section 4.2): policy gradient, value and entropy terms."""
+"""IMPALA (Espeholt et al. 2018, arXiv:1802.01561): asynchronous actors, corrected by V-trace."""
 
-from typing import NamedTuple
+from typing import ClassVar
 
-from torch import Tensor
-
+from kartrl.algorithms.algorithm import Algorithm, Batch, Loss, RewardTransform
+from kartrl.algorithms.losses import entropy_bonus, policy_gradient_loss, value_loss, value_moments
 from kartrl.algorithms.vtrace import vtrace
-from kartrl.models.scripting import scripted
+from kartrl.config.algorithms import Impala as Section
+from kartrl.models import Distribution, Output
+from kartrl.trajectory import discounts, split_decision
 
 
-class Loss(NamedTuple):
-    """The loss and what is worth watching about it; all float32 scalars, means over the valid steps."""
+class Impala(Algorithm):
+    """The loss of section 4.2, as a mean over valid steps (the paper sums), so that rates do not depend on T and B."""
 
-    total: Tensor
-    policy_gradient: Tensor
-    baseline: Tensor
-    entropy: Tensor
-    explained_variance: Tensor  # 1 - Var(v_s - V) / Var(v_s)
-    importance_ratio: Tensor  # pi / mu of the actions taken; 1 on-policy
+    synchronous: ClassVar[bool] = False
 
+    def __init__(
+        self, section: Section, discount: float, reward_transform: RewardTransform, distribution: Distribution
+    ) -> None:
+        self._section, self._discount = section, discount
+        self._transform, self._distribution = reward_transform, distribution
 
-def _variance(x: Tensor, weight: Tensor) -> Tensor:
-    mean = (weight * x).sum()
-    return (weight * (x - mean) ** 2).sum()
-
-
-@scripted
-def impala_loss(
-    logits: Tensor,
-    baseline: Tensor,
-    action: Tensor,
-    behaviour_log_prob: Tensor,
-    reward: Tensor,
-    discount: Tensor,
-    valid: Tensor,
-    steps: float,
-    *,
-    rho_bar: float,
-    c_bar: float,
-    baseline_cost: float,
-    entropy_cost: float,
-) -> Loss:
-    """The mean loss over the valid steps of a batch of unrolls (the paper sums; a mean keeps the step size independent of T and B).
-
-    Args:
-        logits: of the learner's policy, float32 [T + 1, B, A]; the last step only bootstraps.
-        baseline: V of the learner, float32 [T + 1, B].
-        action: int64 [T, B].
-        behaviour_log_prob: float32 [T, B].
-        reward: float32 [T, B].
-        discount: float32 [T, B], 0 where an episode terminated.
-        valid: bool [T, B], False where the step only carries the last observation of an episode.
-        steps: valid steps that the mean is over: those of this batch, or of a larger one of which it is a part.
-    """
-    assert [logits.ndim, baseline.ndim, action.ndim] == [3, 2, 2], "expected [T + 1, B, A], [T + 1, B] and [T, B]"
-    log_policy = logits[:-1].log_softmax(2)
-    log_prob = log_policy.gather(2, action.unsqueeze(2)).squeeze(2)
-    value = baseline[:-1]
-    targets = vtrace(
-        behaviour_log_prob,
-        log_prob.detach(),
-        reward,
-        discount,
-        valid,
-        value.detach(),
-        baseline[-1].detach(),
-        rho_bar,
-        c_bar,
-    )
-    weight = valid.to(baseline.dtype) / steps
-    policy_gradient = -(weight * targets.advantage * log_prob).sum()
-    error = targets.value_target - value
-    baseline_loss = 0.5 * (weight * error**2).sum()
-    entropy = -(weight * (log_policy.exp() * log_policy).sum(2)).sum()
-    total = policy_gradient + baseline_cost * baseline_loss - entropy_cost * entropy
-    share = weight / weight.sum()
-    explained = 1 - _variance(error.detach(), share) / _variance(targets.value_target, share).clamp(min=1e-8)
-    ratio = (weight * (log_prob.detach() - behaviour_log_prob).exp()).sum()
-    return Loss(total, policy_gradient.detach(), baseline_loss.detach(), entropy.detach(), explained, ratio)
+    def loss(self, output: Output, batch: Batch) -> Loss:
+        """See `Algorithm`: policy gradient with V-trace's advantage, value error against v_s, entropy bonus."""
+        section, trajectory = self._section, batch.trajectory
+        behaviour = split_decision(trajectory.decision, self._distribution.action_columns)
+        policy, value = output.policy[:-1], output.value[:-1]
+        log_prob = self._distribution.log_prob(policy, behaviour.action)
+        targets = vtrace(
+            behaviour.log_prob,
+            log_prob.detach(),
+            self._transform(trajectory.reward),
+            discounts(trajectory, self._discount),
+            trajectory.valid,
+            value.detach(),
+            output.value[-1].detach(),
+            section.rho_bar,
+            section.c_bar,
+        )
+        weight = trajectory.valid.to(value.dtype) / batch.steps
+        policy_gradient = policy_gradient_loss(log_prob, targets.advantage, weight)
+        value_error = value_loss(value, targets.value_target, weight)
+        entropy = entropy_bonus(self._distribution.entropy(policy), weight)
+        total = policy_gradient + section.value_cost * value_error - section.entropy_cost * entropy
+        ratio = (weight * (log_prob.detach() - behaviour.log_prob).exp()).sum()
+        terms = {
+            "policy_gradient": policy_gradient,
+            "value": value_error,
+            "entropy": entropy,
+            "importance_ratio": ratio,
+        }
+        return Loss(total, terms, value_moments(value, targets.value_target, weight))

@@ -36,7 +36,7 @@ def vtrace(
         behaviour_log_prob: log mu(a_s | x_s) of the policy that acted, float [T, B].
         target_log_prob: log pi(a_s | x_s) of the policy that learns, float [T, B].
         reward: r_s, float [T, B].
-        discount: gamma, 0 where the episode terminated at s, float [T, B].
+        discount: gamma_s, 0 where an episode ended in step s, float [T, B].
         valid: bool [T, B].
         value: V(x_s), float [T, B].
         bootstrap_value: V(x_T), float [B].
@@ -46,7 +46,6 @@ def vtrace(
     ratio = torch.exp(target_log_prob - behaviour_log_prob) * valid
     rho = ratio.clamp(max=rho_bar)
     c = ratio.clamp(max=c_bar)
-    discount = discount * valid
     value_next = torch.cat([value[1:], bootstrap_value.unsqueeze(0)])
     delta = rho * (reward + discount * value_next - value)
     correction = torch.zeros_like(bootstrap_value)  # v_{s+1} - V(x_{s+1})

@@ -24,12 +24,12 @@ from rich.text import Text
 
 from kartrl import __version__
 from kartrl.config import Config, read
-from kartrl.envs.spec import EnvSpec
 from kartrl.errors import UserError
-from kartrl.kart import cartridge
+from kartrl.kart import KART, cartridge
 from kartrl.runtime.isolation import apart
 
 if TYPE_CHECKING:
+    from kartrl.envs.spec import EnvSpec
     from kartrl.runtime.sizes import Sizes
 
 State = Literal["ok", "warning", "problem"]
@@ -151,7 +151,7 @@ def _emulator(examined: Examined) -> tuple[State, str]:
         core = core_file()
         title = apart(_drive_a_second)
     except UserError as error:
-        return "problem" if examined.config.is_kart else "warning", str(error)
+        return "problem" if examined.config.environment.id == KART else "warning", str(error)
     return "ok", f"stable-retro {importlib.metadata.version('stable-retro')}: {core.name} drives {title}"
 
 
@@ -184,7 +184,8 @@ def _bundled_rom(examined: Examined) -> tuple[State, str]:
         return "ok", f"SHA-1 {found}, as expected; {len(circuits(folder))} circuits"
     advice = "reinstall kartrl, or rebuild it with `make game`"
     text = f"SHA-1 {found}, expected {expected}, of {folder / 'rom.sfc'}: {advice}"
-    return "problem" if examined.config.is_kart and not _drives_cartridge(examined.config) else "warning", text
+    required = examined.config.environment.id == KART and not _drives_cartridge(examined.config)
+    return "problem" if required else "warning", text
 
 
 def _cartridge(examined: Examined) -> tuple[State, str]:
@@ -210,7 +211,9 @@ def _cartridge(examined: Examined) -> tuple[State, str]:
 
 def _drives_cartridge(config: Config) -> bool:
     game = config.environment.game
-    return config.is_kart and (game == "cartridge" or (game == "auto" and (cartridge.folder() / "rom.sfc").is_file()))
+    return config.environment.id == KART and (
+        game == "cartridge" or (game == "auto" and (cartridge.folder() / "rom.sfc").is_file())
+    )
 
 
 def _sha1(file: Path) -> str:
@@ -229,12 +232,12 @@ def _atari(_: Examined) -> tuple[State, str]:
 
 
 def _environment(examined: Examined) -> tuple[State, str]:
-    from kartrl.envs import look_at
-    from kartrl.kart.selection import with_circuits
+    from kartrl.envs.worlds import load_world
+    from kartrl.runtime.inspection import look_at
 
-    spec = examined.spec = look_at(with_circuits(examined.config))
+    spec = examined.spec = look_at(load_world(examined.config).prepare())
     shape = " x ".join(map(str, spec.observation_shape))
-    return "ok", f"{spec.title}: observations {shape} {spec.observation_dtype}, {spec.action.size} actions"
+    return "ok", f"{spec.title}: observations {shape} {spec.observation_dtype}, {spec.action.title}"
 
 
 def _sizes(examined: Examined) -> tuple[State, str]:
@@ -275,9 +278,9 @@ def _shared_memory(examined: Examined) -> tuple[State, str]:
     free = shutil.disk_usage(memory).free
     if examined.spec is None or examined.sizes is None:
         return "ok", f"{free / MEGABYTE:.0f} MB free in {memory}"
-    from kartrl.runtime.sizes import slab_bytes
+    from kartrl.runtime.sizes import slab_shape
 
-    need = slab_bytes(examined.config, examined.spec, examined.sizes)
+    need = slab_shape(examined.config, examined.spec, examined.sizes).size()
     text = f"a run needs {need / MEGABYTE:.1f} MB; {free / MEGABYTE:.0f} MB free in {memory}"
     if free > need:
         return "ok", text

@@ -1,4 +1,4 @@
-"""`kartrl record`: a video of a trained policy, and a picture of the line it drives."""
+"""`kartrl record`: a video of a trained policy, and the world's picture of it, such as the line that a kart drives."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,68 +8,57 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from kartrl.commands.evaluate import (
-    CONSOLE_FPS,
-    Drive,
-    Driver,
-    drive,
-    lap_line,
-    map_of,
-    open_driver,
-    pictures_per_second,
-)
-from kartrl.config.levels import circuit_name
+from kartrl.envs.episode import Drive
+from kartrl.envs.worlds import CONSOLE_FPS
 from kartrl.errors import UserError
-from kartrl.kart.plots import Line, driven_lines
 from kartrl.kart.retro import circuits, game_folder
+from kartrl.kart.world import KartWorld
 from kartrl.metrics.video import Mp4Writer, png
+from kartrl.runtime.driving import Driver, drive, open_driver
 
 
 def record(
-    circuit: str | None, path: Path, output: Path | None, episodes: int, greedy: bool, device: str, console: Console
+    level: str | None, path: Path, output: Path | None, episodes: int, greedy: bool, device: str, console: Console
 ) -> Path | None:
-    """Film episodes, one after another, in one MP4; for the kart, draw their lines beside it and print lap times.
+    """Film episodes, one after another, in one MP4, put the world's picture of them beside it, and print a table.
 
     Args:
-        circuit: as a key of [levels]; None where there are no circuits (for the kart they are listed, and no more).
+        level: as the world takes it (the kart: a key of [levels]); None where there are none (for the kart they are listed,
+            and no more).
         path: the checkpoint.
-        output: the MP4; None: named after the circuit, in the current folder. The picture's name ends in .png instead.
+        output: the MP4; None: named after the level, in the current folder. The picture's name ends in .png instead.
 
     Returns:
-        The MP4, or None where circuits were listed.
+        The MP4, or None where levels were listed.
 
     Raises:
-        UserError: the checkpoint, circuit or device is not there, or the output cannot be written.
+        UserError: the checkpoint, level or device is not there, or the output cannot be written.
     """
-    with open_driver(path, [circuit] if circuit else [], device, render=True, console=console) as driver:
-        if driver.config.is_kart and circuit is None:
-            list_circuits(console, driver.config.environment.game)
+    with open_driver(path, [level] if level else [], device, render=True, console=console) as driver:
+        world = driver.world
+        if isinstance(world, KartWorld) and level is None:
+            list_circuits(console, world.config.environment.game)
             return None
-        if len(driver.circuits) > 1:
-            raise UserError(f"-s {circuit}: means {len(driver.circuits)} circuits; one can be filmed at a time")
-        circuit = next(iter(driver.circuits), None)
-        name = circuit_name(circuit) if circuit else driver.config.environment.id
+        if len(driver.levels) > 1:
+            raise UserError(f"-s {level}: means {len(driver.levels)} {world.level_word}s; one can be filmed at a time")
+        level = next(iter(driver.levels), "")
+        name = world.name_level(level) if level else world.config.environment.id
         video = _named(output, name.replace("/", "-"))
         picture = video.with_suffix(".png")
         try:
-            drives = _film(driver, circuit, name, video, episodes, greedy, console)
-            if circuit is not None:
-                best = min((one for one in drives), key=lambda one: (-one.episode.progress, sum(one.episode.lap_times)))
-                title = f"{name}, after {driver.agent_steps:,} agent steps\n{lap_line(best.episode)}"
-                lines = [Line(one.x, one.y, one.speed, one.episode.finished) for one in drives]
-                picture.write_bytes(png(driven_lines(map_of(driver.config, circuit), lines, title)))
+            drives = _film(driver, level, name, video, episodes, greedy, console)
+            drawn = world.draw(level, drives, f"{name}, after {driver.agent_steps:,} agent steps")
+            if drawn is not None:
+                picture.write_bytes(png(drawn))
         except OSError as error:
             raise UserError(
                 f"{video}: cannot write there ({error.strerror or error}); choose another place with -o"
             ) from error
         except gymnasium.error.DependencyNotInstalled as error:
-            raise UserError(f"{driver.config.environment.id}: no pictures to film: {error}") from error
-    console.print(_lap_table(drives) if circuit is not None else _plain_table(drives))
-    console.print(
-        f"Video: {video}" + (f"\nDriven line: {picture}" if circuit is not None else ""),
-        highlight=False,
-        soft_wrap=True,
-    )
+            raise UserError(f"{world.config.environment.id}: no pictures to film: {error}") from error
+    console.print(_table(world.list_episodes([one.episode for one in drives]), right=bool(level)))
+    told = "" if drawn is None else f"\n{world.picture_word.capitalize()}: {picture}"
+    console.print(f"Video: {video}{told}", highlight=False, soft_wrap=True)
     return video
 
 
@@ -98,9 +87,9 @@ def _named(output: Path | None, name: str) -> Path:
 
 
 def _film(
-    driver: Driver, circuit: str | None, name: str, video: Path, episodes: int, greedy: bool, console: Console
+    driver: Driver, level: str, name: str, video: Path, episodes: int, greedy: bool, console: Console
 ) -> list[Drive]:
-    fps = CONSOLE_FPS if hasattr(driver.env.unwrapped, "on_frame") else pictures_per_second(driver.config, driver.env)
+    fps = CONSOLE_FPS if hasattr(driver.env.unwrapped, "on_frame") else driver.world.pictures_per_second(driver.env)
     drives = []
     columns = (
         SpinnerColumn(),
@@ -123,11 +112,11 @@ def _film(
             progress.update(task, description=f"filming {name}, episode {seed + 1} of {episodes}")
             drives.append(
                 drive(
+                    driver.world,
                     driver.env,
-                    driver.model,
-                    circuit,
+                    driver.network,
+                    level,
                     greedy=greedy,
-                    device=driver.device,
                     seed=seed,
                     on_picture=film,
                     every_frame=True,
@@ -136,28 +125,12 @@ def _film(
     return drives
 
 
-def _lap_table(drives: Sequence[Drive]) -> Table:
-    laps = max(len(one.episode.lap_times) for one in drives)
+def _table(rows: Sequence[Sequence[str]], right: bool) -> Table:
+    """The headings, then the rows."""
+    headings, *cells = rows
     table = Table()
-    for column in ("race", *(f"lap {lap + 1}" for lap in range(laps)), "total", "laps driven", "return"):
-        table.add_column(column, justify="right")
-    for number, one in enumerate(drives, 1):
-        episode = one.episode
-        times = [f"{time:.2f} s" for time in episode.lap_times]
-        total = f"{sum(episode.lap_times):.2f} s" if episode.finished else "not finished"
-        table.add_row(
-            str(number),
-            *times,
-            *["-"] * (laps - len(times)),
-            total,
-            f"{episode.progress:.2f}",
-            f"{episode.episodic_return:.2f}",
-        )
-    return table
-
-
-def _plain_table(drives: Sequence[Drive]) -> Table:
-    table = Table("episode", "return", "agent steps")
-    for number, one in enumerate(drives, 1):
-        table.add_row(str(number), f"{one.episode.episodic_return:.2f}", f"{one.episode.agent_steps:,}")
+    for heading in headings:
+        table.add_column(heading, justify="right" if right else "left")
+    for row in cells:
+        table.add_row(*row)
     return table

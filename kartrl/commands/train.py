@@ -3,21 +3,15 @@
 import contextlib
 import shlex
 import subprocess
-import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 
-from kartrl.cli import config_options
-from kartrl.config import Config, read
-from kartrl.envs import look_at
+from kartrl.config import read
 from kartrl.errors import RunFailed
-from kartrl.kart.selection import with_circuits
-from kartrl.learning import checkpoint
-from kartrl.metrics.terminal import Display
-from kartrl.runtime import run_folders as runs
-from kartrl.runtime.server import Server
-from kartrl.runtime.sizes import choose_sizes
+from kartrl.launch import config_options, start_training
+from kartrl.runtime.processes import start_method
 
 
 def train(files: list[str], overrides: list[str], resume: str | None, console: Console) -> int:
@@ -34,6 +28,15 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
     Raises:
         UserError: bad input.
     """
+    start_method()  # what it starts comes up while this process loads torch
+    from kartrl.envs.worlds import load_world
+    from kartrl.learning import checkpoint
+    from kartrl.metrics.terminal import Display
+    from kartrl.runtime import run_folders as runs
+    from kartrl.runtime.inspection import look_at
+    from kartrl.runtime.server import Server
+    from kartrl.runtime.sizes import choose_sizes
+
     with contextlib.ExitStack() as stack:
         stored, config = None, read(files, overrides)
         if resume is not None:
@@ -41,14 +44,15 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
             stack.callback(runs.release, folder)
             stored = runs.load_newest(folder.path)
             config = runs.resumed_config(stored, files, overrides)
-        config = with_circuits(config, console)
+        config = load_world(config).prepare(console)
+        world = load_world(config)
         spec = look_at(config)  # what can be wrong with it comes out here, before any process is started
         sizes = choose_sizes(config, spec)
         if stored is None:
             folder = runs.create(config)
             stack.callback(runs.release, folder)
         try:
-            with Display(console, folder.path.name) as display:
+            with Display(console, folder.path.name, world) as display:
                 display.say(
                     f"Training on {spec.title}; logs in {folder.path}; to watch: tensorboard --logdir {config.run.logs}"
                 )
@@ -58,7 +62,9 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
                     )
                 server = Server(config, sizes, folder.path, spec, display, stored)
                 status = server.run()
-                display.say(_next_steps(folder.path, config))
+                best = folder.path / "best.pt"
+                path = best if best.exists() else checkpoint.newest(folder.path)
+                display.say(_next_steps(folder.path, path, world.levels("test") or world.levels("train")))
                 return status
         except RunFailed as failure:
             console.print(f"kartrl: the run failed: {failure}", highlight=False, markup=False)
@@ -72,11 +78,10 @@ def train_each(files: list[str], overrides: list[str], parallel: bool) -> int:
     """One run for each configuration file, in processes of their own: one after another, or all at once."""
     for file in files:
         read([file], overrides)  # all errors before the first run begins
-    commands = [[sys.executable, "-m", "kartrl", "train", *config_options([file], overrides)] for file in files]
-    processes: list[subprocess.Popen[bytes]] = []
+    processes: list[subprocess.Popen[str]] = []
     try:
-        for command in commands:
-            processes.append(subprocess.Popen(command))
+        for file in files:
+            processes.append(start_training(config_options([file], overrides)))
             if not parallel:
                 processes[-1].wait()
         return max(abs(process.wait()) for process in processes)
@@ -89,10 +94,8 @@ def train_each(files: list[str], overrides: list[str], parallel: bool) -> int:
             process.wait()
 
 
-def _next_steps(folder: Path, config: Config) -> str:
-    best = folder / "best.pt"
-    path = best if best.exists() else checkpoint.newest(folder)
+def _next_steps(folder: Path, path: Path | None, levels: Sequence[str]) -> str:
     if path is None:
         return f"Ended before the first update; nothing was learned. Logs are in {folder}"
-    circuit = f" -s {shlex.quote((config.circuits('test') or config.circuits('train'))[0])}" if config.is_kart else ""
-    return f"Saved. Go on: python run.py --resume {folder}\nLook: python record.py{circuit} -p {path}\nCompare: kartrl evaluate -p {path}"
+    level = f" -s {shlex.quote(levels[0])}" if levels else ""
+    return f"Saved. Go on: python run.py --resume {folder}\nLook: python record.py{level} -p {path}\nCompare: kartrl evaluate -p {path}"

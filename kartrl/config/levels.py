@@ -21,8 +21,16 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from kartrl.kart.circuits.block import KINDS
-
+KINDS = (
+    "asphalt",
+    "dirt",
+    "planks",
+    "castle",
+    "mud",
+    "beach",
+    "ice",
+    "rainbow",
+)  # of circuits, as the ROM numbers them
 CIRCUITS = tuple(
     f"{kind}.Act{act}"
     for kind, acts in (
@@ -44,7 +52,6 @@ LEVELS: dict[str, Use] = {
     "MarioCircuit.Act3": "train",
     "MarioCircuit.Act4": "test",
 }
-DOZEN = 12  # more circuits than these are shown and logged by their groups
 MOST_RANDOM = 10_000  # generated circuits of one key
 _GENERATED = re.compile(r"random\.[a-z]+\.(\d{4,6})", re.ASCII)
 _RANDOM = re.compile(r"random:(\d{1,6})(?:-(\d{1,6}))?(?::([a-z]+))?", re.ASCII)

@@ -5,17 +5,18 @@ and the step after ignores its action and returns the first observation of the n
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import cv2
 import gymnasium
 import numpy as np
 
-from kartrl.config import Config, Environment
-from kartrl.envs import make_env
+from kartrl.config import Environment
 from kartrl.envs.episode import Episode
-from kartrl.envs.wrappers import atari_spec
+from kartrl.envs.observations import NonFiniteImage
+
+MakeEpisode = Callable[[dict[str, Any], bool], Episode]
 
 
 class GroupStep(NamedTuple):
@@ -36,16 +37,10 @@ class EnvGroup(Protocol):
         """Begin an episode in each; environment i is seeded with seed + i. Returns the observations [G, ...]."""
 
     def step(self, action: np.ndarray) -> GroupStep:
-        """Take the actions, int64 [G]."""
+        """Take the actions: int64 [G] of discrete ones, float32 [G, D] of continuous ones, within the bounds or not."""
 
     def close(self) -> None:
         """Give up what the environments hold."""
-
-
-def make_group(config: Config, size: int) -> EnvGroup:
-    """`size` environments as `config` describes them, for training."""
-    spec = None if config.is_kart else atari_spec(config.environment.id)
-    return AtariGroup(config.environment, spec, size) if spec is not None else SingleGroup(config, size)
 
 
 class SingleGroup:
@@ -53,11 +48,17 @@ class SingleGroup:
 
     Gymnasium's SyncVectorEnv does the same, but gathers each step's `info` into arrays, which would take as long as
     some environments.
+
+    Args:
+        envs: with episode statistics.
+        make_episode: from the `info` of an episode's last step, and whether it was terminated.
     """
 
-    def __init__(self, config: Config, size: int) -> None:
-        self._envs = [make_env(config, config.circuits("train"), training=True) for _ in range(size)]
-        self._done = np.zeros(size, bool)
+    def __init__(self, envs: Sequence[gymnasium.Env[Any, Any]], make_episode: MakeEpisode) -> None:
+        self._envs, self._make_episode = envs, make_episode
+        self._done = np.zeros(len(envs), bool)
+        space = envs[0].observation_space
+        self._blank = np.zeros(space.shape or (), space.dtype)
 
     def reset(self, seed: int) -> np.ndarray:
         """See `EnvGroup`."""
@@ -74,16 +75,21 @@ class SingleGroup:
         terminated, truncated, faulty = (np.zeros(size, bool) for _ in range(3))
         episodes: list[Episode] = []
         for index, env in enumerate(self._envs):
-            if self._done[index]:
-                observations[index], _ = env.reset()
-            else:
-                observations[index], reward[index], terminated[index], truncated[index], info = env.step(action[index])
-            if not (math.isfinite(reward[index]) and _finite(observations[index])):
-                # An episode with such a number in it is broken off, and counts nowhere.
-                observations[index], reward[index] = np.zeros_like(observations[index]), 0.0
-                faulty[index], terminated[index], truncated[index] = True, False, True
+            try:
+                if self._done[index]:
+                    observations[index], _ = env.reset()
+                else:
+                    observations[index], reward[index], terminated[index], truncated[index], info = env.step(
+                        action[index]
+                    )
+                faulty[index] = not (math.isfinite(reward[index]) and _finite(observations[index]))
+            except NonFiniteImage:
+                faulty[index] = True
+            if faulty[index]:  # An episode with such a number in it is broken off, and counts nowhere.
+                observations[index], reward[index] = self._blank, 0.0
+                terminated[index], truncated[index] = False, True
             elif terminated[index] or truncated[index]:
-                episodes.append(Episode.of(info, bool(terminated[index])))
+                episodes.append(self._make_episode(info, bool(terminated[index])))
         self._done = terminated | truncated
         return GroupStep(np.stack(observations), reward, terminated, truncated, faulty, episodes)
 

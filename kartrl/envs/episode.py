@@ -1,6 +1,9 @@
-"""A finished episode, as it is told."""
+"""A finished episode, as it is told, and what is kept of the episodes of a level."""
 
+from collections import deque
 from typing import Any, NamedTuple
+
+import numpy as np
 
 
 class Episode(NamedTuple):
@@ -8,21 +11,30 @@ class Episode(NamedTuple):
 
     agent_steps: int  # length of the episode, in actions chosen
     episodic_return: float  # sum of untransformed rewards
-    finished: bool  # terminated (a finished race) rather than truncated
-    circuit: str = ""  # "" where there are no circuits
+    finished: bool  # terminated rather than truncated
+    level: str = ""  # short name; "" where there are no levels
     use: str = "train"  # "train" or "test"
-    progress: float = 0.0  # laps driven, with fractions
-    lap_times: tuple[float, ...] = ()  # seconds on the race clock
+    details: Any = None  # what else the world tells of it, such as lap times; picklable
 
-    @classmethod
-    def of(cls, info: dict[str, Any], finished: bool, use: str = "train") -> "Episode":
-        """From the `info` of an episode's last step, with Gymnasium's episode statistics in it."""
-        return cls(
-            agent_steps=int(info["episode"]["l"]),
-            episodic_return=float(info["episode"]["r"]),
-            finished=finished,
-            circuit=info.get("circuit", ""),
-            use=use,
-            progress=float(info.get("progress", 0.0)),
-            lap_times=tuple(info.get("lap_times", ())),
-        )
+
+class Drive(NamedTuple):
+    """An episode that was driven to be looked at, and where it went."""
+
+    episode: Episode
+    trace: np.ndarray  # float32 [L, K], `World.trace` of the start and of each step
+
+
+class Tally:
+    """The newest episodes on one level (or all of them, where there are none)."""
+
+    def __init__(self, use: str, level: str) -> None:
+        self.use, self.level = use, level
+        self.episodes: deque[Episode] = deque(maxlen=50)
+        self.evaluation: Episode | None = None
+
+    def add(self, episode: Episode, evaluated: bool) -> None:
+        """Take in an episode of an agent or, `evaluated`, of the evaluator."""
+        if evaluated:
+            self.evaluation = episode
+        else:
+            self.episodes.append(episode)

@@ -7,41 +7,36 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium import spaces, wrappers
-from gymnasium.envs.registration import EnvSpec
+from gymnasium.envs.registration import EnvSpec as Registered
 
 from kartrl.config import Environment
+from kartrl.envs.observations import prepare_observations, stack_frames
+from kartrl.envs.spec import ActionSpec
 from kartrl.errors import UserError
 
 Env = gymnasium.Env[Any, Any]
 
 
 def make_other(section: Environment, render: bool) -> Env:
-    """The environment `section.id`: observations uint8 [H, W, C] or float32 [D], Discrete actions.
+    """The environment `section.id`: observations uint8 [H, W, C] or float32 [D], actions as an `ActionSpec` tells.
 
     Raises:
-        UserError: Gymnasium has no such environment or lacks what it needs, or its spaces are not of these kinds.
+        UserError: Gymnasium has no such environment or lacks what it needs, or its spaces are of another kind.
     """
     atari = atari_spec(section.id) is not None
-    env = _make(section, atari, "rgb_array" if render else None)
-    actions = env.action_space
-    if not isinstance(actions, spaces.Discrete) or actions.start != 0:
-        env.close()
-        raise UserError(f"{section.id} has the actions {actions}; kartrl needs Discrete ones that count from 0")
-    seen = env.observation_space
-    if not isinstance(seen, spaces.Box):
-        env.close()
-        raise UserError(f"{section.id} has the observations {seen}; kartrl needs pictures or vectors (Box)")
-    if atari:
-        return _stacked(_atari(env, section), section.frame_stack, padding="zero")  # as in ale-py's AtariVectorEnv
-    if seen.dtype == np.uint8 and len(seen.shape) in (2, 3):
-        return _stacked(_pictures(env, section), section.frame_stack)
-    size = int(np.prod(seen.shape))
-    vector = spaces.Box(-np.inf, np.inf, (size,), np.float32)
-    return wrappers.TransformObservation(env, lambda values: np.asarray(values, np.float32).reshape(size), vector)
+    made = _make(section, atari, "rgb_array" if render else None)
+    try:
+        env = _take_actions(made)
+        if atari:
+            return stack_frames(_atari(env, section), section.frame_stack, padding="zero")  # as in AtariVectorEnv
+        return prepare_observations(env, section)
+    except UserError as error:
+        made.close()
+        raise UserError(f"{section.id}: {error}") from error
 
 
-def atari_spec(name: str) -> EnvSpec | None:
-    """What the registry says of ale-py's environment `name`; None where it is not one of those.
+def atari_spec(name: str) -> Registered | None:
+    """What the registry says of ale-py's environment `name`; None where it is not one of those, or shows memory alone.
 
     Raises:
         UserError: it is one, but ale-py is not installed.
@@ -52,7 +47,23 @@ def atari_spec(name: str) -> EnvSpec | None:
         elif name.startswith("ALE/"):
             raise UserError(f"{name} needs ale-py: pip install 'kartrl[atari]'")
     spec = gymnasium.registry.get(name)
-    return spec if spec is not None and spec.entry_point == "ale_py.env:AtariEnv" else None
+    if spec is None or spec.entry_point != "ale_py.env:AtariEnv" or spec.kwargs.get("obs_type") == "ram":
+        return None
+    return spec
+
+
+def _take_actions(env: Env) -> Env:
+    """`env` with Discrete actions that count from 0, or with continuous ones, which are clipped to their bounds."""
+    ActionSpec.of(env.action_space)
+    if isinstance(actions := env.action_space, spaces.Box):
+        # ClipAction would clip before it rounds to the environment's dtype, and hides the bounds.
+        return wrappers.TransformAction(
+            env, lambda action: np.clip(np.asarray(action, actions.dtype), actions.low, actions.high), actions
+        )
+    assert isinstance(actions, spaces.Discrete)
+    if actions.start != 0:
+        return wrappers.TransformAction(env, lambda action: action + actions.start, spaces.Discrete(actions.n))
+    return env
 
 
 def _make(section: Environment, atari: bool, render_mode: str | None) -> Env:
@@ -92,27 +103,4 @@ def _atari(env: Env, section: Environment) -> Env:
         screen_size=(section.width, section.height),
         grayscale_obs=section.grayscale,
         grayscale_newaxis=True,
-    )
-
-
-def _pictures(env: Env, section: Environment) -> Env:
-    """Pictures uint8 [H, W] or [H, W, C] as uint8 [height, width, C]."""
-    shape = env.observation_space.shape or ()
-    if section.grayscale and len(shape) == 3 and shape[2] == 3:
-        env = wrappers.GrayscaleObservation(env, keep_dim=True)
-    env = wrappers.ResizeObservation(env, (section.height, section.width))
-    shape = env.observation_space.shape or ()
-    return env if len(shape) == 3 else wrappers.ReshapeObservation(env, (*shape, 1))
-
-
-def _stacked(env: Env, number: int, padding: str = "reset") -> Env:
-    """The newest `number` pictures as one, uint8 [H, W, C * number], the newest last."""
-    if number == 1:
-        return env
-    height, width, channels = env.observation_space.shape or ()
-    shape = (height, width, channels * number)
-    return wrappers.TransformObservation(
-        wrappers.FrameStackObservation(env, number, padding_type=padding),
-        lambda pictures: np.moveaxis(pictures, 0, 2).reshape(shape),
-        spaces.Box(0, 255, shape, np.uint8),
     )

@@ -3,7 +3,6 @@
 import gzip
 import hashlib
 import os
-import tempfile
 import zlib
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from platformdirs import user_data_dir
 
 from kartrl.config.levels import CIRCUITS
 from kartrl.errors import UserError
+from kartrl.files import whole_file
 
 NAME = "SuperMarioKart-Snes"
 SHA1 = (Path(__file__).parent / "games" / NAME / "rom.sha").read_text(encoding="ascii").strip()
@@ -103,16 +103,9 @@ def read_state(file: Path) -> bytes:
 
 def write(file: Path, data: bytes) -> None:
     """Replace `file` atomically, readable by its owner only."""
-    handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, file)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    with whole_file(file, durable=True) as temporary:
+        temporary.touch(mode=0o600)
+        temporary.write_bytes(data)
 
 
 def _report(target: Path, foreign: list[str]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from kartrl.kart.circuits.block import Block
+from kartrl.kart.block import Block
 from kartrl.kart.retro import Console
 
 

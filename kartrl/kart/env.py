@@ -21,19 +21,16 @@ OPTIONS = ("circuit", "section", "noop")
 
 
 def make_kart(config: Config, names: Sequence[str], training: bool, render: bool) -> gymnasium.Env[Image, SupportsInt]:
-    """`kartrl/Kart-v0` as `config` describes it, on the circuits `names` or else those that are trained on.
+    """`kartrl/Kart-v0` as `config` describes it, on these circuits.
 
     Raises:
-        UserError: there is no circuit, or the game has no start state for one of them.
+        UserError: the game has no start state for one of them.
     """
-    names = tuple(names) or config.circuits("train")
-    if not names:
-        raise UserError("no circuit to drive on: give one the value train in the section [levels]")
     settings = config.environment.model_dump(exclude={"id"})
     settings["random_start"] = training and config.environment.random_start
     return gymnasium.make(
         config.environment.id,
-        circuit=names,
+        circuit=tuple(names),
         reward=config.reward,
         render_mode="rgb_array" if render else None,
         disable_env_checker=True,

@@ -73,18 +73,6 @@ def driven_lines(map_rgb: np.ndarray | None, lines: Sequence[Line], title: str, 
     return np.asarray(canvas.buffer_rgba())[..., :3].copy()
 
 
-def contact_sheet(pictures: Sequence[np.ndarray], columns: int = 2) -> np.ndarray:
-    """Equally large pictures, uint8 [H, W, 3], side by side in rows -> uint8 [rows * H, columns * W, 3]."""
-    columns = min(columns, len(pictures))
-    height, width, _ = pictures[0].shape
-    rows = -(-len(pictures) // columns)
-    sheet = np.full((rows * height, columns * width, 3), pictures[0][0, 0], np.uint8)
-    for index, picture in enumerate(pictures):
-        row, column = divmod(index, columns)
-        sheet[row * height : (row + 1) * height, column * width : (column + 1) * width] = picture
-    return sheet
-
-
 def _faded(map_rgb: np.ndarray) -> np.ndarray:
     """The map, drawn towards grey and the colour of the paper -> uint8 [H, W, 3]."""
     paper = np.array([int(PAPER[i : i + 2], 16) for i in (1, 3, 5)], np.float32)

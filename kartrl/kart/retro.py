@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from kartrl.errors import UserError
 from kartrl.kart import cartridge
+from kartrl.kart.block import BANK, END, Block
 from kartrl.kart.cartridge import read_state
-from kartrl.kart.circuits.block import BANK, END, Block
 from kartrl.kart.libretro import ALL, BUTTONS, Emulator
 from kartrl.kart.race import load_game
 

@@ -15,7 +15,7 @@ from kartrl.kart.retro import BUNDLED, circuits, game_folder
 
 
 def with_circuits(config: Config, console: Console | None = None) -> Config:
-    """The configuration, its [levels] looked up: `config.circuits` then gives names and absolute paths of start states.
+    """The configuration, its [levels] looked up: `config.levels.of` then gives names and absolute paths of start states.
 
     Args:
         console: shows how far the building of circuits has come.
@@ -23,8 +23,6 @@ def with_circuits(config: Config, console: Console | None = None) -> Config:
     Raises:
         UserError: see `look_up`.
     """
-    if not config.is_kart:
-        return config
     found = look_up(config.levels.circuits, config.environment.game, console)
     return config.model_copy(update={"levels": config.levels.model_copy(update={"found": found})})
 

@@ -8,7 +8,7 @@ import json
 import math
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -19,14 +19,17 @@ from torch import Tensor
 
 from kartrl import __version__
 from kartrl.config import Config, dump, read
+from kartrl.envs.spec import ActionSpec
 from kartrl.errors import UserError
+from kartrl.files import write_whole
 from kartrl.learning.counters import Counters
-from kartrl.learning.optimizers import state_names
-from kartrl.models import ActorCritic, Script, make_model
+from kartrl.learning.optimizers import state_shapes
+from kartrl.models import ActorCritic, Network, make_network
 
-FORMAT = "kartrl checkpoint 2"
+FORMAT = "kartrl checkpoint 3"
 LARGEST = 1 << 30  # bytes; a larger file is not one of ours
 LARGEST_HEADER = 1 << 20
+LARGEST_ACTION = 65_536  # actions or dimensions
 
 
 class NotFinite(ValueError):
@@ -37,12 +40,12 @@ class Checkpoint(NamedTuple):
     """All that a run needs to go on, and all that driving needs."""
 
     config: Config
-    model: dict[str, Tensor]  # float32, by the names of the network's parameters
+    network: dict[str, Tensor]  # float32, by the names of the network's parameters
     optimizer: dict[str, Tensor]  # float32, by "<number of the parameter>/<name>"; empty before the first update
     counters: Counters
     observation_shape: tuple[int, ...]
-    num_actions: int
-    score: float | None = None  # mean return over the train circuits, where it was evaluated
+    action: ActionSpec
+    score: float | None = None  # of best.pt, finite; see `BestCheckpoint`
     random: Mapping[str, Tensor] = MappingProxyType(
         {}
     )  # states of the random generators, uint8 [any], by who draws from them
@@ -55,39 +58,25 @@ def save(path: Path, checkpoint: Checkpoint) -> None:
         NotFinite: the weights are.
         OSError: the folder cannot be written to or the disk is full. In both cases `path` is as it was.
     """
-    if not all(bool(tensor.isfinite().all()) for tensor in checkpoint.model.values()):
+    if not all(bool(tensor.isfinite().all()) for tensor in checkpoint.network.values()):
         raise NotFinite("the weights are not finite")
     about = {
         "format": FORMAT,
         "config": dump(checkpoint.config),
         "counters": checkpoint.counters,
         "observation_shape": checkpoint.observation_shape,
-        "num_actions": checkpoint.num_actions,
+        "action": checkpoint.action,
         "score": checkpoint.score,
         "versions": {"kartrl": __version__, "torch": str(torch.__version__), "python": platform.python_version()},
     }
-    groups = {"model": checkpoint.model, "optimizer": checkpoint.optimizer, "random": checkpoint.random}
+    groups = {"network": checkpoint.network, "optimizer": checkpoint.optimizer, "random": checkpoint.random}
     tensors = {
         f"{group}/{name}": tensor.contiguous() for group, members in groups.items() for name, tensor in members.items()
     }
     text = json.dumps(about)
     content = safetensors.torch.save(tensors, {"about": text, "sha256": _digest(text, tensors)})
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(f".{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    if os.name == "posix":  # the rename itself lasts only once the folder is flushed
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+    write_whole(path, content, durable=True)
 
 
 def load(path: Path) -> Checkpoint:
@@ -126,25 +115,25 @@ def check_imports(config: Config) -> None:
         )
 
 
-def load_model(checkpoint: Checkpoint, device: str | torch.device) -> Script:
-    """The scripted network of a checkpoint, on `device`, in evaluation mode.
+def load_network(checkpoint: Checkpoint, device: torch.device) -> Network:
+    """The network of a checkpoint, on `device`, in evaluation mode.
 
     Raises:
         UserError: the weights do not fit the network that the checkpoint's own configuration describes.
     """
-    model = make_model(checkpoint.config.model, checkpoint.observation_shape, checkpoint.num_actions)
-    fit(model, checkpoint.model)
-    return model.to(device).eval()
+    network = make_network(checkpoint.config.model, checkpoint.observation_shape, checkpoint.action)
+    fit(network, checkpoint.network)
+    return network.to(device).eval()
 
 
-def fit(model: Script, weights: dict[str, Tensor]) -> None:
-    """Put `weights` into `model`.
+def fit(network: Network, weights: dict[str, Tensor]) -> None:
+    """Put `weights` into `network`.
 
     Raises:
         UserError: names or shapes differ.
     """
     try:
-        model.load_state_dict(weights)
+        network.load_state_dict(weights)
     except RuntimeError as error:
         raise UserError(f"the checkpoint's weights do not fit this network ({_line(error)})") from error
 
@@ -193,7 +182,7 @@ def _parse(content: bytes) -> Checkpoint:
     tensors = safetensors.torch.load(content)  # refuses overlaps, gaps, and shapes that do not make up the file
     if header["__metadata__"]["sha256"] != _digest(text, tensors):
         raise UserError("damaged: its content is not what was written")
-    groups: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "random": {}}
+    groups: dict[str, dict[str, Tensor]] = {"network": {}, "optimizer": {}, "random": {}}
     for key, tensor in tensors.items():
         group, _, name = key.partition("/")
         groups[group][name] = tensor
@@ -201,19 +190,31 @@ def _parse(content: bytes) -> Checkpoint:
         config=read(base=about["config"]),
         counters=_counters(*about["counters"]),
         observation_shape=tuple(int(size) for size in about["observation_shape"]),
-        num_actions=int(about["num_actions"]),
-        score=None if about["score"] is None else float(about["score"]),
+        action=_action(*about["action"]),
+        score=None if about["score"] is None else _score(about["score"]),
         **groups,
     )
     _check_tensors(checkpoint)
     return checkpoint
 
 
-def _counters(agent_steps: int, updates: int, episodes: int, seconds: float) -> Counters:
-    counters = Counters(int(agent_steps), int(updates), int(episodes), float(seconds))
-    if not math.isfinite(counters.seconds) or not 0 <= min(counters) <= max(counters) < 2**63:
+def _action(kind: str, size: int, low: Sequence[float], high: Sequence[float]) -> ActionSpec:
+    if kind not in ("discrete", "continuous") or not 1 <= int(size) <= LARGEST_ACTION:
+        raise UserError("its actions make no sense")
+    return ActionSpec(kind, int(size), tuple(map(float, low)), tuple(map(float, high)))  # type: ignore[arg-type]
+
+
+def _counters(agent_steps: int, updates: int, episodes: int, seconds: float, progress: float) -> Counters:
+    counters = Counters(int(agent_steps), int(updates), int(episodes), float(seconds), float(progress))
+    if not (math.isfinite(counters.seconds) and 0 <= min(counters) <= max(counters) < 2**63 and counters.progress <= 1):
         raise UserError("its counters make no sense")
     return counters
+
+
+def _score(score: float) -> float:
+    if not math.isfinite(score):
+        raise UserError("its score is not finite")
+    return float(score)
 
 
 def _check_tensors(checkpoint: Checkpoint) -> None:
@@ -222,26 +223,25 @@ def _check_tensors(checkpoint: Checkpoint) -> None:
     Raises:
         UserError: names, shapes or types differ.
     """
-    if min(checkpoint.num_actions, *checkpoint.observation_shape) < 1:
-        raise UserError("its observations or actions make no sense")
+    if min(checkpoint.observation_shape) < 1:
+        raise UserError("its observations make no sense")
     with torch.device("meta"):  # shapes without memory
-        network = ActorCritic(checkpoint.config.model, checkpoint.observation_shape, checkpoint.num_actions)
-    model = {name: (torch.float32, tensor.shape) for name, tensor in network.state_dict().items()}
-    optimizer = {
-        f"{index}/{name}": (torch.float32, torch.Size() if name == "step" else parameter.shape)
-        for index, parameter in enumerate(network.parameters())
-        for name in state_names(checkpoint.config.optimizer)
-    }
-    if _types(checkpoint.model) != model:
+        network = ActorCritic(checkpoint.config.model, checkpoint.observation_shape, checkpoint.action)
+    expected = {name: tensor.shape for name, tensor in network.state_dict().items()}
+    if _shapes(checkpoint.network) != expected:
         raise UserError("its weights do not fit the network that its configuration describes")
-    if checkpoint.optimizer and _types(checkpoint.optimizer) != optimizer:
-        raise UserError("its optimizer's state does not fit its network")
+    if checkpoint.optimizer:
+        expected = state_shapes(checkpoint.config.optimizer, network.parameters())
+        if _shapes(checkpoint.optimizer) != expected:
+            raise UserError("its optimizer's state does not fit its network")
+    if any(tensor.dtype != torch.float32 for tensor in (*checkpoint.network.values(), *checkpoint.optimizer.values())):
+        raise UserError("its weights are not of type float32")
     if any(tensor.dtype != torch.uint8 for tensor in checkpoint.random.values()):
         raise UserError("its random states are not bytes")
 
 
-def _types(tensors: dict[str, Tensor]) -> dict[str, tuple[torch.dtype, torch.Size]]:
-    return {name: (tensor.dtype, tensor.shape) for name, tensor in tensors.items()}
+def _shapes(tensors: dict[str, Tensor]) -> dict[str, torch.Size]:
+    return {name: tensor.shape for name, tensor in tensors.items()}
 
 
 def _digest(about: str, tensors: dict[str, Tensor]) -> str:

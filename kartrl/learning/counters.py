@@ -10,3 +10,4 @@ class Counters(NamedTuple):
     updates: int = 0
     episodes: int = 0
     seconds: float = 0.0
+    progress: float = 0.0  # of the schedules, 0 to 1: see `schedules.Progress`

@@ -1,9 +1,9 @@
-"""Optimizers and learning-rate schedules, by their names in the configuration."""
+"""Optimizers, by their names in the configuration, and what they keep."""
 
 from collections.abc import Callable, Iterable
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from kartrl.config import Optimizer
 
@@ -37,16 +37,28 @@ def make_optimizer(section: Optimizer, parameters: Iterable[nn.Parameter]) -> to
     return makers[section.name]()
 
 
-def state_names(section: Optimizer) -> set[str]:
-    """What the optimizer keeps of each parameter, by torch's names: of its shape, but for "step", which is a scalar."""
-    names = {"rmsprop": {"step", "square_avg"}, "adam": {"step", "exp_avg", "exp_avg_sq"}, "sgd": set[str]()}[
-        section.name
-    ]
-    return names | ({"momentum_buffer"} if section.momentum and section.name != "adam" else set())
+def state_shapes(section: Optimizer, parameters: Iterable[Tensor]) -> dict[str, torch.Size]:
+    """What the optimizer keeps after a step, by "<number of the parameter>/<torch's name>"; takes no memory."""
+    stand_ins = [nn.Parameter(torch.empty(parameter.shape, device="meta")) for parameter in parameters]
+    optimizer = make_optimizer(section, stand_ins)
+    for parameter in stand_ins:
+        parameter.grad = torch.empty_like(parameter)
+    optimizer.step()
+    return {name: tensor.shape for name, tensor in get_state(optimizer).items()}
 
 
-def learning_rate(section: Optimizer, fraction: float) -> float:
-    """The step size when this fraction (0 to 1) of the run's agent steps has been made."""
-    power = {"constant": 0.0, "linear": 1.0, "polynomial": 2.0}[section.schedule]
-    left = (1.0 - min(max(fraction, 0.0), 1.0)) ** power
-    return section.learning_rate_end + (section.learning_rate - section.learning_rate_end) * left
+def get_state(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """All that the optimizer keeps, by "<number of the parameter>/<torch's name>"."""
+    state = optimizer.state_dict()["state"]
+    return {f"{index}/{name}": value for index, kept in state.items() for name, value in kept.items()}
+
+
+def set_state(optimizer: torch.optim.Optimizer, state: dict[str, Tensor]) -> None:
+    """What `get_state` gave; empty for an optimizer that has made no step."""
+    optimizer.state.clear()
+    for key, value in state.items():
+        index, _, name = key.partition("/")
+        parameter = optimizer.param_groups[0]["params"][int(index)]
+        # As torch keeps it: in the parameter's layout and on its device, but for the count of steps.
+        kept = value.clone() if name == "step" else torch.empty_like(parameter, requires_grad=False).copy_(value)
+        optimizer.state[parameter][name] = kept

@@ -27,3 +27,10 @@ class EpisodeRecord(NamedTuple):
     agent_steps: int
     episode: Episode
     evaluated: bool
+
+
+class EpisodeBatch(NamedTuple):
+    """Episodes of agents whose means the logger is to write at this many agent steps."""
+
+    agent_steps: int
+    episodes: tuple[Episode, ...]

@@ -1,5 +1,6 @@
 """Terminal output: a live panel, or plain lines if the output is not a terminal."""
 
+import itertools
 from collections import defaultdict, deque
 from typing import NamedTuple
 
@@ -10,13 +11,13 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from kartrl.config.levels import DOZEN, group_of
-from kartrl.envs.episode import Episode
+from kartrl.envs.episode import Tally
+from kartrl.envs.world import MANY, World
 from kartrl.learning.counters import Counters
 from kartrl.metrics.records import EpisodeRecord
 
 PLAIN_SECONDS = 10.0
-MOST_ROWS = 18  # maximum rows of groups of circuits
+MOST_ROWS = 18  # maximum rows of groups of levels
 
 
 class Status(NamedTuple):
@@ -32,29 +33,17 @@ class Status(NamedTuple):
     agents: int
 
 
-class CircuitStatistics:
-    """The newest episodes on a circuit, or of the run if there are no circuits."""
-
-    def __init__(self) -> None:
-        self.episodes: deque[Episode] = deque(maxlen=50)
-        self.best_lap = float("inf")
-        self.evaluation: Episode | None = None
-
-    def add(self, record: EpisodeRecord) -> None:
-        """Add an episode of an agent or of the evaluator."""
-        self.best_lap = min(self.best_lap, *record.episode.lap_times, float("inf"))
-        if record.evaluated:
-            self.evaluation = record.episode
-        else:
-            self.episodes.append(record.episode)
-
-
 class Display:
-    """Collects episodes and displays the state of a run; a context manager."""
+    """Collects episodes and displays the state of a run; a context manager.
 
-    def __init__(self, console: Console, name: str) -> None:
-        self._console, self._name = console, name
-        self._circuits: dict[tuple[str, str], CircuitStatistics] = defaultdict(CircuitStatistics)
+    Args:
+        name: of the run.
+        world: decides what is displayed of its episodes.
+    """
+
+    def __init__(self, console: Console, name: str, world: World) -> None:
+        self._console, self._name, self._world = console, name, world
+        self._tallies: dict[tuple[str, str], Tally] = {}
         self._returns: deque[float] = deque(maxlen=100)
         self._last_line = float("-inf")
         self._live = Live(console=console, refresh_per_second=2, transient=False) if console.is_terminal else None
@@ -71,8 +60,10 @@ class Display:
     def add(self, record: EpisodeRecord) -> None:
         """Add an episode."""
         episode = record.episode
-        # train circuits first, although "test" sorts before "train"
-        self._circuits[("" if episode.use == "train" else episode.use, episode.circuit)].add(record)
+        place = episode.use, episode.level
+        if place not in self._tallies:
+            self._tallies[place] = self._world.make_tally(*place)
+        self._tallies[place].add(episode, record.evaluated)
         if not record.evaluated:
             self._returns.append(episode.episodic_return)
 
@@ -83,7 +74,7 @@ class Display:
     def show(self, status: Status, final: bool = False) -> None:
         """Update the panel; without a terminal, print a line every ten seconds."""
         if self._live is not None:
-            parts = [self._head(status), self._table()] if self._circuits else [self._head(status)]
+            parts = [self._head(status), self._table()] if self._tallies else [self._head(status)]
             self._live.update(Panel(Group(*parts), title=self._name, border_style="cyan"))
         elif final or status.counters.seconds - self._last_line >= PLAIN_SECONDS:
             self._last_line = status.counters.seconds
@@ -91,25 +82,11 @@ class Display:
 
     def _line(self, status: Status) -> str:
         counters = status.counters
-        if len(self._circuits) > DOZEN:
-            trained = [episode for (use, _), row in self._circuits.items() if not use for episode in row.episodes]
-            unseen = [row.evaluation for (use, _), row in self._circuits.items() if use and row.evaluation is not None]
-            best = f" | finished {_finished(trained)} on {len(self._circuits) - len(unseen)} circuits"
-            best += f", unseen: {_evaluation(unseen)}" if unseen else ""
-        else:
-            laps = [
-                f"{name.removeprefix('MarioCircuit.')} {_seconds(row.best_lap)}"
-                for (_, name), row in sorted(self._circuits.items())
-            ]
-            best = (
-                f" | best lap {', '.join(laps)}"
-                if any(row.best_lap < float("inf") for row in self._circuits.values())
-                else ""
-            )
+        more = self._world.tell_progress(self._sorted())
         return (
             f"{_clock(counters.seconds)} | {status.fraction:4.0%} | {counters.agent_steps:,} agent steps, "
             f"{status.agent_steps_per_second:,.0f}/s | {counters.updates:,} updates | return {_mean(self._returns)} "
-            f"over {counters.episodes:,} episodes | lag {status.lag:.1f}{best} | ETA {_clock(status.eta_seconds)}"
+            f"over {counters.episodes:,} episodes | lag {status.lag:.1f}{more and f' | {more}'} | ETA {_clock(status.eta_seconds)}"
         )
 
     def _head(self, status: Status) -> Table:
@@ -132,75 +109,50 @@ class Display:
 
     def _table(self) -> Table:
         table = Table(expand=True, box=None, header_style="dim")
-        if not any(name for _, name in self._circuits):
-            for column in ("", "return", "length"):
-                table.add_column(column, justify="right" if column else "left")
-            episodes = [episode for circuit in self._circuits.values() for episode in circuit.episodes]
-            returns = _mean([episode.episodic_return for episode in episodes])
-            table.add_row("episodes", returns, _mean([float(episode.agent_steps) for episode in episodes]))
+        levels = any(level for _, level in self._tallies)
+        table.add_column(self._world.level_word if levels else "", justify="left")
+        for column in self._world.columns:
+            table.add_column(column, justify="right")
+        if not levels:
+            table.add_row("episodes", *self._world.fill_columns(self._sorted()))
             return table
-        for column in ("circuit", "return", "laps driven", "races finished", "best lap", "last evaluation"):
-            table.add_column(column, justify="left" if column == "circuit" else "right")
         for row in self._rows():
-            episodes = [episode for circuit in row.circuits for episode in circuit.episodes]
-            table.add_row(
-                f"{row.name} (unseen)" if row.use else row.name,
-                _mean([episode.episodic_return for episode in episodes]),
-                _mean([episode.progress for episode in episodes]),
-                _finished(episodes),
-                _seconds(min(circuit.best_lap for circuit in row.circuits)),
-                _evaluation([circuit.evaluation for circuit in row.circuits if circuit.evaluation is not None]),
-                style="bold" if row.whole else "",
-            )
+            name = f"{row.name} (unseen)" if row.use != "train" else row.name
+            table.add_row(name, *self._world.fill_columns(row.tallies), style="bold" if row.whole else "")
         return table
 
+    def _sorted(self) -> list[Tally]:
+        """Of all levels, first those that are learned from."""
+        return sorted(self._tallies.values(), key=lambda tally: (tally.use != "train", tally.use, tally.level))
+
     def _rows(self) -> list["Row"]:
-        """A row per circuit; with more than a dozen, rows per group (unless too many) and per use."""
-        uses: defaultdict[str, list[CircuitStatistics]] = defaultdict(list)
-        groups: defaultdict[tuple[str, str], list[CircuitStatistics]] = defaultdict(list)
-        for (use, name), circuit in sorted(self._circuits.items()):
-            uses[use].append(circuit)
-            groups[use, group_of(name)].append(circuit)
-        if len(self._circuits) <= DOZEN:
-            return [Row(use, name, [circuit], False) for (use, name), circuit in sorted(self._circuits.items())]
+        """A row per level; with more than `MANY`, rows per group (unless too many) and per use."""
+        tallies = self._sorted()
+        if len(tallies) <= MANY:
+            return [Row(tally.use, tally.level, [tally], False) for tally in tallies]
         rows: list[Row] = []
-        for use, circuits in uses.items():
-            separate = [
-                Row(use, f"{group}, {len(some)}", some, False) for (of, group), some in groups.items() if of == use
-            ]
+        for use, same in itertools.groupby(tallies, lambda tally: tally.use):
+            groups: defaultdict[str, list[Tally]] = defaultdict(list)
+            for tally in same:
+                groups[self._world.group_of(tally.level)].append(tally)
+            separate = [Row(use, f"{group}, {len(some)}", some, False) for group, some in groups.items()]
+            whole = [tally for some in groups.values() for tally in some]
             rows += separate if len(rows) + len(separate) <= MOST_ROWS else []
-            rows.append(Row(use, f"all {len(circuits)}", circuits, True))
+            rows.append(Row(use, f"all {len(whole)}", whole, True))
         return rows
 
 
 class Row(NamedTuple):
     """Contents of a row of the table."""
 
-    use: str  # "" for train
+    use: str
     name: str
-    circuits: list[CircuitStatistics]
-    whole: bool  # all circuits of this use
+    tallies: list[Tally]
+    whole: bool  # all levels of this use
 
 
-def _finished(episodes: list[Episode]) -> str:
-    return f"{sum(episode.finished for episode in episodes) / len(episodes):.0%}" if episodes else "-"
-
-
-def _evaluation(episodes: list[Episode]) -> str:
-    if not episodes:
-        return "-"
-    if len(episodes) > 1:
-        return f"{sum(episode.finished for episode in episodes)} of {len(episodes)} finished"
-    (episode,) = episodes
-    return f"finished in {sum(episode.lap_times):.1f} s" if episode.finished else f"{episode.progress:.1f} laps"
-
-
-def _mean(values: "deque[float] | list[float]") -> str:
+def _mean(values: "deque[float]") -> str:
     return f"{sum(values) / len(values):.2f}" if values else "-"
-
-
-def _seconds(value: float) -> str:
-    return f"{value:.2f} s" if value < float("inf") else "-"
 
 
 def _clock(seconds: float) -> str:

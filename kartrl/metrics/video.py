@@ -1,7 +1,7 @@
-"""Videos: MP4 files, and small GIFs for TensorBoard's Images tab."""
+"""Videos and images: MP4 files, small GIFs for TensorBoard's Images tab, and contact sheets."""
 
+import contextlib
 import io
-import os
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -13,6 +13,8 @@ import cv2
 import numpy as np
 from PIL import Image
 
+from kartrl.files import whole_file
+
 WIDTH = 768  # maximum width to which smaller frames are scaled up: three times the console's
 
 
@@ -23,17 +25,11 @@ class Mp4Writer:
     the context manager, and only without an exception.
 
     Raises:
-        OSError: the file cannot be written.
+        OSError: when the writer is entered or left: the file cannot be written.
     """
 
     def __init__(self, path: Path, fps: float) -> None:
-        self._path = path
-        self._temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        self._temporary.touch()  # FFmpeg would open it only with the first frame
-        self._container = av.open(str(self._temporary), "w", format="mp4", options={"movflags": "+faststart"})
-        self._stream = self._container.add_stream("libx264", rate=Fraction(fps).limit_denominator(1001))
-        self._stream.pix_fmt = "yuv420p"
-        self._stream.options = {"crf": "26", "preset": "veryfast"}
+        self._path, self._fps = path, fps
         self.frames = 0
 
     def add(self, frame: np.ndarray) -> None:
@@ -49,22 +45,27 @@ class Mp4Writer:
         self.frames += 1
 
     def __enter__(self) -> Self:
+        with contextlib.ExitStack() as stack:
+            temporary = stack.enter_context(whole_file(self._path))
+            temporary.touch()  # FFmpeg would open it only with the first frame
+            options = {"movflags": "+faststart"}
+            self._container = stack.enter_context(av.open(str(temporary), "w", format="mp4", options=options))
+            self._stream = self._container.add_stream("libx264", rate=Fraction(self._fps).limit_denominator(1001))
+            self._stream.pix_fmt = "yuv420p"
+            self._stream.options = {"crf": "26", "preset": "veryfast"}
+            stack.push(self._finish)
+            self._open = stack.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            try:
-                if self.frames and kind is None:
-                    for packet in self._stream.encode():
-                        self._container.mux(packet)
-            finally:
-                self._container.close()
-            if kind is None:
-                self._temporary.replace(self._path)
-        finally:
-            self._temporary.unlink(missing_ok=True)
+        self._open.__exit__(kind, error, trace)
+
+    def _finish(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self.frames and kind is None:
+            for packet in self._stream.encode():
+                self._container.mux(packet)
 
 
 def gif(frames: Sequence[np.ndarray], fps: float, colours: int = 24) -> bytes:
@@ -89,3 +90,15 @@ def shrunk(image: np.ndarray, width: int) -> np.ndarray:
     """Scale an image, uint8 [H, W, 3], to this width."""
     height = round(image.shape[0] * width / image.shape[1])
     return np.asarray(cv2.resize(image, (width, height), interpolation=cv2.INTER_AREA), np.uint8)
+
+
+def contact_sheet(images: Sequence[np.ndarray], columns: int = 2) -> np.ndarray:
+    """Arrange equally large images, uint8 [H, W, 3], in rows -> uint8 [rows * H, columns * W, 3]."""
+    columns = min(columns, len(images))
+    height, width, _ = images[0].shape
+    rows = -(-len(images) // columns)
+    sheet = np.full((rows * height, columns * width, 3), images[0][0, 0], np.uint8)
+    for index, image in enumerate(images):
+        row, column = divmod(index, columns)
+        sheet[row * height : (row + 1) * height, column * width : (column + 1) * width] = image
+    return sheet

@@ -1,16 +1,62 @@
-"""The networks, as TorchScript modules."""
+"""Networks: encoders, cores, distributions, and the actor-critic that is put together from them."""
+
+import copy
+from collections.abc import Iterator
+from typing import Any, Protocol, cast
+
+import torch
+from torch import Tensor, nn
 
 from kartrl.config import Model
-from kartrl.models.actor_critic import ActorCritic
-from kartrl.models.scripting import Script, script
+from kartrl.envs.spec import ActionSpec
+from kartrl.models.actor_critic import ActorCritic, Output
+from kartrl.models.distributions import Distribution, make_distribution
+from kartrl.models.scripting import script
 
-__all__ = ["ActorCritic", "Script", "make_model"]
+__all__ = ["ActorCritic", "Distribution", "Network", "Output", "for_inference", "make_distribution", "make_network"]
 
 
-def make_model(section: Model, observation_shape: tuple[int, ...], num_actions: int) -> Script:
-    """The scripted actor-critic for these observations ([H, W, C] images or [D] vectors) and actions.
+class Network(Protocol):
+    """An `ActorCritic`, scripted or not; see there. A scripted module hides its methods from type checkers."""
+
+    state_size: int
+
+    def __call__(self, observation: Tensor, first: Tensor, state: Tensor) -> tuple[Output, Tensor]: ...
+
+    def initial_state(self, batch: int) -> Tensor: ...
+
+    def step(self, observation: Tensor, first: Tensor, state: Tensor) -> tuple[Tensor, Tensor, Tensor]: ...
+
+    def act(
+        self, observation: Tensor, first: Tensor, state: Tensor, noise: Tensor, greedy: bool
+    ) -> tuple[Tensor, Tensor]: ...
+
+    def parameters(self) -> Iterator[nn.Parameter]: ...
+
+    def state_dict(self) -> dict[str, Tensor]: ...
+
+    def load_state_dict(self, state_dict: dict[str, Tensor]) -> Any: ...
+
+    def to(self, device: torch.device) -> "Network": ...
+
+    def eval(self) -> "Network": ...
+
+
+def make_network(section: Model, observation_shape: tuple[int, ...], action: ActionSpec) -> Network:
+    """The actor-critic for these observations ([H, W, C] images or [D] vectors) and actions.
 
     Raises:
         UserError: the convolutions of `section` do not fit the image.
     """
-    return script(ActorCritic(section, observation_shape, num_actions))
+    network = ActorCritic(section, observation_shape, action)
+    return cast(Network, script(network) if section.torchscript else network)
+
+
+def for_inference(network: Network) -> Network:
+    """A copy that only predicts: of lower precision, where the network computes in one."""
+    with torch.no_grad():  # or the copies of its parameters would come from an operation, which a cast then warns of
+        copied: Any = copy.deepcopy(network)
+    copied.eval()
+    if copied.encoder.bf16:
+        copied.encoder.to(torch.bfloat16)
+    return cast(Network, copied)

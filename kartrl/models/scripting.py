@@ -1,33 +1,40 @@
-"""The only place that calls torch.jit, so that it can be replaced in one move.
+"""The only place that calls torch.jit.
 
-A scripted module is used because its forward pass releases the GIL: predictor and trainer threads overlap.
-PyTorch 2.13 deprecates torch.jit without a replacement that does so; exactly that warning is silenced here.
+A scripted module releases the GIL for a whole forward pass, so that predictor and trainer threads overlap. PyTorch 2.13
+deprecates torch.jit without a replacement that does so; exactly that warning is silenced here. Where torch.jit is
+missing, or is not supported (Python 3.14), everything runs eagerly.
 """
 
+import sys
 import warnings
-from typing import Any
+from collections.abc import Callable
+from typing import TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-Script = Any  # a scripted ActorCritic; torch.jit.ScriptModule hides its methods from type checkers
+AVAILABLE = sys.version_info < (3, 14) and hasattr(torch, "jit")
+Function = TypeVar("Function", bound=Callable[..., object])
 
 
-def script(module: nn.Module) -> Script:
-    """`module`, compiled by TorchScript."""
+def script(module: nn.Module) -> nn.Module:
+    """`module`, compiled by TorchScript where that works, else `module` itself."""
+    if not AVAILABLE:
+        return module
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r".*torch\.jit\.", category=DeprecationWarning)
         return torch.jit.script(module)
 
 
-def scripted(function: Any) -> Any:
-    """Decorator: a pure tensor function, compiled by TorchScript."""
+def scripted(function: Function) -> Function:
+    """Decorator: a pure tensor function, compiled by TorchScript where that works."""
+    if not AVAILABLE:
+        return function
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r".*torch\.jit\.", category=DeprecationWarning)
         return torch.jit.script(function)
 
 
-# What TorchScript calls from inside a module needs no decorator; `export` marks further entry points.
-export = torch.jit.export
-
-__all__ = ["Script", "Tensor", "export", "script", "scripted"]
+def export(method: Function) -> Function:
+    """Decorator: a method that is called from outside a scripted module; those it calls need none."""
+    return torch.jit.export(method) if AVAILABLE else method  # type: ignore[return-value]

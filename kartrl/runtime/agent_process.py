@@ -1,4 +1,4 @@
-"""An agent: steps its environments and writes what it sees into their slots. It knows nothing of networks."""
+"""An agent: steps its environments and writes what it sees into their slab. It knows nothing of networks."""
 
 import itertools
 import traceback
@@ -7,30 +7,35 @@ from multiprocessing.connection import Connection
 import numpy as np
 
 from kartrl.config import Config
-from kartrl.envs.env_group import EnvGroup, make_group
+from kartrl.envs import make_group
+from kartrl.envs.env_group import EnvGroup
+from kartrl.envs.spec import ActionSpec
 from kartrl.errors import UserError
 from kartrl.metrics.stopwatch import AGENT_STAGES, Stopwatch
-from kartrl.runtime.messages import Failure
+from kartrl.runtime.messages import EpisodeEnd, Failure
 from kartrl.runtime.processes import yield_cores
-from kartrl.runtime.slab import AgentGroup, Slots, Stopped
+from kartrl.runtime.slab import AgentGroup, Mailbox, Slab, Stopped
 
 FAULTS_ALLOWED = 20  # steps in a row at which all environments of a group gave non-finite numbers
 
 
-def run(config: Config, slots: Slots, agent: int, seed: int, waker: Connection, server: Connection) -> None:
+def run(
+    config: Config, action: ActionSpec, slab: Slab, agent: int, seed: int, waker: Connection, server: Connection
+) -> None:
     """Body of an agent process.
 
     Args:
         config: the configuration.
-        slots: the shared slab.
+        action: what the agent may do.
+        slab: the shared memory.
         agent: its number.
         seed: of its environments.
-        waker: `slots.waker(agent)`.
-        server: gets an `Episode` at each episode's end, and a `Failure` if the agent cannot go on.
+        waker: `slab.waker(agent)`.
+        server: gets an `EpisodeEnd` at each episode's end, and a `Failure` if the agent cannot go on.
     """
     yield_cores()
     try:
-        _play(config, slots, agent, seed, waker, server)
+        _play(config, action, slab, agent, seed, waker, server)
     except (Stopped, BrokenPipeError):
         return
     except UserError as error:
@@ -41,21 +46,24 @@ def run(config: Config, slots: Slots, agent: int, seed: int, waker: Connection, 
         raise SystemExit(1) from error
 
 
-def _play(config: Config, slots: Slots, agent: int, seed: int, waker: Connection, server: Connection) -> None:
+def _play(
+    config: Config, action: ActionSpec, slab: Slab, agent: int, seed: int, waker: Connection, server: Connection
+) -> None:
     """Step the agent's groups in turn: one is stepped while the others wait for their actions."""
-    stopwatch = Stopwatch(AGENT_STAGES, slots.stage_seconds[agent])
-    first = agent * slots.groups_per_agent
-    groups = [AgentGroup(slots, first + index, waker, stopwatch) for index in range(slots.groups_per_agent)]
+    stopwatch = Stopwatch(AGENT_STAGES, slab.stage_seconds[agent])
+    first = agent * slab.groups_per_agent
+    mailbox = Mailbox(slab, waker)
+    groups = [AgentGroup(slab, first + index, mailbox, stopwatch) for index in range(slab.groups_per_agent)]
     envs: list[EnvGroup] = []
-    done = np.zeros((len(groups), slots.group_size), bool)
+    done = np.zeros((len(groups), slab.group_size), bool)
     faults = [0] * len(groups)  # steps in a row at which all environments were faulty, or began anew after that
     try:
         for index, group in enumerate(groups):
-            envs.append(make_group(config, slots.group_size))
-            group.ask(envs[index].reset(seed + index * slots.group_size), ~done[index])
+            envs.append(make_group(config, slab.group_size))
+            group.ask(envs[index].reset(seed + index * slab.group_size), ~done[index])
         for index in itertools.cycle(range(len(envs))):
             env, group = envs[index], groups[index]
-            observation, reward, terminated, truncated, faulty, episodes = env.step(group.answer())
+            observation, reward, terminated, truncated, faulty, episodes = env.step(action.taken(group.answer()))
             stopwatch.lap("environment")
             # Where an episode ended at the step before, this one ignored its action and began the next episode.
             began = done[index].copy()
@@ -65,7 +73,7 @@ def _play(config: Config, slots: Slots, agent: int, seed: int, waker: Connection
             if faults[index] == FAULTS_ALLOWED:
                 raise ValueError("the environments gave nothing but numbers that are not finite")
             for episode in episodes:
-                server.send(episode)
+                server.send(EpisodeEnd(episode, first + index, group.blocks))
             group.ask(observation, began)
     finally:
         for env in envs:

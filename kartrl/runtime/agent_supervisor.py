@@ -7,12 +7,13 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
 from kartrl.config import Config
-from kartrl.envs.episode import Episode
+from kartrl.envs.spec import ActionSpec
 from kartrl.errors import RunFailed, UserError
+from kartrl.runtime import agent_process
 from kartrl.runtime.backoff import Restarts
-from kartrl.runtime.messages import Failure
+from kartrl.runtime.messages import EpisodeEnd, Failure
 from kartrl.runtime.processes import spawn
-from kartrl.runtime.slab import Slots
+from kartrl.runtime.slab import Slab
 
 
 class Agent:
@@ -39,7 +40,8 @@ class Agents:
 
     Args:
         config: the configuration.
-        slots: the shared slab.
+        action: what agents may do.
+        slab: the shared memory.
         min_agents: healthy ones that training needs.
         seed: of the first agent's first environment.
         settle: returns when no predictor works any more on requests that it had gathered before.
@@ -49,15 +51,17 @@ class Agents:
     def __init__(
         self,
         config: Config,
-        slots: Slots,
+        action: ActionSpec,
+        slab: Slab,
         min_agents: int,
         seed: int,
         settle: Callable[[], None],
         say: Callable[[str], None],
     ) -> None:
-        self._config, self._slots, self._min_agents, self._seed = config, slots, min_agents, seed
+        self._config, self._action, self._slab = config, action, slab
+        self._min_agents, self._seed = min_agents, seed
         self._settle, self._say = settle, say
-        self._agents = [Agent(number) for number in range(slots.num_agents)]
+        self._agents = [Agent(number) for number in range(slab.num_agents)]
 
     @property
     def alive(self) -> int:
@@ -75,19 +79,30 @@ class Agents:
             self._start(agent)
 
     def _start(self, agent: Agent) -> None:
-        slots = self._slots
-        reader, writer = slots.context.Pipe(duplex=False)
+        slab = self._slab
+        reader, writer = slab.context.Pipe(duplex=False)
         # A restarted agent must not repeat the life that killed it.
-        envs = slots.groups_per_agent * slots.group_size
+        envs = slab.groups_per_agent * slab.group_size
         seed = self._seed + agent.number * envs + agent.restarts.total * 10_007
-        agent.unrolls, agent.cause = int(slots.unrolls[agent.number]), ""
-        agent.moved = (time.monotonic(), slots.requests(agent.number))
-        shared = (self._config, slots, agent.number, seed, slots.waker(agent.number))
-        agent.process = spawn(slots.context, f"agent-{agent.number}", "kartrl.runtime.agent_process", *shared, writer)
+        agent.unrolls, agent.cause = int(slab.unrolls[agent.number]), ""
+        agent.moved = (time.monotonic(), slab.requests(agent.number))
+        slab.admit(agent.number)
+        agent.process = spawn(
+            slab.context,
+            f"agent-{agent.number}",
+            agent_process.run,
+            self._config,
+            self._action,
+            slab,
+            agent.number,
+            seed,
+            slab.waker(agent.number),
+            writer,
+        )
         agent.messages = reader
         writer.close()
 
-    def receive(self, timeout: float) -> Iterator[Episode]:
+    def receive(self, timeout: float) -> Iterator[EpisodeEnd]:
         """The episodes that have ended; waits for a message at most this long.
 
         Raises:
@@ -99,8 +114,8 @@ class Agents:
             agent = readers[reader]
             try:
                 while reader.poll():
-                    message: Episode | Failure = reader.recv()
-                    if isinstance(message, Episode):
+                    message: EpisodeEnd | Failure = reader.recv()
+                    if isinstance(message, EpisodeEnd):
                         yield message
                     elif message.user_error:
                         raise UserError(message.reason)
@@ -133,8 +148,8 @@ class Agents:
 
     def _stands_still(self, agent: Agent, now: float) -> bool:
         """Whether it has not moved for too long, though nothing kept it from moving."""
-        requests = self._slots.requests(agent.number)
-        if requests != agent.moved[1] or not self._slots.may_move(agent.number):
+        requests = self._slab.requests(agent.number)
+        if requests != agent.moved[1] or not self._slab.may_move(agent.number):
             agent.moved = (now, requests)
         return now - agent.moved[0] > self._config.system.step_timeout
 
@@ -148,14 +163,14 @@ class Agents:
         )
         if not trained:  # nothing ever worked: starting again would loop
             raise RunFailed(f"agent {agent.number} ended before the first update\n{cause}")
-        agent.restarts.died(now, useful=int(self._slots.unrolls[agent.number]) > agent.unrolls)
+        agent.restarts.died(now, useful=int(self._slab.unrolls[agent.number]) > agent.unrolls)
         healthy = sum(not other.restarts.failing for other in self._agents)
         if healthy < self._min_agents:
             raise RunFailed(
                 f"{healthy} of {len(self._agents)} agents are healthy, and system.min_agents asks for {self._min_agents}\n"
                 f"agent {agent.number}, which died {agent.restarts.strikes} times without finishing an unroll: {cause}"
             )
-        self._slots.retire(agent.number)
+        self._slab.retire(agent.number)
         self._settle()
-        self._slots.recover(agent.number)
+        self._slab.recover(agent.number)
         self._say(f"agent {agent.number} is started again; it ended: {cause.splitlines()[-1]}")

@@ -6,11 +6,11 @@ setting measured just before it, medians must differ by a margin, and the search
 """
 
 import statistics
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from typing import NamedTuple
 
-from kartrl.runtime.predictor_thread import PredictorThread
-from kartrl.runtime.slab import Slots
+from kartrl.runtime.predictor_thread import ArrivalPacing
+from kartrl.runtime.slab import Slab
 
 SETTLE_SECONDS = 3.0  # pause between a change and its measurement
 WINDOW_SECONDS = 4.0
@@ -127,18 +127,17 @@ class Controller:
 
 
 def make_controller(
-    slots: Slots, predictors: Sequence[PredictorThread], min_groups: int, max_lag: float, say: Callable[[str], None]
+    slab: Slab, pacing: ArrivalPacing, min_groups: int, max_lag: float, say: Callable[[str], None]
 ) -> Controller:
     """Create a controller of the number of running agents and of the groups that predictors wait for."""
 
     def run_agents(number: int) -> None:
-        slots.run_agents(number)
+        slab.run_agents(number)
         wait_for(waiting.value)
 
     def wait_for(groups: int) -> None:
-        for predictor in predictors:
-            predictor.enough = min(groups, running.value * slots.groups_per_agent)  # paused agents send no requests
+        pacing.enough = min(groups, running.value * slab.groups_per_agent)  # paused agents send no requests
 
-    waiting = Knob("groups waited for", tuple(range(1, slots.num_groups + 1)), min_groups, wait_for)
-    running = Knob("running agents", tuple(range(1, slots.num_agents + 1)), slots.num_agents, run_agents)
+    waiting = Knob("groups waited for", tuple(range(1, slab.num_groups + 1)), min_groups, wait_for)
+    running = Knob("running agents", tuple(range(1, slab.num_agents + 1)), slab.num_agents, run_agents)
     return Controller([waiting, running], max_lag, say)

@@ -1,4 +1,4 @@
-"""The evaluator: while training goes on, drives the newest checkpoint on every circuit and shows how it went."""
+"""The evaluator: while training goes on, drives the newest checkpoint on every level and shows how it went."""
 
 import contextlib
 import itertools
@@ -16,42 +16,42 @@ from typing import Generic, NoReturn, TypeVar
 import gymnasium
 import numpy as np
 import torch
-from torch.utils.tensorboard import SummaryWriter
 
-from kartrl.commands.evaluate import Drive, drive, lap_line, map_of, pictures_per_second
 from kartrl.config import Config
-from kartrl.config.levels import DOZEN, circuit_name, group_of
-from kartrl.envs import make_env
-from kartrl.envs.episode import Episode
+from kartrl.envs.episode import Drive, Episode
+from kartrl.envs.world import World
+from kartrl.envs.worlds import load_world
 from kartrl.errors import UserError
 from kartrl.files import write_whole
-from kartrl.kart.plots import Line, contact_sheet, driven_lines
 from kartrl.learning import checkpoint
+from kartrl.learning.best_checkpoint import BestCheckpoint
 from kartrl.learning.checkpoint import Checkpoint
 from kartrl.metrics.episode_metrics import evaluation_scalars
 from kartrl.metrics.event_writer import EventWriter
 from kartrl.metrics.records import EpisodeRecord, Scalars
-from kartrl.metrics.video import gif, png, shrunk
-from kartrl.models import ActorCritic, Script
+from kartrl.metrics.video import contact_sheet, gif, png, shrunk
+from kartrl.models import ActorCritic, Network
+from kartrl.runtime.driving import drive
 from kartrl.runtime.processes import yield_cores
 
-GIF_WIDTH, GIF_FPS = 128, 5.0  # small: there is one for each circuit every minute
+GIF_WIDTH, GIF_FPS = 128, 5.0  # small: there is one for each level every minute
 LOOK_SECONDS = 1.0  # between two looks for a new checkpoint
 DEVICE = torch.device("cpu")  # a GPU, where there is one, is the learner's
-Circuit = TypeVar("Circuit")
+Level = TypeVar("Level")
 
 
 def run(run_folder: Path, config: Config, server: Connection) -> None:
     """Body of the evaluator process; ends on SIGTERM, or when its parent has gone.
 
     Every `config.evaluation.minutes`, if there is a new checkpoint, it drives on at most `config.evaluation.circuits` train
-    and as many test circuits, which take turns where there are more, and
+    and as many test levels. Where there are more, the train levels are always the same ones, of as many groups as
+    possible, so that checkpoints can be compared; the test levels take turns. Then it
 
     - sends to `server` an `EpisodeRecord` for each episode and at last a `Scalars` of their means,
-    - writes driven lines and videos for TensorBoard to `run_folder/evaluation`, and all lines to `latest.png` there,
-    - saves the checkpoint as `run_folder/best.pt` where the score is the best so far. The score is the mean, over all train
-      circuits, of the newest mean return on each: one of the newest checkpoint alone where a round takes all of them, else of
-      those of one turn of all circuits, and not known before the first turn is complete.
+    - writes the world's images and videos for TensorBoard to `run_folder/evaluation`, and all images to `latest.png`
+      there,
+    - saves the checkpoint as `run_folder/best.pt` where its score, the mean over these train levels of its mean return on
+      each, is the best so far; see `BestCheckpoint`.
 
     Args:
         server: the other end of its pipe.
@@ -68,27 +68,27 @@ def run(run_folder: Path, config: Config, server: Connection) -> None:
         evaluator.close()
 
 
-class Turns(Generic[Circuit]):
-    """Circuits that take turns, at most so many at a time."""
+class Turns(Generic[Level]):
+    """Levels that take turns, at most so many at a time."""
 
-    def __init__(self, circuits: Sequence[Circuit], limit: int) -> None:
-        self.circuits, self._limit = tuple(circuits), limit
+    def __init__(self, levels: Sequence[Level], limit: int) -> None:
+        self.levels, self._limit = tuple(levels), limit
         self._next = 0
 
-    def take(self) -> list[Circuit]:
+    def take(self) -> list[Level]:
         """Those whose turn it is now."""
-        count = max(1, len(self.circuits))
-        taken = [self.circuits[(self._next + index) % count] for index in range(min(len(self.circuits), self._limit))]
+        count = max(1, len(self.levels))
+        taken = [self.levels[(self._next + index) % count] for index in range(min(len(self.levels), self._limit))]
         self._next = (self._next + len(taken)) % count
         return taken
 
 
-def mixed(circuits: Sequence[str]) -> list[str]:
-    """The circuits, one of each group after another, so that a few neighbours are of several groups."""
+def mixed(world: World, levels: Sequence[str]) -> list[str]:
+    """The levels, one of each group after another, so that a few neighbours are of several groups."""
     groups: dict[str, list[str]] = defaultdict(list)
-    for circuit in circuits:
-        groups[group_of(circuit_name(circuit))].append(circuit)
-    return [circuit for row in itertools.zip_longest(*groups.values()) for circuit in row if circuit is not None]
+    for level in levels:
+        groups[world.group_of(world.name_level(level))].append(level)
+    return [level for row in itertools.zip_longest(*groups.values()) for level in row if level is not None]
 
 
 def _end(_number: int, _frame: FrameType | None) -> NoReturn:
@@ -101,16 +101,16 @@ class Evaluator:
     def __init__(self, run_folder: Path, config: Config, server: Connection) -> None:
         self._run_folder, self._folder = run_folder, run_folder / "evaluation"
         self._config, self._server = config, server
-        circuits = {use: mixed(config.circuits(use)) for use in ("train", "test")}
-        courses: dict[str, Sequence[str | None]] = {**circuits} if config.is_kart else {"train": [None]}
-        self._turns = {use: Turns(names, config.evaluation.circuits) for use, names in courses.items()}
-        self._newest: dict[tuple[str, str | None], list[Episode]] = {}
-        self._grouped = sum(map(len, circuits.values())) > DOZEN
-        self._env = make_env(
-            config, [*circuits["train"], *circuits["test"]], training=False, render=config.evaluation.video_seconds > 0
-        )
+        self._world = world = load_world(config)
+        limit = config.evaluation.circuits
+        levels = {use: mixed(world, world.levels(use)) for use in ("train", "test")}
+        # Always the same ones, as best.pt is chosen by them.
+        levels["train"] = levels["train"][:limit] if world.all_levels() else [""]
+        self._turns = {use: Turns(names, limit) for use, names in levels.items()}
+        self._best = BestCheckpoint(run_folder / "best.pt", levels["train"], config)
+        self._newest: dict[tuple[str, str], list[Episode]] = {}
+        self._env = world.open_env(world.all_levels(), training=False, render=config.evaluation.video_seconds > 0)
         self._films = config.evaluation.video_seconds > 0 and self._gives_pictures()
-        self._best = self._best_score()
         self._events: EventWriter | None = None
         self._warned = False
 
@@ -132,34 +132,34 @@ class Evaluator:
             self.round(loaded)
 
     def round(self, loaded: Checkpoint) -> None:
-        """Drive on the circuits whose turn it is with these weights, and tell everyone."""
-        model = checkpoint.load_model(loaded, DEVICE)
+        """Drive on the levels whose turn it is with these weights, and report."""
+        network = checkpoint.load_network(loaded, DEVICE)
         step = loaded.counters.agent_steps
         episodes, pictures, shown = [], [], set()
-        for use, circuit in [(use, circuit) for use, turns in self._turns.items() for circuit in turns.take()]:
-            drives, film = self._drive(model, use, circuit)
-            self._newest[use, circuit] = [one.episode for one in drives]
-            episodes += self._newest[use, circuit]
+        returns: dict[str, list[float]] = {}  # on the train levels
+        for use, level in [(use, level) for use, turns in self._turns.items() for level in turns.take()]:
+            drives, film = self._drive(network, use, level)
+            self._newest[use, level] = [one.episode for one in drives]
+            episodes += self._newest[use, level]
+            if use == "train":
+                returns[level] = [one.episode.episodic_return for one in drives]
             for one in drives:
                 self._server.send(EpisodeRecord(step, one.episode, evaluated=True))
-            picture = None if circuit is None else self._picture(use, circuit, drives, step)
+            picture = self._picture(use, level, drives, step)
             if picture is not None:
                 pictures.append(picture)
-            tag = f"{use}/{self._config.environment.id if circuit is None else self._label(circuit)}"
+            tag = f"{use}/{self._label(level)}"
             if tag not in shown:
                 shown.add(tag)
                 self._write(loaded, tag, picture, film)
-        score = self._score()
         with self._warning():
             if pictures:
                 write_whole(
                     self._folder / "latest.png", png(contact_sheet(pictures, columns=2 if len(pictures) <= 6 else 4))
                 )
-            if score > self._best:
-                checkpoint.save(self._run_folder / "best.pt", loaded._replace(score=score))
-                self._best = score
+            self._best.offer(loaded, returns)
         newest = [episode for same in self._newest.values() for episode in same]
-        scalars = evaluation_scalars(episodes, newest, self._grouped)
+        scalars = evaluation_scalars(self._world, episodes, newest)
         self._server.send(Scalars(step, scalars))  # last: it tells that the round's files are there
 
     def close(self) -> None:
@@ -168,24 +168,12 @@ class Evaluator:
         if self._events is not None:
             self._events.close()
 
-    def _score(self) -> float:
-        """See `run`; before it is known, less than any."""
-        returns = [
-            [episode.episodic_return for episode in same] for (use, _), same in self._newest.items() if use == "train"
-        ]
-        known = len(returns) == len(self._turns["train"].circuits)
-        return float(np.mean([np.mean(values) for values in returns])) if known else float("-inf")
-
-    def _label(self, circuit: str) -> str:
-        """Under which name the pictures of a circuit are shown."""
-        return group_of(circuit_name(circuit)) if self._grouped else circuit_name(circuit)
-
-    def _best_score(self) -> float:
-        try:
-            score = checkpoint.load(self._run_folder / "best.pt").score
-        except UserError:
-            return float("-inf")
-        return float("-inf") if score is None else score
+    def _label(self, level: str) -> str:
+        """Under which name the images of a level are shown."""
+        if not level:
+            return self._config.environment.id
+        name = self._world.name_level(level)
+        return self._world.group_of(name) if self._world.grouped else name
 
     def _gives_pictures(self) -> bool:
         self._env.reset()
@@ -194,10 +182,10 @@ class Evaluator:
         except gymnasium.error.DependencyNotInstalled:  # some environments need pygame to draw
             return False
 
-    def _drive(self, model: Script, use: str, circuit: str | None) -> tuple[list[Drive], list[np.ndarray]]:
-        """The drives on one circuit, and small pictures of the first of them."""
+    def _drive(self, network: Network, use: str, level: str) -> tuple[list[Drive], list[np.ndarray]]:
+        """The drives on one level, and small images of the first of them."""
         section = self._config.evaluation
-        steps_per_picture = max(1, round(pictures_per_second(self._config, self._env) / GIF_FPS))
+        steps_per_picture = max(1, round(self._world.pictures_per_second(self._env) / GIF_FPS))
         film: list[np.ndarray] = []
         seen = 0
 
@@ -209,11 +197,11 @@ class Evaluator:
 
         drives = [
             drive(
+                self._world,
                 self._env,
-                model,
-                circuit,
+                network,
+                level,
                 greedy=section.greedy,
-                device=DEVICE,
                 seed=seed,
                 use=use,
                 on_picture=look if self._films and seed == 0 else None,
@@ -222,14 +210,13 @@ class Evaluator:
         ]
         return drives, film
 
-    def _picture(self, use: str, circuit: str, drives: list[Drive], step: int) -> np.ndarray:
+    def _picture(self, use: str, level: str, drives: list[Drive], step: int) -> np.ndarray | None:
         kind = "unseen" if use == "test" else "trained on"
-        title = f"{circuit_name(circuit)} ({kind}), {step:,} agent steps\n{lap_line(drives[0].episode)}"
-        lines = [Line(one.x, one.y, one.speed, one.episode.finished) for one in drives]
-        return driven_lines(map_of(self._config, circuit), lines, title, inches=5)
+        name = f"{self._world.name_level(level)} ({kind})" if level else self._config.environment.id
+        return self._world.draw(level, drives, f"{name}, {step:,} agent steps", inches=5)
 
     def _write(self, loaded: Checkpoint, name: str, picture: np.ndarray | None, film: list[np.ndarray]) -> None:
-        """Write a circuit's pictures to the event file."""
+        """Write a level's pictures to the event file."""
         step = loaded.counters.agent_steps
         with self._warning():
             if self._events is None:
@@ -238,7 +225,9 @@ class Evaluator:
                     _write_graph(self._folder, loaded)
                 self._events = EventWriter(self._folder, purge_step=step)
             if picture is not None:
-                self._events.image(step, f"driven_lines/{name}", png(picture), *picture.shape[:2])
+                self._events.image(
+                    step, f"{self._world.picture_word.replace(' ', '_')}s/{name}", png(picture), *picture.shape[:2]
+                )
             if film:
                 self._events.image(step, f"video/{name}", gif(film, GIF_FPS), *film[0].shape[:2])
             self._events.flush()
@@ -262,7 +251,7 @@ class Evaluator:
                 )
 
 
-class Network(torch.nn.Module):
+class StepModule(torch.nn.Module):
     """The network inside a module without exported methods, as tracing for TensorBoard's graph wants it."""
 
     def __init__(self, network: ActorCritic) -> None:
@@ -275,12 +264,14 @@ class Network(torch.nn.Module):
 
 def _write_graph(folder: Path, loaded: Checkpoint) -> None:
     """Write the network's graph, in an event file of its own, before any other of the folder."""
+    from torch.utils.tensorboard import SummaryWriter  # here: the server imports this module too, for its name only
+
     section = loaded.config.model.model_copy(
         update={"precision": "fp32"}
     )  # tracing cannot follow the other; the layers are the same
-    network = ActorCritic(section, loaded.observation_shape, loaded.num_actions).eval()
+    network = ActorCritic(section, loaded.observation_shape, loaded.action).eval()
     dtype = torch.uint8 if len(loaded.observation_shape) == 3 else torch.float32
     observation = torch.zeros(1, *loaded.observation_shape, dtype=dtype)
     with warnings.catch_warnings(), SummaryWriter(str(folder)) as writer:
         warnings.filterwarnings("ignore", message=r".*torch\.jit\.", category=DeprecationWarning)
-        writer.add_graph(Network(network), (observation, torch.ones(1, dtype=torch.bool), network.initial_state(1)))
+        writer.add_graph(StepModule(network), (observation, torch.ones(1, dtype=torch.bool), network.initial_state(1)))

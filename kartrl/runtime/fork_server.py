@@ -1,4 +1,4 @@
-"""What the server that forks processes loads before it does (see `lifetime.start_method`); nobody else imports this."""
+"""What the server that forks processes loads before it does (see `processes.start_method`); nobody else imports this."""
 
 import atexit
 import os
@@ -7,7 +7,7 @@ import signal
 
 import kartrl.runtime.agent_process  # noqa: F401  # so that agents come up with it loaded
 
-# Ctrl-C reaches processes from their first moment on, before `run_as` can tell them whose decision the end is.
+# Ctrl-C reaches processes from their first moment on, before `processes.spawn` can tell them whose decision the end is.
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 # This server outlives all others of its run, also where they were killed and could not tidy up.
 atexit.register(shutil.rmtree, os.environ["KARTRL_SOCKETS"], ignore_errors=True)

@@ -7,10 +7,12 @@ from pathlib import Path
 from queue import Empty
 from typing import Any
 
+from kartrl.config import Config
 from kartrl.envs.episode import Episode
+from kartrl.envs.worlds import load_world
 from kartrl.metrics.episode_metrics import training_scalars
 from kartrl.metrics.hardware import Hardware
-from kartrl.metrics.records import EpisodeRecord, Histograms, Scalars
+from kartrl.metrics.records import EpisodeBatch, EpisodeRecord, Histograms, Scalars
 from kartrl.metrics.sinks import Sinks
 
 EPISODES_SECONDS = 5.0  # episodes are averaged over this long
@@ -18,17 +20,18 @@ HARDWARE_SECONDS = 10.0
 WAIT_SECONDS = 1.0  # how long to wait for a message before looking round
 
 
-def run(run_folder: Path, queue: Any, first_step: int, grouped: bool = False) -> None:
+def run(config: Config, run_folder: Path, queue: Any, first_step: int) -> None:
     """Body of the logger process; ends on None from the queue, or when its parent has gone.
 
     Args:
+        config: the configuration.
         run_folder: gets the event file and `scalars.csv`; both hold the same scalars.
         queue: multiprocessing queue of `Scalars`, `Histograms`, `EpisodeRecord`, and at last None. Of the evaluator's episodes
             it gets means, as `Scalars`; the episodes themselves are for others.
         first_step: agent steps at which this run begins or is resumed; what was logged later than that, by a run
             that went further than its last checkpoint, is forgotten.
-        grouped: there are too many train circuits for tags of their own.
     """
+    world = load_world(config)
     parent = multiprocessing.parent_process()
     sinks = Sinks(run_folder, first_step)
     sinks.flush()  # a folder that cannot be written to is told of now
@@ -53,17 +56,19 @@ def run(run_folder: Path, queue: Any, first_step: int, grouped: bool = False) ->
                         sinks.scalars(message.agent_steps, message.values)
                     case Histograms():
                         sinks.histograms(message.agent_steps, message.values)
+                    case EpisodeBatch():
+                        sinks.scalars(message.agent_steps, training_scalars(world, message.episodes))
                     case EpisodeRecord(evaluated=False):
                         episodes.append(message.episode)
             now = time.monotonic()
             if now >= next_episodes:
                 next_episodes = now + EPISODES_SECONDS
-                sinks.scalars(step, training_scalars(episodes, grouped))
+                sinks.scalars(step, training_scalars(world, episodes))
                 episodes.clear()
                 sinks.flush()
             if now >= next_hardware:
                 next_hardware = now + HARDWARE_SECONDS
                 sinks.scalars(step, hardware.sample())
-        sinks.scalars(step, training_scalars(episodes, grouped))
+        sinks.scalars(step, training_scalars(world, episodes))
     finally:
         sinks.close()

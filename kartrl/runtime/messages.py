@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kartrl.envs.episode import Episode
+
 
 class Requests(NamedTuple):
     """Observations that wait for an action; the leading dimension is the number of waiting groups."""
@@ -13,7 +15,15 @@ class Requests(NamedTuple):
     step: np.ndarray  # int64 [n], the step of those unrolls, 0 to T - 1
     number: np.ndarray  # int64 [n], tells this request from earlier ones of the group
     observation: np.ndarray  # uint8 [n, G, H, W, C] or float32 [n, G, D]
-    reset: np.ndarray  # bool [n, G]
+    first: np.ndarray  # bool [n, G]
+
+
+class EpisodeEnd(NamedTuple):
+    """A finished episode of an agent."""
+
+    episode: Episode
+    group: int  # in which it was
+    block: int  # of the group, counted from the agent's start, in which it ended
 
 
 class Failure(NamedTuple):

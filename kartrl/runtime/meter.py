@@ -9,7 +9,7 @@ from kartrl.learning.counters import Counters
 from kartrl.metrics.stopwatch import AGENT_STAGES, PREDICTOR_STAGES, TRAINER_STAGES
 from kartrl.metrics.terminal import Status
 from kartrl.runtime.predictor_thread import PredictorThread
-from kartrl.runtime.slab import Slots
+from kartrl.runtime.slab import Slab
 from kartrl.runtime.trainer_thread import TrainerThread
 
 
@@ -57,14 +57,14 @@ def _predicted(predictors: list[PredictorThread]) -> tuple[int, int]:
 class StageShares:
     """How the agents, predictors and trainers spend their time, between one call and the next."""
 
-    def __init__(self, slots: Slots, predictors: Sequence[PredictorThread], trainers: Sequence[TrainerThread]) -> None:
-        self._slots, self._predictors, self._trainers = slots, predictors, trainers
+    def __init__(self, slab: Slab, predictors: Sequence[PredictorThread], trainers: Sequence[TrainerThread]) -> None:
+        self._slab, self._predictors, self._trainers = slab, predictors, trainers
         self._before = self._seconds()
 
     def _seconds(self) -> dict[str, float]:
         """Seconds of all agents, predictors and trainers, by "<role>_<stage>"."""
         roles = (
-            ("agent", AGENT_STAGES, [*self._slots.stage_seconds]),
+            ("agent", AGENT_STAGES, [*self._slab.stage_seconds]),
             ("predictor", PREDICTOR_STAGES, [predictor.stopwatch.seconds for predictor in self._predictors]),
             ("trainer", TRAINER_STAGES, [trainer.stopwatch.seconds for trainer in self._trainers]),
         )

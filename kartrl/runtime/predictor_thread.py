@@ -1,175 +1,195 @@
 """A predictor: batches the observations that wait, runs the network once, answers all of them."""
 
-import copy
 import threading
 import time
+from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from kartrl.metrics.stopwatch import PREDICTOR_STAGES, Stopwatch
-from kartrl.models import Script
+from kartrl.models import Distribution, Network, for_inference
 from kartrl.runtime.messages import Requests
 from kartrl.runtime.published_weights import PublishedWeights
-from kartrl.runtime.slab import WAKE_SECONDS, Slots
+from kartrl.runtime.slab import WAKE_SECONDS, Slab
 
 PATIENCE = 10  # forward passes; long, as what it waits for is on its way unless agents are reset or wait for a trainer
 
 
-class RecurrentStates:
-    """The recurrent states of all slots, on the device; they never travel.
+class Pacing(Protocol):
+    """Which requests make a predictor's next batch, and when it may take newer weights."""
 
-    The last row of each is nobody's: what has no place to go is written there, so that shapes never vary.
+    def next_groups(self, patience: float) -> Sequence[int]:
+        """The groups that are to be answered next; none where no request came for a second.
 
-    Attributes:
-        group: float32 [groups + 1, G, S], before each group's next step.
-        block: float32 [blocks + 1, G, S], at the start of each block of unrolls, for the trainer.
+        Args:
+            patience: seconds that waiting for more requests may take.
+        """
+
+    def may_fetch(self, requests: Requests) -> bool:
+        """Whether newer weights may be fetched before these requests are answered."""
+
+
+class ArrivalPacing:
+    """Requests as they arrive, with the newest weights.
+
+    Args:
+        limit: groups in one forward pass at most.
+        enough: groups that are waited for, if only while there is patience; may be changed at any time.
     """
 
-    def __init__(self, slots: Slots, model: Script) -> None:
-        size = slots.group_size
-        self.group: Tensor = model.initial_state((slots.num_groups + 1) * size).unflatten(0, (-1, size))
-        self.block: Tensor = model.initial_state((slots.num_blocks + 1) * size).unflatten(0, (-1, size))
+    def __init__(self, slab: Slab, limit: int, enough: int) -> None:
+        self._slab, self._limit, self.enough = slab, limit, enough
+
+    def next_groups(self, patience: float) -> Sequence[int]:
+        """See `Pacing`."""
+        return self._slab.await_requests(self._limit, WAKE_SECONDS, self.enough, patience)
+
+    def may_fetch(self, requests: Requests) -> bool:
+        """See `Pacing`."""
+        return True
+
+
+def group_states(slab: Slab, network: Network) -> Tensor:
+    """The recurrent states before each group's next step, float32 [groups + 1, G, S], on the device.
+
+    The last row is a padding row: requests that only fill up a batch are written there.
+    """
+    return network.initial_state((slab.num_groups + 1) * slab.group_size).unflatten(0, (-1, slab.group_size))
 
 
 class Policy:
     """A predictor's own copy of the network, run on whole batches of requests."""
 
-    def __init__(self, model: Script, states: RecurrentStates, seed: int) -> None:
-        self.model, self._states = model, states
-        self._num_actions: int = model.policy.bias.numel()
-        self.device = states.group.device
-        self.random = torch.Generator(self.device).manual_seed(seed)
+    def __init__(self, network: Network, distribution: Distribution, states: Tensor, seed: int) -> None:
+        self.network, self._distribution, self._states = network, distribution, states
+        self.device = states.device
+        self.generator = torch.Generator(self.device).manual_seed(seed)
 
-    def act(self, requests: Requests) -> np.ndarray:
-        """Actions and their log-probabilities, float32 [n, G, 2]."""
-        arrays = (requests.observation, requests.reset, requests.group, self._first(requests))
-        return self._run(*(torch.from_numpy(array).to(self.device) for array in arrays)).cpu().numpy()
-
-    def _first(self, requests: Requests) -> np.ndarray:
-        """The block whose first state this is, int64 [n]; nobody's where it is not the first."""
-        return np.where(requests.step == 0, requests.block, self._states.block.shape[0] - 1)
+    def act(self, requests: Requests) -> tuple[np.ndarray, np.ndarray]:
+        """Decisions, float32 [n, G, K], and the states before the step, float32 [m, G, S], of requests with step 0."""
+        arrays = (requests.observation, requests.first, requests.group)
+        decision, before = self._run(*(torch.from_numpy(array).to(self.device) for array in arrays))
+        return decision.cpu().numpy(), before.cpu().numpy()[requests.step == 0]
 
     @torch.inference_mode()
-    def _run(self, observation: Tensor, reset: Tensor, group: Tensor, block: Tensor) -> Tensor:
-        noise = torch.empty(reset.numel(), self._num_actions, device=self.device).exponential_(generator=self.random)
-        state = self._states.group[group]
-        self._states.block[block] = state
-        answer, after = self.model.act(observation.flatten(0, 1), reset.flatten(), state.flatten(0, 1), noise)
-        self._states.group[group] = after.view_as(state)
-        return answer.view(*reset.shape, 2)
+    def _run(self, observation: Tensor, first: Tensor, group: Tensor) -> tuple[Tensor, Tensor]:
+        noise = self._distribution.noise(first.numel(), self.device, self.generator)
+        before = self._states[group]
+        state = before.flatten(0, 1)
+        decision, after = self.network.act(observation.flatten(0, 1), first.flatten(), state, noise, False)
+        self._states[group] = after.view_as(before)
+        return decision.view(*first.shape, -1), before
 
 
 class GraphedPolicy(Policy):
     """A `Policy` on a CUDA device: one CUDA graph for each of a few batch sizes, with pinned memory at both ends.
 
-    A batch is filled up to the next size with requests of nobody's. The graphs are recorded here, before any other
-    thread uses the device.
+    A batch is filled up to the next size with padding rows. The graphs are recorded here, before any other thread uses
+    the device.
     """
 
-    def __init__(self, model: Script, states: RecurrentStates, seed: int, slots: Slots, limit: int) -> None:
-        super().__init__(model, states, seed)
+    def __init__(
+        self, network: Network, distribution: Distribution, states: Tensor, seed: int, slab: Slab, limit: int
+    ) -> None:
+        super().__init__(network, distribution, states, seed)
         self._sizes = sorted({min(2**power, limit) for power in range(limit.bit_length() + 1)})
-        shape = (limit, *slots.observation.shape[2:])
-        self._observation = torch.zeros(shape, dtype=torch.from_numpy(slots.observation[:0]).dtype, pin_memory=True)
-        self._reset = torch.zeros(shape[:2], dtype=torch.bool, pin_memory=True)
-        self._where = torch.zeros(2, limit, dtype=torch.int64, pin_memory=True)  # group and block
-        self._answer = torch.zeros(*shape[:2], 2, pin_memory=True)
+        shape = (limit, *slab.observation.shape[2:])
+        self._observation = torch.zeros(shape, dtype=torch.from_numpy(slab.observation[:0]).dtype, pin_memory=True)
+        self._first = torch.zeros(shape[:2], dtype=torch.bool, pin_memory=True)
+        self._group = torch.zeros(limit, dtype=torch.int64, pin_memory=True)
+        self._decision = torch.zeros(*shape[:2], slab.decision.shape[-1], pin_memory=True)
+        self._before = torch.zeros(limit, *states.shape[1:], device=self.device)
         self._stream = torch.cuda.Stream()
-        self._nobody = torch.tensor([[states.group.shape[0] - 1], [states.block.shape[0] - 1]])
+        self._padding_row = states.shape[0] - 1
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
-        self._where[:] = self._nobody
+        self._group.fill_(self._padding_row)
         for size in reversed(self._sizes):
             with torch.cuda.stream(self._stream):
                 for _ in range(3):  # TorchScript specialises in the first calls
                     self._replayed(size)
             self._stream.synchronize()
             graph = torch.cuda.CUDAGraph()
-            graph.register_generator_state(self.random)
+            graph.register_generator_state(self.generator)
             with torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
                 self._replayed(size)
             self._graphs[size] = graph
 
     def _replayed(self, size: int) -> None:
         """What a graph holds: copy in, one forward pass, copy out."""
-        observation, reset, where = (
-            buffer.to(self.device, non_blocking=True)
-            for buffer in (self._observation[:size], self._reset[:size], self._where)
-        )
-        self._answer[:size].copy_(self._run(observation, reset, where[0, :size], where[1, :size]), non_blocking=True)
+        inputs = (buffer[:size] for buffer in (self._observation, self._first, self._group))
+        decision, before = self._run(*(buffer.to(self.device, non_blocking=True) for buffer in inputs))
+        self._before[:size].copy_(before)
+        self._decision[:size].copy_(decision, non_blocking=True)
 
-    def act(self, requests: Requests) -> np.ndarray:
+    def act(self, requests: Requests) -> tuple[np.ndarray, np.ndarray]:
         """See `Policy`."""
         number = len(requests.group)
         size = next(size for size in self._sizes if size >= number)
         self._observation[:number].copy_(torch.from_numpy(requests.observation))
-        self._reset[:number].copy_(torch.from_numpy(requests.reset))
-        self._where[:] = self._nobody
-        self._where[:, :number].copy_(torch.from_numpy(np.stack([requests.group, self._first(requests)])))
+        self._first[:number].copy_(torch.from_numpy(requests.first))
+        self._group.fill_(self._padding_row)
+        self._group[:number].copy_(torch.from_numpy(requests.group))
+        starts = torch.from_numpy(np.flatnonzero(requests.step == 0)).to(self.device)
         with torch.cuda.stream(self._stream):
             self._graphs[size].replay()
+            before = self._before[starts].cpu()  # waits for the stream
         self._stream.synchronize()
-        return self._answer[:number].numpy()
+        return self._decision[:number].numpy(), before.numpy()
 
 
-def make_policy(model: Script, states: RecurrentStates, seed: int, slots: Slots, limit: int) -> Policy:
-    """The policy, with a copy of `model`, that suits its device and precision, for batches of up to `limit` groups."""
-    with torch.no_grad():  # or the copies of its parameters would come from an operation, which a cast then warns of
-        model = copy.deepcopy(model).eval()
-    if model.encoder.bf16:
-        model.encoder.to(torch.bfloat16)
-    on_gpu = states.group.is_cuda
-    return GraphedPolicy(model, states, seed, slots, limit) if on_gpu else Policy(model, states, seed)
+def make_policy(
+    network: Network, distribution: Distribution, states: Tensor, seed: int, slab: Slab, limit: int
+) -> Policy:
+    """The policy, with a copy of `network`, that suits its device, for batches of up to `limit` groups."""
+    network = for_inference(network)
+    if states.is_cuda:
+        return GraphedPolicy(network, distribution, states, seed, slab, limit)
+    return Policy(network, distribution, states, seed)
 
 
 class PredictorThread(threading.Thread):
     """Answers requests until `stop` is set.
 
     Args:
-        slots: the shared slab.
+        slab: the shared memory.
         policy: a network of this thread's own.
         weights: published by the trainer.
-        limit: groups in one forward pass at most.
-        enough: groups that it waits for, up to `PATIENCE` forward passes long.
+        pacing: chooses batches.
         stop: ends the thread.
     """
 
     def __init__(
-        self,
-        name: str,
-        slots: Slots,
-        policy: Policy,
-        weights: PublishedWeights,
-        limit: int,
-        enough: int,
-        stop: threading.Event,
+        self, name: str, slab: Slab, policy: Policy, weights: PublishedWeights, pacing: Pacing, stop: threading.Event
     ) -> None:
         super().__init__(name=name, daemon=True)
-        self._slots, self.policy, self._weights = slots, policy, weights
-        self._limit, self.enough, self._stop_event = limit, enough, stop
+        self._slab, self.policy, self._weights = slab, policy, weights
+        self._pacing, self._stop_event = pacing, stop
         self.stopwatch = Stopwatch(PREDICTOR_STAGES)
         self.predictions, self.batches = 0, 0  # read by the server
         self.predicting = threading.Lock()
         """Held from gathering requests to answering them."""
 
     def run(self) -> None:
-        slots, lap = self._slots, self.stopwatch.lap
+        slab, lap = self._slab, self.stopwatch.lap
         version, busy = -1, 0.001
         while not self._stop_event.is_set():
-            waiting = slots.await_requests(self._limit, WAKE_SECONDS, self.enough, patience=PATIENCE * busy)
+            groups = self._pacing.next_groups(PATIENCE * busy)
             lap("idle")
             start = time.monotonic()
             with self.predicting:
-                requests = slots.gather_requests(waiting)
+                requests = slab.gather_requests(groups)
                 if requests is None:
                     continue
-                version = self._weights.fetch(self.policy.model, version)
+                if self._pacing.may_fetch(requests):
+                    version = self._weights.fetch(self.policy.network, version)
                 lap("gather")
-                answer = self.policy.act(requests)
+                decision, initial_state = self.policy.act(requests)
                 lap("forward")
-                slots.answer_requests(requests, answer[..., 0].astype("int64"), answer[..., 1], version)
+                slab.answer_requests(requests, decision, initial_state, version)
                 lap("scatter")
-            self.predictions += requests.reset.size
+            self.predictions += requests.first.size
             self.batches += 1
             busy += 0.1 * (time.monotonic() - start - busy)

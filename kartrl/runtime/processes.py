@@ -6,15 +6,17 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 from multiprocessing import forkserver, util
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
-from typing import Any
+from typing import Any, ParamSpec
 
 from setproctitle import setproctitle
 
 GRACE_SECONDS = 2.0  # that a process has to end by itself when its parent has gone
 LAST_SECONDS = 2.0  # between the signal that it gets then and the end
+Arguments = ParamSpec("Arguments")
 
 
 def start_method() -> BaseContext:
@@ -29,13 +31,28 @@ def start_method() -> BaseContext:
     return context
 
 
-def run_as(role: str, module: str, *arguments: Any) -> None:
-    """Body of every process: `run(*arguments)` of `module`, under the title "kartrl <role>" in ps and top.
+def spawn(
+    context: Any,
+    role: str,
+    function: Callable[Arguments, None],
+    /,
+    *arguments: Arguments.args,
+    **options: Arguments.kwargs,
+) -> BaseProcess:
+    """A process that runs a module's function, under the title "kartrl <role>" in ps and top.
 
-    The module is named rather than passed, so that only the process that runs it loads what it needs. Ctrl-C reaches
-    the whole group of processes; what follows is the server's to decide. When the server has gone, the process is
-    given `GRACE_SECONDS` to end, then SIGTERM, and is ended `LAST_SECONDS` after that.
+    Ctrl-C reaches the whole group of processes; what follows is the server's to decide. When the server has gone, the
+    process is given `GRACE_SECONDS` to end, then SIGTERM, and is ended `LAST_SECONDS` after that.
     """
+    # The function travels by its name: pickled, it would load its module before the process follows its parent.
+    place = function.__module__, function.__qualname__
+    process: BaseProcess = context.Process(target=_run, args=(role, place, arguments, options), name=role, daemon=True)
+    process.start()
+    return process
+
+
+def _run(role: str, place: tuple[str, str], arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
+    """Body of every process; see `spawn`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     setproctitle(f"kartrl {role}")
     parent = multiprocessing.parent_process()
@@ -43,14 +60,8 @@ def run_as(role: str, module: str, *arguments: Any) -> None:
     # A thread watches, so this works while the process loads or computes, or waits for the rest of a message that its
     # dead parent never finished writing.
     threading.Thread(target=_follow, args=(parent,), name="follow-parent", daemon=True).start()
-    importlib.import_module(module).run(*arguments)
-
-
-def spawn(context: Any, role: str, module: str, *arguments: Any) -> BaseProcess:
-    """A process of this role, running; see `run_as`."""
-    process: BaseProcess = context.Process(target=run_as, args=(role, module, *arguments), name=role, daemon=True)
-    process.start()
-    return process
+    module, name = place
+    getattr(importlib.import_module(module), name)(*arguments, **options)
 
 
 def yield_cores() -> None:

@@ -5,7 +5,7 @@ import threading
 import torch
 from torch import Tensor
 
-from kartrl.models import Script
+from kartrl.models import Network
 
 
 class PublishedWeights:
@@ -15,26 +15,26 @@ class PublishedWeights:
     changed; both hold the lock only for one copy, and no forward pass ever reads what an optimizer writes.
     """
 
-    def __init__(self, model: Script) -> None:
+    def __init__(self, network: Network) -> None:
         self._lock = threading.Lock()
         with torch.no_grad():
-            self._flat = torch.cat([parameter.flatten() for parameter in model.parameters()])
+            self._flat = torch.cat([parameter.flatten() for parameter in network.parameters()])
         self._on_gpu = self._flat.is_cuda
         self.version = 0
 
-    def publish(self, model: Script) -> None:
-        """Copy the parameters of `model` and raise the version by one."""
+    def publish(self, network: Network) -> None:
+        """Copy the parameters of `network` and raise the version by one."""
         with self._lock, torch.no_grad():
-            torch.cat([parameter.flatten() for parameter in model.parameters()], out=self._flat)
+            torch.cat([parameter.flatten() for parameter in network.parameters()], out=self._flat)
             self._finish()
             self.version += 1
 
-    def fetch(self, model: Script, version: int) -> int:
-        """Bring `model`, which may be of another precision, from `version` to the newest one, which is returned."""
+    def fetch(self, network: Network, version: int) -> int:
+        """Bring `network`, which may be of another precision, from `version` to the newest one, which is returned."""
         if version == self.version:
             return version
         with self._lock, torch.no_grad():
-            parameters: list[Tensor] = list(model.parameters())
+            parameters: list[Tensor] = list(network.parameters())
             pieces = self._flat.split([parameter.numel() for parameter in parameters])
             for parameter, piece in zip(parameters, pieces, strict=True):
                 parameter.copy_(piece.view_as(parameter))

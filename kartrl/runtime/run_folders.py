@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import psutil
+import torch
 from filelock import FileLock, Timeout
 
 from kartrl.config import Config, dump, read
 from kartrl.errors import UserError
 from kartrl.learning import checkpoint
 from kartrl.learning.checkpoint import Checkpoint
-from kartrl.learning.optimizers import state_names
+from kartrl.learning.optimizers import state_shapes
 
 HOLDER_SECONDS = 2.0  # timeout for finding the process that holds a folder
 
@@ -165,7 +166,9 @@ def resumed_config(stored: Checkpoint, files: list[str], overrides: list[str]) -
     for name in ("model", "environment"):
         if getattr(config, name) != getattr(stored.config, name):
             raise UserError(f"--resume: section [{name}] must stay as it was; start a new run to change it")
-    if state_names(config.optimizer) != state_names(stored.config.optimizer):
+    if set(state_shapes(config.optimizer, [torch.empty(1)])) != set(
+        state_shapes(stored.config.optimizer, [torch.empty(1)])
+    ):
         raise UserError(
             "--resume: [optimizer] name and the use of momentum must stay as they were; start a new run to change them"
         )

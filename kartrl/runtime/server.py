@@ -21,25 +21,30 @@ import psutil
 import torch
 
 from kartrl.config import Config
-from kartrl.config.levels import DOZEN
 from kartrl.envs.spec import EnvSpec
 from kartrl.errors import RunFailed
 from kartrl.learning import checkpoint
 from kartrl.learning.checkpoint import Checkpoint
 from kartrl.learning.counters import Counters
-from kartrl.metrics.records import EpisodeRecord, Histograms, Scalars
+from kartrl.learning.learner import make_learner
+from kartrl.learning.optimizers import set_state
+from kartrl.learning.schedules import Progress
+from kartrl.metrics.records import EpisodeBatch, EpisodeRecord, Histograms, Scalars
 from kartrl.metrics.terminal import Display, Status
-from kartrl.models import make_model
+from kartrl.models import make_distribution, make_network
+from kartrl.runtime import evaluator_process, logger_process
 from kartrl.runtime.agent_supervisor import Agents
 from kartrl.runtime.backoff import Helper
+from kartrl.runtime.batch_source import ArrivalSource, BatchSource, Rounds, SynchronousSource
 from kartrl.runtime.controller import Controller, make_controller
 from kartrl.runtime.devices import choose_device, keep_freed_memory
+from kartrl.runtime.messages import EpisodeEnd
 from kartrl.runtime.meter import Meter, StageShares
-from kartrl.runtime.predictor_thread import PredictorThread, RecurrentStates, make_policy
+from kartrl.runtime.predictor_thread import ArrivalPacing, Pacing, PredictorThread, group_states, make_policy
 from kartrl.runtime.processes import spawn, start_method
-from kartrl.runtime.sizes import Sizes
-from kartrl.runtime.slab import Slots
-from kartrl.runtime.trainer_thread import Learner, TrainerThread
+from kartrl.runtime.sizes import Sizes, slab_shape
+from kartrl.runtime.slab import Slab
+from kartrl.runtime.trainer_thread import Record, Trainer, TrainerThread
 
 REPORT_SECONDS = 5.0  # between two sets of scalars
 HISTOGRAM_SECONDS = 60.0
@@ -69,24 +74,27 @@ class Server:
         resume: Checkpoint | None = None,
     ) -> None:
         self._config, self._folder, self._display = config, run_folder, display
-        self._world = spec
+        self._spec = spec
         self._sizes, self._resume = sizes, resume
         keep_freed_memory()
         torch.set_num_threads(sizes.torch_threads)
         torch.manual_seed(config.run.seed)
         self._device = choose_device(config.system.device)
-        self._model = make_model(config.model, spec.observation_shape, spec.action.size).to(self._device)
+        if config.run.reproducible:
+            torch.use_deterministic_algorithms(True)
+        self._network = make_network(config.model, spec.observation_shape, spec.action).to(self._device)
         if resume is not None:
-            checkpoint.fit(self._model, resume.model)
+            checkpoint.fit(self._network, resume.network)
         self._before = resume.counters if resume is not None else Counters()
+        self._progress = Progress(config.run, self._before)
         self._episodes = self._before.episodes
+        self._ended: list[EpisodeEnd] = []  # reproducible: episodes whose round was not yet trained on
         self._context: Any = start_method()
-        unrolls = (sizes.ring, config.impala.unroll_length, spec.observation_shape, spec.observation_dtype)
-        self._slots = Slots(self._context, sizes.agents, sizes.groups_per_agent, sizes.group_size, *unrolls)
+        self._slab = Slab(self._context, slab_shape(config, spec, sizes))
         self._stop = threading.Event()
         self._predictors: list[PredictorThread] = []
         seed = config.run.seed * 1_000_003 + self._before.updates
-        self._agents = Agents(config, self._slots, sizes.min_agents, seed, self._settle, display.say)
+        self._agents = Agents(config, spec.action, self._slab, sizes.min_agents, seed, self._settle, display.say)
         self._trainers: list[TrainerThread] = []
         self._controller: Controller | None = None
         self._metrics: Any = None  # the queue of the logger
@@ -97,7 +105,7 @@ class Server:
         self._signal: int | None = None
         self._lost_metrics = 0
         self._told_first_update = False
-        self._progress = (time.monotonic(), (0, 0))  # when there was some, and what had been done then
+        self._advanced = (time.monotonic(), (0, 0))  # when there was progress, and what had been done then
 
     def run(self) -> int:
         """Train until the end, a signal, or a fault.
@@ -132,37 +140,53 @@ class Server:
         self._logger.watch(self._began)
 
     def _make_threads(self) -> None:
-        config, sizes, slots = self._config, self._sizes, self._slots
-        optimizer = self._resume.optimizer if self._resume is not None else None
-        self._learner = Learner(config, self._model, self._device, self._before, optimizer)
-        states = RecurrentStates(slots, self._model)
+        config, sizes, slab = self._config, self._sizes, self._slab
+        self._trainer = self._make_trainer()
+        pacing, source = self._make_order()
+        distribution = make_distribution(self._spec.action)
+        states = group_states(slab, self._network)
         for index in range(sizes.predictors):
             seed = config.run.seed * 1000 + self._before.updates + index
-            policy = make_policy(self._model, states, seed, slots, sizes.prediction_groups)
-            batches = (sizes.prediction_groups, sizes.min_groups)
-            self._predictors.append(
-                PredictorThread(f"predictor-{index}", slots, policy, self._learner.weights, *batches, self._stop)
-            )
-        for name, state in (self._resume.random if self._resume is not None else {}).items():
+            policy = make_policy(self._network, distribution, states, seed, slab, sizes.prediction_groups)
+            predictor = PredictorThread(f"predictor-{index}", slab, policy, self._trainer.weights, pacing, self._stop)
+            self._predictors.append(predictor)
+        # What a predictor has drawn since the last update depends on the clock: reproducible runs begin with new seeds.
+        resumed = None if config.run.reproducible else self._resume
+        for name, state in (resumed.random if resumed is not None else {}).items():
             with contextlib.suppress(KeyError, RuntimeError):  # of a predictor that is no more, or of another device
                 self._generators()[name].set_state(state)
-        assembling = threading.Lock()
+        sourcing = threading.Lock()
         for index in range(sizes.trainers):
-            shared = (states, self._learner, sizes.training_blocks, assembling, self._stop)
-            self._trainers.append(TrainerThread(f"trainer-{index}", slots, *shared))
-        self._stages = StageShares(slots, self._predictors, self._trainers)
+            self._trainers.append(TrainerThread(f"trainer-{index}", source, self._trainer, sourcing))
+        self._stages = StageShares(slab, self._predictors, self._trainers)
         if config.system.controller:
             limit = config.system.max_policy_lag
-            self._controller = make_controller(slots, self._predictors, sizes.min_groups, limit, self._display.say)
+            assert isinstance(pacing, ArrivalPacing)
+            self._controller = make_controller(slab, pacing, sizes.min_groups, limit, self._display.say)
+
+    def _make_trainer(self) -> Trainer:
+        learner = make_learner(self._config, self._network, self._spec.action)
+        if self._resume is not None:
+            set_state(learner.optimizer, self._resume.optimizer)
+        return Trainer(learner, self._config.optimizer, self._progress, self._before)
+
+    def _make_order(self) -> tuple[Pacing, BatchSource]:
+        """Which requests are answered together, and which blocks trained on: by arrival, or in a fixed order."""
+        slab, sizes = self._slab, self._sizes
+        synchronous = self._trainer.learner.algorithm.synchronous
+        pacing: Pacing = ArrivalPacing(slab, sizes.prediction_groups, sizes.min_groups)
+        source: BatchSource = ArrivalSource(slab, sizes.training_blocks, self._stop)
+        if self._config.run.reproducible:
+            pacing = source = Rounds(slab, sizes.training_blocks, self._stop, paces_only=synchronous)
+        if synchronous:
+            source = SynchronousSource(slab, self._trainer.weights, self._stop)
+        return pacing, source
 
     def _start_logger(self) -> BaseProcess:
         self._close_metrics()  # a logger that was killed may have left a lock of it held
         self._metrics = self._context.Queue(maxsize=10_000)
-        first_step = self._learner.counters.agent_steps
-        grouped = len(self._config.circuits("train") + self._config.circuits("test")) > DOZEN
-        return spawn(
-            self._context, "logger", "kartrl.runtime.logger_process", self._folder, self._metrics, first_step, grouped
-        )
+        first_step = self._trainer.counters.agent_steps
+        return spawn(self._context, "logger", logger_process.run, self._config, self._folder, self._metrics, first_step)
 
     def _close_metrics(self) -> None:
         if self._metrics is not None:
@@ -171,9 +195,7 @@ class Server:
 
     def _start_evaluator(self) -> BaseProcess:
         self._evaluations, writer = self._context.Pipe(duplex=False)
-        process = spawn(
-            self._context, "evaluator", "kartrl.runtime.evaluator_process", self._folder, self._config, writer
-        )
+        process = spawn(self._context, "evaluator", evaluator_process.run, self._folder, self._config, writer)
         writer.close()
         return process
 
@@ -181,10 +203,10 @@ class Server:
 
     def _supervise(self) -> None:
         last = dict.fromkeys(("report", "checkpoint", "histogram"), self._began)
-        meter = Meter(self._began, self._learner.counters, self._predictors)
+        meter = Meter(self._began, self._trainer.counters, self._predictors)
 
         def status() -> Status:
-            lag, fraction = self._learner.lag, self._fraction()
+            lag, fraction = self._trainer.lag, self._fraction()
             return meter.status(time.monotonic(), self._counters(), self._predictors, lag, fraction, self._agents.alive)
 
         while self._signal is None and not self._finished():
@@ -210,11 +232,14 @@ class Server:
 
     def _receive(self, timeout: float) -> None:
         """Take in the agents' and the evaluator's messages; wait for them at most this long."""
-        for episode in self._agents.receive(timeout):
+        for end in self._agents.receive(timeout):
             self._episodes += 1
-            record = EpisodeRecord(self._learner.counters.agent_steps, episode, evaluated=False)
+            record = EpisodeRecord(self._trainer.counters.agent_steps, end.episode, evaluated=False)
             self._display.add(record)
-            self._log(record)
+            if self._config.run.reproducible:
+                self._ended.append(end)
+            else:
+                self._log(record)
         with contextlib.suppress(EOFError, OSError):  # it has gone; `_watch` sees to it
             while self._evaluations is not None and self._evaluations.poll():
                 message: EpisodeRecord | Scalars = self._evaluations.recv()
@@ -224,17 +249,17 @@ class Server:
 
     def _watch(self) -> None:
         """See that every process lives, or is replaced, and that there is progress."""
-        now, trained = time.monotonic(), self._learner.first_update is not None
+        now, trained = time.monotonic(), self._trainer.first_update is not None
         self._agents.watch(now, trained)
         self._logger.watch(now)
         if trained and self._config.evaluation.minutes > 0:  # there is nothing to evaluate before
             self._evaluator.watch(now)
-        done = (self._learner.counters.updates, sum(predictor.batches for predictor in self._predictors))
-        if done != self._progress[1]:
-            self._progress = (now, done)
-        elif now - self._progress[0] > PATIENCE * self._config.system.step_timeout:
+        done = (self._trainer.counters.updates, sum(predictor.batches for predictor in self._predictors))
+        if done != self._advanced[1]:
+            self._advanced = (now, done)
+        elif now - self._advanced[0] > PATIENCE * self._config.system.step_timeout:
             faulthandler.dump_traceback()  # to stderr: where each thread stands
-            raise RunFailed(f"nothing has been predicted or learnt for {now - self._progress[0]:.0f} s")
+            raise RunFailed(f"nothing has been predicted or learnt for {now - self._advanced[0]:.0f} s")
 
     def _settle(self) -> None:
         """Wait until no predictor works any more on what it has gathered before now."""
@@ -259,49 +284,62 @@ class Server:
 
     def _counters(self) -> Counters:
         seconds = self._before.seconds + time.monotonic() - self._began
-        return self._learner.counters._replace(episodes=self._episodes, seconds=seconds)
+        return self._trainer.counters._replace(episodes=self._episodes, seconds=seconds)
 
     def _fraction(self) -> float:
-        counters, run = self._counters(), self._config.run
-        steps = counters.agent_steps / run.agent_steps
-        return min(1.0, max(steps, counters.seconds / (60 * run.minutes) if run.minutes else 0.0))
+        return self._progress.fraction(self._counters())
 
     def _finished(self) -> bool:
         return self._fraction() >= 1.0
 
     def _report(self, status: Status) -> None:
+        while self._trainer.messages:
+            self._display.say(self._trainer.messages.popleft())
+        records = [self._trainer.records.popleft() for _ in range(len(self._trainer.records))]
+        if self._config.run.reproducible:
+            self._report_each(records)
+            records = []
         values: dict[str, list[float]] = defaultdict(list)
-        while self._learner.messages:
-            self._display.say(self._learner.messages.popleft())
-        while self._learner.metrics:
-            for tag, value in self._learner.metrics.popleft().items():
+        for record in records:
+            for tag, value in record.scalars.items():
                 values[tag].append(value)
         scalars = {tag: sum(numbers) / len(numbers) for tag, numbers in values.items()}
         scalars |= self._stages.shares()
-        if self._learner.first_update is not None and not self._told_first_update:
+        if self._trainer.first_update is not None and not self._told_first_update:
             self._told_first_update = True
-            scalars["speed/first_update_seconds"] = self._learner.first_update - psutil.Process().create_time()
+            scalars["speed/first_update_seconds"] = self._trainer.first_update - psutil.Process().create_time()
         scalars |= {
             "speed/agent_steps_per_second": status.agent_steps_per_second,
             "speed/frames_per_second": status.agent_steps_per_second * self._config.environment.frame_skip,
             "speed/updates_per_second": status.updates_per_second,
-            "speed/longest_pause_seconds": self._learner.longest_pause(),
+            "speed/longest_pause_seconds": self._trainer.longest_pause(),
             "queue/prediction_batch_size": status.prediction_batch,
-            "queue/finished_unrolls": float(self._slots.state.sum()) * self._slots.group_size,
+            "queue/finished_unrolls": float(self._slab.state.sum()) * self._slab.group_size,
             "queue/agents": float(status.agents),
-            "queue/running_agents": float((~self._slots.paused).sum()),
-            "queue/groups_waited_for": float(self._predictors[0].enough),
+            "queue/running_agents": float((~self._slab.paused).sum()),
             "queue/lost_metrics": float(self._lost_metrics),
             "faults/agent_deaths": float(self._agents.deaths),
-            "faults/quarantined_unrolls": float(self._slots.quarantined.sum()),
-            "faults/skipped_updates": float(self._learner.skipped_updates),
-            "charts/updates": float(status.counters.updates),
-            "charts/episodes": float(status.counters.episodes),
+            "faults/quarantined_unrolls": float(self._slab.quarantined.sum()),
+            "faults/skipped_updates": float(self._trainer.guard.skipped),
         }
+        if not self._config.run.reproducible:
+            scalars["charts/updates"] = float(status.counters.updates)
+            scalars["charts/episodes"] = float(status.counters.episodes)
         self._log(Scalars(status.counters.agent_steps, scalars))
 
+    def _report_each(self, records: list[Record]) -> None:
+        """Log every record by itself, and the episodes of the rounds that it completes, whenever they were received."""
+        self._receive(timeout=0.0)  # agents send an episode before they finish its block
+        for record in records:
+            rounds = record.attempts * self._sizes.training_blocks // self._slab.num_groups
+            ended = sorted((end for end in self._ended if end.block < rounds), key=lambda end: (end.block, end.group))
+            self._ended = [end for end in self._ended if end.block >= rounds]
+            steps = record.counters.agent_steps
+            self._log(Scalars(steps, {**record.scalars, "charts/updates": float(record.counters.updates)}))
+            self._log(EpisodeBatch(steps, tuple(end.episode for end in ended)))
+
     def _weights(self) -> dict[str, Any]:
-        weights, _, _ = self._learner.state()
+        weights = self._trainer.state().network
         return {f"weights/{name}": tensor.float().flatten().numpy() for name, tensor in weights.items()}
 
     def _log(self, record: Any) -> None:
@@ -316,12 +354,12 @@ class Server:
 
     def _save(self) -> None:
         """A new checkpoint; the oldest beyond `run.keep_checkpoints` go. A full disk is no reason to stop."""
-        weights, optimizer, counters = self._learner.state()
+        weights, optimizer, counters = self._trainer.state()
         counters = counters._replace(episodes=self._episodes, seconds=self._counters().seconds)
         path = self._folder / "checkpoints" / f"{counters.agent_steps:010d}.pt"
-        spec, random = self._world, {name: generator.get_state() for name, generator in self._generators().items()}
+        spec, random = self._spec, {name: generator.get_state() for name, generator in self._generators().items()}
         content = Checkpoint(
-            self._config, weights, optimizer, counters, spec.observation_shape, spec.action.size, random=random
+            self._config, weights, optimizer, counters, spec.observation_shape, spec.action, random=random
         )
         try:
             checkpoint.save(path, content)
@@ -334,18 +372,18 @@ class Server:
         """All that this process draws from, by name."""
         return {
             "torch": torch.default_generator,
-            **{predictor.name: predictor.policy.random for predictor in self._predictors},
+            **{predictor.name: predictor.policy.generator for predictor in self._predictors},
         }
 
     def _shut_down(self) -> None:
         """End every thread and process, and save; what does not end in time is killed."""
         self._stop.set()
-        self._slots.stop()
+        self._slab.stop()
         failed = sys.exc_info()[0] is not None
         for thread in (*self._predictors, *self._trainers):
             if thread.ident is not None:
                 thread.join(JOIN_SECONDS)
-        if not failed and self._learner.counters.updates > 0:
+        if not failed and self._trainer.counters.updates > 0:
             self._save()
         if self._evaluator.process is not None:
             self._evaluator.process.terminate()

@@ -3,24 +3,24 @@
 What was measured to find these rules is in docs/performance.md.
 """
 
-import math
 import time
 from typing import NamedTuple
 
-import numpy as np
 import torch
 
+from kartrl.algorithms import ALGORITHMS
 from kartrl.config import Config
 from kartrl.envs.spec import EnvSpec
 from kartrl.errors import UserError
-from kartrl.models import make_model
+from kartrl.models import ActorCritic, make_network
 from kartrl.runtime.devices import choose_device
 from kartrl.runtime.machine import cores, free_memory
+from kartrl.runtime.slab import SlabShape
+from kartrl.trajectory import decision_size
 
 GROUP_SECONDS = 4e-3  # that a group should be stepped for, so that messages and batches of one cost little beside it
 LARGEST_GROUP = 8  # so that an update of 8 unrolls remains possible
 AGENTS_PER_CORE = 6  # where an agent has one environment: while most wait for a batch to fill, some must be running
-STEP_BYTES = 32  # of the shared slab for each step of an unroll, beside the observation
 AGENT_BYTES = 80e6  # of memory that an agent process takes, with its emulator
 NEARLY = 1.1  # a forward pass whose cost for an observation is within this factor of the least is large enough
 
@@ -56,33 +56,71 @@ def choose_sizes(config: Config, spec: EnvSpec) -> Sizes:
     Raises:
         UserError: numbers that do not go together.
     """
-    system, number = config.system, cores()
+    system, number, fixed = config.system, cores(), config.run.reproducible
+    synchronous = ALGORITHMS[config.algorithm.name].synchronous
+    _check(config, synchronous)
     on_cpu = choose_device(system.device).type == "cpu"
-    envs = _or(system.envs_per_agent, 2 * _group_size(spec.step_seconds))
+    envs = _or(system.envs_per_agent, 2 * _group_size(0.0 if fixed else spec.step_seconds))
     groups_per_agent = 2 if envs % 2 == 0 else 1
     size = envs // groups_per_agent
     memory = max(1, int(free_memory() / 2 / AGENT_BYTES))
     agents = _or(system.agents, min(memory, AGENTS_PER_CORE * number if envs == 1 else number))
-    batch = _or(system.training_batch_size, -(-8 // size) * size)
+    groups = agents * groups_per_agent
+    batch = groups * size if synchronous else _or(system.training_batch_size, -(-8 // size) * size)
     if batch % size:
         raise UserError(
-            f"[system] training_batch_size: {size} environments are stepped together, so that it must be a multiple of {size} (got {batch})"
+            f"[system] training_batch_size: {size} environments are stepped together, "
+            f"so that it must be a multiple of {size} (got {batch})"
         )
-    groups = agents * groups_per_agent
+    blocks = batch // size
+    if fixed and groups % blocks:
+        raise UserError(
+            f"[system] training_batch_size: with run.reproducible, all {groups * size} environments "
+            f"must make up a whole number of batches (got {batch})"
+        )
     limit = min(groups, max(1, _or(system.prediction_batch_size, groups * size) // size))
+    # A synchronous update runs while the agents wait, so it may have their cores.
+    threads = number if synchronous else max(1, number // 4)
     return Sizes(
         agents=agents,
         min_agents=min(agents, _or(system.min_agents, (agents + 1) // 2)),
         groups_per_agent=groups_per_agent,
         group_size=size,
         predictors=system.predictors,
-        trainers=_or(system.trainers, 1 if on_cpu else 2),
+        trainers=_or(system.trainers, 1 if on_cpu or synchronous or fixed else 2),
         prediction_groups=limit,
-        min_groups=min(limit, _min_groups(config, spec, groups, size, number, on_cpu)),
-        training_blocks=batch // size,
-        ring=1 + -(-(batch // size) // groups),  # one is being filled while the others make up a batch
-        torch_threads=_or(system.torch_threads, max(1, number // 4) if on_cpu else 1),
+        min_groups=min(limit, (groups + 1) // 2 if fixed else _min_groups(config, spec, groups, size, number, on_cpu)),
+        training_blocks=blocks,
+        # One block is being filled while others make up a batch; with one alone, agents wait for the update.
+        ring=1 if synchronous else 1 + -(-blocks // groups),
+        torch_threads=_or(system.torch_threads, threads if on_cpu else 1),
     )
+
+
+def _check(config: Config, synchronous: bool) -> None:
+    """Refuse numbers that an order of updates rules out."""
+    system = config.system
+    reason = f"algorithm.name = {config.algorithm.name}" if synchronous else "run.reproducible"
+    if synchronous and system.training_batch_size != "auto":
+        raise UserError(
+            f"[system] training_batch_size: {reason} takes one unroll of every environment; leave it at auto, "
+            "and choose algorithm.unroll_length, system.agents and system.envs_per_agent"
+        )
+    if synchronous or config.run.reproducible:
+        if system.trainers not in ("auto", 1):
+            raise UserError(f"[system] trainers: {reason} needs one trainer (got {system.trainers})")
+        if system.controller:
+            raise UserError(f"[system] controller: does not go with {reason}")
+    if config.run.reproducible:
+        if system.predictors != 1:
+            raise UserError(f"[system] predictors: run.reproducible needs one predictor (got {system.predictors})")
+        if config.run.minutes:
+            raise UserError("[run] minutes: run.reproducible needs a limit in run.agent_steps alone; set run.minutes=0")
+        if config.evaluation.minutes:
+            raise UserError(
+                "[evaluation] minutes: an evaluation by the clock is not reproducible; set evaluation.minutes=0, "
+                "and run `kartrl evaluate` afterwards"
+            )
 
 
 def _group_size(step_seconds: float) -> int:
@@ -111,16 +149,16 @@ def forward_seconds(config: Config, spec: EnvSpec, batches: list[int]) -> dict[i
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        model = make_model(config.model, spec.observation_shape, spec.action.size).eval()
+        network = make_network(config.model, spec.observation_shape, spec.action).eval()
         result = {}
         with torch.inference_mode():
             for batch in batches:
                 observation = torch.zeros(batch, *spec.observation_shape, dtype=getattr(torch, spec.observation_dtype))
-                arguments = (observation, torch.zeros(batch, dtype=torch.bool), model.initial_state(batch))
+                arguments = (observation, torch.zeros(batch, dtype=torch.bool), network.initial_state(batch))
                 times = []
                 for _ in range(6):
                     start = time.perf_counter()
-                    model.step(*arguments)
+                    network.step(*arguments)
                     times.append(time.perf_counter() - start)
                 result[batch] = min(times) / batch
         return result
@@ -128,11 +166,21 @@ def forward_seconds(config: Config, spec: EnvSpec, batches: list[int]) -> dict[i
         torch.set_num_threads(threads)
 
 
-def slab_bytes(config: Config, spec: EnvSpec, sizes: Sizes) -> int:
-    """Size of the shared slab that `Slots` will make, about."""
-    blocks = sizes.agents * sizes.groups_per_agent * sizes.ring
-    step = math.prod(spec.observation_shape) * np.dtype(spec.observation_dtype).itemsize + STEP_BYTES
-    return blocks * sizes.group_size * (config.impala.unroll_length + 1) * step
+def slab_shape(config: Config, spec: EnvSpec, sizes: Sizes) -> SlabShape:
+    """The slab of a run with these sizes."""
+    with torch.device("meta"):  # shapes without memory
+        network = ActorCritic(config.model, spec.observation_shape, spec.action)
+    return SlabShape(
+        num_agents=sizes.agents,
+        groups_per_agent=sizes.groups_per_agent,
+        group_size=sizes.group_size,
+        ring=sizes.ring,
+        unroll_length=config.algorithm.unroll_length,
+        observation_shape=spec.observation_shape,
+        observation_dtype=spec.observation_dtype,
+        decision_size=decision_size(spec.action.columns, network.distribution.parameter_size),
+        state_size=network.state_size,
+    )
 
 
 def _or(number: int | str, choice: int) -> int:

@@ -5,99 +5,129 @@ message, and fill one block after the other of the group's ring: a block holds G
 one shared piece of memory, made once at the start, where each field of a group is contiguous: what an agent writes is
 what the network reads.
 
-Only the numbers of groups and blocks travel. The slab alone holds the truth: every field has a single writer at any
-time, pipes merely wake, and so a process that is killed at any instant leaves neither a lock held nor a number lost
-(`Slots.recover`).
+Only the numbers of groups, requests and blocks travel through pipes, which are memory barriers too. The slab alone
+holds the truth: every field has a single writer at any time, and so a process that is killed at any instant leaves
+neither a lock held nor a number lost (`Slab.recover`). The slab is blind to algorithms: of a decision it knows the size.
 """
 
 import contextlib
 import os
+import struct
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from kartrl.learning.trajectory import Unrolls
 from kartrl.metrics.stopwatch import AGENT_STAGES, Stopwatch
 from kartrl.runtime.index_queue import IndexQueue, readable
 from kartrl.runtime.messages import Requests
+from kartrl.trajectory import Trajectory
 
 WAKE_SECONDS = 1.0  # no wait is longer: then it is checked whether the run is stopping
 FREE, FINISHED = 0, 1
+LOCAL = ("context", "_wakes", "_gathered", "_gathering", "deaths")  # of the process that made the slab
+
+
+_ANSWER = struct.Struct("<iq")  # a group and the number of its answered request; (-1, 0) where a flag has changed
 
 
 class Stopped(Exception):
     """The run is stopping, or its main process is gone."""
 
 
-class Slots:
-    """N slots in groups of G with a ring of blocks each.
+class OutOfOrder(RuntimeError):
+    """A group was not asked, answered and recorded in turn."""
 
-    Args:
-        context: of multiprocessing.
-        num_agents: agent processes.
-        groups_per_agent: groups that each of them steps in turn.
-        group_size: G.
-        ring: blocks for each group; 2 lets an agent go on while its last block waits.
-        unroll_length: T.
-        observation_shape: of one observation.
-        observation_dtype: uint8 or float32.
-    """
 
-    def __init__(
-        self,
-        context: BaseContext,
-        num_agents: int,
-        groups_per_agent: int,
-        group_size: int,
-        ring: int,
-        unroll_length: int,
-        observation_shape: tuple[int, ...],
-        observation_dtype: str,
-    ) -> None:
-        self.context = context
-        self.num_agents, self.groups_per_agent, self.group_size = num_agents, groups_per_agent, group_size
-        self.num_groups = num_agents * groups_per_agent
-        self.ring, self.unroll_length = ring, unroll_length
-        blocks = self.num_blocks = self.num_groups * ring
-        steps, steps_and_one = (blocks, unroll_length, group_size), (blocks, unroll_length + 1, group_size)
-        self._layout: dict[str, tuple[tuple[int, ...], str]] = {
-            "observation": ((*steps_and_one, *observation_shape), observation_dtype),
+Layout = dict[str, tuple[tuple[int, ...], str]]  # field -> shape and dtype
+
+
+class SlabShape(NamedTuple):
+    """How much a slab holds: N slots in groups of G, with a ring of blocks each."""
+
+    num_agents: int  # processes
+    groups_per_agent: int  # that each of them steps in turn
+    group_size: int  # G
+    ring: int  # blocks of each group; 2 let an agent continue while its last block waits
+    unroll_length: int  # T
+    observation_shape: tuple[int, ...]
+    observation_dtype: str  # uint8 or float32
+    decision_size: int  # K, numbers that a decision takes (see `kartrl.trajectory`)
+    state_size: int  # S, of the network's recurrent state
+
+    def layout(self) -> Layout:
+        """The slab's fields."""
+        groups = self.num_agents * self.groups_per_agent
+        blocks = groups * self.ring
+        steps = (blocks, self.unroll_length, self.group_size)
+        steps_and_one = (blocks, self.unroll_length + 1, self.group_size)
+        return {
+            "observation": ((*steps_and_one, *self.observation_shape), self.observation_dtype),
             "version": (steps, "int64"),
-            "action": (steps, "int64"),
-            "stage_seconds": ((num_agents, len(AGENT_STAGES)), "float64"),  # where an agent's time goes
-            "requested": ((self.num_groups,), "int64"),  # number of the group's newest request; written by its agent
-            "answered": ((self.num_groups,), "int64"),  # number of the newest answered one; written by a predictor
-            "current": ((self.num_groups,), "int64"),  # block being filled
-            "step": ((self.num_groups,), "int64"),  # step of that block
-            "behaviour_log_prob": (steps, "float32"),
+            "decision": ((*steps, self.decision_size), "float32"),
+            "initial_state": ((blocks, self.group_size, self.state_size), "float32"),
+            "stage_seconds": ((self.num_agents, len(AGENT_STAGES)), "float64"),  # where an agent's time goes
+            "requested": ((groups,), "int64"),  # number of the group's newest request; written by its agent
+            "answered": ((groups,), "int64"),  # number of the newest answered one; written by a predictor
+            "current": ((groups,), "int64"),  # block being filled
+            "step": ((groups,), "int64"),  # step of that block
             "reward": (steps, "float32"),
-            "reset": (steps_and_one, "bool"),
+            "first": (steps_and_one, "bool"),
             "terminated": (steps, "bool"),
             "valid": (steps, "bool"),
             "state": ((blocks,), "uint8"),  # FREE or FINISHED
-            "paused": ((num_agents,), "bool"),  # agents that are to take no further step
-            "unrolls": ((num_agents,), "int64"),  # finished by the agent, in all its lives, quarantined ones left out
-            "quarantined": ((num_agents,), "int64"),  # unrolls with non-finite numbers
+            "paused": ((self.num_agents,), "bool"),  # agents that are to take no further step
+            "retired": (
+                (self.num_agents,),
+                "bool",
+            ),  # agents that died and were not started again; written by the server
+            "unrolls": (
+                (self.num_agents,),
+                "int64",
+            ),  # finished by the agent, in all its lives, quarantined ones left out
+            "quarantined": ((self.num_agents,), "int64"),  # unrolls with non-finite numbers
             "stopping": ((1,), "bool"),
         }
-        size = sum(_nbytes(shape, dtype) for shape, dtype in self._layout.values())
-        self._memory = context.RawArray("B", size)  # anonymous: a file descriptor, no name that could be left behind
+
+    def size(self) -> int:
+        """Bytes that the slab takes."""
+        return sum(_nbytes(shape, dtype) for shape, dtype in self.layout().values())
+
+
+class Slab:
+    """The shared memory, and the queues of the numbers of groups and blocks.
+
+    Args:
+        context: of multiprocessing.
+        shape: how much it holds.
+    """
+
+    def __init__(self, context: BaseContext, shape: SlabShape) -> None:
+        self.context = context
+        self.num_agents, self.groups_per_agent, self.group_size = shape[:3]
+        self.ring, self.unroll_length = shape.ring, shape.unroll_length
+        self.num_groups = self.num_agents * self.groups_per_agent
+        self.num_blocks = self.num_groups * self.ring
+        self._layout = shape.layout()
+        # Anonymous: a file descriptor, no name that could be left behind.
+        self._memory = context.RawArray("B", shape.size())
         self.waiting = IndexQueue(context)
         self.finished = IndexQueue(context)
-        self._wakes = [context.Pipe(duplex=False) for _ in range(num_agents)]
+        self._wakes = [context.Pipe(duplex=False) for _ in range(self.num_agents)]
         for _, writer in self._wakes:
             os.set_blocking(writer.fileno(), False)
+        self._gathered = np.zeros(self.num_groups, np.int64)  # number of the newest request that a predictor has taken
+        self._gathering = threading.Lock()
+        self.deaths = 0  # of agents
         self._map()
-        self.current[:] = np.arange(self.num_groups) * ring
+        self.current[:] = np.arange(self.num_groups) * self.ring
 
     def __getstate__(self) -> dict[str, Any]:
-        return {
-            name: value for name, value in self.__dict__.items() if name not in (*self._layout, "context", "_wakes")
-        }
+        return {name: value for name, value in self.__dict__.items() if name not in (*self._layout, *LOCAL)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -113,25 +143,26 @@ class Slots:
 
     observation: np.ndarray
     version: np.ndarray
-    action: np.ndarray
+    decision: np.ndarray
+    initial_state: np.ndarray
     stage_seconds: np.ndarray
     requested: np.ndarray
     answered: np.ndarray
     current: np.ndarray
     step: np.ndarray
-    behaviour_log_prob: np.ndarray
     reward: np.ndarray
-    reset: np.ndarray
+    first: np.ndarray
     terminated: np.ndarray
     valid: np.ndarray
     state: np.ndarray
     paused: np.ndarray
+    retired: np.ndarray
     unrolls: np.ndarray
     quarantined: np.ndarray
     stopping: np.ndarray
 
     def waker(self, agent: int) -> Connection:
-        """What an agent waits on for answers and free blocks; hand it to `AgentGroup` in the agent's process."""
+        """What an agent waits on for answers and free blocks; hand it to a `Mailbox` in the agent's process."""
         return self._wakes[agent][0]
 
     def stop(self) -> None:
@@ -146,9 +177,9 @@ class Slots:
         for agent in range(self.num_agents):
             self._wake(agent)
 
-    def _wake(self, agent: int) -> None:
-        with contextlib.suppress(BlockingIOError):  # a full pipe wakes as well
-            os.write(self._wakes[agent][1].fileno(), b"!")
+    def _wake(self, agent: int, group: int = -1, number: int = 0) -> None:
+        with contextlib.suppress(BlockingIOError):  # only an agent that has long stopped reading has a full pipe
+            os.write(self._wakes[agent][1].fileno(), _ANSWER.pack(group, number))
 
     # Predictor
 
@@ -163,43 +194,62 @@ class Slots:
             waiting += self.waiting.get_many(limit - len(waiting), left)
         return waiting
 
-    def gather_requests(self, waiting: list[int]) -> Requests | None:
-        """What these groups ask; None if nothing."""
-        # A group whose agent was replaced may have asked twice, or have been answered already.
+    def gather_requests(self, waiting: Sequence[int]) -> Requests | None:
+        """What these groups ask, each request once; None if nothing."""
         group = np.array(sorted(set(waiting)), np.int64)
-        number = self.requested[group]
-        fresh = number != self.answered[group]
-        if not fresh.all():
-            group, number = group[fresh], number[fresh]
+        with self._gathering:
+            # A group whose agent was replaced may have been announced twice, or have been gathered already.
+            number = self.requested[group]
+            fresh = number != self._gathered[group]
+            if not fresh.all():
+                group, number = group[fresh], number[fresh]
+            self._gathered[group] = number
         if not len(group):
             return None
         block, step = self.current[group], self.step[group]
-        return Requests(group, block, step, number, self.observation[block, step], self.reset[block, step])
+        return Requests(group, block, step, number, self.observation[block, step], self.first[block, step])
 
-    def answer_requests(self, requests: Requests, action: np.ndarray, log_prob: np.ndarray, version: int) -> None:
-        """Write actions (int64 [n, G]), their log-probabilities (float32 [n, G]) and the weights' version; wake the agents."""
+    def answer_requests(
+        self, requests: Requests, decision: np.ndarray, initial_state: np.ndarray, version: int
+    ) -> None:
+        """Write what was decided, and wake the agents.
+
+        Args:
+            decision: float32 [n, G, K].
+            initial_state: float32 [m, G, S], the recurrent states before the step, of the m requests with step 0.
+            version: of the weights that decided.
+        """
         where = (requests.block, requests.step)
-        self.action[where] = action
-        self.behaviour_log_prob[where] = log_prob
+        self.decision[where] = decision
         self.version[where] = version
+        self.initial_state[requests.block[requests.step == 0]] = initial_state
         self.answered[requests.group] = requests.number
-        for group in requests.group.tolist():
-            self._wake(group // self.groups_per_agent)
+        for group, number in zip(requests.group.tolist(), requests.number.tolist(), strict=True):
+            self._wake(group // self.groups_per_agent, group, number)
 
-    # Trainer
+    # Batch source
 
-    def gather_unrolls(self, blocks: list[int]) -> Unrolls[np.ndarray]:
-        """Copy these finished blocks into a batch [T, B, ...], B = G a block, and give their memory back to the agents."""
-        fields = (getattr(self, name) for name in Unrolls._fields)
-        batch = Unrolls(*(np.concatenate([field[block] for block in blocks], 1) for field in fields))
-        self.state[blocks] = FREE
-        for agent in sorted({block // self.ring // self.groups_per_agent for block in blocks}):
+    def gather(self, blocks: Sequence[int]) -> Trajectory[np.ndarray]:
+        """Copy these finished blocks into a batch of unrolls, B = G a block."""
+        fields = {
+            name: np.concatenate([getattr(self, name)[block] for block in blocks], int(name != "initial_state"))
+            for name in Trajectory._fields
+        }
+        return Trajectory(**fields)
+
+    def release(self, blocks: Sequence[int]) -> None:
+        """Give the memory of these blocks back to their agents."""
+        self.state[list(blocks)] = FREE
+        for agent in sorted({self.agent_of(block) for block in blocks}):
             self._wake(agent)
-        return batch
 
     def is_finished(self, block: int) -> bool:
         """Whether this block is complete; a number may come twice after `recover`."""
         return bool(self.state[block] == FINISHED)
+
+    def agent_of(self, block: int) -> int:
+        """The agent that fills this block."""
+        return block // self.ring // self.groups_per_agent
 
     # Server
 
@@ -222,7 +272,15 @@ class Slots:
         Request numbers never repeat, so they also tell one life of an agent from the next.
         """
         groups = self._groups(agent)
+        self.retired[agent] = True
+        self.deaths += 1
+        with self._gathering:
+            self._gathered[groups] = self.requested[groups]
         self.answered[groups] = self.requested[groups]
+
+    def admit(self, agent: int) -> None:
+        """Before an agent is started again."""
+        self.retired[agent] = False
 
     def recover(self, agent: int) -> None:
         """After `retire`, when no predictor works on the agent's requests: announce again what it finished but may not have announced."""
@@ -232,57 +290,107 @@ class Slots:
                 self.finished.put(block)
 
 
-class AgentGroup:
-    """An agent's side of one of its groups: asks for actions, and fills one block after the other.
+class Mailbox:
+    """What an agent waits on: the server's answers, and its word that a flag has changed.
 
     Args:
-        slots: the slab.
+        waker: `Slab.waker` of the agent.
+    """
+
+    def __init__(self, slab: Slab, waker: Connection) -> None:
+        self._slab, self._waker = slab, waker
+        self.answered: dict[int, int] = {}
+        """Number of the newest answered request, by group, as far as it was received: an answer is read only then."""
+        self.deferred: list[AgentGroup] = []
+        """Groups whose next request waits for a free block; the others go on meanwhile."""
+
+    def wait(self, ready: Callable[[], bool]) -> None:
+        """Wait until `ready`.
+
+        Raises:
+            Stopped: the run is stopping, or the server has gone.
+        """
+        self._post()
+        while not ready():
+            file = self._waker.fileno()
+            if readable(file, WAKE_SECONDS):
+                messages = os.read(file, 64 * _ANSWER.size)
+                if not messages:
+                    raise Stopped  # the other end is closed
+                self.answered.update(_ANSWER.iter_unpack(messages))
+                self._post()
+            if self._slab.stopping[0]:
+                raise Stopped
+
+    def _post(self) -> None:
+        self.deferred = [group for group in self.deferred if not group.post()]
+
+
+class AgentGroup:
+    """An agent's side of one of its groups: asks for decisions, and fills one block after the other.
+
+    The order is `ask`, `answer`, `record`, `ask`, ...
+
+    Args:
+        slab: the shared memory.
         group: number of the group.
-        waker: `Slots.waker` of the agent.
+        mailbox: of the agent.
         stopwatch: counts how long it writes and waits.
     """
 
-    def __init__(self, slots: Slots, group: int, waker: Connection, stopwatch: Stopwatch) -> None:
-        self._slots, self._group, self._waker, self._stopwatch = slots, group, waker, stopwatch
-        self._agent, self._length = group // slots.groups_per_agent, slots.unroll_length
-        self._block, self._step = int(slots.current[group]), 0
-        self._faulty = np.zeros(
-            slots.group_size, bool
-        )  # whose unroll, in the block being filled, is not to be learnt from
-        self._number = int(slots.requested[group])
-        self._wait(lambda: slots.state[self._block] == FREE)  # an agent that died may have just finished it
+    def __init__(self, slab: Slab, group: int, mailbox: Mailbox, stopwatch: Stopwatch) -> None:
+        self._slab, self._group, self._mailbox, self._stopwatch = slab, group, mailbox, stopwatch
+        self._agent, self._length = group // slab.groups_per_agent, slab.unroll_length
+        self._block, self._step = int(slab.current[group]), 0
+        self._faulty = np.zeros(slab.group_size, bool)  # whose unroll in this block is not to be learned from
+        self._number = int(slab.requested[group])
+        self._next = "ask"
+        self.blocks = 0
+        """Blocks that were finished in this life of the agent."""
+        self._question: tuple[np.ndarray, np.ndarray]
 
-    def ask(self, observation: np.ndarray, reset: np.ndarray) -> None:
-        """Hand over observations [G, ...], and with `reset`, bool [G], where an episode begins.
+    def ask(self, observation: np.ndarray, first: np.ndarray) -> None:
+        """Hand over observations [G, ...], and with `first`, bool [G], where an episode begins.
+
+        The request is sent once there is a free block for it.
 
         Raises:
-            Stopped: the run is stopping.
+            OutOfOrder: the last request was not answered and recorded.
         """
-        slots, group = self._slots, self._group
+        self._turn("ask", "answer")
         if self._step == self._length:
-            self._finish(observation, reset)
-            self._stopwatch.lap("write")
-            self._wait(lambda: slots.state[self._block] == FREE)
-            self._stopwatch.lap("wait_block")
-        block, step = self._block, self._step
-        slots.observation[block, step] = observation
-        slots.reset[block, step] = reset
-        slots.current[group], slots.step[group] = block, step
-        self._number += 1
-        slots.requested[group] = self._number
-        slots.waiting.put(group)
+            self._finish(observation, first)
+        self._question = (observation, first)
+        if not self.post():
+            self._mailbox.deferred.append(self)
         self._stopwatch.lap("write")
 
+    def post(self) -> bool:
+        """Send what was asked, if the block that it goes to is free."""
+        slab, group, block, step = self._slab, self._group, self._block, self._step
+        if slab.state[block] != FREE:
+            return False
+        slab.observation[block, step], slab.first[block, step] = self._question
+        slab.current[group], slab.step[group] = block, step
+        self._number += 1
+        slab.requested[group] = self._number
+        slab.waiting.put(group)
+        return True
+
     def answer(self) -> np.ndarray:
-        """Wait for the actions, int64 [G].
+        """Wait for the decisions, float32 [G, K].
 
         Raises:
             Stopped: the run is stopping.
+            OutOfOrder: nothing was asked.
         """
-        slots = self._slots
-        self._wait(lambda: slots.answered[self._group] == self._number and not slots.paused[self._agent])
+        self._turn("answer", "record")
+        mailbox, paused = self._mailbox, self._slab.paused
+        mailbox.wait(lambda: self not in mailbox.deferred)
+        self._stopwatch.lap("wait_block")
+        mailbox.wait(lambda: mailbox.answered.get(self._group) == self._number and not paused[self._agent])
         self._stopwatch.lap("wait_action")
-        return slots.action[self._block, self._step]
+        return self._slab.decision[self._block, self._step]
 
     def record(self, reward: np.ndarray, terminated: np.ndarray, valid: np.ndarray, faulty: np.ndarray) -> None:
         """What came of the actions.
@@ -292,35 +400,37 @@ class AgentGroup:
             terminated: bool [G].
             valid: bool [G], False where the environment ignored its action.
             faulty: bool [G], True where it gave numbers that are not finite: the whole unroll is then quarantined.
+
+        Raises:
+            OutOfOrder: no answer was taken.
         """
+        self._turn("record", "ask")
         self._faulty |= faulty
-        slots, where = self._slots, (self._block, self._step)
-        slots.reward[where] = reward
-        slots.terminated[where] = terminated
-        slots.valid[where] = valid
+        slab, where = self._slab, (self._block, self._step)
+        slab.reward[where] = reward
+        slab.terminated[where] = terminated
+        slab.valid[where] = valid
         self._step += 1
 
-    def _finish(self, observation: np.ndarray, reset: np.ndarray) -> None:
-        slots, block = self._slots, self._block
-        slots.observation[block, self._length] = observation
-        slots.reset[block, self._length] = reset
-        if self._faulty.any():
-            slots.valid[block][:, self._faulty] = False
-            slots.quarantined[self._agent] += self._faulty.sum()
-        slots.unrolls[self._agent] += (~self._faulty).sum()
-        self._faulty[:] = False
-        slots.state[block] = FINISHED
-        slots.finished.put(block)
-        first = self._group * slots.ring
-        self._block, self._step = first + (block - first + 1) % slots.ring, 0
+    def _turn(self, now: str, then: str) -> None:
+        if self._next != now:
+            raise OutOfOrder(f"group {self._group}: {now} was called where {self._next} is due")
+        self._next = then
 
-    def _wait(self, ready: Callable[[], bool]) -> None:
-        while not ready():
-            file = self._waker.fileno()
-            if readable(file, WAKE_SECONDS) and not os.read(file, 64):
-                raise Stopped  # the other end is closed: the server has gone
-            if self._slots.stopping[0]:
-                raise Stopped
+    def _finish(self, observation: np.ndarray, first: np.ndarray) -> None:
+        slab, block = self._slab, self._block
+        slab.observation[block, self._length] = observation
+        slab.first[block, self._length] = first
+        if self._faulty.any():
+            slab.valid[block][:, self._faulty] = False
+            slab.quarantined[self._agent] += self._faulty.sum()
+        slab.unrolls[self._agent] += (~self._faulty).sum()
+        self._faulty[:] = False
+        self.blocks += 1
+        slab.state[block] = FINISHED
+        slab.finished.put(block)
+        begin = self._group * slab.ring
+        self._block, self._step = begin + (block - begin + 1) % slab.ring, 0
 
 
 def _nbytes(shape: tuple[int, ...], dtype: str) -> int:

@@ -12,10 +12,11 @@ from commands import run
 from policies import CARTPOLE, KART, save_policy
 from rich.console import Console
 
-from kartrl.commands.evaluate import drive, evaluate, open_driver, pictures_per_second
+from kartrl.commands.evaluate import evaluate
 from kartrl.config import read
-from kartrl.envs import make_env
+from kartrl.envs.worlds import load_world
 from kartrl.errors import UserError
+from kartrl.runtime.driving import drive, open_driver
 
 needs_kart = pytest.mark.skipif(
     importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator on this platform"
@@ -46,14 +47,14 @@ def cartpole(tmp_path_factory):
 def test_greedy_driving_is_one_unroll_of_the_network(cartpole):
     with open_driver(cartpole, [], "cpu") as driver:
         env = Witness(driver.env)
-        result = drive(env, driver.model, None, greedy=True, device=CPU, seed=3)
+        result = drive(driver.world, env, driver.model, "", greedy=True, device=CPU, seed=3)
         observations = torch.from_numpy(np.stack(env.observations[:-1])).unsqueeze(1)
         reset = torch.zeros(len(env.actions), 1, dtype=torch.bool)
         logits, _, _ = driver.model(observations, reset, driver.model.initial_state(1))
     assert logits.argmax(2).squeeze(1).tolist() == env.actions
     assert result.episode.agent_steps == result.episode.episodic_return == len(env.actions)
-    assert result.episode.circuit == ""
-    assert len(result.x) == 0
+    assert result.episode.level == ""
+    assert result.trace.size == 0
 
 
 def test_the_seed_decides_sampled_driving(cartpole):
@@ -61,7 +62,7 @@ def test_the_seed_decides_sampled_driving(cartpole):
         env = Witness(driver.env)
         runs = []
         for seed in (5, 5, 6):
-            drive(env, driver.model, None, greedy=False, device=CPU, seed=seed)
+            drive(driver.world, env, driver.model, "", greedy=False, device=CPU, seed=seed)
             runs.append(env.actions)
     assert runs[0] == runs[1] != runs[2]
 
@@ -94,13 +95,13 @@ def kart(tmp_path_factory):
 def test_every_circuit_is_driven_train_and_test_apart(kart):
     console = Console(file=io.StringIO(), width=150)
     results = evaluate(kart, [], 2, False, "cpu", console)
-    assert [(result.circuit, result.use) for result in results] == [
+    assert [(result.level, result.use) for result in results] == [
         ("MarioCircuit.Act1", "train"),
         ("MarioCircuit.Act2", "train"),
         ("MarioCircuit.Act3", "train"),
         ("MarioCircuit.Act4", "test"),
     ]
-    assert all(episode.circuit == result.circuit for result in results for episode in result.episodes)
+    assert all(episode.level == result.level for result in results for episode in result.episodes)
     text = console.file.getvalue()
     assert re.search(r"all +│ trained", text)
     assert "0 of 6" in text
@@ -121,6 +122,7 @@ def test_filming_each_frame_changes_nothing(kart):
     with open_driver(kart, ["MarioCircuit.Act2"], "cpu") as driver:
         drives = [
             drive(
+                driver.world,
                 driver.env,
                 driver.model,
                 "MarioCircuit.Act2",
@@ -133,9 +135,8 @@ def test_filming_each_frame_changes_nothing(kart):
             for on_picture in (None, pictures.append)
         ]
     assert drives[0].episode == drives[1].episode
-    for name in ("x", "y", "speed", "progress"):
-        assert (getattr(drives[0], name) == getattr(drives[1], name)).all(), name
-        assert len(getattr(drives[0], name)) == drives[0].episode.agent_steps + 1
+    assert (drives[0].trace == drives[1].trace).all()
+    assert drives[0].trace.shape == (drives[0].episode.agent_steps + 1, 3)
     # Beside the steps' four frames, there are one to 31 idle ones at the start.
     assert 1 <= len(pictures) - 4 * drives[0].episode.agent_steps <= 31
     assert pictures[0].shape == (224, 256, 3)
@@ -144,6 +145,7 @@ def test_filming_each_frame_changes_nothing(kart):
 @pytest.mark.parametrize("name", ["ALE/Pong-v5", "PongNoFrameskip-v4"])
 def test_a_film_of_an_atari_game_runs_at_the_games_speed(name):
     config = read(overrides=[f"environment.id={name}", "environment.frame_skip=4"])
-    env = make_env(config)
-    assert pictures_per_second(config, env) == 15
+    world = load_world(config)
+    env = world.open_env()
+    assert world.pictures_per_second(env) == 15
     env.close()

@@ -1,6 +1,5 @@
 """Whole runs in real processes: training, resuming, deaths, and bad input."""
 
-import csv
 import os
 import re
 from pathlib import Path
@@ -9,6 +8,7 @@ import pytest
 from commands import EVALUATE_OFF, QUICK, run, steps
 
 from kartrl.learning import checkpoint
+from kartrl.metrics import scalars_csv
 
 
 def test_it_trains_saves_logs_and_resumes(tmp_path):
@@ -19,8 +19,7 @@ def test_it_trains_saves_logs_and_resumes(tmp_path):
     folder = tmp_path / "logs" / "run"
     trained = steps(folder)
     assert 8000 <= trained < 10000
-    with (folder / "scalars.csv").open() as file:
-        tags = {row["tag"] for row in csv.DictReader(file)}
+    tags = {row.tag for row in scalars_csv.read(folder)}
     assert {"train/episodic_return", "losses/entropy", "lag/mean", "speed/agent_steps_per_second"} <= tags
     assert not (folder / "run.lock").exists()
 
@@ -127,6 +126,5 @@ def test_it_learns_cartpole(tmp_path):
     options = ["-c", str(root / "configs" / "cartpole.cfg"), "--set", "run.agent_steps=150000", "--set", "run.name=run"]
     result = run("train", *options, *EVALUATE_OFF, cwd=tmp_path)
     assert result.returncode == 0, result.stderr
-    with (tmp_path / "logs" / "run" / "scalars.csv").open() as file:
-        returns = [float(row["value"]) for row in csv.DictReader(file) if row["tag"] == "train/episodic_return"]
+    returns = scalars_csv.values(tmp_path / "logs" / "run", "train/episodic_return")
     assert max(returns) > 100, returns

@@ -6,9 +6,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kartrl.config import Config, dump, read
-from kartrl.config.levels import CIRCUITS, circuit_name, group_of, mistake, named, numbers_of, random_name
+from kartrl.config.levels import CIRCUITS, KINDS, circuit_name, group_of, mistake, named, numbers_of, random_name
 from kartrl.errors import UserError
-from kartrl.kart.circuits.block import KINDS
 
 
 def levels(*overrides):
@@ -17,25 +16,25 @@ def levels(*overrides):
 
 def test_a_glob_names_circuits_and_the_last_key_counts():
     config = levels("*=none", "MarioCircuit.*=train", "*.Act3=test", "MarioCircuit.Act3=none")
-    assert config.circuits("train") == ("MarioCircuit.Act1", "MarioCircuit.Act2", "MarioCircuit.Act4")
-    assert config.circuits("test") == ("BowserCastle.Act3", "DonutPlains.Act3", "GhostValley.Act3")
+    assert config.levels.of("train") == ("MarioCircuit.Act1", "MarioCircuit.Act2", "MarioCircuit.Act4")
+    assert config.levels.of("test") == ("BowserCastle.Act3", "DonutPlains.Act3", "GhostValley.Act3")
 
 
 def test_what_comes_later_counts_across_files_and_overrides(tmp_path):
     (tmp_path / "a.cfg").write_text("[levels]\nMarioCircuit.Act1 = test\n* = none\nRainbowRoad.Act1 = train\n")
     (tmp_path / "b.cfg").write_text("[levels]\nMarioCircuit.Act1 = test\n")
     config = read([tmp_path / "a.cfg", tmp_path / "b.cfg"])
-    assert (config.circuits("train"), config.circuits("test")) == (("RainbowRoad.Act1",), ("MarioCircuit.Act1",))
+    assert (config.levels.of("train"), config.levels.of("test")) == (("RainbowRoad.Act1",), ("MarioCircuit.Act1",))
     again = read(base=dump(config))
     assert list(again.levels.circuits.items()) == list(config.levels.circuits.items()), (
         "their order is part of what they mean"
     )
-    assert read(base=dump(config), overrides=["levels.*=test"]).circuits("train") == ()
+    assert read(base=dump(config), overrides=["levels.*=test"]).levels.of("train") == ()
 
 
 def test_without_globs_the_default_is_as_it_was():
-    assert levels().circuits("train") == tuple(f"MarioCircuit.Act{act}" for act in (1, 2, 3))
-    assert levels("MarioCircuit.Act4=train").circuits("train") == tuple(
+    assert levels().levels.of("train") == tuple(f"MarioCircuit.Act{act}" for act in (1, 2, 3))
+    assert levels("MarioCircuit.Act4=train").levels.of("train") == tuple(
         f"MarioCircuit.Act{act}" for act in (1, 2, 3, 4)
     )
 
@@ -97,7 +96,7 @@ def test_a_strangers_configuration_cannot_hold_any_number_of_keys():
 
 def test_what_must_be_looked_up_is_not_passed_over():
     with pytest.raises(RuntimeError, match="looked up"):
-        levels("random:5=train").circuits("train")
+        levels("random:5=train").levels.of("train")
 
 
 RANDOM = st.builds(

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from kartrl.config import read
-from kartrl.envs import make_env
-from kartrl.envs.env_group import AtariGroup, SingleGroup, make_group
+from kartrl.envs import make_env, make_group
+from kartrl.envs.env_group import AtariGroup, SingleGroup
 from kartrl.envs.wrappers import atari_spec
 from kartrl.errors import UserError
 

@@ -9,7 +9,6 @@ was broken.
 
 import argparse
 import contextlib
-import csv
 import random
 import signal
 import statistics
@@ -25,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))
 from commands import Training
 
 from kartrl.learning import checkpoint
+from kartrl.metrics import scalars_csv
 
 FAULTS = {  # kind: (weight, role, signal)
     "agent killed": (6, "agent", signal.SIGKILL),
@@ -105,16 +105,10 @@ class Soak:
         self.memory.append(total / 1e9)
 
     def scalars(self, tag: str) -> list[float]:
-        with (self.run / "scalars.csv").open() as file:
-            return [
-                float(row["value"])
-                for row in csv.DictReader(line for line in file if line.endswith("\n"))
-                if row["tag"] == tag
-            ]
+        return scalars_csv.values(self.run, tag)
 
     def _reached(self) -> int:
-        with (self.run / "scalars.csv").open() as file:
-            return max(int(row["agent_steps"]) for row in csv.DictReader(line for line in file if line.endswith("\n")))
+        return scalars_csv.last_step(self.run)
 
     def _steps(self) -> int:
         path = checkpoint.newest(self.run)

@@ -1,7 +1,6 @@
 """Promise 1: no agent fault stops training while a minimum of agents is healthy. Promise 2: nothing hangs."""
 
 import contextlib
-import csv
 import itertools
 import random
 import signal
@@ -18,6 +17,7 @@ from commands import ENDLESS, EVALUATE_OFF, QUICK, Training, environment, run, s
 from kartrl.config import read
 from kartrl.errors import RunFailed
 from kartrl.learning import checkpoint
+from kartrl.metrics.scalars_csv import values
 from kartrl.runtime.agent_supervisor import Agents
 from kartrl.runtime.backoff import STRIKES, Restarts
 from kartrl.runtime.processes import start_method
@@ -28,11 +28,6 @@ NAMED = [*QUICK, *EVALUATE_OFF, "--set", "run.name=run"]
 
 def env(name: str) -> list[str]:
     return ["--set", f"environment.id=crashing:{name}-v0"]
-
-
-def scalars(folder: Path, tag: str) -> list[float]:
-    with (folder / "scalars.csv").open() as file:
-        return [float(row["value"]) for row in csv.DictReader(file) if row["tag"] == tag]
 
 
 @pytest.mark.parametrize(
@@ -48,7 +43,7 @@ def test_training_continues_when_environments_fail(tmp_path, name, cause):
     result = run("train", *NAMED, *env(name), *timeout, "--set", "run.agent_steps=15000", cwd=tmp_path)
     assert result.returncode == 0, result.stdout + result.stderr
     assert f"is started again; it ended: {cause}" in result.stdout
-    assert scalars(tmp_path / "logs" / "run", "faults/agent_deaths")[-1] > 0
+    assert values(tmp_path / "logs" / "run", "faults/agent_deaths")[-1] > 0
 
 
 @pytest.mark.parametrize(
@@ -83,8 +78,8 @@ def test_non_finite_values_discard_only_their_unroll(tmp_path, name):
     result = run("train", *NAMED, *env(name), "--set", "run.agent_steps=10000", cwd=tmp_path)
     assert result.returncode == 0, result.stdout + result.stderr
     folder = tmp_path / "logs" / "run"
-    assert scalars(folder, "faults/quarantined_unrolls")[-1] > 10
-    assert scalars(folder, "faults/agent_deaths")[-1] == 0
+    assert values(folder, "faults/quarantined_unrolls")[-1] > 10
+    assert values(folder, "faults/agent_deaths")[-1] == 0
     weights = checkpoint.load(checkpoint.newest(folder)).model
     assert all(tensor.isfinite().all() for tensor in weights.values())
 
@@ -126,11 +121,11 @@ def test_killed_or_stopped_agent_is_replaced(tmp_path, number):
 
 def test_killed_logger_is_replaced_and_logging_continues(tmp_path):
     with Training(tmp_path, *ENDLESS) as training:
-        file = tmp_path / "logs" / "run" / "scalars.csv"
-        wait_for(lambda: file.exists() and scalars(file.parent, "charts/updates"), 60, "the first scalars")
+        folder = tmp_path / "logs" / "run"
+        wait_for(lambda: values(folder, "charts/updates"), 60, "the first scalars")
         training.roles("logger")[0].kill()
-        before = scalars(file.parent, "charts/updates")
-        wait_for(lambda: len(scalars(file.parent, "charts/updates")) > len(before) + 1, 60, "further scalars")
+        before = values(folder, "charts/updates")
+        wait_for(lambda: len(values(folder, "charts/updates")) > len(before) + 1, 60, "further scalars")
         status, output = training.end(signal.SIGTERM)
     assert status == 128 + signal.SIGTERM
     assert "the logger died (exit status -9): restarting it" in output

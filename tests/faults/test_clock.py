@@ -1,8 +1,8 @@
 """Changes of the wall clock during a run have no effect."""
 
-import csv
-
 from commands import EVALUATE_OFF, QUICK, run
+
+from kartrl.metrics import scalars_csv
 
 # Python loads this in every process: each call of time.time() jumps by a day.
 SITECUSTOMIZE = """
@@ -17,11 +17,10 @@ def test_jumps_of_the_wall_clock_have_no_effect(tmp_path):
     limits = ["--set", "run.agent_steps=20000", "--set", "run.minutes=5", "--set", "run.name=run"]
     ended = run("train", *QUICK, *EVALUATE_OFF, *limits, cwd=tmp_path, first=[tmp_path])
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    with (tmp_path / "logs" / "run" / "scalars.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    seconds = [float(row["seconds"]) for row in rows]
+    rows = list(scalars_csv.read(tmp_path / "logs" / "run"))
+    seconds = [row.seconds for row in rows]
     assert seconds == sorted(seconds)
     assert 0 <= seconds[0] <= seconds[-1] < 100
-    speeds = [float(row["value"]) for row in rows if row["tag"] == "speed/agent_steps_per_second"]
+    speeds = [row.value for row in rows if row.tag == "speed/agent_steps_per_second"]
     assert speeds
     assert all(0 <= speed < 1e6 for speed in speeds)

@@ -1,12 +1,12 @@
 """Memory use does not grow with the length of a run."""
 
-import csv
 from collections import defaultdict
 
 import pytest
 from commands import EVALUATE_OFF, QUICK, run
 
 from kartrl.learning import checkpoint
+from kartrl.metrics import scalars_csv
 
 ROLES = ("server", "agents", "logger")
 SPARE = 0.01  # GB of allowed growth per role, for lazy initialization
@@ -20,9 +20,8 @@ def test_memory_is_constant_over_ten_thousand_updates(tmp_path):
     folder = tmp_path / "logs" / "run"
     assert checkpoint.load(checkpoint.newest(folder)).counters.updates >= 10_000
     memory = defaultdict(list)
-    with (folder / "scalars.csv").open() as file:
-        for row in csv.DictReader(file):
-            memory[row["tag"]].append(float(row["value"]))
+    for row in scalars_csv.read(folder):
+        memory[row.tag].append(row.value)
     for role in ROLES:
         points = memory[f"hardware/memory_gb_{role}"]
         assert len(points) >= 2, "the run was too short to tell"

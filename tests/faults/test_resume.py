@@ -12,9 +12,10 @@ from policies import make_checkpoint
 from rich.console import Console
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from kartrl.envs import look_at
 from kartrl.learning import checkpoint
+from kartrl.metrics import scalars_csv
 from kartrl.metrics.terminal import Display
+from kartrl.runtime.inspection import look_at
 from kartrl.runtime.server import Server
 from kartrl.runtime.sizes import choose_sizes
 
@@ -22,13 +23,6 @@ from kartrl.runtime.sizes import choose_sizes
 def newest_steps(folder: Path) -> int:
     path = checkpoint.newest(folder)
     return 0 if path is None else checkpoint.load(path).counters.agent_steps
-
-
-def table(folder: Path) -> list[tuple[str, ...]]:
-    """Complete rows of `scalars.csv`."""
-    path = folder / "scalars.csv"
-    lines = path.read_text().splitlines(keepends=True)[1:] if path.exists() else []
-    return [tuple(line.rstrip("\n").split(",")) for line in lines if line.endswith("\n")]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs signals")
@@ -40,7 +34,7 @@ def test_curves_continue_without_overlap_after_a_kill(tmp_path):
         def logged_on_both_sides_of_the_checkpoint() -> bool:
             saved, logged = (
                 newest_steps(folder),
-                [int(steps) for _, steps, tag, _ in table(folder) if tag == "charts/updates"],
+                [row.agent_steps for row in scalars_csv.read(folder) if row.tag == "charts/updates"],
             )
             return bool(logged) and min(logged) <= saved < max(logged)
 
@@ -48,17 +42,17 @@ def test_curves_continue_without_overlap_after_a_kill(tmp_path):
         training.process.send_signal(signal.SIGKILL)
         training.process.wait(10)
         wait_for(lambda: not training.family(), 20, "the orphans to be gone")
-    saved, before = newest_steps(folder), table(folder)
+    saved, before = newest_steps(folder), list(scalars_csv.read(folder))
     resumed = run("train", "--resume", "run", "--set", f"run.agent_steps={saved + 1500}", cwd=tmp_path)
     assert resumed.returncode == 0, resumed.stdout + resumed.stderr
     assert f"Going on at {saved:,} agent steps" in resumed.stdout
 
-    after, kept = table(folder), [row for row in before if int(row[1]) <= saved]
+    after, kept = list(scalars_csv.read(folder)), [row for row in before if row.agent_steps <= saved]
     assert after[: len(kept)] == kept
     assert not set(after) & (set(before) - set(kept)), "rows after the checkpoint are discarded"
-    seconds = [float(row[0]) for row in after]
+    seconds = [row.seconds for row in after]
     assert seconds == sorted(seconds), "the table's clock continues"
-    updates = [(int(steps), float(value)) for _, steps, tag, value in after if tag == "charts/updates"]
+    updates = [(row.agent_steps, row.value) for row in after if row.tag == "charts/updates"]
     assert updates == sorted(updates)
     assert updates[-1][0] > saved
 

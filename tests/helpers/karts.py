@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from kartrl.kart.block import Block
 from kartrl.kart.circuit_map import circuit_block
-from kartrl.kart.circuits.block import Block
 from kartrl.kart.env import KartEnv
 from kartrl.kart.retro import BUNDLED, GAMES, circuits
 

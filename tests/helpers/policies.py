@@ -6,8 +6,7 @@ from pathlib import Path
 import torch
 
 from kartrl.config import read
-from kartrl.envs import make_env
-from kartrl.kart.selection import with_circuits
+from kartrl.envs.worlds import load_world
 from kartrl.learning import checkpoint
 from kartrl.learning.checkpoint import Checkpoint
 from kartrl.learning.counters import Counters
@@ -45,8 +44,8 @@ def save_policy(
 ) -> Path:
     """Save a network that has learned nothing as a checkpoint of the run."""
     torch.set_num_threads(1)  # as in the commands: more are far slower where the cores are busy
-    config = with_circuits(read(overrides=overrides))
-    env = make_env(config, config.circuits("train"))
+    config = load_world(read(overrides=overrides)).prepare()
+    env = load_world(config).open_env()
     shape, actions = env.observation_space.shape, int(env.action_space.n)
     env.close()
     torch.manual_seed(agent_steps)

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kartrl.kart.circuits
-from kartrl.config.levels import CIRCUITS
+from kartrl.config.levels import CIRCUITS, KINDS
 from kartrl.errors import UserError
+from kartrl.kart.block import SIDE, TILE, ZONES, Block
 from kartrl.kart.circuits import art
-from kartrl.kart.circuits.block import KINDS, SIDE, TILE, ZONES, Block
 from kartrl.kart.circuits.checks import find_faults
 from kartrl.kart.circuits.field import field_of
 from kartrl.kart.circuits.format import Circuit, parse, read, to_toml

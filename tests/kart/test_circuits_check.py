@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_circuits import FILES, OVAL, changed
 
+from kartrl.config.levels import KINDS
 from kartrl.errors import UserError
-from kartrl.kart.circuits.block import KINDS
 from kartrl.kart.circuits.checks import IN_LINE, find_faults, find_road_faults
 from kartrl.kart.circuits.format import Circuit, parse, read
 from kartrl.kart.circuits.ground import compile_block

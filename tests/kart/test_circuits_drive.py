@@ -9,10 +9,9 @@ from commands import run
 from PIL import Image
 from test_circuits import FILES, OVAL
 
-from kartrl.config.levels import CIRCUITS
+from kartrl.config.levels import CIRCUITS, KINDS
 from kartrl.errors import UserError
 from kartrl.kart.circuits import library
-from kartrl.kart.circuits.block import KINDS
 from kartrl.kart.circuits.commands import record_drive
 from kartrl.kart.circuits.driver import drive, lap_times
 from kartrl.kart.circuits.format import parse

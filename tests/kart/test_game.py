@@ -15,7 +15,7 @@ import pytest
 from karts import CIRCUITS, FOLDER, ONE_OF_EACH_KIND, block_of
 
 from kartrl.config import Environment
-from kartrl.kart.circuits.block import BANK, HEADER
+from kartrl.kart.block import BANK, HEADER
 from kartrl.kart.circuits.states import start_state
 from kartrl.kart.circuits.surfaces import SURFACES, Effect
 from kartrl.kart.retro import RAM, Console

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from karts import FOLDER, block_of
 
-from kartrl.kart.circuits.block import Block, Coin
+from kartrl.kart.block import Block, Coin
 from kartrl.kart.circuits.states import start_state
 from kartrl.kart.circuits.surfaces import CODES, SURFACES, Effect, Surface
 from kartrl.kart.retro import RAM, Console

@@ -217,7 +217,7 @@ def test_make_env_follows_the_configuration() -> None:
     assert env.observation_space.shape == (30, 40, 1)
     assert env.action_space.n == 2
     _, info = env.reset(seed=1)
-    assert info["circuit"] in config.circuits("train")
+    assert info["circuit"] in config.levels.of("train")
     assert env.render().shape == (224, 256, 3)
     over, total = False, 0.0
     while not over:

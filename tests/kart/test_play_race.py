@@ -110,11 +110,12 @@ def test_movie_reproduces_opponents(tmp_path: Path) -> None:
 
 def test_policy_ghost_drives_as_in_evaluation(tmp_path: Path) -> None:
     """At every step it is where the environment's own kart is, and in between it has moved on tick by tick."""
-    from kartrl.commands.evaluate import open_driver, steps
+    from kartrl.runtime.driving import open_driver, steps
 
     policy = save_policy(tmp_path, KART)
     with open_driver(policy, [CIRCUIT], "cpu") as driver:
-        drives = steps(driver.env, driver.model, CIRCUIT, greedy=True, device=driver.device, seed=0, noop=0)
+        start = {"circuit": CIRCUIT, "noop": 0}
+        drives = steps(driver.env, driver.model, start, greedy=True, device=driver.device, seed=0)
         infos = [info for info, _, _ in drives]
     stage, session = begun(circuit=CIRCUIT, checkpoint=policy)
     with stage:

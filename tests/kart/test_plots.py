@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kartrl.kart.plots import Line, contact_sheet, driven_lines
+from kartrl.kart.plots import Line, driven_lines
 
 GREEN = np.full((1024, 1024, 3), (0, 160, 0), np.uint8)
 
@@ -52,11 +52,3 @@ def test_finished_and_unfinished_drives_are_marked_differently():
 @pytest.mark.parametrize("lines", [[], [Line(*np.zeros((3, 0), np.float32), False)], [line(0, 1, 5, False)]])
 def test_little_or_nothing_to_draw(lines):
     assert driven_lines(None, lines, "short").shape[2] == 3
-
-
-def test_contact_sheet_fills_rows():
-    pictures = [np.full((20, 30, 3), shade, np.uint8) for shade in (10, 20, 30)]
-    sheet = contact_sheet(pictures)
-    assert sheet.shape == (40, 60, 3)
-    assert [sheet[0, 0, 0], sheet[0, 59, 0], sheet[39, 0, 0], sheet[39, 59, 0]] == [10, 20, 30, 10]
-    assert contact_sheet(pictures[:1]).shape == (20, 30, 3)

@@ -1,6 +1,5 @@
 """Resolving the circuits of [levels] and `-s` to start states in real folders."""
 
-import csv
 import gzip
 import importlib.util
 import json
@@ -18,6 +17,7 @@ from kartrl.errors import UserError
 from kartrl.kart.retro import BUNDLED, GAMES, Console, circuits
 from kartrl.kart.selection import circuits_of, uses_by_name, with_circuits
 from kartrl.learning import checkpoint
+from kartrl.metrics import scalars_csv
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator on this platform"
@@ -44,23 +44,23 @@ def looked_up(*overrides: str) -> Config:
 
 @pytest.mark.parametrize("key", ["mine/", "./mine", "mine/*.state", "m*/", "./*/*.state"])
 def test_folders_and_globs(mine, key):
-    assert looked_up(f"{key}=train").circuits("train") == (str(mine / "Monza.state"), str(mine / "my ring.state"))
+    assert looked_up(f"{key}=train").levels.of("train") == (str(mine / "Monza.state"), str(mine / "my ring.state"))
 
 
 def test_last_key_for_a_file_wins(mine):
     config = looked_up("mine/=train", "./mine/Monza.state=test", "MarioCircuit.Act1=train")
-    assert set(config.circuits("train")) == {str(mine / "my ring.state"), "MarioCircuit.Act1"}
-    assert config.circuits("test") == (str(mine / "Monza.state"),)
-    assert looked_up("mine/=train", "mine/M*=none").circuits("train") == (str(mine / "my ring.state"),)
+    assert set(config.levels.of("train")) == {str(mine / "my ring.state"), "MarioCircuit.Act1"}
+    assert config.levels.of("test") == (str(mine / "Monza.state"),)
+    assert looked_up("mine/=train", "mine/M*=none").levels.of("train") == (str(mine / "my ring.state"),)
 
 
 def test_path_of_a_bundled_state_is_its_circuit(mine):
     config = looked_up(f"{STATE}=test", "MarioCircuit.Act2=train")
-    assert (config.circuits("train"), config.circuits("test")) == (("MarioCircuit.Act2",), ())
+    assert (config.levels.of("train"), config.levels.of("test")) == (("MarioCircuit.Act2",), ())
 
 
 def test_unused_states_may_be_missing(mine):
-    assert looked_up("nowhere/=none", "mine/Monza.state=train").circuits("train") == (str(mine / "Monza.state"),)
+    assert looked_up("nowhere/=none", "mine/Monza.state=train").levels.of("train") == (str(mine / "Monza.state"),)
 
 
 def test_invalid_keys_are_rejected(mine):
@@ -157,11 +157,11 @@ def cache(tmp_path_factory):
 
 def test_generated_circuits_are_built_once(cache):
     config = looked_up("random:2=train", "random:2-3:ice=test")
-    assert [Path(circuit).name for circuit in config.circuits("train")] == [
+    assert [Path(circuit).name for circuit in config.levels.of("train")] == [
         "random.asphalt.0000.state",
         "random.dirt.0001.state",
     ]
-    assert [Path(circuit).name for circuit in config.circuits("test")] == [
+    assert [Path(circuit).name for circuit in config.levels.of("test")] == [
         "random.ice.0002.state",
         "random.ice.0003.state",
     ]
@@ -172,7 +172,7 @@ def test_generated_circuits_are_built_once(cache):
 
 def test_toml_files_are_built_on_demand(cache, mine):
     shutil.copy(CIRCUIT, mine / "Mine.toml")
-    (circuit,) = looked_up("mine/Mine.toml=train").circuits("train")
+    (circuit,) = looked_up("mine/Mine.toml=train").levels.of("train")
     assert circuit_name(circuit) == "Mine"
     assert Path(circuit).is_relative_to(cache)
     (mine / "Bad.toml").write_text("title = 3\n")
@@ -199,8 +199,7 @@ def test_a_run_on_generated_circuits(cache, mine):
     folder = mine.parent / "logs" / "run"
     assert str(cache) not in (folder / "config.cfg").read_text()
     assert read([folder / "config.cfg"]).levels.circuits["random:2"] == "train"
-    with (folder / "scalars.csv").open() as file:
-        tags = {row["tag"] for row in csv.DictReader(file)}
+    tags = {row.tag for row in scalars_csv.read(folder)}
     driven = {tag.split("/")[1] for tag in tags if tag.startswith("train_circuits/")}
     assert driven == {"random.asphalt.0000", "random.dirt.0001"}
     path = checkpoint.newest(folder)

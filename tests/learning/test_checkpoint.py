@@ -16,7 +16,6 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from policies import make_checkpoint
 
-from kartrl.commands.evaluate import open_driver
 from kartrl.config import Config, read
 from kartrl.errors import UserError
 from kartrl.learning import checkpoint
@@ -24,6 +23,7 @@ from kartrl.learning.checkpoint import Checkpoint
 from kartrl.learning.counters import Counters
 from kartrl.learning.optimizers import make_optimizer, state_names
 from kartrl.models import make_model
+from kartrl.runtime.driving import open_driver
 from kartrl.runtime.run_folders import resumed_config
 
 STATES = [
@@ -77,6 +77,14 @@ def test_the_names_of_an_optimizers_state_are_torchs(overrides):
     parameter.grad = torch.ones(2)
     optimizer.step()
     assert set(optimizer.state[parameter]) == state_names(section)
+
+
+@pytest.mark.parametrize("score", [float("inf"), float("-inf"), float("nan"), 10**400, "inf"])
+def test_a_score_that_is_not_finite_is_refused(tmp_path, score):
+    checkpoint.save(tmp_path / "best.pt", honest()._replace(score=score))
+    with pytest.raises(UserError, match="refused") as error:
+        checkpoint.load(tmp_path / "best.pt")
+    assert_clear(error.value)
 
 
 def test_newest(saved):

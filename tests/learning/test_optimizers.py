@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
+from kartrl.algorithms.rewards import TRANSFORMS
 from kartrl.config import Optimizer
 from kartrl.learning.optimizers import learning_rate, make_optimizer
-from kartrl.learning.rewards import TRANSFORMS
 
 
 def descend(section, gradients):

@@ -1,27 +1,33 @@
 """Means over episodes."""
 
+from kartrl.config import Config, read
 from kartrl.envs.episode import Episode
+from kartrl.envs.worlds import GymnasiumWorld
+from kartrl.kart.world import KartWorld, Race
 from kartrl.metrics.episode_metrics import evaluation_scalars, training_scalars
+
+PLAIN = GymnasiumWorld(Config())
+KART = KartWorld(Config())
 
 
 def test_no_episodes_give_no_values():
-    assert training_scalars([]) == {}
-    assert evaluation_scalars([]) == {}
+    assert training_scalars(PLAIN, []) == {}
+    assert evaluation_scalars(PLAIN, []) == {}
 
 
 def test_without_circuits_there_is_no_talk_of_laps():
     episodes = [Episode(10, 10.0, True), Episode(20, 20.0, True)]
-    assert training_scalars(episodes) == {"train/episodic_return": 15.0, "train/episodic_length": 15.0}
-    assert evaluation_scalars(episodes) == {"evaluation/train_return": 15.0}
+    assert training_scalars(PLAIN, episodes) == {"train/episodic_return": 15.0, "train/episodic_length": 15.0}
+    assert evaluation_scalars(PLAIN, episodes) == {"evaluation/train_return": 15.0}
 
 
 def test_evaluations_keep_train_and_test_apart():
     episodes = [
-        Episode(10, 1.0, True, "A.Act1", "train", 5.0, (20.0, 18.0)),
-        Episode(10, 3.0, False, "A.Act2", "train", 1.0, ()),
-        Episode(10, 7.0, False, "A.Act3", "test", 0.5, ()),
+        Episode(10, 1.0, True, "A.Act1", "train", Race(5.0, (20.0, 18.0))),
+        Episode(10, 3.0, False, "A.Act2", "train", Race(1.0, ())),
+        Episode(10, 7.0, False, "A.Act3", "test", Race(0.5, ())),
     ]
-    values = evaluation_scalars(episodes)
+    values = evaluation_scalars(KART, episodes)
     assert values["evaluation/train_return"] == 2.0
     assert values["evaluation/train_finished"] == 0.5
     assert values["evaluation/train_progress"] == 3.0
@@ -35,19 +41,21 @@ def test_evaluations_keep_train_and_test_apart():
 
 def test_many_circuits_get_tags_for_their_groups():
     episodes = [
-        Episode(10, float(number), number % 2 == 0, f"random.{kind}.{number:04}")
+        Episode(10, float(number), number % 2 == 0, f"random.{kind}.{number:04}", details=Race(1.0, ()))
         for number in range(10)
         for kind in ("ice", "mud")
     ]
-    tags = {tag.rpartition("/")[0] for tag in training_scalars(episodes, grouped=True)}
+    world = KartWorld(read([], ["levels.*=train"]))
+    tags = {tag.rpartition("/")[0] for tag in training_scalars(world, episodes)}
     assert tags == {"train", "train_circuits/random.ice", "train_circuits/random.mud"}
-    values = evaluation_scalars(episodes, grouped=True)
+    values = evaluation_scalars(world, episodes)
     assert values["evaluation_train/random.ice/episodic_return"] == values["evaluation/train_return"] == 4.5
 
 
 def test_what_is_said_of_all_circuits_is_said_of_the_newest_on_each():
-    old, new = Episode(10, 1.0, False, "A.Act1"), Episode(10, 5.0, True, "A.Act2")
-    values = evaluation_scalars([new], [old, new])
+    race = Race(0.5, ())
+    old, new = Episode(10, 1.0, False, "A.Act1", details=race), Episode(10, 5.0, True, "A.Act2", details=race)
+    values = evaluation_scalars(KART, [new], [old, new])
     assert values["evaluation/train_return"] == 3.0
     assert {tag for tag in values if tag.startswith("evaluation_train")} == {
         f"evaluation_train/A.Act2/{key}" for key in ("episodic_return", "episodic_length", "progress", "finished")

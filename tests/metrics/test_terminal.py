@@ -5,9 +5,11 @@ import re
 
 from rich.console import Console
 
-from kartrl.config.levels import CIRCUITS, random_name
+from kartrl.config import Config
+from kartrl.config.levels import CIRCUITS, KINDS, random_name
 from kartrl.envs.episode import Episode
-from kartrl.kart.circuits.block import KINDS
+from kartrl.envs.worlds import GymnasiumWorld
+from kartrl.kart.world import KartWorld, Race
 from kartrl.learning.counters import Counters
 from kartrl.metrics.records import EpisodeRecord
 from kartrl.metrics.terminal import Display, Status
@@ -16,17 +18,18 @@ STATUS = Status(Counters(50_000, 600, 120, 30.0), 0.5, 30.0, 1500.0, 9.0, 4.0, 1
 
 
 def record(circuit, use="train", evaluated=False, finished=True):
+    details = Race(5.0, (20.0,) * 5) if finished else Race(1.0, ())
     return EpisodeRecord(
         0,
-        Episode(900, 50.0, finished, circuit, use, 5.0 if finished else 1.0, (20.0,) * 5 if finished else ()),
+        Episode(900, 50.0, finished, circuit, use, details),
         evaluated,
     )
 
 
-def shown(records, terminal=True):
+def shown(records, terminal=True, world=None):
     """What is on a terminal of 110 columns and 40 rows in the end."""
     console = Console(file=io.StringIO(), width=110, height=40, force_terminal=terminal, color_system=None)
-    with Display(console, "run") as display:
+    with Display(console, "run", world or KartWorld(Config())) as display:
         for one in records:
             display.add(one)
         display.show(STATUS, final=True)
@@ -83,5 +86,6 @@ def test_a_line_stays_a_line_with_many_circuits():
 
 
 def test_without_circuits():
-    lines = shown([EpisodeRecord(0, Episode(10, 3.0, True), False), EpisodeRecord(0, Episode(20, 4.0, True), False)])
+    records = [EpisodeRecord(0, Episode(length, value, True), False) for length, value in ((10, 3.0), (20, 4.0))]
+    lines = shown(records, world=GymnasiumWorld(Config()))
     assert any(re.search(r"episodes +3\.50 +15\.00", line) for line in lines)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from kartrl.metrics.video import Mp4Writer, gif, png, shrunk
+from kartrl.metrics.video import Mp4Writer, contact_sheet, gif, png, shrunk
 
 PICTURES = [np.full((11, 33, 3), (index * 12, 200 - index * 6, 90), np.uint8) for index in range(20)]
 
@@ -48,7 +48,7 @@ def test_an_interrupted_mp4_leaves_nothing(tmp_path):
 
 def test_no_such_folder(tmp_path):
     with pytest.raises(FileNotFoundError):
-        Mp4Writer(tmp_path / "missing" / "video.mp4", 60)
+        Mp4Writer(tmp_path / "missing" / "video.mp4", 60).__enter__()
 
 
 def test_gif_plays_for_ever_in_few_colours():
@@ -69,3 +69,11 @@ def test_png_and_shrunk():
     assert shrunk(large, 128).shape == (112, 128, 3)
     with Image.open(io.BytesIO(png(large))) as image:
         assert (np.asarray(image) == large).all()
+
+
+def test_contact_sheet_fills_rows():
+    pictures = [np.full((20, 30, 3), shade, np.uint8) for shade in (10, 20, 30)]
+    sheet = contact_sheet(pictures)
+    assert sheet.shape == (40, 60, 3)
+    assert [sheet[0, 0, 0], sheet[0, 59, 0], sheet[39, 0, 0], sheet[39, 59, 0]] == [10, 20, 30, 10]
+    assert contact_sheet(pictures[:1]).shape == (20, 30, 3)

@@ -1,7 +1,6 @@
 """The logger in real processes; what it wrote is read back as TensorBoard and a spreadsheet would."""
 
 import contextlib
-import csv
 import itertools
 import multiprocessing
 import os
@@ -16,20 +15,23 @@ import pytest
 from commands import environment, wait_for
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from kartrl.config import Config
 from kartrl.envs.episode import Episode
-from kartrl.metrics import sinks
+from kartrl.kart.world import Race
+from kartrl.metrics import scalars_csv, sinks
 from kartrl.metrics.records import EpisodeRecord, Histograms, Scalars
 from kartrl.runtime import logger_process
 
 CONTEXT = multiprocessing.get_context("spawn")  # a forkserver's children would write to the stderr of its first test
 ORPHAN = """
 import multiprocessing, pathlib, sys, time
-from kartrl.runtime.processes import run_as
+from kartrl.config import Config
+from kartrl.runtime import logger_process
+from kartrl.runtime.processes import spawn
 if __name__ == "__main__":
     context = multiprocessing.get_context("spawn")
     queue = context.Queue()
-    process = context.Process(target=run_as, args=("logger", "kartrl.runtime.logger_process", pathlib.Path(sys.argv[1]), queue, 0))
-    process.start()
+    process = spawn(context, "logger", logger_process.run, Config(), pathlib.Path(sys.argv[1]), queue, 0)
     print(process.pid, flush=True)
     time.sleep(60)
 """
@@ -38,7 +40,7 @@ if __name__ == "__main__":
 def log(folder, messages, first_step=0, target=logger_process.run):
     """Run the logger on these messages to its end; its exit code."""
     queue = CONTEXT.Queue()
-    process = CONTEXT.Process(target=target, args=(folder, queue, first_step))
+    process = CONTEXT.Process(target=target, args=(Config(), folder, queue, first_step))
     process.start()
     for message in [*messages, None]:
         queue.put(message)
@@ -55,14 +57,13 @@ def read_events(folder):
 
 
 def read_table(folder):
-    with (folder / "scalars.csv").open() as file:
-        return [(int(row["agent_steps"]), row["tag"], float(row["value"])) for row in csv.DictReader(file)]
+    return [row[1:] for row in scalars_csv.read(folder)]
 
 
 def record(number, circuit="", evaluated=False):
     return EpisodeRecord(
         number,
-        Episode(10 * number, float(number), number % 2 == 0, circuit, "train", number / 4, (20.0, 18.0)),
+        Episode(10 * number, float(number), number % 2 == 0, circuit, "train", Race(number / 4, (20.0, 18.0))),
         evaluated,
     )
 
@@ -104,17 +105,16 @@ def test_a_resumed_run_forgets_what_went_beyond_its_checkpoint(tmp_path):
         expected,
         [expected[0], *expected[2:]],
     )
-    with (tmp_path / "scalars.csv").open() as file:
-        seconds = [float(row["seconds"]) for row in csv.DictReader(file)]
+    seconds = [row.seconds for row in scalars_csv.read(tmp_path)]
     assert seconds == sorted(seconds), "the clock of the table goes on"
 
 
-def run_on_small_disk(folder, queue, first_step):
+def run_on_small_disk(config, folder, queue, first_step):
     """The logger, where a file can have no more than 4 KiB: what a full disk is to a writer."""
     import resource
 
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
-    logger_process.run(folder, queue, first_step)
+    logger_process.run(config, folder, queue, first_step)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs resource limits")
@@ -139,17 +139,17 @@ def small_disk(tmp_path):
     subprocess.run(["umount", str(folder)], check=True)
 
 
-def run_impatiently(folder, queue, first_step):
+def run_impatiently(config, folder, queue, first_step):
     """The logger, which tries to write again ten times a second."""
     sinks.RETRY_SECONDS = 0.1
-    logger_process.run(folder, queue, first_step)
+    logger_process.run(config, folder, queue, first_step)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a tmpfs")
 def test_on_a_disk_that_was_full_it_goes_on(small_disk, capfd):
     queue = CONTEXT.Queue()
     folder = small_disk / "run"
-    process = CONTEXT.Process(target=run_impatiently, args=(folder, queue, 0))
+    process = CONTEXT.Process(target=run_impatiently, args=(Config(), folder, queue, 0))
     process.start()
     wait_for(lambda: (folder / "scalars.csv").exists(), 30, "the logger to start")
     with (small_disk / "other").open("wb", buffering=0) as other, contextlib.suppress(OSError):

@@ -8,10 +8,10 @@ from kartrl.config import read
 from kartrl.learning import checkpoint
 from kartrl.learning.checkpoint import Checkpoint
 from kartrl.learning.counters import Counters
-from kartrl.learning.trajectory import Unrolls
 from kartrl.metrics.stopwatch import TRAINER_STAGES, Stopwatch
 from kartrl.models import make_model
 from kartrl.runtime.trainer_thread import Batch, Diverged, Learner
+from kartrl.trajectory import Unrolls
 
 T, B, A = 5, 8, 3
 IMAGE, VECTOR = (54, 54, 1), (4,)

@@ -15,13 +15,13 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from kartrl.cli import config_options
 from kartrl.commands.bench.parts import Parts, measure_parts
 from kartrl.commands.bench.windows import Window, peer_rate, train_window
 from kartrl.config import Config, read
-from kartrl.envs import look_at
-from kartrl.kart.selection import with_circuits
+from kartrl.envs.worlds import load_world
+from kartrl.launch import config_options
 from kartrl.runtime.devices import choose_device
+from kartrl.runtime.inspection import look_at
 from kartrl.runtime.machine import cores
 from kartrl.runtime.sizes import Sizes, choose_sizes
 
@@ -42,7 +42,7 @@ def bench(files: list[str], overrides: list[str], settings: Settings, console: C
     Raises:
         UserError: bad input, or a training or a peer that ends early.
     """
-    config = with_circuits(read(files, overrides), console)
+    config = load_world(read(files, overrides)).prepare(console)
     spec = look_at(config)
     sizes = choose_sizes(config, spec)
     number, on_gpu = cores(), choose_device(config.system.device).type == "cuda"
@@ -146,7 +146,7 @@ def _for_simulation(config: Config, parts: Parts, sizes: Sizes, window: Window) 
         "update_base": 0.0,
         "update_per_step": parts.train,
         **sizes._asdict(),
-        "unroll_length": config.impala.unroll_length,
+        "unroll_length": config.algorithm.unroll_length,
         "measured": [measured_point(sizes, window)],
     }
 

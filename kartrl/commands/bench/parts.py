@@ -12,20 +12,22 @@ import numpy as np
 import torch
 
 from kartrl.config import Config
-from kartrl.envs.env_group import make_group
+from kartrl.envs import make_group
 from kartrl.envs.spec import EnvSpec
 from kartrl.errors import UserError
 from kartrl.learning.counters import Counters
-from kartrl.learning.trajectory import Unrolls
+from kartrl.learning.learner import make_learner
+from kartrl.learning.schedules import Progress
 from kartrl.metrics.stopwatch import AGENT_STAGES, TRAINER_STAGES, Stopwatch
-from kartrl.models import make_model
+from kartrl.models import make_distribution, make_network
 from kartrl.runtime.devices import choose_device, keep_freed_memory
 from kartrl.runtime.machine import cores
 from kartrl.runtime.messages import Requests
-from kartrl.runtime.predictor_thread import RecurrentStates, make_policy
-from kartrl.runtime.sizes import Sizes
-from kartrl.runtime.slab import AgentGroup, Slots, Stopped
-from kartrl.runtime.trainer_thread import Batch, Learner
+from kartrl.runtime.predictor_thread import group_states, make_policy
+from kartrl.runtime.sizes import Sizes, slab_shape
+from kartrl.runtime.slab import AgentGroup, Mailbox, Slab, SlabShape, Stopped
+from kartrl.runtime.trainer_thread import Trainer
+from kartrl.trajectory import Trajectory
 
 PART_SECONDS = 4.0  # for which each part is measured
 CONTEXT = multiprocessing.get_context("spawn")
@@ -55,7 +57,7 @@ def _environment(config: Config, spec: EnvSpec, sizes: Sizes, seed: int) -> floa
         random = np.random.default_rng(seed)
         steps, start = 0, time.perf_counter()
         while (spent := time.perf_counter() - start) < PART_SECONDS:
-            group.step(random.integers(0, spec.action.size, sizes.group_size))
+            group.step(spec.action.sample(random, sizes.group_size))
             steps += sizes.group_size
         return spent / steps
     finally:
@@ -67,18 +69,15 @@ def _infer(config: Config, spec: EnvSpec, sizes: Sizes, seed: int) -> dict[int, 
     torch.set_num_threads(1)
     keep_freed_memory()
     largest = sizes.prediction_groups
-    slots = Slots(CONTEXT, largest, 1, sizes.group_size, 1, 1, spec.observation_shape, spec.observation_dtype)
-    model = (
-        make_model(config.model, spec.observation_shape, spec.action.size)
-        .to(choose_device(config.system.device))
-        .eval()
-    )
-    policy = make_policy(model, RecurrentStates(slots, model), seed, slots, largest)
+    slab = Slab(CONTEXT, slab_shape(config, spec, sizes)._replace(num_agents=largest, groups_per_agent=1, ring=1))
+    device = choose_device(config.system.device)
+    network = make_network(config.model, spec.observation_shape, spec.action).to(device).eval()
+    distribution = make_distribution(spec.action)
+    policy = make_policy(network, distribution, group_states(slab, network), seed, slab, largest)
     seconds = {}
     for groups in sorted({1, max(1, largest // 4), max(1, largest // 2), largest}):
-        group = np.arange(groups)
-        blank = (slots.observation[group, 0], slots.reset[group, 0])
-        requests = Requests(group, group, np.ones(groups, np.int64), group, *blank)
+        group, after_first = np.arange(groups), np.ones(groups, np.int64)
+        requests = Requests(group, group, after_first, group, slab.observation[group, 0], slab.first[group, 0])
         size = groups * sizes.group_size
         seconds[size] = _median(lambda requests=requests: policy.act(requests), PART_SECONDS / 4) / size  # type: ignore[misc]
     return seconds
@@ -88,19 +87,27 @@ def _train(config: Config, spec: EnvSpec, sizes: Sizes, seed: int) -> float:
     torch.set_num_threads(1)
     keep_freed_memory()
     device = choose_device(config.system.device)
-    model = make_model(config.model, spec.observation_shape, spec.action.size).to(device)
-    learner = Learner(config, model, device, Counters())
-    length, batch = config.impala.unroll_length, sizes.training_blocks * sizes.group_size
-    observation = torch.zeros(length + 1, batch, *spec.observation_shape, dtype=getattr(torch, spec.observation_dtype))
-    zeros, off = torch.zeros(length, batch), torch.zeros(length + 1, batch, dtype=torch.bool)
-    action = torch.randint(spec.action.size, (length, batch))
-    tensors = (observation, off, action, zeros - float(np.log(spec.action.size)), zeros, off[1:], ~off[1:], action)
-    unrolls = Unrolls(*(tensor.to(device) for tensor in tensors))
-    whole = Batch(unrolls, model.initial_state(batch), np.zeros((length, batch), np.int64), length * batch)
+    network = make_network(config.model, spec.observation_shape, spec.action).to(device)
+    trainer = Trainer(
+        make_learner(config, network, spec.action), config.optimizer, Progress(config.run, Counters()), Counters()
+    )
+    length, batch = config.algorithm.unroll_length, sizes.training_blocks * sizes.group_size
+    off = torch.zeros(length + 1, batch, dtype=torch.bool, device=device)
+    zeros = torch.zeros(length, batch, device=device)
+    observation = torch.zeros(
+        length + 1, batch, *spec.observation_shape, dtype=getattr(torch, spec.observation_dtype), device=device
+    )
+    with torch.inference_mode():
+        state = network.initial_state(batch)
+        noise = make_distribution(spec.action).noise(batch, device, torch.Generator(device).manual_seed(seed))
+        decision = network.act(observation[0], off[0], state, noise, False)[0].expand(length, -1, -1)
+    version = zeros.long()
+    trajectory = Trajectory(observation, off, state, decision, zeros, off[1:], ~off[1:], version)
+    trajectory = Trajectory(*(tensor.clone() for tensor in trajectory))  # made outside of inference mode
     stopwatch = Stopwatch(TRAINER_STAGES)
 
     def update() -> None:
-        learner.update(whole, stopwatch)
+        trainer.update(trajectory, version.cpu().numpy(), length * batch, 0.0, stopwatch)
         if device.type == "cuda":
             torch.cuda.synchronize()
 
@@ -168,49 +175,52 @@ def measure_parts(config: Config, spec: EnvSpec, sizes: Sizes) -> Parts:
 
 def _round_trips(sizes: Sizes) -> float:
     """Answers a second of one thread to all agents' requests, with neither environments nor network."""
-    slots = Slots(CONTEXT, sizes.agents, sizes.groups_per_agent, sizes.group_size, 2, 1000, (1,), "uint8")
+    slab = Slab(
+        CONTEXT, SlabShape(sizes.agents, sizes.groups_per_agent, sizes.group_size, 2, 1000, (1,), "uint8", 3, 0)
+    )
     agents = [
-        CONTEXT.Process(target=_echo, args=(slots, agent, slots.waker(agent)), daemon=True)
+        CONTEXT.Process(target=_echo, args=(slab, agent, slab.waker(agent)), daemon=True)
         for agent in range(sizes.agents)
     ]
     for agent in agents:
         agent.start()
     answered, start, begin = 0, 0.0, time.perf_counter()
-    action, log_prob = (
-        np.zeros((slots.num_groups, sizes.group_size), np.int64),
-        np.zeros((slots.num_groups, sizes.group_size), np.float32),
-    )
+    decision = np.zeros((slab.num_groups, *slab.decision.shape[2:]), np.float32)
+    initial_state = np.zeros((slab.num_groups, *slab.initial_state.shape[1:]), np.float32)
     while not answered or time.perf_counter() - start < PART_SECONDS / 2:
-        requests = slots.gather_requests(slots.await_requests(slots.num_groups, 1.0))
-        finished = [block for block in slots.finished.get_many(slots.num_blocks, 0.0) if slots.is_finished(block)]
+        requests = slab.gather_requests(slab.await_requests(slab.num_groups, 1.0))
+        finished = [block for block in slab.finished.get_many(slab.num_blocks, 0.0) if slab.is_finished(block)]
         if finished:
-            slots.gather_unrolls(finished)
+            slab.gather(finished)
+            slab.release(finished)
         if requests is not None:
-            slots.answer_requests(requests, action[: len(requests.group)], log_prob[: len(requests.group)], 0)
-            if start or slots.requested.all():  # all have come up
+            begun = int((requests.step == 0).sum())
+            slab.answer_requests(requests, decision[: len(requests.group)], initial_state[:begun], 0)
+            if start or slab.requested.all():  # all have come up
                 start = start or time.perf_counter()
                 answered += len(requests.group)
         elif time.perf_counter() - begin > 60:
             raise UserError("the measuring processes do not answer")
     rate = answered / (time.perf_counter() - start)
-    slots.stop()
+    slab.stop()
     for agent in agents:
         agent.join(5)
         agent.kill()
     return rate
 
 
-def _echo(slots: Slots, agent: int, waker: Connection) -> None:
+def _echo(slab: Slab, agent: int, waker: Connection) -> None:
     """An agent without environments."""
     stopwatch = Stopwatch(AGENT_STAGES)
-    first = agent * slots.groups_per_agent
-    groups = [AgentGroup(slots, first + index, waker, stopwatch) for index in range(slots.groups_per_agent)]
-    blank, off = np.zeros((slots.group_size, 1), np.uint8), np.zeros(slots.group_size, bool)
+    first = agent * slab.groups_per_agent
+    mailbox = Mailbox(slab, waker)
+    groups = [AgentGroup(slab, first + index, mailbox, stopwatch) for index in range(slab.groups_per_agent)]
+    blank, off = np.zeros((slab.group_size, 1), np.uint8), np.zeros(slab.group_size, bool)
     with contextlib.suppress(Stopped):
         for group in groups:
             group.ask(blank, off)
         while True:
             for group in groups:
                 group.answer()
-                group.record(np.zeros(slots.group_size, np.float32), off, ~off, off)
+                group.record(np.zeros(slab.group_size, np.float32), off, ~off, off)
                 group.ask(blank, off)

@@ -1,14 +1,12 @@
 """Windows of real training, and of other systems' training."""
 
 import contextlib
-import csv
 import os
 import re
 import shlex
 import signal
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -19,6 +17,9 @@ import psutil
 from rich.progress import Progress
 
 from kartrl.errors import UserError
+from kartrl.launch import config_options, start_training
+from kartrl.metrics import scalars_csv
+from kartrl.metrics.scalars_csv import Row
 
 STEPS, FIRST_UPDATE = "speed/agent_steps_per_second", "speed/first_update_seconds"  # tags in scalars.csv
 END_SECONDS = 20.0  # that a training has to end by itself when it has been told to
@@ -44,60 +45,39 @@ def train_window(options: Sequence[str], seconds: float, warm: float, progress: 
     """
     with tempfile.TemporaryDirectory() as folder:
         fixed = (f"run.logs={folder}", "run.name=bench", "run.agent_steps=1000000000", "run.minutes=0")
-        command = [
-            sys.executable,
-            "-m",
-            "kartrl",
-            "train",
-            *options,
-            *(part for item in fixed for part in ("--set", item)),
-        ]
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
-        )
+        process = start_training([*options, *config_options([], fixed)], subprocess.PIPE)
         try:
-            file = Path(folder) / "bench" / "scalars.csv"
+            run_folder = Path(folder) / "bench"
             task = progress.add_task("training", total=None)
-            while _span(points := _points(file), warm) < seconds:
+            while _span(rows := list(scalars_csv.read(run_folder)), warm) < seconds:
                 if process.poll() is not None:
                     raise UserError(f"the training ended early:\n{process.stdout.read() if process.stdout else ''}")
-                progress.update(task, description=f"training: {max(0.0, _span(points, warm)):.0f} of {seconds:.0f} s")
+                progress.update(task, description=f"training: {max(0.0, _span(rows, warm)):.0f} of {seconds:.0f} s")
                 time.sleep(1)
             progress.remove_task(task)
         finally:
             _end(process)
-        return _window(points, warm)
+        return _window(rows, warm)
 
 
-Points = list[tuple[float, int, str, float]]  # seconds of training, agent steps, tag, value
-
-
-def _points(file: Path) -> Points:
-    if not file.exists():
-        return []
-    with file.open() as lines:
-        rows = csv.DictReader(line for line in lines if line.endswith("\n"))
-        return [(float(row["seconds"]), int(row["agent_steps"]), row["tag"], float(row["value"])) for row in rows]
-
-
-def _begin(points: Points, warm: float) -> float:
+def _begin(rows: Sequence[Row], warm: float) -> float:
     """When the window begins: `warm` seconds after the first report with an update."""
-    return next((second for second, steps, _, _ in points if steps > 0), float("inf")) + warm
+    return next((row.seconds for row in rows if row.agent_steps > 0), float("inf")) + warm
 
 
-def _span(points: Points, warm: float) -> float:
-    reports = [second for second, _, tag, _ in points if tag == STEPS and second >= _begin(points, warm)]
+def _span(rows: Sequence[Row], warm: float) -> float:
+    reports = [row.seconds for row in rows if row.tag == STEPS and row.seconds >= _begin(rows, warm)]
     return reports[-1] - reports[0] if reports else 0.0
 
 
-def _window(points: Points, warm: float) -> Window:
-    begin = _begin(points, warm)
-    inside = [(second, steps) for second, steps, tag, _ in points if tag == STEPS and second >= begin]
+def _window(rows: Sequence[Row], warm: float) -> Window:
+    begin = _begin(rows, warm)
+    inside = [(row.seconds, row.agent_steps) for row in rows if row.tag == STEPS and row.seconds >= begin]
     (first, before), (last, after) = inside[0], inside[-1]
     means: dict[str, list[float]] = {}
-    for second, _, tag, value in points:
-        if second > first or tag == FIRST_UPDATE:
-            means.setdefault(tag, []).append(value)
+    for row in rows:
+        if row.seconds > first or row.tag == FIRST_UPDATE:
+            means.setdefault(row.tag, []).append(row.value)
     values = {tag: statistics.fmean(numbers) for tag, numbers in means.items()}
     return Window(
         agent_steps_per_second=(after - before) / (last - first),
@@ -118,7 +98,7 @@ def peer_rate(command: str, seconds: float, warm: float, progress: Progress) -> 
     """Agent steps a second of another system, over as long a window.
 
     Args:
-        command: prints lines "@B steps=<agent steps> upd=<updates>", as those in shared/peers do.
+        command: prints lines "@B steps=<agent steps> upd=<updates>", as those of benchmarks/peers do.
     """
     process = subprocess.Popen(
         shlex.split(command),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-from kartrl.kart.circuits.block import MAX_COINS, SIDE, SIZE, TILE
+from kartrl.kart.block import MAX_COINS, SIDE, SIZE, TILE
 from kartrl.kart.circuits.field import Field, field_of
 from kartrl.kart.circuits.format import Circuit, Patch, Spot, Wall
 from kartrl.kart.circuits.line import STEP, Line, line_of

@@ -12,8 +12,7 @@ from rich.table import Table
 
 from kartrl.errors import UserError
 from kartrl.kart.circuit_map import circuit_block
-from kartrl.kart.circuits import draw, library
-from kartrl.kart.circuits.arguments import LAPS
+from kartrl.kart.circuits import LAPS, draw, library
 from kartrl.kart.circuits.checks import find_faults
 from kartrl.kart.circuits.driver import drive, lap_times
 from kartrl.kart.circuits.format import Circuit, read

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont
 
-from kartrl.kart.circuits.block import Block
+from kartrl.kart.block import Block
 from kartrl.kart.circuits.format import Circuit
 from kartrl.kart.circuits.line import line_of
 from kartrl.kart.circuits.states import start_state

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from kartrl.kart.circuits.block import SIZE, TILE, Block
+from kartrl.kart.block import SIZE, TILE, Block
 from kartrl.kart.circuits.surfaces import CODES, SURFACES, Effect
 from kartrl.kart.race import TICKS_PER_SECOND
 from kartrl.kart.retro import Console

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kartrl.kart.circuits.block import SIDE, TILE
+from kartrl.kart.block import SIDE, TILE
 from kartrl.kart.circuits.format import Circuit
 from kartrl.kart.circuits.line import STEP, Floats, Line
 

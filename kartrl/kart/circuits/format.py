@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pydantic_core import ErrorDetails
 
 from kartrl.errors import UserError
-from kartrl.kart.circuits.block import SIZE, TITLE
+from kartrl.kart.block import SIZE, TITLE
 
 KIND = Literal["asphalt", "dirt", "planks", "castle", "mud", "beach", "ice", "rainbow"]
 APART = 16  # minimum pixels between two control points

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from kartrl.kart.block import TILE, ZONES, Block, Coin
 from kartrl.kart.circuits import art
-from kartrl.kart.circuits.block import TILE, ZONES, Block, Coin
 from kartrl.kart.circuits.field import field_of, nearest
 from kartrl.kart.circuits.format import Circuit, read
 from kartrl.kart.circuits.kinds import mini_colours, palette

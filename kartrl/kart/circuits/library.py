@@ -11,10 +11,10 @@ from pathlib import Path
 
 import platformdirs
 
-from kartrl.config.levels import random_name
+from kartrl.config.levels import KINDS, random_name
 from kartrl.errors import UserError
 from kartrl.files import write_whole
-from kartrl.kart.circuits.block import KINDS, Block
+from kartrl.kart.block import Block
 from kartrl.kart.circuits.format import read, to_toml
 from kartrl.kart.circuits.generator import random_circuit
 from kartrl.kart.circuits.ground import compile_block
@@ -121,9 +121,9 @@ def run_tasks(work: Callable[[Task], str], tasks: Sequence[Task]) -> Iterator[st
 
 @cache
 def _version() -> str:
-    """A hash of this package's code, on which the circuits depend."""
-    code = 0
-    for file in sorted(Path(__file__).parent.glob("*.py")):
+    """A hash of the code of this package and of the block, on which the circuits depend."""
+    code, folder = 0, Path(__file__).parent
+    for file in (folder.with_name("block.py"), *sorted(folder.glob("*.py"))):
         code = zlib.crc32(file.read_bytes(), code)
     return f"{code:08x}"
 

@@ -6,9 +6,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kartrl.kart.block import SIDE, SIZE, TILE
 from kartrl.kart.circuits import art
 from kartrl.kart.circuits.art import CLEAR, Art
-from kartrl.kart.circuits.block import SIDE, SIZE, TILE
 from kartrl.kart.circuits.field import UNIT, Field, centres
 from kartrl.kart.circuits.format import Circuit, Patch
 from kartrl.kart.circuits.kinds import Kind

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from kartrl.kart.circuits.block import SIDE, SIZE, TILE
+from kartrl.kart.block import SIDE, SIZE, TILE
 
 Bytes = npt.NDArray[np.uint8]
 LIMIT = 255  # tiles to choose; number 0 is for the outside of the map

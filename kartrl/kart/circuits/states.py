@@ -1,7 +1,7 @@
 """Start states: the console's state with a circuit's block in its memory, before the first tick."""
 
 from kartrl.errors import UserError
-from kartrl.kart.circuits.block import BANK, Block
+from kartrl.kart.block import BANK, Block
 from kartrl.kart.retro import BUNDLED, GAMES, Console
 
 BOOT, SETTLE = 60, 60  # frames until the console has booted, until a selected circuit is loaded

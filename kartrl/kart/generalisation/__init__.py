@@ -20,9 +20,10 @@ from kartrl.kart.generalisation.driving import circuits_in, measure, reference_l
 from kartrl.kart.generalisation.protocol import Protocol, record_circuits, record_protocol, validate, write_json
 from kartrl.kart.generalisation.report import report, show
 from kartrl.kart.generalisation.splits import QUICK, SEEN, SPLITS, Split, chosen
-from kartrl.kart.generalisation.training import Run, steps_of, train
+from kartrl.kart.generalisation.training import Run, train
 from kartrl.kart.retro import core_file
 from kartrl.learning import checkpoint
+from kartrl.metrics.scalars_csv import last_step
 
 SIZES, QUICK_SIZES = (3, 2_000_000, 3), (1, 100_000, 1)  # seeds, agent steps per run, episodes per circuit
 DRIVING = 0.05  # approximate cost of the evaluation relative to training, for the estimated time left
@@ -171,7 +172,7 @@ class _Benchmark:
 
     def _work_done(self, run: Run) -> float:
         """Completed work of a run, in agent steps."""
-        return self._work if run.result.exists() else min(steps_of(run.folder), self._plan.protocol.agent_steps)
+        return self._work if run.result.exists() else min(last_step(run.folder), self._plan.protocol.agent_steps)
 
     def _update_progress(self, doing: str, more: float = 0.0) -> None:
         done = sum(self._work_done(run) for run in self._runs) + more

@@ -17,6 +17,7 @@ from kartrl.errors import RunFailed
 from kartrl.kart.generalisation.protocol import write_json
 from kartrl.kart.generalisation.splits import Split
 from kartrl.kart.selection import circuits_of
+from kartrl.kart.world import race_of
 from kartrl.runtime.machine import cores
 from kartrl.runtime.processes import start_method
 
@@ -95,15 +96,15 @@ def _init_worker() -> None:
 
 
 def _drive_policy(path: Path, circuit: str, episodes: int) -> list[dict[str, Any]]:
-    from kartrl.commands.evaluate import drive, open_driver  # imports torch
+    from kartrl.runtime.driving import drive, open_driver  # imports torch
 
     done = []
     with open_driver(path, [circuit], "cpu") as driver:
         for seed in range(episodes):
-            episode = drive(driver.env, driver.model, circuit, greedy=True, device=driver.device, seed=seed).episode
-            done.append(
-                {"finished": episode.finished, "progress": episode.progress, "lap_times": list(episode.lap_times)}
-            )
+            network = driver.world, driver.env, driver.network
+            episode = drive(*network, circuit, greedy=True, seed=seed).episode
+            progress, lap_times = race_of(episode)
+            done.append({"finished": episode.finished, "progress": progress, "lap_times": list(lap_times)})
     return done
 
 

@@ -1,22 +1,21 @@
 """A run of the benchmark: `kartrl train` in a subprocess, resumed if an earlier one was interrupted."""
 
 import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from kartrl.cli import config_options
 from kartrl.errors import RunFailed
 from kartrl.kart.generalisation.protocol import Protocol
 from kartrl.kart.generalisation.splits import Split
+from kartrl.launch import config_options, start_training
 from kartrl.learning import checkpoint
+from kartrl.metrics.scalars_csv import last_step
 from kartrl.runtime import run_folders as runs
 
 LOOK_SECONDS = 0.5
-TAIL = 4096  # bytes to read from the end of a file
+TAIL = 4096  # bytes to read from the end of a log
 
 
 class Run(NamedTuple):
@@ -57,15 +56,11 @@ def train(run: Run, protocol: Protocol, on_steps: Callable[[int], None]) -> Path
     log = run.folder.with_suffix(".log")
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("a", encoding="utf-8") as output:
-        command = [sys.executable, "-m", "kartrl", "train", *options]
-        # new session: this process forwards Ctrl-C, once, so that training saves a checkpoint
-        process = subprocess.Popen(
-            command, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True
-        )
+        process = start_training(options, output)
         try:
             while process.poll() is None:
                 time.sleep(LOOK_SECONDS)
-                on_steps(min(steps_of(run.folder), protocol.agent_steps))
+                on_steps(min(last_step(run.folder), protocol.agent_steps))
         finally:
             if process.poll() is None:
                 process.terminate()
@@ -77,15 +72,6 @@ def train(run: Run, protocol: Protocol, on_steps: Callable[[int], None]) -> Path
             f"training ended early with exit status {process.returncode}: {' / '.join(said[-2:])} (see {log})"
         )
     return path
-
-
-def steps_of(folder: Path) -> int:
-    """Agent steps of a run so far, from its `scalars.csv`."""
-    for line in reversed(_tail(folder / "scalars.csv").splitlines()[1:]):
-        cells = line.split(",")
-        if len(cells) == 4 and cells[1].isdigit():
-            return int(cells[1])
-    return 0
 
 
 def _trained(run: Run, protocol: Protocol) -> Path | None:

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from kartrl.commands.evaluate import Driver, steps
 from kartrl.kart.play.laps import Drive
 from kartrl.kart.race import Course, Game
+from kartrl.runtime.driving import Driver, steps
 
 
 class PolicyGhost:
@@ -40,8 +40,9 @@ class PolicyGhost:
     def begin(self) -> None:
         """Reset to the start."""
         self._ahead.clear()
-        env, model, device = self._driver.env, self._driver.model, self._driver.device
-        self._steps = steps(env, model, self._circuit, greedy=self._greedy, device=device, seed=0, noop=0)
+        env, network = self._driver.env, self._driver.network
+        start = {"circuit": self._circuit, "noop": 0}
+        self._steps = steps(env, network, start, greedy=self._greedy, seed=0)
         self.race = self._start
         self.drive = Drive(self._game, self._course, self._start)
 

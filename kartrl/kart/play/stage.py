@@ -15,9 +15,10 @@ from kartrl.kart.play.session import Session
 from kartrl.kart.race import Course
 from kartrl.kart.retro import BUNDLED, Console, circuits, game_folder
 from kartrl.kart.selection import circuits_of
+from kartrl.kart.world import KartWorld
 
 if TYPE_CHECKING:
-    from kartrl.commands.evaluate import Driver
+    from kartrl.runtime.driving import Driver
 
 POWER_ON = ""  # in place of a circuit: the console after power-on
 
@@ -138,13 +139,14 @@ class Stage:
         return movie
 
     def _opened(self, stack: contextlib.ExitStack, checkpoint: Path) -> "Driver":
-        from kartrl.commands.evaluate import open_driver
+        from kartrl.runtime.driving import open_driver
 
         circuits = [circuit for circuit in self.choices() if circuit != POWER_ON]
         driver: Driver = stack.enter_context(open_driver(checkpoint, circuits, self._options.device))
-        if not driver.config.is_kart:
-            raise UserError(f"{checkpoint}: trained on {driver.config.environment.id}, not on a kart circuit")
-        if game_folder(driver.config.environment.game) != self.folder:
+        section = driver.world.config.environment
+        if not isinstance(driver.world, KartWorld):
+            raise UserError(f"{checkpoint}: trained on {section.id}, not on a kart circuit")
+        if game_folder(section.game) != self.folder:
             raise UserError(f"{checkpoint}: not trained on {self.folder.name}; choose the game with --game")
         return driver
 

@@ -10,6 +10,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kartrl.config.levels import KINDS
+
 BANK = 0x7F0000
 SIDE = 128  # tiles along a side of the map
 TILE = 8  # pixels along a side of a tile
@@ -18,7 +20,6 @@ ZONES = 64  # cells of 16x16 pixels along a side of the section table
 MAX_SECTIONS = 64
 MAX_COINS = 32
 TITLE = 14  # characters: capitals, digits and spaces
-KINDS = ("asphalt", "dirt", "planks", "castle", "mud", "beach", "ice", "rainbow")
 MAGIC = b"KRC1"
 
 # offsets of the parts, and the total size

@@ -1,10 +1,11 @@
-"""Arguments of `kartrl circuit`; the implementation of each action is imported when it runs."""
+"""`kartrl circuit`: its arguments; the implementation of each action is imported when it runs."""
 
 import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-LAPS = 5  # per race
+from kartrl.kart.circuits import LAPS
+
 KINDS = "asphalt, dirt, planks, castle, mud, beach, ice or rainbow"
 
 

@@ -1,0 +1,62 @@
+"""A2C: the synchronous form of A3C (Mnih et al. 2016, arXiv:1602.01783), with generalised advantage estimation."""
+
+from typing import ClassVar
+
+from torch import Tensor
+
+from kartrl.algorithms.algorithm import Algorithm, Batch, Loss, RewardTransform
+from kartrl.algorithms.gae import generalised_advantage
+from kartrl.algorithms.losses import entropy_bonus, policy_gradient_loss, value_loss, value_moments
+from kartrl.config.algorithms import A2C as Section
+from kartrl.models import Distribution, Network, Output
+from kartrl.trajectory import Trajectory, discounts, split_decision
+
+
+class A2C(Algorithm):
+    """Agents wait for each update, so all steps are on-policy: the values that were acted with are the learner's own."""
+
+    synchronous: ClassVar[bool] = True
+
+    def __init__(
+        self, section: Section, discount: float, reward_transform: RewardTransform, distribution: Distribution
+    ) -> None:
+        self._section, self._discount = section, discount
+        self._transform, self._distribution = reward_transform, distribution
+
+    def prepare(self, network: Network, trajectory: Trajectory[Tensor], steps: int) -> Batch:
+        """See `Algorithm`: adds "advantage", and "value_target", which is the lambda-return A + V."""
+        value = split_decision(trajectory.decision, self._distribution.action_columns).value
+        advantage = generalised_advantage(
+            self._transform(trajectory.reward),
+            discounts(trajectory, self._discount),
+            trajectory.valid,
+            value,
+            last_value(network, trajectory),
+            self._section.gae_lambda,
+        )
+        target = advantage + value
+        if self._section.normalise_advantages:
+            chosen = advantage[trajectory.valid]
+            advantage = (advantage - chosen.mean()) / (chosen.std(correction=0) + 1e-8)
+        return Batch(trajectory, {"advantage": advantage, "value_target": target}, steps)
+
+    def loss(self, output: Output, batch: Batch) -> Loss:
+        """See `Algorithm`: the gradient of section 4 of the paper, as a mean over valid steps."""
+        section, trajectory = self._section, batch.trajectory
+        action = split_decision(trajectory.decision, self._distribution.action_columns).action
+        policy, value = output.policy[:-1], output.value[:-1]
+        weight = trajectory.valid.to(value.dtype) / batch.steps
+        log_prob = self._distribution.log_prob(policy, action)
+        policy_gradient = policy_gradient_loss(log_prob, batch.targets["advantage"], weight)
+        value_error = value_loss(value, batch.targets["value_target"], weight)
+        entropy = entropy_bonus(self._distribution.entropy(policy), weight)
+        total = policy_gradient + section.value_cost * value_error - section.entropy_cost * entropy
+        terms = {"policy_gradient": policy_gradient, "value": value_error, "entropy": entropy}
+        return Loss(total, terms, value_moments(value, batch.targets["value_target"], weight))
+
+
+def last_value(network: Network, trajectory: Trajectory[Tensor]) -> Tensor:
+    """V(x_T), from which an unroll bootstraps, float32 [B]; a network with a memory has to go through all its steps."""
+    if network.state_size:
+        return network(trajectory.observation, trajectory.first, trajectory.initial_state)[0].value[-1]
+    return network.step(trajectory.observation[-1], trajectory.first[-1], trajectory.initial_state)[1]

@@ -1,0 +1,34 @@
+"""Generalised advantage estimation (Schulman et al. 2016, arXiv:1506.02438, equation 16)."""
+
+import torch
+from torch import Tensor
+
+from kartrl.models.scripting import scripted
+
+
+@scripted
+def generalised_advantage(
+    reward: Tensor, discount: Tensor, valid: Tensor, value: Tensor, bootstrap_value: Tensor, gae_lambda: float
+) -> Tensor:
+    """A_t = delta_t + gamma_t lambda A_{t+1}, with delta_t = r_t + gamma_t V(x_{t+1}) - V(x_t); float [T, B].
+
+    With lambda = 1 it is the n-step return less the value (A3C, arXiv:1602.01783), with 0 the one-step error. A step
+    that is not `valid` gets 0, and nothing flows back across it: the step before it bootstraps from its value.
+
+    Args:
+        reward: r_t, float [T, B].
+        discount: gamma_t, 0 where an episode ended, float [T, B].
+        valid: bool [T, B].
+        value: V(x_t), float [T, B].
+        bootstrap_value: V(x_T), float [B].
+    """
+    value_next = torch.cat([value[1:], bootstrap_value.unsqueeze(0)])
+    delta = (reward + discount * value_next - value) * valid
+    advantage = torch.zeros_like(bootstrap_value)
+    advantages: list[Tensor] = []
+    for back in range(value.shape[0]):
+        t = value.shape[0] - 1 - back
+        advantage = delta[t] + discount[t] * gae_lambda * advantage
+        advantages.append(advantage)
+    advantages.reverse()
+    return torch.stack(advantages)

@@ -1,0 +1,24 @@
+"""`kartrl play`: see `kartrl.kart.play`."""
+
+import argparse
+
+from kartrl.kart.play import Options
+from kartrl.kart.play import play as play_kart
+
+
+def play(options: argparse.Namespace) -> int:
+    """Open the window, or film a movie; the exit status."""
+    play_kart(
+        Options(
+            circuit=options.state,
+            game=options.game,
+            checkpoint=options.checkpoint,
+            greedy=options.greedy,
+            device=options.device,
+            ghost=options.ghost,
+            replay=options.replay,
+            output=options.output,
+            opponents=options.opponents,
+        )
+    )
+    return 0

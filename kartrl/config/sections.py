@@ -1,0 +1,197 @@
+"""The sections of the configuration, one frozen model each; those of the algorithms are in `algorithms`."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from kartrl.config.section import AutoInt, Section
+
+
+def _numbers(value: Any) -> Any:
+    return value.replace(",", " ").split() if isinstance(value, str) else value
+
+
+# Bounds that no network of this kind reaches keep a stranger's configuration from asking for all memory.
+Numbers = Annotated[tuple[Annotated[int, Field(ge=1, le=65_536)], ...], BeforeValidator(_numbers), Field(max_length=16)]
+Words = Annotated[tuple[str, ...], BeforeValidator(_numbers)]
+
+
+class Run(Section):
+    """How long a run lasts and where it keeps its results."""
+
+    logs: str = Field("logs", min_length=1, description="folder that holds one folder per run")
+    name: str = Field(
+        "auto", pattern=r"^[^/\\.][^/\\]*$", description="the run's folder in logs; auto: environment, seed and time"
+    )
+    seed: int = Field(1, ge=0, lt=2**32, description="seeds the network, the environments and the sampling")
+    agent_steps: int = Field(1_000_000, ge=1, description="training ends after this many agent steps (actions chosen)")
+    reproducible: bool = Field(
+        False,
+        description="two runs with the same configuration, seed and number of cores end with the same weights, bit for bit; slower",
+    )
+    minutes: float = Field(0, ge=0, description="or after this many minutes of training; 0: no limit")
+    checkpoint_minutes: float = Field(1, gt=0, description="minutes between checkpoints")
+    keep_checkpoints: int = Field(3, ge=1, description="how many of the newest checkpoints are kept, beside the best")
+
+
+class System(Section):
+    """Processes, threads, batches and queues."""
+
+    device: Literal["auto", "cpu", "cuda", "mps"] = Field(
+        "auto", description="where the network runs: auto (the fastest there is), cpu, cuda or mps"
+    )
+    agents: AutoInt = Field("auto", description="agent processes; auto: from the cores")
+    min_agents: AutoInt = Field("auto", description="agents that must be healthy, or the run ends; auto: half of them")
+    step_timeout: float = Field(
+        60, gt=0, description="seconds for a step of an environment, or to come up, after which its agent is replaced"
+    )
+    envs_per_agent: AutoInt = Field(
+        "auto", description="environments that one agent steps, half of them while the others wait"
+    )
+    predictors: int = Field(1, ge=1, le=16, description="predictor threads")
+    trainers: AutoInt = Field(
+        "auto",
+        description="trainer threads; one at a time owns the optimizer, the others assemble batches; auto: 2 with a GPU, else 1",
+    )
+    prediction_batch_size: AutoInt = Field(
+        "auto", description="observations in one forward pass at most; auto: as many as environments"
+    )
+    min_prediction_batch_size: AutoInt = Field(
+        "auto",
+        description="observations that a predictor waits for, if only for a moment; auto: what makes a forward pass cheap",
+    )
+    training_batch_size: AutoInt = Field(
+        "auto", description="unrolls in one update; auto: 8, or what one agent steps together"
+    )
+    torch_threads: AutoInt = Field(
+        "auto", description="threads inside one PyTorch operation; auto: 1 on small machines"
+    )
+    controller: bool = Field(
+        False, description="for some minutes, look for faster numbers of running agents and of observations waited for"
+    )
+    max_policy_lag: float = Field(10, gt=0, description="mean policy lag, in updates, that the controller accepts")
+
+
+class Environment(Section):
+    """The world, and what the agent sees of it."""
+
+    id: str = Field(
+        "kartrl/Kart-v0", min_length=1, description="Gymnasium id: kartrl/Kart-v0, CartPole-v1, ALE/Pong-v5, ..."
+    )
+    game: Literal["auto", "bundled", "cartridge"] = Field(
+        "auto", description="kart: bundled, cartridge (an imported ROM), or auto (the cartridge where it is imported)"
+    )
+    frame_skip: int = Field(5, ge=1, le=60, description="frames for which an action is held")
+    frame_stack: int = Field(1, ge=1, le=16, description="newest pictures seen at once")
+    height: int = Field(54, ge=1, le=512, description="rows of the observation")
+    width: int = Field(54, ge=1, le=512, description="columns of the observation")
+    crop_top: int = Field(36, ge=0, le=223, description="kart: first row of the screen that is seen; above is the sky")
+    crop_bottom: int = Field(106, ge=1, le=224, description="kart: row after the last that is seen; below is the map")
+    grayscale: bool = Field(True, description="one grey channel rather than three colours")
+    noop_max: int = Field(
+        30,
+        ge=0,
+        description="at most this many frames (drawn at random) of idling, or for the kart of one drawn action, begin an episode",
+    )
+    random_start: bool = Field(True, description="kart: training episodes begin at a checkpoint drawn at random")
+    opponents: int = Field(
+        0, ge=0, le=3, description="kart: how many other karts drive in the race (bundled game only)"
+    )
+    time_limit: float = Field(
+        300, gt=0, description="kart: seconds on the race clock after which an episode is truncated"
+    )
+    no_progress_limit: float = Field(
+        3, gt=0, description="kart: seconds without a new checkpoint after which an episode is truncated"
+    )
+    actions: Words = Field(
+        ("none", "left", "right", "left+B", "right+B", "left+Y", "right+Y", "left+B+L", "right+B+L"),
+        min_length=2,
+        description="kart: the buttons of each action (B accelerates, Y brakes, L hops and slides)",
+    )
+
+    @model_validator(mode="after")
+    def _crop_is_not_empty(self) -> "Environment":
+        if self.crop_top >= self.crop_bottom:
+            raise ValueError("crop_top must be less than crop_bottom")
+        return self
+
+
+class Reward(Section):
+    """What the kart is rewarded for; the sum of a step is cut to [-bound, bound]."""
+
+    kind: Literal["shaped", "checkpoint"] = Field(
+        "shaped", description="shaped (the terms below) or checkpoint (the seed's: only checkpoints count)"
+    )
+    progress: float = Field(10.0, description="for each lap's worth of new checkpoints")
+    time: float = Field(-0.1, description="for each second")
+    off_road: float = Field(-0.2, description="for each second off the road")
+    wall: float = Field(-0.2, description="for each collision")
+    wrong_way: float = Field(-0.2, description="for each second in the wrong direction")
+    finish: float = Field(1.0, description="for finishing the race")
+    bound: float = Field(1.0, gt=0, description="largest size of one step's reward")
+
+
+class Model(Section):
+    """The network: an encoder, a recurrent core or none, and heads for policy and value."""
+
+    channels: Numbers = Field((16, 32, 32), description="output channels of each convolution")
+    kernels: Numbers = Field((8, 4, 3), description="kernel size of each convolution")
+    strides: Numbers = Field((4, 2, 1), description="stride of each convolution")
+    hidden_size: int = Field(256, ge=1, le=65_536, description="units of the encoder's last layer and of the LSTM")
+    core: Literal["lstm", "none"] = Field(
+        "lstm", description="what remembers: lstm, or none for a feed-forward network"
+    )
+    precision: Literal["fp32", "bf16"] = Field(
+        "fp32",
+        description="of the convolutions: fp32, or bf16, faster where the processor or GPU multiplies it; weights stay fp32",
+    )
+
+    normalise_observations: bool = Field(
+        False, description="vectors only: subtract their running mean and divide by their running deviation"
+    )
+    torchscript: bool = Field(
+        True, description="compile the network with TorchScript, where that works; false: run it eagerly"
+    )
+
+    @model_validator(mode="after")
+    def _one_of_each(self) -> "Model":
+        if not len(self.channels) == len(self.kernels) == len(self.strides):
+            raise ValueError("channels, kernels and strides must have the same length")
+        return self
+
+
+class Optimizer(Section):
+    """The update rule."""
+
+    name: Literal["rmsprop", "adam", "sgd"] = Field("rmsprop", description="rmsprop (the paper's), adam or sgd")
+    learning_rate: float = Field(1e-3, gt=0, description="learning rate at the start")
+    schedule: Literal["constant", "linear", "polynomial"] = Field(
+        "linear", description="constant, linear to learning_rate_end, or polynomial of power 2"
+    )
+    learning_rate_end: float = Field(1e-5, ge=0, description="learning rate at the end of the run")
+    momentum: float = Field(0.0, ge=0, lt=1, description="momentum of rmsprop and sgd")
+    decay: float = Field(0.99, ge=0, lt=1, description="decay of the mean square in rmsprop (beta2 in adam)")
+    epsilon: float = Field(1e-5, gt=0, description="added to the denominator of rmsprop and adam")
+    weight_decay: float = Field(0.0, ge=0, description="L2 penalty")
+    gradient_clip: float = Field(40.0, ge=0, description="largest global norm of the gradient; 0: no clipping")
+    max_skipped_updates: int = Field(
+        10,
+        ge=1,
+        description="updates skipped in a row, for a loss or gradient that is not finite, until weights go back to the last good ones; "
+        "once: then the run ends",
+    )
+
+
+class Evaluation(Section):
+    """Driving the current policy on the train and test circuits while training goes on."""
+
+    minutes: float = Field(1.0, ge=0, description="minutes between evaluations; 0: none")
+    episodes: int = Field(1, ge=1, description="episodes on each circuit")
+    circuits: int = Field(
+        8,
+        ge=1,
+        description="at most so many train and so many test circuits each time: always the same train circuits, by whose mean "
+        "return best.pt is chosen, and test circuits in turn",
+    )
+    greedy: bool = Field(True, description="take the likeliest action rather than sample")
+    video_seconds: float = Field(12.0, ge=0, description="length of the video of each circuit in TensorBoard; 0: none")

@@ -1,0 +1,192 @@
+"""Observations of any kind as what the network reads: uint8 images [H, W, C] or float32 vectors [D].
+
+docs/environments.md tells the rules.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import cv2
+import gymnasium
+import numpy as np
+from gymnasium import spaces, wrappers
+from gymnasium.spaces.utils import flatdim
+
+from kartrl.config import Environment
+from kartrl.envs.spec import describe
+from kartrl.errors import UserError
+
+Env = gymnasium.Env[Any, Any]
+
+IMAGE_SIDE = 16  # an array with two sides of at least this many numbers is an image, a smaller one a table
+LARGEST_VECTOR = 65_536  # numbers; thousands of observations are kept in memory
+LARGEST_SPAN = 65_535  # of bounds that tell the size of numbers; the limits of a wider dtype tell nothing
+RESIZED_AT_ONCE = 4  # channels that OpenCV reduces in one call
+
+
+class NonFiniteImage(ValueError):
+    """The environment gave an image that is not finite, which has no equal in uint8."""
+
+
+def prepare_observations(env: Env, section: Environment) -> Env:
+    """`env` with observations uint8 [height, width, C * frame_stack] or float32 [D].
+
+    Raises:
+        UserError: its observations are of a kind that cannot be turned into these.
+    """
+    space = env.observation_space
+    if isinstance(space, spaces.Box) and _is_image(space):
+        return stack_frames(_to_images(env, space, section), section.frame_stack)
+    return _to_vectors(env)
+
+
+def stack_frames(env: Env, number: int, padding: str = "reset") -> Env:
+    """The newest `number` images as one, uint8 [H, W, C * number], the newest last."""
+    if number == 1:
+        return env
+    height, width, channels = env.observation_space.shape or ()
+    shape = (height, width, channels * number)
+    return wrappers.TransformObservation(
+        wrappers.FrameStackObservation(env, number, padding_type=padding),
+        lambda images: np.moveaxis(images, 0, 2).reshape(shape),
+        spaces.Box(0, 255, shape, np.uint8),
+    )
+
+
+def _is_image(space: spaces.Box) -> bool:
+    if len(space.shape) < 2 or sum(side >= IMAGE_SIDE for side in space.shape) < 2:
+        return False
+    if len(space.shape) > 2 or space.dtype == np.uint8:
+        return True
+    return bool((space.low == 0).all()) and any((space.high == high).all() for high in (1, 255))
+
+
+def _to_images(env: Env, space: spaces.Box, section: Environment) -> Env:
+    """Images of two or three dimensions as uint8 [height, width, C]."""
+    env = _to_pixels(env, space)
+    shape = space.shape
+    if len(shape) == 3 and _channel_axis(space) == 0:
+        shape = (*shape[1:], shape[0])
+        env = wrappers.TransformObservation(
+            env, lambda image: np.ascontiguousarray(np.moveaxis(image, 0, 2)), spaces.Box(0, 255, shape, np.uint8)
+        )
+    elif len(shape) == 2:
+        shape = (*shape, 1)
+        env = wrappers.ReshapeObservation(env, shape)
+    if section.grayscale and shape[2] == 3:
+        env = wrappers.GrayscaleObservation(env, keep_dim=True)
+    if shape[2] <= RESIZED_AT_ONCE:
+        return wrappers.ResizeObservation(env, (section.height, section.width))
+    starts, size = range(0, shape[2], RESIZED_AT_ONCE), (section.width, section.height)
+    return wrappers.TransformObservation(
+        env,
+        lambda image: np.dstack(
+            [
+                cv2.resize(image[..., start : start + RESIZED_AT_ONCE], size, interpolation=cv2.INTER_AREA)
+                for start in starts
+            ]
+        ),
+        spaces.Box(0, 255, (section.height, section.width, shape[2]), np.uint8),
+    )
+
+
+def _to_pixels(env: Env, space: spaces.Box) -> Env:
+    """Images of any dtype as uint8, the bounds of each number at 0 and 255.
+
+    Gymnasium's RescaleObservation keeps the dtype, and in integers its factor is rounded.
+    """
+    if len(space.shape) > 3:
+        raise UserError(f"its observations are {describe(space)}; kartrl takes images of two or three dimensions")
+    if space.dtype == np.uint8 and (space.low == 0).all() and (space.high == 255).all():
+        return env
+    span = space.high.astype(np.float64) - space.low
+    if not (span <= LARGEST_SPAN).all():
+        raise UserError(
+            f"its observations are {describe(space)}; kartrl takes images with bounds that tell the range of their "
+            f"numbers, as 0 to 255 or 0 to 1, at most {LARGEST_SPAN}"
+        )
+    low = space.low.astype(np.float32)
+    factor = np.divide(255.0, span, where=span > 0, out=np.zeros_like(span)).astype(np.float32)
+
+    def convert(image: Any) -> np.ndarray:
+        values = (np.asarray(image, np.float32) - low) * factor
+        if not np.isfinite(values).all():
+            raise NonFiniteImage("the environment gave an image with a number that is not finite")
+        return np.rint(values.clip(0, 255)).astype(np.uint8)
+
+    return wrappers.TransformObservation(env, convert, spaces.Box(0, 255, space.shape, np.uint8))
+
+
+def _channel_axis(space: spaces.Box) -> int:
+    """0 or 2: the other two axes are equal, or none are and this one is less than half as long as its opposite.
+
+    Raises:
+        UserError: neither.
+    """
+    first, middle, last = space.shape
+    if first == middle:
+        return 2  # also where all three are equal: Gymnasium's images have their channels last
+    if middle == last:
+        return 0
+    if 2 * min(first, last) < max(first, last):
+        return 0 if first < last else 2
+    raise UserError(
+        f"its observations are {describe(space)}: are the channels of these images the first or the last axis? "
+        "Reshape them with gymnasium.wrappers.TransformObservation"
+    )
+
+
+def _to_vectors(env: Env) -> Env:
+    """Anything but images as float32 [D]."""
+    space = env.observation_space
+    for name, part in _leaves(space):
+        where = f" (at {name})" if name else ""
+        if isinstance(part, spaces.Box) and _is_image(part):
+            raise UserError(
+                f"its observations hold an image, {describe(part)}{where}, among other parts; kartrl takes an image alone, "
+                "or parts without images: choose with gymnasium.wrappers.FilterObservation"
+            )
+        if not isinstance(part, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
+            raise UserError(
+                f"its observations are {describe(part)}{where}; kartrl takes Box, Discrete, MultiDiscrete and "
+                "MultiBinary ones, and Dict and Tuple of these"
+            )
+    size = sum(int(flatdim(part)) for _, part in _leaves(space))
+    if not 1 <= size <= LARGEST_VECTOR:
+        raise UserError(
+            f"its observations are {describe(space)}, a vector of {size} numbers; kartrl takes 1 to {LARGEST_VECTOR}"
+        )
+    vector = spaces.Box(-np.inf, np.inf, (size,), np.float32)
+    offsets, factors = zip(*(_scale(part) for _, part in _leaves(space)), strict=True)
+    offset, factor = np.concatenate(offsets), np.concatenate(factors)
+    if not isinstance(space, spaces.Box):
+        env = wrappers.FlattenObservation(env)
+    if (factor == 1).all() and not offset.any():
+        return wrappers.TransformObservation(env, lambda values: np.asarray(values, np.float32).reshape(size), vector)
+    return wrappers.TransformObservation(
+        env, lambda values: ((np.asarray(values).reshape(size) - offset) * factor).astype(np.float32), vector
+    )
+
+
+def _leaves(space: gymnasium.Space[Any], name: str = "") -> Iterator[tuple[str, gymnasium.Space[Any]]]:
+    """The parts of Dict and Tuple, however deep, with their names, in the order in which Gymnasium flattens them."""
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        parts = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
+        for key, part in parts:
+            yield from _leaves(part, f"{name}.{key}" if name else str(key))
+    else:
+        yield name, space
+
+
+def _scale(space: gymnasium.Space[Any]) -> tuple[np.ndarray, np.ndarray]:
+    """What is subtracted from each number and what it is then multiplied with, float64 [D].
+
+    Bounded integers, as bytes of memory, come to lie in 0 to 1; floats stay, whose bounds are often never reached.
+    """
+    size = int(flatdim(space))
+    offset, factor = np.zeros(size), np.ones(size)
+    if isinstance(space, spaces.Box) and space.dtype.kind in "iu":
+        low, high = space.low.ravel().astype(np.float64), space.high.ravel().astype(np.float64)
+        known = (high > low) & (high - low <= LARGEST_SPAN)
+        offset[known], factor[known] = low[known], 1 / (high - low)[known]
+    return offset, factor

@@ -1,0 +1,213 @@
+"""What kartrl may ask of a world beside Gymnasium's interface: levels, episodes, metrics, tables, pictures.
+
+Everything but `make_env` has a default, which fits an environment without levels. A world is made from the configuration
+in each process that needs it, and keeps nothing from one call to the next: what it finds out, `prepare` puts into the
+configuration. Agents and the logger make worlds too, so that a world's module must not import torch.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import gymnasium
+
+from kartrl.envs.episode import Drive, Episode, Tally
+
+if TYPE_CHECKING:
+    import numpy as np
+    from rich.console import Console
+
+    from kartrl.config import Config
+    from kartrl.envs.env_group import EnvGroup
+
+Env = gymnasium.Env[Any, Any]
+MANY = 12  # more levels than these are shown and logged by their groups
+
+
+class World(ABC):
+    """An environment as the configuration describes it; see the module.
+
+    Args:
+        config: the configuration.
+    """
+
+    level_word: ClassVar[str] = "level"
+    """What a level is called, in headings and in tags: `train_levels/...`."""
+    columns: ClassVar[tuple[str, ...]] = ("return", "length")
+    """Headings of `fill_columns`."""
+    summary_columns: ClassVar[tuple[str, ...]] = ("episodes", "mean return", "lowest", "highest", "mean length")
+    """Headings of `summarize`."""
+    highlights: ClassVar[tuple[str, ...]] = ()
+    """Those of `measure` that are also logged of all train and of all test levels together."""
+    picture_word: ClassVar[str] = "picture"
+    """What `draw` gives, in messages and in tags: `pictures/...`."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+
+    # Environments
+
+    @abstractmethod
+    def make_env(self, levels: Sequence[str], training: bool, render: bool) -> Env:
+        """See `open_env`, which adds the episode statistics."""
+
+    def open_env(self, levels: Sequence[str] = (), training: bool = True, render: bool = False) -> Env:
+        """The environment, with Discrete actions and episode statistics (`info["episode"]`).
+
+        Observations are uint8 [H, W, C] (stacked pictures along C) or float32 [D].
+
+        Args:
+            levels: one of these is drawn at each reset; without any, those trained on.
+            training: whether episodes may begin as in training, such as anywhere on a circuit.
+            render: whether `env.render()` gives pictures, uint8 [H, W, 3].
+
+        Raises:
+            UserError: no such environment or level, or one that kartrl cannot drive; it says what there is instead.
+        """
+        from gymnasium.wrappers import (
+            RecordEpisodeStatistics,
+        )  # here, and so below: not all who load this step environments
+
+        return RecordEpisodeStatistics(self.make_env(levels, training, render))
+
+    def make_group(self, size: int) -> EnvGroup:
+        """So many environments for training, stepped together by one agent."""
+        from kartrl.envs.env_group import SingleGroup
+
+        envs = [self.open_env(self.levels("train")) for _ in range(size)]
+        return SingleGroup(envs, self.make_episode)
+
+    def check(self, env: Env) -> None:  # noqa: B027  # a world without levels has nothing to check
+        """Find what is wrong with the levels before a run begins.
+
+        Args:
+            env: able to drive on all levels.
+
+        Raises:
+            UserError: it says what to do.
+        """
+
+    def pictures_per_second(self, env: Env) -> float:
+        """How many pictures make a second of play, with one for each step."""
+        return float(env.unwrapped.metadata.get("render_fps", 30))
+
+    # Levels
+
+    def prepare(self, console: Console | None = None) -> Config:
+        """The configuration with all that is looked up, built or fetched once, before processes start.
+
+        Args:
+            console: shows how far this has come.
+
+        Raises:
+            UserError: something that the configuration names is not there.
+        """
+        return self.config
+
+    def levels(self, use: str) -> tuple[str, ...]:
+        """The levels for "train" or for "test", of a configuration that was prepared."""
+        return ()
+
+    def all_levels(self) -> tuple[str, ...]:
+        """All levels of a run."""
+        return self.levels("train") + self.levels("test")
+
+    def find_levels(self, keys: Sequence[str], console: Console | None = None) -> tuple[str, ...]:
+        """The levels that a user names on the command line; what is missing is built now.
+
+        Raises:
+            UserError: there is no such level.
+        """
+        return ()
+
+    def find_uses(self, names: Sequence[str]) -> dict[str, str]:
+        """What the configuration has levels of these short names for, "train" or "test", where it says so."""
+        return {}
+
+    def reset_options(self, level: str) -> dict[str, Any]:
+        """Options of the environment's `reset` that choose this level."""
+        return {}
+
+    def name_level(self, level: str) -> str:
+        """Its short name in logs and tables."""
+        return level
+
+    def group_of(self, name: str) -> str:
+        """What levels are put together by where there are too many for a row each.
+
+        Args:
+            name: a short name.
+        """
+        return name
+
+    @property
+    def grouped(self) -> bool:
+        """Whether there are too many levels for tags of their own."""
+        return len(self.all_levels()) > MANY
+
+    # Episodes
+
+    def make_episode(self, info: dict[str, Any], finished: bool, use: str = "train") -> Episode:
+        """From the `info` of an episode's last step, with Gymnasium's episode statistics in it."""
+        return Episode(int(info["episode"]["l"]), float(info["episode"]["r"]), finished, use=use)
+
+    def measure(self, episodes: Sequence[Episode]) -> dict[str, float]:
+        """Means over these episodes, at least one, as they are logged: name -> value."""
+        return {
+            "episodic_return": fmean(episode.episodic_return for episode in episodes),
+            "episodic_length": fmean(episode.agent_steps for episode in episodes),
+        }
+
+    def make_tally(self, use: str, level: str) -> Tally:
+        """An empty tally of a level."""
+        return Tally(use, level)
+
+    def fill_columns(self, tallies: Sequence[Tally]) -> list[str]:
+        """What the terminal shows of one or several levels, a cell for each of `columns`."""
+        episodes = [episode for tally in tallies for episode in tally.episodes]
+        if not episodes:
+            return ["-", "-"]
+        values = World.measure(self, episodes)
+        return [f"{values['episodic_return']:.2f}", f"{values['episodic_length']:.2f}"]
+
+    def tell_progress(self, tallies: Sequence[Tally]) -> str:
+        """What a plain line adds about all levels; "" for nothing."""
+        return ""
+
+    def summarize(self, episodes: Sequence[Episode]) -> list[str]:
+        """An evaluation of one or several levels, a cell for each of `summary_columns`."""
+        returns = [episode.episodic_return for episode in episodes]
+        length = fmean(episode.agent_steps for episode in episodes)
+        return [
+            str(len(returns)),
+            f"{fmean(returns):.2f}",
+            f"{min(returns):.2f}",
+            f"{max(returns):.2f}",
+            f"{length:.1f}",
+        ]
+
+    def list_episodes(self, episodes: Sequence[Episode]) -> list[list[str]]:
+        """A table of single episodes, at least one: the headings, then a row for each."""
+        rows = [
+            [str(number), f"{episode.episodic_return:.2f}", f"{episode.agent_steps:,}"]
+            for number, episode in enumerate(episodes, 1)
+        ]
+        return [["episode", "return", "agent steps"], *rows]
+
+    # Pictures
+
+    def trace(self, info: dict[str, Any]) -> tuple[float, ...]:
+        """What `draw` needs of each step, from its `info`."""
+        return ()
+
+    def draw(self, level: str, drives: Sequence[Drive], title: str, inches: float = 8.0) -> np.ndarray | None:
+        """A picture of drives on a level, uint8 [H, W, 3], 100 pixels to the inch of its width; None: this world draws none.
+
+        Args:
+            drives: at least one.
+            title: a line of text; the world may add some.
+        """
+        return None

@@ -1,0 +1,243 @@
+"""The kart race as a world: its circuits are the levels, laps are measured, and driven lines drawn on maps.
+
+What only some processes need is imported in the methods: agents and the logger stay small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from kartrl.config import Config
+from kartrl.config.levels import circuit_name, group_of
+from kartrl.envs.episode import Drive, Episode, Tally
+from kartrl.envs.world import MANY, Env, World
+from kartrl.errors import UserError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from rich.console import Console
+
+NONE_TO_TRAIN = "[levels]: no circuit says train; set at least one, as in --set levels.MarioCircuit.Act1=train"
+
+
+class Race(NamedTuple):
+    """The details of an episode."""
+
+    progress: float  # laps driven, with fractions
+    lap_times: tuple[float, ...]  # seconds on the race clock
+
+
+class CircuitTally(Tally):
+    """Remembers the best lap of all episodes too."""
+
+    def __init__(self, use: str, level: str) -> None:
+        super().__init__(use, level)
+        self.best_lap = float("inf")  # seconds
+
+    def add(self, episode: Episode, evaluated: bool) -> None:
+        """See `Tally`."""
+        super().add(episode, evaluated)
+        self.best_lap = min(self.best_lap, *race_of(episode).lap_times, float("inf"))
+
+
+class KartWorld(World):
+    """`kartrl/Kart-v0`; what the methods mean is said in `World`."""
+
+    level_word: ClassVar = "circuit"
+    columns: ClassVar = ("return", "laps driven", "races finished", "best lap", "last evaluation")
+    summary_columns: ClassVar = ("races finished", "mean lap, s", "best lap, s", "mean return", "laps driven")
+    highlights: ClassVar = ("finished", "progress", "best_lap")
+    picture_word: ClassVar = "driven line"
+
+    # Environments
+
+    def make_env(self, levels: Sequence[str], training: bool, render: bool) -> Env:
+        """See `World.open_env`."""
+        from kartrl.kart.env import make_kart
+
+        levels = tuple(levels) or self.levels("train")
+        if not levels:
+            raise UserError(NONE_TO_TRAIN)
+        return make_kart(self.config, levels, training, render)
+
+    def check(self, env: Env) -> None:
+        """See `World`."""
+        if not self.levels("train"):
+            raise UserError(NONE_TO_TRAIN)
+        for circuit in self.all_levels():  # a start state may be damaged, or of another build of the ROM
+            env.reset(options=self.reset_options(circuit))
+
+    # Levels
+
+    def prepare(self, console: Console | None = None) -> Config:
+        """See `World`: the keys of [levels] are looked up, and circuits that are missing are built."""
+        from kartrl.kart.selection import with_circuits
+
+        return with_circuits(self.config, console)
+
+    def levels(self, use: str) -> tuple[str, ...]:
+        """Names of circuits, or absolute paths of start states."""
+        return self.config.levels.of(use)
+
+    def find_levels(self, keys: Sequence[str], console: Console | None = None) -> tuple[str, ...]:
+        """See `World`; each may be what a key of [levels] may be."""
+        from kartrl.kart.selection import circuits_of
+
+        return circuits_of(keys, self.config.environment.game, console)
+
+    def find_uses(self, names: Sequence[str]) -> dict[str, str]:
+        """See `World`."""
+        from kartrl.kart.selection import uses_by_name
+
+        return {**uses_by_name(self.config.levels.circuits, names)}
+
+    def reset_options(self, level: str) -> dict[str, Any]:
+        """See `World`."""
+        return {"circuit": level}
+
+    def name_level(self, level: str) -> str:
+        """See `World`."""
+        return circuit_name(level)
+
+    def group_of(self, name: str) -> str:
+        """See `World`: circuits of the same kind."""
+        return group_of(name)
+
+    # Episodes
+
+    def make_episode(self, info: dict[str, Any], finished: bool, use: str = "train") -> Episode:
+        """See `World`."""
+        race = Race(float(info["progress"]), tuple(info["lap_times"]))
+        return super().make_episode(info, finished, use)._replace(level=info["circuit"], details=race)
+
+    def measure(self, episodes: Sequence[Episode]) -> dict[str, float]:
+        """See `World`."""
+        values = super().measure(episodes)
+        values["progress"] = _progress(episodes)
+        values["finished"] = fmean(episode.finished for episode in episodes)
+        if laps := _laps(episodes):
+            values["lap_time"] = fmean(laps)
+            values["best_lap"] = min(laps)
+        return values
+
+    def make_tally(self, use: str, level: str) -> CircuitTally:
+        """See `World`."""
+        return CircuitTally(use, level)
+
+    def fill_columns(self, tallies: Sequence[Tally]) -> list[str]:
+        """See `World`."""
+        episodes = [episode for tally in tallies for episode in tally.episodes]
+        return [
+            f"{fmean(episode.episodic_return for episode in episodes):.2f}" if episodes else "-",
+            f"{_progress(episodes):.2f}" if episodes else "-",
+            _finished(episodes),
+            _seconds(_best_lap(tallies)),
+            _evaluation([tally.evaluation for tally in tallies if tally.evaluation is not None]),
+        ]
+
+    def tell_progress(self, tallies: Sequence[Tally]) -> str:
+        """See `World`: best laps or, of many circuits, how many races are finished."""
+        if len(tallies) > MANY:
+            trained = [episode for tally in tallies if tally.use == "train" for episode in tally.episodes]
+            unseen = [tally.evaluation for tally in tallies if tally.use != "train" and tally.evaluation is not None]
+            text = f"finished {_finished(trained)} on {len(tallies) - len(unseen)} circuits"
+            return text + (f", unseen: {_evaluation(unseen)}" if unseen else "")
+        if _best_lap(tallies) == float("inf"):
+            return ""
+        laps = [f"{tally.level.removeprefix('MarioCircuit.')} {_seconds(_best_lap([tally]))}" for tally in tallies]
+        return f"best lap {', '.join(laps)}"
+
+    def summarize(self, episodes: Sequence[Episode]) -> list[str]:
+        """See `World`."""
+        laps = _laps(episodes)
+        return [
+            f"{sum(episode.finished for episode in episodes)} of {len(episodes)}",
+            f"{fmean(laps):.2f}" if laps else "-",
+            f"{min(laps):.2f}" if laps else "-",
+            f"{fmean(episode.episodic_return for episode in episodes):.2f}",
+            f"{_progress(episodes):.2f}",
+        ]
+
+    def list_episodes(self, episodes: Sequence[Episode]) -> list[list[str]]:
+        """See `World`: the times of all laps."""
+        count = max(len(race_of(episode).lap_times) for episode in episodes)
+        rows = [["race", *(f"lap {lap + 1}" for lap in range(count)), "total", "laps driven", "return"]]
+        for number, episode in enumerate(episodes, 1):
+            progress, times = race_of(episode)
+            laps = [f"{time:.2f} s" for time in times] + ["-"] * (count - len(times))
+            total = f"{sum(times):.2f} s" if episode.finished else "not finished"
+            rows.append([str(number), *laps, total, f"{progress:.2f}", f"{episode.episodic_return:.2f}"])
+        return rows
+
+    # Pictures
+
+    def trace(self, info: dict[str, Any]) -> tuple[float, ...]:
+        """Position on the map (x grows east, y south) and speed."""
+        return info["x"], info["y"], info["speed"]
+
+    def draw(self, level: str, drives: Sequence[Drive], title: str, inches: float = 8.0) -> np.ndarray:
+        """See `World`: the driven lines on the circuit's map, and the lap times of the best drive."""
+        from kartrl.kart.circuit_map import circuit_map
+        from kartrl.kart.plots import Line, driven_lines
+        from kartrl.kart.retro import game_folder
+
+        best = min((drive.episode for drive in drives), key=_rank)
+        lines = []
+        for drive in drives:
+            x, y, speed = drive.trace.T
+            lines.append(Line(x, y, speed, drive.episode.finished))
+        ground = circuit_map(game_folder(self.config.environment.game), level)
+        return driven_lines(ground, lines, f"{title}\n{lap_line(best)}", inches)
+
+
+def race_of(episode: Episode) -> Race:
+    """The details of an episode of the kart."""
+    race: Race = episode.details
+    return race
+
+
+def lap_line(episode: Episode) -> str:
+    """What an episode came to, in one line."""
+    progress, times = race_of(episode)
+    if not times:
+        return f"{progress:.2f} laps, none completed"
+    laps = "  ".join(f"{time:.2f}" for time in times)
+    end = f"race {sum(times):.2f} s" if episode.finished else f"{progress:.2f} laps driven"
+    return f"laps {laps}, {end}"
+
+
+def _rank(episode: Episode) -> tuple[float, float]:
+    """Less is better: further, then faster."""
+    return -race_of(episode).progress, sum(race_of(episode).lap_times)
+
+
+def _progress(episodes: Sequence[Episode]) -> float:
+    return fmean(race_of(episode).progress for episode in episodes)
+
+
+def _laps(episodes: Sequence[Episode]) -> list[float]:
+    return [lap for episode in episodes for lap in race_of(episode).lap_times]
+
+
+def _best_lap(tallies: Sequence[Tally]) -> float:
+    return min(tally.best_lap for tally in tallies if isinstance(tally, CircuitTally))
+
+
+def _finished(episodes: Sequence[Episode]) -> str:
+    return f"{fmean(episode.finished for episode in episodes):.0%}" if episodes else "-"
+
+
+def _evaluation(episodes: Sequence[Episode]) -> str:
+    if not episodes:
+        return "-"
+    if len(episodes) > 1:
+        return f"{sum(episode.finished for episode in episodes)} of {len(episodes)} finished"
+    (episode,) = episodes
+    progress, times = race_of(episode)
+    return f"finished in {sum(times):.1f} s" if episode.finished else f"{progress:.1f} laps"
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.2f} s" if value < float("inf") else "-"

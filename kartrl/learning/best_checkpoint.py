@@ -1,0 +1,74 @@
+"""Which checkpoint of a run is its `best.pt`."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Generic, TypeVar
+
+from kartrl.config import Config
+from kartrl.errors import UserError
+from kartrl.learning import checkpoint
+from kartrl.learning.checkpoint import Checkpoint
+
+Level = TypeVar("Level")
+
+
+class BestCheckpoint(Generic[Level]):
+    """Keeps the checkpoint with the highest score as a file.
+
+    A score is of one checkpoint alone: the mean, over a fixed set of levels, of its mean return on each. It goes on
+    from an earlier file only where the environment, the rewards, the levels and the evaluation are the same.
+
+    Args:
+        path: of the file.
+        levels: which a checkpoint must have driven on to have a score.
+        config: under which checkpoints are evaluated.
+    """
+
+    def __init__(self, path: Path, levels: Sequence[Level], config: Config) -> None:
+        self._path, self._levels, self._config = path, frozenset(levels), config
+        self._score = self._earlier_score()
+
+    def offer(self, candidate: Checkpoint, returns: Mapping[Level, Sequence[float]]) -> bool:
+        """Save `candidate`, with its score and the configuration of the evaluation, if it is the best so far.
+
+        Args:
+            returns: level -> returns of the candidate's episodes there, at least one.
+
+        Returns:
+            Whether it is the best.
+
+        Raises:
+            ValueError: `returns` are not of the levels that scores are of.
+            OSError: it cannot be saved; the earlier file stays.
+        """
+        if returns.keys() != self._levels:
+            raise ValueError("a score is of all levels that were named at first, and of no others")
+        score = fmean(map(fmean, returns.values())) if returns else math.nan
+        if not math.isfinite(score) or score <= self._score:
+            return False
+        checkpoint.save(self._path, candidate._replace(score=score, config=self._config))
+        self._score = score
+        return True
+
+    def _earlier_score(self) -> float:
+        """Of the file, where there is one that can be compared with; else less than any."""
+        try:
+            earlier = checkpoint.load(self._path)
+        except UserError:
+            return -math.inf
+        if earlier.score is None or _meaning(earlier.config) != _meaning(self._config):
+            return -math.inf
+        return earlier.score
+
+
+def _meaning(config: Config) -> tuple[Any, ...]:
+    """All of a configuration that decides which return the same policy gets."""
+    evaluation = config.evaluation
+    return (
+        config.environment,
+        config.reward,
+        list(config.levels.circuits.items()),  # of two keys for one circuit the last counts
+        (evaluation.episodes, evaluation.circuits, evaluation.greedy),
+    )

@@ -1,0 +1,46 @@
+"""What happens to updates that are not finite."""
+
+
+class Diverged(Exception):
+    """Updates are not finite, and going back to earlier weights did not help."""
+
+
+class DivergenceGuard:
+    """Counts updates that had to be skipped, and decides when to go back to earlier weights: once.
+
+    Args:
+        limit: skipped updates in a row after which that is done.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._in_a_row = 0
+        self._may_go_back = True
+        self.skipped = 0
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the newest update was finite."""
+        return self._in_a_row == 0
+
+    def record(self, finite: bool) -> str | None:
+        """Take in an update.
+
+        Returns:
+            None, or why to go back to the last good weights now.
+
+        Raises:
+            Diverged: it would be the second time.
+        """
+        if finite:
+            self._in_a_row = 0
+            return None
+        self.skipped += 1
+        self._in_a_row += 1
+        if self._in_a_row < self._limit:
+            return None
+        problem = f"the loss or gradient of {self._in_a_row} updates in a row was not finite"
+        if not self._may_go_back:
+            raise Diverged(f"{problem}, again after going back to good weights; try a smaller optimizer.learning_rate")
+        self._may_go_back, self._in_a_row = False, 0
+        return problem

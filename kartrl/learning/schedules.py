@@ -1,0 +1,39 @@
+"""Schedules: from how far a run has come to the learning rate."""
+
+from kartrl.config import Optimizer, Run
+from kartrl.learning.counters import Counters
+
+
+class Progress:
+    """How far a run and its schedules have come, 0 to 1, by `run.agent_steps` or `run.minutes`, whichever is nearer.
+
+    Where a run is resumed with other limits, schedules continue from where they stood, to end with the new limits: a
+    learning rate never rises again.
+
+    Args:
+        run: the limits.
+        before: the counters of the checkpoint that is resumed; zeros in a new run.
+    """
+
+    def __init__(self, run: Run, before: Counters) -> None:
+        self._run, self._begin = run, before.progress
+        self._begin_fraction = self.fraction(before)
+
+    def fraction(self, counters: Counters) -> float:
+        """The part of the run that is done."""
+        steps = counters.agent_steps / self._run.agent_steps
+        return min(1.0, max(steps, counters.seconds / (60 * self._run.minutes) if self._run.minutes else 0.0))
+
+    def schedule(self, counters: Counters) -> float:
+        """The part of the schedules that is done."""
+        fraction = self.fraction(counters)
+        if self._begin == self._begin_fraction or fraction == 1.0:
+            return fraction
+        done = (fraction - self._begin_fraction) / (1 - self._begin_fraction)
+        return self._begin + (1 - self._begin) * max(0.0, done)
+
+
+def learning_rate(section: Optimizer, progress: float) -> float:
+    """The learning rate at this progress, 0 to 1, of the schedules."""
+    power = {"constant": 0.0, "linear": 1.0, "polynomial": 2.0}[section.schedule]
+    return section.learning_rate_end + (section.learning_rate - section.learning_rate_end) * (1.0 - progress) ** power

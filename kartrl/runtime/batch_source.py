@@ -1,0 +1,200 @@
+"""Where a trainer's batches come from: finished blocks of the slab, in the order that the algorithm or the run asks for."""
+
+import threading
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from kartrl.metrics.stopwatch import Stopwatch
+from kartrl.runtime.messages import Requests
+from kartrl.runtime.published_weights import PublishedWeights
+from kartrl.runtime.slab import WAKE_SECONDS, Slab
+from kartrl.trajectory import Trajectory
+
+
+class BatchSource(Protocol):
+    """Batches of unrolls. One thread at a time calls `next`, and `published` once the batch's update was."""
+
+    def next(self, stopwatch: Stopwatch) -> Trajectory[np.ndarray] | None:
+        """The next batch; None when the run is stopping. Waiting is the stage idle, copying is gather."""
+
+    def published(self) -> None:
+        """The newest batch's update has been made, or skipped, and its weights are published."""
+
+
+class ArrivalSource:
+    """Blocks in the order in which they are finished; their memory is given back at once.
+
+    Args:
+        blocks: of a batch.
+        stop: ends waiting.
+    """
+
+    def __init__(self, slab: Slab, blocks: int, stop: threading.Event) -> None:
+        self._slab, self._blocks, self._stop = slab, blocks, stop
+
+    def next(self, stopwatch: Stopwatch) -> Trajectory[np.ndarray] | None:
+        """See `BatchSource`."""
+        chosen: list[int] = []
+        while len(chosen) < self._blocks:
+            if self._stop.is_set():
+                return None
+            for block in self._slab.finished.get_many(self._blocks - len(chosen), WAKE_SECONDS):
+                if self._slab.is_finished(block) and block not in chosen:
+                    chosen.append(block)
+        stopwatch.lap("idle")
+        batch = self._slab.gather(chosen)
+        self._slab.release(chosen)
+        stopwatch.lap("gather")
+        return batch
+
+    def published(self) -> None:
+        """See `BatchSource`."""
+
+
+class Held:
+    """Blocks that are held until their update is published."""
+
+    def __init__(self, slab: Slab) -> None:
+        self._slab = slab
+        self._held: list[int] = []
+
+    def published(self) -> None:
+        """See `BatchSource`."""
+        self._slab.release(self._held)
+        self._held = []
+
+    def _hold(self, blocks: list[int], stopwatch: Stopwatch) -> Trajectory[np.ndarray]:
+        stopwatch.lap("idle")
+        self._held = blocks
+        batch = self._slab.gather(blocks)
+        stopwatch.lap("gather")
+        return batch
+
+
+class SynchronousSource(Held):
+    """One block of every agent that lives, held until its update is published.
+
+    Rings have one block, so that agents wait for that update: all that they do is on-policy.
+    """
+
+    def __init__(self, slab: Slab, weights: PublishedWeights, stop: threading.Event) -> None:
+        super().__init__(slab)
+        self._weights, self._stop = weights, stop
+
+    def next(self, stopwatch: Stopwatch) -> Trajectory[np.ndarray] | None:
+        """See `BatchSource`."""
+        slab = self._slab
+        while not self._stop.is_set():
+            finished = [block for block in range(slab.num_blocks) if slab.is_finished(block)]
+            # An agent that was replaced while an update was made may have acted with the weights before and after it.
+            stale = [block for block in finished if (slab.version[block] != self._weights.version).any()]
+            if stale:
+                slab.release(stale)
+            elif finished and len(finished) == self._expected():
+                return self._hold(finished, stopwatch)
+            slab.finished.get_many(slab.num_blocks, WAKE_SECONDS)
+        return None
+
+    def _expected(self) -> int:
+        """How many blocks will come: those of living agents, and those that others finished before they died."""
+        slab = self._slab
+        return sum(
+            slab.is_finished(block) or not slab.retired[slab.agent_of(block)] for block in range(slab.num_blocks)
+        )
+
+
+class Rounds(Held):
+    """A fixed order for reproducible runs: in each round every group fills one block, with weights of a fixed age.
+
+    Predictors answer all first groups of the agents, then all second ones, and so on. A round begins when the first ones
+    ask for its first step; only then are newer weights fetched, and only then is the round before it trained on, its
+    groups in order. So while a round is acted, the one before it is trained on. The order is lost when an agent dies:
+    from then on this is an `ArrivalSource`.
+
+    Args:
+        blocks: of a batch; the number of groups is a multiple of it.
+        stop: ends waiting.
+        paces_only: batches come from elsewhere; a `SynchronousSource` has an order by itself.
+    """
+
+    def __init__(self, slab: Slab, blocks: int, stop: threading.Event, paces_only: bool = False) -> None:
+        assert slab.num_groups % blocks == 0
+        super().__init__(slab)
+        self._blocks, self._stop, self._paces_only = blocks, stop, paces_only
+        self._asked: set[int] = set()
+        self._batches_a_round = slab.num_groups // blocks
+        self._turn = 0  # number, within their agents, of the groups that are answered next
+        self._begins = False  # whether the requests that are being answered begin a round
+        self._change = threading.Condition()  # of the counts that follow
+        self._begun = 0  # rounds
+        self._batches, self._published = 0, 0
+
+    # Pacing
+
+    def next_groups(self, patience: float) -> Sequence[int]:
+        """See `Pacing`."""
+        slab = self._slab
+        if self._begins:  # the round's first requests were answered, so its weights are those that were fetched for it
+            self._begins = False
+            with self._change:
+                self._begun += 1
+                self._change.notify_all()
+        groups = range(self._turn, slab.num_groups, slab.groups_per_agent)
+        wanted = [group for group in groups if not slab.retired[group // slab.groups_per_agent]]
+        if not (wanted and self._asked.issuperset(wanted)):
+            self._asked.update(slab.await_requests(slab.num_groups, WAKE_SECONDS))
+            return []
+        if self._turn == 0 and (slab.step[wanted] == 0).any() and not self._await_updates():
+            return []
+        self._asked.difference_update(wanted)
+        self._turn = (self._turn + 1) % slab.groups_per_agent
+        return wanted
+
+    def may_fetch(self, requests: Requests) -> bool:
+        """See `Pacing`."""
+        self._begins = bool(requests.group[0] % self._slab.groups_per_agent == 0 and (requests.step == 0).any())
+        return self._begins
+
+    def _await_updates(self) -> bool:
+        """Wait a second for all updates from rounds before the last one; whether they have been published."""
+        if self._paces_only:
+            return True
+        due = (self._begun - 1) * self._batches_a_round
+        with self._change:
+            return self._change.wait_for(lambda: bool(self._slab.deaths) or self._published >= due, WAKE_SECONDS)
+
+    # Batch source
+
+    def next(self, stopwatch: Stopwatch) -> Trajectory[np.ndarray] | None:
+        """See `BatchSource`."""
+        slab = self._slab
+        while not self._stop.is_set():
+            chosen = self._chosen()
+            if chosen is not None:
+                self._batches += 1
+                return self._hold(chosen, stopwatch)
+            slab.finished.get_many(slab.num_blocks, WAKE_SECONDS)
+        return None
+
+    def published(self) -> None:
+        """See `BatchSource`."""
+        super().published()
+        with self._change:
+            self._published += 1
+            self._change.notify_all()
+
+    def _chosen(self) -> list[int] | None:
+        """The next batch's blocks, once they may be trained on."""
+        slab = self._slab
+        if slab.deaths:
+            finished = [block for block in range(slab.num_blocks) if slab.is_finished(block)]
+            return finished[: self._blocks] if len(finished) >= self._blocks else None
+        number, part = divmod(self._batches, self._batches_a_round)
+        with self._change:
+            if not self._change.wait_for(lambda: self._begun > number + 1, WAKE_SECONDS):
+                return None
+        groups = range(part * self._blocks, (part + 1) * self._blocks)
+        blocks = [group * slab.ring + number % slab.ring for group in groups]
+        return blocks if all(map(slab.is_finished, blocks)) else None

@@ -1,0 +1,134 @@
+"""Driving a trained network, to look at what it does: an episode, or step by step."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+import torch
+from rich.console import Console
+
+from kartrl.envs.episode import Drive
+from kartrl.envs.spec import ActionSpec
+from kartrl.envs.world import World
+from kartrl.envs.worlds import load_world
+from kartrl.learning import checkpoint
+from kartrl.models import Network
+from kartrl.models.actor import Actor
+from kartrl.runtime.devices import choose_device
+
+OnPicture = Callable[[np.ndarray], None]
+
+
+class Driver(NamedTuple):
+    """A trained network on the environment it was trained for; see `open_driver`."""
+
+    world: World
+    agent_steps: int
+    env: "gymnasium.Env[Any, Any]"
+    network: Network
+    levels: tuple[str, ...]  # none where there are no levels
+
+
+@contextlib.contextmanager
+def open_driver(
+    path: Path, levels: Sequence[str], device: str, render: bool = False, console: Console | None = None
+) -> Iterator[Driver]:
+    """Context manager: the `Driver` of a checkpoint, its environment able to drive on these levels.
+
+    Args:
+        levels: as a user names them; without any, those that the checkpoint's configuration trains or tests on.
+        device: auto, cpu, cuda or mps; auto is the CPU, which is as fast as any for one observation at a time.
+        render: whether the environment gives pictures.
+        console: shows how far the building of levels has come.
+
+    Raises:
+        UserError: the checkpoint, a level or the device is not there or not usable.
+    """
+    loaded = checkpoint.load(path)
+    config = loaded.config
+    checkpoint.check_imports(config)
+    chosen = choose_device("cpu" if device == "auto" else device)
+    network = checkpoint.load_network(loaded, chosen)
+    torch.set_num_threads(1)  # more are no faster for one observation, and far slower on a machine that also trains
+    world = load_world(config)
+    if levels:
+        found = world.find_levels(levels, console)
+    else:
+        world = load_world(world.prepare(console))
+        found = world.all_levels()
+    env = world.open_env(found, training=False, render=render)
+    try:
+        yield Driver(world, loaded.counters.agent_steps, env, network, found)
+    finally:
+        env.close()
+
+
+def drive(
+    world: World,
+    env: "gymnasium.Env[Any, Any]",
+    network: Network,
+    level: str,
+    *,
+    greedy: bool,
+    seed: int,
+    use: str = "train",
+    on_picture: OnPicture | None = None,
+    every_frame: bool = False,
+) -> Drive:
+    """Drive one episode.
+
+    Args:
+        env: from `world`, able to drive on `level`.
+        network: in evaluation mode.
+        level: "" where there are no levels.
+        greedy: take the likeliest action rather than sample.
+        seed: of the environment's and of the sampling's randomness; the same seed gives the same drive.
+        use: what the episode is said to be for.
+        on_picture: called with what `env.render()` shows, uint8 [H, W, 3], at the start and after each step.
+        every_frame: have `on_picture` called for each video frame instead, where the environment can, by `on_frame`.
+    """
+    inner = env.unwrapped
+    frames = every_frame and on_picture is not None and hasattr(inner, "on_frame")
+    if frames:
+        inner.on_frame = on_picture  # type: ignore[attr-defined]
+    options = world.reset_options(level) if level else {}
+    trace: list[tuple[float, ...]] = []
+    try:
+        for info, terminated, _ in steps(env, network, options, greedy=greedy, seed=seed):  # noqa: B007  # the last counts
+            if on_picture is not None and not frames:
+                on_picture(env.render())  # type: ignore[arg-type]
+            trace.append(world.trace(info))
+    finally:
+        if frames:
+            inner.on_frame = None  # type: ignore[attr-defined]
+    return Drive(world.make_episode(info, terminated, use), np.array(trace, np.float32))
+
+
+def steps(
+    env: "gymnasium.Env[Any, Any]",
+    network: Network,
+    options: dict[str, Any],
+    *,
+    greedy: bool,
+    seed: int,
+) -> Iterator[tuple[dict[str, Any], bool, bool]]:
+    """Drive one episode step by step; the other arguments are those of `drive`.
+
+    Args:
+        options: of the environment's `reset`, such as `World.reset_options`.
+
+    Yields:
+        `info`, whether the episode is terminated, and whether it has ended, at the start and after each step.
+    """
+    actor = Actor(network, ActionSpec.of(env.action_space), greedy=greedy, seed=seed)
+    observation, info = env.reset(seed=seed, options=options or None)
+    terminated = ended = False
+    while True:
+        yield info, terminated, ended
+        if ended:
+            return
+        observation, _, terminated, truncated, info = env.step(actor.act(observation))
+        ended = terminated or truncated

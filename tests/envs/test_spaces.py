@@ -1,0 +1,311 @@
+"""Observation and action spaces of every kind: what the network sees of each, what the environment is given, and what is refused."""
+
+import cv2
+import gymnasium
+import numpy as np
+import pytest
+import spaces_zoo
+from gymnasium import spaces
+from gymnasium.spaces.utils import flatten
+from gymnasium.utils.env_checker import check_env
+
+from kartrl.config import Config, read
+from kartrl.envs import look_at, make_env
+from kartrl.envs.env_group import make_group
+from kartrl.envs.spec import ActionSpec
+from kartrl.envs.wrappers import atari_spec, make_other
+from kartrl.errors import UserError
+
+TOY_TEXT = {"FrozenLake-v1": 16, "Taxi-v4": 500, "CliffWalking-v1": 48, "Blackjack-v1": 32 + 11 + 2}
+
+
+def config(name: str, *overrides: str) -> Config:
+    return read([], [f"environment.id={name}", *overrides])
+
+
+def zoo(name: str, *overrides: str) -> Config:
+    return config(f"spaces_zoo:{name}-v0", *overrides)
+
+
+def begun(configuration: Config) -> tuple[gymnasium.Env, np.ndarray]:
+    """The environment and its first observation, which lies in its space."""
+    env = make_env(configuration)
+    observation, _ = env.reset(seed=1)
+    assert observation in env.observation_space
+    return env, observation
+
+
+def refusal(configuration: Config) -> str:
+    with pytest.raises(UserError) as caught:
+        make_env(configuration)
+    text = str(caught.value)
+    assert "\n" not in text
+    assert len(text) < 420
+    assert configuration.environment.id in text
+    return text
+
+
+def as_shown(name: str, height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """What the environment showed and what the network sees of it, at the image's own size and in colour."""
+    env, observation = begun(
+        zoo(name, f"environment.height={height}", f"environment.width={width}", "environment.grayscale=false")
+    )
+    assert observation.dtype == np.uint8
+    return env.unwrapped.shown, observation
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("ChannelsFirst", (84, 84, 4)),
+        ("ColourFirst", (60, 40, 3)),
+        ("ManyFirst", (84, 84, 16)),
+        ("OddFirst", (90, 60, 7)),
+        ("DeepFirst", (32, 32, 70)),
+    ],
+)
+def test_images_with_channels_first_are_transposed(name: str, shape: tuple[int, int, int]) -> None:
+    shown, observation = as_shown(name, *shape[:2])
+    assert observation.shape == shape
+    np.testing.assert_array_equal(observation, shown.transpose(1, 2, 0))
+
+
+@pytest.mark.parametrize("name", ["ChannelsLast", "ManyLast", "Cube"])
+def test_images_with_channels_last_stay(name: str) -> None:
+    shape = spaces_zoo.IMAGES[name].shape
+    shown, observation = as_shown(name, *shape[:2])
+    np.testing.assert_array_equal(observation, shown)
+
+
+def test_colour_with_channels_first_becomes_grey() -> None:
+    _, observation = begun(zoo("ColourFirst", "environment.grayscale=true", "environment.frame_stack=2"))
+    assert observation.shape == (54, 54, 2)
+
+
+def test_images_of_many_channels_are_reduced_channel_by_channel() -> None:
+    """OpenCV reduces four at most."""
+    env, observation = begun(zoo("ManyFirst"))
+    assert observation.shape == (54, 54, 16)
+    for channel, image in enumerate(env.unwrapped.shown):
+        np.testing.assert_array_equal(
+            observation[..., channel], cv2.resize(image, (54, 54), interpolation=cv2.INTER_AREA)
+        )
+
+
+@pytest.mark.parametrize(
+    ("name", "low", "high"),
+    [
+        ("Unit", 0, 1),
+        ("UnitGrey", 0, 1),
+        ("FloatBytes", 0, 255),
+        ("Signed", -1, 1),
+        ("Cells", 0, 9),
+        ("Binary", 0, 1),
+        ("Flags", 0, 1),
+        ("Below255", 0, 254),
+        ("Uneven", 0, np.array([1, 20])),
+    ],
+)
+def test_images_of_other_numbers_become_bytes(name: str, low: float, high: float | np.ndarray) -> None:
+    space = spaces_zoo.IMAGES[name]
+    shown, observation = as_shown(name, *space.shape[:2])
+    exact = (shown.astype(np.float64) - low) / (np.asarray(high) - low) * 255
+    np.testing.assert_allclose(observation.reshape(shown.shape), exact, atol=0.5001)
+    if space.dtype.kind in "iub":
+        assert len(np.unique(observation)) == len(np.unique(shown)), "integers stay apart"
+
+
+def test_float_images_may_have_their_channels_first_too() -> None:
+    shown, observation = as_shown("UnitFirst", 60, 60)
+    np.testing.assert_allclose(observation, shown.transpose(1, 2, 0) * 255, atol=0.5001)
+
+
+def test_a_float_image_that_is_not_finite_breaks_the_episode_off() -> None:
+    group = make_group(zoo("BrokenUnit"), 2)
+    first = group.reset(seed=1)
+    seen = [group.step(np.array([0, 1])) for _ in range(4)]
+    assert [step.faulty.tolist() for step in seen] == [[False] * 2, [False] * 2, [True] * 2, [False] * 2]
+    assert seen[2].truncated.all()
+    assert not seen[2].observation.any()
+    assert seen[2].observation.shape == first.shape
+    assert seen[2].observation.dtype == np.uint8
+    assert not any(step.episodes for step in seen)
+    assert (seen[3].reward == 0).all(), "this step only began the next episode"
+    group.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("Cuboid", ["(20, 24, 16)", "first or the last", "TransformObservation"]),
+        ("Film", ["(4, 84, 84, 3)", "two or three dimensions"]),
+        ("FloatFilm", ["(4, 84, 84, 3)", "two or three dimensions"]),
+        ("Endless", ["-inf", "bounds", "0 to 255"]),
+        ("WholeImage", ["2147483647", "65535"]),
+        ("LargestFloat", ["e+38", "65535"]),
+        ("WithImage", ["pixels", "(60, 40, 3)", "FilterObservation"]),
+        ("Words", ["Text", "Discrete"]),
+        ("Series", ["Sequence", "at 1", "Tuple"]),
+        ("Huge", ["Discrete(1000000)", "65536"]),
+        ("Empty", ["0 numbers"]),
+    ],
+)
+def test_observations_that_are_refused_are_one_clear_line(name: str, words: list[str]) -> None:
+    text = refusal(zoo(name))
+    assert "observations" in text
+    assert all(word in text for word in words), text
+
+
+def test_bytes_of_memory_lie_between_0_and_1() -> None:
+    env, observation = begun(zoo("Memory"))
+    assert observation.dtype == np.float32
+    np.testing.assert_allclose(observation, env.unwrapped.shown / 255, rtol=1e-6)
+
+
+def test_the_memory_of_an_atari_game_lies_between_0_and_1() -> None:
+    pytest.importorskip("ale_py")
+    env, observation = begun(config("spaces_zoo:PongMemory-v0"))
+    assert observation.shape == (128,)
+    assert observation.dtype == np.float32
+    env.step(2)
+    observation, *_ = env.step(2)
+    np.testing.assert_allclose(observation, env.unwrapped.ale.getRAM() / 255, rtol=1e-6)
+    env.close()
+    assert atari_spec("PongMemory-v0") is None, "registered by now, and not to be taken for a game on the screen"
+
+
+@pytest.mark.parametrize(
+    ("name", "factor"),
+    [("Percent", 0.01), ("Counts", 1), ("Bounded", 1), ("Unbounded", 1), ("Scalar", 1), ("Table", 1)],
+)
+def test_only_bounded_integers_are_scaled(name: str, factor: float) -> None:
+    env, observation = begun(zoo(name))
+    assert observation.dtype == np.float32
+    np.testing.assert_allclose(observation, np.ravel(env.unwrapped.shown) * factor, rtol=1e-6)
+
+
+def test_small_arrays_are_tables_and_not_resized() -> None:
+    env, observation = begun(zoo("Board"))
+    np.testing.assert_allclose(observation, env.unwrapped.shown.ravel() / 2, rtol=1e-6)
+
+
+def test_large_tables_without_an_images_bounds_are_vectors() -> None:
+    env, observation = begun(zoo("Window"))
+    np.testing.assert_array_equal(observation, env.unwrapped.shown.ravel())
+
+
+@pytest.mark.parametrize("name", ["One", "From", "Several", "Switches", "Pair"])
+def test_discrete_observations_are_one_hot(name: str) -> None:
+    env, observation = begun(zoo(name))
+    assert observation.dtype == np.float32
+    np.testing.assert_array_equal(observation, flatten(env.unwrapped.observation_space, env.unwrapped.shown))
+
+
+def test_each_part_of_a_dict_is_turned_by_its_own_rule() -> None:
+    env, observation = begun(zoo("Parts"))
+    shown = env.unwrapped.shown
+    kind = np.eye(3)[shown["inner"]["kind"] - 1]
+    parts = {"inner": np.concatenate([shown["inner"]["flags"], kind]), "memory": shown["memory"] / 255}
+    np.testing.assert_allclose(observation, np.concatenate([*parts.values(), shown["position"]]), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", TOY_TEXT)
+def test_gymnasiums_toy_text_is_one_hot(name: str) -> None:
+    group = make_group(config(name), 2)
+    first = group.reset(seed=3)
+    assert first.shape == (2, TOY_TEXT[name])
+    assert first.dtype == np.float32
+    marks = 3 if name == "Blackjack-v1" else 1
+    for _ in range(20):
+        observation = group.step(np.array([0, 1])).observation
+        assert np.isin(observation, (0, 1)).all()
+        assert (observation.sum(1) == marks).all()
+    group.close()
+
+
+def test_continuous_actions_are_clipped_at_the_environment() -> None:
+    group, single = make_group(config("Pendulum-v1"), 2), gymnasium.make("Pendulum-v1")
+    group.reset(seed=4)
+    single.reset(seed=4)
+    action = np.array([[7.0], [-0.5]], np.float32)
+    for _ in range(5):
+        step = group.step(action)
+        observation, reward, *_ = single.step(np.array([2.0], np.float32))
+        np.testing.assert_array_equal(step.observation[0], observation)
+        assert step.reward[0] == np.float32(reward)
+    np.testing.assert_array_equal(action, [[7.0], [-0.5]], "the caller's own stay as they are")
+    group.close()
+
+
+def test_continuous_actions_lie_in_the_environments_own_space() -> None:
+    """Its bound of 0.1 in float64 is less than 0.1 in float32."""
+    env, _ = begun(zoo("Steer"))
+    env.step(np.array([-2.0, 0.1], np.float32))
+    env.step(np.array([0.25, 0.05], np.float32))
+    assert all(action in env.unwrapped.action_space for action in env.unwrapped.taken)
+    np.testing.assert_allclose(env.unwrapped.taken, [[-1, 0.1], [0.25, 0.05]])
+    assert ActionSpec.of(env.action_space) == ActionSpec("continuous", 2, (-1.0, 0.0), (1.0, 0.1))
+
+
+def test_actions_that_do_not_count_from_0_are_shifted() -> None:
+    group = make_group(zoo("Shifted"), 3)
+    env, _ = begun(zoo("Shifted"))
+    assert env.action_space == spaces.Discrete(3)
+    for action in range(3):
+        env.step(action)
+    assert env.unwrapped.taken == [5, 6, 7]
+    group.reset(seed=1)
+    group.step(np.arange(3))
+    group.close()
+
+
+@pytest.mark.parametrize("name", ["Two", "Bits", "Both", "Free", "Half", "Square", "Whole", "Fixed"])
+def test_actions_that_are_refused_are_one_clear_line(name: str) -> None:
+    text = refusal(zoo(name))
+    assert all(word in text for word in ("actions", "Discrete", "Box", "floats", "finite bounds")), text
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "dtype", "action"),
+    [
+        ("Pendulum-v1", (3,), "float32", ActionSpec("continuous", 1, (-2.0,), (2.0,))),
+        ("CartPole-v1", (4,), "float32", ActionSpec("discrete", 2)),
+        ("FrozenLake-v1", (16,), "float32", ActionSpec("discrete", 4)),
+        ("spaces_zoo:ChannelsFirst-v0", (54, 54, 4), "uint8", ActionSpec("discrete", 2)),
+    ],
+)
+def test_look_at_tells_what_travels(name: str, shape: tuple[int, ...], dtype: str, action: ActionSpec) -> None:
+    spec = look_at(config(name))
+    assert (spec.observation_shape, spec.observation_dtype, spec.action) == (shape, dtype, action)
+    assert spec.step_seconds > 0, "it could be stepped"
+
+
+def test_actions_are_drawn_from_all_that_may_be_done() -> None:
+    random = np.random.default_rng(0)
+    drawn = ActionSpec("discrete", 3).sample(random, 100)
+    assert drawn.shape == (100,)
+    assert drawn.dtype == np.int64
+    assert set(drawn.tolist()) == {0, 1, 2}
+    spec = ActionSpec("continuous", 2, (-1.0, 5.0), (1.0, 9.0))
+    drawn = spec.sample(random, 100)
+    assert drawn.shape == (100, 2)
+    assert drawn.dtype == np.float32
+    assert ((drawn >= spec.low) & (drawn <= spec.high)).all()
+    assert (drawn.std(0) > [0.4, 0.8]).all()
+    assert (spec.title, ActionSpec("discrete", 1).title) == ("2 continuous actions", "1 action")
+
+
+@pytest.mark.filterwarnings("ignore")  # it warns of any environment that is wrapped
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Pendulum-v1",
+        "Taxi-v4",
+        "Blackjack-v1",
+        *(f"spaces_zoo:{name}-v0" for name in ("ManyFirst", "Unit", "Memory", "Parts", "Several", "Shifted", "Steer")),
+    ],
+)
+def test_gymnasiums_checker_accepts_what_is_made(name: str) -> None:
+    env = make_other(config(name).environment, render=False)  # episode statistics hold the time, which differs
+    check_env(env, skip_render_check=True, skip_close_check=True)
+    env.close()

@@ -1,0 +1,75 @@
+"""The seam between the runtime and a world: a small world of the tests' own, trained, evaluated and filmed by the commands."""
+
+import csv
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from commands import HELPERS, environment
+from PIL import Image
+
+from kartrl.config import read
+from kartrl.envs.worlds import GymnasiumWorld, load_world
+from kartrl.kart.world import KartWorld
+
+WALK = ("environment.id=Walk-v0", "model.hidden_size=16", "system.agents=2", "run.name=run")
+OFTEN = ("run.agent_steps=1000000", "run.minutes=0.15", "run.checkpoint_minutes=0.02", "evaluation.minutes=0.02")
+
+
+def walk(cwd: Path, *arguments: str) -> str:
+    """What kartrl prints, started where the small world is in the table."""
+    command = [sys.executable, str(HELPERS / "walking.py"), *arguments]
+    done = subprocess.run(command, cwd=cwd, env=environment(), text=True, capture_output=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A folder in which the small world was trained on for some seconds, and what was printed."""
+    folder = tmp_path_factory.mktemp("walk")
+    settings = [part for setting in (*WALK, *OFTEN) for part in ("--set", setting)]
+    return folder, walk(folder, "train", *settings)
+
+
+def test_a_worlds_levels_and_measures_are_logged(trained):
+    with (trained[0] / "logs" / "run" / "scalars.csv").open() as file:
+        tags = {row["tag"] for row in csv.DictReader(file)}
+    assert {"train/place", "train_paths/flat.short/place", "train_paths/flat.long/episodic_return"} <= tags
+    assert {"evaluation_train/flat.long/place", "evaluation_test/steep/place", "evaluation/test_place"} <= tags
+    assert not any("steep" in tag for tag in tags if tag.startswith("train"))
+    assert not any("lap" in tag or "circuit" in tag for tag in tags)
+
+
+def test_a_world_adds_to_the_terminals_lines_and_draws_its_levels(trained):
+    folder, printed = trained
+    assert re.search(r"lag \d+\.\d \| walked [123] paths \| ETA", printed)
+    assert "record.py -s steep -p" in printed
+    with Image.open(folder / "logs" / "run" / "evaluation" / "latest.png") as sheet:
+        assert sheet.height == 16, "three pictures in two rows"
+
+
+def test_a_worlds_tables_and_pictures_are_those_of_the_commands(trained):
+    folder, _ = trained
+    best = str(folder / "logs" / "run" / "best.pt")
+    table = walk(folder, "evaluate", "-p", best, "--episodes", "2")
+    assert re.search(r"path +┃ use +┃ arrived ┃ furthest", table)
+    assert re.search(r"steep +│ unseen +│ [012] of 2 │", table)
+    printed = walk(folder, "record", "-s", "steep", "-p", best)
+    assert "Profile: steep.png" in printed
+    assert (folder / "steep.png").exists()
+    assert (folder / "steep.mp4").exists()
+
+
+def test_the_table_chooses_the_world():
+    assert isinstance(load_world(read()), KartWorld)
+    assert type(load_world(read(["configs/cartpole.cfg"]))) is GymnasiumWorld
+
+
+def test_an_environment_without_levels_needs_no_hook():
+    world = GymnasiumWorld(read(["configs/cartpole.cfg"]))
+    assert (world.all_levels(), world.grouped, world.reset_options("x"), world.find_uses([])) == ((), False, {}, {})
+    assert world.prepare() is world.config
+    assert world.draw("", [], "") is None
