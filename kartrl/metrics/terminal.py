@@ -86,7 +86,8 @@ class Display:
         return (
             f"{_clock(counters.seconds)} | {status.fraction:4.0%} | {counters.agent_steps:,} agent steps, "
             f"{status.agent_steps_per_second:,.0f}/s | {counters.updates:,} updates | return {_mean(self._returns)} "
-            f"over {counters.episodes:,} episodes | lag {status.lag:.1f}{more and f' | {more}'} | ETA {_clock(status.eta_seconds)}"
+            f"over {counters.episodes:,} episodes | lag {status.lag:.1f}{more and f' | {more}'} "
+            f"| ETA {_clock(status.eta_seconds)}"
         )
 
     def _head(self, status: Status) -> Table:
