@@ -205,6 +205,8 @@ class World(ABC):
     def draw(self, level: str, drives: Sequence[Drive], title: str, inches: float = 8.0) -> np.ndarray | None:
         """Draw a picture of drives on a level, uint8 [H, W, 3], 100 pixels per inch; None if this world draws none.
 
+        Pictures of one width must be equally high, as they are put on one sheet.
+
         Args:
             drives: at least one.
             title: a line of text; the world may add some.

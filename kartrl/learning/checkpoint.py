@@ -227,21 +227,18 @@ def _check_tensors(checkpoint: Checkpoint) -> None:
         raise UserError("its observations make no sense")
     with torch.device("meta"):  # shapes without memory
         network = ActorCritic(checkpoint.config.model, checkpoint.observation_shape, checkpoint.action)
-    expected = {name: tensor.shape for name, tensor in network.state_dict().items()}
-    if _shapes(checkpoint.network) != expected:
+    if _types(checkpoint.network) != _types(network.state_dict()):
         raise UserError("its weights do not fit the network that its configuration describes")
     if checkpoint.optimizer:
-        expected = state_shapes(checkpoint.config.optimizer, network.parameters())
-        if _shapes(checkpoint.optimizer) != expected:
+        shapes = state_shapes(checkpoint.config.optimizer, network.parameters())
+        if _types(checkpoint.optimizer) != {name: (torch.float32, shape) for name, shape in shapes.items()}:
             raise UserError("its optimizer's state does not fit its network")
-    if any(tensor.dtype != torch.float32 for tensor in (*checkpoint.network.values(), *checkpoint.optimizer.values())):
-        raise UserError("its weights are not of type float32")
     if any(tensor.dtype != torch.uint8 for tensor in checkpoint.random.values()):
         raise UserError("its random states are not bytes")
 
 
-def _shapes(tensors: dict[str, Tensor]) -> dict[str, torch.Size]:
-    return {name: tensor.shape for name, tensor in tensors.items()}
+def _types(tensors: dict[str, Tensor]) -> dict[str, tuple[torch.dtype, torch.Size]]:
+    return {name: (tensor.dtype, tensor.shape) for name, tensor in tensors.items()}
 
 
 def _digest(about: str, tensors: dict[str, Tensor]) -> str:

@@ -57,7 +57,7 @@ class Hardware:
         return values
 
     def _role(self, process: psutil.Process) -> str:
-        """agents, evaluator, logger, server or other, by the process title."""
+        """agents, evaluator, logger, server or other, by the process title (`processes.spawn`)."""
         if process.pid == self._root:
             return "server"
         name = process.name()

@@ -166,7 +166,7 @@ def test_benchmark_completes_and_repeats_no_finished_run(tmp_path):
         "MarioCircuit.Act4": "unseen",
     }
     stored = checkpoint.load(checkpoint.newest(folder / "runs" / "tiny-seed1")).config
-    assert stored.circuits("train") == TINY.train
+    assert stored.levels.of("train") == TINY.train
     assert (stored.run.seed, stored.evaluation.minutes, stored.environment.game) == (1, 0, "bundled")
     about = json.loads((folder / "protocol.json").read_text())
     assert about["splits"]["tiny"]["train"] == list(TINY.train)
