@@ -38,7 +38,7 @@ def _one_thread() -> None:
 
 @pytest.fixture
 def make_kart() -> Iterator[Callable[..., Any]]:
-    """Makes the unwrapped kart environment on the bundled game, 4 ticks a step, with these settings; closed when the test ends."""
+    """Makes the unwrapped kart environment on the bundled game, 4 ticks per step; closed when the test ends."""
     import kartrl.envs  # noqa: F401  # registers it
 
     made: list[Any] = []

@@ -98,4 +98,7 @@ def _next_steps(folder: Path, path: Path | None, levels: Sequence[str]) -> str:
     if path is None:
         return f"Ended before the first update; nothing was learned. Logs are in {folder}"
     level = f" -s {shlex.quote(levels[0])}" if levels else ""
-    return f"Saved. Go on: python run.py --resume {folder}\nLook: python record.py{level} -p {path}\nCompare: kartrl evaluate -p {path}"
+    return (
+        f"Saved. Go on: python run.py --resume {folder}\nLook: python record.py{level} -p {path}\n"
+        f"Compare: kartrl evaluate -p {path}"
+    )

@@ -1,6 +1,6 @@
-"""Checkpoints: written whole or not at all; a stranger's is read without running code, and without trusting its sizes.
+"""Checkpoints: written atomically, and read without running code or trusting their sizes.
 
-A checkpoint is a safetensors file. All that is no tensor lies in its header, as JSON, with a digest of the whole content.
+A checkpoint is a safetensors file. Its header contains everything but tensors, as JSON, and a digest of the content.
 """
 
 import hashlib
@@ -149,7 +149,7 @@ def newest(run_folder: Path) -> Path | None:
 
 
 def remove_oldest(run_folder: Path, keep: int) -> None:
-    """Remove all but the `keep` newest checkpoints of the run; only after `save` has returned is the newest one safe."""
+    """Remove all but the `keep` newest checkpoints of the run; the newest is safe only after `save` has returned."""
     for old in newest_first(run_folder)[keep:]:
         old.unlink(missing_ok=True)
 

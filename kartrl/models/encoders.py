@@ -63,7 +63,7 @@ class ConvEncoder(nn.Module):
 
 
 class VectorEncoder(nn.Module):
-    """Two linear layers over float32 vectors [B, D] -> float32 [B, hidden_size]; always in fp32, there being nothing to gain."""
+    """Two linear layers over float32 vectors [B, D] -> float32 [B, hidden_size]; always fp32, as bf16 gains nothing."""
 
     bf16: Final[bool]
     normalises: Final[bool]

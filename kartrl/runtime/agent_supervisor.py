@@ -167,7 +167,8 @@ class Agents:
         healthy = sum(not other.restarts.failing for other in self._agents)
         if healthy < self._min_agents:
             raise RunFailed(
-                f"{healthy} of {len(self._agents)} agents are healthy, and system.min_agents asks for {self._min_agents}\n"
+                f"{healthy} of {len(self._agents)} agents are healthy, "
+                f"and system.min_agents asks for {self._min_agents}\n"
                 f"agent {agent.number}, which died {agent.restarts.strikes} times without finishing an unroll: {cause}"
             )
         self._slab.retire(agent.number)

@@ -1,4 +1,4 @@
-"""Where a trainer's batches come from: finished blocks of the slab, in the order that the algorithm or the run asks for."""
+"""Sources of training batches: finished blocks of the slab, in the order that the algorithm or the run requires."""
 
 import threading
 from collections.abc import Sequence
@@ -108,10 +108,10 @@ class SynchronousSource(Held):
 class Rounds(Held):
     """A fixed order for reproducible runs: in each round every group fills one block, with weights of a fixed age.
 
-    Predictors answer all first groups of the agents, then all second ones, and so on. A round begins when the first ones
-    ask for its first step; only then are newer weights fetched, and only then is the round before it trained on, its
-    groups in order. So while a round is acted, the one before it is trained on. The order is lost when an agent dies:
-    from then on this is an `ArrivalSource`.
+    Predictors answer all first groups of the agents, then all second ones, and so on. A round begins when the first
+    groups request its first step; only then are newer weights fetched, and only then is the round before it trained
+    on, its groups in order. So while a round is acted, the one before it is trained on. The order is lost when an agent
+    dies: from then on this is an `ArrivalSource`.
 
     Args:
         blocks: of a batch; the number of groups is a multiple of it.

@@ -1,4 +1,4 @@
-"""A look at the environment before a run: in another process, since an emulator that crashes or hangs must not take it along."""
+"""Inspects the environment before a run, in a process of its own, as an emulator may crash or hang."""
 
 from kartrl.config import Config
 from kartrl.envs import look

@@ -26,7 +26,7 @@ def test_it_trains_saves_logs_and_resumes(tmp_path):
 
     again = run("train", *QUICK, "--set", "run.name=run", cwd=tmp_path)
     assert again.returncode == 2
-    assert "exists already" in again.stderr
+    assert "this run exists" in again.stderr
 
     more = run("train", "--resume", "--set", "run.agent_steps=12000", cwd=tmp_path, fresh=True)
     assert more.returncode == 0, more.stdout + more.stderr
@@ -58,7 +58,7 @@ def test_a_damaged_newest_checkpoint_is_passed_over_with_a_warning(tmp_path):
     resumed = run("train", "--resume", "run", "--set", "run.agent_steps=5000", cwd=tmp_path)
     assert resumed.returncode == 0, resumed.stderr
     assert "9999999999.pt" in resumed.stderr
-    assert "trying the one before" in resumed.stderr
+    assert "trying the previous one" in resumed.stderr
     assert (good.parent / "9999999999.damaged").exists()
 
 
@@ -107,14 +107,14 @@ def test_read_only_logs(tmp_path):
     (tmp_path / "logs").mkdir(mode=0o500)
     result = run("train", *QUICK, cwd=tmp_path)
     assert result.returncode == 2
-    assert "cannot write there" in result.stderr
+    assert "cannot write" in result.stderr
 
 
 def test_logs_that_are_a_file(tmp_path):
     (tmp_path / "logs").write_text("in the way")
     result = run("train", *QUICK, cwd=tmp_path)
     assert result.returncode == 2
-    assert "cannot write there" in result.stderr
+    assert "cannot write" in result.stderr
 
 
 def test_it_learns_cartpole(tmp_path):

@@ -1,4 +1,4 @@
-"""Observation and action spaces of every kind: what the network sees of each, what the environment is given, and what is refused."""
+"""Observation and action spaces of every kind: the network's input, the environment's actions, and rejected spaces."""
 
 import cv2
 import gymnasium

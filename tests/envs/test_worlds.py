@@ -1,4 +1,4 @@
-"""The seam between the runtime and a world: a small world of the tests' own, trained, evaluated and filmed by the commands."""
+"""The interface between runtime and world: a small test world, trained, evaluated and filmed by the commands."""
 
 import csv
 import re

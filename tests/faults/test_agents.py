@@ -37,7 +37,7 @@ def env(name: str) -> list[str]:
         ("Stall", "no step came from it for system.step_timeout, 5 s"),
     ],
 )
-def test_training_goes_on_though_environments_fail(tmp_path, name, cause):
+def test_training_continues_when_environments_fail(tmp_path, name, cause):
     timeout = ["--set", "system.step_timeout=5"]
     result = run("train", *NAMED, *env(name), *timeout, "--set", "run.agent_steps=15000", cwd=tmp_path)
     assert result.returncode == 0, result.stdout + result.stderr
@@ -53,7 +53,7 @@ def test_training_goes_on_though_environments_fail(tmp_path, name, cause):
         ("StallAtOnce", "no step came from it"),
     ],
 )
-def test_a_fault_at_the_very_start_ends_the_run_with_its_cause(tmp_path, name, cause):
+def test_fault_at_the_start_ends_the_run_with_its_cause(tmp_path, name, cause):
     envs = ["--set", "system.envs_per_agent=2"]  # or the fault would be found before, when it is seen how fast they are
     result = run("train", *NAMED, *envs, *env(name), "--set", "system.step_timeout=5", cwd=tmp_path)
     assert result.returncode == 1
@@ -64,7 +64,7 @@ def test_a_fault_at_the_very_start_ends_the_run_with_its_cause(tmp_path, name, c
 @pytest.mark.parametrize(
     ("name", "cause"), [("ExitAtOnce", "(exit status 3)"), ("StallAtOnce", "did not start within 5 s")]
 )
-def test_an_environment_that_takes_its_process_along_is_found_before_the_run(tmp_path, name, cause):
+def test_environment_that_kills_its_process_is_reported_before_the_run(tmp_path, name, cause):
     result = run("train", *NAMED, *env(name), "--set", "system.step_timeout=5", cwd=tmp_path)
     assert result.returncode == 2
     assert f"crashing:{name}-v0" in result.stderr
@@ -73,7 +73,7 @@ def test_an_environment_that_takes_its_process_along_is_found_before_the_run(tmp
 
 
 @pytest.mark.parametrize("name", ["BadReward", "BadObservation"])
-def test_numbers_that_are_not_finite_cost_their_unroll_only(tmp_path, name):
+def test_non_finite_values_discard_only_their_unroll(tmp_path, name):
     result = run("train", *NAMED, *env(name), "--set", "run.agent_steps=10000", cwd=tmp_path)
     assert result.returncode == 0, result.stdout + result.stderr
     folder = tmp_path / "logs" / "run"
@@ -83,7 +83,7 @@ def test_numbers_that_are_not_finite_cost_their_unroll_only(tmp_path, name):
     assert all(tensor.isfinite().all() for tensor in weights.values())
 
 
-def test_an_environment_that_gives_nothing_else_ends_the_run(tmp_path):
+def test_environment_with_only_non_finite_values_ends_the_run(tmp_path):
     result = run("train", *NAMED, *env("NothingButBad"), cwd=tmp_path)
     assert result.returncode == 1
     assert "nothing but numbers that are not finite" in result.stdout
@@ -104,7 +104,7 @@ def test_too_few_healthy_agents_end_the_run(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP, signal.SIGSEGV])
-def test_an_agent_that_is_killed_or_stopped_is_replaced(tmp_path, number):
+def test_killed_or_stopped_agent_is_replaced(tmp_path, number):
     with Training(tmp_path, *ENDLESS, "--set", "system.step_timeout=5") as training:
         folder = tmp_path / "logs" / "run"
         wait_for(lambda: steps(folder) > 0, 60, "a checkpoint")
@@ -112,13 +112,13 @@ def test_an_agent_that_is_killed_or_stopped_is_replaced(tmp_path, number):
         victim.send_signal(number)
         wait_for(lambda: training.roles("agent-1") not in ([], [victim]), 30, "a new agent")
         saved = steps(folder)
-        wait_for(lambda: steps(folder) > saved, 30, "training to go on")
+        wait_for(lambda: steps(folder) > saved, 30, "training to continue")
         status, output = training.end(signal.SIGTERM)
     assert status == 128 + signal.SIGTERM, output
     assert "agent 1 is started again" in output
 
 
-def test_a_killed_logger_is_replaced_and_logging_goes_on(tmp_path):
+def test_killed_logger_is_replaced_and_logging_continues(tmp_path):
     with Training(tmp_path, *ENDLESS, before=REPORT_OFTEN) as training:
         folder = tmp_path / "logs" / "run"
         wait_for(lambda: values(folder, "charts/updates"), 60, "the first scalars")
@@ -127,10 +127,10 @@ def test_a_killed_logger_is_replaced_and_logging_goes_on(tmp_path):
         wait_for(lambda: len(values(folder, "charts/updates")) > len(before) + 1, 60, "further scalars")
         status, output = training.end(signal.SIGTERM)
     assert status == 128 + signal.SIGTERM
-    assert "the logger died (exit status -9) and is started again" in output
+    assert "the logger died (exit status -9): restarting it" in output
 
 
-def test_a_killed_evaluator_is_replaced_and_evaluates(tmp_path):
+def test_killed_evaluator_is_replaced_and_evaluates(tmp_path):
     with Training(tmp_path, *ENDLESS, "--set", "evaluation.minutes=0.02", "--set", "evaluation.episodes=1") as training:
         folder = tmp_path / "logs" / "run"
         wait_for(lambda: training.roles("evaluator"), 60, "the evaluator")
@@ -140,7 +140,7 @@ def test_a_killed_evaluator_is_replaced_and_evaluates(tmp_path):
         wait_for(lambda: (folder / "best.pt").exists(), 60, "an evaluation")
         status, output = training.end(signal.SIGTERM)
     assert status == 128 + signal.SIGTERM
-    assert "the evaluator died (exit status -9) and is started again" in output
+    assert "the evaluator died (exit status -9): restarting it" in output
 
 
 FAULT = """
@@ -165,7 +165,7 @@ def run_with_fault(cwd: Path, role: str, fault: str) -> subprocess.CompletedProc
 
 
 @pytest.mark.parametrize("role", THREADS)
-def test_the_death_of_a_thread_ends_the_run_with_the_traceback(tmp_path, role):
+def test_exception_in_a_thread_ends_the_run_with_its_traceback(tmp_path, role):
     result = run_with_fault(tmp_path, role, "raise RuntimeError('a wire is loose')")
     assert result.returncode == 1
     assert f"{role}-0 failed" in result.stdout
@@ -173,7 +173,7 @@ def test_the_death_of_a_thread_ends_the_run_with_the_traceback(tmp_path, role):
     assert "RuntimeError: a wire is loose" in result.stdout
 
 
-def test_a_run_that_stands_still_ends_and_shows_where(tmp_path):
+def test_stalled_run_ends_with_the_stacks_of_all_threads(tmp_path):
     result = run_with_fault(tmp_path, "predictor", "import time; time.sleep(3600)")
     assert result.returncode == 1
     assert "nothing has been predicted or learnt for" in result.stdout
@@ -181,7 +181,7 @@ def test_a_run_that_stands_still_ends_and_shows_where(tmp_path):
 
 
 class Drain(threading.Thread):
-    """Predictor and trainer in one: answers all, and keeps what a learner would see of each unroll's first number."""
+    """Predictor and trainer in one: answers all requests, and keeps the first number of each step of the unrolls."""
 
     def __init__(self, slots: Slots) -> None:
         super().__init__(daemon=True)
@@ -210,8 +210,8 @@ class Drain(threading.Thread):
             pass
 
 
-def test_no_unroll_mixes_two_lives():
-    """Three agents under fire, killed at random moments: each unroll is of one process, and of consecutive steps of it."""
+def test_unrolls_never_mix_two_lifetimes_of_an_agent():
+    """Three agents are killed at random times: each unroll is of one process and has consecutive steps."""
     config = read(overrides=["environment.id=crashing:Life-v0", "system.device=cpu"])
     slots = Slots(start_method(), 3, 2, 2, 2, 5, (2,), "float32")
     said: list[str] = []
@@ -231,7 +231,7 @@ def test_no_unroll_mixes_two_lives():
             ready = [process for process in alive if float(process.pid) in drain.seen and process not in killed]
             if ready:
                 killed.append(chance.choice(ready))
-                time.sleep(chance.random() * 0.02)  # any moment will do
+                time.sleep(chance.random() * 0.02)  # a random time
                 killed[-1].kill()
         wait_for(lambda: _live(agents, drain, 3), 30, "all three agents to be back")
     finally:
@@ -245,7 +245,7 @@ def test_no_unroll_mixes_two_lives():
     assert len(said) == 12
     assert len(drain.unrolls) > 100
     for lives, ages in drain.unrolls:
-        assert len(lives) == 1, "an unroll of two lives"
+        assert len(lives) == 1, "an unroll of two processes"
         assert all(after - before in (0, 1) for before, after in itertools.pairwise(ages)), ages
 
 
@@ -256,7 +256,7 @@ def _live(agents: Agents, drain: Drain, number: int) -> bool:
     return len(living) == number and all(pid in drain.seen for pid in living)
 
 
-def test_restarts_pause_longer_and_longer_until_there_is_something_useful():
+def test_backoff_doubles_until_a_useful_lifetime():
     restarts = Restarts()
     restarts.died(100.0, useful=True)
     assert restarts.due(100.0)
@@ -271,7 +271,7 @@ def test_restarts_pause_longer_and_longer_until_there_is_something_useful():
     assert restarts.total == STRIKES + 6
 
 
-def test_an_agent_that_fails_too_often_is_no_longer_healthy():
+def test_agent_that_fails_repeatedly_is_unhealthy():
     config = read(overrides=["environment.id=crashing:CrashAtOnce-v0", "system.device=cpu"])
     slots = Slots(start_method(), 1, 1, 1, 2, 5, (3,), "float32")
     drain = Drain(slots)

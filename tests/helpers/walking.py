@@ -1,4 +1,4 @@
-"""A small world of the tests' own, `Walk-v0`, with levels: `python walking.py train ...` is kartrl where it is in the table.
+"""A small test world, `Walk-v0`, with levels; `python walking.py train ...` is kartrl with it registered.
 
 Its levels are paths of so many steps, and each step to the right is one further.
 """

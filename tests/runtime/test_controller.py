@@ -30,7 +30,7 @@ def search(rate, lag=lambda agents, batch: 1.0, start=(4, 2), noise=0.01, max_la
         steps += 0.5 * rate(**now) * generator.gauss(1.0, noise)
         controller.tick(time, int(steps), lag(**now))
         assert time < 20_000, "it must end"
-    assert "done" in said[-1]
+    assert "finished" in said[-1]
     return tuple(now.values()), tried, controller
 
 

@@ -1,4 +1,4 @@
-"""The parts of an agent step, each measured alone, on all cores at once: they share caches and memory while training too."""
+"""The stages of an agent step, measured separately, on all cores at once, which share caches and memory."""
 
 import contextlib
 import multiprocessing
