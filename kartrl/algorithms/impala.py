@@ -2,6 +2,8 @@
 
 from typing import ClassVar
 
+import torch
+
 from kartrl.algorithms.algorithm import Algorithm, Batch, Loss, RewardTransform
 from kartrl.algorithms.losses import entropy_bonus, policy_gradient_loss, value_loss, value_moments
 from kartrl.algorithms.vtrace import vtrace
