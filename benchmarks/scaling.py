@@ -19,7 +19,7 @@ from kartrl.commands.bench import measured_point
 from kartrl.commands.bench.windows import Window, train_window
 from kartrl.config import read
 from kartrl.launch import config_options
-from kartrl.runtime.inspection import look_at
+from kartrl.runtime.inspection import inspect_env
 from kartrl.runtime.sizes import choose_sizes
 
 NUMBERS = (1, 2, 4, 8, 16, 32)
@@ -56,7 +56,7 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, default=Path("scaling.png"), metavar="FILE.png")
     options = parser.parse_args()
     console = Console()
-    spec = look_at(read(options.config, options.set))
+    spec = inspect_env(read(options.config, options.set))
     points: list[tuple[int, Window]] = []
     measured = []
     for number in NUMBERS:

@@ -26,7 +26,7 @@ from kartrl import __version__
 from kartrl.config import Config, read
 from kartrl.errors import UserError
 from kartrl.kart import KART, cartridge
-from kartrl.runtime.isolation import apart
+from kartrl.runtime.isolation import run_isolated
 
 if TYPE_CHECKING:
     from kartrl.envs.spec import EnvSpec
@@ -149,7 +149,7 @@ def _emulator(examined: Examined) -> tuple[State, str]:
 
     try:
         core = core_file()
-        title = apart(_drive_a_second)
+        title = run_isolated(_drive_a_second)
     except UserError as error:
         return "problem" if examined.config.environment.id == KART else "warning", str(error)
     return "ok", f"stable-retro {importlib.metadata.version('stable-retro')}: {core.name} drives {title}"
@@ -233,9 +233,9 @@ def _atari(_: Examined) -> tuple[State, str]:
 
 def _environment(examined: Examined) -> tuple[State, str]:
     from kartrl.envs.worlds import load_world
-    from kartrl.runtime.inspection import look_at
+    from kartrl.runtime.inspection import inspect_env
 
-    spec = examined.spec = look_at(load_world(examined.config).prepare())
+    spec = examined.spec = inspect_env(load_world(examined.config).prepare())
     shape = " x ".join(map(str, spec.observation_shape))
     return "ok", f"{spec.title}: observations {shape} {spec.observation_dtype}, {spec.action.title}"
 

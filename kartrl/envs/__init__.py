@@ -36,7 +36,7 @@ def make_group(config: Config, size: int) -> EnvGroup:
     return load_world(config).make_group(size)
 
 
-def look(config: Config) -> EnvSpec:
+def describe_env(config: Config) -> EnvSpec:
     """Make the environment once, step it for a moment, and close it: what can be wrong with it comes out here.
 
     Raises:

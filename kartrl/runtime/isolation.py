@@ -9,15 +9,15 @@ from kartrl.errors import UserError
 from kartrl.runtime.processes import start_method
 
 
-class Lost(UserError):
+class ProcessLost(UserError):
     """The process crashed or hung."""
 
 
-def apart(function: Callable[..., Any], *arguments: Any, seconds: float = 60.0) -> Any:
+def run_isolated(function: Callable[..., Any], *arguments: Any, seconds: float = 60.0) -> Any:
     """Call the function in another process and return its result, to survive an emulator that crashes or hangs.
 
     Raises:
-        Lost: the process ended without a result, or returned none within `seconds`.
+        ProcessLost: the process ended without a result, or returned none within `seconds`.
         UserError: raised by the function.
         RuntimeError: the function raised another exception; the message contains its traceback.
     """
@@ -28,11 +28,11 @@ def apart(function: Callable[..., Any], *arguments: Any, seconds: float = 60.0) 
     writer.close()
     try:
         if not reader.poll(seconds):
-            raise Lost(f"it did not start within {seconds:g} s")
+            raise ProcessLost(f"it did not start within {seconds:g} s")
         answer = reader.recv()
     except EOFError as error:
         process.join()
-        raise Lost(
+        raise ProcessLost(
             f"its process crashes on start (exit status {process.exitcode}): try to reinstall its package"
         ) from error
     finally:

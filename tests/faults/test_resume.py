@@ -15,7 +15,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from kartrl.learning import checkpoint
 from kartrl.metrics import scalars_csv
 from kartrl.metrics.terminal import Display
-from kartrl.runtime.inspection import look_at
+from kartrl.runtime.inspection import inspect_env
 from kartrl.runtime.server import Server
 from kartrl.runtime.sizes import choose_sizes
 
@@ -67,7 +67,7 @@ def test_random_states_are_resumed(tmp_path):
     stored = make_checkpoint(5, "environment.id=CartPole-v1", "system.agents=1", "system.predictors=2")
     checkpoint.save(tmp_path / "5.pt", stored)
     stored = checkpoint.load(tmp_path / "5.pt")
-    spec = look_at(stored.config)
+    spec = inspect_env(stored.config)
     with Display(Console(file=io.StringIO()), "test") as display:
         server = Server(stored.config, choose_sizes(stored.config, spec), tmp_path, spec, display, stored)
         server._make_threads()

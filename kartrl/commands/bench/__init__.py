@@ -21,7 +21,7 @@ from kartrl.config import Config, read
 from kartrl.envs.worlds import load_world
 from kartrl.launch import config_options
 from kartrl.runtime.devices import choose_device
-from kartrl.runtime.inspection import look_at
+from kartrl.runtime.inspection import inspect_env
 from kartrl.runtime.machine import cores
 from kartrl.runtime.sizes import Sizes, choose_sizes
 
@@ -45,7 +45,7 @@ def bench(files: list[str], overrides: list[str], settings: Settings, console: C
         UserError: bad input, or a training or a peer that ends early.
     """
     config = load_world(read(files, overrides)).prepare(console)
-    spec = look_at(config)
+    spec = inspect_env(config)
     sizes = choose_sizes(config, spec)
     number, on_gpu = cores(), choose_device(config.system.device).type == "cuda"
     options = config_options(files, overrides)
