@@ -174,4 +174,6 @@ class Agents:
         self._slab.retire(agent.number)
         self._settle()
         self._slab.recover(agent.number)
+        if self._config.run.reproducible and self.deaths == 1:
+            self._say("an agent has died: from here on this run cannot be reproduced")
         self._say(f"agent {agent.number} is started again; it ended: {cause.splitlines()[-1]}")

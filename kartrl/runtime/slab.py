@@ -322,7 +322,7 @@ class Mailbox:
                 if not messages:
                     raise Stopped  # the other end is closed
                 self.answered.update(_ANSWER.iter_unpack(messages))
-                self._post()
+            self._post()
             if self._slab.stopping[0]:
                 raise Stopped
 
