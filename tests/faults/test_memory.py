@@ -25,7 +25,7 @@ def own_memory(training: Training) -> dict[str, int]:
 @pytest.mark.skipif(not psutil.LINUX, reason="other systems do not tell files' memory apart")
 def test_memory_stays_flat_over_ten_thousand_updates(tmp_path):
     folder = tmp_path / "logs" / "run"
-    with Training(tmp_path, *ENDLESS, "--set", "impala.unroll_length=2") as training:
+    with Training(tmp_path, *ENDLESS, "--set", "algorithm.unroll_length=2") as training:
         wait_for(lambda: steps(folder) > WARM * STEPS, 100, "the first updates")
         before = own_memory(training)
         wait_for(lambda: steps(folder) > LONG * STEPS, 250, "ten thousand updates")
