@@ -10,18 +10,21 @@ import time
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+import numpy as np
 import pytest
 from commands import ENDLESS, EVALUATE_OFF, QUICK, REPORT_OFTEN, Training, run, steps, wait_for
 
 from kartrl.config import read
+from kartrl.envs.spec import ActionSpec
 from kartrl.errors import RunFailed
 from kartrl.learning import checkpoint
 from kartrl.metrics.scalars_csv import values
 from kartrl.runtime.agent_supervisor import Agents
 from kartrl.runtime.backoff import STRIKES, Restarts
 from kartrl.runtime.processes import start_method
-from kartrl.runtime.slab import Slots
+from kartrl.runtime.slab import Slab, SlabShape
 
+TWO_ACTIONS = ActionSpec("discrete", 2)
 NAMED = [*QUICK, *EVALUATE_OFF, "--set", "run.name=run"]
 
 
@@ -155,7 +158,7 @@ def fail(self, *arguments):
 module.{owner}.{method} = fail"""
 THREADS = {
     "predictor": {"module": "predictor_thread", "owner": "Policy", "method": "act"},
-    "trainer": {"module": "trainer_thread", "owner": "Learner", "method": "update"},
+    "trainer": {"module": "trainer_thread", "owner": "Trainer", "method": "update"},
 }
 
 
@@ -183,25 +186,27 @@ def test_stalled_run_ends_with_the_stacks_of_all_threads(tmp_path):
 class Drain(threading.Thread):
     """Predictor and trainer in one: answers all requests, and keeps the first number of each step of the unrolls."""
 
-    def __init__(self, slots: Slots) -> None:
+    def __init__(self, slab: Slab) -> None:
         super().__init__(daemon=True)
-        self.slots, self.done, self.predicting = slots, threading.Event(), threading.Lock()
+        self.slab, self.done, self.predicting = slab, threading.Event(), threading.Lock()
         self.unrolls: list[tuple[set[float], list[float]]] = []  # processes, and steps of their lives
         self.seen: set[float] = set()
 
     def run(self) -> None:
-        slots = self.slots
+        slab = self.slab
         while not self.done.is_set():
-            waiting = slots.await_requests(64, 0.02)
+            waiting = slab.await_requests(64, 0.02)
             with self.predicting:
-                requests = slots.gather_requests(waiting)
+                requests = slab.gather_requests(waiting)
                 if requests is not None:
-                    zeros = requests.reset.astype("int64") * 0
-                    slots.answer_requests(requests, zeros, zeros.astype("float32"), 1)
-            for block in slots.finished.get_many(64, 0.0):
-                if slots.is_finished(block):
-                    batch = slots.gather_unrolls([block])
-                    for unroll in batch.observation.swapaxes(0, 1):
+                    decision = np.zeros((len(requests.group), *slab.decision.shape[2:]), np.float32)
+                    begun = int((requests.step == 0).sum())
+                    slab.answer_requests(requests, decision, slab.initial_state[:begun] * 0, 1)
+            for block in slab.finished.get_many(64, 0.0):
+                if slab.is_finished(block):
+                    unrolls = slab.gather([block])
+                    slab.release([block])
+                    for unroll in unrolls.observation.swapaxes(0, 1):
                         self.unrolls.append(({*unroll[:, 0].tolist()}, unroll[:, 1].tolist()))
                         self.seen |= self.unrolls[-1][0]
 
@@ -213,10 +218,10 @@ class Drain(threading.Thread):
 def test_unrolls_never_mix_two_lifetimes_of_an_agent():
     """Three agents are killed at random times: each unroll is of one process and has consecutive steps."""
     config = read(overrides=["environment.id=crashing:Life-v0", "system.device=cpu"])
-    slots = Slots(start_method(), 3, 2, 2, 2, 5, (2,), "float32")
+    slab = Slab(start_method(), SlabShape(3, 2, 2, 2, 5, (2,), "float32", 3, 0))
     said: list[str] = []
-    drain = Drain(slots)
-    agents = Agents(config, slots, 1, 1, drain.settle, said.append)
+    drain = Drain(slab)
+    agents = Agents(config, TWO_ACTIONS, slab, 1, 1, drain.settle, said.append)
     chance = random.Random(1)
     agents.start()
     drain.start()
@@ -236,7 +241,7 @@ def test_unrolls_never_mix_two_lifetimes_of_an_agent():
         wait_for(lambda: _live(agents, drain, 3), 30, "all three agents to be back")
     finally:
         drain.done.set()
-        slots.stop()
+        slab.stop()
         drain.join(5)
         for agent in agents._agents:
             if agent.process is not None:
@@ -273,9 +278,9 @@ def test_backoff_doubles_until_a_useful_lifetime():
 
 def test_agent_that_fails_repeatedly_is_unhealthy():
     config = read(overrides=["environment.id=crashing:CrashAtOnce-v0", "system.device=cpu"])
-    slots = Slots(start_method(), 1, 1, 1, 2, 5, (3,), "float32")
-    drain = Drain(slots)
-    agents = Agents(config, slots, 1, 1, drain.settle, lambda text: None)
+    slab = Slab(start_method(), SlabShape(1, 1, 1, 2, 5, (3,), "float32", 3, 0))
+    drain = Drain(slab)
+    agents = Agents(config, TWO_ACTIONS, slab, 1, 1, drain.settle, lambda text: None)
     agents.start()
     drain.start()
     try:
