@@ -6,12 +6,13 @@ from pathlib import Path
 import torch
 
 from kartrl.config import read
+from kartrl.envs.spec import ActionSpec
 from kartrl.envs.worlds import load_world
 from kartrl.learning import checkpoint
 from kartrl.learning.checkpoint import Checkpoint
 from kartrl.learning.counters import Counters
-from kartrl.models import make_model
-from kartrl.runtime.trainer_thread import Learner
+from kartrl.learning.learner import make_learner
+from kartrl.models import make_network
 
 CARTPOLE = ("environment.id=CartPole-v1", "model.hidden_size=16")
 PONG = ("environment.id=ALE/Pong-v5", "environment.frame_skip=4", "model.hidden_size=16")
@@ -27,16 +28,17 @@ def make_checkpoint(agent_steps: int, *overrides: str) -> Checkpoint:
     """A small network for vectors of 4 after one update, as a learner would save it; it depends on `agent_steps`."""
     config = read(overrides=["model.hidden_size=16", *overrides])
     torch.manual_seed(agent_steps)
-    learner = Learner(config, make_model(config.model, (4,), 2), torch.device("cpu"), Counters())
-    for parameter in learner.model.parameters():
+    action = ActionSpec("discrete", 2)
+    learner = make_learner(config, make_network(config.model, (4,), action), action)
+    for parameter in learner.network.parameters():
         parameter.grad = torch.ones_like(parameter)
     learner.optimizer.step()
-    weights, optimizer, _ = learner.state()
+    network, optimizer = learner.state()
     random = {
         "torch": torch.default_generator.get_state(),
         "predictor-0": torch.Generator().manual_seed(agent_steps).get_state(),
     }
-    return Checkpoint(config, weights, optimizer, Counters(agent_steps, 2, 1, 3.5), (4,), 2, 1.5, random)
+    return Checkpoint(config, network, optimizer, Counters(agent_steps, 2, 1, 3.5, 0.25), (4,), action, 1.5, random)
 
 
 def save_policy(
@@ -46,10 +48,10 @@ def save_policy(
     torch.set_num_threads(1)  # as in the commands: more are far slower where the cores are busy
     config = load_world(read(overrides=overrides)).prepare()
     env = load_world(config).open_env()
-    shape, actions = env.observation_space.shape, int(env.action_space.n)
+    shape, action = env.observation_space.shape, ActionSpec.of(env.action_space)
     env.close()
     torch.manual_seed(agent_steps)
-    model = make_model(config.model, shape, actions)
+    network = make_network(config.model, shape, action)
     path = run_folder / "checkpoints" / f"{agent_steps:010d}.pt"
-    checkpoint.save(path, Checkpoint(config, model.state_dict(), {}, Counters(agent_steps), shape, actions, score))
+    checkpoint.save(path, Checkpoint(config, network.state_dict(), {}, Counters(agent_steps), shape, action, score))
     return path
