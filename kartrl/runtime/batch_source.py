@@ -1,4 +1,4 @@
-"""Where a trainer's batches come from: finished blocks of the slab, in the order that the algorithm or the run asks for."""
+"""Sources of training batches: finished blocks of the slab, in the order that the algorithm or the run requires."""
 
 import threading
 from collections.abc import Sequence
@@ -108,10 +108,10 @@ class SynchronousSource(Held):
 class Rounds(Held):
     """A fixed order for reproducible runs: in each round every group fills one block, with weights of a fixed age.
 
-    Predictors answer all first groups of the agents, then all second ones, and so on. A round begins when the first ones
-    ask for its first step; only then are newer weights fetched, and only then is the round before it trained on, its
-    groups in order. So while a round is acted, the one before it is trained on. The order is lost when an agent dies: from
-    then on requests are answered as they arrive, with the newest weights, and blocks are trained on, the oldest first.
+    Predictors answer all first groups of the agents, then all second ones, and so on. A round begins when the first
+    groups request its first step; only then are newer weights fetched, and only then is the round before it trained
+    on, its groups in order. So while a round is acted, the one before it is trained on. The order is lost when an agent
+    dies: from then on requests are answered as they arrive, with the newest weights, and the oldest blocks are trained on.
 
     Args:
         blocks: of a batch; the number of groups is a multiple of it.
@@ -173,6 +173,7 @@ class Rounds(Held):
         """See `BatchSource`."""
         slab = self._slab
         while not self._stop.is_set():
+            slab.finished.get_many(slab.num_blocks, 0.0)  # or the queue would fill up
             chosen = self._chosen()
             if chosen is not None:
                 self._batches += 1

@@ -81,6 +81,7 @@ class Server:
         torch.manual_seed(config.run.seed)
         self._device = choose_device(config.system.device)
         if config.run.reproducible:
+            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # which CUDA's library wants for that
             torch.use_deterministic_algorithms(True)
         self._network = make_network(config.model, spec.observation_shape, spec.action).to(self._device)
         if resume is not None:

@@ -6,8 +6,9 @@ one shared piece of memory, made once at the start, where each field of a group 
 what the network reads.
 
 Only the numbers of groups, requests and blocks travel through pipes, which are memory barriers too. The slab alone
-holds the truth: every field has a single writer at any time, and so a process that is killed at any instant leaves
-neither a lock held nor a number lost (`Slab.recover`). The slab is blind to algorithms: of a decision it knows the size.
+holds the state: every field has a single writer at any time, so a process that is killed at any instant leaves neither
+a lock held nor a number lost (`Slab.recover`). The slab is independent of algorithms: it knows only the size of a
+decision.
 """
 
 import contextlib
@@ -267,7 +268,7 @@ class Slab:
         return slice(agent * self.groups_per_agent, (agent + 1) * self.groups_per_agent)
 
     def retire(self, agent: int) -> None:
-        """After the death of an agent: its open requests will not be gathered any more, whenever they are found in the queue.
+        """After the death of an agent: its open requests, wherever in the queue, will not be gathered any more.
 
         Request numbers never repeat, so they also tell one life of an agent from the next.
         """
@@ -283,7 +284,10 @@ class Slab:
         self.retired[agent] = False
 
     def recover(self, agent: int) -> None:
-        """After `retire`, when no predictor works on the agent's requests: announce again what it finished but may not have announced."""
+        """Announce an agent's finished blocks again, as it may have died before it did.
+
+        Call it after `retire`, when no predictor works on the agent's requests any more.
+        """
         blocks = self.groups_per_agent * self.ring
         for block in range(agent * blocks, (agent + 1) * blocks):
             if self.is_finished(block):
@@ -318,7 +322,7 @@ class Mailbox:
                 if not messages:
                     raise Stopped  # the other end is closed
                 self.answered.update(_ANSWER.iter_unpack(messages))
-                self._post()
+            self._post()
             if self._slab.stopping[0]:
                 raise Stopped
 

@@ -192,9 +192,7 @@ def test_no_answer_reaches_the_wrong_life():
     assert late.step.tolist() == [2]
     slab.retire(0)
     slab.waiting.put(0)  # as if the message were still in the pipe
-    assert slab.gather_requests(slab.await_requests(1, 5.0)) is None, (
-        "a dead agent's request is not gathered any more"
-    )
+    assert slab.gather_requests(slab.await_requests(1, 5.0)) is None, "a dead agent's request is not gathered any more"
     decide(slab, late, version=9)  # what the server waits for before it recovers
     slab.recover(0)
     with Predictor(slab):

@@ -1,0 +1,216 @@
+"""A2C's targets, loss and gradient against loops over single steps in float64."""
+
+import numpy as np
+import pytest
+import torch
+from trajectories import ACTIONS, DISCRETE, kind, pieces, random_trajectory, said
+
+from kartrl.algorithms.a2c import A2C, last_value
+from kartrl.algorithms.rewards import TRANSFORMS
+from kartrl.config import Model
+from kartrl.config.algorithms import A2C as Section
+from kartrl.models import Output, make_distribution, make_network
+from kartrl.trajectory import split_decision
+
+GAMMA = 0.875  # exact in float32, in which discounts are
+by_kind = pytest.mark.parametrize("action", ACTIONS, ids=kind)
+by_core = pytest.mark.parametrize("core", ["lstm", "none"])
+
+
+def network_for(action, core="lstm", torchscript=True):
+    torch.manual_seed(11)
+    return make_network(Model(hidden_size=8, core=core, torchscript=torchscript), (3,), action)
+
+
+def value_by_steps(network, trajectory):
+    """V(x_T), with the network asked step after step."""
+    state = trajectory.initial_state
+    for observation, first in zip(trajectory.observation, trajectory.first, strict=True):
+        _, value, state = network.step(observation, first, state)
+    return value
+
+
+class Case:
+    """A batch, a network that gives the last value, and outputs of the heads, with gradients."""
+
+    def __init__(self, action, seed=0, core="lstm", section=None):
+        self.action, self.section = action, section or Section(gae_lambda=0.95)
+        self.distribution, self.network = make_distribution(action), network_for(action, core)
+        self.algorithm = A2C(self.section, GAMMA, TRANSFORMS["clip"], self.distribution)
+        self.trajectory = random_trajectory(action, seed, state_size=self.network.state_size)
+        self.steps = int(self.trajectory.valid.sum())
+        torch.manual_seed(seed)
+        steps, size = self.trajectory.first.shape
+        self.head = torch.randn(steps, size, self.distribution.parameter_size, dtype=torch.float64) * 0.5
+        self.value = torch.randn(steps, size, dtype=torch.float64)
+        self.head.requires_grad_()
+        self.value.requires_grad_()
+
+    def prepare(self):
+        with torch.no_grad():
+            return self.algorithm.prepare(self.network, self.trajectory, self.steps)
+
+    def loss(self, part=slice(None)):
+        output = Output(self.distribution.normalise(self.head[:, part]), self.value[:, part])
+        return self.algorithm.loss(output, self.prepare().unrolls(part))
+
+
+def slow_advantage(case):
+    """Each episode's piece on its own, from the values that were acted with."""
+    trajectory = case.trajectory
+    value = split_decision(trajectory.decision, case.action.columns).value.numpy()
+    values = np.vstack([value, value_by_steps(case.network, trajectory).detach().numpy()])
+    reward = trajectory.reward.numpy().clip(-1, 1)
+    advantage = np.zeros_like(reward)
+    for b in range(reward.shape[1]):
+        for first, end, bootstrap in pieces(trajectory.terminated[:, b].numpy(), trajectory.valid[:, b].numpy()):
+            following = 0.0
+            for t in reversed(range(first, end)):
+                after = values[t + 1, b] if t + 1 < end else 0.0 if bootstrap is None else values[bootstrap, b]
+                following = reward[t, b] + GAMMA * after - values[t, b] + GAMMA * case.section.gae_lambda * following
+                advantage[t, b] = following
+    return advantage, value
+
+
+def slow(case):
+    """Terms of the loss, and the gradients with respect to the head and the value."""
+    trajectory, section = case.trajectory, case.section
+    advantage, acted = slow_advantage(case)
+    target, valid = advantage + acted, trajectory.valid.numpy()
+    if section.normalise_advantages:
+        advantage = (advantage - advantage[valid].mean()) / advantage[valid].std()
+    taken = split_decision(trajectory.decision, case.action.columns).action.numpy()
+    head, value = case.head.detach().numpy(), case.value.detach().numpy()
+    terms = dict.fromkeys(("policy_gradient", "value", "entropy"), 0.0)
+    head_gradient, value_gradient = np.zeros_like(head), np.zeros_like(value)
+    for t, b in np.argwhere(valid):
+        step = said(case.action.kind, head[t, b], taken[t, b])
+        error = target[t, b] - value[t, b]
+        terms["policy_gradient"] -= advantage[t, b] * step.log_prob / case.steps
+        terms["value"] += 0.5 * error**2 / case.steps
+        terms["entropy"] += step.entropy / case.steps
+        head_gradient[t, b] = -advantage[t, b] * step.log_prob_gradient - section.entropy_cost * step.entropy_gradient
+        value_gradient[t, b] = -section.value_cost * error
+    return terms, head_gradient / case.steps, value_gradient / case.steps
+
+
+@by_kind
+@by_core
+@pytest.mark.parametrize("normalise", [False, True])
+def test_loss_and_its_gradient_equal_loops_over_single_steps(action, core, normalise):
+    section = Section(gae_lambda=0.8, normalise_advantages=normalise, value_cost=0.7, entropy_cost=0.03)
+    case = Case(action, core=core, section=section)
+    loss = case.loss()
+    loss.total.backward()
+    terms, head_gradient, value_gradient = slow(case)
+    assert {name: term.item() for name, term in loss.terms.items()} == pytest.approx(terms, rel=1e-5, abs=1e-6)
+    total = loss.terms["policy_gradient"] + 0.7 * loss.terms["value"] - 0.03 * loss.terms["entropy"]
+    torch.testing.assert_close(loss.total, total)
+    np.testing.assert_allclose(case.head.grad.numpy(), head_gradient, atol=1e-6)
+    np.testing.assert_allclose(case.value.grad.numpy(), value_gradient, atol=1e-6)
+
+
+@by_kind
+def test_parts_add_up_to_the_whole_with_advantages_normalised_over_all_of_it(action):
+    section = Section(normalise_advantages=True)
+    whole, parts = Case(action, 4, section=section), Case(action, 4, section=section)
+    chosen = whole.prepare().targets["advantage"][whole.trajectory.valid]
+    assert chosen.mean().item() == pytest.approx(0, abs=1e-9)
+    assert chosen.std(correction=0).item() == pytest.approx(1, abs=1e-6)
+    loss = whole.loss()
+    loss.total.backward()
+    losses = [parts.loss(part) for part in (slice(0, 2), slice(2, 3), slice(3, 5))]
+    for part in losses:
+        part.total.backward()
+    torch.testing.assert_close(sum(part.total for part in losses), loss.total)
+    torch.testing.assert_close(sum(part.value_moments for part in losses), loss.value_moments)
+    torch.testing.assert_close(parts.head.grad, whole.head.grad)
+    torch.testing.assert_close(parts.value.grad, whole.value.grad)
+
+
+def test_normalising_leaves_the_values_targets_alone():
+    plain = Case(DISCRETE, 4).prepare()
+    normalised = Case(DISCRETE, 4, section=Section(gae_lambda=0.95, normalise_advantages=True)).prepare()
+    assert torch.equal(plain.targets["value_target"], normalised.targets["value_target"])
+    assert not torch.allclose(plain.targets["advantage"], normalised.targets["advantage"])
+
+
+@by_kind
+@by_core
+@pytest.mark.parametrize("torchscript", [True, False], ids=["scripted", "eager"])
+def test_the_last_value_is_the_networks_after_all_steps(action, core, torchscript):
+    network = network_for(action, core, torchscript)
+    trajectory = random_trajectory(action, 3, state_size=network.state_size)
+    assert trajectory.first[1:].any(), "resets inside"
+    value = last_value(network, trajectory)
+    assert value.shape == trajectory.reward.shape[1:]
+    torch.testing.assert_close(value, value_by_steps(network, trajectory), atol=1e-6, rtol=1e-5)
+
+
+def test_the_values_that_were_acted_with_are_the_targets_values():
+    """Not those of the network that learns, which would give the same only as long as nothing lags."""
+    case = Case(DISCRETE, 5, section=Section(gae_lambda=0.0))
+    batch = case.prepare()
+    value = split_decision(case.trajectory.decision, 1).value
+    torch.testing.assert_close(batch.targets["value_target"], batch.targets["advantage"] + value)
+    case.trajectory.decision[2:, :, 2] += 1.0  # V(x_t) from here on
+    later = case.prepare().targets["advantage"]
+    assert torch.equal(later[0], batch.targets["advantage"][0])
+    moved = case.trajectory.valid[1] & ~case.trajectory.terminated[1]
+    assert torch.allclose((later - batch.targets["advantage"])[1][moved], torch.tensor(GAMMA, dtype=torch.float64))
+
+
+@by_kind
+def test_invalid_steps_and_the_last_have_no_gradient_and_do_not_count(action):
+    case = Case(action, 1)
+    invalid = ~case.trajectory.valid
+    assert invalid.any()
+    loss = case.loss()
+    loss.total.backward()
+    assert torch.all(case.head.grad[:-1][invalid] == 0)
+    assert torch.all(case.value.grad[:-1][invalid] == 0)
+    assert torch.all(case.head.grad[-1] == 0)
+    assert torch.all(case.value.grad[-1] == 0)
+    case.trajectory.reward[invalid] = 100.0
+    case.trajectory.terminated[invalid] = True
+    torch.testing.assert_close(case.loss().total, loss.total, rtol=0, atol=0)
+
+
+def network_gradient(network, algorithm, trajectory, output):
+    network.zero_grad()
+    with torch.no_grad():
+        batch = algorithm.prepare(network, trajectory, int(trajectory.valid.sum()))
+    algorithm.loss(output, batch).total.backward()
+    return {name: parameter.grad.clone() for name, parameter in network.named_parameters()}
+
+
+@by_kind
+def test_the_gradient_goes_back_through_the_unroll_up_to_each_reset(action):
+    network = network_for(action)
+    algorithm = A2C(Section(), GAMMA, TRANSFORMS["none"], make_distribution(action))
+    trajectory = random_trajectory(action, 2, state_size=network.state_size, dtype=torch.float32)
+    assert trajectory.first[1:-1].any(), "resets inside"
+    state, steps = trajectory.initial_state, []
+    for observation, first in zip(trajectory.observation, trajectory.first, strict=True):
+        policy, value, state = network.step(observation, first, state)
+        steps.append((policy, value))
+    by_steps = Output(*map(torch.stack, zip(*steps, strict=True)))
+    unroll, _ = network(trajectory.observation, trajectory.first, trajectory.initial_state)
+    slow = network_gradient(network, algorithm, trajectory, by_steps)
+    fast = network_gradient(network, algorithm, trajectory, unroll)
+    for name, gradient in slow.items():
+        torch.testing.assert_close(fast[name], gradient, atol=1e-6, rtol=1e-4)
+
+
+@pytest.mark.parametrize("reset", [False, True])
+def test_what_came_before_a_reset_has_no_gradient(reset):
+    network = network_for(DISCRETE)
+    algorithm = A2C(Section(), GAMMA, TRANSFORMS["none"], make_distribution(DISCRETE))
+    trajectory = random_trajectory(DISCRETE, 2, state_size=network.state_size, ends=0.0, dtype=torch.float32)
+    trajectory.valid[:4] = False  # the loss is of steps 4 to 6
+    trajectory.first[4] = reset
+    trajectory.observation.requires_grad_()
+    output, _ = network(trajectory.observation, trajectory.first, trajectory.initial_state)
+    network_gradient(network, algorithm, trajectory, output)
+    assert bool(trajectory.observation.grad[:4].any()) is not reset
+    assert trajectory.observation.grad[4].any()
