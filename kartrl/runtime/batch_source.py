@@ -174,6 +174,7 @@ class Rounds(Held):
         """See `BatchSource`."""
         slab = self._slab
         while not self._stop.is_set():
+            slab.finished.get_many(slab.num_blocks, 0.0)  # or the queue would fill up
             chosen = self._chosen()
             if chosen is not None:
                 self._batches += 1

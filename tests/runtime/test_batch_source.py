@@ -336,6 +336,16 @@ def test_rounds_have_one_order_whoever_is_late(agents, groups, blocks, unroll_le
         assert (batch.version == max(0, index // a_round - 1) * a_round).all(), "those of two rounds before"
 
 
+@pytest.mark.parametrize("make_order", [by_arrival(1), synchronous, synchronous_in_rounds, in_rounds(1)])
+def test_announcements_do_not_pile_up(make_order):
+    """A full queue would block the agents."""
+    slab = make_slab(num_agents=2, ring=1 if make_order in (synchronous, synchronous_in_rounds) else 2, unroll_length=1)
+    with Run(slab, make_order) as run:
+        for _ in range(100):
+            run.update()
+        assert len(slab.finished.get_many(1000, 0.0)) <= 2 * slab.num_blocks
+
+
 @pytest.mark.parametrize(("agents", "groups", "blocks"), [(1, 2, 2), (2, 2, 4), (3, 2, 6), (3, 1, 1), (4, 1, 2)])
 def test_after_a_death_rounds_neither_hang_nor_starve(agents, groups, blocks):
     chance = random.Random(agents * 100 + blocks)
