@@ -82,7 +82,7 @@ def test_non_finite_values_discard_only_their_unroll(tmp_path, name):
     folder = tmp_path / "logs" / "run"
     assert values(folder, "faults/quarantined_unrolls")[-1] > 10
     assert values(folder, "faults/agent_deaths")[-1] == 0
-    weights = checkpoint.load(checkpoint.newest(folder)).model
+    weights = checkpoint.load(checkpoint.newest(folder)).network
     assert all(tensor.isfinite().all() for tensor in weights.values())
 
 
@@ -119,6 +119,23 @@ def test_killed_or_stopped_agent_is_replaced(tmp_path, number):
         status, output = training.end(signal.SIGTERM)
     assert status == 128 + signal.SIGTERM, output
     assert "agent 1 is started again" in output
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_synchronous_training_stays_on_policy_when_an_agent_is_killed_or_stopped(tmp_path, number):
+    options = ["--set", "algorithm.name=a2c", "--set", "system.step_timeout=5"]
+    with Training(tmp_path, *ENDLESS, *options, before=REPORT_OFTEN) as training:
+        folder = tmp_path / "logs" / "run"
+        wait_for(lambda: values(folder, "lag/max"), 60, "updates")
+        (victim,) = training.roles("agent-1")
+        victim.send_signal(number)
+        wait_for(lambda: training.roles("agent-1") not in ([], [victim]), 30, "a new agent")
+        before = len(values(folder, "lag/max"))
+        wait_for(lambda: len(values(folder, "lag/max")) > before + 2, 30, "training to continue")
+        status, output = training.end(signal.SIGTERM)
+    assert status == 128 + signal.SIGTERM, output
+    assert set(values(folder, "lag/max")) == {0.0}
+    assert set(values(folder, "lag/min")) == {0.0}
 
 
 def test_killed_logger_is_replaced_and_logging_continues(tmp_path):

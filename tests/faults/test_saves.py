@@ -91,7 +91,7 @@ def test_non_finite_weights_are_not_saved(tmp_path, value):
     path = tmp_path / "checkpoints" / "1.pt"
     checkpoint.save(path, make_checkpoint(agent_steps=1))
     lost = make_checkpoint(agent_steps=2)
-    lost.model["policy.bias"][1] = value
+    lost.network["policy.bias"][1] = value
     with pytest.raises(NotFinite):
         checkpoint.save(path, lost)
     assert_old_one_is_kept(path)
@@ -133,7 +133,7 @@ def test_diverging_run_rolls_back_once_and_ends_with_its_cause(tmp_path):
     assert re.search(r"Diverged: the loss or gradient of 10 updates in a row was not finite, again", result.stdout)
     assert "go on from the last checkpoint" in result.stdout
     for file in checkpoint.newest_first(tmp_path / "logs" / "run"):
-        assert all(tensor.isfinite().all() for tensor in checkpoint.load(file).model.values())
+        assert all(tensor.isfinite().all() for tensor in checkpoint.load(file).network.values())
 
 
 def damage_first_half(path: Path) -> None:
