@@ -80,6 +80,21 @@ def test_locks_agree() -> None:
     assert {name: str(pin) for name, pin in run.items()} == {name: str(dev[name]) for name in run}
 
 
+def test_all_places_name_the_same_pythons() -> None:
+    first, behind = re.fullmatch(r">=3\.(\d+),<3\.(\d+)", PROJECT["requires-python"]).groups()
+    first, last = int(first), int(behind) - 1
+    makefile, doctor, readme = (
+        (ROOT / name).read_text(encoding="utf-8") for name in ("Makefile", "kartrl/commands/doctor.py", "README.md")
+    )
+    for text in (makefile, doctor):
+        assert f"(3, {first}) <= sys.version_info[:2] <= (3, {last})" in text
+    for text in (makefile, doctor, readme):
+        assert f"Python 3.{first} to 3.{last}" in text
+    candidates = re.search(r"\$\(or \$\(PYTHON\),(.*?)\) none", makefile)[1].split()
+    assert candidates == ["python3", *(f"python3.{minor}" for minor in range(last, first - 1, -1)), "python"]
+    assert f"--python-version 3.{first} " in makefile
+
+
 def test_emulator_is_asked_for_only_where_it_has_wheels() -> None:
     marker = _lock(LOCKS[0])["stable-retro"].marker
     assert marker is not None

@@ -13,7 +13,7 @@ from trajectories import ACTIONS, CONTINUOUS, DISCRETE, kind
 from kartrl.config import Model
 from kartrl.envs.spec import ActionSpec
 from kartrl.errors import UserError
-from kartrl.models import ActorCritic, for_inference, make_distribution, make_network
+from kartrl.models import ActorCritic, for_inference, make_distribution, make_network, scripting
 from kartrl.runtime.messages import Requests
 from kartrl.runtime.predictor_thread import group_states, make_policy
 from kartrl.runtime.slab import Slab, SlabShape
@@ -180,6 +180,7 @@ def test_convolutions_that_do_not_fit_are_a_clear_error():
         make_network(Model(), (10, 10, 1), DISCRETE)
 
 
+@pytest.mark.skipif(not scripting.AVAILABLE, reason="Python 3.14 has no TorchScript to compare with")
 @pytest.mark.parametrize(
     ("shape", "core", "action"),
     [("image", "lstm", DISCRETE), ("stacked", "none", DISCRETE), ("vector", "lstm", CONTINUOUS)],
