@@ -22,8 +22,8 @@ help: ## this list
 run: $(VENV)/.run ## train as default.cfg says
 	@$(BIN)/python run.py $(ARGS)
 
-test: lint ## all that lint looks at, and all tests
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+test: lint ## all that lint looks at, and all tests, several at once (PYTEST_ARGS="-n 0": one after another)
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal $(PYTEST_ARGS)
 
 soak: $(VENV)/.dev ## twenty minutes of random faults under load, and a ledger of them
 	$(BIN)/python tests/faults/soak.py $(ARGS)
@@ -61,7 +61,7 @@ lock: ## resolve the locks anew (UPGRADE=1: to the newest versions)
 	$(call resolve,requirements-dev.lock) --extra atari --extra dev --constraint requirements.lock
 
 clean: ## remove the virtual environment and caches, never logs
-	rm -rf $(VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .grimp_cache .import_linter_cache
 	find $(wildcard kartrl game tests) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # One resolution for all platforms and every supported Python, each difference as a marker.

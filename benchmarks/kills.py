@@ -1,4 +1,4 @@
-"""Throughput while an agent is killed every ten seconds, against the undisturbed, in windows that take turns.
+"""Throughput with an agent killed every ten seconds, compared with undisturbed training in alternating windows.
 
 python benchmarks/kills.py [-c configs/pong.cfg] [--set section.key=value] [--seconds 60] [--rounds 3] [--every 10]
 """
@@ -18,9 +18,9 @@ from kartrl.commands.bench.windows import train_window
 from kartrl.launch import config_options
 
 
-def kill_now_and_then(every: float, done: threading.Event, kills: list[int]) -> None:
-    """Kill one of this process's agents, drawn at random, every so many seconds."""
-    done.wait(2 * every)  # a death before the first update would end the run
+def kill_periodically(every: float, done: threading.Event, kills: list[int]) -> None:
+    """Kill a random agent of this process every `every` seconds."""
+    done.wait(2 * every)  # a death before the first update ends the run
     while not done.wait(every):
         with contextlib.suppress(psutil.Error):
             family = psutil.Process().children(recursive=True)
@@ -45,7 +45,7 @@ def main() -> None:
         rates, kills = [], []
         for disturbed in (False, True):
             done = threading.Event()
-            killer = threading.Thread(target=kill_now_and_then, args=(options.every, done, kills), daemon=True)
+            killer = threading.Thread(target=kill_periodically, args=(options.every, done, kills), daemon=True)
             if disturbed:
                 killer.start()
             with Progress(console=console, transient=True) as progress:

@@ -1,10 +1,10 @@
-"""How soon runs learned to drive: a table and a plot from their `scalars.csv`.
+"""Sample efficiency of training runs: a table and a plot from their `scalars.csv`.
 
     python run.py --set run.seed=1 --set run.minutes=15 --set run.name=seed1      (and so on for the other seeds)
     python benchmarks/learning.py logs/seed1 logs/seed2 logs/seed3 -o docs/learning.png
 
-A training episode that begins at any checkpoint counts as a race when it goes five whole rounds from there. The
-evaluation drives from the start line, greedily, on the train circuits and on those kept unseen.
+A training episode starts at any section and counts as a race after five laps from there. Evaluation drives greedily
+from the start line, on the train circuits and on unseen ones.
 """
 
 import argparse
@@ -21,7 +21,7 @@ Points = list[tuple[float, int, float]]  # minutes, agent steps, value
 
 
 def read(run: Path) -> dict[str, Points]:
-    """Tag -> points of a run's scalars."""
+    """Read a run's scalars: tag -> points."""
     tags: defaultdict[str, Points] = defaultdict(list)
     for row in scalars_csv.read(run):
         tags[row.tag].append((row.seconds / 60, row.agent_steps, row.value))
@@ -29,7 +29,7 @@ def read(run: Path) -> dict[str, Points]:
 
 
 def first(points: Points, least: float) -> str:
-    """When a value first reached `least`: minutes and thousands of agent steps."""
+    """First time at which a value reached `least`: minutes and thousands of agent steps."""
     for minutes, steps, value in points:
         if value >= least:
             return f"{minutes:.1f} min, {steps / 1000:,.0f} k"
@@ -37,14 +37,14 @@ def first(points: Points, least: float) -> str:
 
 
 def merged(tags: dict[str, Points], prefix: str, suffix: str) -> Points:
-    """All points of the tags `prefix*suffix`, by time."""
+    """All points of the tags `prefix*suffix`, sorted by time."""
     return sorted(
         point for tag, points in tags.items() if tag.startswith(prefix) and tag.endswith(suffix) for point in points
     )
 
 
 def all_reach(tags: dict[str, Points], prefix: str) -> str:
-    """When the last of these circuits was first finished in every episode of one evaluation."""
+    """First time by which each of these circuits had been finished in every episode of an evaluation."""
     circuits = {tag: points for tag, points in tags.items() if tag.startswith(prefix) and tag.endswith("/finished")}
     firsts = [
         next(((minutes, steps) for minutes, steps, value in points if value >= 1.0), None)
@@ -57,7 +57,7 @@ def all_reach(tags: dict[str, Points], prefix: str) -> str:
 
 
 def last_share(tags: dict[str, Points], prefix: str, count: int = 3) -> str:
-    """Share of races finished in the last `count` evaluations."""
+    """Fraction of races finished in the last `count` evaluations."""
     values = [
         value
         for tag, points in tags.items()
@@ -101,7 +101,7 @@ COLUMNS = [
 PANELS = (
     ("train/progress", "laps of a race, agents in training", 5.0),
     ("evaluation/test_progress", "laps of a race, unseen, each evaluation", 5.0),
-    ("train/lap_time", "seconds a lap, agents in training", None),
+    ("train/lap_time", "seconds per lap, agents in training", None),
 )
 
 

@@ -1,9 +1,9 @@
-"""What each mechanism of speed is worth on this machine, one against its alternative, in alternating rounds.
+"""Ablations: each optimization against its alternative on this machine, in alternating rounds.
 
-    python benchmarks/mechanisms.py [NAME ...]       all of them take about three minutes
+    python benchmarks/mechanisms.py [NAME ...]       all take about three minutes
 
-Rates of whole trainings are noisy on shared machines; these pairs are small enough to be measured again and again within a
-second, and each line gives medians of rounds that took turns. The environment's pairs need ale-py and the bundled game.
+Throughput of complete runs is noisy on shared machines; these pairs are small enough to be repeated within a second,
+and each line shows medians of alternating rounds. The environment's pairs need ale-py and the bundled game.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ def seconds(call: Callable[[], object], count: int) -> float:
 
 
 def update(section: Model, unrolls: int, part: int) -> Callable[[], None]:
-    """Forward and backward of so many unrolls of 20 steps of 84 x 84 x 4, `part` unrolls at a time."""
+    """Forward and backward pass of `unrolls` unrolls of 20 steps of 84 x 84 x 4, `part` unrolls at a time."""
     model = make_model(section, (84, 84, 4), 6)
     observation = torch.randint(0, 256, (21, unrolls, 84, 84, 4), dtype=torch.uint8)
     reset, state = torch.zeros(21, unrolls, dtype=torch.bool), model.initial_state(unrolls)
@@ -64,7 +64,7 @@ def update_seconds(keep: bool, part: int, precision: str = "fp32") -> float:
     torch.set_num_threads(1)
     if keep:
         keep_freed_memory()
-    with multiprocessing.pool.ThreadPool(1) as thread:  # as in a trainer: other threads have heaps of their own
+    with multiprocessing.pool.ThreadPool(1) as thread:  # as in a trainer: other threads have separate heaps
         run = update(NATURE.model_copy(update={"precision": precision}), 32, part)
         return thread.apply(seconds, (run, 4)) / 640
 
@@ -74,7 +74,7 @@ def updating(*arguments: object) -> Callable[[], float]:
 
 
 def allocator() -> Pair:
-    return "glibc as it is", updating(False, 32), "freed memory kept", updating(True, 32)
+    return "glibc's defaults", updating(False, 32), "freed memory kept", updating(True, 32)
 
 
 def parts() -> Pair:
@@ -86,7 +86,7 @@ def precision() -> Pair:
 
 
 def channels_last() -> Pair:
-    """The same three convolutions and their gradients, on 160 images."""
+    """Three convolutions and their gradients on 160 images."""
     image = torch.rand(160, 4, 84, 84)
 
     def convolutions(layout: torch.memory_format) -> Callable[[], float]:
@@ -101,7 +101,7 @@ def channels_last() -> Pair:
 
 
 def recurrence() -> Pair:
-    """21 steps of 8 unrolls through an LSTM of 256 units, forward and backward, for each of 160 steps."""
+    """Forward and backward pass of 8 unrolls of 21 steps through an LSTM of 256 units, per each of 160 steps."""
     cell, layer, x = nn.LSTMCell(256, 256), nn.LSTM(256, 256), torch.rand(21, 8, 256)
 
     def stepwise() -> None:
@@ -132,7 +132,7 @@ def small_batches() -> Pair:
         with torch.inference_mode():
             return seconds(lambda: model.step(*arguments), 100) / batch
 
-    return "4 observations a forward pass", lambda: forward(4), "8 observations", lambda: forward(8)
+    return "4 observations per forward pass", lambda: forward(4), "8 observations", lambda: forward(8)
 
 
 def interleave() -> Pair:
@@ -148,7 +148,7 @@ def interleave() -> Pair:
 
 
 def stepping(config: Config, size: int, pause: float) -> float:
-    """Processor seconds for each agent step of random actions, with a pause after each group step."""
+    """CPU seconds per agent step with random actions, with a pause after each group step."""
     group = make_group(config, size)
     group.reset(1)
     random = np.random.default_rng(1)
@@ -175,26 +175,26 @@ def atari() -> Pair:
 
 
 def waking() -> Pair:
-    """What it costs an emulator that others use the core, or nobody does, between two of its steps."""
+    """Cost of sleeping between two steps of an emulator: cold caches and wake-ups."""
     return (
-        "the kart, woken for each step",
+        "kart, sleeping between steps",
         lambda: in_own_process(stepping, read(), 1, 0.0015),
-        "the kart, step after step",
+        "kart, without pauses",
         lambda: in_own_process(stepping, read(), 1, 0.0),
     )
 
 
 def together() -> Pair:
     return (
-        "a kart woken for each step",
+        "one kart, sleeping between steps",
         lambda: in_own_process(stepping, read(), 1, 0.0015),
-        "four in a process, woken together",
+        "four in a process, sleeping between steps",
         lambda: in_own_process(stepping, read(), 4, 0.006),
     )
 
 
 def unseen_map() -> Pair:
-    """Eight karts whose picture is drawn whole, because a row of the map is seen, and down to the end of the road."""
+    """Eight karts with the whole screen drawn (one row of the map is observed), and with the road only."""
     return (
         "the kart with the map",
         lambda: in_own_process(stepping, read(overrides=["environment.crop_bottom=109"]), 8, 0.0),
@@ -207,7 +207,7 @@ def stopwatch() -> Pair:
     watch = Stopwatch(AGENT_STAGES)
     many = range(1000)
     return (
-        "a lap of the stopwatch",
+        "lap of the stopwatch",
         lambda: seconds(lambda: [watch.lap("write") for _ in many], 20) / 1000,
         "nothing",
         lambda: seconds(lambda: [None for _ in many], 20) / 1000,
@@ -234,7 +234,7 @@ def main() -> None:
     torch.set_num_threads(1)
     chosen = [pair for pair in ALL if not sys.argv[1:] or pair.__name__ in sys.argv[1:]]
     if not chosen:
-        sys.exit(f"no such mechanism; there are {', '.join(pair.__name__ for pair in ALL)}")
+        sys.exit(f"unknown mechanism; choose from {', '.join(pair.__name__ for pair in ALL)}")
     for pair in chosen:
         before, slow, after, fast = pair()
         with contextlib.suppress(ModuleNotFoundError):

@@ -1,9 +1,9 @@
-"""How throughput, policy lag and memory grow with the number of environments; a table, a chart, and points for the simulation.
+"""Throughput, policy lag and memory by the number of environments: a table, a chart, and points for the simulation.
 
     python benchmarks/scaling.py -c configs/pong.cfg [--set section.key=value] -o docs/scaling.png [--stages FILE.json]
 
-One training for each number, in turn. With --stages, a file that `kartrl bench --json` wrote, the points are added to it as
-"measured", for `benchmarks/simulate.py` to be checked against.
+Trains once per number. With --stages, a file from `kartrl bench --json`, the points are added to it as "measured", to
+validate `benchmarks/simulate.py`.
 """
 
 import argparse
@@ -19,14 +19,14 @@ from kartrl.commands.bench import measured_point
 from kartrl.commands.bench.windows import Window, train_window
 from kartrl.config import read
 from kartrl.launch import config_options
-from kartrl.runtime.inspection import look_at
+from kartrl.runtime.inspection import inspect_env
 from kartrl.runtime.sizes import choose_sizes
 
 NUMBERS = (1, 2, 4, 8, 16, 32)
 
 
 def sizes_of(number: int) -> list[str]:
-    """Settings for so many environments, in up to two agents."""
+    """Settings for `number` environments, in up to two agents."""
     agents = min(2, number)
     return [f"system.agents={agents}", f"system.envs_per_agent={number // agents}"]
 
@@ -34,9 +34,9 @@ def sizes_of(number: int) -> list[str]:
 def chart(points: list[tuple[int, Window]], title: str, path: Path) -> None:
     figure, axes = plt.subplots(1, 3, figsize=(11, 3.2), layout="constrained")
     columns = (
-        ("agent steps a second", [window.agent_steps_per_second for _, window in points]),
+        ("agent steps per second", [window.agent_steps_per_second for _, window in points]),
         ("mean policy lag, updates", [window.lag for _, window in points]),
-        ("memory of the whole tree, GB", [window.memory_gb for _, window in points]),
+        ("memory of all processes, GB", [window.memory_gb for _, window in points]),
     )
     for axis, (name, values) in zip(axes, columns, strict=True):
         axis.plot([number for number, _ in points], values, "o-")
@@ -56,7 +56,7 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, default=Path("scaling.png"), metavar="FILE.png")
     options = parser.parse_args()
     console = Console()
-    spec = look_at(read(options.config, options.set))
+    spec = inspect_env(read(options.config, options.set))
     points: list[tuple[int, Window]] = []
     measured = []
     for number in NUMBERS:

@@ -1,17 +1,17 @@
-"""What a run would do with other sizes, or on another machine: its queues simulated from measured stage times.
+"""Predicts throughput with other sizes or on another machine: simulates the queues of a run from measured stage times.
 
-    pip install simpy                                               (nothing else here needs it)
+    pip install simpy
     python benchmarks/simulate.py --stages FILE.json                this machine and its sizes
     python benchmarks/simulate.py --stages FILE.json --cores 8 --agents 8 --envs-per-agent 8 [--set predictors=2]
     python benchmarks/simulate.py --stages FILE.json --gpu          forward passes and updates on one GPU
     python benchmarks/simulate.py --stages FILE.json --table        one GPU with 16, 64 and 256 cores
 
-FILE.json is a dictionary with the fields of `Setup` below, seconds and sizes, as `kartrl bench --json` writes it. It may
-hold points to check the simulation against: "measured": [{"agents": 2, "group_size": 4, "agent_steps_per_second": 1200,
-"lag": 1.5}, ...]. Where agents or environments change, the sizes that follow from them are chosen anew, as kartrl does.
+FILE.json is a dictionary with the fields of `Setup` below, seconds and sizes, as written by `kartrl bench --json`. It
+may contain points to validate the simulation: "measured": [{"agents": 2, "group_size": 4, "agent_steps_per_second":
+1200, "lag": 1.5}, ...]. If agents or environments change, the sizes that depend on them are recomputed as in kartrl.
 
-Not simulated: memory and caches, Python's global lock in the server process, several torch threads for one forward pass
-or update, episode ends, evaluation. Agents only get the cores that nobody else wants, where the kernel gives them a share.
+Not simulated: memory and caches, Python's GIL in the server process, several torch threads per forward pass or update,
+episode ends, evaluation. Agents get idle cores only, while the kernel gives them a share.
 """
 
 import argparse
@@ -32,17 +32,17 @@ from rich.table import Table
 from kartrl.runtime.predictor_thread import PATIENCE
 from kartrl.runtime.sizes import AGENTS_PER_CORE, NEARLY
 
-CORE_SLICE = 0.003  # seconds for which work keeps a core that its equals wait for, about as in Linux
-GPU_SLICE = 0.0002  # kernels of two streams take turns, so that a forward pass need not wait for a whole update
-SATURATED = 0.9  # use from which a resource counts as the limit
-# Nobody has measured these: a recent data-centre GPU, observations of 84 x 84 x 4 bytes, a small convolutional network.
+CORE_SLICE = 0.003  # seconds of a time slice among equal priorities, about as in Linux
+GPU_SLICE = 0.0002  # kernels of two streams alternate: a forward pass need not wait for a whole update
+SATURATED = 0.9  # utilization from which a resource counts as the bottleneck
+# Assumed, not measured: a recent data-centre GPU, observations of 84 x 84 x 4 bytes, a small convolutional network.
 GPU_ASSUMPTIONS = {
-    "forward_base": (400e-6, "a forward pass"),
-    "forward_per_observation": (3e-6, "and for each observation, with its copy to the GPU"),
-    "update_base": (5000e-6, "an update, most of it launches"),
-    "update_per_step": (8e-6, "and for each agent step, with its copy"),
-    "host": (100e-6, "a core's work before either"),
-    "host_per_observation": (6e-6, "and for each observation, copied twice"),
+    "forward_base": (400e-6, "per forward pass"),
+    "forward_per_observation": (3e-6, "per observation, with its copy to the GPU"),
+    "update_base": (5000e-6, "per update, mostly kernel launches"),
+    "update_per_step": (8e-6, "per agent step, with its copy"),
+    "host": (100e-6, "CPU time before either"),
+    "host_per_observation": (6e-6, "per observation, copied twice"),
 }
 Steps = Generator[simpy.Event, Any, Any]
 
@@ -50,38 +50,38 @@ Steps = Generator[simpy.Event, Any, Any]
 class Setup(NamedTuple):
     """Seconds and sizes of a run."""
 
-    environment: float  # of an agent step
-    message: float  # of a group's step: asking, and being answered
+    environment: float  # per agent step
+    message: float  # per step of a group: request and answer
     forward_base: float
     forward_per_observation: float
-    wake: float  # of a predictor, for each group it answers
+    wake: float  # of a predictor, per answered group
     update_base: float
     update_per_step: float
     agents: int
     groups_per_agent: int
     group_size: int
-    prediction_groups: int  # in one forward pass at most
-    min_groups: int  # for which a predictor waits, up to `PATIENCE` forward passes long
-    training_blocks: int  # in one update
-    ring: int  # blocks of a group
+    prediction_groups: int  # maximum groups per forward pass
+    min_groups: int  # groups that a predictor waits for, up to `PATIENCE` forward passes long
+    training_blocks: int  # blocks per update
+    ring: int  # blocks per group
     unroll_length: int
     predictors: int
     trainers: int
     cores: int
     gpu: bool = False
-    host: float = 0.0  # of a core before the GPU, for each batch
+    host: float = 0.0  # CPU time before the GPU, per batch
     host_per_observation: float = 0.0
-    spread: float = 0.0  # an environment's step takes up to this fraction more or less
+    spread: float = 0.0  # maximum relative deviation of an environment's step
 
     def resized(self, **sizes: Any) -> "Setup":
-        """With other sizes; what follows from them as kartrl.runtime.sizes.choose_sizes has it, with the same number of steps in an update."""
+        """A copy with other sizes; dependent ones as in `choose_sizes`, with equal steps per update."""
         new = self._replace(**sizes)
         groups, size = new.agents * new.groups_per_agent, new.group_size
         if (groups, size) == (self.agents * self.groups_per_agent, self.group_size):
             return new
         blocks = sizes.get("training_blocks", math.ceil(self.training_blocks * self.group_size / size))
         half = enough = (groups + 1) // 2
-        if not new.gpu:  # wait for a batch that is nearly as cheap as any, while enough other groups are being stepped
+        if not new.gpu:  # wait for a nearly optimal batch, while enough other groups are stepping
             most = max(half, groups - 2 * new.cores)
             cost = [new.forward_per_observation + new.forward_base / (size * count) for count in range(1, most + 1)]
             enough = max(half, 1 + next(index for index, each in enumerate(cost) if each <= NEARLY * cost[-1]))
@@ -92,22 +92,20 @@ class Setup(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What a stretch of simulated time gave."""
+    """Result of a simulation."""
 
-    agent_steps_per_second: float  # trained on
-    prediction_batch: float  # observations
-    lag: float  # updates between acting and training
-    use: dict[
-        str, float
-    ]  # resource -> share of the time; what processes and threads wait for a core or the GPU counts as theirs
+    agent_steps_per_second: float  # trained
+    prediction_batch: float  # mean observations per forward pass
+    lag: float  # mean updates between acting and training
+    use: dict[str, float]  # resource -> fraction of time in use, including waits for a core or the GPU
 
     def limit(self) -> str:
-        """What saturates first; devices before those that wait for them."""
-        return next((name for name, use in self.use.items() if use >= SATURATED), "nothing: round trips")
+        """The first saturated resource; devices before the threads that wait for them."""
+        return next((name for name, use in self.use.items() if use >= SATURATED), "none: round trips")
 
 
 class Queue:
-    """Things that wait for one of several readers, who take turns."""
+    """A queue with several readers."""
 
     def __init__(self, env: simpy.Environment) -> None:
         self._env, self._items, self._turns = env, deque[Any](), simpy.Resource(env)
@@ -119,7 +117,7 @@ class Queue:
             self._reached.succeed()
 
     def take(self, least: int, limit: int, patience: float = math.inf) -> Steps:
-        """Up to `limit` things, as soon as there are `least`, or one and `patience` seconds have passed."""
+        """Up to `limit` items, as soon as there are `least`, or one after `patience` seconds."""
         with self._turns.request() as turn:
             yield turn
             for count, seconds in ((1, math.inf), (least, patience)):
@@ -131,26 +129,26 @@ class Queue:
 
 
 class Group:
-    """Environments stepped together, and the ring of blocks they fill."""
+    """Environments stepped together, and their ring of blocks."""
 
     def __init__(self, env: simpy.Environment) -> None:
         self.answered = self.given_back = env.event()
-        self.version = 0  # of the weights that chose the newest actions
+        self.version = 0  # weights version of the newest actions
         self.versions: list[int] = []  # of each step of the block
-        self.finished = 0  # blocks that wait for a trainer
+        self.finished = 0  # blocks waiting for a trainer
 
 
 class Simulation:
-    """The processes of a run and what they share."""
+    """The processes of a run and their shared resources."""
 
     def __init__(self, setup: Setup) -> None:
         self.setup, self._random = setup, random.Random(1)
         env = self.env = simpy.Environment()
         self._cores, self._gpu = simpy.PreemptiveResource(env, setup.cores), simpy.PreemptiveResource(env)
-        self._updating = simpy.Resource(env)  # one update at a time; another trainer takes its batch meanwhile
+        self._updating = simpy.Resource(env)  # one update at a time; the other trainer gathers its batch meanwhile
         self._waiting, self._finished = Queue(env), Queue(env)
         self._version = 0
-        self.count: defaultdict[str, float] = defaultdict(float)  # what happened, and seconds of work by resource
+        self.count: defaultdict[str, float] = defaultdict(float)  # events, and seconds of work by resource
         for role, number in (
             (self._agent, setup.agents),
             (self._predictor, setup.predictors),
@@ -163,7 +161,8 @@ class Simulation:
         """Simulate `seconds` of the steady state."""
         setup, env, count = self.setup, self.env, self.count
         rings = setup.agents * setup.groups_per_agent * setup.group_size * setup.ring * setup.unroll_length
-        while warm_up and count["trained"] < 2 * rings and env.now < 10 * seconds:  # until they are as full as they get
+        # until the rings are in the steady state
+        while warm_up and count["trained"] < 2 * rings and env.now < 10 * seconds:
             env.run(env.now + seconds / 5)
         count.clear()
         env.run(env.now + seconds)
@@ -175,7 +174,7 @@ class Simulation:
         return Result(count["trained"] / seconds, batch, lag, use)
 
     def _work(self, role: str, seconds: float, on_gpu: bool = False) -> Steps:
-        """Keep a core, or the GPU, until done or an equal's turn has come; predictors and trainers push agents aside at once."""
+        """Use a core or the GPU in time slices; predictors and trainers preempt agents at once."""
         device, name, most = (self._gpu, "GPU", GPU_SLICE) if on_gpu else (self._cores, "cores", CORE_SLICE)
         priority, began = int(role == "agents"), self.env.now
         while seconds > 1e-9:
@@ -208,7 +207,7 @@ class Simulation:
                 group.given_back = self.env.event()
                 self._finished.put((group, group.versions))
                 group.versions = []
-                if group.finished == setup.ring:  # backpressure, which holds up the agent's other groups too
+                if group.finished == setup.ring:  # backpressure, which also delays the agent's other groups
                     yield group.given_back
             self._ask(group)
 
@@ -222,7 +221,7 @@ class Simulation:
         while True:
             groups = yield from self._waiting.take(min(setup.min_groups, limit), limit, patience=PATIENCE * busy)
             start, version, computed = self.env.now, self._version, len(groups)
-            if setup.gpu:  # there is a CUDA graph for each power of two only
+            if setup.gpu:  # CUDA graphs exist for powers of two only
                 computed = min(1 << (computed - 1).bit_length(), limit)
             forward = setup.forward_base + computed * setup.group_size * setup.forward_per_observation
             yield from self._work("predictor", setup.host + len(groups) * setup.group_size * setup.host_per_observation)
@@ -238,7 +237,7 @@ class Simulation:
     def _trainer(self) -> Steps:
         setup = self.setup
         steps = setup.training_blocks * setup.group_size * setup.unroll_length
-        # Several of them assemble beside an update, so that only updates set their pace.
+        # several trainers gather batches during an update, so that only updates limit them
         assembler = "trainer" if setup.trainers == 1 else "assembler"
         while True:
             blocks = yield from self._finished.take(setup.training_blocks, setup.training_blocks)
@@ -257,7 +256,7 @@ class Simulation:
 
 
 def result_table(title: str, setups: list[Setup], seconds: float) -> Table:
-    """One simulation in each column."""
+    """A table with one simulation per column."""
     columns = []
     for setup in setups:
         result = Simulation(setup).run(seconds)
@@ -266,7 +265,7 @@ def result_table(title: str, setups: list[Setup], seconds: float) -> Table:
                 "cores": f"{setup.cores}",
                 "agents x groups x environments": f"{setup.agents} x {setup.groups_per_agent} x {setup.group_size}",
                 "predictors, trainers": f"{setup.predictors}, {setup.trainers}",
-                "steps in an update": f"{setup.training_blocks * setup.group_size * setup.unroll_length:,}",
+                "steps per update": f"{setup.training_blocks * setup.group_size * setup.unroll_length:,}",
                 "agent steps/s": f"[bold]{result.agent_steps_per_second:,.0f}[/]",
                 "mean prediction batch": f"{result.prediction_batch:.1f}",
                 "mean policy lag": f"{result.lag:.2f}",
@@ -281,9 +280,9 @@ def result_table(title: str, setups: list[Setup], seconds: float) -> Table:
 
 
 def check_table(setup: Setup, measured: list[dict[str, Any]], seconds: float) -> Table:
-    """Simulated beside measured."""
+    """A table of simulated and measured values."""
     headers = ("agents", "envs", "steps/s", "measured", "error", "lag", "measured", "error")
-    table = Table(*headers, title="Simulated beside measured", title_justify="left")
+    table = Table(*headers, title="Simulated and measured", title_justify="left")
     for point in measured:
         here = setup.resized(**{name: value for name, value in point.items() if name in Setup._fields})
         result = Simulation(here).run(seconds)
@@ -307,13 +306,13 @@ def main() -> None:
     parser.add_argument("--cores", type=int)
     parser.add_argument("--agents", type=int)
     parser.add_argument("--envs-per-agent", type=int)
-    parser.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="any other field")
-    parser.add_argument("--seconds", type=float, default=30.0, help="of simulated time (%(default)s)")
+    parser.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="set another field")
+    parser.add_argument("--seconds", type=float, default=30.0, help="simulated seconds (default %(default)s)")
     parser.add_argument(
-        "--spread", type=float, default=0.2, help="of the environments' times, as a fraction (%(default)s)"
+        "--spread", type=float, default=0.2, help="relative spread of the environments' times (default %(default)s)"
     )
     parser.add_argument("--gpu", action="store_true", help="forward passes and updates on one GPU")
-    parser.add_argument("--table", action="store_true", help="one GPU with 16, 64 and 256 cores")
+    parser.add_argument("--table", action="store_true", help="simulate one GPU with 16, 64 and 256 cores")
     for name, (assumed, meaning) in GPU_ASSUMPTIONS.items():
         parser.add_argument(
             f"--gpu-{name.replace('_', '-')}", type=float, default=assumed, help=f"{meaning} (assumed: %(default)s)"

@@ -1,4 +1,4 @@
-"""Sprites: the kart seen from behind, its shadow, dust and sparks, the sign, figures and messages."""
+"""Sprites: the kart seen from behind, its shadow, dust and sparks, the sign, digits and messages."""
 
 import math
 
@@ -6,8 +6,8 @@ import numpy as np
 from font import glyph, outlined, text
 
 Colours = dict[int, tuple[int, int, int]]
-KART, EFFECT, FIGURE, OPPONENT = 0, 1, 2, 3  # palettes of the sprites; each opponent has one
-COLOURS: Colours = {  # five bits a channel; sprites begin at 128, sixteen a palette
+KART, EFFECT, FIGURE, OPPONENT = 0, 1, 2, 3  # palettes of the sprites; one per opponent from OPPONENT on
+COLOURS: Colours = {  # five bits per channel; sprites start at 128, sixteen colours per palette
     128 + 1: (3, 3, 5), 128 + 2: (7, 7, 9), 128 + 3: (12, 12, 14), 128 + 4: (20, 20, 22),
     128 + 5: (15, 2, 4), 128 + 6: (24, 4, 5), 128 + 7: (31, 10, 8), 128 + 8: (31, 20, 16),
     128 + 9: (4, 8, 18), 128 + 10: (7, 14, 26), 128 + 11: (14, 23, 31), 128 + 12: (27, 30, 31),
@@ -18,7 +18,7 @@ COLOURS: Colours = {  # five bits a channel; sprites begin at 128, sixteen a pal
     160 + 1: (3, 3, 8), 160 + 2: (31, 31, 31), 160 + 3: (31, 28, 14), 160 + 4: (31, 22, 4),
     160 + 5: (29, 12, 2), 160 + 6: (29, 5, 5),
 }  # fmt: skip
-_OTHERS = (  # body and driver of the opponents, in the place of the kart's red and blue; dark to light
+_OTHERS = (  # body and driver of the opponents, in place of the kart's red and blue; dark to light
     (((2, 11, 4), (4, 18, 7), (10, 25, 12), (20, 31, 20)), ((20, 14, 2), (27, 21, 4), (31, 28, 10), (31, 31, 22))),
     (((3, 7, 20), (5, 12, 27), (12, 20, 31), (22, 27, 31)), ((19, 6, 2), (27, 11, 3), (31, 18, 8), (31, 26, 18))),
     (((12, 3, 16), (18, 6, 23), (24, 13, 29), (30, 23, 31)), ((3, 14, 14), (6, 21, 20), (13, 28, 26), (24, 31, 30))),
@@ -31,9 +31,9 @@ for _k, (_body, _driver) in enumerate(_OTHERS):
     }
 # ramps of the kart's palette, dark to light
 TYRE, RED, BLUE, METAL, GOLD = (1, 2, 3), (5, 6, 7, 8), (9, 10, 11, 12), (2, 3, 4, 12), (14, 13, 13)
-VIEWS = (0.0, 0.2, 0.42, 0.75)  # how far the kart is turned in its pictures, radians
-SIZES = (32, 24, 16, 11, 7)  # of the opponents' pictures, pixels for the width of the kart's own; ROM: sprites.s
-TURNS = 5  # views of an opponent: from behind, then each an eighth of a turn on; the rest are mirrored
+VIEWS = (0.0, 0.2, 0.42, 0.75)  # rotation of the kart in its sprites, radians
+SIZES = (32, 24, 16, 11, 7)  # widths of the opponents' sprites, pixels; ROM: sprites.s
+TURNS = 5  # views of an opponent, from behind in steps of an eighth turn; the rest are mirrored
 
 # The kart as ellipsoids and boxes: shape, centre (right, forward, up), half sizes, ramp. Pixels.
 _PARTS = (
@@ -61,7 +61,7 @@ _PARTS = (
 def _hit(
     shape: str, origin: tuple[float, float, float], ray: tuple[float, float, float], half: tuple[float, float, float]
 ) -> tuple[float, list[float]] | None:
-    """Distance along the ray and the surface's normal where it first meets the part, or None."""
+    """Distance along the ray and surface normal of its first intersection with the part, or None."""
     if shape == "ball":
         o = [origin[k] / half[k] for k in range(3)]
         r = [ray[k] / half[k] for k in range(3)]
@@ -91,7 +91,7 @@ def _hit(
 
 
 def kart(turned: float, size: int = 32) -> np.ndarray:
-    """The kart from behind and above, turned to the right by so many radians; uint8, 32x32 or for small ones 16x16."""
+    """The kart from behind and above, turned right by `turned` radians; uint8, 32x32 or for small sizes 16x16."""
     cell = 32 if size > 16 else 16
     out = np.zeros((cell, cell), np.uint8)
     depth = np.full((cell, cell), 1e9)
@@ -116,7 +116,7 @@ def kart(turned: float, size: int = 32) -> np.ndarray:
                 lit = sum(u * v for u, v in zip(spin(light), hit[1], strict=True))
                 shade = int((0.25 + 0.72 * max(lit, 0.0)) * len(ramp))
                 out[y, x] = ramp[min(shade, len(ramp) - 1)]
-    if size < 12:  # nothing but edge would be left
+    if size < 12:  # only outline would be left
         return out
     filled = out > 0
     edge = np.zeros_like(filled)
@@ -129,7 +129,7 @@ def kart(turned: float, size: int = 32) -> np.ndarray:
 
 
 def _disc(size: int, rules: list[tuple[float, float, float, int]]) -> np.ndarray:
-    """Discs (x, y, radius, colour) one over the other, uint8 [size, size]."""
+    """Overlaid discs (x, y, radius, colour), uint8 [size, size]."""
     out = np.zeros((size, size), np.uint8)
     y, x = np.mgrid[0:size, 0:size]
     for cx, cy, radius, colour in rules:
@@ -143,7 +143,7 @@ def _shadow() -> np.ndarray:
 
 
 def _sign() -> np.ndarray:
-    """A round sign with an arrow that turns back, 32x32."""
+    """A round sign with a U-turn arrow, 32x32."""
     out = _disc(32, [(15.5, 15.5, 15.4, 1), (15.5, 15.5, 14.4, 10), (15.5, 15.5, 11.6, 7)])
     y, x = np.mgrid[0:32, 0:32]
     ring = (x - 15.5) ** 2 + (y - 15) ** 2
@@ -173,7 +173,7 @@ def _spark() -> np.ndarray:
 
 
 def _figure(digit: int) -> np.ndarray:
-    """A figure of 10x14 in a field of 16x16, shaded downwards."""
+    """A digit of 10x14 pixels centred in 16x16, with a vertical gradient."""
     big = np.repeat(np.repeat(glyph(str(digit)), 2, 0), 2, 1)
     out = np.zeros((16, 16), np.uint8)
     out[:, :12] = outlined(big, 2, 1)
@@ -183,7 +183,7 @@ def _figure(digit: int) -> np.ndarray:
 
 
 def _message(words: str, fill: int) -> np.ndarray:
-    """Text in the middle of 80x16."""
+    """Text centred in 80x16."""
     line = outlined(np.repeat(text(words), 2, 0), fill, 1)
     out = np.zeros((16, 80), np.uint8)
     left = (80 - line.shape[1]) // 2
@@ -192,7 +192,7 @@ def _message(words: str, fill: int) -> np.ndarray:
 
 
 def _drone() -> np.ndarray:
-    """What carries a kart that has fallen: a flying ring with two rotors and a hook, 32x32."""
+    """The drone that carries a fallen kart: a ring with two rotors and a hook, 32x32."""
     out = _disc(
         32,
         [
@@ -215,7 +215,7 @@ def _drone() -> np.ndarray:
 
 
 def _flame(long: int) -> np.ndarray:
-    """The exhaust of a boosted kart, two flames of so many pixels, 16x16."""
+    """The exhaust of a boosted kart, two flames of `long` pixels, 16x16."""
     out = np.zeros((16, 16), np.uint8)
     for left in (1, 9):
         for k in range(long):
@@ -232,9 +232,9 @@ def _splash(high: int) -> np.ndarray:
 
 
 def sheet() -> tuple[np.ndarray, dict[str, int], list[int]]:
-    """All sprites on one sheet, uint8 [256, 128]; the look (tile and attributes) of each by name; looks of the opponents.
+    """All sprites: the sheet, uint8 [256, 128]; tile and attributes of each by name; those of the opponents.
 
-    The looks of the opponents are 8 views, an eighth of a turn apart, for each of `SIZES`.
+    The opponents have 8 views, an eighth of a turn apart, for each of `SIZES`.
     """
     out = np.zeros((256, 128), np.uint8)
     looks: dict[str, int] = {}

@@ -1,22 +1,22 @@
-"""The background layer: the sky with its hills, the panel under the picture, the colours of both."""
+"""The background layer: the sky with hills, the panel below the road, and their colours."""
 
 import numpy as np
 import tiles
 from font import glyph
 
-from kartrl.kart.circuits.reduction import cut
+from kartrl.kart.circuits.reduction import split_tiles
 
 SKY, PANEL, MAP = 4, 5, 6  # palettes of the layer
-WIDTH = 512  # of the sky, pixels: half a turn
-SKY_ROWS = (1, 5)  # rows of tiles that hold the sky
+WIDTH = 512  # pixels of the sky: half a turn
+SKY_ROWS = (1, 5)  # rows of tiles of the sky
 PANEL_ROW = 14  # first row of tiles of the panel
 MINI_ROW, MINI_COLUMN, MINI_CELLS = 14, 1, 14
 TITLE_ROW, TITLE_COLUMN = 15, 17
-LIMIT = 384  # tiles that the layer's memory holds
+LIMIT = 384  # maximum tiles of the layer
 
 
 def _sky() -> np.ndarray:
-    """Gradient, clouds, far mountains and near hills, uint8 [32, 512]; all of it repeats after 256 pixels."""
+    """Gradient, clouds, far mountains and near hills, uint8 [32, 512], with a period of 256 pixels."""
     out = np.zeros((32, WIDTH), np.uint8)
     for y in range(32):
         out[y] = (1, 2, 3, 4, 5)[min(4, max(0, (y - 5) // 5))]
@@ -28,7 +28,7 @@ def _sky() -> np.ndarray:
         out[peak:, x] = 7 if (x + peak) % 64 < 32 else 8
         if peak < 17:
             out[peak : peak + 2, x] = 12
-        ease = f * f * (96 - 2 * f)  # smooth step, of 32768
+        ease = f * f * (96 - 2 * f)  # smoothstep, of 32768
         hill = (near[k] * (32768 - ease) + near[(k + 1) % 8] * ease) // 32768
         out[hill:, x] = 10
         out[hill, x] = 9
@@ -43,15 +43,15 @@ def _sky() -> np.ndarray:
 
 
 def panel() -> tuple[bytes, list[int], dict[str, int]]:
-    """The shared tiles (32 bytes each), the layer's map of 2048 words, and the tile number of each letter."""
+    """Shared tiles (32 bytes each), the layer's tilemap of 2048 words, and the tile number of each letter."""
     known: dict[bytes, int] = {}
     layer = [0] * 2048
 
     def number(tile: np.ndarray) -> int:
-        return known.setdefault(tiles.packed(tile), len(known))
+        return known.setdefault(tiles.pack(tile), len(known))
 
     number(np.zeros(64, np.uint8))
-    sky = cut(_sky())
+    sky = split_tiles(_sky())
     for k, tile in enumerate(sky):
         row, column = divmod(k, WIDTH // 8)
         layer[column // 32 * 1024 + (SKY_ROWS[0] + row) * 32 + column % 32] = number(tile) | SKY << 10

@@ -13,14 +13,14 @@ import integration
 from kartrl.kart.circuits.ground import compile_circuit
 
 HERE = Path(__file__).parent
-CIRCUITS = HERE.parent / "kartrl" / "circuits" / "bundled"
+CIRCUITS = HERE.parent / "kartrl" / "kart" / "circuits" / "bundled"
 TARGET = HERE.parent / "kartrl" / "kart" / "games" / "KartRL-Snes"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Build the bundled game: ROM, descriptions and start states.")
     parser.add_argument(
-        "-o", "--output", type=Path, default=TARGET, metavar="FOLDER", help="where to write (default: the package)"
+        "-o", "--output", type=Path, default=TARGET, metavar="FOLDER", help="output folder (default: the package)"
     )
     output: Path = parser.parse_args().output
     if shutil.which("ca65") is None or shutil.which("ld65") is None:
@@ -34,7 +34,7 @@ def main() -> None:
         (work / "rom.sha").write_text(hashlib.sha1(rom, usedforsecurity=False).hexdigest() + "\n")
         integration.describe(work, names, build_id)
         integration.make_states(work, names)
-        # only whole builds get to the target; each file appears there at once
+        # only complete builds are copied; each file atomically
         output.mkdir(parents=True, exist_ok=True)
         for file in sorted(work.iterdir()):
             partial = output / f".{file.name}.new"

@@ -1,4 +1,4 @@
-"""Puts code, tables, art and circuits together into the ROM."""
+"""Links code, tables, art and circuits into the ROM."""
 
 import struct
 import subprocess
@@ -14,23 +14,23 @@ import tiles
 
 from kartrl.kart import block
 from kartrl.kart.block import Block
-from kartrl.kart.circuits.reduction import cut
+from kartrl.kart.circuits.reduction import split_tiles
 from kartrl.kart.circuits.surfaces import SURFACES, Effect
 
 BANK = 0x8000
-SIZE = 0x100000  # of the ROM
+SIZE = 0x100000  # bytes of the ROM
 MATRIX_BANK, ART_BANK, GROUND_BANK, REST_BANK = 1, 5, 6, 26
-# A circuit's tilemap and tiles have a bank; of what follows in its block, four share one.
+# A circuit's tilemap and tiles fill a bank; the rest of its block shares a bank with those of three others.
 MOST = REST_BANK - GROUND_BANK
-REST = block.SECTIONS  # where the rest begins in a block
+REST = block.SECTIONS  # offset of the rest in a block
 REST_SIZE = 0x2000
-# within the bank of the shared art
+# addresses in the bank of the shared art
 PALETTE, BUILD_ID, PANEL_MAP, PANEL_TILES = 0xC000, 0xC300, 0xC400, 0xD400
 CHECKSUM = slice(0x7FDC, 0x7FE0)
 
 
 def _place(parts: dict[int, bytes]) -> bytes:
-    """A bank with each part at its address."""
+    """Build a bank with each part at its address."""
     out = bytearray(BANK)
     end = BANK
     for address, data in sorted(parts.items()):
@@ -44,17 +44,17 @@ def _place(parts: dict[int, bytes]) -> bytes:
 def _circuits(blocks: Sequence[Block]) -> list[bytes]:
     """The banks from `GROUND_BANK` on."""
     if len(blocks) > MOST:
-        raise ValueError(f"{len(blocks)} circuits: the ROM holds {MOST}")
-    packed = [found.packed() for found in blocks]
+        raise ValueError(f"{len(blocks)} circuits: the ROM has room for {MOST}")
+    packed = [found.pack() for found in blocks]
     ground = [data[:REST] for data in packed] + [b""] * (MOST - len(packed))
     rest = [data[REST:].ljust(REST_SIZE, b"\0") for data in packed]
     return [_place({BANK: data}) for data in [*ground, *(b"".join(rest[k : k + 4]) for k in range(0, len(rest), 4))]]
 
 
 def _surfaces(looks: dict[str, int]) -> str:
-    """Assembly of the tables of what each surface does, 32 words each; the unused codes are asphalt."""
+    """Assembly source of the surface tables, 32 words each; unused codes are asphalt."""
     rows = [*SURFACES, *[SURFACES[0]] * (32 - len(SURFACES))]
-    off_road = SURFACES[0].drag  # who brakes harder than asphalt throws up what lies there
+    off_road = SURFACES[0].drag  # surfaces with more drag than asphalt throw up dust
     spray = {"shallows": looks["SPLASH"], "snow": looks["SMOKE"]}
     columns = {
         "surf_top": [row.top for row in rows],
@@ -68,7 +68,7 @@ def _surfaces(looks: dict[str, int]) -> str:
 
 
 def _assemble(source: Path, params: dict[str, int], included: dict[str, bytes]) -> bytes:
-    """Bank 0 from the assembly sources."""
+    """Assemble and link bank 0."""
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         (work / "params.inc").write_text("".join(f"{key} = {value}\n" for key, value in params.items()))
@@ -84,15 +84,15 @@ def _assemble(source: Path, params: dict[str, int], included: dict[str, bytes]) 
 
 
 def build(source: Path, blocks: Sequence[Block]) -> tuple[bytes, int]:
-    """The ROM and its build's number."""
+    """Build the ROM; returns its bytes and its build id."""
     shared, layer, letters = art_panel.panel()
     sheet, looks, views = art_objects.sheet()
     first = len(shared) // 32
     if first + art_panel.MINI_CELLS**2 > art_panel.LIMIT:
-        raise ValueError(f"{first} tiles: the panel has {art_panel.LIMIT}, its map takes {art_panel.MINI_CELLS**2}")
+        raise ValueError(f"{first} tiles: the panel has {art_panel.LIMIT}, the minimap takes {art_panel.MINI_CELLS**2}")
     art = _place(
         {
-            BANK: b"".join(tiles.packed(tile) for tile in cut(sheet)),
+            BANK: b"".join(tiles.pack(tile) for tile in split_tiles(sheet)),
             PALETTE: tiles.palette(art_objects.COLOURS)[0x100:],
             PANEL_MAP: struct.pack("<2048H", *layer),
             PANEL_TILES: shared,
@@ -109,8 +109,9 @@ def build(source: Path, blocks: Sequence[Block]) -> tuple[bytes, int]:
         "BLOCK": block.BANK, "BLOCK_TILES": block.TILES, "BLOCK_REST": REST, "BLOCK_REST_SIZE": block.END - REST,
         "MOST_SECTIONS": block.MAX_SECTIONS, "MOST_COINS": block.MAX_COINS,
         **{f"BLOCK_{name}": block.BANK + at for name, at in {
-            "SECTIONS": block.SECTIONS, "SURFACES": block.TILE_SURFACE, "MAGIC": block.HEADER, "COUNT": block.HEADER + 4,
-            "COINS": block.HEADER + 6, "LENGTH": block.HEADER + 8, "TITLE": block.TITLE_AT, "GATE_X": block.GATE_X,
+            "SECTIONS": block.SECTIONS, "SURFACES": block.TILE_SURFACE,
+            "MAGIC": block.HEADER, "COUNT": block.HEADER + 4, "COINS": block.HEADER + 6,
+            "LENGTH": block.HEADER + 8, "TITLE": block.TITLE_AT, "GATE_X": block.GATE_X,
             "GATE_Y": block.GATE_Y, "GATE_ANGLE": block.GATE_ANGLE, "COIN_LIST": block.COINS, "MINI": block.MINI_COLOUR,
         }.items()},
         "BLOCK_PALETTE": block.PALETTE, "MAGIC_LOW": int.from_bytes(block.MAGIC[:2], "little"),
@@ -120,8 +121,9 @@ def build(source: Path, blocks: Sequence[Block]) -> tuple[bytes, int]:
         "MINI_WORD": first | art_panel.MAP << 10,
         "TITLE_ROW": art_panel.TITLE_ROW, "TITLE_COLUMN": art_panel.TITLE_COLUMN, "TITLE_CELLS": block.TITLE,
         "DOT_X": art_panel.MINI_COLUMN * 8 - 7, "DOT_Y": row * 8 - 4 - 7,
-        "LAP_X": 180, "LAP_Y": row * 8 + 24, "TIME_X": 172, "TIME_Y": row * 8 + 48, "SPEED_X": 180, "SPEED_Y": row * 8 + 72,
-        "COINS_X": 222, "MESSAGE_X": 138, "MESSAGE_Y": row * 8 + 92, "MESSAGE_CELLS": 5,
+        "LAP_X": 180, "LAP_Y": row * 8 + 24, "TIME_X": 172, "TIME_Y": row * 8 + 48,
+        "SPEED_X": 180, "SPEED_Y": row * 8 + 72, "COINS_X": 222,
+        "MESSAGE_X": 138, "MESSAGE_Y": row * 8 + 92, "MESSAGE_CELLS": 5,
         **{f"LOOK_{name}": look for name, look in looks.items()},
     }  # fmt: skip
     included = {

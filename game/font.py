@@ -1,4 +1,4 @@
-"""Letters of 5x7 pixels, drawn for this game."""
+"""A font of 5x7 pixels."""
 
 import numpy as np
 
@@ -41,7 +41,7 @@ def text(words: str) -> np.ndarray:
 
 
 def outlined(shape: np.ndarray, fill: int, edge: int) -> np.ndarray:
-    """The shape with a border of one pixel all round, uint8 [h + 2, w + 2], 0 elsewhere."""
+    """The shape with an outline of one pixel, uint8 [h + 2, w + 2], 0 elsewhere."""
     wide = np.zeros((shape.shape[0] + 2, shape.shape[1] + 2), bool)
     for dy in range(3):
         for dx in range(3):

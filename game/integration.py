@@ -1,4 +1,4 @@
-"""What stable-retro needs beside the ROM: names of the memory's places, when a race is done, the start states."""
+"""The files that stable-retro needs besides the ROM: variables, the end of a race, and start states."""
 
 import gzip
 import json
@@ -23,7 +23,7 @@ VARIABLES = {  # name: (address, type); meanings in README.md
         for i in range(3) for k, name in enumerate(("x", "y", "angle", "progress"))
     },
 }  # fmt: skip
-STANDING = 0x80  # value of `ticks` at which the game draws but does not move
+STANDING = 0x80  # value of `ticks` at which the game renders but does not advance
 
 
 def describe(folder: Path, circuits: list[str], build_id: int) -> None:
@@ -41,7 +41,7 @@ def describe(folder: Path, circuits: list[str], build_id: int) -> None:
 
 
 def make_states(folder: Path, circuits: list[str]) -> None:
-    """Boot the ROM in the folder and save each circuit's race as it stands at tick 0."""
+    """Boot the ROM in the folder and save each circuit's race at tick 0."""
     import stable_retro
 
     emulator = stable_retro.RetroEmulator(str(folder / "rom.sfc"))
@@ -50,7 +50,7 @@ def make_states(folder: Path, circuits: list[str]) -> None:
     emulator.step()
     data.load(str(folder / "data.json"), str(folder / "scenario.json"))
     for index, name in enumerate(circuits):
-        for _ in range(60):  # boot, and let the sound processor come to rest
+        for _ in range(60):  # boot, and let the sound CPU settle
             emulator.step()
         data.set_value("ticks", STANDING)
         data.set_value("select", index + 1)
@@ -58,6 +58,6 @@ def make_states(folder: Path, circuits: list[str]) -> None:
             emulator.step()
         found = data.lookup_all()
         if (found["circuit"], found["tick"], found["lap"]) != (index, 0, 128):
-            raise RuntimeError(f"{name} did not come up: {found}")
+            raise RuntimeError(f"{name} did not start: {found}")
         data.set_value("ticks", 0)
         (folder / f"{name}.state").write_bytes(gzip.compress(emulator.get_state(), mtime=0))

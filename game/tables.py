@@ -1,20 +1,20 @@
-"""Tables of numbers for the ROM: sines, the rows of the Mode 7 matrix, the figures of the speed."""
+"""Lookup tables for the ROM: sines, the rows of the Mode 7 matrix, the digits of the speed."""
 
 import math
 import struct
 from itertools import pairwise
 
-HORIZON = 32  # line at which the ground would be infinitely far
-FOCAL = 120  # distance of the picture plane, pixels
-SCALE = 34.0  # height of the camera, pixels of the map
-FIRST_LINE = 37  # of the ground on the screen
+HORIZON = 32  # screen line of the horizon
+FOCAL = 120  # focal length, pixels
+SCALE = 34.0  # height of the camera, map pixels
+FIRST_LINE = 37  # first screen line of the ground
 LINES = 72
-BASE_LINE = HORIZON + FOCAL  # the line that shows the matrix's centre
-KART_LINE = 100  # the line that shows the ground under the kart
-BESIDE = (-14, 14, -8)  # how far right of the curve the opponents drive, pixels
-SIZE_LINES = (59, 42, 28, 19)  # below the horizon: from here on an opponent has the next larger of its sizes
+BASE_LINE = HORIZON + FOCAL  # screen line of the matrix's centre
+KART_LINE = 100  # screen line of the ground under the kart
+BESIDE = (-14, 14, -8)  # offsets of the opponents to the right of their curve, pixels
+SIZE_LINES = (59, 42, 28, 19)  # lines below the horizon from which on an opponent has the next larger size
 BANK_ANGLES = 64  # angles whose rows share a bank
-ROW = LINES * 4  # bytes of an angle
+ROW = LINES * 4  # bytes per angle
 
 
 def _signed(value: float) -> int:
@@ -23,7 +23,7 @@ def _signed(value: float) -> int:
 
 
 def _cos(angle: int) -> float:
-    """Cosine of angle / 256 of a turn, exact at the quarters."""
+    """Cosine of angle / 256 turns, exact at quarter turns."""
     return math.cos((angle % 256) * math.pi / 128) if angle % 64 else (1.0, 0.0, -1.0, 0.0)[angle // 64 % 4]
 
 
@@ -33,7 +33,7 @@ def sine() -> bytes:
 
 
 def _through(points: list[tuple[int, int]]) -> bytes:
-    """Straight lines through (speed, value), a byte for each 4 of speed."""
+    """Piecewise linear function through (speed, value), one byte per 4 units of speed."""
     out = bytearray()
     for speed in range(0, 1024, 4):
         (x0, y0), (x1, y1) = next((a, b) for a, b in pairwise(points) if a[0] <= speed < b[0])
@@ -42,10 +42,10 @@ def _through(points: list[tuple[int, int]]) -> bytes:
 
 
 def matrices() -> list[bytes]:
-    """Four banks: for each angle and line of the ground M7A and M7B (or M7C and M7D), 8.8 fixed point.
+    """Four banks: M7A and M7B (or M7C and M7D) of each angle and ground line, 8.8 fixed point.
 
     With T(angle) = scale * cos(angle): A = D = T(a), B = T(a + 64), C = T(a - 64). The pair (C, D) of an angle is
-    the pair (A, B) of the angle a quarter turn before, so one table serves both.
+    the pair (A, B) of the angle a quarter turn earlier, so one table serves both.
     """
     scales = [SCALE / (FIRST_LINE + k - HORIZON) for k in range(LINES)]
     rows = [
@@ -61,7 +61,7 @@ def small() -> dict[str, bytes]:
     speeds = [v * 8 * 30 // 192 for v in range(128)]  # 768 shows as 120
     return {
         "sine.bin": sine(),
-        # nothing at standstill, less at full speed: 1.48 angles a tick at full lock
+        # none at rest, less at full speed: 1.48 angles per tick at full lock
         "gain.bin": _through([(0, 0), (16, 40), (160, 228), (256, 236), (480, 236), (768, 216), (1024, 216)]),
         "accel.bin": _through([(0, 12), (192, 12), (768, 3), (1024, 3)]),
         "clock.bin": bytes(int(str(k * 100 // 60), 16) for k in range(60)),

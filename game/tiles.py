@@ -1,12 +1,12 @@
-"""Pictures to the console's tiles and palettes."""
+"""Converts images to the console's tiles and palettes."""
 
 import struct
 
 import numpy as np
 
 
-def packed(tile: np.ndarray) -> bytes:
-    """A tile of 64 pixels below 16 as the console's four bit planes, 32 bytes."""
+def pack(tile: np.ndarray) -> bytes:
+    """Pack a tile of 64 pixels below 16 into the console's four bit planes, 32 bytes."""
     rows = [[int(v) for v in tile[8 * y : 8 * y + 8]] for y in range(8)]
 
     def plane(row: list[int], bit: int) -> int:
@@ -17,7 +17,7 @@ def packed(tile: np.ndarray) -> bytes:
 
 
 def palette(colours: dict[int, tuple[int, int, int]], size: int = 256) -> bytes:
-    """Colours of five bits a channel as 16-bit words."""
+    """Pack colours of five bits per channel into 16-bit words."""
     words = [0] * size
     for index, (red, green, blue) in colours.items():
         words[index] = red | green << 5 | blue << 10

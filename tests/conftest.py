@@ -8,15 +8,37 @@ from typing import Any
 import gymnasium
 import pytest
 
+from kartrl.runtime.machine import cores
+
 
 def pytest_configure() -> None:
     """What a shell starts in the background ignores Ctrl-C, and so do its children: those of the tests must not."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores: many tests wait for processes, which then have the cores to themselves."""
+    return cores() + 1
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest first, or one of them would be left over while all other cores are idle."""
+    items.sort(key=lambda item: item.get_closest_marker("timeout") is None)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> None:
+    """PyTorch's threads for each core would fight those of the other tests that run at the same time."""
+    import torch
+
+    torch.set_num_threads(1)
+
+
 @pytest.fixture
 def make_kart() -> Iterator[Callable[..., Any]]:
-    """Makes the unwrapped kart environment on the bundled game, 4 ticks a step, with these settings; closed when the test ends."""
+    """Makes the unwrapped kart environment on the bundled game, 4 ticks per step; closed when the test ends."""
     import kartrl.envs  # noqa: F401  # registers it
 
     made: list[Any] = []

@@ -13,7 +13,7 @@ from kartrl.trajectory import Trajectory, discounts, split_decision
 
 
 class A2C(Algorithm):
-    """Agents wait for each update, so all steps are on-policy: the values that were acted with are the learner's own."""
+    """Agents wait for each update, so all steps are on-policy: the values of acting are the learner's own."""
 
     synchronous: ClassVar[bool] = True
 

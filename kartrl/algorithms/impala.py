@@ -2,6 +2,8 @@
 
 from typing import ClassVar
 
+import torch
+
 from kartrl.algorithms.algorithm import Algorithm, Batch, Loss, RewardTransform
 from kartrl.algorithms.losses import entropy_bonus, policy_gradient_loss, value_loss, value_moments
 from kartrl.algorithms.vtrace import vtrace
@@ -43,11 +45,14 @@ class Impala(Algorithm):
         value_error = value_loss(value, targets.value_target, weight)
         entropy = entropy_bonus(self._distribution.entropy(policy), weight)
         total = policy_gradient + section.value_cost * value_error - section.entropy_cost * entropy
-        ratio = (weight * (log_prob.detach() - behaviour.log_prob).exp()).sum()
+        with torch.no_grad():
+            ratio = (weight * (log_prob - behaviour.log_prob).exp()).sum()
+            divergence = (weight * self._distribution.kl(behaviour.parameters, policy)).sum()
         terms = {
             "policy_gradient": policy_gradient,
             "value": value_error,
             "entropy": entropy,
-            "importance_ratio": ratio,
+            "importance_ratio": ratio,  # pi / mu of the actions taken: 1 on-policy
+            "behaviour_kl": divergence,  # KL(mu || pi): 0 on-policy
         }
         return Loss(total, terms, value_moments(value, targets.value_target, weight))

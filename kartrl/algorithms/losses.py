@@ -1,4 +1,4 @@
-"""The terms that losses are made of; all are sums over steps with a weight, float [T, B], that is 0 for invalid ones."""
+"""Terms of losses: sums over steps, each with a weight, float [T, B], which is 0 for invalid steps."""
 
 import torch
 from torch import Tensor

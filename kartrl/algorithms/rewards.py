@@ -11,7 +11,7 @@ def clip(reward: Tensor) -> Tensor:
 
 
 def asymmetric(reward: Tensor) -> Tensor:
-    """0.3 min(tanh r, 0) + 0.5 max(tanh r, 0): IMPALA's optimistic asymmetric clipping, with 0.5 where the paper has 5."""
+    """0.3 min(tanh r, 0) + 0.5 max(tanh r, 0): the optimistic asymmetric clipping, with 0.5 instead of IMPALA's 5."""
     squeezed = reward.tanh()
     return 0.3 * squeezed.clamp(max=0.0) + 0.5 * squeezed.clamp(min=0.0)
 

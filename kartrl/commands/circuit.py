@@ -1,4 +1,4 @@
-"""`kartrl circuit`: its arguments; what its actions need is imported when they run."""
+"""`kartrl circuit`: its arguments; the implementation of each action is imported when it runs."""
 
 import argparse
 from collections.abc import Callable
@@ -11,54 +11,54 @@ KINDS = "asphalt, dirt, planks, castle, mud, beach, ice or rainbow"
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """`kartrl circuit ACTION ...`."""
-    text = "make circuits of your own for the bundled game: draw, check, build them, or have random ones made (docs/circuits.md)"
-    parser = commands.add_parser("circuit", help="make circuits of your own, or random ones", description=text)
+    text = "create circuits for the bundled game: check, draw and build them, or generate random ones"
+    parser = commands.add_parser("circuit", help="create your own circuits, or generate random ones", description=text)
     actions = parser.add_subparsers(required=True, metavar="ACTION")
-    file = "a circuit's .toml"
-    any_of = "a circuit's .toml or .state, or the name of one of the game's own"
+    file = "a circuit's .toml file"
+    any_of = "a circuit's .toml or .state file, or the name of a bundled circuit"
 
-    check = _add(actions, "check", "tell whether circuits can be driven, and what is wrong")
+    check = _add(actions, "check", "check that circuits can be driven, and list their faults")
     check.add_argument("file", nargs="+", type=Path, metavar="FILE", help=file)
     check.add_argument(
-        "--no-drive", dest="drive", action="store_false", help="geometry only: do not have the scripted driver race"
+        "--no-drive", dest="drive", action="store_false", help="check the geometry only, without driving"
     )
 
-    build = _add(actions, "build", "make start states, ready to train and race on: DIR/<Name>.state and a map, .png")
+    build = _add(actions, "build", "build start states for training and playing: DIR/<Name>.state and a map, .png")
     build.add_argument("file", nargs="+", type=Path, metavar="FILE", help=file)
-    build.add_argument("-o", "--output", type=Path, default=Path(), metavar="DIR", help="where to (default: here)")
+    build.add_argument("-o", "--output", type=Path, default=Path(), metavar="DIR", help="output folder (default: .)")
 
-    picture = _add(actions, "draw", "draw a circuit's map, and the view from the kart beside it")
-    picture.add_argument("circuit", nargs="*", metavar="FILE|NAME", help=f"{any_of}; several make one sheet")
-    picture.add_argument("--all", action="store_true", help="one sheet of all the game's own circuits")
-    picture.add_argument(
-        "--points", action="store_true", help="number a .toml's control points, and show the way it is driven"
+    sheet = _add(actions, "draw", "draw a circuit's map, with the view from the kart beside it")
+    sheet.add_argument("circuit", nargs="*", metavar="FILE|NAME", help=f"{any_of}; several are drawn on one sheet")
+    sheet.add_argument("--all", action="store_true", help="draw all bundled circuits on one sheet")
+    sheet.add_argument(
+        "--points", action="store_true", help="number the control points of a .toml, and mark the driving direction"
     )
-    picture.add_argument(
-        "-o", "--output", type=Path, metavar="PNG", help="the picture (default: <Name>.png here, or circuits.png)"
+    sheet.add_argument(
+        "-o", "--output", type=Path, metavar="PNG", help="image file (default: ./<Name>.png, or ./circuits.png)"
     )
 
-    make = _add(actions, "random", "make random circuits that can be driven: .toml, .state and .png of each")
-    make.add_argument("--seed", type=_number, default=0, metavar="N", help="number of the first one (default 0)")
-    make.add_argument("--kind", metavar="K", help=f"its ground: {KINDS}; without it, one kind after the other")
+    make = _add(actions, "random", "generate random circuits that can be driven: a .toml, .state and .png of each")
+    make.add_argument("--seed", type=_number, default=0, metavar="N", help="seed of the first circuit (default 0)")
+    make.add_argument("--kind", metavar="K", help=f"kind of ground: {KINDS} (default: each in turn)")
     make.add_argument(
         "-n",
         type=_count,
         default=1,
         metavar="COUNT",
         dest="count",
-        help="how many, with the seeds N, N + 1, ... (default 1)",
+        help="number of circuits, with seeds N, N + 1, ... (default 1)",
     )
-    make.add_argument("-o", "--output", type=Path, default=Path(), metavar="DIR", help="where to (default: here)")
+    make.add_argument("-o", "--output", type=Path, default=Path(), metavar="DIR", help="output folder (default: .)")
 
-    race = _add(actions, "drive", "have the scripted driver race, tell its lap times, and film it")
+    race = _add(actions, "drive", "race with the scripted driver: print its lap times, and optionally record a video")
     race.add_argument("circuit", nargs="+", metavar="FILE|NAME", help=any_of)
-    race.add_argument("--laps", type=int, choices=range(1, LAPS + 1), default=LAPS, help=f"how many (default {LAPS})")
+    race.add_argument("--laps", type=int, choices=range(1, LAPS + 1), default=LAPS, help=f"laps (default {LAPS})")
     race.add_argument(
         "-o",
         "--output",
         type=Path,
         metavar="MP4|DIR",
-        help="film it: an .mp4, or a folder for one of each (20 s a lap)",
+        help="record a video: an .mp4, or a folder for several (takes about 20 s per lap)",
     )
 
 
@@ -66,11 +66,11 @@ def _add(
     actions: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, text: str
 ) -> argparse.ArgumentParser:
     parser = actions.add_parser(name, help=text, description=text)
-    parser.set_defaults(command=_later(name))
+    parser.set_defaults(command=_import_later(name))
     return parser
 
 
-def _later(name: str) -> Callable[[argparse.Namespace], int]:
+def _import_later(name: str) -> Callable[[argparse.Namespace], int]:
     """A command of `kartrl.kart.circuits.commands`, which is imported only when it runs."""
 
     def run(options: argparse.Namespace) -> int:

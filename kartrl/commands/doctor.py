@@ -1,6 +1,6 @@
-"""`kartrl doctor`: whether this machine is ready for a run, on one screen; each line says what to do.
+"""`kartrl doctor`: checks whether this machine is ready for a run; each line says what to do.
 
-A check loads what it looks at by itself: a library that is missing or broken costs one line of the report.
+Each check imports what it needs: a missing or broken library affects only its own line of the report.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kartrl import __version__
 from kartrl.config import Config, read
 from kartrl.errors import UserError
 from kartrl.kart import KART, cartridge
-from kartrl.runtime.isolation import apart
+from kartrl.runtime.isolation import run_isolated
 
 if TYPE_CHECKING:
     from kartrl.envs.spec import EnvSpec
@@ -34,36 +34,36 @@ if TYPE_CHECKING:
 
 State = Literal["ok", "warning", "problem"]
 COLOURS = {"ok": "green", "warning": "yellow", "problem": "bold red"}
-RUN_BYTES = 1.5e9  # of memory that a run takes beside its agents
+RUN_BYTES = 1.5e9  # memory of a run besides its agents
 LITTLE_DISK, TOO_LITTLE_DISK = 1e9, 2e7  # bytes: a few hours of logs, checkpoints and videos; one checkpoint
 MEGABYTE, GIGABYTE = 1e6, 1e9
 MISSING = "missing"
 
 
 class Finding(NamedTuple):
-    """One line of the report."""
+    """A line of the report."""
 
     state: State
     subject: str
-    text: str  # what was found; where that is not ok, also what to do
+    text: str  # the result and, if not ok, what to do
 
 
 @dataclass
 class Examined:
-    """What is examined, and what the checks have learned of it for those that follow."""
+    """The subject of the checks, with results that later checks use."""
 
     files: list[str]
     overrides: list[str]
-    config: Config = field(default_factory=Config)  # of the files and overrides, once they are found valid
+    config: Config = field(default_factory=Config)  # of the files and overrides, if they are valid
     spec: EnvSpec | None = None
     sizes: Sizes | None = None
 
 
 def doctor(files: list[str], overrides: list[str], console: Console) -> int:
-    """Print a line for each check: a table in a terminal, else plain lines.
+    """Print a line per check: a table in a terminal, else plain lines.
 
     Returns:
-        0 where a run with this configuration can begin, else 1.
+        0 if a run with this configuration can start, else 1.
     """
     table = Table(box=None, show_header=False, pad_edge=False)
     problems = 0
@@ -74,12 +74,12 @@ def doctor(files: list[str], overrides: list[str], console: Console) -> int:
             console.print(f"{state:<8} {subject:<17} {text}", markup=False, highlight=False, soft_wrap=True)
     if console.is_terminal:
         console.print(table)
-    console.print(f"Not ready: {problems} to solve." if problems else "Ready: a run can begin.", highlight=False)
+    console.print(f"Not ready: {problems} to solve." if problems else "Ready.", highlight=False)
     return int(problems > 0)
 
 
 def examine(files: list[str], overrides: list[str]) -> Iterator[Finding]:
-    """The findings of all checks; one that fails is a finding too, and hides no other."""
+    """Run all checks; an exception in one is reported as its finding."""
     examined = Examined(files, overrides)
     for subject, check in CHECKS.items():
         try:
@@ -89,7 +89,7 @@ def examine(files: list[str], overrides: list[str]) -> Iterator[Finding]:
         except ImportError as error:
             state, text = "problem", f"a library is missing or broken ({error}): pip install -r requirements.lock"
         except Exception as error:
-            state, text = "problem", f"this check failed: {type(error).__name__}: {error}"
+            state, text = "problem", f"check failed: {type(error).__name__}: {error}"
         yield Finding(state, subject, " ".join(text.split()))
 
 
@@ -104,7 +104,7 @@ def _configuration(examined: Examined) -> tuple[State, str]:
     try:
         examined.config = read(examined.files, examined.overrides)
     except UserError as error:
-        return "problem", f"{error}. The lines below are for the defaults"
+        return "problem", f"{error}; the lines below are for the defaults"
     return "ok", " ".join(
         ["valid:", *examined.files, *examined.overrides]
     ) if examined.files or examined.overrides else "the defaults"
@@ -130,7 +130,7 @@ def _torch(examined: Examined) -> tuple[State, str]:
     if examined.config.model.precision == "bf16" and not bf16:
         return "warning", f"{text}: use --set model.precision=fp32"
     if device.type == "cpu" and _nvidia_gpus():
-        return "warning", f"{text}, though there is an NVIDIA GPU: install PyTorch's build for CUDA"
+        return "warning", f"{text}, but the machine has an NVIDIA GPU: install PyTorch's CUDA build"
     return "ok", text
 
 
@@ -149,14 +149,14 @@ def _emulator(examined: Examined) -> tuple[State, str]:
 
     try:
         core = core_file()
-        title = apart(_drive_a_second)
+        title = run_isolated(_drive_a_second)
     except UserError as error:
         return "problem" if examined.config.environment.id == KART else "warning", str(error)
     return "ok", f"stable-retro {importlib.metadata.version('stable-retro')}: {core.name} drives {title}"
 
 
 def _drive_a_second() -> str:
-    """Start the bundled ROM, and step it; the game's title."""
+    """Run the bundled ROM for a second; returns the game's title."""
     import numpy as np
 
     from kartrl.kart import retro
@@ -167,7 +167,7 @@ def _drive_a_second() -> str:
         console.step(console.buttons(["B"]), 60)
         if np.ptp(console.screen()) == 0 or console.race()["speed"] == 0:
             raise UserError(
-                "the emulator runs, but the bundled game does not: install kartrl anew, or rebuild it with `make game`"
+                "the emulator runs, but the bundled game does not: reinstall kartrl, or rebuild it with `make game`"
             )
         return console.game.title
     finally:
@@ -182,10 +182,10 @@ def _bundled_rom(examined: Examined) -> tuple[State, str]:
     found = _sha1(folder / "rom.sfc")
     if found == expected:
         return "ok", f"SHA-1 {found}, as expected; {len(circuits(folder))} circuits"
-    text = f"SHA-1 {found}, expected {expected}, of {folder / 'rom.sfc'}: install kartrl anew, or rebuild it with `make game`"
-    return "problem" if examined.config.environment.id == KART and not _drives_cartridge(
-        examined.config
-    ) else "warning", text
+    advice = "reinstall kartrl, or rebuild it with `make game`"
+    text = f"SHA-1 {found}, expected {expected}, of {folder / 'rom.sfc'}: {advice}"
+    required = examined.config.environment.id == KART and not _drives_cartridge(examined.config)
+    return "problem" if required else "warning", text
 
 
 def _cartridge(examined: Examined) -> tuple[State, str]:
@@ -195,20 +195,17 @@ def _cartridge(examined: Examined) -> tuple[State, str]:
     driven = _drives_cartridge(examined.config)
     found = _sha1(folder / "rom.sfc")
     if found == cartridge.SHA1:
-        return (
-            "ok",
-            f"SHA-1 {found}, as expected; start states of {len(circuits(folder))} circuits; environment.game=auto drives it",
-        )
+        states = f"start states of {len(circuits(folder))} circuits"
+        return "ok", f"SHA-1 {found}, as expected; {states}; used by environment.game=auto"
     if found == MISSING:
-        text = (
-            f"none in {folder}; not needed, but your own Super Mario Kart (US) is taken in by: kartrl import-rom FILE"
-        )
+        text = f"none in {folder}; optional: import your own Super Mario Kart (US) with kartrl import-rom FILE"
         return (
             ("problem", f"none in {folder}: kartrl import-rom FILE, or --set environment.game=bundled")
             if driven
             else ("ok", text)
         )
-    text = f"SHA-1 {found}, expected {cartridge.SHA1}, in {folder}: kartrl import-rom FILE, or --set environment.game=bundled"
+    advice = "kartrl import-rom FILE, or --set environment.game=bundled"
+    text = f"SHA-1 {found}, expected {cartridge.SHA1}, in {folder}: {advice}"
     return "problem" if driven else "warning", text
 
 
@@ -236,16 +233,16 @@ def _atari(_: Examined) -> tuple[State, str]:
 
 def _environment(examined: Examined) -> tuple[State, str]:
     from kartrl.envs.worlds import load_world
-    from kartrl.runtime.inspection import look_at
+    from kartrl.runtime.inspection import inspect_env
 
-    spec = examined.spec = look_at(load_world(examined.config).prepare())
+    spec = examined.spec = inspect_env(load_world(examined.config).prepare())
     shape = " x ".join(map(str, spec.observation_shape))
     return "ok", f"{spec.title}: observations {shape} {spec.observation_dtype}, {spec.action.title}"
 
 
 def _sizes(examined: Examined) -> tuple[State, str]:
     if examined.spec is None:
-        return "warning", "not known before the environment starts"
+        return "warning", "unknown until the environment starts"
     from kartrl.runtime.sizes import choose_sizes
 
     sizes = examined.sizes = choose_sizes(examined.config, examined.spec)
@@ -256,7 +253,7 @@ def _cores(_: Examined) -> tuple[State, str]:
     from kartrl.runtime.machine import cores
 
     here = os.cpu_count() or 1
-    return "ok", f"{cores()} of {here} may be used" if cores() < here else f"{here}"
+    return "ok", f"{cores()} of {here} available" if cores() < here else f"{here}"
 
 
 def _memory(examined: Examined) -> tuple[State, str]:
@@ -268,11 +265,11 @@ def _memory(examined: Examined) -> tuple[State, str]:
     from kartrl.runtime.sizes import AGENT_BYTES
 
     need = RUN_BYTES + examined.sizes.agents * AGENT_BYTES
-    text = f"{free / GIGABYTE:.1f} GB free, of which this run takes about {need / GIGABYTE:.1f}"
+    text = f"{free / GIGABYTE:.1f} GB free, this run needs about {need / GIGABYTE:.1f}"
     return (
         ("ok", text)
         if free > need
-        else ("warning", f"{text}: end other programs, or use fewer agents: --set system.agents=N")
+        else ("warning", f"{text}: close other programs, or use fewer agents: --set system.agents=N")
     )
 
 
@@ -284,13 +281,13 @@ def _shared_memory(examined: Examined) -> tuple[State, str]:
     from kartrl.runtime.sizes import slab_shape
 
     need = slab_shape(examined.config, examined.spec, examined.sizes).size()
-    text = f"a run shares {need / MEGABYTE:.1f} MB; {free / MEGABYTE:.0f} MB free in {memory}"
+    text = f"a run needs {need / MEGABYTE:.1f} MB; {free / MEGABYTE:.0f} MB free in {memory}"
     if free > need:
         return "ok", text
     advice = "docker run --shm-size=1g, or fewer environments: --set system.agents=N"
-    spare = Path(tempfile.gettempdir())  # which it takes then
+    spare = Path(tempfile.gettempdir())  # the fallback
     if shutil.disk_usage(spare).free > need:
-        return "warning", f"{text}: it will lie in {spare}, which is slower; {advice}"
+        return "warning", f"{text}: {spare} will be used, which is slower; {advice}"
     return "problem", f"{text}, and not enough in {spare}: {advice}"
 
 
@@ -298,12 +295,12 @@ def _logs(examined: Examined) -> tuple[State, str]:
     logs = Path(examined.config.run.logs).absolute()
     there = _nearest(logs)
     if reason := _unwritable(there):
-        return "problem", f"{logs}: cannot write there ({reason}); choose another with --set run.logs=FOLDER"
+        return "problem", f"{logs}: cannot write ({reason}); choose another folder with --set run.logs=FOLDER"
     free = shutil.disk_usage(there).free
-    text = f"{logs} can be written; {free / GIGABYTE:.1f} GB free"
+    text = f"{logs} is writable; {free / GIGABYTE:.1f} GB free"
     if free > LITTLE_DISK:
         return "ok", text
-    advice = "make room, or choose another disk with --set run.logs=FOLDER"
+    advice = "free some space, or choose another disk with --set run.logs=FOLDER"
     return "warning" if free > TOO_LITTLE_DISK else "problem", f"{text}: {advice}"
 
 
@@ -312,28 +309,28 @@ def _data(_: Examined) -> tuple[State, str]:
     if reason := _unwritable(_nearest(folder)):
         return (
             "warning",
-            f"{folder}: cannot write there ({reason}), so import-rom could not; set KARTRL_DATA to another folder",
+            f"{folder}: cannot write ({reason}), so import-rom will fail; set KARTRL_DATA to another folder",
         )
-    return "ok", f"{folder.parent} can be written by import-rom"
+    return "ok", f"{folder.parent} is writable, for import-rom"
 
 
 def _temporary(_: Examined) -> tuple[State, str]:
     try:
-        return "ok", f"{tempfile.gettempdir()} can be written"
+        return "ok", f"{tempfile.gettempdir()} is writable"
     except FileNotFoundError:
         return (
             "problem",
-            "none can be written, but processes meet there: docker run --tmpfs /tmp, or set TMPDIR to a folder",
+            "none is writable, but processes need it for sockets: docker run --tmpfs /tmp, or set TMPDIR to a folder",
         )
 
 
 def _nearest(path: Path) -> Path:
-    """The path, or what of it there is."""
+    """The path, or its nearest existing ancestor."""
     return next(folder for folder in (path, *path.parents) if folder.exists())
 
 
 def _unwritable(folder: Path) -> str:
-    """Why no file can be made in the folder; "" where one can."""
+    """Why no file can be created in the folder; "" if one can."""
     try:
         with tempfile.TemporaryFile(dir=folder):
             return ""
@@ -350,9 +347,9 @@ def _video(_: Examined) -> tuple[State, str]:
         with tempfile.TemporaryDirectory() as folder, Mp4Writer(Path(folder) / "test.mp4", fps=30) as video:
             for shade in range(2):
                 video.add(np.full((224, 256, 3), shade, np.uint8))
-    except Exception as error:  # whatever its codecs raise
+    except Exception as error:  # codecs raise various types
         return "warning", f"kartrl record cannot write videos ({error}): pip install --force-reinstall av"
-    return "ok", f"H.264 by PyAV {importlib.metadata.version('av')}; no ffmpeg is needed"
+    return "ok", f"H.264 by PyAV {importlib.metadata.version('av')}"
 
 
 CHECKS: dict[str, Callable[[Examined], tuple[State, str]]] = {

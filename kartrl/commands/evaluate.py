@@ -30,8 +30,8 @@ def evaluate(
 
     Args:
         path: the checkpoint.
-        levels: as the world takes them (the kart: keys of [levels]); without any, those that the checkpoint's configuration
-            trains or tests on.
+        levels: as the world takes them (the kart: keys of [levels]); without any, those of the checkpoint's
+            configuration.
 
     Raises:
         UserError: the checkpoint, a level or the device is not there or not usable.

@@ -23,8 +23,8 @@ def record(
     """Film episodes, one after another, in one MP4, put the world's picture of them beside it, and print a table.
 
     Args:
-        level: as the world takes it (the kart: a key of [levels]); None where there are none (for the kart they are listed,
-            and no more).
+        level: as the world takes it (the kart: a key of [levels]); None if there are none (circuits of the kart are
+            listed instead).
         path: the checkpoint.
         output: the MP4; None: named after the level, in the current folder. The picture's name ends in .png instead.
 
@@ -57,8 +57,8 @@ def record(
         except gymnasium.error.DependencyNotInstalled as error:
             raise UserError(f"{world.config.environment.id}: no pictures to film: {error}") from error
     console.print(_table(world.list_episodes([one.episode for one in drives]), right=bool(level)))
-    told = "" if drawn is None else f"\n{world.picture_word.capitalize()}: {picture}"
-    console.print(f"Video: {video}{told}", highlight=False, soft_wrap=True)
+    more = "" if drawn is None else f"\n{world.picture_word.capitalize()}: {picture}"
+    console.print(f"Video: {video}{more}", highlight=False, soft_wrap=True)
     return video
 
 
@@ -104,9 +104,9 @@ def _film(
     ):
         task = progress.add_task("", total=None, length="")
 
-        def film(picture):  # type: ignore[no-untyped-def]
-            mp4.add(picture)
-            progress.update(task, length=f"{mp4.pictures / fps:.0f} s of video")
+        def film(frame):  # type: ignore[no-untyped-def]
+            mp4.add(frame)
+            progress.update(task, length=f"{mp4.frames / fps:.0f} s of video")
 
         for seed in range(episodes):
             progress.update(task, description=f"filming {name}, episode {seed + 1} of {episodes}")

@@ -33,7 +33,7 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
     from kartrl.learning import checkpoint
     from kartrl.metrics.terminal import Display
     from kartrl.runtime import run_folders as runs
-    from kartrl.runtime.inspection import look_at
+    from kartrl.runtime.inspection import inspect_env
     from kartrl.runtime.server import Server
     from kartrl.runtime.sizes import choose_sizes
 
@@ -46,7 +46,7 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
             config = runs.resumed_config(stored, files, overrides)
         config = load_world(config).prepare(console)
         world = load_world(config)
-        spec = look_at(config)  # what can be wrong with it comes out here, before any process is started
+        spec = inspect_env(config)  # what can be wrong with it comes out here, before any process is started
         sizes = choose_sizes(config, spec)
         if stored is None:
             folder = runs.create(config)
@@ -98,4 +98,7 @@ def _next_steps(folder: Path, path: Path | None, levels: Sequence[str]) -> str:
     if path is None:
         return f"Ended before the first update; nothing was learned. Logs are in {folder}"
     level = f" -s {shlex.quote(levels[0])}" if levels else ""
-    return f"Saved. Go on: python run.py --resume {folder}\nLook: python record.py{level} -p {path}\nCompare: kartrl evaluate -p {path}"
+    return (
+        f"Saved. Go on: python run.py --resume {folder}\nLook: python record.py{level} -p {path}\n"
+        f"Compare: kartrl evaluate -p {path}"
+    )

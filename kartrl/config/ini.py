@@ -36,8 +36,9 @@ class Config(Section):
 
 Values = dict[str, dict[str, str]]
 HINTS = (
-    "the game's own circuits by name or glob (*.Act1), start states and circuit files by path, folder or glob (mine/, a/*.state),",
-    "and generated ones: random:100 (numbers 0 to 99), random:100-119, random:100:ice; of two keys for one circuit the last counts",
+    "the game's own circuits by name or glob (*.Act1), start states and circuit files by path, folder or glob",
+    "(mine/, a/*.state), and generated ones: random:100 (numbers 0 to 99), random:100-119, random:100:ice; of two keys",
+    "for one circuit the last counts",
 )
 
 

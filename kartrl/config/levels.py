@@ -1,13 +1,13 @@
-"""The section [levels]: which circuits are trained on, and which are kept unseen to test on. What its keys may be, and mean.
+"""The section [levels]: circuits to train on, and circuits kept unseen to test on; the syntax of its keys.
 
 A key is one of
 
 - the name of one of the game's own circuits, such as `MarioCircuit.Act1`, or a glob of such names, such as `*.Act1`;
 - a path of a start state (`.state`), of a circuit's file (`.toml`), of a folder (all start states in it), or a glob of
   these. A path has a / in it, or ends in .state or .toml; it begins in the current folder;
-- `random:100`: the generated circuits with the numbers 0 to 99; `random:100-119`: those with these numbers. Number n is of
-  the kind n modulo 8; `random:100:ice` and `random:100-119:ice` are all of one kind. A number and a kind are always the
-  same circuit, so that ranges that do not overlap share no circuit.
+- `random:100`: the generated circuits with the numbers 0 to 99; `random:100-119`: those with these numbers. Number n
+  has the kind n modulo 8; `random:100:ice` and `random:100-119:ice` are all of one kind. A number and a kind always
+  give the same circuit, so ranges that do not overlap share no circuit.
 
 Of several keys that name the same circuit, the last one counts.
 """
@@ -114,7 +114,7 @@ def numbers_of(key: str) -> Numbers:
 
 
 def mistake(key: str) -> str | None:
-    """What is wrong with a key of [levels], in one line; None if nothing is. Whether its files are there is seen later."""
+    """What is wrong with a key of [levels], in one line; None if it is valid. Its files are not looked up."""
     if is_random(key):
         try:
             numbers_of(key)
@@ -125,7 +125,7 @@ def mistake(key: str) -> str | None:
         # as it stands in an INI file: such a line would be read as something else, or not at all
         fine = key.isprintable() and key == key.strip() and key[0] not in "#[" and "=" not in key and len(key) <= 1000
         if not fine:
-            return "this cannot stand in a configuration; begin a path with ./ and rename what has = or odd characters in it"
+            return "this cannot stand in a configuration; begin a path with ./ and rename what has = or odd characters"
         if is_path(key):
             return None
     if key in CIRCUITS or (_is_glob(key) and fnmatch.filter(CIRCUITS, key)):
@@ -152,7 +152,7 @@ def merged(levels: dict[str, Any]) -> dict[str, Any]:
 
 
 def circuit_name(circuit: str) -> str:
-    """What a circuit is called in logs and tables: its name, or that of its start state's file, without odd characters."""
+    """Name of a circuit in logs and tables: its own, or that of its start state's file, without odd characters."""
     return re.sub(r"[^\w.+-]+", "_", PurePath(circuit).name.removesuffix(".state")) if is_path(circuit) else circuit
 
 

@@ -27,7 +27,8 @@ class Run(Section):
     agent_steps: int = Field(1_000_000, ge=1, description="training ends after this many agent steps (actions chosen)")
     reproducible: bool = Field(
         False,
-        description="two runs with the same configuration, seed and number of cores end with the same weights, bit for bit; slower",
+        description="two runs with the same configuration, seed and number of cores end with the same weights, bit for "
+        "bit; slower",
     )
     minutes: float = Field(0, ge=0, description="or after this many minutes of training; 0: no limit")
     checkpoint_minutes: float = Field(1, gt=0, description="minutes between checkpoints")
@@ -51,14 +52,16 @@ class System(Section):
     predictors: int = Field(1, ge=1, le=16, description="predictor threads")
     trainers: AutoInt = Field(
         "auto",
-        description="trainer threads; one at a time owns the optimizer, the others assemble batches; auto: 2 with a GPU, else 1",
+        description="trainer threads; one at a time owns the optimizer, the others assemble batches; auto: 2 with a "
+        "GPU, else 1",
     )
     prediction_batch_size: AutoInt = Field(
         "auto", description="observations in one forward pass at most; auto: as many as environments"
     )
     min_prediction_batch_size: AutoInt = Field(
         "auto",
-        description="observations that a predictor waits for, if only for a moment; auto: what makes a forward pass cheap",
+        description="observations that a predictor waits for, if only for a moment; auto: what makes a forward pass "
+        "cheap",
     )
     training_batch_size: AutoInt = Field(
         "auto", description="unrolls in one update; auto: 8, or what one agent steps together"
@@ -91,7 +94,8 @@ class Environment(Section):
     noop_max: int = Field(
         30,
         ge=0,
-        description="at most this many frames (drawn at random) of idling, or for the kart of one drawn action, begin an episode",
+        description="at most this many frames (drawn at random) of idling, or for the kart of one drawn action, begin "
+        "an episode",
     )
     random_start: bool = Field(True, description="kart: training episodes begin at a checkpoint drawn at random")
     opponents: int = Field(
@@ -143,7 +147,8 @@ class Model(Section):
     )
     precision: Literal["fp32", "bf16"] = Field(
         "fp32",
-        description="of the convolutions: fp32, or bf16, faster where the processor or GPU multiplies it; weights stay fp32",
+        description="of the convolutions: fp32, or bf16, faster where the processor or GPU multiplies it; weights stay "
+        "fp32",
     )
 
     normalise_observations: bool = Field(
@@ -177,8 +182,8 @@ class Optimizer(Section):
     max_skipped_updates: int = Field(
         10,
         ge=1,
-        description="updates skipped in a row, for a loss or gradient that is not finite, until weights go back to the last good ones; "
-        "once: then the run ends",
+        description="updates skipped in a row, for a loss or gradient that is not finite, until weights go back to the "
+        "last good ones; once: then the run ends",
     )
 
 
@@ -190,8 +195,8 @@ class Evaluation(Section):
     circuits: int = Field(
         8,
         ge=1,
-        description="at most so many train and so many test circuits each time: always the same train circuits, by whose mean "
-        "return best.pt is chosen, and test circuits in turn",
+        description="at most so many train and so many test circuits each time: always the same train circuits, by "
+        "whose mean return best.pt is chosen, and test circuits in turn",
     )
     greedy: bool = Field(True, description="take the likeliest action rather than sample")
     video_seconds: float = Field(12.0, ge=0, description="length of the video of each circuit in TensorBoard; 0: none")

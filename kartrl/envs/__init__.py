@@ -36,7 +36,7 @@ def make_group(config: Config, size: int) -> EnvGroup:
     return load_world(config).make_group(size)
 
 
-def look(config: Config) -> EnvSpec:
+def describe_env(config: Config) -> EnvSpec:
     """Make the environment once, step it for a moment, and close it: what can be wrong with it comes out here.
 
     Raises:
@@ -56,7 +56,7 @@ def look(config: Config) -> EnvSpec:
 
 
 def _step_seconds(env: gymnasium.Env[Any, Any], action: ActionSpec) -> float:
-    """Seconds of one step, over a moment: the median, as others may use the core meanwhile; 0 if the environment fails at once."""
+    """Median seconds of a step, as other processes may use the core meanwhile; 0 if the environment fails at once."""
     times: list[float] = []
     actions = action.sample(np.random.default_rng(0), LOOK_STEPS)
     with contextlib.suppress(Exception):  # the agents will meet it too, and tell

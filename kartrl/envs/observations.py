@@ -143,8 +143,8 @@ def _to_vectors(env: Env) -> Env:
         where = f" (at {name})" if name else ""
         if isinstance(part, spaces.Box) and _is_image(part):
             raise UserError(
-                f"its observations hold an image, {describe(part)}{where}, among other parts; kartrl takes an image alone, "
-                "or parts without images: choose with gymnasium.wrappers.FilterObservation"
+                f"its observations hold an image, {describe(part)}{where}, among other parts; kartrl takes "
+                "an image alone, or parts without images: choose with gymnasium.wrappers.FilterObservation"
             )
         if not isinstance(part, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
             raise UserError(

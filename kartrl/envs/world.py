@@ -1,8 +1,8 @@
-"""What kartrl may ask of a world beside Gymnasium's interface: levels, episodes, metrics, tables, pictures.
+"""The interface of a world besides Gymnasium's: levels, episodes, metrics, tables, pictures.
 
-Everything but `make_env` has a default, which fits an environment without levels. A world is made from the configuration
-in each process that needs it, and keeps nothing from one call to the next: what it finds out, `prepare` puts into the
-configuration. Agents and the logger make worlds too, so that a world's module must not import torch.
+Everything but `make_env` has a default, which fits an environment without levels. A world is made from the
+configuration in each process that needs it, and keeps no state between calls: what it finds out, `prepare` puts into
+the configuration. Agents and the logger make worlds too, so a world's module must not import torch.
 """
 
 from __future__ import annotations
@@ -67,9 +67,8 @@ class World(ABC):
         Raises:
             UserError: no such environment or level, or one that kartrl cannot drive; it says what there is instead.
         """
-        from gymnasium.wrappers import (
-            RecordEpisodeStatistics,
-        )  # here, and so below: not all who load this step environments
+        # imported here and below: not every process that imports this module steps environments
+        from gymnasium.wrappers import RecordEpisodeStatistics
 
         return RecordEpisodeStatistics(self.make_env(levels, training, render))
 
@@ -204,10 +203,13 @@ class World(ABC):
         return ()
 
     def draw(self, level: str, drives: Sequence[Drive], title: str, inches: float = 8.0) -> np.ndarray | None:
-        """A picture of drives on a level, uint8 [H, W, 3], 100 pixels to the inch of its width; None: this world draws none.
+        """Draw a picture of drives on a level, uint8 [H, W, 3], 100 pixels per inch; None if this world draws none.
+
+        Pictures of one width must be equally high, as they are put on one sheet.
 
         Args:
             drives: at least one.
             title: a line of text; the world may add some.
+            inches: width.
         """
         return None

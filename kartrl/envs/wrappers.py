@@ -67,7 +67,7 @@ def _take_actions(env: Env) -> Env:
 
 
 def _make(section: Environment, atari: bool, render_mode: str | None) -> Env:
-    # AtariPreprocessing skips the frames, and reads the screen past the environment: its own observation may be the cheapest
+    # AtariPreprocessing skips frames and reads the screen itself: the environment's own observation may be the cheapest
     settings: dict[str, Any] = {"frameskip": 1, "obs_type": "ram"} if atari else {}
     try:
         return gymnasium.make(section.id, render_mode=render_mode, disable_env_checker=True, **settings)

@@ -1,4 +1,4 @@
-"""The user's own cartridge: checks a ROM and start states and takes them into the user's data folder, nowhere else."""
+"""The user's own cartridge: checks a ROM and start states, and copies them to the user's data folder only."""
 
 import gzip
 import hashlib
@@ -16,27 +16,27 @@ NAME = "SuperMarioKart-Snes"
 SHA1 = (Path(__file__).parent / "games" / NAME / "rom.sha").read_text(encoding="ascii").strip()
 SIZE = 512 * 1024
 COPIER_HEADER = 512
-STATE_LIMIT = 4 * 1024 * 1024  # bytes of a start state when unpacked; stable-retro's are below half a MiB
+STATE_LIMIT = 4 * 1024 * 1024  # maximum bytes of a start state, unpacked; stable-retro's are below half a MiB
 
 
 def folder() -> Path:
-    """Where the imported cartridge lies (or would): in `KARTRL_DATA` or the platform's place for a user's data."""
+    """Folder of the imported cartridge: in `KARTRL_DATA`, or in the platform's user data folder; may not exist."""
     return Path(os.environ.get("KARTRL_DATA") or user_data_dir("kartrl", appauthor=False)) / NAME
 
 
 def import_rom(file: Path, states: Path | None = None, sha1: str = SHA1, size: int = SIZE) -> Path:
-    """Take in the ROM `file`, with or without a copier header, and the start states `<circuit>.state` in `states`.
+    """Import the ROM `file`, with or without a copier header, and the start states `<circuit>.state` in `states`.
 
-    Nothing is written before everything has been checked. Prints what is there then, and what is still missing.
+    Writes nothing before everything has been checked. Prints which circuits are available, and which are missing.
 
     Args:
-        sha1, size: what the ROM must be, without a copier header.
+        sha1, size: expected hash and bytes of the ROM without a copier header.
 
     Returns:
         The folder of the imported game.
 
     Raises:
-        UserError: the ROM is another one, a state is not one, or something cannot be read or written.
+        UserError: the ROM is a different one, a state is invalid, or a file cannot be read or written.
     """
     rom = _checked_rom(file, sha1, size)
     taken, foreign = _checked_states(states) if states is not None else ({}, [])
@@ -49,7 +49,7 @@ def import_rom(file: Path, states: Path | None = None, sha1: str = SHA1, size: i
             write(target / name, data)
     except OSError as error:
         raise UserError(
-            f"{target}: cannot keep the cartridge there ({error.strerror}); set KARTRL_DATA to another folder"
+            f"{target}: cannot write the cartridge ({error.strerror}); set KARTRL_DATA to another folder"
         ) from error
     _report(target, foreign)
     return target
@@ -67,16 +67,16 @@ def _checked_rom(file: Path, sha1: str, size: int) -> bytes:
     found = hashlib.sha1(rom, usedforsecurity=False).hexdigest()
     if found != sha1:
         raise UserError(
-            f"{file}: not the ROM that kartrl drives. Found SHA-1 {found}, {length} bytes; expected {sha1}, "
-            f"{size} bytes (or {size + COPIER_HEADER} with a copier header): the US version of Super Mario Kart, unpacked"
+            f"{file}: not a supported ROM: found SHA-1 {found}, {length} bytes; expected {sha1}, {size} bytes "
+            f"(or {size + COPIER_HEADER} with a copier header): the US version of Super Mario Kart, unpacked"
         )
     return rom
 
 
 def _checked_states(states: Path) -> tuple[dict[str, bytes], list[str]]:
-    """The start states in a folder, and the names of the files in it that belong to no circuit."""
+    """The start states in a folder, and the names of files that match no circuit."""
     if not states.is_dir():
-        raise UserError(f"{states}: not a folder; --states takes the folder that holds <circuit>.state files")
+        raise UserError(f"{states}: not a folder; --states needs a folder with <circuit>.state files")
     files = sorted(states.glob("*.state"))
     known = [file for file in files if file.stem in CIRCUITS]
     packed = {file.name: gzip.compress(read_state(file), mtime=0) for file in known}
@@ -84,10 +84,10 @@ def _checked_states(states: Path) -> tuple[dict[str, bytes], list[str]]:
 
 
 def read_state(file: Path) -> bytes:
-    """The unpacked emulator state in `file`.
+    """Read and unpack the emulator state in `file`.
 
     Raises:
-        UserError: it cannot be read, is not whole and gzip, is empty, or unpacks to more than `STATE_LIMIT` bytes.
+        UserError: it cannot be read, is not complete gzip, is empty, or unpacks to more than `STATE_LIMIT` bytes.
     """
     try:
         with gzip.open(file, "rb") as stream:
@@ -95,14 +95,14 @@ def read_state(file: Path) -> bytes:
     except (OSError, EOFError, zlib.error) as error:
         raise UserError(f"{file}: cannot read this start state ({error})") from error
     if not data:
-        raise UserError(f"{file}: this start state is empty")
+        raise UserError(f"{file}: the start state is empty")
     if len(data) > STATE_LIMIT:
         raise UserError(f"{file}: not a start state: it unpacks to more than {STATE_LIMIT // 2**20} MiB")
     return data
 
 
 def write(file: Path, data: bytes) -> None:
-    """Replace `file` as a whole or not at all, readable by its owner only."""
+    """Replace `file` atomically, readable by its owner only."""
     with whole_file(file, durable=True) as temporary:
         temporary.touch(mode=0o600)
         temporary.write_bytes(data)
@@ -113,9 +113,7 @@ def _report(target: Path, foreign: list[str]) -> None:
     missing = [circuit for circuit in CIRCUITS if circuit not in there]
     print(f"The cartridge is in {target}.")
     if foreign:
-        print(f"Left out, named after no circuit: {', '.join(foreign)}.")
-    print(f"Circuits that can be driven: {', '.join(there) or 'none yet'}.")
+        print(f"Ignored, not named after a circuit: {', '.join(foreign)}.")
+    print(f"Circuits with a start state: {', '.join(there) or 'none yet'}.")
     if missing:
-        print(
-            f"Without a start state: {', '.join(missing)}. Import again with --states DIR, a folder of <circuit>.state files."
-        )
+        print(f"Circuits without one: {', '.join(missing)}. Import their <circuit>.state files with --states DIR.")

@@ -1,4 +1,4 @@
-"""The map of a circuit of the bundled game, as the game itself draws it."""
+"""The map of a circuit of the bundled game, rendered from its tiles."""
 
 from functools import cache
 from pathlib import Path
@@ -12,7 +12,7 @@ from kartrl.kart.retro import Console
 
 @cache
 def circuit_block(game_folder: Path, circuit: str) -> Block | None:
-    """The circuit as its start state holds it; None for a cartridge. `circuit` may be the path of a `.state` file."""
+    """The block in a circuit's start state; None for a cartridge. `circuit` may be the path of a `.state` file."""
     console = Console(game_folder, circuit)
     block = console.block()
     console.close()
@@ -20,6 +20,6 @@ def circuit_block(game_folder: Path, circuit: str) -> Block | None:
 
 
 def circuit_map(game_folder: Path, circuit: str) -> npt.NDArray[np.uint8] | None:
-    """The whole map seen from above, uint8 [1024, 1024, 3]; None for a cartridge."""
+    """The whole map from above, uint8 [1024, 1024, 3]; None for a cartridge."""
     block = circuit_block(game_folder, circuit)
-    return None if block is None else block.picture()
+    return None if block is None else block.image()

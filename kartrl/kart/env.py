@@ -50,7 +50,7 @@ class KartEnv(gymnasium.Env[Image, SupportsInt]):
     race_seconds, collision (it ran into something during this step), wrong_way, finished, rank (1 is the first).
 
     A race begins with up to `noop_max` ticks of one action, number and action drawn, so that races differ.
-    `reset(options={"circuit": name, "section": number, "noop": ticks})` fixes what is otherwise drawn; those ticks are idle.
+    `reset(options={"circuit": name, "section": number, "noop": ticks})` fixes what is otherwise drawn; ticks then idle.
 
     Args:
         circuit: name of the circuit or path of its start state, or several, of which each reset draws one.
@@ -121,7 +121,7 @@ class KartEnv(gymnasium.Env[Image, SupportsInt]):
         held, noop = console.buttons([]), options.get("noop")
         self._run(console, held, 1)  # the screen and the section follow with a tick
         if noop is None:
-            # a kart that idles before it starts drives the same race: what tells starts apart is an action held meanwhile
+            # a kart that idles before it starts drives the same race: starts differ only by an action held meanwhile
             held = self._buttons[self.np_random.integers(len(self._buttons))]
             noop = int(self.np_random.integers(self._section.noop_max + 1))
         self._run(console, held, noop)

@@ -1,8 +1,8 @@
-"""An emulator core through libretro's C interface (libretro.h), several of them in one process.
+"""Binding to emulator cores through libretro's C interface (libretro.h), with several emulators per process.
 
-stable-retro brings the core, the names of the memory's places and the format of the states; its own binding allows one
-emulator in a process, whose steps could then not be taken together. A core keeps its state in global variables, so
-each emulator here has a copy of the library for itself.
+stable-retro provides the core, the names of memory addresses and the format of states; its own binding allows one
+emulator per process, which rules out batched steps. A core keeps its state in global variables, so each emulator here
+loads its own copy of the library.
 """
 
 import ctypes
@@ -19,10 +19,10 @@ import numpy.typing as npt
 
 from kartrl.errors import UserError
 
-SET_PIXEL_FORMAT, RGB565 = 10, 2  # what the core asks of its environment, and the answer that this module can show
+SET_PIXEL_FORMAT, RGB565 = 10, 2  # environment command, and the supported pixel format
 SYSTEM_RAM = 2
-ALL = slice(None)  # rows of a picture
-# The prototypes of libretro.h: environment, video_refresh, audio_sample, audio_sample_batch, input_poll, input_state.
+ALL = slice(None)  # rows of the screen
+# Prototypes of libretro.h: environment, video_refresh, audio_sample, audio_sample_batch, input_poll, input_state.
 CALLBACKS = {
     "environment": ctypes.CFUNCTYPE(c_bool, c_uint, c_void_p),
     "video_refresh": ctypes.CFUNCTYPE(None, c_void_p, c_uint, c_uint, c_size_t),
@@ -52,21 +52,22 @@ class _GameInfo(ctypes.Structure):
 
 
 class Emulator:
-    """A core with a game in it. Close it: the copy of the core then serves the next one.
+    """A core with a loaded game. Must be closed, so that its copy of the core can be reused.
 
     Args:
         core: the core's library.
         rom: the game.
 
     Raises:
-        UserError: the core cannot be loaded, or does not start this ROM.
+        UserError: the core cannot be loaded, or rejects the ROM.
     """
 
-    _idle: dict[Path, list[ctypes.CDLL]] = {}  # noqa: RUF012  # copies without a game: a library cannot be unloaded safely
+    # copies without a game, for reuse: a library cannot be unloaded safely
+    _idle: dict[Path, list[ctypes.CDLL]] = {}  # noqa: RUF012
 
     def __init__(self, core: Path, rom: Path) -> None:
         self.pressed = 0
-        """The buttons held on the first joypad: bit i for `BUTTONS[i]`."""
+        """Buttons held on the first joypad: bit i for `BUTTONS[i]`."""
         self._core = core
         self._frame = (0, 0, 0, 0)
         spare = self._idle.setdefault(core, [])
@@ -79,9 +80,8 @@ class Emulator:
             "input_poll": lambda: None,
             "input_state": lambda port, device, index, button: self.pressed >> button & 1 if port == 0 else 0,
         }
-        self._callbacks = {
-            name: CALLBACKS[name](answer) for name, answer in answers.items()
-        }  # the core keeps bare pointers
+        # keep references: the core stores raw pointers
+        self._callbacks = {name: CALLBACKS[name](answer) for name, answer in answers.items()}
         for name, callback in self._callbacks.items():
             self._library[f"retro_set_{name}"](callback)
         self._library.retro_init()
@@ -95,7 +95,7 @@ class Emulator:
         self._open = True
         size = self._library.retro_get_memory_size(SYSTEM_RAM)
         self.ram = (ctypes.c_uint8 * size).from_address(self._library.retro_get_memory_data(SYSTEM_RAM))
-        """The console's working memory, live; do not touch it after `close`."""
+        """The console's working memory, a live view; invalid after `close`."""
         self.run()
 
     def run(self) -> None:
@@ -103,24 +103,24 @@ class Emulator:
         self._library.retro_run()
 
     def screen(self, rows: slice = ALL) -> npt.NDArray[np.uint8]:
-        """The picture of the last video frame or some rows of it, uint8 [rows, width, 3]; a fresh array."""
+        """The last video frame or some rows of it, uint8 [rows, width, 3]; a new array."""
         address, width, height, pitch = self._frame
         pixels = memoryview((ctypes.c_uint8 * (pitch * height)).from_address(address))
         picture = np.frombuffer(pixels, np.uint8).reshape(height, pitch // 2, 2)
         return cast(npt.NDArray[np.uint8], cv2.cvtColor(picture[rows, :width], cv2.COLOR_BGR5652RGB))
 
     def save(self) -> bytes:
-        """The state of the whole console."""
+        """Serialize the console's state."""
         state = ctypes.create_string_buffer(self._library.retro_serialize_size())
         self._library.retro_serialize(state, len(state))
         return state.raw
 
     def restore(self, state: bytes) -> bool:
-        """Go back to a saved state; the screen follows with the next frame. Returns whether the core took it."""
+        """Restore a saved state; the screen is updated with the next frame. Returns False if the core rejects it."""
         return bool(self._library.retro_unserialize(state, len(state)))
 
     def close(self) -> None:
-        """Take the game out. Closing twice is allowed."""
+        """Unload the game. Closing twice is allowed."""
         if self._open:
             self._open = False
             self._library.retro_unload_game()
@@ -130,23 +130,21 @@ class Emulator:
     def _environment(self, command: int, data: int) -> bool:
         if command == SET_PIXEL_FORMAT:
             return c_int.from_address(data).value == RGB565
-        return False  # no wish of the core's for anything else is granted
+        return False  # nothing else is supported
 
     def _video_refresh(self, address: int | None, width: int, height: int, pitch: int) -> None:
-        if address:  # without: the same as before
+        if address:  # null: the frame is unchanged
             self._frame = (address, width, height, pitch)
 
 
 def _copy(core: Path) -> ctypes.CDLL:
-    """A library of its own from the file, with libretro's signatures.
+    """Load a separate copy of the library, with libretro's signatures.
 
     Raises:
         UserError: it cannot be loaded.
     """
     try:
-        if hasattr(
-            os, "memfd_create"
-        ):  # works where no folder may hold programs; kept open, so that its name stays its own
+        if hasattr(os, "memfd_create"):  # works with noexec folders; kept open, so that its name stays unique
             path = f"/proc/self/fd/{os.memfd_create(core.name)}"
             shutil.copyfile(core, path)
             library = ctypes.CDLL(path)
@@ -154,7 +152,7 @@ def _copy(core: Path) -> ctypes.CDLL:
             with tempfile.TemporaryDirectory() as folder:
                 library = ctypes.CDLL(shutil.copy(core, folder))
     except OSError as error:
-        raise UserError(f"{core}: the emulator core cannot be loaded ({error})") from error
+        raise UserError(f"{core}: cannot load the emulator core ({error})") from error
     for name in CALLBACKS:
         library[f"retro_set_{name}"].restype = None
     library.retro_load_game.argtypes, library.retro_load_game.restype = [POINTER(_GameInfo)], c_bool

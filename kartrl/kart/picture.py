@@ -1,4 +1,4 @@
-"""From the emulator's screen to what the agent sees of it."""
+"""Preprocessing of the emulator's screen to observations."""
 
 from typing import cast
 
@@ -8,32 +8,32 @@ import numpy.typing as npt
 
 from kartrl.config import Environment
 
-cv2.setNumThreads(0)  # many agents share the cores; a thread pool for each would only get in the way
+cv2.setNumThreads(0)  # many agents share the cores: a thread pool in each would only add contention
 
 Image = npt.NDArray[np.uint8]
 
 
 class Picture:
-    """Turns grey, shrinks and stacks what is seen of the screens, as the section says.
+    """Crops, converts to grey, resizes and stacks screens, as configured by the section.
 
-    `show` gives uint8 [height, width, C * frame_stack], the newest picture last, C = 1 (grey) or 3.
+    `show` returns uint8 [height, width, C * frame_stack], the newest frame last, C = 1 (grey) or 3.
     """
 
     def __init__(self, section: Environment) -> None:
         self.shape = (section.height, section.width, (1 if section.grayscale else 3) * section.frame_stack)
         self._channels = self.shape[2] // section.frame_stack
         self.rows = slice(section.crop_top, section.crop_bottom)
-        """The rows of the screen that are seen."""
+        """Rows of the screen to pass to `show`."""
         self._gray = section.grayscale
         self._size = (section.width, section.height)
         self._stack: Image | None = None
 
     def clear(self) -> None:
-        """Forget the earlier pictures: an episode begins."""
+        """Clear the frame stack at the start of an episode."""
         self._stack = None
 
     def show(self, seen: Image) -> Image:
-        """The observation after a screen whose `rows` are `seen`, uint8 [rows, 256, 3]; a fresh array."""
+        """The observation after a screen whose `rows` are `seen`, uint8 [rows, 256, 3]; a new array."""
         if self._gray:
             seen = cast(Image, cv2.cvtColor(seen, cv2.COLOR_RGB2GRAY))
         picture = shrink(seen, self._size).reshape(self.shape[0], self.shape[1], self._channels)
@@ -49,8 +49,8 @@ class Picture:
 def shrink(image: Image, size: tuple[int, int]) -> Image:
     """Resize uint8 [H, W] or [H, W, 3] to (width, height).
 
-    Where there are pixels to spare, each of the result is the mean of four: nearly what `INTER_AREA` gives, which takes
-    five times as long for sizes that are no whole multiples, and steadier than two pixels out of many.
+    When shrinking, each result pixel is the mean of four: close to `INTER_AREA`, which is five times slower for sizes
+    that are not integer multiples, and with less aliasing than two pixels out of many.
     """
     width, height = size
     if image.shape[1] >= 2 * width or image.shape[0] >= 2 * height:

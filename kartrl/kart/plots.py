@@ -83,7 +83,7 @@ def _faded(map_rgb: np.ndarray) -> np.ndarray:
 
 
 def _speeds(lines: Sequence[Line]) -> tuple[float, float]:
-    """Lowest and highest speed told apart: of a fast drive the slow start is left out, as it would take most colours."""
+    """Lowest and highest speed of the colour scale, without a fast drive's start, which would take most colours."""
     speeds = np.concatenate([line.speed for line in lines])
     high = float(speeds.max()) or 1.0
     return min(float(np.percentile(speeds, 5)), 0.85 * high), high

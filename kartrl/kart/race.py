@@ -1,4 +1,4 @@
-"""What the race state means: the table of a game, progress round the circuit, and the reward. No emulator in here."""
+"""Meaning of the race state: constants of a game, progress along the circuit, and the reward. Needs no emulator."""
 
 import json
 from collections.abc import Sequence
@@ -11,26 +11,26 @@ TICKS_PER_SECOND = 60
 
 
 class Game(NamedTuple):
-    """What differs between the games that the kart drives in: the contents of a `game.json`."""
+    """Constants that differ between games: the contents of a `game.json`."""
 
     title: str
-    laps: int  # of a whole race
+    laps: int  # per race
     lap_zero: int  # value of `lap` in the first lap
-    ticks_per_frame: int  # ticks of game logic that the ROM can run in one video frame; 1: it cannot be asked to
-    start_section: bool  # whether the ROM can put the kart at any section
-    opponents: int  # how many the ROM can put on the circuit
-    map_top: int | None  # row of the picture from which on the ROM can leave it dark, below the road; None: it cannot
-    speed_scale: float  # from the unit of `speed` to one in which about 1000 is full speed
+    ticks_per_frame: int  # maximum ticks of game logic per video frame; 1: not adjustable
+    start_section: bool  # whether the ROM can place the kart at any section
+    opponents: int  # maximum number of opponents
+    map_top: int | None  # screen row of the map, from which on the ROM can skip drawing; None: it cannot
+    speed_scale: float  # converts `speed` to units in which about 1000 is full speed
     wrong_way: int  # value of `lakitu` while driving the wrong way
-    road: dict[int, str]  # `ground_type` -> word, where a kart should drive
-    off_road: dict[int, str]  # `ground_type` -> word, where it should not
+    road: dict[int, str]  # `ground_type` -> name, on the road
+    off_road: dict[int, str]  # `ground_type` -> name, off the road
 
     def laps_done(self, race: dict[str, int]) -> int:
-        """Laps that a raw race state has behind it, 0 to `laps`."""
+        """Completed laps of a raw race state, 0 to `laps`."""
         return max(0, min(self.laps, race["lap"] - self.lap_zero))
 
     def ground(self, ground_type: int) -> str:
-        """A word for the ground under the kart."""
+        """Name of the ground under the kart."""
         return self.road.get(ground_type) or self.off_road.get(ground_type) or f"ground {ground_type}"
 
 
@@ -43,12 +43,12 @@ def load_game(file: Path) -> Game:
 
 
 def race_seconds(race: dict[str, int]) -> float:
-    """The race clock of a raw race state."""
+    """The race clock of a raw race state, seconds."""
     return 60 * race["minutes"] + race["seconds"] + race["milliseconds"] / 100
 
 
 class Course:
-    """Where along its circuit a kart is, between one section's middle and the next; needs a game that tells its gates.
+    """Position of a kart along its circuit within a section; needs a game that provides its gates.
 
     Args:
         gates: (x, y) of the middle of the road in the middle of each section, in the order of driving.
@@ -58,42 +58,42 @@ class Course:
         self._gates = gates
 
     def offset(self, section: int, x: int, y: int) -> float:
-        """How far the position lies from the middle of `section`, in sections along the road, -0.5 to 0.5."""
+        """Position relative to the middle of `section`, in sections along the road, -0.5 to 0.5."""
         count = len(self._gates)
         here = self._gates[section % count]
         ahead = _share(here, self._gates[(section + 1) % count], x, y)
         if ahead >= 0:
             return min(ahead, 0.5)
         behind = _share(self._gates[(section - 1) % count], here, x, y) - 1.0
-        return max(-0.5, min(behind, 0.0))  # above 0 outside a sharp bend: neither before the middle nor past it
+        return max(-0.5, min(behind, 0.0))  # above 0 outside a sharp bend: clip
 
 
 def _share(start: tuple[int, int], end: tuple[int, int], x: int, y: int) -> float:
-    """Which share of the way from `start` to `end` lies behind (x, y), seen across that way."""
+    """Projection of (x, y) on the way from `start` to `end`: 0 at `start`, 1 at `end`."""
     dx, dy = end[0] - start[0], end[1] - start[1]
     return ((x - start[0]) * dx + (y - start[1]) * dy) / max(1, dx * dx + dy * dy)
 
 
 class Progress:
-    """How far the kart has come, counted in sections from where it began.
+    """Progress of the kart, in sections from its start.
 
-    A circuit is a ring of sections. From one look to the next the kart has gone the short way round, so that wrapping
-    from the last section to the first is one step forward and going back over the line takes that step back. Only a
-    new best counts as progress: driving to and fro gains nothing.
+    A circuit is a ring of sections. Each update assumes the shorter way round, so that moving from the last section to
+    the first is one step forward, and going back over the line is one step back. Only a new best position counts as
+    progress: driving back and forth gains nothing.
     """
 
     def __init__(self, sections: int, section: int, offset: float = 0.0) -> None:
         self.sections = max(1, sections)
         self.position = 0
         self.best = 0
-        self._furthest = offset  # best position with the offset inside its section
+        self._furthest = offset  # best position, with the offset
         self._section = section
 
     def update(self, section: int, offset: float = 0.0) -> tuple[int, float]:
         """Move to `section`, and to `offset` sections from its middle.
 
         Returns:
-            By how many sections the best position so far has grown, 0 or more: whole ones, and with the offset.
+            Increase of the best position so far in sections, 0 or more: whole sections, and with the offset.
         """
         half = self.sections // 2
         self.position += (section - self._section + half) % self.sections - half
@@ -111,20 +111,20 @@ class Progress:
 
 
 class RaceStep(NamedTuple):
-    """What happened in one agent step."""
+    """Events of one agent step."""
 
     seconds: float  # of game time
     gained: int  # whole sections of new best progress
-    advanced: float  # the same, with fractions where the game tells the position on its course
+    advanced: float  # the same with fractions, if the game provides its gates
     sections: int  # of the circuit
     off_road: bool
-    hit: bool  # the kart ran into something
+    hit: bool  # the kart hit an obstacle
     wrong_way: bool
     finished: bool  # the race ended in this step
 
 
 def step_reward(reward: Reward, step: RaceStep) -> float:
-    """The reward of one step, cut to [-bound, bound]."""
+    """The reward of one step, clipped to [-bound, bound]."""
     if reward.kind == "checkpoint":
         total = float(step.gained)
     else:

@@ -1,4 +1,4 @@
-"""From what [levels] or `-s` names to the circuits themselves: looks up files, and has missing ones built, before processes start."""
+"""Resolves the keys of [levels] or `-s` to circuits: looks up files and builds missing ones, before processes start."""
 
 import contextlib
 import glob
@@ -15,7 +15,7 @@ from kartrl.kart.retro import BUNDLED, circuits, game_folder
 
 
 def with_circuits(config: Config, console: Console | None = None) -> Config:
-    """The configuration, its [levels] looked up: `config.levels.of` then gives names and absolute paths of start states.
+    """The configuration with its [levels] looked up: `config.levels.of` gives names or absolute paths of start states.
 
     Args:
         console: shows how far the building of circuits has come.
@@ -91,7 +91,7 @@ def uses_by_name(levels: Mapping[str, Use], names: Iterable[str]) -> dict[str, U
 
 
 class _Building:
-    """Finds the start states of circuits that are not the game's own, and has those built that are missing; a context manager."""
+    """Finds the start states of circuits that are not the game's own, and builds missing ones; a context manager."""
 
     def __init__(self, game: str, console: Console | None) -> None:
         self._game = game
@@ -151,7 +151,8 @@ class _Building:
     def _check_game(self, key: str) -> None:
         if (folder := game_folder(self._game)).name != BUNDLED:
             raise UserError(
-                f"[levels] {key}: circuits are made for the bundled game, not for {folder.name}; set environment.game=bundled"
+                f"[levels] {key}: circuits are made for the bundled game, not for {folder.name}; "
+                "set environment.game=bundled"
             )
 
 

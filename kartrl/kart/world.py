@@ -222,7 +222,7 @@ def _laps(episodes: Sequence[Episode]) -> list[float]:
 
 
 def _best_lap(tallies: Sequence[Tally]) -> float:
-    return min(tally.best_lap for tally in tallies if isinstance(tally, CircuitTally))
+    return min((tally.best_lap for tally in tallies if isinstance(tally, CircuitTally)), default=float("inf"))
 
 
 def _finished(episodes: Sequence[Episode]) -> str:

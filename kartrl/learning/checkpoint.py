@@ -1,6 +1,6 @@
-"""Checkpoints: written whole or not at all; a stranger's is read without running code, and without trusting its sizes.
+"""Checkpoints: written atomically, and read without running code or trusting their sizes.
 
-A checkpoint is a safetensors file. All that is no tensor lies in its header, as JSON, with a digest of the whole content.
+A checkpoint is a safetensors file. Its header contains everything but tensors, as JSON, and a digest of the content.
 """
 
 import hashlib
@@ -149,7 +149,7 @@ def newest(run_folder: Path) -> Path | None:
 
 
 def remove_oldest(run_folder: Path, keep: int) -> None:
-    """Remove all but the `keep` newest checkpoints of the run; only after `save` has returned is the newest one safe."""
+    """Remove all but the `keep` newest checkpoints of the run; the newest is safe only after `save` has returned."""
     for old in newest_first(run_folder)[keep:]:
         old.unlink(missing_ok=True)
 
@@ -229,21 +229,18 @@ def _check_tensors(checkpoint: Checkpoint) -> None:
         raise UserError("its observations make no sense")
     with torch.device("meta"):  # shapes without memory
         network = ActorCritic(checkpoint.config.model, checkpoint.observation_shape, checkpoint.action)
-    expected = {name: tensor.shape for name, tensor in network.state_dict().items()}
-    if _shapes(checkpoint.network) != expected:
+    if _types(checkpoint.network) != _types(network.state_dict()):
         raise UserError("its weights do not fit the network that its configuration describes")
     if checkpoint.optimizer:
-        expected = state_shapes(checkpoint.config.optimizer, network.parameters())
-        if _shapes(checkpoint.optimizer) != expected:
+        shapes = state_shapes(checkpoint.config.optimizer, network.parameters())
+        if _types(checkpoint.optimizer) != {name: (torch.float32, shape) for name, shape in shapes.items()}:
             raise UserError("its optimizer's state does not fit its network")
-    if any(tensor.dtype != torch.float32 for tensor in (*checkpoint.network.values(), *checkpoint.optimizer.values())):
-        raise UserError("its weights are not of type float32")
     if any(tensor.dtype != torch.uint8 for tensor in checkpoint.random.values()):
         raise UserError("its random states are not bytes")
 
 
-def _shapes(tensors: dict[str, Tensor]) -> dict[str, torch.Size]:
-    return {name: tensor.shape for name, tensor in tensors.items()}
+def _types(tensors: dict[str, Tensor]) -> dict[str, tuple[torch.dtype, torch.Size]]:
+    return {name: (tensor.dtype, tensor.shape) for name, tensor in tensors.items()}
 
 
 def _digest(about: str, tensors: dict[str, Tensor]) -> str:

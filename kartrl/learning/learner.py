@@ -99,6 +99,8 @@ class Learner:
         finite = math.isfinite(float(norm + sum(loss.total for loss in losses)))
         if finite:
             self.optimizer.step()
+            if self.network.normalises:  # after the step, which so sees what was acted on
+                self.network.observe(trajectory.observation[:-1][trajectory.valid])
         lap("optimizer")
         return Update(finite, steps, float(norm), losses)
 

@@ -1,1 +1,1 @@
-"""What a run tells: TensorBoard, scalars.csv, the terminal, videos."""
+"""Metrics of a run: TensorBoard, scalars.csv, the terminal, videos."""

@@ -1,4 +1,4 @@
-"""What TensorBoard and the CSV tell of episodes: from a handful of episodes to tags and values."""
+"""Aggregates episodes to the scalars of TensorBoard and the CSV."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -8,7 +8,7 @@ from kartrl.envs.world import World
 
 
 def training_scalars(world: World, episodes: Sequence[Episode]) -> dict[str, float]:
-    """Means over the agents' episodes, `train/...`, and for each level or, of many, for each group of them.
+    """Means over training episodes, `train/...`, and per level or, if there are many, per group of levels.
 
     The latter are `train_levels/<level>/...`, with the world's own word for levels.
     """
@@ -21,22 +21,22 @@ def training_scalars(world: World, episodes: Sequence[Episode]) -> dict[str, flo
 
 
 def evaluation_scalars(world: World, episodes: Sequence[Episode], newest: Sequence[Episode] = ()) -> dict[str, float]:
-    """Means for each level or group, `evaluation_<use>/<level>/...`, and over all train and all test levels.
+    """Means per level or group, `evaluation_<use>/<level>/...`, and over all train and all test levels.
 
     The latter are `evaluation/<use>_return`, and one for each of `World.highlights`.
 
     Args:
         episodes: of this round.
-        newest: of all levels, where a round takes some of them only: what is said of many levels is said of these.
+        newest: newest episodes of all levels, over which the overall means are taken; a round may cover only some.
     """
     newest = newest or episodes
     values: dict[str, float] = {}
     for use in ("train", "test"):
-        told = [episode for episode in (newest if world.grouped else episodes) if episode.use == use]
-        for name, same in _by_level(world, told):
+        shown = [episode for episode in (newest if world.grouped else episodes) if episode.use == use]
+        for name, same in _by_level(world, shown):
             values |= _prefixed(f"evaluation_{use}/{name}", world.measure(same))
-        if everywhere := [episode for episode in newest if episode.use == use]:
-            means = world.measure(everywhere)
+        if overall := [episode for episode in newest if episode.use == use]:
+            means = world.measure(overall)
             values[f"evaluation/{use}_return"] = means["episodic_return"]
             values |= {f"evaluation/{use}_{key}": means[key] for key in world.highlights if key in means}
     return values

@@ -1,7 +1,7 @@
-"""TensorBoard event files, written without torch and without a thread of their own.
+"""TensorBoard event files, written without torch and without a background thread.
 
-The writers of torch and tensorboardX both load torch, some 200 MB, and hand records to a thread in which a full disk
-goes unnoticed or blocks for ever. TensorBoard's own record format and protocol buffers need neither.
+The writers of torch and tensorboardX both import torch (about 200 MB) and write in a thread, where a full disk goes
+unnoticed or blocks forever. TensorBoard's own record format and protocol buffers need neither.
 """
 
 import contextlib
@@ -19,19 +19,19 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 
 
 class EventWriter:
-    """One event file in `folder`.
+    """Writes an event file in `folder`.
 
     Args:
-        folder: made if it does not exist.
-        purge_step: TensorBoard forgets what earlier files in `folder` say of this step and later ones.
+        folder: created if it does not exist.
+        purge_step: TensorBoard discards data of earlier files in `folder` from this step on.
 
     Raises:
-        OSError: the file cannot be written; so do all methods but `close`.
+        OSError: the file cannot be written; also raised by all methods except `close`.
     """
 
     def __init__(self, folder: Path, purge_step: int | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        # TensorBoard reads the files of a folder in the order of their names, and wants this pattern in them.
+        # TensorBoard reads the files of a folder in order of their names, and requires this pattern.
         name = f"events.out.tfevents.{time.time_ns() / 1e9:017.6f}.{socket.gethostname()}.{os.getpid()}"
         self._file = (folder / name).open("wb")
         self._records = RecordWriter(self._file)
@@ -40,7 +40,7 @@ class EventWriter:
             if purge_step is not None:
                 self._write(Event(step=purge_step, session_log=SessionLog(status=SessionLog.START)))
             self._file.flush()
-        except OSError:  # who tries again while a disk is full must not leave an empty file each time
+        except OSError:  # retries on a full disk must not leave empty files
             self.close()
             (folder / name).unlink()
             raise
@@ -52,20 +52,20 @@ class EventWriter:
         )
 
     def histogram(self, step: int, tag: str, values: np.ndarray) -> None:
-        """Write the distribution of `values`, float [any]; those that are not finite are left out."""
+        """Write the distribution of `values`, float [any]; drops non-finite values."""
         self._summary(step, histogram_pb(tag, values[np.isfinite(values)]))
 
     def image(self, step: int, tag: str, encoded: bytes, height: int, width: int) -> None:
-        """Write a PNG or GIF file's bytes; TensorBoard plays GIFs."""
+        """Write an encoded PNG or GIF; TensorBoard animates GIFs."""
         image = Summary.Image(height=height, width=width, colorspace=3, encoded_image_string=encoded)
         self._summary(step, Summary(value=[Summary.Value(tag=tag, image=image)]))
 
     def flush(self) -> None:
-        """Hand everything written so far to the operating system."""
+        """Flush buffered data to the operating system."""
         self._file.flush()
 
     def close(self) -> None:
-        """Write what is left, if it can be written, and close the file; may be called twice."""
+        """Flush if possible, and close the file; closing twice is allowed."""
         with contextlib.suppress(OSError):
             self._file.close()
 

@@ -1,4 +1,4 @@
-"""How much of the machine a run uses: processors, memory, GPUs."""
+"""Hardware usage of a run: CPU, memory, GPUs."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ ROLES = ("agents", "evaluator", "logger")
 
 
 class Hardware:
-    """Looks at the tree of processes below `root` and at the machine's NVIDIA GPUs."""
+    """Measures the process tree below `root` and the machine's NVIDIA GPUs."""
 
     def __init__(self, root: int) -> None:
         self._root = root
@@ -23,15 +23,14 @@ class Hardware:
             self._gpus = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
         self._used: dict[int, float] = {}
         self._time = time.monotonic()
-        psutil.cpu_percent()  # the first call only begins the measurement
+        psutil.cpu_percent()  # the first call starts the measurement
         self.sample()
 
     def sample(self) -> dict[str, float]:
         """Tags and values since the last call.
 
-        `hardware/cpu_percent` is of the whole machine, by anyone. `hardware/cores_<role>` are processors kept busy by all
-        processes of a role, `hardware/memory_gb_<role>` is what they hold: memory is shared out among the processes
-        that share it (PSS) where the system tells.
+        `hardware/cpu_percent` is of the whole machine. `hardware/cores_<role>` is the number of CPU cores used by all
+        processes of a role, `hardware/memory_gb_<role>` their memory as proportional set size (PSS) where available.
         """
         now = time.monotonic()
         elapsed = max(now - self._time, 1e-6)
@@ -39,7 +38,7 @@ class Hardware:
         cores: defaultdict[str, float] = defaultdict(float)
         memory: defaultdict[str, float] = defaultdict(float)
         for process in self._processes():
-            with contextlib.suppress(psutil.Error):  # it may have ended, or not be ours to look at
+            with contextlib.suppress(psutil.Error):  # ended, or not accessible
                 role, times = self._role(process), process.cpu_times()
                 used[process.pid] = times.user + times.system
                 cores[role] += (used[process.pid] - self._used.get(process.pid, 0.0)) / elapsed
@@ -58,7 +57,7 @@ class Hardware:
         return values
 
     def _role(self, process: psutil.Process) -> str:
-        """agents, evaluator, logger, server or other, by the title that `lifetime.run_as` gave the process."""
+        """agents, evaluator, logger, server or other, by the process title (`processes.spawn`)."""
         if process.pid == self._root:
             return "server"
         name = process.name()
@@ -73,7 +72,7 @@ class Hardware:
 
 
 def _memory(process: psutil.Process) -> float:
-    """Bytes of a process: its proportional share where it can be read, else what is resident."""
+    """Memory of a process in bytes: PSS where available, else RSS."""
     if os.name == "posix":
         with contextlib.suppress(psutil.AccessDenied, AttributeError):
             return float(process.memory_full_info().pss)

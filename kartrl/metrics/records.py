@@ -1,4 +1,4 @@
-"""What the logger is sent."""
+"""Messages to the logger."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from kartrl.envs.episode import Episode
 
 
 class Scalars(NamedTuple):
-    """Metrics for the logger: tag -> value, at this many agent steps."""
+    """Scalars for the logger: tag -> value, at this many agent steps."""
 
     agent_steps: int
     values: dict[str, float]
@@ -22,7 +22,7 @@ class Histograms(NamedTuple):
 
 
 class EpisodeRecord(NamedTuple):
-    """An episode for the logger; `evaluated` tells the evaluator's from the agents'."""
+    """An episode for the logger; `evaluated` marks episodes of the evaluator."""
 
     agent_steps: int
     episode: Episode

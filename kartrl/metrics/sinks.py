@@ -1,4 +1,4 @@
-"""Where metrics end up: an event file for TensorBoard, and `scalars.csv`."""
+"""Metric sinks: an event file for TensorBoard, and `scalars.csv`."""
 
 import contextlib
 import sys
@@ -11,24 +11,23 @@ import numpy as np
 from kartrl.metrics.event_writer import EventWriter
 from kartrl.metrics.scalars_csv import ScalarsTable
 
-RETRY_SECONDS = 60.0  # after a write has failed
+RETRY_SECONDS = 60.0  # pause after a failed write
 
 
 class Sinks:
-    """Both files; they get the same scalars.
+    """Writes the same scalars to both files.
 
-    A full disk or a read-only folder costs data, never the process: it is told once on stderr, and tried again
-    every minute.
+    A full disk or a read-only folder loses data but never ends the process: it is reported once on stderr, and
+    retried every minute.
 
     Args:
-        run_folder: gets both files.
-        first_step: what the files say of later steps than this, from a run that went further than the checkpoint
-            that is now resumed, is forgotten.
+        run_folder: folder of both files.
+        first_step: agent steps of the checkpoint that is resumed; later data of existing files is discarded.
     """
 
     def __init__(self, run_folder: Path, first_step: int) -> None:
         self._folder = run_folder
-        self._first_step: int | None = first_step  # None once older files were dealt with
+        self._first_step: int | None = first_step  # None after existing files have been truncated
         self._events: EventWriter | None = None
         self._table = ScalarsTable(run_folder, first_step)
         self._retry_at = 0.0
@@ -54,7 +53,7 @@ class Sinks:
         self._try(write)
 
     def flush(self) -> None:
-        """Hand what was written to the operating system."""
+        """Flush buffered data to the operating system."""
 
         def write(events: EventWriter) -> None:
             events.flush()
@@ -63,7 +62,7 @@ class Sinks:
         self._try(write)
 
     def close(self) -> None:
-        """Write what is left and close both files."""
+        """Flush and close both files."""
         self.flush()
         self._drop()
 
@@ -79,7 +78,7 @@ class Sinks:
                 self._warned = True
                 reason = error.strerror or str(error)
                 print(
-                    f"kartrl: metrics are not written to {self._folder} ({reason}); training goes on",
+                    f"kartrl: metrics are not written to {self._folder} ({reason}); training continues",
                     file=sys.stderr,
                     flush=True,
                 )

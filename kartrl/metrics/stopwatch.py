@@ -1,21 +1,21 @@
-"""Where the time of a thread or process goes, stage by stage; cheap enough to stay on (docs/performance.md)."""
+"""Time of a thread or process by stage; cheap enough to be always on (docs/performance.md)."""
 
 import time
 
 import numpy as np
 
-# What the roles do, in the order in which they do it; wall-clock time, so it also holds what a busy core makes them wait.
+# Stages of the roles, in order. Wall-clock time: includes waiting for a busy core.
 AGENT_STAGES = ("environment", "write", "wait_block", "wait_action")
 PREDICTOR_STAGES = ("idle", "gather", "forward", "scatter")
 TRAINER_STAGES = ("idle", "gather", "forward", "loss", "backward", "optimizer", "publish")
 
 
 class Stopwatch:
-    """Adds up the seconds between two laps to the stage that ends with the second.
+    """Accumulates the seconds since the last lap in the stage that ends with it.
 
     Args:
         stages: names.
-        seconds: float64 [len(stages)] to count in, so that another process may read it; its own without.
+        seconds: float64 [len(stages)] to accumulate in, for example shared memory; a private array by default.
     """
 
     def __init__(self, stages: tuple[str, ...], seconds: np.ndarray | None = None) -> None:
@@ -24,7 +24,7 @@ class Stopwatch:
         self._last = time.perf_counter()
 
     def lap(self, stage: str) -> None:
-        """The time since the last lap was spent on `stage`."""
+        """Add the time since the last lap to `stage`."""
         now = time.perf_counter()
         self.seconds[self._index[stage]] += now - self._last
         self._last = now

@@ -1,4 +1,4 @@
-"""What the terminal shows: a live panel, or plain lines where the output is not a terminal."""
+"""Terminal output: a live panel, or plain lines if the output is not a terminal."""
 
 import itertools
 from collections import defaultdict, deque
@@ -17,14 +17,14 @@ from kartrl.learning.counters import Counters
 from kartrl.metrics.records import EpisodeRecord
 
 PLAIN_SECONDS = 10.0
-MOST_ROWS = 18  # for groups of levels
+MOST_ROWS = 18  # maximum rows of groups of levels
 
 
 class Status(NamedTuple):
-    """The state of a run, as the server sees it."""
+    """State of a run."""
 
     counters: Counters
-    fraction: float  # of the run done, 0 to 1
+    fraction: float  # completed fraction of the run, 0 to 1
     eta_seconds: float
     agent_steps_per_second: float
     updates_per_second: float
@@ -34,11 +34,11 @@ class Status(NamedTuple):
 
 
 class Display:
-    """Collects episodes and shows the state of a run; a context manager.
+    """Collects episodes and displays the state of a run; a context manager.
 
     Args:
         name: of the run.
-        world: says what is shown of its episodes.
+        world: decides what is displayed of its episodes.
     """
 
     def __init__(self, console: Console, name: str, world: World) -> None:
@@ -58,7 +58,7 @@ class Display:
             self._live.stop()
 
     def add(self, record: EpisodeRecord) -> None:
-        """Take in an episode."""
+        """Add an episode."""
         episode = record.episode
         place = episode.use, episode.level
         if place not in self._tallies:
@@ -68,11 +68,11 @@ class Display:
             self._returns.append(episode.episodic_return)
 
     def say(self, message: str) -> None:
-        """A line that stays."""
+        """Print a permanent line."""
         self._console.print(message, highlight=False, markup=False, soft_wrap=True)
 
     def show(self, status: Status, final: bool = False) -> None:
-        """Bring the panel up to date; without a terminal, print a line every ten seconds."""
+        """Update the panel; without a terminal, print a line every ten seconds."""
         if self._live is not None:
             parts = [self._head(status), self._table()] if self._tallies else [self._head(status)]
             self._live.update(Panel(Group(*parts), title=self._name, border_style="cyan"))
@@ -86,7 +86,8 @@ class Display:
         return (
             f"{_clock(counters.seconds)} | {status.fraction:4.0%} | {counters.agent_steps:,} agent steps, "
             f"{status.agent_steps_per_second:,.0f}/s | {counters.updates:,} updates | return {_mean(self._returns)} "
-            f"over {counters.episodes:,} episodes | lag {status.lag:.1f}{more and f' | {more}'} | ETA {_clock(status.eta_seconds)}"
+            f"over {counters.episodes:,} episodes | lag {status.lag:.1f}{more and f' | {more}'} "
+            f"| ETA {_clock(status.eta_seconds)}"
         )
 
     def _head(self, status: Status) -> Table:
@@ -126,7 +127,7 @@ class Display:
         return sorted(self._tallies.values(), key=lambda tally: (tally.use != "train", tally.use, tally.level))
 
     def _rows(self) -> list["Row"]:
-        """A row for each level; of many for each group, while there are not too many rows, and for all of a use."""
+        """A row per level; with more than `MANY`, rows per group (unless too many) and per use."""
         tallies = self._sorted()
         if len(tallies) <= MANY:
             return [Row(tally.use, tally.level, [tally], False) for tally in tallies]
@@ -135,15 +136,15 @@ class Display:
             groups: defaultdict[str, list[Tally]] = defaultdict(list)
             for tally in same:
                 groups[self._world.group_of(tally.level)].append(tally)
-            apart = [Row(use, f"{group}, {len(some)}", some, False) for group, some in groups.items()]
+            separate = [Row(use, f"{group}, {len(some)}", some, False) for group, some in groups.items()]
             whole = [tally for some in groups.values() for tally in some]
-            rows += apart if len(rows) + len(apart) <= MOST_ROWS else []
+            rows += separate if len(rows) + len(separate) <= MOST_ROWS else []
             rows.append(Row(use, f"all {len(whole)}", whole, True))
         return rows
 
 
 class Row(NamedTuple):
-    """What one row of the table is about."""
+    """Contents of a row of the table."""
 
     use: str
     name: str

@@ -20,6 +20,7 @@ class Network(Protocol):
     """An `ActorCritic`, scripted or not; see there. A scripted module hides its methods from type checkers."""
 
     state_size: int
+    normalises: bool
 
     def __call__(self, observation: Tensor, first: Tensor, state: Tensor) -> tuple[Output, Tensor]: ...
 
@@ -31,7 +32,11 @@ class Network(Protocol):
         self, observation: Tensor, first: Tensor, state: Tensor, noise: Tensor, greedy: bool
     ) -> tuple[Tensor, Tensor]: ...
 
+    def observe(self, observation: Tensor) -> None: ...
+
     def parameters(self) -> Iterator[nn.Parameter]: ...
+
+    def buffers(self) -> Iterator[Tensor]: ...
 
     def state_dict(self) -> dict[str, Tensor]: ...
 

@@ -24,6 +24,7 @@ class ActorCritic(nn.Module):
     """The network of IMPALA's small agent (arXiv:1802.01561, figure 3), with any action distribution."""
 
     state_size: Final[int]
+    normalises: Final[bool]  # whether `observe` does anything
 
     def __init__(self, section: Model, observation_shape: tuple[int, ...], action: ActionSpec) -> None:
         super().__init__()
@@ -33,6 +34,7 @@ class ActorCritic(nn.Module):
         self.policy = nn.Linear(section.hidden_size, self.distribution.parameter_size)
         self.value = nn.Linear(section.hidden_size, 1)
         self.state_size = self.core.state_size
+        self.normalises = self.encoder.normalises
         nn.init.orthogonal_(self.policy.weight, 0.01)  # begin with all actions about equally likely
         nn.init.zeros_(self.policy.bias)
         nn.init.orthogonal_(self.value.weight, 1.0)
@@ -75,6 +77,11 @@ class ActorCritic(nn.Module):
         action = self.distribution.mode(parameters) if greedy else self.distribution.sample(parameters, noise)
         log_prob = self.distribution.log_prob(parameters, action)
         return torch.cat([action, log_prob.unsqueeze(1), value.unsqueeze(1), parameters], 1), state
+
+    @export
+    def observe(self, observation: Tensor) -> None:
+        """Count observations [N, ...], all finite, in the running statistics by which the encoder normalises them."""
+        self.encoder.observe(observation)
 
     def forward(self, observation: Tensor, first: Tensor, state: Tensor) -> tuple[Output, Tensor]:
         """An unroll of T + 1 steps: as `step`, with a leading dimension T + 1 on all but the state.

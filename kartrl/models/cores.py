@@ -1,4 +1,4 @@
-"""Recurrent cores: what remembers, between encoder and heads. A slot's state is one row of one tensor, float32 [B, S]."""
+"""Recurrent cores, between encoder and heads. The state of a slot is one row of one tensor, float32 [B, S]."""
 
 from typing import Final
 

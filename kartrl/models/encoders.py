@@ -9,6 +9,7 @@ from torch.nn import functional
 
 from kartrl.config import Model
 from kartrl.errors import UserError
+from kartrl.models.normaliser import RunningNormaliser
 
 
 class ConvEncoder(nn.Module):
@@ -20,6 +21,7 @@ class ConvEncoder(nn.Module):
     """
 
     bf16: Final[bool]  # fixed when the module is compiled: branches on it vanish
+    normalises: Final[bool]
 
     def __init__(self, section: Model, shape: tuple[int, int, int]) -> None:
         super().__init__()
@@ -36,6 +38,7 @@ class ConvEncoder(nn.Module):
         self.convolutions = nn.ModuleList(layers)
         self.linear = nn.Linear(channels * height * width, section.hidden_size)
         self.bf16 = section.precision == "bf16"
+        self.normalises = False
         _initialise(self)
         self.to(memory_format=torch.channels_last)
 
@@ -52,24 +55,35 @@ class ConvEncoder(nn.Module):
         x = functional.linear(x.flatten(1), self._rounded(self.linear.weight), self._rounded(self.linear.bias)).relu_()
         return x.to(torch.float32)
 
+    def observe(self, observation: Tensor) -> None:
+        """See `VectorEncoder`: images are not normalised by statistics."""
+
     def _rounded(self, parameter: Tensor) -> Tensor:
         return parameter.to(torch.bfloat16) if self.bf16 else parameter
 
 
 class VectorEncoder(nn.Module):
-    """Two linear layers over float32 vectors [B, D] -> float32 [B, hidden_size]; always in fp32, there being nothing to gain."""
+    """Two linear layers over float32 vectors [B, D] -> float32 [B, hidden_size]; always fp32, as bf16 gains nothing."""
 
     bf16: Final[bool]
+    normalises: Final[bool]
 
     def __init__(self, section: Model, size: int) -> None:
         super().__init__()
         hidden = section.hidden_size
+        self.normalises = section.normalise_observations
+        self.normaliser = RunningNormaliser(size) if self.normalises else nn.Identity()
         self.layers = nn.Sequential(nn.Linear(size, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU())
         self.bf16 = False
         _initialise(self)
 
     def forward(self, observation: Tensor) -> Tensor:
-        return self.layers(observation.float())
+        return self.layers(self.normaliser(observation.float()))
+
+    def observe(self, observation: Tensor) -> None:
+        """Count observations [N, D] in the running statistics, if there are any."""
+        if self.normalises:
+            self.normaliser.update(observation)
 
 
 def make_encoder(section: Model, shape: tuple[int, ...]) -> nn.Module:

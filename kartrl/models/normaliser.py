@@ -11,9 +11,9 @@ from kartrl.models.scripting import export
 class RunningNormaliser(nn.Module):
     """Shifts and scales each of D numbers to mean 0 and variance 1 over all that `update` was given.
 
-    Statistics change in `update` alone: in evaluation, and wherever nobody calls it, they are frozen. Before the first
-    update numbers are only clipped. All is in float32, as MPS has no float64; `mean_rest` keeps what is below the mean's last
-    digit, so that after billions of observations the mean still moves.
+    Only `update` changes the statistics; in evaluation they are frozen. Before the first update numbers are only
+    clipped. All is float32, as MPS has no float64; `mean_rest` keeps what is below the mean's last digit, so that the
+    mean still moves after billions of observations.
     """
 
     bound: Final[float] = 10.0  # standard deviations beyond which a number is clipped

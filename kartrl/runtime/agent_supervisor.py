@@ -1,4 +1,4 @@
-"""The agent processes: started, watched, and replaced when they die or stand still."""
+"""The agent processes: started, watched, and replaced when they die or stall."""
 
 import signal
 import time
@@ -126,7 +126,7 @@ class Agents:
                 agent.messages = None
 
     def watch(self, now: float, trained: bool) -> None:
-        """Bury the dead, kill those that stand still, and start again whose time has come.
+        """Reap dead agents, kill stalled ones, and restart those whose backoff is over.
 
         Args:
             now: the monotonic time.
@@ -141,19 +141,19 @@ class Agents:
                     self._start(agent)
             elif not agent.process.is_alive():
                 if agent.messages is None:  # all that it said has been heard
-                    self._bury(agent, now, trained)
-            elif self._stands_still(agent, now):
+                    self._reap(agent, now, trained)
+            elif self._is_stalled(agent, now):
                 agent.cause = f"no step came from it for system.step_timeout, {self._config.system.step_timeout:g} s"
                 agent.process.kill()
 
-    def _stands_still(self, agent: Agent, now: float) -> bool:
+    def _is_stalled(self, agent: Agent, now: float) -> bool:
         """Whether it has not moved for too long, though nothing kept it from moving."""
         requests = self._slab.requests(agent.number)
         if requests != agent.moved[1] or not self._slab.may_move(agent.number):
             agent.moved = (now, requests)
         return now - agent.moved[0] > self._config.system.step_timeout
 
-    def _bury(self, agent: Agent, now: float, trained: bool) -> None:
+    def _reap(self, agent: Agent, now: float, trained: bool) -> None:
         assert agent.process is not None
         code = agent.process.exitcode or 0
         agent.process.join()
@@ -167,10 +167,13 @@ class Agents:
         healthy = sum(not other.restarts.failing for other in self._agents)
         if healthy < self._min_agents:
             raise RunFailed(
-                f"{healthy} of {len(self._agents)} agents are healthy, and system.min_agents asks for {self._min_agents}\n"
+                f"{healthy} of {len(self._agents)} agents are healthy, "
+                f"and system.min_agents asks for {self._min_agents}\n"
                 f"agent {agent.number}, which died {agent.restarts.strikes} times without finishing an unroll: {cause}"
             )
         self._slab.retire(agent.number)
         self._settle()
         self._slab.recover(agent.number)
+        if self._config.run.reproducible and self.deaths == 1:
+            self._say("an agent has died: from here on this run cannot be reproduced")
         self._say(f"agent {agent.number} is started again; it ended: {cause.splitlines()[-1]}")

@@ -1,4 +1,4 @@
-"""Where a trainer's batches come from: finished blocks of the slab, in the order that the algorithm or the run asks for."""
+"""Sources of training batches: finished blocks of the slab, in the order that the algorithm or the run requires."""
 
 import threading
 from collections.abc import Sequence
@@ -108,10 +108,11 @@ class SynchronousSource(Held):
 class Rounds(Held):
     """A fixed order for reproducible runs: in each round every group fills one block, with weights of a fixed age.
 
-    Predictors answer all first groups of the agents, then all second ones, and so on. A round begins when the first ones
-    ask for its first step; only then are newer weights fetched, and only then is the round before it trained on, its
-    groups in order. So while a round is acted, the one before it is trained on. The order is lost when an agent dies:
-    from then on this is an `ArrivalSource`.
+    Predictors answer all first groups of the agents, then all second ones, and so on. A round begins when the first
+    groups request its first step; only then are newer weights fetched, and only then is the round before it trained
+    on, its groups in order. So while a round is acted, the one before it is trained on. The order is lost when an agent
+    dies: from then on requests are answered as they arrive, with the newest weights, and blocks are trained on, the
+    oldest first.
 
     Args:
         blocks: of a batch; the number of groups is a multiple of it.
@@ -141,9 +142,11 @@ class Rounds(Held):
             with self._change:
                 self._begun += 1
                 self._change.notify_all()
-        groups = range(self._turn, slab.num_groups, slab.groups_per_agent)
-        wanted = [group for group in groups if not slab.retired[group // slab.groups_per_agent]]
-        if not (wanted and self._asked.issuperset(wanted)):
+        if slab.deaths:  # an agent that waits for the others' update must not be waited for
+            asked, self._asked = self._asked, set()
+            return [*asked] or slab.await_requests(slab.num_groups, WAKE_SECONDS)
+        wanted = range(self._turn, slab.num_groups, slab.groups_per_agent)
+        if not self._asked.issuperset(wanted):
             self._asked.update(slab.await_requests(slab.num_groups, WAKE_SECONDS))
             return []
         if self._turn == 0 and (slab.step[wanted] == 0).any() and not self._await_updates():
@@ -155,7 +158,7 @@ class Rounds(Held):
     def may_fetch(self, requests: Requests) -> bool:
         """See `Pacing`."""
         self._begins = bool(requests.group[0] % self._slab.groups_per_agent == 0 and (requests.step == 0).any())
-        return self._begins
+        return self._begins or bool(self._slab.deaths)
 
     def _await_updates(self) -> bool:
         """Wait a second for all updates from rounds before the last one; whether they have been published."""
@@ -171,6 +174,7 @@ class Rounds(Held):
         """See `BatchSource`."""
         slab = self._slab
         while not self._stop.is_set():
+            slab.finished.get_many(slab.num_blocks, 0.0)  # or the queue would fill up
             chosen = self._chosen()
             if chosen is not None:
                 self._batches += 1
@@ -190,6 +194,7 @@ class Rounds(Held):
         slab = self._slab
         if slab.deaths:
             finished = [block for block in range(slab.num_blocks) if slab.is_finished(block)]
+            finished.sort(key=lambda block: slab.version[block].max())
             return finished[: self._blocks] if len(finished) >= self._blocks else None
         number, part = divmod(self._batches, self._batches_a_round)
         with self._change:

@@ -1,8 +1,8 @@
-"""The optional controller: while training goes on, looks for numbers that train faster, then keeps them.
+"""The optional controller: searches for faster sizes during training, then keeps them.
 
-GA3C (arXiv:1611.06256, section 4.3) moves its numbers of agents, predictors and trainers at random every minute and keeps
-what one noisy window favours. Here one number is moved at a time, each trial is compared with windows of the present
-setting measured just before it, medians must differ by a margin, and once no move pays the search ends for good.
+GA3C (arXiv:1611.06256, section 4.3) changes its numbers of agents, predictors and trainers at random every minute, and
+decides by a single noisy window. Here one number changes at a time, each trial is compared with windows of the current
+setting measured just before it, medians must differ by a margin, and the search ends when no change helps.
 """
 
 import statistics
@@ -12,20 +12,20 @@ from typing import NamedTuple
 from kartrl.runtime.predictor_thread import ArrivalPacing
 from kartrl.runtime.slab import Slab
 
-SETTLE_SECONDS = 3.0  # after a move, before it is measured
+SETTLE_SECONDS = 3.0  # pause between a change and its measurement
 WINDOW_SECONDS = 4.0
-WINDOWS = 3  # of which the median counts
-MARGIN = 0.03  # by which a move must be faster to be kept
+WINDOWS = 3  # windows of which the median is taken
+MARGIN = 0.03  # minimum relative gain to keep a change
 
 
 class Knob:
-    """A number that may be moved while training.
+    """A number that can be changed during training.
 
     Args:
-        name: for the reader.
-        values: that it may take, ascending.
-        value: that it has.
-        apply: makes it so.
+        name: for messages.
+        values: allowed values, ascending.
+        value: current value.
+        apply: called with a new value.
     """
 
     def __init__(self, name: str, values: tuple[int, ...], value: int, apply: Callable[[int], None]) -> None:
@@ -37,7 +37,7 @@ class Knob:
         return min(beyond, key=lambda value: abs(value - self.value), default=None)
 
     def set(self, value: int) -> None:
-        """Move to this value."""
+        """Change to this value."""
         self.value = value
         self._apply(value)
 
@@ -45,15 +45,15 @@ class Knob:
 class Measured(NamedTuple):
     """Medians over the windows of one setting."""
 
-    rate: float  # trained agent steps a second
+    rate: float  # trained agent steps per second
     lag: float  # mean policy lag, in updates
 
 
 class Controller:
-    """Moves `knobs` towards more agent steps a second, as long as the mean policy lag stays within `max_lag`; then stops.
+    """Hill climbing on `knobs` for agent steps per second, with a mean policy lag of at most `max_lag`.
 
     Attributes:
-        frozen: whether the search is over.
+        frozen: whether the search has ended.
     """
 
     def __init__(self, knobs: list[Knob], max_lag: float, say: Callable[[str], None]) -> None:
@@ -63,14 +63,14 @@ class Controller:
         next(self._search)
         self._windows: list[Measured] = []
         self._lags: list[float] = []
-        self._begin: tuple[float, int] | None = None  # time and agent steps at which the window began
-        self._settled: float | None = None  # when the next window may begin
+        self._begin: tuple[float, int] | None = None  # time and agent steps at the start of the window
+        self._settled: float | None = None  # when the next window may start
 
     def tick(self, now: float, agent_steps: int, lag: float) -> None:
-        """Look at the run; call it a few times a second.
+        """Update with the state of the run; call a few times per second.
 
         Args:
-            now: monotonic seconds.
+            now: monotonic time, seconds.
             agent_steps: trained on so far.
             lag: mean policy lag of the newest update.
         """
@@ -96,10 +96,10 @@ class Controller:
             except StopIteration:
                 self.frozen = True
                 settled = ", ".join(f"{knob.name} {knob.value}" for knob in self._knobs)
-                self._say(f"The controller is done: {settled}")
+                self._say(f"Controller finished: {settled}")
 
     def _trials(self) -> Generator[None, Measured, None]:
-        """Coordinate steps; each `yield` waits for the present setting to be measured."""
+        """Coordinate search; each `yield` returns a measurement of the current setting."""
         improved = True
         while improved:
             improved = False
@@ -114,12 +114,11 @@ class Controller:
                         if not self._better(before, after):
                             knob.set(old)
                             break
-                        self._say(
-                            f"The controller moves {knob.name} from {old} to {candidate}: {before.rate:,.0f} -> {after.rate:,.0f} steps/s"
-                        )
+                        rates = f"{before.rate:,.0f} -> {after.rate:,.0f} steps/s"
+                        self._say(f"Controller: {knob.name} {old} -> {candidate}, {rates}")
                         improved = moved = True
                     if moved:
-                        break  # the other direction led here
+                        break  # the other direction was worse already
 
     def _better(self, before: Measured, after: Measured) -> bool:
         if before.lag > self._max_lag:
@@ -130,15 +129,14 @@ class Controller:
 def make_controller(
     slab: Slab, pacing: ArrivalPacing, min_groups: int, max_lag: float, say: Callable[[str], None]
 ) -> Controller:
-    """A controller of how many agents run and for how many groups the predictors wait."""
+    """Create a controller of the number of running agents and of the groups that predictors wait for."""
 
     def run_agents(number: int) -> None:
         slab.run_agents(number)
         wait_for(waiting.value)
 
     def wait_for(groups: int) -> None:
-        # Those that are paused do not come.
-        pacing.enough = min(groups, running.value * slab.groups_per_agent)
+        pacing.enough = min(groups, running.value * slab.groups_per_agent)  # paused agents send no requests
 
     waiting = Knob("groups waited for", tuple(range(1, slab.num_groups + 1)), min_groups, wait_for)
     running = Knob("running agents", tuple(range(1, slab.num_agents + 1)), slab.num_agents, run_agents)

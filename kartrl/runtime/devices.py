@@ -1,4 +1,4 @@
-"""What the network runs on: the device, and memory that is kept."""
+"""Choice of the network's device, and the memory allocator's settings."""
 
 import ctypes
 import os
@@ -9,10 +9,10 @@ from kartrl.errors import UserError
 
 
 def choose_device(name: str) -> torch.device:
-    """The device called `name`; auto is the fastest there is.
+    """The device called `name`; auto is the fastest available one.
 
     Raises:
-        UserError: this machine or this build of PyTorch has no such device.
+        UserError: the device is not available on this machine or in this build of PyTorch.
     """
     available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if name == "auto":
@@ -20,13 +20,13 @@ def choose_device(name: str) -> torch.device:
     if not available[name]:
         there = ", ".join(kind for kind, is_there in available.items() if is_there)
         raise UserError(
-            f"device {name}: not on this machine or not in this build of PyTorch; there is {there}, or say auto"
+            f"device {name}: not available on this machine or in this build of PyTorch; use {there} or auto"
         )
     return torch.device(name)
 
 
 def keep_freed_memory() -> None:
-    """Have glibc keep what is freed: each update needs the same again, and new pages cost a third of an update."""
+    """Make glibc keep freed memory: each update needs the same again, and new pages cost a third of an update."""
     libc = ctypes.CDLL(None) if os.name == "posix" else None
     if libc is not None and hasattr(libc, "mallopt") and hasattr(libc, "gnu_get_libc_version"):
         trim_threshold, top_pad, mmap_max, arena_max = -1, -2, -4, -8  # numbers from malloc.h

@@ -43,14 +43,14 @@ Level = TypeVar("Level")
 def run(run_folder: Path, config: Config, server: Connection) -> None:
     """Body of the evaluator process; ends on SIGTERM, or when its parent has gone.
 
-    Every `config.evaluation.minutes`, if there is a new checkpoint, it drives on at most `config.evaluation.circuits` train
-    and as many test levels. Where there are more, the train levels are always the same ones, of as many groups as
+    Every `config.evaluation.minutes`, if there is a new checkpoint, it drives on at most `config.evaluation.circuits`
+    train and as many test levels. If there are more, the train levels are always the same ones, of as many groups as
     possible, so that checkpoints can be compared; the test levels take turns. Then it
 
     - sends to `server` an `EpisodeRecord` for each episode and at last a `Scalars` of their means,
     - writes the world's images and videos for TensorBoard to `run_folder/evaluation`, and all images to `latest.png`
       there,
-    - saves the checkpoint as `run_folder/best.pt` where its score, the mean over these train levels of its mean return on
+    - saves the checkpoint as `run_folder/best.pt` if its score, the mean over these train levels of its mean return on
       each, is the best so far; see `BestCheckpoint`.
 
     Args:

@@ -1,4 +1,4 @@
-"""What the server that forks processes loads before it does (see `processes.start_method`); nobody else imports this."""
+"""Preloaded by the fork server (see `processes.start_method`); not to be imported elsewhere."""
 
 import atexit
 import os

@@ -1,4 +1,4 @@
-"""A queue of small numbers that no killed process can leave locked."""
+"""A queue of small integers that a killed process cannot leave locked."""
 
 import os
 import select
@@ -11,10 +11,10 @@ _NUMBER = struct.Struct("<i")
 
 
 class IndexQueue:
-    """Small numbers from many processes to the threads of the one that made it.
+    """Sends small integers from many processes to threads of the process that created it.
 
-    A message is one write of 4 bytes to a pipe, which is atomic: no writer holds a lock, so none can die holding one.
-    Only the reading threads, which live and die together, take turns; one read takes all that wait.
+    A message is an atomic write of 4 bytes to a pipe: writers need no lock, so none can die holding one. Only the
+    reading threads, which share a process, use a lock; one read returns all waiting messages.
     """
 
     def __init__(self, context: BaseContext) -> None:
@@ -22,14 +22,14 @@ class IndexQueue:
         self._reading = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_writer": self._writer}  # another process only writes
+        return {"_writer": self._writer}  # other processes only write
 
     def put(self, index: int) -> None:
-        """Append; blocks only when thousands wait."""
+        """Append; blocks only if thousands are waiting."""
         os.write(self._writer.fileno(), _NUMBER.pack(index))
 
     def get_many(self, limit: int, timeout: float) -> list[int]:
-        """Up to `limit` numbers, as soon as there is one; none after `timeout` seconds."""
+        """Up to `limit` integers, as soon as there is one; empty after `timeout` seconds."""
         if limit < 1 or not self._reading.acquire(timeout=timeout):
             return []
         try:
@@ -42,5 +42,5 @@ class IndexQueue:
 
 
 def readable(file: int, timeout: float) -> bool:
-    """Whether there is something to read from the file descriptor, within `timeout` seconds."""
+    """Whether the file descriptor becomes readable within `timeout` seconds."""
     return bool(select.select([file], [], [], timeout)[0])

@@ -1,4 +1,4 @@
-"""A function in a process of its own, which may crash or hang there."""
+"""Runs a function in another process, where it may crash or hang."""
 
 import traceback
 from collections.abc import Callable
@@ -9,17 +9,17 @@ from kartrl.errors import UserError
 from kartrl.runtime.processes import start_method
 
 
-class Lost(UserError):
+class ProcessLost(UserError):
     """The process crashed or hung."""
 
 
-def apart(function: Callable[..., Any], *arguments: Any, seconds: float = 60.0) -> Any:
-    """The function's result, from a process of its own: an emulator that crashes or hangs must not take its user with it.
+def run_isolated(function: Callable[..., Any], *arguments: Any, seconds: float = 60.0) -> Any:
+    """Call the function in another process and return its result, to survive an emulator that crashes or hangs.
 
     Raises:
-        Lost: the process ended without an answer, or gave none for so many seconds.
-        UserError: the function raises it.
-        RuntimeError: the function raises something else; the text holds the traceback.
+        ProcessLost: the process ended without a result, or returned none within `seconds`.
+        UserError: raised by the function.
+        RuntimeError: the function raised another exception; the message contains its traceback.
     """
     context: Any = start_method()
     reader, writer = context.Pipe(duplex=False)
@@ -28,12 +28,12 @@ def apart(function: Callable[..., Any], *arguments: Any, seconds: float = 60.0) 
     writer.close()
     try:
         if not reader.poll(seconds):
-            raise Lost(f"it did not start within {seconds:g} s")
+            raise ProcessLost(f"it did not start within {seconds:g} s")
         answer = reader.recv()
     except EOFError as error:
         process.join()
-        raise Lost(
-            f"its process crashes as it starts (exit status {process.exitcode}); its package may have to be installed anew"
+        raise ProcessLost(
+            f"its process crashes on start (exit status {process.exitcode}): try to reinstall its package"
         ) from error
     finally:
         process.kill()
@@ -49,6 +49,6 @@ def _answer(writer: Connection, function: Callable[..., Any], arguments: tuple[A
         answer = function(*arguments)
     except UserError as error:
         answer = error
-    except Exception:  # which might not survive the way
+    except Exception:  # may not be picklable
         answer = RuntimeError(traceback.format_exc())
     writer.send(answer)

@@ -26,8 +26,8 @@ def run(config: Config, run_folder: Path, queue: Any, first_step: int) -> None:
     Args:
         config: the configuration.
         run_folder: gets the event file and `scalars.csv`; both hold the same scalars.
-        queue: multiprocessing queue of `Scalars`, `Histograms`, `EpisodeRecord`, and at last None. Of the evaluator's episodes
-            it gets means, as `Scalars`; the episodes themselves are for others.
+        queue: multiprocessing queue of `Scalars`, `Histograms`, `EpisodeRecord`, and at last None. The evaluator's
+            episodes arrive as means only, in `Scalars`.
         first_step: agent steps at which this run begins or is resumed; what was logged later than that, by a run
             that went further than its last checkpoint, is forgotten.
     """

@@ -20,7 +20,7 @@ Arguments = ParamSpec("Arguments")
 
 
 def start_method() -> BaseContext:
-    """How processes are made here. The server that forks them is started by the first call: it comes up while others load torch."""
+    """The start method of all processes. The first call starts the fork server, which loads while torch is imported."""
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # or NumPy keeps a thread for each core in each agent

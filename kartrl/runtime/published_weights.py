@@ -8,8 +8,13 @@ from torch import Tensor
 from kartrl.models import Network
 
 
+def published(network: Network) -> list[Tensor]:
+    """What a predictor needs of a network: its weights, and the statistics that it normalises observations by."""
+    return [tensor for tensor in (*network.parameters(), *network.buffers()) if tensor.is_floating_point()]
+
+
 class PublishedWeights:
-    """One flat copy of the parameters with a version number.
+    """One flat copy of the weights with a version number.
 
     The trainer writes it after an update, and each predictor copies it into a network of its own when the version
     changed; both hold the lock only for one copy, and no forward pass ever reads what an optimizer writes.
@@ -18,14 +23,14 @@ class PublishedWeights:
     def __init__(self, network: Network) -> None:
         self._lock = threading.Lock()
         with torch.no_grad():
-            self._flat = torch.cat([parameter.flatten() for parameter in network.parameters()])
+            self._flat = torch.cat([tensor.flatten() for tensor in published(network)])
         self._on_gpu = self._flat.is_cuda
         self.version = 0
 
     def publish(self, network: Network) -> None:
         """Copy the parameters of `network` and raise the version by one."""
         with self._lock, torch.no_grad():
-            torch.cat([parameter.flatten() for parameter in network.parameters()], out=self._flat)
+            torch.cat([tensor.flatten() for tensor in published(network)], out=self._flat)
             self._finish()
             self.version += 1
 
@@ -34,10 +39,10 @@ class PublishedWeights:
         if version == self.version:
             return version
         with self._lock, torch.no_grad():
-            parameters: list[Tensor] = list(network.parameters())
-            pieces = self._flat.split([parameter.numel() for parameter in parameters])
-            for parameter, piece in zip(parameters, pieces, strict=True):
-                parameter.copy_(piece.view_as(parameter))
+            tensors = published(network)
+            pieces = self._flat.split([tensor.numel() for tensor in tensors])
+            for tensor, piece in zip(tensors, pieces, strict=True):
+                tensor.copy_(piece.view_as(tensor))
             self._finish()
             return self.version
 

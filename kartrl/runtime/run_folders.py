@@ -1,4 +1,4 @@
-"""Run folders: where one run keeps its configuration, checkpoints and logs."""
+"""Run folders: configuration, checkpoints and logs of a run."""
 
 import contextlib
 import os
@@ -17,21 +17,21 @@ from kartrl.learning import checkpoint
 from kartrl.learning.checkpoint import Checkpoint
 from kartrl.learning.optimizers import state_shapes
 
-HOLDER_SECONDS = 2.0  # to find out who has a folder
+HOLDER_SECONDS = 2.0  # timeout for finding the process that holds a folder
 
 
 class RunFolder(NamedTuple):
-    """A run folder that this process alone writes to, until `lock` is released."""
+    """A run folder, locked by this process until `lock` is released."""
 
     path: Path
     lock: FileLock
 
 
 def create(config: Config) -> RunFolder:
-    """A new folder `logs/<name>` with the run's configuration in it.
+    """Create the folder `logs/<name>` with the run's configuration.
 
     Raises:
-        UserError: it exists already, another process has it, or it cannot be written to.
+        UserError: the run exists, another process has locked it, or the folder is not writable.
     """
     name = config.run.name
     path = Path(config.run.logs) / name
@@ -42,10 +42,8 @@ def create(config: Config) -> RunFolder:
         (path / "checkpoints").mkdir(parents=True, exist_ok=True)
         folder = lock(path)
         try:
-            if (path / "config.cfg").exists():  # nobody else can make one now
-                raise UserError(
-                    f"{path}: this run exists already; go on with it by --resume {path}, or choose another run.name"
-                )
+            if (path / "config.cfg").exists():  # no race: locked
+                raise UserError(f"{path}: this run exists; resume it with --resume {path}, or choose another run.name")
             (path / "config.cfg").write_text(dump(config), encoding="utf-8")
         except BaseException:
             release(folder)
@@ -56,7 +54,7 @@ def create(config: Config) -> RunFolder:
 
 
 def _make_unused(path: Path) -> Path:
-    """A folder made now, with this name or one like it: other runs may have begun in the same second."""
+    """Create a folder with this name or a numbered one: other runs may have started in the same second."""
     new, number = path, 1
     while True:
         try:
@@ -68,10 +66,10 @@ def _make_unused(path: Path) -> Path:
 
 
 def lock(path: Path) -> RunFolder:
-    """Take the folder for this process, and remove what a killed one left half written there.
+    """Lock the folder for this process, and remove partially written files of a killed one.
 
     Raises:
-        UserError: another process has it, or it cannot be written to.
+        UserError: another process has locked it, or the folder is not writable.
     """
     folder = RunFolder(path, FileLock(path / "run.lock"))
     try:
@@ -91,7 +89,7 @@ def lock(path: Path) -> RunFolder:
 
 
 def _holder(path: Path) -> str:
-    """Process id of who has the folder. It may be about to write it; one that was killed may have left its own."""
+    """Id of the process that holds the folder; polls, since it may be about to be written or be a killed process's."""
     deadline = time.monotonic() + HOLDER_SECONDS
     while time.monotonic() < deadline:
         with contextlib.suppress(OSError, ValueError):
@@ -104,24 +102,24 @@ def _holder(path: Path) -> str:
 
 def _unwritable(path: Path, error: OSError) -> UserError:
     return UserError(
-        f"{path}: cannot write there ({error.strerror or error}); choose another folder with --set run.logs=FOLDER"
+        f"{path}: cannot write ({error.strerror or error}); choose another folder with --set run.logs=FOLDER"
     )
 
 
 def release(folder: RunFolder) -> None:
-    """Give the folder back, leaving no lock files."""
+    """Unlock the folder and delete the lock files."""
     (folder.path / "run.pid").unlink(missing_ok=True)
-    # Before the release: after it, the file may already be another's. Windows removes no open file; there it stays.
+    # before the release: afterwards another process may have locked the file; Windows cannot delete an open file
     with contextlib.suppress(PermissionError):
         (folder.path / "run.lock").unlink(missing_ok=True)
     folder.lock.release()
 
 
 def find(logs: Path, name: str) -> Path:
-    """The run folder that `--resume` means: `name` as a path or inside `logs`; with "" the newest run there.
+    """The run folder to resume: `name` as a path or inside `logs`; for "" the newest run in `logs`.
 
     Raises:
-        UserError: there is none with a checkpoint.
+        UserError: there is no run with a checkpoint.
     """
     if name:
         for path in (Path(name), logs / name):
@@ -135,19 +133,19 @@ def find(logs: Path, name: str) -> Path:
 
 
 def load_newest(path: Path) -> Checkpoint:
-    """The newest checkpoint that can be read of the run, which is locked.
+    """The newest readable checkpoint of a locked run.
 
-    It warns of newer ones that cannot, and gives them the suffix .damaged, or they would stay the newest ones.
+    Warns of newer unreadable ones and gives them the suffix .damaged, so that they are not tried again.
 
     Raises:
-        UserError: none can be read; a run is never silently begun anew.
+        UserError: no checkpoint can be read; a run is never restarted silently.
     """
     damaged: list[Path] = []
     for file in checkpoint.newest_first(path):
         try:
             loaded = checkpoint.load(file)
         except UserError as error:
-            print(f"kartrl: warning: {error}; trying the one before", file=sys.stderr)
+            print(f"kartrl: warning: {error}; trying the previous one", file=sys.stderr)
             damaged.append(file)
             continue
         for unreadable in damaged:
@@ -157,11 +155,11 @@ def load_newest(path: Path) -> Checkpoint:
 
 
 def resumed_config(stored: Checkpoint, files: list[str], overrides: list[str]) -> Config:
-    """The stored configuration with what the command line changes.
+    """The stored configuration with the changes of the command line.
 
     Raises:
-        UserError: the change asks for another network, world or optimizer than the checkpoint was made for, or the
-            world is in a module that the user has not named.
+        UserError: a change needs another network, environment or optimizer than the checkpoint's, or the environment
+            is in a module that the user has not named.
     """
     checkpoint.check_imports(stored.config)
     config = read(files, overrides, base=dump(stored.config))
@@ -172,6 +170,6 @@ def resumed_config(stored: Checkpoint, files: list[str], overrides: list[str]) -
         state_shapes(stored.config.optimizer, [torch.empty(1)])
     ):
         raise UserError(
-            "--resume: [optimizer] name, and whether there is momentum, must stay as they were; start a new run to change them"
+            "--resume: [optimizer] name and the use of momentum must stay as they were; start a new run to change them"
         )
     return config

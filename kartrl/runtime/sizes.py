@@ -44,7 +44,8 @@ class Sizes(NamedTuple):
         size = self.group_size
         return (
             f"{self.agents} agents x {self.groups_per_agent * size} environments, stepped in groups of {size}; "
-            f"{self.prediction_groups * size} observations in a forward pass at most (waits for {self.min_groups * size}); "
+            f"{self.prediction_groups * size} observations in a forward pass at most "
+            f"(waits for {self.min_groups * size}); "
             f"{self.training_blocks * size} unrolls in an update; "
             f"{self.predictors} predictor, {self.trainers} trainer and {self.torch_threads} torch threads"
         )
@@ -131,7 +132,7 @@ def _group_size(step_seconds: float) -> int:
 
 
 def _min_groups(config: Config, spec: EnvSpec, groups: int, size: int, number: int, on_cpu: bool) -> int:
-    """For how many groups a predictor should wait: as many as make a forward pass cheap, while enough others are being stepped."""
+    """Groups a predictor should wait for: enough for a cheap forward pass, while enough others are being stepped."""
     if config.system.min_prediction_batch_size != "auto":
         return max(1, config.system.min_prediction_batch_size // size)
     half = (groups + 1) // 2
@@ -145,7 +146,7 @@ def _min_groups(config: Config, spec: EnvSpec, groups: int, size: int, number: i
 
 
 def forward_seconds(config: Config, spec: EnvSpec, batches: list[int]) -> dict[int, float]:
-    """Seconds for each observation of a forward pass on this CPU, by the size of the batch; takes about half a second."""
+    """Seconds per observation of a forward pass on this CPU, by batch size; takes about half a second."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -54,7 +54,7 @@ def test_messages_and_forward_passes_add_up_for_an_agent_that_waits():
     result = run(message=0.0005, forward_base=0.001, forward_per_observation=0.0004, wake=0.0001)
     assert result.agent_steps_per_second == pytest.approx(1 / 0.003, rel=0.02)
     assert result.use["predictor"] == pytest.approx(0.5, rel=0.02)
-    assert result.limit() == "nothing: round trips"
+    assert result.limit() == "none: round trips"
 
 
 def test_a_second_group_hides_the_forward_pass():

@@ -13,7 +13,7 @@ from kartrl.config import Config, read
 from kartrl.envs import make_env
 from kartrl.envs.wrappers import make_other
 from kartrl.errors import UserError
-from kartrl.runtime.inspection import look_at
+from kartrl.runtime.inspection import inspect_env
 
 
 def config(*overrides: str) -> Config:
@@ -175,7 +175,8 @@ def test_importing_is_light() -> None:
 
 
 def test_nothing_here_imports_torch() -> None:
-    code = "import kartrl.kart.env, kartrl.envs.wrappers, kartrl.kart.cartridge, stable_retro, sys; print('torch' in sys.modules)"
+    modules = "kartrl.kart.env, kartrl.envs.wrappers, kartrl.kart.cartridge, stable_retro, sys"
+    code = f"import {modules}; print('torch' in sys.modules)"
     pytest.importorskip("stable_retro")
     assert python(code) == "False\n"
 
@@ -189,7 +190,7 @@ sys.modules[{module!r}] = None  # what an import finds is as if it were not inst
 from kartrl.config import read
 from kartrl.envs import make_env
 from kartrl.errors import UserError
-from kartrl.runtime.inspection import look_at
+from kartrl.runtime.inspection import inspect_env
 make_env(read([], ["environment.id=CartPole-v1"])).close()
 try:
     make_env(read([], ["environment.id={name}"]))
@@ -209,5 +210,5 @@ def test_without_ale_the_extra_is_named() -> None:
 
 
 def test_a_busy_machine_does_not_make_an_environment_look_slow() -> None:
-    spec = look_at(read([], ["environment.id=crashing:Hiccup-v0"]))
+    spec = inspect_env(read([], ["environment.id=crashing:Hiccup-v0"]))
     assert 0 < spec.step_seconds < 0.005, "half of what its mean would be"

@@ -1,4 +1,4 @@
-"""Observation and action spaces of every kind: what the network sees of each, what the environment is given, and what is refused."""
+"""Observation and action spaces of every kind: the network's input, the environment's actions, and rejected spaces."""
 
 import cv2
 import gymnasium
@@ -10,7 +10,7 @@ from gymnasium.spaces.utils import flatten
 from gymnasium.utils.env_checker import check_env
 
 from kartrl.config import Config, read
-from kartrl.envs import look_at, make_env
+from kartrl.envs import inspect_env, make_env
 from kartrl.envs.env_group import make_group
 from kartrl.envs.spec import ActionSpec
 from kartrl.envs.wrappers import atari_spec, make_other
@@ -275,7 +275,7 @@ def test_actions_that_are_refused_are_one_clear_line(name: str) -> None:
     ],
 )
 def test_look_at_tells_what_travels(name: str, shape: tuple[int, ...], dtype: str, action: ActionSpec) -> None:
-    spec = look_at(config(name))
+    spec = inspect_env(config(name))
     assert (spec.observation_shape, spec.observation_dtype, spec.action) == (shape, dtype, action)
     assert spec.step_seconds > 0, "it could be stepped"
 

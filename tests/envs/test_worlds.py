@@ -1,13 +1,14 @@
-"""The seam between the runtime and a world: a small world of the tests' own, trained, evaluated and filmed by the commands."""
+"""The interface between runtime and world: a small test world, trained, evaluated and filmed by the commands."""
 
 import csv
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from commands import HELPERS, environment
+from commands import HELPERS, environment, wait_for
 from PIL import Image
 
 from kartrl.config import read
@@ -15,23 +16,34 @@ from kartrl.envs.worlds import GymnasiumWorld, load_world
 from kartrl.kart.world import KartWorld
 
 WALK = ("environment.id=Walk-v0", "model.hidden_size=16", "system.agents=2", "run.name=run")
-OFTEN = ("run.agent_steps=1000000", "run.minutes=0.15", "run.checkpoint_minutes=0.02", "evaluation.minutes=0.02")
+OFTEN = ("run.agent_steps=1000000000", "run.checkpoint_minutes=0.02", "evaluation.minutes=0.02")
+COMMAND = (sys.executable, str(HELPERS / "walking.py"))  # kartrl, where the small world is in the table
 
 
 def walk(cwd: Path, *arguments: str) -> str:
-    """What kartrl prints, started where the small world is in the table."""
-    command = [sys.executable, str(HELPERS / "walking.py"), *arguments]
-    done = subprocess.run(command, cwd=cwd, env=environment(), text=True, capture_output=True, timeout=100, check=False)
+    """What kartrl prints."""
+    done = subprocess.run(
+        [*COMMAND, *arguments], cwd=cwd, env=environment(), text=True, capture_output=True, timeout=100, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """A folder in which the small world was trained on for some seconds, and what was printed."""
+    """A folder in which the small world was trained on until it had been evaluated, and what was printed."""
     folder = tmp_path_factory.mktemp("walk")
     settings = [part for setting in (*WALK, *OFTEN) for part in ("--set", setting)]
-    return folder, walk(folder, "train", *settings)
+    scalars = folder / "logs" / "run" / "scalars.csv"
+    with (folder / "output").open("w") as output:
+        training = subprocess.Popen([*COMMAND, "train", *settings], cwd=folder, env=environment(), stdout=output)
+        try:
+            wait_for(lambda: scalars.exists() and "evaluation/test_place" in scalars.read_text(), 100, "an evaluation")
+            wait_for(lambda: "train/place" in scalars.read_text(), 30, "the agents' episodes")
+        finally:
+            training.terminate()
+            assert training.wait(30) == 128 + signal.SIGTERM
+    return folder, (folder / "output").read_text()
 
 
 def test_a_worlds_levels_and_measures_are_logged(trained):
@@ -56,7 +68,7 @@ def test_a_worlds_tables_and_pictures_are_those_of_the_commands(trained):
     best = str(folder / "logs" / "run" / "best.pt")
     table = walk(folder, "evaluate", "-p", best, "--episodes", "2")
     assert re.search(r"path +┃ use +┃ arrived ┃ furthest", table)
-    assert re.search(r"steep +│ unseen +│ [012] of 2 │", table)
+    assert re.search(r"steep +│ unseen +│ +[012] of 2 │", table)
     printed = walk(folder, "record", "-s", "steep", "-p", best)
     assert "Profile: steep.png" in printed
     assert (folder / "steep.png").exists()

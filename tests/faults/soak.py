@@ -1,10 +1,10 @@
-"""Random faults under load: trains, and kills or stops a role every few seconds; prints a ledger in Markdown.
+"""Soak test: trains while random processes are killed or stopped every few seconds; prints a report in Markdown.
 
     python tests/faults/soak.py [--minutes 20] [--seconds 8] [--seed 1] [-- options of kartrl train]
 
-Every fault is a real signal to a real process: agents are killed or stopped, the evaluator and the logger killed, and
-now and again the server itself is killed or told to end, after which the run is resumed. Exit status 1 if a promise of
-the README was broken.
+Faults are real signals to real processes: agents are killed or stopped, the evaluator and the logger are killed, and
+sometimes the server is killed or terminated, after which the run is resumed. Exit status 1 if a promise of the README
+was broken.
 """
 
 import argparse
@@ -41,21 +41,21 @@ FIXED = [
     "run.checkpoint_minutes=0.25",
     "system.step_timeout=5",
 ]
-RESUME_SECONDS = 60.0  # in which a resumed run must have saved a new checkpoint
-GONE_SECONDS = 10.0  # in which all processes of a run that ended must be gone
+RESUME_SECONDS = 60.0  # timeout for a resumed run to save a new checkpoint
+GONE_SECONDS = 10.0  # timeout for all processes of an ended run to disappear
 
 
 class Soak:
-    """A training under fire."""
+    """A run with injected faults."""
 
     def __init__(self, folder: Path, options: list[str], seed: int) -> None:
         self.folder, self.options, self.chance = folder, options, random.Random(seed)
         self.run = folder / "logs" / "soak"
         self.counts: Counter[str] = Counter()
         self.broken: list[str] = []
-        self.lost_steps = 0  # by kills of the server: agent steps after its last checkpoint
+        self.lost_steps = 0  # agent steps after the last checkpoint, lost by kills of the server
         self.memory: list[float] = []
-        self.shared: set[Path] = set()  # what its processes had mapped that has a name in /dev/shm
+        self.shared: set[Path] = set()  # named shared memory in /dev/shm that its processes have mapped
         self.output = (folder / "output.txt").open("a+")
 
     def start(self, resume: bool) -> Training:
@@ -68,7 +68,7 @@ class Soak:
         return training
 
     def fault(self, training: Training) -> Training:
-        """One fault; returns the training, or the one that resumes it."""
+        """Inject a fault; returns the run, or the one that resumes it."""
         kind = self.chance.choices(list(FAULTS), [weight for weight, _, _ in FAULTS.values()])[0]
         _, role, number = FAULTS[kind]
         if role:
@@ -83,7 +83,7 @@ class Soak:
         return self.start(resume=True)
 
     def end(self, training: Training, number: signal.Signals) -> None:
-        """End the run by a signal to its server, and see that nothing is left."""
+        """End the run by a signal to its server, and check that nothing is left."""
         reached = self._reached()
         training.process.send_signal(number)
         training.process.wait(60)
@@ -91,8 +91,8 @@ class Soak:
         training.__exit__()
         self.lost_steps += max(0, reached - self._steps())
 
-    def look(self, training: Training) -> None:
-        """Note the memory; see that the run lives."""
+    def check(self, training: Training) -> None:
+        """Record the memory, and check that the run is alive."""
         if training.process.poll() is not None:
             self.broken.append("the run ended by itself")
         total = 0.0
@@ -144,11 +144,12 @@ def main() -> int:
             while (now := time.monotonic()) - began < 60 * arguments.minutes and not soak.broken:
                 time.sleep(min(soak.chance.expovariate(1 / arguments.seconds), 4 * arguments.seconds))
                 training = soak.fault(training)
-                soak.look(training)
+                soak.check(training)
                 if now - last_words > 30:
                     last_words = now
+                    faults = sum(soak.counts.values())
                     print(
-                        f"{(now - began) / 60:5.1f} min, {sum(soak.counts.values())} faults, {soak._steps():,} agent steps",
+                        f"{(now - began) / 60:5.1f} min, {faults} faults, {soak._steps():,} agent steps",
                         file=sys.stderr,
                     )
             if training.process.poll() is None:
@@ -160,27 +161,27 @@ def main() -> int:
             soak.broken.append(f"left in /dev/shm: {', '.join(left)}")
         if left := [path.name for path in soak.run.rglob("*") if path.suffix in (".tmp", ".lock", ".pid")]:
             soak.broken.append(f"left in the run's folder: {', '.join(left)}")
-        print(ledger(soak, minutes))
+        print(report(soak, minutes))
         if soak.broken:
             soak.output.seek(0)
             print(soak.output.read()[-5000:], file=sys.stderr)
     return 1 if soak.broken else 0
 
 
-def ledger(soak: Soak, minutes: float) -> str:
-    """What happened, as a Markdown table."""
+def report(soak: Soak, minutes: float) -> str:
+    """The results as a Markdown table."""
     last = checkpoint.load(checkpoint.newest(soak.run) or Path())
     returns = soak.scalars("train/episodic_return")
     tenth = max(1, len(soak.memory) // 10)
     rows = {
         "minutes": f"{minutes:.1f}",
         **{kind: str(soak.counts[kind]) for kind in FAULTS},
-        "agent deaths by the last report (of the last life of the server)": f"{soak.scalars('faults/agent_deaths')[-1]:.0f}",
+        "agent deaths by the last report (since the last resume)": f"{soak.scalars('faults/agent_deaths')[-1]:.0f}",
         "agent steps trained, updates": f"{last.counters.agent_steps:,}, {last.counters.updates:,}",
         "agent steps lost by kills of the server (after its last checkpoint)": f"{soak.lost_steps:,}",
-        "longest pause between two updates within a life of the server, s": f"{max(soak.scalars('speed/longest_pause_seconds')):.1f}",
+        "longest pause between two updates of a server, s": f"{max(soak.scalars('speed/longest_pause_seconds')):.1f}",
         "mean return, first and last tenth": f"{_mean(returns, 0.1):.2f}, {_mean(returns[::-1], 0.1):.2f}",
-        "memory of the tree (PSS), median of the first and last tenth, GB": (
+        "memory of all processes (PSS), median of the first and last tenth, GB": (
             f"{statistics.median(soak.memory[:tenth]):.2f}, {statistics.median(soak.memory[-tenth:]):.2f}"
         ),
         "left behind": "nothing"

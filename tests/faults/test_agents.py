@@ -5,24 +5,26 @@ import itertools
 import random
 import signal
 import subprocess
-import sys
 import threading
 import time
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+import numpy as np
 import pytest
-from commands import ENDLESS, EVALUATE_OFF, QUICK, Training, environment, run, steps, wait_for
+from commands import ENDLESS, EVALUATE_OFF, QUICK, REPORT_OFTEN, Training, run, steps, wait_for
 
 from kartrl.config import read
+from kartrl.envs.spec import ActionSpec
 from kartrl.errors import RunFailed
 from kartrl.learning import checkpoint
 from kartrl.metrics.scalars_csv import values
 from kartrl.runtime.agent_supervisor import Agents
 from kartrl.runtime.backoff import STRIKES, Restarts
 from kartrl.runtime.processes import start_method
-from kartrl.runtime.slab import Slots
+from kartrl.runtime.slab import Slab, SlabShape
 
+TWO_ACTIONS = ActionSpec("discrete", 2)
 NAMED = [*QUICK, *EVALUATE_OFF, "--set", "run.name=run"]
 
 
@@ -38,7 +40,7 @@ def env(name: str) -> list[str]:
         ("Stall", "no step came from it for system.step_timeout, 5 s"),
     ],
 )
-def test_training_goes_on_though_environments_fail(tmp_path, name, cause):
+def test_training_continues_when_environments_fail(tmp_path, name, cause):
     timeout = ["--set", "system.step_timeout=5"]
     result = run("train", *NAMED, *env(name), *timeout, "--set", "run.agent_steps=15000", cwd=tmp_path)
     assert result.returncode == 0, result.stdout + result.stderr
@@ -54,7 +56,7 @@ def test_training_goes_on_though_environments_fail(tmp_path, name, cause):
         ("StallAtOnce", "no step came from it"),
     ],
 )
-def test_a_fault_at_the_very_start_ends_the_run_with_its_cause(tmp_path, name, cause):
+def test_fault_at_the_start_ends_the_run_with_its_cause(tmp_path, name, cause):
     envs = ["--set", "system.envs_per_agent=2"]  # or the fault would be found before, when it is seen how fast they are
     result = run("train", *NAMED, *envs, *env(name), "--set", "system.step_timeout=5", cwd=tmp_path)
     assert result.returncode == 1
@@ -65,7 +67,7 @@ def test_a_fault_at_the_very_start_ends_the_run_with_its_cause(tmp_path, name, c
 @pytest.mark.parametrize(
     ("name", "cause"), [("ExitAtOnce", "(exit status 3)"), ("StallAtOnce", "did not start within 5 s")]
 )
-def test_an_environment_that_takes_its_process_along_is_found_before_the_run(tmp_path, name, cause):
+def test_environment_that_kills_its_process_is_reported_before_the_run(tmp_path, name, cause):
     result = run("train", *NAMED, *env(name), "--set", "system.step_timeout=5", cwd=tmp_path)
     assert result.returncode == 2
     assert f"crashing:{name}-v0" in result.stderr
@@ -74,17 +76,17 @@ def test_an_environment_that_takes_its_process_along_is_found_before_the_run(tmp
 
 
 @pytest.mark.parametrize("name", ["BadReward", "BadObservation"])
-def test_numbers_that_are_not_finite_cost_their_unroll_only(tmp_path, name):
+def test_non_finite_values_discard_only_their_unroll(tmp_path, name):
     result = run("train", *NAMED, *env(name), "--set", "run.agent_steps=10000", cwd=tmp_path)
     assert result.returncode == 0, result.stdout + result.stderr
     folder = tmp_path / "logs" / "run"
     assert values(folder, "faults/quarantined_unrolls")[-1] > 10
     assert values(folder, "faults/agent_deaths")[-1] == 0
-    weights = checkpoint.load(checkpoint.newest(folder)).model
+    weights = checkpoint.load(checkpoint.newest(folder)).network
     assert all(tensor.isfinite().all() for tensor in weights.values())
 
 
-def test_an_environment_that_gives_nothing_else_ends_the_run(tmp_path):
+def test_environment_with_only_non_finite_values_ends_the_run(tmp_path):
     result = run("train", *NAMED, *env("NothingButBad"), cwd=tmp_path)
     assert result.returncode == 1
     assert "nothing but numbers that are not finite" in result.stdout
@@ -105,7 +107,7 @@ def test_too_few_healthy_agents_end_the_run(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP, signal.SIGSEGV])
-def test_an_agent_that_is_killed_or_stopped_is_replaced(tmp_path, number):
+def test_killed_or_stopped_agent_is_replaced(tmp_path, number):
     with Training(tmp_path, *ENDLESS, "--set", "system.step_timeout=5") as training:
         folder = tmp_path / "logs" / "run"
         wait_for(lambda: steps(folder) > 0, 60, "a checkpoint")
@@ -113,14 +115,31 @@ def test_an_agent_that_is_killed_or_stopped_is_replaced(tmp_path, number):
         victim.send_signal(number)
         wait_for(lambda: training.roles("agent-1") not in ([], [victim]), 30, "a new agent")
         saved = steps(folder)
-        wait_for(lambda: steps(folder) > saved, 30, "training to go on")
+        wait_for(lambda: steps(folder) > saved, 30, "training to continue")
         status, output = training.end(signal.SIGTERM)
     assert status == 128 + signal.SIGTERM, output
     assert "agent 1 is started again" in output
 
 
-def test_a_killed_logger_is_replaced_and_logging_goes_on(tmp_path):
-    with Training(tmp_path, *ENDLESS) as training:
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_synchronous_training_stays_on_policy_when_an_agent_is_killed_or_stopped(tmp_path, number):
+    options = ["--set", "algorithm.name=a2c", "--set", "system.step_timeout=5"]
+    with Training(tmp_path, *ENDLESS, *options, before=REPORT_OFTEN) as training:
+        folder = tmp_path / "logs" / "run"
+        wait_for(lambda: values(folder, "lag/max"), 60, "updates")
+        (victim,) = training.roles("agent-1")
+        victim.send_signal(number)
+        wait_for(lambda: training.roles("agent-1") not in ([], [victim]), 30, "a new agent")
+        before = len(values(folder, "lag/max"))
+        wait_for(lambda: len(values(folder, "lag/max")) > before + 2, 30, "training to continue")
+        status, output = training.end(signal.SIGTERM)
+    assert status == 128 + signal.SIGTERM, output
+    assert set(values(folder, "lag/max")) == {0.0}
+    assert set(values(folder, "lag/min")) == {0.0}
+
+
+def test_killed_logger_is_replaced_and_logging_continues(tmp_path):
+    with Training(tmp_path, *ENDLESS, before=REPORT_OFTEN) as training:
         folder = tmp_path / "logs" / "run"
         wait_for(lambda: values(folder, "charts/updates"), 60, "the first scalars")
         training.roles("logger")[0].kill()
@@ -128,10 +147,10 @@ def test_a_killed_logger_is_replaced_and_logging_goes_on(tmp_path):
         wait_for(lambda: len(values(folder, "charts/updates")) > len(before) + 1, 60, "further scalars")
         status, output = training.end(signal.SIGTERM)
     assert status == 128 + signal.SIGTERM
-    assert "the logger died (exit status -9) and is started again" in output
+    assert "the logger died (exit status -9): restarting it" in output
 
 
-def test_a_killed_evaluator_is_replaced_and_evaluates(tmp_path):
+def test_killed_evaluator_is_replaced_and_evaluates(tmp_path):
     with Training(tmp_path, *ENDLESS, "--set", "evaluation.minutes=0.02", "--set", "evaluation.episodes=1") as training:
         folder = tmp_path / "logs" / "run"
         wait_for(lambda: training.roles("evaluator"), 60, "the evaluator")
@@ -141,13 +160,11 @@ def test_a_killed_evaluator_is_replaced_and_evaluates(tmp_path):
         wait_for(lambda: (folder / "best.pt").exists(), 60, "an evaluation")
         status, output = training.end(signal.SIGTERM)
     assert status == 128 + signal.SIGTERM
-    assert "the evaluator died (exit status -9) and is started again" in output
+    assert "the evaluator died (exit status -9): restarting it" in output
 
 
 FAULT = """
-import sys
-from kartrl import {module} as module
-from kartrl.cli import main
+from kartrl.runtime import {module} as module
 calls, real = 0, module.{owner}.{method}
 def fail(self, *arguments):
     global calls
@@ -155,23 +172,20 @@ def fail(self, *arguments):
     if calls > 30:
         {fault}
     return real(self, *arguments)
-module.{owner}.{method} = fail
-sys.exit(main(sys.argv[1:]))
-"""
+module.{owner}.{method} = fail"""
 THREADS = {
     "predictor": {"module": "predictor_thread", "owner": "Policy", "method": "act"},
-    "trainer": {"module": "trainer_thread", "owner": "Learner", "method": "update"},
+    "trainer": {"module": "trainer_thread", "owner": "Trainer", "method": "update"},
 }
 
 
 def run_with_fault(cwd: Path, role: str, fault: str) -> subprocess.CompletedProcess[str]:
-    code = FAULT.format(**THREADS[role], fault=fault)
-    command = [sys.executable, "-c", code, "train", *ENDLESS, "--set", "system.step_timeout=5"]
-    return subprocess.run(command, cwd=cwd, env=environment(), text=True, capture_output=True, timeout=90, check=False)
+    before = FAULT.format(**THREADS[role], fault=fault)
+    return run("train", *ENDLESS, "--set", "system.step_timeout=5", cwd=cwd, before=before)
 
 
 @pytest.mark.parametrize("role", THREADS)
-def test_the_death_of_a_thread_ends_the_run_with_the_traceback(tmp_path, role):
+def test_exception_in_a_thread_ends_the_run_with_its_traceback(tmp_path, role):
     result = run_with_fault(tmp_path, role, "raise RuntimeError('a wire is loose')")
     assert result.returncode == 1
     assert f"{role}-0 failed" in result.stdout
@@ -179,7 +193,7 @@ def test_the_death_of_a_thread_ends_the_run_with_the_traceback(tmp_path, role):
     assert "RuntimeError: a wire is loose" in result.stdout
 
 
-def test_a_run_that_stands_still_ends_and_shows_where(tmp_path):
+def test_stalled_run_ends_with_the_stacks_of_all_threads(tmp_path):
     result = run_with_fault(tmp_path, "predictor", "import time; time.sleep(3600)")
     assert result.returncode == 1
     assert "nothing has been predicted or learnt for" in result.stdout
@@ -187,27 +201,29 @@ def test_a_run_that_stands_still_ends_and_shows_where(tmp_path):
 
 
 class Drain(threading.Thread):
-    """Predictor and trainer in one: answers all, and keeps what a learner would see of each unroll's first number."""
+    """Predictor and trainer in one: answers all requests, and keeps the first number of each step of the unrolls."""
 
-    def __init__(self, slots: Slots) -> None:
+    def __init__(self, slab: Slab) -> None:
         super().__init__(daemon=True)
-        self.slots, self.done, self.predicting = slots, threading.Event(), threading.Lock()
+        self.slab, self.done, self.predicting = slab, threading.Event(), threading.Lock()
         self.unrolls: list[tuple[set[float], list[float]]] = []  # processes, and steps of their lives
         self.seen: set[float] = set()
 
     def run(self) -> None:
-        slots = self.slots
+        slab = self.slab
         while not self.done.is_set():
-            waiting = slots.await_requests(64, 0.02)
+            waiting = slab.await_requests(64, 0.02)
             with self.predicting:
-                requests = slots.gather_requests(waiting)
+                requests = slab.gather_requests(waiting)
                 if requests is not None:
-                    zeros = requests.reset.astype("int64") * 0
-                    slots.answer_requests(requests, zeros, zeros.astype("float32"), 1)
-            for block in slots.finished.get_many(64, 0.0):
-                if slots.is_finished(block):
-                    batch = slots.gather_unrolls([block])
-                    for unroll in batch.observation.swapaxes(0, 1):
+                    decision = np.zeros((len(requests.group), *slab.decision.shape[2:]), np.float32)
+                    begun = int((requests.step == 0).sum())
+                    slab.answer_requests(requests, decision, slab.initial_state[:begun] * 0, 1)
+            for block in slab.finished.get_many(64, 0.0):
+                if slab.is_finished(block):
+                    unrolls = slab.gather([block])
+                    slab.release([block])
+                    for unroll in unrolls.observation.swapaxes(0, 1):
                         self.unrolls.append(({*unroll[:, 0].tolist()}, unroll[:, 1].tolist()))
                         self.seen |= self.unrolls[-1][0]
 
@@ -216,13 +232,13 @@ class Drain(threading.Thread):
             pass
 
 
-def test_no_unroll_mixes_two_lives():
-    """Three agents under fire, killed at random moments: each unroll is of one process, and of consecutive steps of it."""
+def test_unrolls_never_mix_two_lifetimes_of_an_agent():
+    """Three agents are killed at random times: each unroll is of one process and has consecutive steps."""
     config = read(overrides=["environment.id=crashing:Life-v0", "system.device=cpu"])
-    slots = Slots(start_method(), 3, 2, 2, 2, 5, (2,), "float32")
+    slab = Slab(start_method(), SlabShape(3, 2, 2, 2, 5, (2,), "float32", 3, 0))
     said: list[str] = []
-    drain = Drain(slots)
-    agents = Agents(config, slots, 1, 1, drain.settle, said.append)
+    drain = Drain(slab)
+    agents = Agents(config, TWO_ACTIONS, slab, 1, 1, drain.settle, said.append)
     chance = random.Random(1)
     agents.start()
     drain.start()
@@ -237,12 +253,12 @@ def test_no_unroll_mixes_two_lives():
             ready = [process for process in alive if float(process.pid) in drain.seen and process not in killed]
             if ready:
                 killed.append(chance.choice(ready))
-                time.sleep(chance.random() * 0.02)  # any moment will do
+                time.sleep(chance.random() * 0.02)  # a random time
                 killed[-1].kill()
         wait_for(lambda: _live(agents, drain, 3), 30, "all three agents to be back")
     finally:
         drain.done.set()
-        slots.stop()
+        slab.stop()
         drain.join(5)
         for agent in agents._agents:
             if agent.process is not None:
@@ -251,7 +267,7 @@ def test_no_unroll_mixes_two_lives():
     assert len(said) == 12
     assert len(drain.unrolls) > 100
     for lives, ages in drain.unrolls:
-        assert len(lives) == 1, "an unroll of two lives"
+        assert len(lives) == 1, "an unroll of two processes"
         assert all(after - before in (0, 1) for before, after in itertools.pairwise(ages)), ages
 
 
@@ -262,7 +278,7 @@ def _live(agents: Agents, drain: Drain, number: int) -> bool:
     return len(living) == number and all(pid in drain.seen for pid in living)
 
 
-def test_restarts_pause_longer_and_longer_until_there_is_something_useful():
+def test_backoff_doubles_until_a_useful_lifetime():
     restarts = Restarts()
     restarts.died(100.0, useful=True)
     assert restarts.due(100.0)
@@ -277,11 +293,11 @@ def test_restarts_pause_longer_and_longer_until_there_is_something_useful():
     assert restarts.total == STRIKES + 6
 
 
-def test_an_agent_that_fails_too_often_is_no_longer_healthy():
+def test_agent_that_fails_repeatedly_is_unhealthy():
     config = read(overrides=["environment.id=crashing:CrashAtOnce-v0", "system.device=cpu"])
-    slots = Slots(start_method(), 1, 1, 1, 2, 5, (3,), "float32")
-    drain = Drain(slots)
-    agents = Agents(config, slots, 1, 1, drain.settle, lambda text: None)
+    slab = Slab(start_method(), SlabShape(1, 1, 1, 2, 5, (3,), "float32", 3, 0))
+    drain = Drain(slab)
+    agents = Agents(config, TWO_ACTIONS, slab, 1, 1, drain.settle, lambda text: None)
     agents.start()
     drain.start()
     try:

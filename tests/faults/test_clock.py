@@ -1,10 +1,10 @@
-"""A clock that is set while a run goes on changes nothing."""
+"""Changes of the wall clock during a run have no effect."""
 
 from commands import EVALUATE_OFF, QUICK, run
 
 from kartrl.metrics import scalars_csv
 
-# Python loads this in every process: the wall clock then jumps by a day, back or forth, each time somebody looks.
+# Python loads this in every process: each call of time.time() jumps by a day.
 SITECUSTOMIZE = """
 import itertools, time
 jumps, real = itertools.cycle((86400.0, -86400.0, 0.0)), time.time
@@ -12,7 +12,7 @@ time.time = lambda: real() + next(jumps)
 """
 
 
-def test_a_clock_that_jumps(tmp_path):
+def test_jumps_of_the_wall_clock_have_no_effect(tmp_path):
     (tmp_path / "sitecustomize.py").write_text(SITECUSTOMIZE)
     limits = ["--set", "run.agent_steps=20000", "--set", "run.minutes=5", "--set", "run.name=run"]
     ended = run("train", *QUICK, *EVALUATE_OFF, *limits, cwd=tmp_path, first=[tmp_path])

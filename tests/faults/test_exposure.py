@@ -1,4 +1,4 @@
-"""A training opens no network socket: nothing listens, on loopback or beyond."""
+"""Training opens no network socket, not even on loopback."""
 
 import psutil
 import pytest
@@ -6,7 +6,7 @@ from commands import QUICK, UNTIL_ENDED, Training, wait_for
 
 
 @pytest.mark.skipif(not psutil.LINUX, reason="other systems show a process's sockets to root only")
-def test_no_process_of_a_training_has_a_network_socket(tmp_path):
+def test_no_process_of_a_run_has_a_network_socket(tmp_path):
     with Training(
         tmp_path, *QUICK, *UNTIL_ENDED, "--set", "run.name=run", "--set", "evaluation.minutes=0.01"
     ) as training:

@@ -1,4 +1,4 @@
-"""However a run ends: no process, no shared memory, no file in the temporary folder and no lock is left behind."""
+"""However a run ends, it leaves no process, shared memory, temporary file or lock."""
 
 import contextlib
 import os
@@ -14,7 +14,7 @@ from commands import ENDLESS, EVALUATE_OFF, QUICK, UNTIL_ENDED, Training, run, s
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs signals")
 
-GONE_SECONDS = 5  # in which all processes end when their server has gone
+GONE_SECONDS = 5  # timeout for all processes to end after their server
 NAMED = ["--set", "run.name=run"]
 KART = [
     *UNTIL_ENDED,
@@ -30,15 +30,15 @@ KART = [
 
 @pytest.fixture(autouse=True)
 def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The temporary folder of the runs; with a short name, since sockets have their paths there."""
+    """The temporary folder of the runs; its path is short, since it contains sockets."""
     folder = Path(tempfile.mkdtemp(prefix="left"))
     monkeypatch.setenv("TMPDIR", str(folder))
     yield folder
-    shutil.rmtree(folder, ignore_errors=True)  # sockets may go at the same time
+    shutil.rmtree(folder, ignore_errors=True)  # sockets may disappear meanwhile
 
 
 def shared_memory(training: Training) -> set[Path]:
-    """What the run's processes have mapped that has a name in /dev/shm."""
+    """Named shared memory in /dev/shm that the run's processes have mapped."""
     names = set()
     for process in training.family():
         with contextlib.suppress(psutil.Error):
@@ -47,10 +47,10 @@ def shared_memory(training: Training) -> set[Path]:
 
 
 def nothing_is_left(training: Training, shared: set[Path], temporary: Path) -> None:
-    """Wait until that is so; `shared` is what was there before the end."""
+    """Wait until nothing is left; `shared` is the shared memory before the end."""
     wait_for(lambda: not training.family(), GONE_SECONDS, "all processes to be gone")
     wait_for(lambda: not any(name.exists() for name in shared), GONE_SECONDS, "all shared memory to be gone")
-    # But for a cache of PyTorch's, one for all runs of a user.
+    # except for a cache of PyTorch, shared by all runs of a user
     wait_for(
         lambda: all(path.name.startswith("torchinductor") for path in temporary.iterdir()),
         GONE_SECONDS,
@@ -59,7 +59,7 @@ def nothing_is_left(training: Training, shared: set[Path], temporary: Path) -> N
 
 
 def litter(folder: Path) -> list[Path]:
-    """Lock files and half-written ones."""
+    """Lock files and partially written files."""
     return [path for path in folder.rglob("*") if path.suffix == ".tmp" or path.name in ("run.lock", "run.pid")]
 
 
@@ -68,7 +68,7 @@ def killed(training: Training) -> None:
     training.process.wait(5)
 
 
-def test_a_normal_end(tmp_path: Path, temporary: Path) -> None:
+def test_normal_end_leaves_nothing(tmp_path: Path, temporary: Path) -> None:
     with Training(tmp_path, *QUICK, *NAMED, "--set", "run.agent_steps=5000") as training:
         wait_for(lambda: len(training.roles("agent-0") + training.roles("agent-1")) == 2, 60, "the agents")
         shared = shared_memory(training)
@@ -78,7 +78,7 @@ def test_a_normal_end(tmp_path: Path, temporary: Path) -> None:
     assert litter(tmp_path / "logs" / "run") == []
 
 
-def test_an_environment_that_raises(tmp_path: Path, temporary: Path) -> None:
+def test_failing_environment_leaves_nothing(tmp_path: Path, temporary: Path) -> None:
     with Training(tmp_path, *QUICK, *EVALUATE_OFF, "--set", "environment.id=crashing:CrashAtOnce-v0") as training:
         status, output = training.end()
         assert status == 1, output
@@ -88,7 +88,9 @@ def test_an_environment_that_raises(tmp_path: Path, temporary: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("options", [ENDLESS, KART], ids=["CartPole", "kart"])
-def test_a_signal_saves_first(tmp_path: Path, temporary: Path, number: signal.Signals, options: list[str]) -> None:
+def test_signal_saves_a_checkpoint_and_leaves_nothing(
+    tmp_path: Path, temporary: Path, number: signal.Signals, options: list[str]
+) -> None:
     folder = tmp_path / "logs" / "run"
     with Training(tmp_path, *options) as training:
         wait_for(lambda: steps(folder) > 0, 60, "a checkpoint")
@@ -102,8 +104,8 @@ def test_a_signal_saves_first(tmp_path: Path, temporary: Path, number: signal.Si
     assert litter(folder) == []
 
 
-def test_ctrl_c_again_and_again_ends_at_once(tmp_path: Path, temporary: Path) -> None:
-    """As a terminal sends it, to all processes of the run; an agent that has stopped for good keeps it from ending by itself."""
+def test_repeated_ctrl_c_ends_at_once(tmp_path: Path, temporary: Path) -> None:
+    """Sent to all processes of the run as by a terminal; a stopped agent keeps the run from ending by itself."""
     with Training(tmp_path, *ENDLESS) as training:
         wait_for(lambda: steps(tmp_path / "logs" / "run") > 0, 60, "a checkpoint")
         shared = shared_memory(training)
@@ -123,7 +125,7 @@ def test_ctrl_c_again_and_again_ends_at_once(tmp_path: Path, temporary: Path) ->
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_while_processes_come_up(tmp_path: Path, temporary: Path, number: signal.Signals) -> None:
+def test_signal_during_startup_leaves_nothing(tmp_path: Path, temporary: Path, number: signal.Signals) -> None:
     folder = tmp_path / "logs" / "run"
     with Training(tmp_path, *ENDLESS) as training:
         wait_for((folder / "config.cfg").exists, 60, "the run to begin")
@@ -145,12 +147,12 @@ def evaluator_has_begun(training: Training, folder: Path) -> bool:
 @pytest.mark.parametrize(
     ("options", "moment"),
     [
-        pytest.param(ENDLESS, agents_have_begun, id="while the agents come up"),
+        pytest.param(ENDLESS, agents_have_begun, id="while the agents start"),
         pytest.param([*QUICK, *UNTIL_ENDED, *NAMED], evaluator_has_begun, id="while the evaluator loads"),
         pytest.param(KART, lambda _, folder: steps(folder) > 0, id="a kart race"),
     ],
 )
-def test_when_the_server_is_killed(
+def test_killed_server_leaves_nothing(
     tmp_path: Path, temporary: Path, options: list[str], moment: Callable[[Training, Path], bool]
 ) -> None:
     folder = tmp_path / "logs" / "run"
@@ -161,7 +163,7 @@ def test_when_the_server_is_killed(
         nothing_is_left(training, shared, temporary)
 
 
-def test_a_run_whose_server_was_killed_goes_on(tmp_path: Path) -> None:
+def test_run_with_a_killed_server_can_be_resumed(tmp_path: Path) -> None:
     folder = tmp_path / "logs" / "run"
     with Training(tmp_path, *ENDLESS) as training:
         wait_for(lambda: steps(folder) > 0, 60, "a checkpoint")

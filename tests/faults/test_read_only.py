@@ -1,4 +1,4 @@
-"""As a strict container runs it: a read-only root, no capabilities, no home, 64 MB of shared memory."""
+"""Conditions of a strict container: read-only root, no capabilities, no home, 64 MB of shared memory."""
 
 import shlex
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from commands import EVALUATE_OFF, QUICK, ROOT, environment
 
-# Writable are a temporary folder and the logs; both are gone with the name space.
+# Only a temporary folder and the logs are writable; both disappear with the namespace.
 PREPARE = """
 set -e
 mount -t tmpfs tmpfs tmp
@@ -43,13 +43,13 @@ def strictly(folder: Path, command: str) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(autouse=True)
 def _jail(tmp_path: Path) -> None:
     if sys.platform != "linux" or strictly(tmp_path, "true").returncode:
-        pytest.skip("may not make name spaces")
+        pytest.skip("namespaces are not permitted")
     if strictly(tmp_path, f"touch {shlex.quote(str(ROOT / 'written'))}").returncode == 0:
         (ROOT / "written").unlink()
-        pytest.skip("the repository is on a disk of its own, which stays writable")
+        pytest.skip("the repository is on a separate disk, which stays writable")
 
 
-def test_it_trains_and_the_doctor_says_so(tmp_path: Path) -> None:
+def test_training_and_doctor_work_with_a_read_only_root(tmp_path: Path) -> None:
     options = [*QUICK, *EVALUATE_OFF, "--set", "run.agent_steps=3000", "--set", "run.logs=."]
     ended = strictly(tmp_path, shlex.join([sys.executable, "-m", "kartrl", "train", *options]))
     assert ended.returncode == 0, ended.stdout + ended.stderr
@@ -61,4 +61,4 @@ def test_it_trains_and_the_doctor_says_so(tmp_path: Path) -> None:
         tmp_path, shlex.join([sys.executable, "-m", "kartrl", "doctor", *options, "--set", f"run.logs={ROOT / 'logs'}"])
     )
     assert refused.returncode == 1
-    assert "cannot write there (Read-only file system)" in refused.stdout
+    assert "cannot write (Read-only file system)" in refused.stdout

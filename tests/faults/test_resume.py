@@ -1,4 +1,4 @@
-"""What a resumed run goes on with: its curves and its random states (test_trainer_thread.py: weights, optimizer, schedule)."""
+"""Resumed curves and random states (weights, optimizer and schedule: test_trainer_thread.py)."""
 
 import io
 import os
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from commands import EVALUATE_OFF, QUICK, Training, run, wait_for
+from commands import EVALUATE_OFF, QUICK, REPORT_OFTEN, Training, run, wait_for
 from policies import make_checkpoint
 from rich.console import Console
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -15,7 +15,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from kartrl.learning import checkpoint
 from kartrl.metrics import scalars_csv
 from kartrl.metrics.terminal import Display
-from kartrl.runtime.inspection import look_at
+from kartrl.runtime.inspection import inspect_env
 from kartrl.runtime.server import Server
 from kartrl.runtime.sizes import choose_sizes
 
@@ -26,17 +26,17 @@ def newest_steps(folder: Path) -> int:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs signals")
-def test_after_a_kill_the_curves_go_on_without_overlap(tmp_path):
+def test_curves_continue_without_overlap_after_a_kill(tmp_path):
     folder = tmp_path / "logs" / "run"
-    options = [*QUICK, *EVALUATE_OFF, "--set", "run.name=run", "--set", "run.checkpoint_minutes=0.2"]
-    with Training(tmp_path, *options, "--set", "run.agent_steps=1000000000") as training:
+    options = [*QUICK, *EVALUATE_OFF, "--set", "run.name=run", "--set", "run.checkpoint_minutes=0.1"]
+    with Training(tmp_path, *options, "--set", "run.agent_steps=1000000000", before=REPORT_OFTEN) as training:
 
         def logged_on_both_sides_of_the_checkpoint() -> bool:
             saved, logged = (
                 newest_steps(folder),
                 [row.agent_steps for row in scalars_csv.read(folder) if row.tag == "charts/updates"],
             )
-            return bool(logged) and min(logged) <= saved < max(logged)
+            return bool(logged) and min(logged) <= saved < max(logged) and saved > 0
 
         wait_for(logged_on_both_sides_of_the_checkpoint, 90, "metrics of steps after a checkpoint")
         training.process.send_signal(signal.SIGKILL)
@@ -49,9 +49,9 @@ def test_after_a_kill_the_curves_go_on_without_overlap(tmp_path):
 
     after, kept = list(scalars_csv.read(folder)), [row for row in before if row.agent_steps <= saved]
     assert after[: len(kept)] == kept
-    assert not set(after) & (set(before) - set(kept)), "what was beyond the checkpoint is forgotten"
+    assert not set(after) & (set(before) - set(kept)), "rows after the checkpoint are discarded"
     seconds = [row.seconds for row in after]
-    assert seconds == sorted(seconds), "the table's clock goes on"
+    assert seconds == sorted(seconds), "the table's clock continues"
     updates = [(row.agent_steps, row.value) for row in after if row.tag == "charts/updates"]
     assert updates == sorted(updates)
     assert updates[-1][0] > saved
@@ -63,15 +63,15 @@ def test_after_a_kill_the_curves_go_on_without_overlap(tmp_path):
     assert shown[-1] == updates[-1]
 
 
-def test_random_states_go_on(tmp_path):
+def test_random_states_are_resumed(tmp_path):
     stored = make_checkpoint(5, "environment.id=CartPole-v1", "system.agents=1", "system.predictors=2")
     checkpoint.save(tmp_path / "5.pt", stored)
     stored = checkpoint.load(tmp_path / "5.pt")
-    spec = look_at(stored.config)
+    spec = inspect_env(stored.config)
     with Display(Console(file=io.StringIO()), "test") as display:
         server = Server(stored.config, choose_sizes(stored.config, spec), tmp_path, spec, display, stored)
         server._make_threads()
         states = {name: generator.get_state() for name, generator in server._generators().items()}
-    assert states.keys() == {"torch", "predictor-0", "predictor-1"}, "a predictor that is new begins with a seed"
+    assert states.keys() == {"torch", "predictor-0", "predictor-1"}, "a new predictor starts from a seed"
     for name, state in stored.random.items():
         assert torch.equal(states[name], state), name

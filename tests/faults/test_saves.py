@@ -1,4 +1,4 @@
-"""What a save survives: kills at every stage, a full disk, weights that are not finite."""
+"""Saving survives kills at every stage, a full disk, and non-finite weights."""
 
 import errno
 import json
@@ -25,7 +25,7 @@ from kartrl.runtime import run_folders as runs
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs signals and resource limits")
 
 
-def test_killed_at_any_stage_of_a_save_the_run_still_has_a_checkpoint(tmp_path):
+def test_kill_at_any_stage_of_a_save_leaves_a_valid_checkpoint(tmp_path):
     killing = subprocess.run(
         [sys.executable, HELPERS / "killing.py", tmp_path],
         env=environment(),
@@ -63,7 +63,7 @@ def small_disk(tmp_path):
     subprocess.run(["umount", str(folder)], check=True)
 
 
-def test_a_full_disk_leaves_the_checkpoint_before(small_disk):
+def test_full_disk_keeps_the_previous_checkpoint(small_disk):
     path = small_disk / "checkpoints" / "1.pt"
     checkpoint.save(path, make_checkpoint(agent_steps=1))
     (small_disk / "filler").write_bytes(bytes(shutil.disk_usage(small_disk).free - 8192))
@@ -73,7 +73,7 @@ def test_a_full_disk_leaves_the_checkpoint_before(small_disk):
     assert_old_one_is_kept(path)
 
 
-def test_a_file_that_may_not_grow_leaves_the_checkpoint_before(tmp_path):
+def test_file_size_limit_keeps_the_previous_checkpoint(tmp_path):
     path = tmp_path / "checkpoints" / "1.pt"
     checkpoint.save(path, make_checkpoint(agent_steps=1))
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -87,18 +87,18 @@ def test_a_file_that_may_not_grow_leaves_the_checkpoint_before(tmp_path):
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_weights_that_are_not_finite_are_not_saved(tmp_path, value):
+def test_non_finite_weights_are_not_saved(tmp_path, value):
     path = tmp_path / "checkpoints" / "1.pt"
     checkpoint.save(path, make_checkpoint(agent_steps=1))
     lost = make_checkpoint(agent_steps=2)
-    lost.model["policy.bias"][1] = value
+    lost.network["policy.bias"][1] = value
     with pytest.raises(NotFinite):
         checkpoint.save(path, lost)
     assert_old_one_is_kept(path)
 
 
 @pytest.mark.skipif(not hasattr(psutil.Process, "rlimit"), reason="needs prlimit")
-def test_training_goes_on_where_it_cannot_save(tmp_path):
+def test_training_continues_when_saving_fails(tmp_path):
     options = [*QUICK, *EVALUATE_OFF, "--set", "run.name=run", "--set", "run.checkpoint_minutes=0.01"]
     folder, lines = tmp_path / "logs" / "run", []
 
@@ -126,14 +126,14 @@ def test_training_goes_on_where_it_cannot_save(tmp_path):
     assert not list(folder.rglob("*.tmp"))
 
 
-def test_a_diverging_run_goes_back_once_and_ends_with_its_cause(tmp_path):
+def test_diverging_run_rolls_back_once_and_ends_with_its_cause(tmp_path):
     options = [*QUICK, *EVALUATE_OFF, "--set", "run.name=run", "--set", "run.checkpoint_minutes=0.005"]
     result = run("train", *options, "--set", "optimizer.learning_rate=1e30", cwd=tmp_path)
     assert result.returncode == 1, result.stdout + result.stderr
     assert re.search(r"Diverged: the loss or gradient of 10 updates in a row was not finite, again", result.stdout)
     assert "go on from the last checkpoint" in result.stdout
     for file in checkpoint.newest_first(tmp_path / "logs" / "run"):
-        assert all(tensor.isfinite().all() for tensor in checkpoint.load(file).model.values())
+        assert all(tensor.isfinite().all() for tensor in checkpoint.load(file).network.values())
 
 
 def damage_first_half(path: Path) -> None:
@@ -150,21 +150,21 @@ def flip_a_bit(path: Path) -> None:
 @pytest.mark.parametrize(
     "damage", [damage_first_half, flip_a_bit, lambda path: path.write_bytes(b"")], ids=["cut", "flipped", "empty"]
 )
-def test_a_damaged_newest_checkpoint_is_passed_over_and_set_aside(tmp_path, capsys, damage):
+def test_damaged_newest_checkpoint_is_skipped_and_renamed(tmp_path, capsys, damage):
     paths = [tmp_path / "checkpoints" / f"{number:010d}.pt" for number in (1, 2, 3)]
     for number, path in enumerate(paths, 1):
         checkpoint.save(path, make_checkpoint(agent_steps=number))
     damage(paths[2])
     assert runs.load_newest(tmp_path).counters.agent_steps == 2
     assert f"{paths[2]}: refused" in capsys.readouterr().err
-    # Else it would be the newest one for ever, and the first to be kept.
+    # otherwise it would remain the newest one, and be kept first
     assert [file.name for file in checkpoint.newest_first(tmp_path)] == [paths[1].name, paths[0].name]
     assert paths[2].with_suffix(".damaged").exists()
     assert runs.load_newest(tmp_path).counters.agent_steps == 2
     assert capsys.readouterr().err == ""
 
 
-def test_where_every_checkpoint_is_damaged_resuming_is_refused_and_nothing_is_touched(tmp_path):
+def test_resume_with_only_damaged_checkpoints_is_rejected_and_changes_nothing(tmp_path):
     folder = tmp_path / "logs" / "run" / "checkpoints"
     for number in (1, 2):
         checkpoint.save(folder / f"{number:010d}.pt", make_checkpoint(agent_steps=number))
@@ -178,7 +178,7 @@ def test_where_every_checkpoint_is_damaged_resuming_is_refused_and_nothing_is_to
         runs.load_newest(folder.parent)
 
 
-def test_the_optimizer_that_is_resumed_is_the_one_that_was_saved():
+def test_resume_with_another_optimizer_is_rejected():
     stored = make_checkpoint(agent_steps=1)
     assert runs.resumed_config(stored, [], ["optimizer.decay=0.9"]).optimizer.decay == 0.9
     for override in ("optimizer.name=adam", "optimizer.momentum=0.5"):

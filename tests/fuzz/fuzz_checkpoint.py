@@ -1,6 +1,6 @@
 """Fuzzes the reader of checkpoints: any file is a checkpoint or a UserError.
 
-The last byte of the input chooses what the rest is: a whole file, a header, or a description whose digest is made right.
+The last byte of the input chooses what the rest is: a whole file, a header, or a description with a correct digest.
 `make fuzz` runs this; libFuzzer's options go after the name of the file.
 """
 

@@ -1,7 +1,7 @@
 """Fuzzes the configuration's parser: any text is a configuration, which survives dump and read, or a UserError.
 
-The input is a file's text, and after each zero byte an override. `make fuzz` runs this; libFuzzer's options go after the
-name of the file.
+The input is a file's text, and after each zero byte an override. `make fuzz` runs this; libFuzzer's options go after
+the name of the file.
 """
 
 import sys

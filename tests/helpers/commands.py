@@ -8,9 +8,10 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import psutil
+from forking import Forked
 
 from kartrl.learning import checkpoint
 
@@ -20,6 +21,8 @@ QUICK = ["--set", "environment.id=CartPole-v1", "--set", "model.hidden_size=16",
 EVALUATE_OFF = ["--set", "evaluation.minutes=0"]
 UNTIL_ENDED = ["--set", "run.agent_steps=1000000000", "--set", "run.checkpoint_minutes=0.02"]
 ENDLESS = [*QUICK, *EVALUATE_OFF, *UNTIL_ENDED, "--set", "run.name=run"]
+# code to run before: the server reports several times a second
+REPORT_OFTEN = "from kartrl.runtime import server\nserver.REPORT_SECONDS = 0.2"
 
 
 def environment(*first: Path) -> dict[str, str]:
@@ -32,19 +35,46 @@ def environment(*first: Path) -> dict[str, str]:
     }
 
 
-def run(
-    *arguments: str, cwd: Path, timeout: float = 100, first: Sequence[Path] = ()
-) -> subprocess.CompletedProcess[str]:
-    """`python -m kartrl` with these arguments, to its end."""
-    return subprocess.run(
-        [sys.executable, "-m", "kartrl", *arguments],
+def start(
+    *arguments: str,
+    cwd: Path,
+    stdout: int | IO[str],
+    stderr: int,
+    first: Sequence[Path] = (),
+    before: str = "",
+    fresh: bool = False,
+) -> "subprocess.Popen[str] | Forked":
+    """A kartrl command, in a session of its own.
+
+    Args:
+        first: folders in which Python looks for modules before all others.
+        before: code that runs first in its process.
+        fresh: loads everything anew, as `python -m kartrl`, instead of in a fork of a process that has it loaded.
+    """
+    env = environment(*first)
+    if not (fresh or first) and hasattr(os, "fork"):
+        return Forked(list(arguments), before, cwd, env, stdout, stderr)
+    code = f"import sys\n{before}\nfrom kartrl.cli import main\nsys.exit(main(sys.argv[1:]))"
+    how = ["-c", code] if before else ["-m", "kartrl"]
+    return subprocess.Popen(
+        [sys.executable, *how, *arguments],
         cwd=cwd,
-        env=environment(*first),
+        env=env,
         text=True,
-        capture_output=True,
-        timeout=timeout,
-        check=False,
+        stdout=stdout,
+        stderr=stderr,
+        start_new_session=True,
     )
+
+
+def run(*arguments: str, cwd: Path, timeout: float = 100, **how: Any) -> subprocess.CompletedProcess[str]:
+    """A kartrl command to its end; `how` goes to `start`."""
+    process = start(*arguments, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **how)
+    try:
+        output, errors = process.communicate(timeout=timeout)
+    finally:
+        process.kill()
+    return subprocess.CompletedProcess(arguments, process.wait(10), output, errors)
 
 
 class Training:
@@ -53,16 +83,10 @@ class Training:
     What it prints goes to `output`, or is returned by `end`.
     """
 
-    def __init__(self, cwd: Path, *arguments: str, output: IO[str] | None = None) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "kartrl", "train", *arguments],
-            cwd=cwd,
-            env=environment(),
-            text=True,
-            stdout=output or subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+    def __init__(self, cwd: Path, *arguments: str, output: IO[str] | None = None, **how: Any) -> None:
+        """`how` goes to `start`."""
+        stdout = output or subprocess.PIPE
+        self.process = start("train", *arguments, cwd=cwd, stdout=stdout, stderr=subprocess.STDOUT, **how)
 
     def __enter__(self) -> "Training":
         return self

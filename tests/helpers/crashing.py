@@ -1,4 +1,4 @@
-"""Gymnasium environments that fail, for the tests: `crashing:Crash-v0` and others, each after so many steps of its life."""
+"""Gymnasium environments that fail after so many steps of their life: `crashing:Crash-v0` and others."""
 
 import os
 import signal

@@ -27,7 +27,7 @@ CALLS = {"open", "write", "flush", "fileno", "fsync", "close", "replace", "renam
 
 
 def kill_at(number: int, told: int) -> None:
-    """Kill this process at the `number`th call that touches files, from when it opens one to write; tell the call's name first."""
+    """Kill this process at the `number`th call that touches files, from the first open for writing; report it first."""
     seen = -1
 
     def hook(_: FrameType, event: str, function: Any) -> None:

@@ -65,7 +65,7 @@ def drive(session: Session, inputs: list[int]) -> Session:
 
 
 def on_stable_retro(folder: Path, movie: Path) -> tuple[str, int, int, str, dict[str, int]]:
-    """Plays a movie there: the game's name, the number of players and frames, a hash of the console's state, the race state."""
+    """Play a movie there; returns the game's name, the counts of players and frames, a state hash, the race state."""
     return tuple(json.loads(apart(PLAYER, folder, movie)))
 
 

@@ -1,4 +1,4 @@
-"""A small world of the tests' own, `Walk-v0`, with levels: `python walking.py train ...` is kartrl where it is in the table.
+"""A small test world, `Walk-v0`, with levels; `python walking.py train ...` is kartrl with it registered.
 
 Its levels are paths of so many steps, and each step to the right is one further.
 """
@@ -101,13 +101,14 @@ class WalkWorld(World):
         return (info["place"],)
 
     def draw(self, level, drives, title, inches=8.0):
-        picture = np.zeros((8, max(len(drive.trace) for drive in drives), 3), np.uint8)
+        picture = np.zeros((8, STEPS + 1, 3), np.uint8)
         for drive in drives:
             picture[drive.trace[:, 0].astype(int) % 8, np.arange(len(drive.trace))] = 255
         return picture
 
 
-gymnasium.register("Walk-v0", Walk)
+if "Walk-v0" not in gymnasium.registry:  # processes load this file as their main module, and again as the world's
+    gymnasium.register("Walk-v0", Walk)
 WORLDS["Walk-v0"] = "walking:WalkWorld"
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Import of the user's own ROM, with a synthetic file: no commercial ROM is anywhere near these tests."""
+"""Import of the user's own ROM, tested with a synthetic file: no commercial ROM is needed."""
 
 import gzip
 import hashlib
@@ -54,7 +54,7 @@ def test_import_with_and_without_a_copier_header(
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has other permissions")
-def test_only_the_owner_may_look(tmp_path: Path) -> None:
+def test_imported_files_are_readable_by_the_owner_only(tmp_path: Path) -> None:
     place = states(tmp_path, MarioCircuit_Act1=gzip.compress(b"state"))
     folder = cartridge.import_rom(rom_file(tmp_path), place, SHA1, SIZE)
     for directory in (folder, folder.parent):
@@ -63,7 +63,7 @@ def test_only_the_owner_may_look(tmp_path: Path) -> None:
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
-def test_states_are_taken_and_the_rest_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_states_are_imported_and_other_files_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = states(
         tmp_path,
         MarioCircuit_Act2=gzip.compress(b"two"),
@@ -73,14 +73,14 @@ def test_states_are_taken_and_the_rest_is_told(tmp_path: Path, capsys: pytest.Ca
     folder = cartridge.import_rom(rom_file(tmp_path), place, SHA1, SIZE)
     assert retro.circuits(folder) == ("MarioCircuit.Act2", "RainbowRoad.Act1")
     assert cartridge.read_state(folder / "RainbowRoad.Act1.state") == b"rainbow"
-    there, missing = capsys.readouterr().out.split("Without a start state")
+    there, missing = capsys.readouterr().out.split("Circuits without one")
     assert "Menu.state" in there
     assert "MarioCircuit.Act2, RainbowRoad.Act1" in there
     assert "MarioCircuit.Act1" in missing
 
 
 @pytest.mark.parametrize("contents", [b"", ROM[:-1], ROM + b"\0", b"\x40" * 512 + ROM[:-1] + b"?", ROM[:-1] + b"?"])
-def test_another_rom_is_refused_with_what_was_found(tmp_path: Path, data: Path, contents: bytes) -> None:
+def test_another_rom_is_rejected_with_its_hash_and_size(tmp_path: Path, data: Path, contents: bytes) -> None:
     with pytest.raises(UserError) as caught:
         cartridge.import_rom(rom_file(tmp_path, contents), None, SHA1, SIZE)
     text = str(caught.value)
@@ -93,7 +93,7 @@ def test_the_expected_rom_is_the_documented_one() -> None:
     assert cartridge.SIZE == 524_288
 
 
-def test_missing_files(tmp_path: Path, data: Path) -> None:
+def test_missing_files_are_rejected(tmp_path: Path, data: Path) -> None:
     with pytest.raises(UserError, match=r"nothing\.sfc"):
         cartridge.import_rom(tmp_path / "nothing.sfc", None, SHA1, SIZE)
     with pytest.raises(UserError, match="not a folder"):
@@ -115,8 +115,9 @@ DAMAGED = DAMAGED[:40] + b"\xff" * 40 + DAMAGED[80:]
         (BOMB, "MiB"),
         (DAMAGED, "cannot read"),
     ],
+    ids=["plain", "empty", "cut", "bomb", "damaged"],  # gzip's bytes hold the time
 )
-def test_a_bad_state_is_refused_and_nothing_is_written(tmp_path: Path, data: Path, packed: bytes, word: str) -> None:
+def test_invalid_state_is_rejected_and_nothing_is_written(tmp_path: Path, data: Path, packed: bytes, word: str) -> None:
     place = states(tmp_path, MarioCircuit_Act1=gzip.compress(b"good"), MarioCircuit_Act2=packed)
     with pytest.raises(UserError, match=word) as caught:
         cartridge.import_rom(rom_file(tmp_path), place, SHA1, SIZE)
@@ -124,7 +125,7 @@ def test_a_bad_state_is_refused_and_nothing_is_written(tmp_path: Path, data: Pat
     assert not data.exists()
 
 
-def test_a_failed_write_leaves_the_earlier_import_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_write_leaves_the_earlier_import_intact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = cartridge.import_rom(rom_file(tmp_path), None, SHA1, SIZE)
 
     def full(*_: object) -> None:
@@ -137,14 +138,14 @@ def test_a_failed_write_leaves_the_earlier_import_whole(tmp_path: Path, monkeypa
     assert (folder / "rom.sfc").read_bytes() == ROM
 
 
-def test_a_place_that_cannot_be_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unusable_data_folder_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_bytes(b"")
     monkeypatch.setenv("KARTRL_DATA", str(tmp_path / "file"))
     with pytest.raises(UserError, match="KARTRL_DATA"):
         cartridge.import_rom(rom_file(tmp_path), None, SHA1, SIZE)
 
 
-def test_which_game_is_meant(tmp_path: Path) -> None:
+def test_game_names_resolve_to_folders(tmp_path: Path) -> None:
     pytest.importorskip("stable_retro")
     with pytest.raises(UserError, match="import-rom"):
         retro.game_folder("cartridge")
@@ -156,8 +157,8 @@ def test_which_game_is_meant(tmp_path: Path) -> None:
     assert retro.game_folder("bundled").name == "KartRL-Snes"
 
 
-def test_the_description_of_the_cartridge_is_whole() -> None:
-    """Every variable that the race state is read from is described, at the addresses of the bundled game."""
+def test_description_of_the_cartridge_is_complete() -> None:
+    """Every variable of the race state has the bundled game's address."""
     own, bundled = (
         json.loads((retro.GAMES / name / "data.json").read_text())["info"] for name in (cartridge.NAME, retro.BUNDLED)
     )

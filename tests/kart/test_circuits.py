@@ -1,4 +1,4 @@
-"""Circuits as data, without an emulator: the file, the ground that comes of it, the checks, and random ones."""
+"""Circuits as data, without an emulator: the file format, the compiled ground, the checks, and random circuits."""
 
 from pathlib import Path
 
@@ -12,9 +12,9 @@ from kartrl.config.levels import CIRCUITS, KINDS
 from kartrl.errors import UserError
 from kartrl.kart.block import SIDE, TILE, ZONES, Block
 from kartrl.kart.circuits import art
-from kartrl.kart.circuits.checks import faults
+from kartrl.kart.circuits.checks import find_faults
 from kartrl.kart.circuits.field import field_of
-from kartrl.kart.circuits.format import Circuit, parse, read, written
+from kartrl.kart.circuits.format import Circuit, parse, read, to_toml
 from kartrl.kart.circuits.generator import SHORTEST, random_circuit
 from kartrl.kart.circuits.ground import compile_circuit
 from kartrl.kart.circuits.line import line_of
@@ -41,11 +41,11 @@ def changed(**values: object) -> Circuit:
     return Circuit.model_validate(parse(OVAL, "OVAL").model_dump(by_alias=True) | values)
 
 
-def test_the_twenty_circuits_are_there_and_can_be_driven() -> None:
+def test_twenty_bundled_circuits_pass_the_checks() -> None:
     assert tuple(sorted(FILES)) == tuple(sorted(CIRCUITS))
     circuits = {name: read(file) for name, file in FILES.items()}
     for name, circuit in circuits.items():
-        assert faults(circuit) == [], name
+        assert find_faults(circuit) == [], name
     assert {circuit.kind for circuit in circuits.values()} == set(KINDS)
     assert len({circuit.title for circuit in circuits.values()}) == 20
     lengths = [line_of(circuit).length for circuit in circuits.values()]
@@ -53,17 +53,17 @@ def test_the_twenty_circuits_are_there_and_can_be_driven() -> None:
     assert max(lengths) < 6000
 
 
-def test_the_example_in_the_documentation_is_a_circuit() -> None:
+def test_documented_example_is_valid() -> None:
     text = (Path(__file__).parents[2] / "docs" / "circuits.md").read_text()
     example = text.partition("```toml\n")[2].partition("```")[0]
-    assert faults(parse(example, "circuits.md")) == []
+    assert find_faults(parse(example, "circuits.md")) == []
     for kind in KINDS:
         assert f"| `{kind}` |" in text
     for key in Circuit.model_fields:
         assert f"| `{key}` |" in text
 
 
-def test_no_two_of_the_twenty_have_one_layout() -> None:
+def test_bundled_circuits_have_different_layouts() -> None:
     """Turning in 32 parts of the lap, from wherever it begins, either way round, and mirrored."""
     turning = {}
     for name, file in FILES.items():
@@ -81,10 +81,10 @@ def test_no_two_of_the_twenty_have_one_layout() -> None:
             assert min(np.abs(turning[one] - variant).mean() for variant in variants) > 0.18, (one, other)
 
 
-def test_a_circuit_survives_being_written_and_read() -> None:
+def test_circuit_survives_a_round_trip_through_toml() -> None:
     for name, file in FILES.items():
         circuit = read(file)
-        assert parse(written(circuit), name) == circuit
+        assert parse(to_toml(circuit), name) == circuit
 
 
 @pytest.fixture(scope="module")
@@ -92,14 +92,14 @@ def blocks() -> dict[str, Block]:
     return {name: compile_circuit(file) for name, file in FILES.items()}
 
 
-def test_blocks_are_the_same_each_time_and_survive_packing(blocks: dict[str, Block]) -> None:
+def test_blocks_are_deterministic_and_survive_a_round_trip(blocks: dict[str, Block]) -> None:
     for name in ("BowserCastle.Act1", "KoopaBeach.Act2", "RainbowRoad.Act1"):
-        packed = blocks[name].packed()
-        assert compile_circuit(FILES[name]).packed() == packed
-        assert Block.unpacked(packed).packed() == packed
+        packed = blocks[name].pack()
+        assert compile_circuit(FILES[name]).pack() == packed
+        assert Block.unpack(packed).pack() == packed
 
 
-def test_reduction_keeps_every_cells_surface(blocks: dict[str, Block]) -> None:
+def test_reduction_preserves_the_surface_of_every_cell(blocks: dict[str, Block]) -> None:
     for name, block in blocks.items():
         circuit = read(FILES[name])
         line = line_of(circuit)
@@ -110,7 +110,7 @@ def test_reduction_keeps_every_cells_surface(blocks: dict[str, Block]) -> None:
         assert np.array_equal(driven[~coin], ground.surface[~coin])
 
 
-def test_reduction_takes_the_nearest_tile_of_the_same_surface() -> None:
+def test_reduction_chooses_the_nearest_tile_with_the_same_surface() -> None:
     random = np.random.default_rng(3)
     picture = random.integers(0, 4, (SIDE * TILE, SIDE * TILE), dtype=np.uint8)
     surface = random.integers(0, 3, (SIDE, SIDE), dtype=np.uint8)
@@ -128,7 +128,7 @@ def test_reduction_takes_the_nearest_tile_of_the_same_surface() -> None:
         assert away[tilemap[row, column]] == away.min()
 
 
-def test_few_tiles_are_kept_as_they_are() -> None:
+def test_reduction_of_few_tiles_is_lossless() -> None:
     picture = np.kron(np.arange(SIDE * SIDE).reshape(SIDE, SIDE) % 60, np.ones((TILE, TILE), int)).astype(np.uint8)
     tilemap, tiles, _ = reduce(
         picture,
@@ -163,10 +163,10 @@ def test_coins_show_the_road_when_they_are_taken(blocks: dict[str, Block]) -> No
         assert not np.array_equal(block.tiles[here], block.tiles[list(coin.plain)])
 
 
-def test_the_road_stands_out_in_greyscale(blocks: dict[str, Block]) -> None:
-    """At the size of an agent's picture: the mean grey of road and off-road differ clearly, and more than either varies."""
+def test_road_contrasts_with_off_road_in_greyscale(blocks: dict[str, Block]) -> None:
+    """At an agent's resolution the mean greys of road and off-road differ clearly, and by more than either varies."""
     for name, block in blocks.items():
-        small = grey(block.picture()).reshape(SIDE, TILE, SIDE, TILE).mean((1, 3))
+        small = grey(block.image()).reshape(SIDE, TILE, SIDE, TILE).mean((1, 3))
         surface = block.surfaces[block.tilemap]
         kind = LOOKS[block.kind]
         road, off = small[surface == CODES[kind.road]], small[surface == CODES[kind.grounds[-1][1]]]
@@ -174,12 +174,12 @@ def test_the_road_stands_out_in_greyscale(blocks: dict[str, Block]) -> None:
         assert abs(road.mean() - off.mean()) > 1.5 * max(road.std(), off.std()), name
 
 
-def test_each_kind_has_a_look_of_its_own(blocks: dict[str, Block]) -> None:
+def test_kinds_differ_in_colour(blocks: dict[str, Block]) -> None:
     colours = {}
     for block in blocks.values():
         surface = block.surfaces[block.tilemap].repeat(TILE, 0).repeat(TILE, 1)
         kind = LOOKS[block.kind]
-        picture = block.picture()
+        picture = block.image()
         colours[block.kind] = [picture[surface == CODES[name]].mean(0) for name in (kind.road, kind.grounds[-1][1])]
     names = list(colours)
     for index, one in enumerate(names):
@@ -191,7 +191,7 @@ def test_each_kind_has_a_look_of_its_own(blocks: dict[str, Block]) -> None:
     assert len({tuple(LOOKS[kind].sky) for kind in KINDS}) == len(KINDS)
 
 
-def test_drawn_edges_follow_the_distance() -> None:
+def test_drawn_edges_follow_the_distance_field() -> None:
     circuit = changed()
     line = line_of(circuit)
     field = field_of(circuit, line)
@@ -213,17 +213,17 @@ def test_boost_plates_point_where_the_road_goes() -> None:
 
 @settings(max_examples=16, deadline=None)
 @given(seed=st.integers(0, 2**31), kind=st.sampled_from(KINDS))
-def test_random_circuits_can_be_driven_and_repeat(seed: int, kind: str) -> None:
+def test_random_circuits_pass_the_checks_and_are_deterministic(seed: int, kind: str) -> None:
     circuit = random_circuit(seed, kind)
     assert circuit == random_circuit(seed, kind)
     assert circuit.kind == kind
-    assert faults(circuit) == []
+    assert find_faults(circuit) == []
     assert line_of(circuit).length >= SHORTEST
-    assert parse(written(circuit), "random") == circuit
+    assert parse(to_toml(circuit), "random") == circuit
 
 
 def test_random_circuits_differ() -> None:
-    seen = {written(random_circuit(seed, "ice")).partition("points")[2] for seed in range(6)}
+    seen = {to_toml(random_circuit(seed, "ice")).partition("points")[2] for seed in range(6)}
     assert len(seen) == 6
-    with pytest.raises(UserError, match="there is no kind 'grass' of circuits; there are: asphalt, dirt"):
+    with pytest.raises(UserError, match="unknown kind of circuit 'grass'; choose one of: asphalt, dirt"):
         random_circuit(1, "grass")

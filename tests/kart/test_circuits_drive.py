@@ -1,4 +1,4 @@
-"""Circuits on the real emulator: the scripted driver on all twenty and on random ones, states, cache, and the command line."""
+"""Circuits on the real emulator: the scripted driver, start states, the cache, and the command line."""
 
 import gzip
 from pathlib import Path
@@ -12,11 +12,11 @@ from test_circuits import FILES, OVAL
 from kartrl.config.levels import CIRCUITS, KINDS
 from kartrl.errors import UserError
 from kartrl.kart.circuits import library
-from kartrl.kart.circuits.commands import filmed
+from kartrl.kart.circuits.commands import record_drive
 from kartrl.kart.circuits.driver import drive, lap_times
 from kartrl.kart.circuits.format import parse
 from kartrl.kart.circuits.generator import random_circuit
-from kartrl.kart.circuits.ground import compile_circuit, compiled
+from kartrl.kart.circuits.ground import compile_block, compile_circuit
 from kartrl.kart.circuits.line import line_of
 from kartrl.kart.circuits.states import make_state, start_state
 from kartrl.kart.retro import BUNDLED, GAMES, Console
@@ -33,38 +33,38 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("circuit", CIRCUITS)
-def test_the_scripted_driver_finishes_every_circuit(circuit: str) -> None:
+def test_scripted_driver_finishes_every_circuit(circuit: str) -> None:
     times = lap_times(circuit)
     assert len(times) == 5
     assert all(15 < seconds < 40 for seconds in times), times
 
 
-def test_the_states_hold_what_the_files_say() -> None:
+def test_start_states_contain_the_compiled_files() -> None:
     for circuit in ("BowserCastle.Act3", "KoopaBeach.Act1"):
         console = Console(GAME, circuit)
         block = console.block()
         console.close()
         assert block is not None
-        assert block.packed() == compile_circuit(FILES[circuit]).packed()
+        assert block.pack() == compile_circuit(FILES[circuit]).pack()
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_random_circuits_are_finished(kind: str) -> None:
+def test_scripted_driver_finishes_random_circuits(kind: str) -> None:
     for seed in (101, 102):
         console = Console(GAME)
-        console.restore(start_state(console, compiled(random_circuit(seed, kind))))
+        console.restore(start_state(console, compile_block(random_circuit(seed, kind))))
         times = drive(console, laps=1)
         console.close()
         assert len(times) == 1, (kind, seed)
         assert 12 < times[0] < 60
 
 
-def test_a_state_is_the_same_each_time() -> None:
-    block = compiled(parse(OVAL, "OVAL"))
+def test_start_states_are_deterministic() -> None:
+    block = compile_block(parse(OVAL, "OVAL"))
     assert make_state(block) == make_state(block)
 
 
-def test_the_cache_builds_once_and_keeps_order(cache: Path) -> None:
+def test_cache_builds_once_and_keeps_order(cache: Path) -> None:
     told: list[str] = []
     first = library.random_states([7, 3, 7], "ice", told.append)
     assert [file.name for file in first] == ["random.ice.0007.state", "random.ice.0003.state", "random.ice.0007.state"]
@@ -75,7 +75,7 @@ def test_the_cache_builds_once_and_keeps_order(cache: Path) -> None:
     assert first[0].stat().st_mtime_ns == stamp
     kinds = [file.name.split(".")[1] for file in library.random_states([0, 1])]
     assert kinds == list(KINDS[:2])
-    with pytest.raises(UserError, match="there is no kind 'grass'"):
+    with pytest.raises(UserError, match="unknown kind of circuit 'grass'"):
         library.random_states([1], "grass")
 
 
@@ -88,7 +88,7 @@ def test_several_processes_build_the_same_states(cache: Path, monkeypatch: pytes
         assert gzip.decompress(file.read_bytes()) == alone[file.name]
 
 
-def test_the_state_of_a_file_follows_its_content(cache: Path, tmp_path: Path) -> None:
+def test_cached_state_follows_the_files_content(cache: Path, tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text(OVAL)
     state = library.state_of(file)
@@ -104,7 +104,7 @@ def test_the_state_of_a_file_follows_its_content(cache: Path, tmp_path: Path) ->
     assert block.title == "RING"
 
 
-def test_check_tells_what_is_wrong_and_how_fast_it_can_be_driven(tmp_path: Path) -> None:
+def test_check_reports_faults_and_lap_times(tmp_path: Path) -> None:
     good, bad = tmp_path / "good.toml", tmp_path / "bad.toml"
     good.write_text(OVAL)
     bad.write_text(OVAL.replace("80]", "40]"))
@@ -138,10 +138,14 @@ def test_build_draw_and_drive_from_the_command_line(tmp_path: Path) -> None:
     assert (tmp_path / "films" / "Mine.mp4").stat().st_size > 50_000
 
 
-def test_how_far_a_film_is_can_be_seen(tmp_path: Path) -> None:
+def test_recording_a_drive_reports_progress(tmp_path: Path) -> None:
     laps: list[float] = []
     assert (
-        len(filmed("MarioCircuit.Act2", 1, tmp_path / "new" / "film.mp4", lambda *, completed: laps.append(completed)))
+        len(
+            record_drive(
+                "MarioCircuit.Act2", 1, tmp_path / "new" / "film.mp4", lambda *, completed: laps.append(completed)
+            )
+        )
         == 1
     )
     assert laps == sorted(laps)
@@ -149,7 +153,7 @@ def test_how_far_a_film_is_can_be_seen(tmp_path: Path) -> None:
     assert 0.9 < laps[-1] <= 1
 
 
-def test_points_are_numbered_on_the_map_and_the_way_is_shown(tmp_path: Path) -> None:
+def test_points_are_numbered_and_the_direction_is_marked_on_the_map(tmp_path: Path) -> None:
     (tmp_path / "Mine.toml").write_text(OVAL)
     for more in ((), ("--points",)):
         assert run("circuit", "draw", *more, "Mine.toml", "-o", f"{len(more)}.png", cwd=tmp_path).returncode == 0
@@ -165,7 +169,7 @@ def test_points_are_numbered_on_the_map_and_the_way_is_shown(tmp_path: Path) -> 
         assert behind > ahead, "an arrow is wide at its back"
 
 
-def test_a_faulty_circuit_is_drawn_and_told(tmp_path: Path) -> None:
+def test_faulty_circuit_is_drawn_and_reported(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(
         OVAL.replace("[874, 512, 80]", "[1000, 512, 80]") + 'patches = [{ ground = "mud", x = 500, y = 500 }]'
     )
@@ -193,17 +197,17 @@ def test_random_from_the_command_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("build", "none.toml"), "none.toml: cannot be read"),
-        (("draw",), "which circuit? Give a .toml, a .state or a name, or --all"),
+        (("build", "none.toml"), "none.toml: cannot read"),
+        (("draw",), "no circuit given: pass a .toml, a .state or a name, or --all"),
         (
             ("draw", "Nowhere"),
-            "there is no circuit 'Nowhere': give a .toml, a .state, or one of the game's own: BowserCastle.Act1 (Ember Keep)",
+            "no circuit 'Nowhere': pass a .toml, a .state or a bundled circuit: BowserCastle.Act1 (Ember Keep)",
         ),
-        (("drive", "mine"), "there is no circuit 'mine': give a .toml"),
-        (("draw", "--points", "MarioCircuit.Act1"), "MarioCircuit.Act1: only a .toml has points to show"),
-        (("drive", "MarioCircuit.Act1", "-o", "/dev/null/film.mp4"), "/dev/null/film.mp4: cannot be written"),
-        (("drive", "none.state"), "none.state: there is no such start state"),
-        (("random", "--kind", "grass"), "there is no kind 'grass' of circuits; there are: asphalt"),
+        (("drive", "mine"), "no circuit 'mine': pass a .toml"),
+        (("draw", "--points", "MarioCircuit.Act1"), "MarioCircuit.Act1: --points needs a .toml"),
+        (("drive", "MarioCircuit.Act1", "-o", "/dev/null/film.mp4"), "/dev/null/film.mp4: cannot write"),
+        (("drive", "none.state"), "none.state: no such start state"),
+        (("random", "--kind", "grass"), "unknown kind of circuit 'grass'; choose one of: asphalt"),
     ],
 )
 def test_wrong_arguments_are_one_line(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:

@@ -81,7 +81,7 @@ def turn_round(console: Console) -> None:
 
 
 @pytest.mark.skipif(shutil.which("ca65") is None, reason="cc65 is not installed")
-def test_the_committed_game_is_what_its_source_builds(tmp_path: Path) -> None:
+def test_committed_game_matches_its_source(tmp_path: Path) -> None:
     subprocess.run([sys.executable, ROOT / "game" / "build.py", "-o", tmp_path], check=True, capture_output=True)
     built = sorted(path.name for path in tmp_path.iterdir())
     assert set(built) | {"game.json"} == {path.name for path in FOLDER.iterdir()}
@@ -89,7 +89,7 @@ def test_the_committed_game_is_what_its_source_builds(tmp_path: Path) -> None:
         new, old = (tmp_path / name).read_bytes(), (FOLDER / name).read_bytes()
         if name.endswith(".state"):  # versions of zlib differ in how they pack the same content
             new, old = gzip.decompress(new), gzip.decompress(old)
-        assert new == old, f"{name} differs: build the game anew with `make game`"
+        assert new == old, f"{name} differs: rebuild the game with `make game`"
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_the_committed_game_is_what_its_source_builds(tmp_path: Path) -> None:
 def test_ticks_in_one_frame_equal_single_frames_over_a_long_random_drive(
     console: Console, circuit: str, opponents: int
 ) -> None:
-    """Bit for bit, in state and picture: as many ticks in one frame as game.json allows, and one in each frame."""
+    """Bit for bit, in state and screen: as many ticks per frame as game.json allows, and one per frame."""
     ticks, fast, slow = console.game.ticks_per_frame, [], []
     random = np.random.default_rng(7)
     pads = [console.buttons(names) for names in ACTIONS]
@@ -124,7 +124,7 @@ def test_ticks_in_one_frame_equal_single_frames_over_a_long_random_drive(
 
 
 @pytest.mark.parametrize("opponents", [0, 3])
-def test_without_the_map_the_race_and_the_rest_of_the_picture_stay_the_same(console: Console, opponents: int) -> None:
+def test_no_map_changes_neither_the_race_nor_the_rest_of_the_screen(console: Console, opponents: int) -> None:
     top, seen = console.game.map_top, []
     assert top is not None
     for show_map in (True, False):
@@ -143,7 +143,7 @@ def test_without_the_map_the_race_and_the_rest_of_the_picture_stay_the_same(cons
 
 
 @pytest.mark.parametrize("circuit", ["MarioCircuit.Act1", "MarioCircuit.Act4", "DonutPlains.Act1"])
-def test_a_scripted_driver_finishes_five_laps(console: Console, circuit: str) -> None:
+def test_scripted_driver_finishes_five_laps(console: Console, circuit: str) -> None:
     console.load(circuit)
     seen = drive(console, circuit, 5 * 1500)
     end = seen[-1]
@@ -161,7 +161,7 @@ def test_a_scripted_driver_finishes_five_laps(console: Console, circuit: str) ->
     assert after["speed"] < 100, "the kart rolls out"
 
 
-def test_driving_backwards_earns_no_lap_and_is_told(console: Console) -> None:
+def test_driving_backwards_counts_no_lap_and_is_flagged(console: Console) -> None:
     circuit = "MarioCircuit.Act1"
     console.load(circuit)
     turn_round(console)
@@ -171,7 +171,7 @@ def test_driving_backwards_earns_no_lap_and_is_told(console: Console) -> None:
     assert len({race["checkpoint"] for race in seen}) > 20, "it did drive round"
 
 
-def test_to_and_fro_over_the_line_earns_no_lap(console: Console) -> None:
+def test_crossing_the_line_back_and_forth_counts_no_lap(console: Console) -> None:
     circuit = "MarioCircuit.Act1"
     console.load(circuit)
     for _ in range(3):
@@ -183,8 +183,8 @@ def test_to_and_fro_over_the_line_earns_no_lap(console: Console) -> None:
 
 
 @pytest.mark.parametrize("share", [0.25, 0.5, 0.75])
-def test_cutting_across_earns_nothing(console: Console, share: float) -> None:
-    """Put on the road elsewhere and driven on to the line from there: the section does not follow, and no lap is counted."""
+def test_short_cuts_count_no_lap(console: Console, share: float) -> None:
+    """After a jump to another part of the road and on to the line, the section is unchanged and no lap is counted."""
     circuit = "MarioCircuit.Act3"
     console.load(circuit)
     hold(console, [], 1)
@@ -198,7 +198,7 @@ def test_cutting_across_earns_nothing(console: Console, share: float) -> None:
             assert race["checkpoint"] == 0
 
 
-def test_standing_still_earns_nothing(console: Console) -> None:
+def test_standing_still_makes_no_progress(console: Console) -> None:
     console.load("MarioCircuit.Act2")
     before = console.race()
     after = hold(console, [], 600)
@@ -207,7 +207,7 @@ def test_standing_still_earns_nothing(console: Console) -> None:
     ]
 
 
-def test_grass_slows_and_walls_throw_back(console: Console) -> None:
+def test_grass_slows_and_walls_bounce(console: Console) -> None:
     console.load("MarioCircuit.Act1")
     fastest, on_grass, hit, speed_before_hit, speed_after = 0, [], False, 0, 0
     for _ in range(500):  # straight ahead: over the grass, into the wall at the border
@@ -249,7 +249,7 @@ def turned_in(console: Console, names: list[str], ticks: int) -> tuple[int, int]
     return (race["kart_angle"] - start) % 65536, race["speed"]
 
 
-def test_a_slide_turns_tighter_at_a_cost_in_speed(console: Console) -> None:
+def test_slide_turns_tighter_and_is_slower(console: Console) -> None:
     plain, speed = turned_in(console, RIGHT_B, 50)
     slide, slower = turned_in(console, RIGHT_SLIDE, 50)
     assert slide > 1.15 * plain
@@ -268,7 +268,7 @@ def test_brake_stops_and_then_reverses_slowly(console: Console) -> None:
 
 
 @pytest.mark.parametrize("circuit", CIRCUITS)
-def test_a_race_can_begin_at_every_gate(console: Console, circuit: str) -> None:
+def test_race_can_start_at_every_gate(console: Console, circuit: str) -> None:
     for section, (x, y, angle) in enumerate(block_of(circuit).gates):
         console.load(circuit)
         console.start_at(section)
@@ -282,7 +282,7 @@ def test_a_race_can_begin_at_every_gate(console: Console, circuit: str) -> None:
         assert race["checkpoint"] != (section - 1) % len(block_of(circuit).gates)
 
 
-def test_five_rounds_from_any_gate_are_a_race(console: Console) -> None:
+def test_race_from_any_gate_takes_five_laps(console: Console) -> None:
     circuit = "MarioCircuit.Act1"
     console.load(circuit)
     console.start_at(20)
@@ -298,8 +298,8 @@ def test_the_gates_lie_on_the_road(circuit: str) -> None:
         assert SURFACES[block.surfaces[block.tilemap[y // 8, x // 8]]].effect not in NO_ROAD, f"no road at {x}, {y}"
 
 
-def test_the_circuits_differ_in_shape() -> None:
-    """Turning, summed up along the way in eight parts: no two circuits turn alike, and they hold both left and right turns."""
+def test_circuits_differ_in_shape() -> None:
+    """The turning angles of eight parts of the lap differ between circuits, and include left and right turns."""
     turning = {}
     for name in CIRCUITS:
         angles = np.array([angle for _, _, angle in block_of(name).gates])
@@ -312,7 +312,7 @@ def test_the_circuits_differ_in_shape() -> None:
     assert len({round(part.sum()) for part in turning.values()}) == 2, "some go round clockwise, some the other way"
 
 
-def test_the_circuit_in_memory_is_the_one_that_is_driven(console: Console) -> None:
+def test_block_in_memory_is_the_current_circuit(console: Console) -> None:
     for index, circuit in enumerate(CIRCUITS):
         console.load(circuit)
         block, race = console.block(), console.race()
@@ -321,8 +321,8 @@ def test_the_circuit_in_memory_is_the_one_that_is_driven(console: Console) -> No
         assert (race["x"], race["y"]) == block.gates[0][:2]
 
 
-def test_a_circuit_from_outside_is_driven_like_one_of_the_roms_own(console: Console) -> None:
-    """The same block, written into memory: the same states and pictures, but for the circuit's number."""
+def test_circuit_written_to_memory_equals_a_bundled_one(console: Console) -> None:
+    """The same block written to memory gives the same states and screens, except for the circuit's number."""
     block = block_of("KoopaBeach.Act2")
     seen = []
     for outside in (False, True):
@@ -339,10 +339,10 @@ def test_a_circuit_from_outside_is_driven_like_one_of_the_roms_own(console: Cons
     assert seen[:2] == seen[2:]
 
 
-def test_a_block_that_is_none_is_not_taken(console: Console) -> None:
+def test_invalid_block_is_rejected(console: Console) -> None:
     console.load("RainbowRoad.Act1")
     for at, data in ((HEADER, b"KRC0"), (HEADER + 4, bytes([0])), (HEADER + 4, bytes([65]))):
-        console.write(BANK, block_of("RainbowRoad.Act1").packed())
+        console.write(BANK, block_of("RainbowRoad.Act1").pack())
         console.write(BANK + at, data)
         console.set_value("select", 255)
         for _ in range(90):
@@ -351,5 +351,5 @@ def test_a_block_that_is_none_is_not_taken(console: Console) -> None:
         assert console.race()["checkpoint_num"] == len(block_of(CIRCUITS[0]).gates)
 
 
-def test_the_title_in_the_header_is_our_own() -> None:
+def test_rom_header_has_its_own_title() -> None:
     assert b"KARTRL" in (FOLDER / "rom.sfc").read_bytes()[0x7FC0:0x7FD5].upper()

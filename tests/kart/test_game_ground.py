@@ -1,4 +1,4 @@
-"""What the ground does to a kart on the real emulator: one circuit, on which parts of the road become something else."""
+"""Effects of surfaces on a kart on the real emulator: a circuit with parts of the road replaced."""
 
 import itertools
 import math
@@ -48,7 +48,7 @@ def all_of(name: str) -> Block:
 
 
 def crossed_by(name: str, first: int = 9, columns: int = 3, block: Block | None = None) -> Block:
-    """The circuit with a strip of this surface across its first straight, so many tiles after its start."""
+    """The circuit with a strip of this surface across its first straight, `first` tiles after its start."""
     block = block or bare()
     tile = int(np.argmin(np.bincount(block.tilemap.reshape(-1), minlength=256)))  # hardly used elsewhere
     surfaces, tilemap = block.surfaces.copy(), block.tilemap.copy()
@@ -117,7 +117,7 @@ def test_ice_has_little_grip(console: Console) -> None:
 
 
 @pytest.mark.parametrize(("name", "status"), [("void", 4), ("lava", 6), ("water", 8)])
-def test_who_falls_is_put_back_and_pays(console: Console, name: str, status: int) -> None:
+def test_fallen_kart_is_put_back_and_loses_coins(console: Console, name: str, status: int) -> None:
     block = crossed_by(name)
     start_state(console, block)
     console.write(RAM + COINS, struct.pack("<H", 5))
@@ -138,12 +138,12 @@ def test_who_falls_is_put_back_and_pays(console: Console, name: str, status: int
     assert seen[end + 20]["speed"] > 150, "and on it drives"
 
 
-def test_nothing_is_taken_from_who_has_nothing(console: Console) -> None:
+def test_fall_without_coins_keeps_the_count_at_zero(console: Console) -> None:
     start_state(console, crossed_by("void"))
     assert {race["coins"] for race in hold(console, ["B"], 80)} == {0}
 
 
-def test_a_boost_is_fast_for_a_moment(console: Console) -> None:
+def test_boost_is_fast_for_a_limited_time(console: Console) -> None:
     start_state(console, crossed_by("boost"))
     seen = hold(console, ["B"], 130)
     boosted = [race for race in seen if race["out_of_control"]]
@@ -155,7 +155,7 @@ def test_a_boost_is_fast_for_a_moment(console: Console) -> None:
     assert seen[-1]["speed"] < 1000
 
 
-def test_a_jump_plate_throws_high(console: Console) -> None:
+def test_jump_plate_lifts_the_kart(console: Console) -> None:
     start_state(console, bare())
     hopped = max(race["hop"] for race in hold(console, ["B"], 60)[-1:] + hold(console, ["B", "L"], 30))
     start_state(console, crossed_by("jump", 12, 2))
@@ -167,7 +167,7 @@ def test_a_jump_plate_throws_high(console: Console) -> None:
 
 
 @pytest.mark.parametrize("name", ["void", "mud", "boost"])
-def test_who_flies_does_not_touch_the_ground(console: Console, name: str) -> None:
+def test_kart_in_the_air_ignores_the_ground(console: Console, name: str) -> None:
     """A jump plate, and right after it a strip that is shorter than the jump."""
     strip = crossed_by(name, 22, 3)
     start_state(console, strip)
@@ -181,7 +181,7 @@ def test_who_flies_does_not_touch_the_ground(console: Console, name: str) -> Non
     assert flown[-1]["x"] > bare().gates[0][0] + 200
 
 
-def test_walls_stop_flying_karts_too(console: Console) -> None:
+def test_walls_stop_karts_in_the_air(console: Console) -> None:
     start_state(console, crossed_by("wall", 22, 3))
     hold(console, ["B"], 95)
     seen = hold(console, ["B", "L"], 40)
@@ -203,7 +203,7 @@ def with_coins() -> tuple[Block, tuple[int, int, int, int]]:
     return block._replace(tilemap=tilemap, surfaces=surfaces, coins=tuple(coins)), (road,) * 4
 
 
-def test_coins_are_taken_make_faster_and_come_back(console: Console) -> None:
+def test_coins_are_collected_raise_the_top_speed_and_return(console: Console) -> None:
     block, plain = with_coins()
     start_state(console, block)
     seen = hold(console, ["B"], 136)
@@ -225,7 +225,7 @@ def test_coins_are_taken_make_faster_and_come_back(console: Console) -> None:
     assert hold(console, ["B"], 60)[-1]["coins"] > 0
 
 
-def test_taken_coins_are_not_seen_any_more(console: Console) -> None:
+def test_collected_coins_disappear_from_the_screen(console: Console) -> None:
     """Back at the start, the picture shows the road where the coins were; in a new race they are there again."""
     block, _ = with_coins()
     start_state(console, block)

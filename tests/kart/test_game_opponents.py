@@ -1,4 +1,4 @@
-"""The other karts on the real emulator: scripted ones that follow the gates, ghosts placed from outside, and the rank."""
+"""Opponents on the real emulator: scripted karts, ghosts placed from outside, and the rank."""
 
 import math
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ def place(console: Console, number: int, x: float, y: float, angle: int = 0, pro
 
 
 def before(console: Console, ahead: float, right: float = 0.0) -> tuple[float, float]:
-    """The place so many pixels ahead and to the right of the kart, as the camera looks."""
+    """The position `ahead` and `right` pixels from the kart, in the camera's direction."""
     race = console.race()
     angle = race["camera_angle"] / 256 * math.tau
     return (
@@ -46,7 +46,7 @@ def before(console: Console, ahead: float, right: float = 0.0) -> tuple[float, f
 
 
 def with_ghosts(console: Console, places: list[tuple[float, float]], angle: int | None = None) -> np.ndarray:
-    """The ground's picture with ghosts so far ahead and to the right of a kart that stands."""
+    """The ground's image with ghosts at positions ahead and to the right of a kart at rest."""
     console.load("MarioCircuit.Act1")
     idle(console, 1)
     console.set_value("ticks", 0x80)
@@ -65,7 +65,7 @@ def changed(one: np.ndarray, other: np.ndarray) -> tuple[int, int, int, int]:
 
 
 @pytest.mark.parametrize("circuit", ONE_OF_EACH_KIND)
-def test_scripted_karts_drive_round_on_the_road(console: Console, circuit: str) -> None:
+def test_scripted_karts_complete_laps_on_the_road(console: Console, circuit: str) -> None:
     block = block_of(circuit)
     console.load(circuit)
     console.set_opponents(3)
@@ -99,7 +99,7 @@ def test_their_top_speed_can_be_set(console: Console) -> None:
     assert driven[3] > driven[1]
 
 
-def test_off_unless_asked_for(console: Console) -> None:
+def test_opponents_are_off_by_default(console: Console) -> None:
     for circuit in CIRCUITS:
         console.load(circuit)
         race = idle(console, 30)
@@ -108,7 +108,7 @@ def test_off_unless_asked_for(console: Console) -> None:
         console.set_opponents(4)
 
 
-def test_they_can_be_taken_away_again(console: Console) -> None:
+def test_opponents_can_be_removed(console: Console) -> None:
     console.load("MarioCircuit.Act1")
     idle(console, 6)
     alone = console.screen()
@@ -122,7 +122,7 @@ def test_they_can_be_taken_away_again(console: Console) -> None:
     assert np.array_equal(console.screen(), alone)
 
 
-def test_rank_counts_who_is_ahead(console: Console) -> None:
+def test_rank_counts_the_karts_ahead(console: Console) -> None:
     console.load("MarioCircuit.Act1")
     console.set_value("opponents", GHOSTS | 3)
     for ahead, rank in (([9, 9, 9], 4), ([9, 0, 9], 3), ([0, 0, 1], 2), ([0, 0, 0], 1)):
@@ -147,7 +147,7 @@ def test_ghosts_stay_where_they_are_put(console: Console) -> None:
 @pytest.mark.parametrize(
     ("ahead", "right"), [(20, 0), (20, 40), (40, -50), (100, 0), (100, 60), (300, 150), (500, 100)]
 )
-def test_a_kart_is_drawn_where_the_ground_is(console: Console, ahead: float, right: float) -> None:
+def test_kart_is_drawn_at_its_position_on_the_ground(console: Console, ahead: float, right: float) -> None:
     """The screen's line of a depth is 32 + 4080 / depth, a pixel is 120 / depth wide there; the kart's depth is 60."""
     depth = 60 + ahead
     line, middle = 32 + 4080 / depth, 128 + 120 * right / depth
@@ -158,7 +158,7 @@ def test_a_kart_is_drawn_where_the_ground_is(console: Console, ahead: float, rig
     assert last - first == pytest.approx(26 * 60 / depth, rel=0.3, abs=3)
 
 
-def test_who_is_not_in_view_is_not_drawn(console: Console) -> None:
+def test_kart_out_of_view_is_not_drawn(console: Console) -> None:
     nothing = with_ghosts(console, [])
     for ahead, right in ((-20, 0), (-300, 40), (10, 200), (100, 400)):
         assert np.array_equal(nothing, with_ghosts(console, [(ahead, right)])), (ahead, right)

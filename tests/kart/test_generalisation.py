@@ -1,4 +1,4 @@
-"""The benchmark of generalisation: its splits, its arithmetic, and whole runs of it in real processes, if short ones."""
+"""The generalisation benchmark: its splits, its statistics, and short complete runs in real processes."""
 
 import importlib.util
 import io
@@ -35,7 +35,7 @@ def unseen(split):
 
 
 @pytest.mark.parametrize("split", [*SPLITS, *QUICK], ids=lambda split: split.name)
-def test_no_circuit_is_trained_on_and_called_unseen(split):
+def test_unseen_circuits_are_never_trained_on(split):
     keys = [*split.train, *split.seen, *unseen(split)]
     assert all(mistake(key) is None for key in keys)
     trained = {number for key in split.train if key.startswith("random") for number in numbers_of(key).numbers} | set(
@@ -49,7 +49,7 @@ def test_no_circuit_is_trained_on_and_called_unseen(split):
     assert {key for key, use in config.levels.circuits.items() if use == "train"} == set(split.train)
 
 
-def test_splits_hold_out_what_they_say():
+def test_splits_hold_out_the_documented_circuits():
     within = SPLITS[0]
     assert {kind_of(name) for name in within.train} == {kind_of(name) for name in unseen(within)}
     folds = [split for split in SPLITS if split.family == "across"]
@@ -78,13 +78,12 @@ def test_splits_are_chosen_by_name_or_family():
     )
 
 
-def test_interval_is_students():
+def test_interval_matches_students_t():
     of_three = figure([1.0, 2.0, 3.0])
     assert of_three.mean == 2
-    assert of_three.high == pytest.approx(
-        2 + 4.30265 / math.sqrt(3), abs=1e-4
-    )  # 97.5 % quantile of t with two degrees of freedom
-    assert of_three.low == 0, "cut: no measure is below zero"
+    t = 4.30265  # 97.5 % quantile with two degrees of freedom
+    assert of_three.high == pytest.approx(2 + t / math.sqrt(3), abs=1e-4)
+    assert of_three.low == 0, "clipped: no measure is below zero"
     assert figure([0.5, 1.0], (0.0, 1.0))[1:3] == (0.0, 1.0)
     assert figure([0.5])[:3] == (0.5, None, None)
 
@@ -124,7 +123,7 @@ RESULTS = [
 REFERENCE = {"a": 16.0, "b": 10.0, "c": None}
 
 
-def test_folds_are_put_together_circuit_by_circuit_for_each_seed():
+def test_folds_are_combined_by_circuit_for_each_seed():
     table = {(row.split, row.set): row for row in rows(RESULTS, REFERENCE)}
     assert list(table)[:2] == [("across-1", SEEN), ("across-1", "unseen kinds")]
     together = table["across", "unseen kinds"]
@@ -145,7 +144,7 @@ def test_report(tmp_path):
     assert re.search(r"across +│ trained on +│ +2 │ +88% \[0%, 100%\]", console.file.getvalue())
     text = (tmp_path / "results.md").read_text()
     assert "| within | unseen | 1 | 100% | 100% | 2.00 |" in text
-    assert "not those of the protocol" in text
+    assert "do not follow the protocol" in text
     content = json.loads((tmp_path / "results.json").read_text())
     assert content["runs"] == json.loads(json.dumps(RESULTS))
     assert len(content["rows"]) == 8
@@ -156,7 +155,7 @@ def test_report(tmp_path):
 
 @needs_kart
 @pytest.mark.timeout(300)
-def test_a_whole_benchmark_and_what_it_does_not_do_twice(tmp_path):
+def test_benchmark_completes_and_repeats_no_finished_run(tmp_path):
     folder = tmp_path / "out"
     console = Console(file=io.StringIO(), width=150)
     assert benchmark(plan(folder, 300), console) == 0
@@ -167,7 +166,7 @@ def test_a_whole_benchmark_and_what_it_does_not_do_twice(tmp_path):
         "MarioCircuit.Act4": "unseen",
     }
     stored = checkpoint.load(checkpoint.newest(folder / "runs" / "tiny-seed1")).config
-    assert stored.circuits("train") == TINY.train
+    assert stored.levels.of("train") == TINY.train
     assert (stored.run.seed, stored.evaluation.minutes, stored.environment.game) == (1, 0, "bundled")
     about = json.loads((folder / "protocol.json").read_text())
     assert about["splits"]["tiny"]["train"] == list(TINY.train)
@@ -192,7 +191,7 @@ def test_a_whole_benchmark_and_what_it_does_not_do_twice(tmp_path):
 
 @needs_kart
 @pytest.mark.timeout(300)  # a minute on a busy machine
-def test_an_interrupted_benchmark_goes_on(tmp_path):
+def test_interrupted_benchmark_resumes(tmp_path):
     folder, script = tmp_path / "out", HELPERS / "benchmarking.py"
     command = [sys.executable, str(script), str(folder), "2000", "1"]
     with subprocess.Popen(
@@ -204,7 +203,7 @@ def test_an_interrupted_benchmark_goes_on(tmp_path):
         process.send_signal(signal.SIGINT)
         said, _ = process.communicate(timeout=30)
     assert process.returncode != 0
-    assert "the same command goes on" in said
+    assert "run the same command to resume" in said
     reached = int(checkpoint.newest(folder / "runs" / "tiny-seed1").stem)
     assert 0 < reached < 2000, "the training has saved what it had"
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=90, check=False)
@@ -214,7 +213,7 @@ def test_an_interrupted_benchmark_goes_on(tmp_path):
 
 
 @needs_kart
-def test_a_run_that_fails_is_told_and_does_not_stop_the_rest(tmp_path):
+def test_failed_run_is_reported_and_does_not_stop_the_others(tmp_path):
     console = Console(file=io.StringIO(), width=300)
     assert benchmark(plan(tmp_path, 300, overrides=("environment.actions=none nonsense",)), console) == 1
     text = console.file.getvalue()
@@ -226,14 +225,14 @@ def test_a_run_that_fails_is_told_and_does_not_stop_the_rest(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--splits", "sideways"], "there are within, across-1"),
-        (["--set", "run.seed=4"], "the benchmark decides run.seed"),
-        (["--set", "levels.*=train"], "the benchmark decides levels.*"),
+        (["--splits", "sideways"], "choose from within, across-1"),
+        (["--set", "run.seed=4"], "the benchmark sets run.seed"),
+        (["--set", "levels.*=train"], "the benchmark sets levels.*"),
         (["--set", "model.hiden_size=4"], "hidden_size"),
     ],
 )
 @needs_kart
-def test_mistakes_are_one_line_and_leave_nothing(tmp_path, arguments, said):
+def test_invalid_arguments_are_one_line_and_leave_no_files(tmp_path, arguments, said):
     done = run("benchmark", "generalisation", *arguments, "-o", "out", cwd=tmp_path)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
     assert said in done.stderr

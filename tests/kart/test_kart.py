@@ -17,11 +17,11 @@ pytest.importorskip("stable_retro", reason="no SNES emulator on this platform")
 
 
 @pytest.mark.parametrize("settings", [{}, {"grayscale": False, "frame_stack": 2, "circuit": tuple(CIRCUITS)}])
-def test_gymnasiums_own_check(make_kart: MakeKart, settings: dict) -> None:
+def test_environment_passes_gymnasiums_checker(make_kart: MakeKart, settings: dict) -> None:
     check_env(make_kart(render_mode="rgb_array", **settings))
 
 
-def test_both_ways_to_make_it() -> None:
+def test_environment_is_registered_with_gymnasium() -> None:
     made = 'gymnasium.make("kartrl.envs:kartrl/Kart-v0", circuit="MarioCircuit.Act2")'
     code = f'import gymnasium; print({made}.reset()[1]["circuit"])'
     result = subprocess.run(
@@ -31,7 +31,7 @@ def test_both_ways_to_make_it() -> None:
 
 
 @pytest.mark.parametrize("circuit", ["MarioCircuit.Act1", "BowserCastle.Act1", "KoopaBeach.Act1", "VanillaLake.Act1"])
-def test_a_whole_race(make_kart: MakeKart, circuit: str) -> None:
+def test_complete_race_gives_the_expected_rewards_and_info(make_kart: MakeKart, circuit: str) -> None:
     env = make_kart(
         circuit=circuit, reward={"time": 0, "off_road": 0, "wall": 0, "wrong_way": 0, "finish": 0.5, "bound": 5}
     )
@@ -47,14 +47,13 @@ def test_a_whole_race(make_kart: MakeKart, circuit: str) -> None:
     assert info["race_seconds"] == pytest.approx(len(steps) * 4 / 60, abs=0.1)
     assert not any(step[2] or step[3] for step in steps[:-1])
     assert info["progress"] == pytest.approx(5, abs=0.05)
-    assert sum(step[1] for step in steps) == pytest.approx(
-        10 * info["progress"] + 0.5, abs=SECTION
-    )  # the finish, and no more
+    # progress and the finish, nothing else
+    assert sum(step[1] for step in steps) == pytest.approx(10 * info["progress"] + 0.5, abs=SECTION)
     laps = [step[4]["lap"] for step in steps]
     assert laps == sorted(laps)
 
 
-def test_from_any_section_the_race_is_five_rounds(make_kart: MakeKart) -> None:
+def test_race_from_any_section_takes_five_laps(make_kart: MakeKart) -> None:
     env = make_kart()
     section = len(block_of("MarioCircuit.Act1").gates) // 2
     steps = drive(env, 2500, {"section": section, "noop": 0})
@@ -74,14 +73,14 @@ def test_reward_of_progress_and_time(make_kart: MakeKart) -> None:
     assert sum(step[1] > 0 for step in steps) > 100  # not only at checkpoints: nearly each step is worth something
 
 
-def test_the_seeds_reward_is_one_for_each_checkpoint(make_kart: MakeKart) -> None:
+def test_checkpoint_reward_is_one_per_section(make_kart: MakeKart) -> None:
     env = make_kart(reward={"kind": "checkpoint"})
     steps = drive(env, 200)
     assert {step[1] for step in steps} == {0.0, 1.0}
     assert sum(step[1] for step in steps) == round(steps[-1][4]["progress"] * len(block_of("MarioCircuit.Act1").gates))
 
 
-def test_off_road_and_walls_cost(make_kart: MakeKart) -> None:
+def test_off_road_and_walls_are_penalised(make_kart: MakeKart) -> None:
     """Straight on from the start leads off the road, and at last into something."""
     env = make_kart(
         reward={"progress": 0, "time": 0, "off_road": -0.6, "wall": -0.25, "wrong_way": 0, "finish": 0},
@@ -101,7 +100,7 @@ def test_off_road_and_walls_cost(make_kart: MakeKart) -> None:
     assert collisions > 1
 
 
-def test_the_wrong_way_costs_and_gains_nothing(make_kart: MakeKart) -> None:
+def test_wrong_way_is_penalised_and_makes_no_progress(make_kart: MakeKart) -> None:
     env = make_kart(
         reward={"progress": 10, "time": 0, "off_road": 0, "wall": 0, "wrong_way": -0.3, "finish": 0},
         no_progress_limit=60,
@@ -124,21 +123,21 @@ def test_the_wrong_way_costs_and_gains_nothing(make_kart: MakeKart) -> None:
     assert regained < 2 * SECTION
 
 
-def test_every_step_is_bounded(make_kart: MakeKart) -> None:
+def test_reward_of_every_step_is_bounded(make_kart: MakeKart) -> None:
     env = make_kart(reward={"progress": 1e6, "time": -1e3, "bound": 0.75})
     assert {step[1] for step in drive(env, 60)} <= {-0.75, 0.75}
     env.reset(seed=1, options=START)
     assert [env.step(NONE)[1] for _ in range(3)] == [-0.75] * 3
 
 
-def test_truncated_without_progress(make_kart: MakeKart) -> None:
+def test_episode_is_truncated_without_progress(make_kart: MakeKart) -> None:
     env = make_kart(no_progress_limit=2)
     env.reset(seed=1, options=START)
     ends = [env.step(NONE)[2:4] for _ in range(30)]
     assert ends == [(False, False)] * 29 + [(False, True)]  # 2 s are 30 steps of 4 ticks
 
 
-def test_progress_puts_the_truncation_off(make_kart: MakeKart) -> None:
+def test_progress_postpones_truncation(make_kart: MakeKart) -> None:
     env = make_kart(no_progress_limit=2)
     steps = drive(env, 100)
     assert len(steps) == 100
@@ -147,7 +146,7 @@ def test_progress_puts_the_truncation_off(make_kart: MakeKart) -> None:
     assert not any(ends[:29])
 
 
-def test_truncated_at_the_time_limit(make_kart: MakeKart) -> None:
+def test_episode_is_truncated_at_the_time_limit(make_kart: MakeKart) -> None:
     steps = drive(make_kart(time_limit=4), 200)
     assert len(steps) == pytest.approx(60, abs=1)
     assert steps[-1][2:4] == (False, True)
@@ -155,7 +154,7 @@ def test_truncated_at_the_time_limit(make_kart: MakeKart) -> None:
     assert steps[-1][4]["race_seconds"] >= 4
 
 
-def test_a_seed_makes_everything_the_same_again(make_kart: MakeKart) -> None:
+def test_episodes_are_deterministic_given_a_seed(make_kart: MakeKart) -> None:
     env = make_kart(circuit=tuple(CIRCUITS), no_progress_limit=2)
     first = record(env, 7)
     assert not same(first, record(env, 8))
@@ -164,7 +163,7 @@ def test_a_seed_makes_everything_the_same_again(make_kart: MakeKart) -> None:
     assert same(first, record(make_kart(circuit=tuple(CIRCUITS), no_progress_limit=2), 7))
 
 
-def test_starts_differ(make_kart: MakeKart) -> None:
+def test_starts_are_random(make_kart: MakeKart) -> None:
     env = make_kart(circuit=CIRCUITS[:4])
     places = set()
     for seed in range(20):
@@ -229,7 +228,7 @@ def test_make_env_follows_the_configuration() -> None:
     env.close()
 
 
-def test_a_watcher_sees_every_tick_and_changes_nothing(make_kart: MakeKart) -> None:
+def test_on_frame_sees_every_tick_and_changes_nothing(make_kart: MakeKart) -> None:
     env = make_kart(frame_skip=5)
     unwatched = record(env, 3, 20)
     frames: list[np.ndarray] = []
@@ -241,8 +240,8 @@ def test_a_watcher_sees_every_tick_and_changes_nothing(make_kart: MakeKart) -> N
     assert np.array_equal(frames[-1], env.render())
 
 
-def test_the_map_is_drawn_for_those_who_look_at_it(make_kart: MakeKart) -> None:
-    """The observations are the same without it; who renders the whole screen or sees rows of the map has it."""
+def test_map_is_drawn_only_if_it_is_used(make_kart: MakeKart) -> None:
+    """Observations are the same without it; it is drawn for `render` and for observations with its rows."""
     blind, watched = make_kart(frame_skip=5), make_kart(frame_skip=5, render_mode="rgb_array")
     assert same(record(blind, 3, 40), record(watched, 3, 40))
     map_top = watched._console.game.map_top
@@ -252,7 +251,7 @@ def test_the_map_is_drawn_for_those_who_look_at_it(make_kart: MakeKart) -> None:
     assert low.reset(seed=3)[0].any()
 
 
-def test_frames_beyond_what_the_rom_can_run_at_once(make_kart: MakeKart) -> None:
+def test_frame_skip_beyond_the_roms_ticks_per_frame(make_kart: MakeKart) -> None:
     env = make_kart(frame_skip=20)
     env.reset(seed=1, options=START)
     before = env._console.race()["tick"]
@@ -262,7 +261,7 @@ def test_frames_beyond_what_the_rom_can_run_at_once(make_kart: MakeKart) -> None
 
 @pytest.mark.parametrize("stack", [1, 3])
 @pytest.mark.parametrize("gray", [True, False])
-def test_observations_are_what_was_asked_for(make_kart: MakeKart, stack: int, gray: bool) -> None:
+def test_observations_follow_the_settings(make_kart: MakeKart, stack: int, gray: bool) -> None:
     env = make_kart(height=40, width=60, frame_stack=stack, grayscale=gray, crop_top=0, crop_bottom=100)
     channels = 1 if gray else 3
     before, _ = env.reset(seed=1)
@@ -292,7 +291,7 @@ def test_observations_are_what_was_asked_for(make_kart: MakeKart, stack: int, gr
         ({"actions": ("none", "left+Z")}, ["Z", "LEFT"]),
     ],
 )
-def test_bad_settings_are_one_clear_line(make_kart: MakeKart, settings: dict, words: list[str]) -> None:
+def test_invalid_settings_are_one_line(make_kart: MakeKart, settings: dict, words: list[str]) -> None:
     with pytest.raises(UserError) as caught:
         make_kart(**settings).reset()
     assert all(word in str(caught.value) for word in words)
@@ -308,18 +307,18 @@ def test_bad_settings_are_one_clear_line(make_kart: MakeKart, settings: dict, wo
         ({"lap": 2}, "lap"),
     ],
 )
-def test_bad_options(make_kart: MakeKart, options: dict, word: str) -> None:
+def test_invalid_options_are_rejected(make_kart: MakeKart, options: dict, word: str) -> None:
     with pytest.raises(UserError, match=word):
         make_kart().reset(options=options)
 
 
-def test_no_circuit_to_train_on() -> None:
+def test_configuration_without_a_train_circuit_is_rejected() -> None:
     config = read([], [f"levels.{circuit}=none" for circuit in Config().levels.of("train")])
     with pytest.raises(UserError, match=r"\[levels\]"):
         make_env(config)
 
 
-def test_a_second_kart_in_the_process(make_kart: MakeKart) -> None:
+def test_several_karts_run_in_one_process(make_kart: MakeKart) -> None:
     first, second, alone = make_kart(), make_kart(), make_kart()
     expected = record(alone, 1)
     alone.close()
@@ -332,13 +331,13 @@ def test_a_second_kart_in_the_process(make_kart: MakeKart) -> None:
     assert same(seen, expected)
 
 
-def test_step_before_reset(make_kart: MakeKart) -> None:
+def test_step_before_reset_raises(make_kart: MakeKart) -> None:
     with pytest.raises(gymnasium.error.ResetNeeded):
         make_kart().step(NONE)
 
 
-def test_other_karts_on_request(make_kart: MakeKart) -> None:
-    """They begin before the kart, are seen, and fall behind one who drives well."""
+def test_opponents_on_request(make_kart: MakeKart) -> None:
+    """They start ahead of the kart, are visible, and fall behind a good driver."""
     alone, among = make_kart(), make_kart(opponents=3)
     seen = [env.reset(seed=1, options=START) for env in (alone, among)]
     assert [info["rank"] for _, info in seen] == [1, 4]

@@ -1,4 +1,4 @@
-"""What the agent sees of a screen."""
+"""Preprocessing of the screen to observations."""
 
 import cv2
 import numpy as np
@@ -16,7 +16,7 @@ def screen() -> np.ndarray:
 
 
 @pytest.mark.parametrize("size", [(54, 54), (84, 84), (64, 51), (42, 42), (256, 103), (300, 200)])
-def test_shrinking_is_nearly_the_mean_over_each_area(screen: np.ndarray, size: tuple[int, int]) -> None:
+def test_shrink_is_close_to_inter_area(screen: np.ndarray, size: tuple[int, int]) -> None:
     part = screen[3:106]
     small = shrink(part, size)
     assert small.shape == (size[1], size[0], 3)
@@ -25,11 +25,11 @@ def test_shrinking_is_nearly_the_mean_over_each_area(screen: np.ndarray, size: t
     assert np.abs(small - area).mean() < 6  # of 255; taking two pixels out of many is about 11 off at 54 x 54
 
 
-def test_an_even_picture_stays_so() -> None:
+def test_shrink_preserves_a_uniform_image() -> None:
     assert (Picture(Environment()).show(np.full((70, 256, 3), 77, np.uint8)) == 77).all()
 
 
-def test_only_the_cropped_rows_are_seen(screen: np.ndarray) -> None:
+def test_observation_contains_only_the_cropped_rows(screen: np.ndarray) -> None:
     picture = Picture(Environment(crop_top=10, crop_bottom=50))
     seen = picture.show(screen[picture.rows])
     screen[:10], screen[50:] = 0, 255
@@ -39,7 +39,7 @@ def test_only_the_cropped_rows_are_seen(screen: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("gray", [True, False])
-def test_the_stack_moves_on_and_is_cleared(gray: bool) -> None:
+def test_frame_stack_shifts_and_is_cleared(gray: bool) -> None:
     picture = Picture(Environment(frame_stack=3, grayscale=gray))
 
     def show(value: int) -> list[int]:
@@ -56,7 +56,7 @@ def test_the_stack_moves_on_and_is_cleared(gray: bool) -> None:
     "settings",
     [{}, {"frame_stack": 2}, {"height": 103, "width": 256}, {"height": 103, "width": 256, "grayscale": False}],
 )
-def test_every_observation_is_its_own(screen: np.ndarray, settings: dict) -> None:
+def test_observations_do_not_share_memory(screen: np.ndarray, settings: dict) -> None:
     picture = Picture(Environment(**settings))
     first = picture.show(screen)
     kept = first.copy()

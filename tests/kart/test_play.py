@@ -1,4 +1,4 @@
-"""Playing, without a window: movies, the clock, and what is refused."""
+"""Playing without a window: movies, the clock, and invalid input."""
 
 import hashlib
 import importlib.util
@@ -91,7 +91,7 @@ def test_movies_of_stable_retro_are_read(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.integers(0, 2**12 - 1), min_size=1, max_size=50), st.binary(min_size=1, max_size=100))
-def test_what_is_written_is_read(inputs: list[int], state: bytes) -> None:
+def test_movie_survives_a_round_trip(inputs: list[int], state: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "a.bk2"
         movie = Movie("KartRL-Snes", CIRCUIT, state, tuple(inputs))
@@ -101,7 +101,7 @@ def test_what_is_written_is_read(inputs: list[int], state: bytes) -> None:
 
 
 def changed(file: Path, target: Path, name: str, change: bytes | None) -> Path:
-    """A copy of a movie in which one part says something else, or is not there."""
+    """A copy of a movie in which one part is replaced or missing."""
     with zipfile.ZipFile(file) as old, zipfile.ZipFile(target, "w") as new:
         for part in old.namelist():
             if part != name:
@@ -115,17 +115,19 @@ def changed(file: Path, target: Path, name: str, change: bytes | None) -> Path:
     ("name", "change", "word"),
     [
         ("Core.bin", None, "Core.bin"),
-        ("Core.bin", b"nothing", "does not take"),
+        ("Core.bin", b"nothing", "rejects"),
         ("Core.bin", b"\0" * 5_000_000, "MiB|KiB"),
         ("Input Log.txt", b"[Input]\n[/Input]", "no frames"),
-        ("Input Log.txt", b"|..|............|............|\n", "one SNES joypad"),
-        ("Input Log.txt", b"|..|....|\n", "one SNES joypad"),
+        ("Input Log.txt", b"|..|............|............|\n", "single SNES joypad"),
+        ("Input Log.txt", b"|..|....|\n", "single SNES joypad"),
         ("Input Log.txt", b"|r.|............|\n", "resets"),
         ("Input Log.txt", b"\xff\xfe|", "decode"),
         ("Header.txt", b"GameName Sonic-Genesis\n", "Sonic-Genesis"),
     ],
 )
-def test_a_bad_movie_is_refused(tmp_path: Path, movie_file: Path, name: str, change: bytes | None, word: str) -> None:
+def test_invalid_movie_is_rejected(
+    tmp_path: Path, movie_file: Path, name: str, change: bytes | None, word: str
+) -> None:
     bad = changed(movie_file, tmp_path / "bad.bk2", name, change)
     with pytest.raises(UserError, match=word) as caught:
         Stage(Options(replay=bad, game="bundled"))
@@ -133,7 +135,7 @@ def test_a_bad_movie_is_refused(tmp_path: Path, movie_file: Path, name: str, cha
     assert "bad.bk2" in str(caught.value)
 
 
-def test_a_movie_of_another_build_is_refused(tmp_path: Path, movie_file: Path) -> None:
+def test_movie_of_another_build_is_rejected(tmp_path: Path, movie_file: Path) -> None:
     console = Console("bundled", CIRCUIT)
     console.set_value("build_id", 1)
     bad = changed(movie_file, tmp_path / "bad.bk2", "Core.bin", console.save())
@@ -142,19 +144,19 @@ def test_a_movie_of_another_build_is_refused(tmp_path: Path, movie_file: Path) -
         Stage(Options(ghost=bad, game="bundled"))
 
 
-def test_the_clock_is_steady() -> None:
-    """However long the pictures take, a second has sixty ticks, unless the machine stands still for longer."""
+def test_clock_runs_sixty_ticks_per_second() -> None:
+    """Independent of drawing times, except for longer stalls."""
     dice = random.Random(1)
     pacer, now, ticks = Pacer(10.0, 60), 10.0, 0
     while now < 40.0:
         ticks += pacer.due(now)
         now += pacer.wait(now) + dice.choice((0.0, 0.001, 0.02, 0.05))
     assert abs(ticks - 60 * (now - 10.0)) <= 4
-    assert pacer.due(now + 5) == MOST, "what has been missed is let go"
+    assert pacer.due(now + 5) == MOST, "missed ticks are dropped"
     assert pacer.due(now + 5.001) == 0
 
 
-def test_the_clock_does_not_run_ahead() -> None:
+def test_clock_does_not_run_ahead() -> None:
     pacer, now = Pacer(0.0, 60), 0.0
     seen = []
     for _ in range(600):
@@ -173,7 +175,7 @@ def test_the_clock_does_not_run_ahead() -> None:
         (["--replay", "none.bk2"], "none.bk2"),
         (["--ghost", "none.bk2"], "none.bk2"),
         (["-p", "none.pt"], "none.pt"),
-        (["-p", "a.pt", "--ghost", "b.bk2"], "one ghost"),
+        (["-p", "a.pt", "--ghost", "b.bk2"], "only one ghost"),
         (["--replay", "a.bk2", "-s", "x"], "--replay"),
         (["-o", "drive.mp4"], ".bk2"),
         (["--replay", "a.bk2", "-o", "drive.bk2"], ".mp4"),
@@ -181,7 +183,7 @@ def test_the_clock_does_not_run_ahead() -> None:
         (["--game", "cartridge"], "import-rom"),
     ],
 )
-def test_bad_input_is_one_line(
+def test_invalid_input_is_one_line(
     tmp_path: Path, arguments: list[str], word: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
@@ -193,7 +195,7 @@ def test_bad_input_is_one_line(
     assert done.stdout == ""
 
 
-def test_circuits_are_named_as_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_circuits_are_selected_as_in_levels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Several leave the choice to the player; one, be it a file, is driven at once."""
     with Stage(Options(circuit="MarioCircuit.*", game="bundled")) as stage:
         assert stage.first() is None
@@ -210,7 +212,7 @@ def test_circuits_are_named_as_everywhere(tmp_path: Path, monkeypatch: pytest.Mo
         assert abs(session.ghost.race["x"] - session.console.race()["x"]) < 100
 
 
-def test_a_ghost_from_elsewhere_is_refused(tmp_path: Path, movie_file: Path) -> None:
+def test_ghost_of_another_circuit_is_rejected(tmp_path: Path, movie_file: Path) -> None:
     with (
         Stage(Options(circuit="MarioCircuit.Act2", ghost=movie_file, game="bundled")) as stage,
         pytest.raises(UserError, match="Act1"),
@@ -222,7 +224,7 @@ def test_a_ghost_from_elsewhere_is_refused(tmp_path: Path, movie_file: Path) -> 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere there is always a display")
 @pytest.mark.parametrize("display", [None, ":4711"])
-def test_without_a_display(tmp_path: Path, display: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_display_is_one_line(tmp_path: Path, display: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
         monkeypatch.delenv(name, raising=False)
     if display is not None:

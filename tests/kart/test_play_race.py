@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def race_inputs() -> list[int]:
-    """The buttons of each tick of a whole race that the scripted driver has driven in the environment, and its lap times."""
+    """The buttons of each tick of a race of the scripted driver in the environment; sets `LAP_TIMES`."""
     env = gymnasium.make("kartrl/Kart-v0", circuit=CIRCUIT, game="bundled", frame_skip=4).unwrapped
     _, info = env.reset(seed=1, options=START)
     inputs, terminated = [], False
@@ -42,8 +42,8 @@ def race_inputs() -> list[int]:
 LAP_TIMES: list[float] = []  # of `race_inputs`
 
 
-def test_a_whole_race(race_inputs: list[int], tmp_path: Path) -> None:
-    """Lap times are the environment's, the movie ends with the race, and whoever races against it sees it where it was."""
+def test_session_movie_and_ghost_agree_on_a_complete_race(race_inputs: list[int], tmp_path: Path) -> None:
+    """Lap times equal the environment's, the movie ends with the race, and as a ghost it retraces its drive."""
     stage, session = begun(circuit=CIRCUIT)
     with stage:
         places = []
@@ -52,7 +52,7 @@ def test_a_whole_race(race_inputs: list[int], tmp_path: Path) -> None:
             places.append(session.console.race())
         assert session.ended
         times = session.drive.lap_times
-        assert times == pytest.approx(LAP_TIMES, abs=0.08), "an agent looks at the clock at every fourth tick only"
+        assert times == pytest.approx(LAP_TIMES, abs=0.08), "an agent observes the clock at every fourth tick only"
         race = session.console.race()
         assert (session.best, times[-1]) == pytest.approx((race["best_lap"] / 60, race["last_lap"] / 60), abs=0.02), (
             "the game's own"
@@ -90,7 +90,7 @@ def test_a_whole_race(race_inputs: list[int], tmp_path: Path) -> None:
         assert {name: info[name] for name in PLACE} == {name: own[name] for name in PLACE}, "its movie needs no ghost"
 
 
-def test_opponents_are_in_the_movie(tmp_path: Path) -> None:
+def test_movie_reproduces_opponents(tmp_path: Path) -> None:
     stage, session = begun(circuit=CIRCUIT, opponents=3)
     with stage:
         drive(session, [0] * 60 + some_driving(200))
@@ -108,7 +108,7 @@ def test_opponents_are_in_the_movie(tmp_path: Path) -> None:
     console.close()
 
 
-def test_the_ghost_of_a_network_drives_as_in_evaluation(tmp_path: Path) -> None:
+def test_policy_ghost_drives_as_in_evaluation(tmp_path: Path) -> None:
     """At every step it is where the environment's own kart is, and in between it has moved on tick by tick."""
     from kartrl.runtime.driving import open_driver, steps
 
@@ -134,7 +134,7 @@ def test_the_ghost_of_a_network_drives_as_in_evaluation(tmp_path: Path) -> None:
             session.begin()
 
 
-def test_states_hold_neither_commands_nor_the_ghost(tmp_path: Path, movie_file: Path) -> None:
+def test_saved_states_contain_neither_commands_nor_the_ghost(tmp_path: Path, movie_file: Path) -> None:
     """A start state made in the middle of a race against a ghost; making it does not disturb the race."""
     inputs = some_driving(400, seed=8)
     states_of = []
@@ -156,7 +156,7 @@ def test_states_hold_neither_commands_nor_the_ghost(tmp_path: Path, movie_file: 
     assert os.stat(tmp_path / "here.state").st_mode & 0o777 == 0o600
 
 
-def test_where_states_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_of_states_resolve_to_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KARTRL_DATA", str(tmp_path))
     own, bundled = cartridge.folder(), Path("elsewhere")
     assert states.place(own, " MarioCircuit.Act1 ") == own / "MarioCircuit.Act1.state"
@@ -167,7 +167,7 @@ def test_where_states_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         for text in ("", "  ", "a\0b", "/", "../", ".state", "x/.."):
             with pytest.raises(UserError):
                 states.place(folder, text)
-    with pytest.raises(UserError, match="no circuit of the cartridge"):
+    with pytest.raises(UserError, match="not a circuit of the cartridge"):
         states.place(own, "MyCircuit")
     with pytest.raises(UserError, match="cannot write"):
         states.save(tmp_path / "no" / "folder.state", b"state")
@@ -183,7 +183,7 @@ def own_cartridge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return cartridge.import_rom(tmp_path / "own.sfc", None, hashlib.sha1(rom).hexdigest(), len(rom))
 
 
-def test_an_owner_makes_start_states(own_cartridge: Path) -> None:
+def test_start_states_of_a_cartridge_can_be_saved_and_trained_on(own_cartridge: Path) -> None:
     """From switching the console on to an environment that trains on what was made."""
     with Stage(Options(game="cartridge")) as stage:
         session = stage.first()

@@ -1,4 +1,4 @@
-"""The window of `kartrl play`: on SDL's dummy display, and the command itself on a virtual one with keys pressed by xdotool."""
+"""The window of `kartrl play`: on SDL's dummy display, and the command on a virtual display driven by xdotool."""
 
 import contextlib
 import importlib.util
@@ -60,7 +60,7 @@ def part(picture: np.ndarray, place: pygame.Rect) -> np.ndarray:
     return picture[place.top : place.bottom, place.left : place.right]
 
 
-def test_keys_drive_and_the_picture_is_the_consoles(player: Callable[..., Player]) -> None:
+def test_keys_drive_and_the_window_shows_the_consoles_screen(player: Callable[..., Player]) -> None:
     one = player(circuit=CIRCUIT)
     one.wait(30)
     assert one.race["tick"] == 1, "the clock waits for the first key"
@@ -111,7 +111,7 @@ def test_any_size_of_the_window(player: Callable[..., Player], size: tuple[int, 
     one.look()
 
 
-def test_movies_are_kept_one_for_each_race(player: Callable[..., Player], tmp_path: Path) -> None:
+def test_each_race_is_saved_as_a_movie(player: Callable[..., Player], tmp_path: Path) -> None:
     output = tmp_path / "drive.bk2"
     output.write_bytes(b"an older one")
     one = player(circuit=CIRCUIT, output=output)
@@ -127,7 +127,7 @@ def test_movies_are_kept_one_for_each_race(player: Callable[..., Player], tmp_pa
     assert read_movie(output).inputs == (0, *[BIT["B"]] * 50)
 
 
-def test_a_movie_is_kept_at_a_key(player: Callable[..., Player], tmp_path: Path) -> None:
+def test_key_saves_a_movie(player: Callable[..., Player], tmp_path: Path) -> None:
     one = player(circuit=CIRCUIT)
     one.hold(pygame.K_x, 30)
     one.press(pygame.K_F2)
@@ -142,10 +142,10 @@ def test_a_movie_is_kept_at_a_key(player: Callable[..., Player], tmp_path: Path)
     one.hold(pygame.K_x, 40)
     one.press(pygame.K_F2)
     one.look()
-    assert len(one.app.shelf.written) == 2, "what cannot be written is told, and the game goes on"
+    assert len(one.app.shelf.written) == 2, "a failed write is reported, and the game continues"
 
 
-def test_a_start_state_is_made_and_nothing_overwritten_unasked(player: Callable[..., Player], tmp_path: Path) -> None:
+def test_start_state_is_saved_and_overwriting_is_confirmed(player: Callable[..., Player], tmp_path: Path) -> None:
     one = player(circuit=CIRCUIT)
     one.hold(pygame.K_x, 90)
     one.press(pygame.K_F3)
@@ -155,7 +155,7 @@ def test_a_start_state_is_made_and_nothing_overwritten_unasked(player: Callable[
     one.type("bends/one")
     one.press(pygame.K_RETURN)
     one.look()
-    assert not list(tmp_path.iterdir()), "no such folder: told, not written"
+    assert not list(tmp_path.iterdir()), "no such folder: reported, not written"
     one.press(*[pygame.K_BACKSPACE] * 9)
     one.type("bend")
     one.press(pygame.K_RETURN)
@@ -163,7 +163,7 @@ def test_a_start_state_is_made_and_nothing_overwritten_unasked(player: Callable[
     assert file.is_file()
     tick = one.race["tick"]
     one.wait(5)
-    assert one.race["tick"] == tick + 5, "the race goes on"
+    assert one.race["tick"] == tick + 5, "the race continues"
     file.write_bytes(b"precious")
     for answer, kept in ((pygame.K_ESCAPE, True), (pygame.K_RETURN, False)):
         one.press(pygame.K_F3)
@@ -178,7 +178,7 @@ def test_a_start_state_is_made_and_nothing_overwritten_unasked(player: Callable[
     console.close()
 
 
-def test_the_list_leads_to_races_and_back(player: Callable[..., Player]) -> None:
+def test_menu_leads_to_races_and_back(player: Callable[..., Player]) -> None:
     one = player()
     pictures = [one.look()]
     one.press(pygame.K_DOWN)
@@ -196,7 +196,7 @@ def test_the_list_leads_to_races_and_back(player: Callable[..., Player]) -> None
     one.look()
 
 
-def test_the_window_is_closed(player: Callable[..., Player], tmp_path: Path) -> None:
+def test_closing_the_window_ends_the_command(player: Callable[..., Player], tmp_path: Path) -> None:
     one = player(circuit=CIRCUIT, output=tmp_path / "drive.bk2")
     one.hold(pygame.K_x, 20)
     pygame.event.post(pygame.event.Event(pygame.QUIT))
@@ -204,8 +204,8 @@ def test_the_window_is_closed(player: Callable[..., Player], tmp_path: Path) -> 
     assert len(read_movie(tmp_path / "drive.bk2").inputs) >= 21
 
 
-def test_against_a_network(player: Callable[..., Player], tmp_path: Path) -> None:
-    """The ghost drives in its own time while the player does: it is on the small map, and the window tells the gap."""
+def test_race_against_a_policy_ghost(player: Callable[..., Player], tmp_path: Path) -> None:
+    """The ghost drives independently of the player, is on the minimap, and the window shows the gap."""
     one = player(circuit=CIRCUIT, checkpoint=save_policy(tmp_path, KART))
     alone = one.look()
     one.hold(pygame.K_x, 90)
@@ -216,20 +216,20 @@ def test_against_a_network(player: Callable[..., Player], tmp_path: Path) -> Non
     assert one.race["tick"] == 1
 
 
-def test_a_movie_is_shown(player: Callable[..., Player], movie_file: Path) -> None:
+def test_movie_is_replayed(player: Callable[..., Player], movie_file: Path) -> None:
     one = player(replay=movie_file)
     one.hold(pygame.K_x, 300)
     assert one.race["tick"] == 301, "it waits for no key"
     one.wait(500)
     assert one.race["tick"] == 601
-    assert (part(one.look(), one.window.picture) != one.large()).any(), "its end is told"
+    assert (part(one.look(), one.window.picture) != one.large()).any(), "its end is shown"
     one.press(pygame.K_F2, pygame.K_r)
     one.wait(10)
     assert one.race["tick"] < 20
     assert one.app.shelf.written == []
 
 
-def test_gamepads() -> None:
+def test_gamepads_map_to_the_joypad() -> None:
     idle = dict.fromkeys(range(6), 0)
     assert gamepad_buttons([], idle) == set()
     assert gamepad_buttons([pygame.CONTROLLER_BUTTON_A, pygame.CONTROLLER_BUTTON_DPAD_LEFT], idle) == {"B", "LEFT"}
@@ -339,9 +339,7 @@ def test_the_command_itself_on_a_virtual_display(screen: Screen, tmp_path: Path)
 
 @needs_screen
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_ended_from_outside_the_movie_is_there(
-    screen: Screen, tmp_path: Path, number: signal.Signals, status: int
-) -> None:
+def test_sigterm_saves_the_movie(screen: Screen, tmp_path: Path, number: signal.Signals, status: int) -> None:
     with playing(screen, tmp_path, "-s", CIRCUIT, "-o", "drive.bk2") as game:
         wait_for(lambda: colours(screen.look()) > 60, 30, "the circuit")
         screen.do("keydown", "x")

@@ -1,4 +1,4 @@
-"""Pictures of driven lines."""
+"""Plots of driven lines."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def side_of_map(picture):
     return columns[0], rows[0], columns[-1] - columns[0] + 1
 
 
-def test_lines_lie_where_they_were_driven_coloured_by_speed():
+def test_lines_are_drawn_at_their_positions_coloured_by_speed():
     empty = driven_lines(GREEN, [], "nothing driven")
     picture = driven_lines(GREEN, [line(256, 768, 512, True)], "one line")
     assert picture.shape == empty.shape

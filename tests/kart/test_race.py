@@ -1,4 +1,4 @@
-"""Progress round the circuit and the reward: arithmetic alone, against slow and independent reckoning."""
+"""Progress and reward: pure functions against slow independent references."""
 
 from itertools import pairwise
 
@@ -29,7 +29,7 @@ def walked(sections: int, start: int, end: int) -> int:
         lambda n: st.tuples(st.just(n), st.lists(st.integers(0, n - 1), min_size=1, max_size=60))
     )
 )
-def test_any_drive_agrees_with_walking_it(drive: tuple[int, list[int]]) -> None:
+def test_progress_matches_reference(drive: tuple[int, list[int]]) -> None:
     sections, seen = drive
     progress = Progress(sections, seen[0])
     positions = [0]
@@ -48,7 +48,7 @@ def test_any_drive_agrees_with_walking_it(drive: tuple[int, list[int]]) -> None:
     start=st.integers(0, 63),
     moves=st.lists(st.integers(-2, 2), max_size=300),
 )
-def test_it_counts_true_distance_round_and_round(sections: int, start: int, moves: list[int]) -> None:
+def test_progress_counts_the_unwrapped_distance(sections: int, start: int, moves: list[int]) -> None:
     """However often the ring is gone round, either way and from wherever: the unwrapped distance is what counts."""
     progress = Progress(sections, start % sections)
     where = total = 0
@@ -60,7 +60,7 @@ def test_it_counts_true_distance_round_and_round(sections: int, start: int, move
     assert progress.best == total == furthest
 
 
-def test_to_and_fro_earns_nothing_and_a_lap_is_a_lap() -> None:
+def test_back_and_forth_makes_no_progress_and_laps_are_counted() -> None:
     progress = Progress(30, 28)  # the cartridge's checkpoint does not begin at 0
     assert sum(progress.update(section)[0] for section in (29, 0, 1)) == 3
     assert [progress.update(section) for section in (0, 29, 28, 27, 28, 29, 0, 1, 0, 1)] == [(0, 0)] * 10
@@ -70,7 +70,7 @@ def test_to_and_fro_earns_nothing_and_a_lap_is_a_lap() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(-2, 2), st.floats(-0.5, 0.5)), min_size=1, max_size=100))
-def test_fractions_of_sections_earn_once(moves: list[tuple[int, float]]) -> None:
+def test_fractions_of_sections_are_rewarded_once(moves: list[tuple[int, float]]) -> None:
     where, total = 0, 0.0
     progress = Progress(20, 7, 0.25)
     furthest = [0.25]
@@ -83,7 +83,7 @@ def test_fractions_of_sections_earn_once(moves: list[tuple[int, float]]) -> None
     assert total == pytest.approx(max(furthest) - 0.25)
 
 
-def test_the_place_on_the_course() -> None:
+def test_offset_on_a_square_course() -> None:
     """A square of 100 pixels, a gate at each corner: north-east, south-east, south-west, north-west."""
     course = Course([(100, 0), (100, 100), (0, 100), (0, 0)])
     assert course.offset(0, 100, 0) == 0
@@ -100,7 +100,7 @@ gates = st.lists(st.tuples(st.integers(0, 1023), st.integers(0, 1023)), min_size
 
 
 @given(gates, st.integers(0, 49), st.integers(0, 1023), st.integers(0, 1023))
-def test_no_place_is_further_than_half_a_section(course: list[tuple[int, int]], section: int, x: int, y: int) -> None:
+def test_offset_is_at_most_half_a_section(course: list[tuple[int, int]], section: int, x: int, y: int) -> None:
     assert -0.5 <= Course(course).offset(section % len(course), x, y) <= 0.5
 
 
@@ -121,12 +121,12 @@ NOTHING = RaceStep(
         ({"advanced": 1.0, "finished": True}, 1.0),
     ],
 )
-def test_each_term(step: dict, worth: float) -> None:
+def test_each_reward_term(step: dict, worth: float) -> None:
     reward = Reward(progress=10, time=-0.1, off_road=-0.2, wall=-0.2, wrong_way=-0.2, finish=1.0, bound=1.0)
     assert step_reward(reward, NOTHING._replace(**step)) == pytest.approx(worth)
 
 
-def test_the_seeds_reward_counts_checkpoints_only() -> None:
+def test_checkpoint_reward_counts_sections_only() -> None:
     reward = Reward(kind="checkpoint", bound=2)
     everything = NOTHING._replace(advanced=0.7, off_road=True, hit=True, wrong_way=True, finished=True)
     assert [step_reward(reward, everything._replace(gained=gained)) for gained in range(4)] == [0, 1, 2, 2]
@@ -154,15 +154,15 @@ terms = st.floats(-1e6, 1e6)
         finished=st.booleans(),
     ),
 )
-def test_the_sum_is_bounded(reward: Reward, step: RaceStep) -> None:
+def test_reward_is_clipped(reward: Reward, step: RaceStep) -> None:
     assert -reward.bound <= step_reward(reward, step) <= reward.bound
 
 
-def test_the_clock() -> None:
+def test_race_clock_in_seconds() -> None:
     assert race_seconds({"minutes": 1, "seconds": 23, "milliseconds": 45}) == pytest.approx(83.45)
 
 
-def test_the_table_of_each_game() -> None:
+def test_constants_of_each_game() -> None:
     for name in ("KartRL-Snes", "SuperMarioKart-Snes"):
         game = load_game(GAMES / name / "game.json")
         assert game.laps == 5

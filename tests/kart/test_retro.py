@@ -1,4 +1,4 @@
-"""The emulator driver on the bundled ROM: equal to stable-retro's own, several in a process; ticks, states, ROMs."""
+"""The console on the bundled ROM: equal to stable-retro's emulator, several per process; ticks, states, ROMs."""
 
 import gzip
 import json
@@ -23,7 +23,7 @@ pytest.importorskip("stable_retro", reason="no SNES emulator on this platform")
 
 @pytest.mark.parametrize("skip", [2, 3, 8])
 def test_ticks_in_the_rom_equal_frame_by_frame(skip: int) -> None:
-    """The same buttons for N ticks in as few video frames as may be, and in N of them: the same states and pictures."""
+    """The same buttons for N ticks, in as few video frames as possible and in N frames: same states and screens."""
     console = Console(FOLDER)
     pads = [
         console.buttons(names)
@@ -64,8 +64,8 @@ def test_a_state_of_another_build_is_an_error(tmp_path: Path) -> None:
     console.close()
 
 
-def test_a_start_state_may_lie_anywhere(tmp_path: Path) -> None:
-    """By its path: the same race as by the circuit's name, map and all; and one that is not there is told."""
+def test_start_state_can_be_a_path(tmp_path: Path) -> None:
+    """By its path: the same race and map as by the circuit's name; a missing one is reported."""
     file = tmp_path / "my own.state"
     shutil.copy(FOLDER / "DonutPlains.Act2.state", file)
     console, seen = Console(FOLDER), []
@@ -89,14 +89,14 @@ def test_a_damaged_state_is_an_error(tmp_path: Path) -> None:
     (folder / "MarioCircuit.Act1.state").write_bytes(gzip.compress(b"not a state" * 1000))
     (folder / "MarioCircuit.Act2.state").write_bytes(b"not gzip")
     console = Console(folder)
-    with pytest.raises(UserError, match="does not take"):
+    with pytest.raises(UserError, match="rejects"):
         console.load("MarioCircuit.Act1")
     with pytest.raises(UserError, match="cannot read"):
         console.load("MarioCircuit.Act2")
     console.close()
 
 
-def test_a_rom_that_is_none(tmp_path: Path) -> None:
+def test_invalid_rom_is_an_error(tmp_path: Path) -> None:
     folder = copied(tmp_path)
     (folder / "rom.sfc").write_bytes(b"")
     with pytest.raises(UserError, match=r"rom\.sfc.*cannot start"):
@@ -140,7 +140,7 @@ def test_equal_to_stable_retros_emulator() -> None:
     console.close()
 
 
-def test_several_in_a_process_do_not_disturb_each_other() -> None:
+def test_consoles_in_one_process_are_independent() -> None:
     names = ("MarioCircuit.Act1", "MarioCircuit.Act2", "MarioCircuit.Act1")
 
     def step(console: Console, index: int) -> tuple[dict, bytes]:
@@ -159,7 +159,7 @@ def test_several_in_a_process_do_not_disturb_each_other() -> None:
         console.close()
 
 
-def test_a_closed_console_makes_room_for_the_next() -> None:
+def test_closed_consoles_leave_no_open_files() -> None:
     Console(FOLDER).close()
     before = len(os.listdir("/proc/self/fd")) if sys.platform == "linux" else 0
     for _ in range(3):
@@ -167,33 +167,33 @@ def test_a_closed_console_makes_room_for_the_next() -> None:
     assert sys.platform != "linux" or len(os.listdir("/proc/self/fd")) == before
 
 
-def test_a_closed_console_says_so() -> None:
+def test_use_of_a_closed_console_raises() -> None:
     console = Console(FOLDER, "MarioCircuit.Act1")
     console.close()
     with pytest.raises(UserError, match="closed"):
         console.step(0)
 
 
-def test_a_core_that_is_none(tmp_path: Path) -> None:
+def test_invalid_core_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "core.so").write_bytes(b"not a library")
-    with pytest.raises(UserError, match=r"core\.so.*cannot be loaded"):
+    with pytest.raises(UserError, match=r"core\.so.*cannot load"):
         Emulator(tmp_path / "core.so", FOLDER / "rom.sfc")
 
 
 @pytest.mark.parametrize(
     "place", [{"address": 0x7E0010, "type": "|x9"}, {"address": 5, "type": "|u1"}, {"type": "|u1"}]
 )
-def test_a_place_that_is_none(tmp_path: Path, place: dict) -> None:
+def test_invalid_address_is_an_error(tmp_path: Path, place: dict) -> None:
     file = tmp_path / "data.json"
     file.write_text(json.dumps({"info": {"x": place}}))
     with pytest.raises(UserError, match=r"data\.json.*race state"):
         Memory(file)
 
 
-def test_the_same_wrapper_drives_an_imported_cartridge(
+def test_console_drives_an_imported_cartridge(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_kart: MakeKart
 ) -> None:
-    """Our own ROM in the cartridge's place: nothing of it but the addresses is known, and frames are skipped one by one."""
+    """The bundled ROM as a cartridge: only addresses are known, and frames are skipped one by one."""
     monkeypatch.setenv("KARTRL_DATA", str(tmp_path))
     own = tmp_path / "SuperMarioKart-Snes"
     own.mkdir()
@@ -207,12 +207,12 @@ def test_the_same_wrapper_drives_an_imported_cartridge(
     assert env._console.game.ticks_per_frame == 1
     assert env._console.block() is None
     assert circuit_map(own, "MarioCircuit.Act2") is None
-    with pytest.raises(UserError, match="can have 0 opponents"):
+    with pytest.raises(UserError, match="at most 0 opponents"):
         make_kart(game="auto", opponents=1, **settings).reset()
     assert all(
         np.array_equal(one[0], other[0]) and one[1:-1] == other[1:-1] for one, other in zip(seen, expected, strict=True)
     )
-    with pytest.raises(UserError, match="cannot begin at a section"):
+    with pytest.raises(UserError, match="cannot start at a section"):
         env.reset(options={"section": 3})
     with pytest.raises(UserError, match=r"MarioCircuit\.Act1.*MarioCircuit\.Act2"):
         make_kart(game="cartridge")

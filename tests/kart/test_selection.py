@@ -1,4 +1,4 @@
-"""Looking up what [levels] and `-s` name: real start states in real folders."""
+"""Resolving the circuits of [levels] and `-s` to start states in real folders."""
 
 import gzip
 import importlib.util
@@ -47,23 +47,23 @@ def test_folders_and_globs(mine, key):
     assert looked_up(f"{key}=train").levels.of("train") == (str(mine / "Monza.state"), str(mine / "my ring.state"))
 
 
-def test_the_last_key_for_a_file_counts(mine):
+def test_last_key_for_a_file_wins(mine):
     config = looked_up("mine/=train", "./mine/Monza.state=test", "MarioCircuit.Act1=train")
     assert set(config.levels.of("train")) == {str(mine / "my ring.state"), "MarioCircuit.Act1"}
     assert config.levels.of("test") == (str(mine / "Monza.state"),)
     assert looked_up("mine/=train", "mine/M*=none").levels.of("train") == (str(mine / "my ring.state"),)
 
 
-def test_the_games_own_start_state_is_its_circuit(mine):
+def test_path_of_a_bundled_state_is_its_circuit(mine):
     config = looked_up(f"{STATE}=test", "MarioCircuit.Act2=train")
     assert (config.levels.of("train"), config.levels.of("test")) == (("MarioCircuit.Act2",), ())
 
 
-def test_what_is_not_used_need_not_be_there(mine):
+def test_unused_states_may_be_missing(mine):
     assert looked_up("nowhere/=none", "mine/Monza.state=train").levels.of("train") == (str(mine / "Monza.state"),)
 
 
-def test_mistakes(mine):
+def test_invalid_keys_are_rejected(mine):
     (mine / "notes.txt").write_text("")
     (mine.parent / "drafts").mkdir()
     (mine.parent / "drafts" / "new.toml").write_text("")
@@ -83,7 +83,7 @@ def test_mistakes(mine):
         assert_clear(error.value)
 
 
-def test_a_damaged_state_and_one_of_another_build_are_told_before_training(mine):
+def test_invalid_states_are_reported_before_training(mine):
     state = bytearray(gzip.decompress(STATE.read_bytes()))
     build = json.loads((GAMES / BUNDLED / "build.json").read_text())["build_id"]
     at = state.find(build.to_bytes(4, "little"))
@@ -117,7 +117,7 @@ def test_evaluate_and_record_take_paths(mine):
     assert "2 circuits" in refused.stderr
 
 
-def test_a_configurations_folders_stay_out_of_checkpoints(mine):
+def test_checkpoints_contain_no_absolute_paths(mine):
     path = save_policy(mine.parent / "run", [*KART, "levels.*=none", "levels.mine/=train"])
     assert str(mine).encode() not in path.read_bytes(), (
         "only what the user wrote, which may mean something elsewhere too"
@@ -170,7 +170,7 @@ def test_generated_circuits_are_built_once(cache):
     assert {file: file.stat().st_mtime_ns for file in cache.rglob("*.state")} == written
 
 
-def test_a_circuits_file_is_built_on_the_way(cache, mine):
+def test_toml_files_are_built_on_demand(cache, mine):
     shutil.copy(CIRCUIT, mine / "Mine.toml")
     (circuit,) = looked_up("mine/Mine.toml=train").levels.of("train")
     assert circuit_name(circuit) == "Mine"
@@ -209,7 +209,7 @@ def test_a_run_on_generated_circuits(cache, mine):
     assert re.search(r"Monza +│ unseen", table.stdout)
 
 
-def test_a_console_keeps_its_start_states_small():
+def test_console_compresses_its_start_states():
     console = Console(GAMES / BUNDLED)
     for name in circuits(GAMES / BUNDLED):
         console.load(name)
@@ -218,7 +218,7 @@ def test_a_console_keeps_its_start_states_small():
     assert kept < 50_000 * len(circuits(GAMES / BUNDLED)), "hundreds of circuits, in each of many processes"
 
 
-def test_keys_of_dash_s():
+def test_selection_keys():
     assert circuits_of(["*.Act4", "MarioCircuit.Act1"], "bundled") == ("MarioCircuit.Act4", "MarioCircuit.Act1")
     with pytest.raises(UserError, match=r"MarioCircuit\.Act1"):
         circuits_of(["Monza"], "bundled")

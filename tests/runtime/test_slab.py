@@ -11,30 +11,47 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kartrl.metrics.stopwatch import AGENT_STAGES, Stopwatch
+from kartrl.runtime.agent_group import AgentGroup, Mailbox, OutOfOrder, Stopped
 from kartrl.runtime.index_queue import IndexQueue
-from kartrl.runtime.slab import FINISHED, AgentGroup, Slots, Stopped
+from kartrl.runtime.slab import FINISHED, Slab, SlabShape
 
 CONTEXT = multiprocessing.get_context("spawn")
 
 
-def make_slots(num_agents=1, groups_per_agent=1, group_size=1, ring=2, unroll_length=4):
-    return Slots(CONTEXT, num_agents, groups_per_agent, group_size, ring, unroll_length, (1,), "float32")
+def make_slab(num_agents=1, groups_per_agent=1, group_size=1, ring=2, unroll_length=4):
+    """Observations of one number; decisions of three, and states of two."""
+    sizes = (num_agents, groups_per_agent, group_size, ring, unroll_length)
+    return Slab(CONTEXT, SlabShape(*sizes, (1,), "float32", decision_size=3, state_size=2))
+
+
+def decide(slab, requests, version=7):
+    """Answer with the decisions (observation + 1, -observation, 2 observation), from the states (observation, version)."""
+    seen = requests.observation
+    begins = seen[requests.step == 0]
+    state = np.concatenate([begins, np.full_like(begins, version)], -1)
+    slab.answer_requests(requests, np.concatenate([seen + 1, -seen, 2 * seen], -1), state, version)
+
+
+def take(slab, *blocks):
+    """What a learner gets of these blocks; their memory is given back."""
+    batch = slab.gather(blocks)
+    slab.release(blocks)
+    return batch
 
 
 class Predictor(threading.Thread):
-    """Answers every request with the action `observation + 1`, log-probability -observation and version 7."""
+    """Answers every request, see `decide`."""
 
-    def __init__(self, slots):
+    def __init__(self, slab):
         super().__init__(daemon=True)
-        self.slots, self.done, self.sizes = slots, threading.Event(), []
+        self.slab, self.done, self.sizes = slab, threading.Event(), []
 
     def run(self):
         while not self.done.is_set():
-            requests = self.slots.gather_requests(self.slots.await_requests(limit=64, timeout=0.02))
+            requests = self.slab.gather_requests(self.slab.await_requests(limit=64, timeout=0.02))
             if requests is not None:
-                seen = requests.observation[..., 0]
-                self.sizes.append(seen.size)
-                self.slots.answer_requests(requests, seen.astype("int64") + 1, -seen, 7)
+                self.sizes.append(requests.first.size)
+                decide(self.slab, requests)
 
     def __enter__(self):
         self.start()
@@ -45,45 +62,60 @@ class Predictor(threading.Thread):
         self.join(5)
 
 
-def agent_group(slots, group=0):
-    return AgentGroup(slots, group, slots.waker(group // slots.groups_per_agent), Stopwatch(AGENT_STAGES))
+def mailbox_of(slab, agent=0):
+    return Mailbox(slab, slab.waker(agent))
 
 
-def play(slots, ends, group=0, first=0):
-    """Play a group whose observations count upwards, environment g from first + 1000 g.
+def agent_group(slab, group=0, mailbox=None):
+    mailbox = mailbox or mailbox_of(slab, group // slab.groups_per_agent)
+    return AgentGroup(slab, group, mailbox, Stopwatch(AGENT_STAGES))
+
+
+def ask(agent, observation=0.0, first=False):
+    """Ask for one environment."""
+    agent.ask(np.full((1, 1), observation, np.float32), np.array([first]))
+
+
+def record(agent):
+    """Nothing came of the action."""
+    agent.record(np.zeros(1), np.zeros(1, bool), np.ones(1, bool), np.zeros(1, bool))
+
+
+def play(slab, ends, group=0, start=0):
+    """Play a group whose observations count upwards, environment g from start + 1000 g.
 
     `ends[step][g]` is "", "terminated" or "truncated"; as in Gymnasium's NEXT_STEP mode, the step after an end is ignored.
 
-    Returns what a learner should see of each environment: lists of (observation, reset, action, reward, terminated, valid).
+    Returns what a learner should see of each environment: lists of (observation, first, action, reward, terminated, valid).
     """
-    agent, size = agent_group(slots, group), slots.group_size
+    agent, size = agent_group(slab, group), slab.group_size
     expected = [[] for _ in range(size)]
-    observation = first + 1000.0 * np.arange(size, dtype=np.float32)
-    reset, began = np.ones(size, bool), np.zeros(size, bool)
-    agent.ask(observation[:, None], reset)
+    observation = start + 1000.0 * np.arange(size, dtype=np.float32)
+    first, began = np.ones(size, bool), np.zeros(size, bool)
+    agent.ask(observation[:, None], first)
     for end in ends:
-        action = agent.answer().copy()
+        action = agent.answer()[:, 0].copy()
         terminated = np.array([kind == "terminated" for kind in end]) & ~began
         done = np.array([kind != "" for kind in end]) & ~began
         agent.record(observation / 2, terminated | began, ~began, np.array([kind == "faulty" for kind in end]))
         for g in range(size):
             expected[g].append(
-                (observation[g], reset[g], action[g], observation[g] / 2, terminated[g] or began[g], not began[g])
+                (observation[g], first[g], action[g], observation[g] / 2, terminated[g] or began[g], not began[g])
             )
-        observation, reset, began = observation + 1, began, done
-        agent.ask(observation[:, None], reset)
+        observation, first, began = observation + 1, began, done
+        agent.ask(observation[:, None], first)
     return expected
 
 
-def drain(slots, sequences):
+def drain(slab, sequences):
     """Take all finished blocks off the slab, as (observation, ...) tuples of single steps with what follows them."""
-    for block in slots.finished.get_many(1000, 0.0):
-        assert slots.is_finished(block)
-        batch = slots.gather_unrolls([block])
+    for block in slab.finished.get_many(1000, 0.0):
+        assert slab.is_finished(block)
+        batch = take(slab, block)
         for g, sequence in enumerate(sequences):
-            for t in range(slots.unroll_length):
-                now = (batch.observation[t, g, 0], batch.reset[t, g], batch.action[t, g], batch.reward[t, g])
-                after = (batch.observation[t + 1, g, 0], batch.reset[t + 1, g])
+            for t in range(slab.unroll_length):
+                now = (batch.observation[t, g, 0], batch.first[t, g], batch.decision[t, g, 0], batch.reward[t, g])
+                after = (batch.observation[t + 1, g, 0], batch.first[t + 1, g])
                 sequence.append((now, (batch.terminated[t, g], batch.valid[t, g]), after))
 
 
@@ -93,18 +125,18 @@ KINDS = st.sampled_from(["", "", "", "terminated", "truncated"])
 @settings(max_examples=40, deadline=None)
 @given(ends=st.lists(st.tuples(KINDS, KINDS, KINDS), min_size=1, max_size=24), unroll_length=st.integers(1, 5))
 def test_the_learner_sees_every_step_once_and_in_order(ends, unroll_length):
-    slots = make_slots(group_size=3, ring=64, unroll_length=unroll_length)
-    with Predictor(slots):
-        expected = play(slots, ends)
+    slab = make_slab(group_size=3, ring=64, unroll_length=unroll_length)
+    with Predictor(slab):
+        expected = play(slab, ends)
     sequences = [[], [], []]
-    drain(slots, sequences)
+    drain(slab, sequences)
     for seen, wanted in zip(sequences, expected, strict=True):
         assert len(seen) == len(ends) // unroll_length * unroll_length
         for (now, (terminated, valid), after), (want, following) in zip(
             seen, itertools.pairwise([*wanted, None]), strict=False
         ):
             assert now == (want[0], want[1], want[0] + 1, want[3]), (
-                "observation, reset, action and reward belong together"
+                "observation, first, action and reward belong together"
             )
             assert want[2] == want[0] + 1
             assert (terminated, valid) == want[4:]
@@ -117,189 +149,314 @@ def test_the_learner_sees_every_step_once_and_in_order(ends, unroll_length):
 
 
 def test_blocks_are_bounded_and_agents_wait_for_the_learner():
-    slots = make_slots(ring=2, unroll_length=2)
-    with Predictor(slots):
-        agent = threading.Thread(target=play, args=(slots, [[""]] * 7), daemon=True)
+    slab = make_slab(ring=2, unroll_length=2)
+    with Predictor(slab):
+        agent = threading.Thread(target=play, args=(slab, [[""]] * 7), daemon=True)
         agent.start()
         agent.join(0.5)
         assert agent.is_alive(), "two blocks are full: the agent must wait"
-        first = slots.finished.get_many(10, 1.0)
+        first = slab.finished.get_many(10, 1.0)
         assert first == [0, 1]
-        assert not slots.finished.get_many(10, 0.2)
-        slots.gather_unrolls(first)
+        assert not slab.finished.get_many(10, 0.2)
+        take(slab, *first)
         agent.join(5)
         assert not agent.is_alive()
 
 
 def test_a_replaced_agent_neither_loses_nor_mixes_anything():
-    slots = make_slots(ring=4, unroll_length=4)
-    with Predictor(slots):
-        play(slots, [[""]] * 10)  # two whole blocks and a partial one; then the agent is gone
-        slots.recover(0)  # the server announces again what may have been lost
-        play(slots, [[""]] * 5, first=100)
-    numbers = slots.finished.get_many(100, 0.1)
+    slab = make_slab(ring=4, unroll_length=4)
+    with Predictor(slab):
+        play(slab, [[""]] * 10)  # two whole blocks and a partial one; then the agent is gone
+        slab.recover(0)  # the server announces again what may have been lost
+        play(slab, [[""]] * 5, start=100)
+    numbers = slab.finished.get_many(100, 0.1)
     assert numbers == [0, 1, 0, 1, 2], "announced twice by recover"
     taken = []
     for number in numbers:
-        if slots.is_finished(number):
-            taken.append(slots.gather_unrolls([number]))
+        if slab.is_finished(number):
+            taken.append(take(slab, number))
     assert [batch.observation[0, 0, 0] for batch in taken] == [0, 4, 100]
     assert taken[-1].observation[:, 0, 0].tolist() == [100, 101, 102, 103, 104]
-    assert taken[-1].reset[0, 0]
+    assert taken[-1].first[0, 0]
 
 
 def test_no_answer_reaches_the_wrong_life():
     """A predictor is still at work on a dead agent's request when its successor asks, and answers only then."""
-    slots = make_slots(unroll_length=4)
-    play_two = threading.Thread(target=play, args=(slots, [[""]] * 2), daemon=True)
+    slab = make_slab(unroll_length=4)
+    play_two = threading.Thread(target=play, args=(slab, [[""]] * 2), daemon=True)
     play_two.start()
     for _ in range(2):
-        requests = slots.gather_requests(slots.await_requests(1, 5.0))
-        slots.answer_requests(requests, np.array([[1]]), np.array([[-1.0]], np.float32), 7)
+        requests = slab.gather_requests(slab.await_requests(1, 5.0))
+        decide(slab, requests)
     play_two.join(5)
-    late = slots.gather_requests(slots.await_requests(1, 5.0))  # of step 2; then its agent dies
+    late = slab.gather_requests(slab.await_requests(1, 5.0))  # of step 2; then its agent dies
     assert late.step.tolist() == [2]
-    slots.retire(0)
-    slots.waiting.put(0)  # as if the message were still in the pipe
-    assert slots.gather_requests(slots.await_requests(1, 5.0)) is None, (
-        "a dead agent's request is not gathered any more"
-    )
-    slots.answer_requests(
-        late, np.array([[9]]), np.array([[-9.0]], np.float32), 9
-    )  # what the server waits for before it recovers
-    slots.recover(0)
-    with Predictor(slots):
-        play(slots, [[""]] * 4, first=50)
-    (block,) = {number for number in slots.finished.get_many(10, 1.0) if slots.is_finished(number)}
-    batch = slots.gather_unrolls([block])
-    assert batch.action[:, 0].tolist() == [51, 52, 53, 54]
+    slab.retire(0)
+    slab.waiting.put(0)  # as if the message were still in the pipe
+    assert slab.gather_requests(slab.await_requests(1, 5.0)) is None, "a dead agent's request is not gathered any more"
+    decide(slab, late, version=9)  # what the server waits for before it recovers
+    slab.recover(0)
+    with Predictor(slab):
+        play(slab, [[""]] * 4, start=50)
+    (block,) = {number for number in slab.finished.get_many(10, 1.0) if slab.is_finished(number)}
+    batch = take(slab, block)
+    assert batch.decision[:, 0, 0].tolist() == [51, 52, 53, 54]
     assert (batch.version == 7).all()
-    assert batch.reset[:, 0].tolist() == [True, False, False, False, False]
+    assert batch.first[:, 0].tolist() == [True, False, False, False, False]
 
 
 def test_an_unroll_with_faulty_numbers_is_quarantined_alone():
-    slots = make_slots(group_size=2, ring=4, unroll_length=3)
-    with Predictor(slots):
-        play(slots, [["", ""], ["", "faulty"], ["", ""], *[["", ""]] * 3])
-    first, second = (slots.gather_unrolls([number]) for number in slots.finished.get_many(10, 1.0))
+    slab = make_slab(group_size=2, ring=4, unroll_length=3)
+    with Predictor(slab):
+        play(slab, [["", ""], ["", "faulty"], ["", ""], *[["", ""]] * 3])
+    first, second = (take(slab, number) for number in slab.finished.get_many(10, 1.0))
     assert first.valid[:, 0].all()
     assert not first.valid[:, 1].any()
     assert second.valid.all()
-    assert (slots.unrolls[0], slots.quarantined[0]) == (3, 1)
+    assert (slab.unrolls[0], slab.quarantined[0]) == (3, 1)
 
 
 def test_an_agent_may_move_when_it_has_answers_and_room():
-    slots = make_slots(ring=2, unroll_length=1)
-    assert slots.may_move(0), "it is to begin"
-    agent = agent_group(slots)
+    slab = make_slab(ring=2, unroll_length=1)
+    assert slab.may_move(0), "it is to begin"
+    agent = agent_group(slab)
     agent.ask(np.zeros((1, 1), np.float32), np.ones(1, bool))
-    assert not slots.may_move(0), "it waits for an answer"
-    requests = slots.gather_requests(slots.await_requests(1, 1.0))
-    slots.answer_requests(requests, np.array([[1]]), np.array([[-1.0]], np.float32), 7)
-    assert slots.may_move(0)
-    slots.run_agents(0)
-    assert not slots.may_move(0), "it is paused"
-    slots.run_agents(1)
-    slots.state[0] = FINISHED
-    assert not slots.may_move(0), "it waits for a trainer"
+    assert not slab.may_move(0), "it waits for an answer"
+    requests = slab.gather_requests(slab.await_requests(1, 1.0))
+    decide(slab, requests)
+    assert slab.may_move(0)
+    slab.run_agents(0)
+    assert not slab.may_move(0), "it is paused"
+    slab.run_agents(1)
+    slab.state[0] = FINISHED
+    assert not slab.may_move(0), "it waits for a trainer"
 
 
 def test_an_agent_that_replaces_one_killed_between_two_blocks_waits_for_its_block():
-    slots = make_slots(ring=2, unroll_length=2)
-    slots.state[0] = FINISHED  # and `current` still says 0
-    slots.recover(0)
-    waiting = threading.Thread(target=agent_group, args=(slots,), daemon=True)
+    slab = make_slab(ring=2, unroll_length=2)
+    slab.observation[0], slab.state[0] = 5.0, FINISHED  # and `current` still says 0
+    slab.recover(0)
+    with Predictor(slab):
+        waiting = threading.Thread(target=play, args=(slab, [[""]]), daemon=True)
+        waiting.start()
+        waiting.join(0.2)
+        assert waiting.is_alive()
+        assert (take(slab, *slab.finished.get_many(1, 1.0)).observation == 5.0).all(), "it was left as it was"
+        waiting.join(5)
+        assert not waiting.is_alive()
+
+
+def test_a_full_ring_holds_up_its_own_group_only():
+    """An agent steps two groups in turn; the ring of the first is full, and a batch needs a block of the second."""
+    slab = make_slab(groups_per_agent=2, ring=1, unroll_length=2)
+    mailbox = mailbox_of(slab)
+    groups = [agent_group(slab, group, mailbox) for group in range(2)]
+
+    def step_in_turn():
+        for group in groups:
+            ask(group)
+        for _ in range(3):
+            for group in groups:
+                group.answer()
+                record(group)
+                ask(group)
+
+    agent = threading.Thread(target=step_in_turn, daemon=True)
+    with Predictor(slab):
+        agent.start()
+        assert sorted(slab.finished.get_many(1, 5.0) + slab.finished.get_many(1, 5.0)) == [0, 1]
+        agent.join(0.1)
+        assert agent.is_alive(), "now both rings are full"
+        take(slab, 1)
+        agent.join(0.1)
+        assert agent.is_alive(), "the first group's turn has come, and its ring is full"
+        assert mailbox.deferred == groups[:1], "meanwhile, the second one's request is on its way"
+        take(slab, 0)
+        agent.join(5)
+        assert not agent.is_alive()
+
+
+def test_steps_out_of_order_are_refused_and_change_nothing():
+    slab = make_slab(group_size=1, ring=2, unroll_length=3)
+    agent = agent_group(slab)
+    with pytest.raises(OutOfOrder, match="group 0: answer was called where ask is due"):
+        agent.answer()
+    with pytest.raises(OutOfOrder, match="record was called where ask is due"):
+        record(agent)
+    ask(agent, 1.0)
+    with pytest.raises(OutOfOrder, match="ask was called where answer is due"):
+        ask(agent, 2.0)
+    with pytest.raises(OutOfOrder, match="record was called where answer is due"):
+        record(agent)
+    decide(slab, slab.gather_requests(slab.await_requests(1, 1.0)))
+    assert agent.answer()[:, 0] == 2.0, "of the first observation"
+    with pytest.raises(OutOfOrder, match="answer was called where record is due"):
+        agent.answer()
+    with pytest.raises(OutOfOrder, match="ask was called where record is due"):
+        ask(agent, 3.0)
+    record(agent)
+    ask(agent, 4.0)
+    assert slab.observation[0, :2].flatten().tolist() == [1.0, 4.0]
+
+
+def test_an_answer_is_read_only_when_its_number_came_through_the_waker():
+    slab = make_slab()
+    mailbox = mailbox_of(slab)
+    agent = agent_group(slab, 0, mailbox)
+    ask(agent, 1.0)
+    slab.answered[0] = slab.requested[0]  # memory may say so before the answer itself can be seen
+    answers = []
+    waiting = threading.Thread(target=lambda: answers.extend(agent.answer()[:, 0]), daemon=True)
     waiting.start()
+    slab._wake(0)  # another flag has changed
+    slab._wake(0, 0, 0)  # the answer to an earlier life
     waiting.join(0.2)
     assert waiting.is_alive()
-    slots.gather_unrolls(slots.finished.get_many(1, 1.0))
+    decide(slab, slab.gather_requests(slab.await_requests(1, 1.0)))
     waiting.join(5)
-    assert not waiting.is_alive()
+    assert answers == [2.0]
+    assert mailbox.answered[0] == 1
+
+
+def test_initial_states_are_those_before_the_first_step_of_each_block():
+    slab = make_slab(num_agents=2, group_size=2, ring=4, unroll_length=3)
+    with Predictor(slab):
+        for group in range(2):
+            play(slab, [["", ""]] * 9, group, start=10_000 * group)
+    batch = take(slab, *sorted(slab.finished.get_many(10, 1.0)))
+    assert batch.initial_state.shape == (12, 2)
+    np.testing.assert_array_equal(batch.initial_state[:, 0], batch.observation[0, :, 0])
+    assert (batch.initial_state[:, 1] == 7).all()
+
+
+def test_blocks_keep_what_they_hold_until_they_are_released():
+    slab = make_slab(ring=1, unroll_length=2)
+    agent = threading.Thread(target=play, args=(slab, [[""]] * 3), daemon=True)
+    with Predictor(slab):
+        agent.start()
+        blocks = slab.finished.get_many(1, 5.0)
+        first = slab.gather(blocks)
+        agent.join(0.2)
+        assert agent.is_alive(), "it waits for the block, though it was read"
+        again = slab.gather(blocks)
+        slab.release(blocks)
+        agent.join(5)
+    for one, other in zip(first, again, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert first.observation[:, 0, 0].tolist() == [0, 1, 2], "a copy"
 
 
 def test_blocks_of_several_groups_make_one_batch():
-    slots = make_slots(num_agents=2, groups_per_agent=2, group_size=2, ring=2, unroll_length=3)
-    with Predictor(slots):
+    slab = make_slab(num_agents=2, groups_per_agent=2, group_size=2, ring=2, unroll_length=3)
+    with Predictor(slab):
         for group in range(4):
-            play(slots, [["", ""]] * 3, group, first=10_000 * group)
-    batch = slots.gather_unrolls(slots.finished.get_many(4, 1.0))
+            play(slab, [["", ""]] * 3, group, start=10_000 * group)
+    batch = take(slab, *slab.finished.get_many(4, 1.0))
     assert batch.observation.shape == (4, 8, 1)
     starts = [10_000 * group + 1000 * g for group in range(4) for g in range(2)]
     assert sorted(batch.observation[0, :, 0].tolist()) == starts
-    np.testing.assert_array_equal(batch.observation[:-1, :, 0] + 1, batch.action)
+    np.testing.assert_array_equal(batch.observation[:-1, :, 0] + 1, batch.decision[..., 0])
     assert (batch.version == 7).all()
 
 
 def test_a_request_is_answered_once():
-    slots = make_slots()
-    slots.observation[0, 0] = 5.0
-    slots.requested[0] = 1
-    slots.waiting.put(0)
-    slots.waiting.put(0)  # the dead agent's, and its successor's
-    requests = slots.gather_requests(slots.await_requests(8, 0.1, enough=2, patience=1.0))
+    slab = make_slab()
+    slab.observation[0, 0] = 5.0
+    slab.requested[0] = 1
+    slab.waiting.put(0)
+    slab.waiting.put(0)  # the dead agent's, and its successor's
+    requests = slab.gather_requests(slab.await_requests(8, 0.1, enough=2, patience=1.0))
     assert requests.group.tolist() == [0]
-    slots.answer_requests(requests, np.array([[3]]), np.array([[-1.0]], np.float32), 1)
-    slots.waiting.put(0)
-    assert slots.gather_requests(slots.await_requests(8, 0.1)) is None
-    assert slots.gather_requests([]) is None
+    decide(slab, requests)
+    slab.waiting.put(0)
+    assert slab.gather_requests(slab.await_requests(8, 0.1)) is None
+    assert slab.gather_requests([]) is None
+
+
+def test_a_request_that_was_announced_twice_is_answered_once_also_by_two_predictors():
+    slab = make_slab(num_agents=8)
+    answered, done = [], threading.Event()
+
+    def predict():
+        while not done.is_set():
+            requests = slab.gather_requests(slab.await_requests(3, 0.02))
+            if requests is not None:
+                answered.extend(zip(requests.group.tolist(), requests.number.tolist(), strict=True))
+
+    predictors = [threading.Thread(target=predict, daemon=True) for _ in range(2)]
+    for predictor in predictors:
+        predictor.start()
+    for number in range(1, 201):
+        for group in range(8):
+            slab.requested[group] = number
+            slab.waiting.put(group)
+            slab.waiting.put(group)
+        deadline = time.monotonic() + 10
+        while len(answered) < 8 * number:
+            assert time.monotonic() < deadline
+            time.sleep(0.0001)
+    done.set()
+    for predictor in predictors:
+        predictor.join(5)
+    assert sorted(answered) == [(group, number) for group in range(8) for number in range(1, 201)]
 
 
 def test_a_predictor_waits_for_enough_groups_but_not_for_ever():
-    slots = make_slots(num_agents=3)
-    threading.Timer(0.05, slots.waiting.put, args=(1,)).start()
-    slots.waiting.put(0)
+    slab = make_slab(num_agents=3)
+    threading.Timer(0.05, slab.waiting.put, args=(1,)).start()
+    slab.waiting.put(0)
     start = time.monotonic()
-    assert slots.await_requests(8, 1.0, enough=2, patience=5.0) == [0, 1]
+    assert slab.await_requests(8, 1.0, enough=2, patience=5.0) == [0, 1]
     assert time.monotonic() - start < 4.0
-    slots.waiting.put(2)
-    assert slots.await_requests(8, 1.0, enough=2, patience=0.05) == [2]
+    slab.waiting.put(2)
+    assert slab.await_requests(8, 1.0, enough=2, patience=0.05) == [2]
 
 
 def test_stopping_wakes_and_ends_an_agent():
-    slots = make_slots()
-    agent = agent_group(slots)
+    slab = make_slab()
+    agent = agent_group(slab)
     agent.ask(np.zeros((1, 1), np.float32), np.ones(1, bool))
-    slots.stop()
+    slab.stop()
     with pytest.raises(Stopped):
         agent.answer()
 
 
 def test_a_paused_agent_waits_and_goes_on():
-    slots = make_slots(num_agents=2, ring=8)
-    slots.run_agents(1)
-    agents = [threading.Thread(target=play, args=(slots, [[""]] * 10, group), daemon=True) for group in range(2)]
-    with Predictor(slots):
+    slab = make_slab(num_agents=2, ring=8)
+    slab.run_agents(1)
+    agents = [threading.Thread(target=play, args=(slab, [[""]] * 10, group), daemon=True) for group in range(2)]
+    with Predictor(slab):
         for agent in agents:
             agent.start()
         agents[0].join(5)
         assert not agents[0].is_alive()
         agents[1].join(0.2)
         assert agents[1].is_alive()
-        slots.run_agents(2)
+        slab.run_agents(2)
         agents[1].join(5)
         assert not agents[1].is_alive()
 
 
 def test_an_agent_ends_when_the_server_has_gone():
-    slots = make_slots()
-    agent = agent_group(slots)
+    slab = make_slab()
+    agent = agent_group(slab)
     agent.ask(np.zeros((1, 1), np.float32), np.ones(1, bool))
-    for _, writer in slots._wakes:
+    for _, writer in slab._wakes:
         writer.close()
     with pytest.raises(Stopped):
         agent.answer()
 
 
 def test_a_dead_agents_full_pipe_blocks_nobody():
-    slots = make_slots()
+    slab = make_slab()
     for _ in range(70_000):  # a pipe holds 65,536 bytes
-        slots._wake(0)
+        slab._wake(0)
 
 
 def test_predictions_of_many_agents_are_batched():
-    slots = make_slots(num_agents=8, ring=8)
-    agents = [threading.Thread(target=play, args=(slots, [[""]] * 20, group), daemon=True) for group in range(8)]
-    with Predictor(slots) as predictor:
+    slab = make_slab(num_agents=8, ring=8)
+    agents = [threading.Thread(target=play, args=(slab, [[""]] * 20, group), daemon=True) for group in range(8)]
+    with Predictor(slab) as predictor:
         for agent in agents:
             agent.start()
         for agent in agents:

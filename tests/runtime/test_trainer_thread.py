@@ -1,19 +1,29 @@
-"""The learner: goes on exactly where it was saved, and steps over what is not finite."""
+"""The trainer: goes on exactly where it was saved, and steps over what is not finite."""
+
+import itertools
+import math
 
 import numpy as np
 import pytest
 import torch
 
 from kartrl.config import read
+from kartrl.envs.spec import ActionSpec
 from kartrl.learning import checkpoint
 from kartrl.learning.checkpoint import Checkpoint
 from kartrl.learning.counters import Counters
+from kartrl.learning.divergence_guard import Diverged
+from kartrl.learning.learner import make_learner
+from kartrl.learning.optimizers import set_state
+from kartrl.learning.schedules import Progress
 from kartrl.metrics.stopwatch import TRAINER_STAGES, Stopwatch
-from kartrl.models import make_model
-from kartrl.runtime.trainer_thread import Batch, Diverged, Learner
-from kartrl.trajectory import Unrolls
+from kartrl.models import make_network
+from kartrl.runtime.trainer_thread import Trainer
+from kartrl.trajectory import Trajectory
 
-T, B, A = 5, 8, 3
+T, B, A = 5, 4, 3
+ACTION = ActionSpec("discrete", A)
+ALGORITHMS = ["algorithm.name=impala", "algorithm.name=a2c"]
 IMAGE, VECTOR = (54, 54, 1), (4,)
 OPTIMIZERS = {
     "rmsprop": ["optimizer.name=rmsprop"],
@@ -25,88 +35,97 @@ OPTIMIZERS = {
 
 
 def configure(*overrides):
-    return read([], ["model.hidden_size=16", f"impala.unroll_length={T}", "run.agent_steps=1000", *overrides])
+    return read([], ["model.hidden_size=16", f"algorithm.unroll_length={T}", "run.agent_steps=1000", *overrides])
 
 
-def make_learner(config, shape=VECTOR, seed=1):
+def make_trainer(config, shape=VECTOR, seed=1, stored=None):
+    """A new one, or one that goes on from a checkpoint, as the server makes it."""
     torch.manual_seed(seed)
-    return Learner(config, make_model(config.model, shape, A), torch.device("cpu"), Counters())
+    network = make_network(config.model, shape, ACTION)
+    if stored is not None:
+        checkpoint.fit(network, stored.network)
+    learner = make_learner(config, network, ACTION)
+    if stored is not None:
+        set_state(learner.optimizer, stored.optimizer)
+    counters = stored.counters if stored is not None else Counters()
+    return Trainer(learner, config.optimizer, Progress(config.run, counters), counters)
 
 
-def make_batch(learner, seed, shape=VECTOR, reward=None):
+def make_batch(network, seed, shape=VECTOR, reward=None):
     """Random unrolls; with `reward`, one of their rewards is that."""
     random = torch.Generator().manual_seed(seed)
     if len(shape) == 3:
         observation = torch.randint(256, (T + 1, B, *shape), generator=random, dtype=torch.uint8)
     else:
         observation = torch.randn(T + 1, B, *shape, generator=random)
-    reset = torch.rand(T + 1, B, generator=random) < 0.1
+    first = torch.rand(T + 1, B, generator=random) < 0.1
     rewards = torch.randn(T, B, generator=random)
     if reward is not None:
         rewards[2, 3] = reward
-    unrolls = Unrolls(
+    action = torch.randint(A, (T, B, 1), generator=random).float()
+    uniform = torch.full((T, B, 1 + 1 + A), -math.log(A))  # log-probability, value and parameters
+    return Trajectory(
         observation=observation,
-        reset=reset,
-        action=torch.randint(A, (T, B), generator=random),
-        behaviour_log_prob=torch.full((T, B), -np.log(A)),
+        first=first,
+        initial_state=network.initial_state(B),
+        decision=torch.cat([action, uniform], -1),
         reward=rewards,
-        terminated=reset[1:],
+        terminated=first[1:],
         valid=torch.ones(T, B, dtype=torch.bool),
         version=torch.zeros(T, B, dtype=torch.int64),
     )
-    return Batch(unrolls, learner.model.initial_state(B), np.zeros((T, B), np.int64), T * B)
 
 
-def update(learner, seeds, shape=VECTOR, reward=None):
+def update(trainer, seeds, shape=VECTOR, reward=None):
     for seed in seeds:
-        learner.update(make_batch(learner, seed, shape, reward), Stopwatch(TRAINER_STAGES))
+        batch = make_batch(trainer.learner.network, seed, shape, reward)
+        with trainer.updating:
+            trainer.update(batch, np.zeros((T, B), np.int64), T * B, 0.0, Stopwatch(TRAINER_STAGES))
 
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled():
     """TorchScript specialises a function in its first calls, and rounds otherwise from then on: they are made here."""
     torch.set_num_threads(1)  # more are far slower where the cores are busy
-    for shape in (IMAGE, VECTOR):
-        update(make_learner(configure(), shape), range(4), shape)
+    for shape, algorithm in itertools.product((IMAGE, VECTOR), ALGORITHMS):
+        update(make_trainer(configure(algorithm), shape), range(4), shape)
 
 
 def assert_same(one, other):
-    """Bit for bit."""
-    assert one.counters == other.counters
-    for a, b in ((one.model, other.model), (one.optimizer, other.optimizer)):
+    """Bit for bit, but for the progress of the moment."""
+    assert one.counters._replace(progress=0) == other.counters._replace(progress=0)
+    for a, b in ((one.network, other.network), (one.optimizer, other.optimizer)):
         assert a.keys() == b.keys()
         for name, tensor in a.items():
             assert torch.equal(tensor, b[name]), name
 
 
 @pytest.mark.parametrize("shape", [IMAGE, VECTOR], ids=["images", "vectors"])
-@pytest.mark.parametrize("overrides", OPTIMIZERS.values(), ids=OPTIMIZERS)
-def test_a_saved_learner_goes_on_as_if_never_stopped(tmp_path, overrides, shape):
+@pytest.mark.parametrize("overrides", [*OPTIMIZERS.values(), [ALGORITHMS[1]]], ids=[*OPTIMIZERS, "a2c"])
+def test_a_saved_trainer_goes_on_as_if_never_stopped(tmp_path, overrides, shape):
     config = configure(*overrides)
-    straight = make_learner(config, shape)
+    straight = make_trainer(config, shape)
     update(straight, range(7), shape)
 
-    first = make_learner(config, shape)
+    first = make_trainer(config, shape)
     update(first, range(3), shape)
-    checkpoint.save(tmp_path / "a.pt", Checkpoint(config, *first.state(), shape, A))
+    checkpoint.save(tmp_path / "a.pt", Checkpoint(config, *first.state(), shape, ACTION))
     stored = checkpoint.load(tmp_path / "a.pt")
-    torch.manual_seed(99)
-    model = make_model(stored.config.model, shape, A)
-    checkpoint.fit(model, stored.model)
-    second = Learner(stored.config, model, torch.device("cpu"), stored.counters, stored.optimizer)
+    second = make_trainer(stored.config, shape, seed=99, stored=stored)
     assert_same(second.state(), first.state())
     update(second, range(3, 7), shape)
 
     assert_same(second.state(), straight.state())
-    assert straight.counters == Counters(agent_steps=7 * T * B, updates=7)
-    rates = [learner.optimizer.param_groups[0]["lr"] for learner in (straight, second)]
+    done = straight.counters._replace(progress=0)
+    assert done == Counters(agent_steps=7 * T * B, updates=7)
+    rates = [trainer.learner.optimizer.param_groups[0]["lr"] for trainer in (straight, second)]
     assert rates[0] == rates[1], "the schedule goes on"
 
 
 @pytest.mark.parametrize("reward", [float("nan"), float("inf")])
 def test_a_poisoned_batch_changes_nothing_and_is_counted(reward):
     config = configure()
-    clean, poisoned = make_learner(config), make_learner(config)
+    clean, poisoned = make_trainer(config), make_trainer(config)
     update(clean, range(6))
     update(poisoned, range(3))
     version = poisoned.weights.version
@@ -114,40 +133,40 @@ def test_a_poisoned_batch_changes_nothing_and_is_counted(reward):
     assert poisoned.weights.version == version, "nothing is published"
     update(poisoned, range(3, 6))
     assert_same(poisoned.state(), clean.state())
-    assert poisoned.skipped_updates == 2
+    assert poisoned.guard.skipped == 2
     assert not poisoned.messages
 
 
 def test_after_many_poisoned_batches_it_goes_back_once_and_then_gives_up():
-    learner = make_learner(configure("optimizer.max_skipped_updates=3"))
-    update(learner, range(2))
-    good = learner.state()  # as at a save
-    update(learner, range(2, 5))
-    version, counters = learner.weights.version, learner.counters
-    update(learner, [100, 101, 102], reward=float("nan"))
+    trainer = make_trainer(configure("optimizer.max_skipped_updates=3"))
+    update(trainer, range(2))
+    good = trainer.state()  # as at a save
+    update(trainer, range(2, 5))
+    version, counters = trainer.weights.version, trainer.counters
+    update(trainer, [100, 101, 102], reward=float("nan"))
 
-    back = learner.state()
+    back = trainer.state()
     assert_same(back, good._replace(counters=counters))
-    assert learner.weights.version == version + 1, "the predictors go back too"
-    assert "go back to those of 80 agent steps" in learner.messages[0]
-    update(learner, [5])
-    update(learner, [103, 104], reward=float("nan"))
+    assert trainer.weights.version == version + 1, "the predictors go back too"
+    assert "go back to those of 40 agent steps" in trainer.messages[0]
+    update(trainer, [5])
+    update(trainer, [103, 104], reward=float("nan"))
     with pytest.raises(Diverged, match="again after going back"):
-        update(learner, [105], reward=float("nan"))
-    assert learner.skipped_updates == 6
+        update(trainer, [105], reward=float("nan"))
+    assert trainer.guard.skipped == 6
 
 
 def test_it_goes_back_to_the_start_where_nothing_was_saved():
-    learner = make_learner(configure("optimizer.max_skipped_updates=2"))
-    start = learner.state()
-    fresh = make_learner(configure("optimizer.max_skipped_updates=2"))
+    trainer = make_trainer(configure("optimizer.max_skipped_updates=2"))
+    start = trainer.state()
+    fresh = make_trainer(configure("optimizer.max_skipped_updates=2"))
     with torch.no_grad():
-        next(iter(learner.model.parameters())).fill_(float("nan"))
-    assert not all(tensor.isfinite().all() for tensor in learner.state().model.values()), (
+        next(iter(trainer.learner.network.parameters())).fill_(float("nan"))
+    assert not all(tensor.isfinite().all() for tensor in trainer.state().network.values()), (
         "a copy that is not gone back to"
     )
-    update(learner, [0, 1])
-    assert_same(learner.state(), start)
-    update(learner, range(3))
+    update(trainer, [0, 1])
+    assert_same(trainer.state(), start)
+    update(trainer, range(3))
     update(fresh, range(3))
-    assert_same(learner.state(), fresh.state())
+    assert_same(trainer.state(), fresh.state())

@@ -1,7 +1,7 @@
 """`kartrl bench`: what the machine could do for a configuration, what training does, and where the time goes between.
 
-The parts of an agent step are measured alone; their sum gives the ideal, cores / (t_environment + t_infer + t_train) agent
-steps a second, in which every core does necessary work only. Then the training itself runs, for several windows,
+The stages of an agent step are measured separately; their sum gives the ideal, cores / (t_environment + t_infer +
+t_train) agent steps per second, with every core doing only necessary work. Then it trains, for several windows,
 alternating with a peer if one is given.
 """
 
@@ -21,9 +21,11 @@ from kartrl.config import Config, read
 from kartrl.envs.worlds import load_world
 from kartrl.launch import config_options
 from kartrl.runtime.devices import choose_device
-from kartrl.runtime.inspection import look_at
+from kartrl.runtime.inspection import inspect_env
 from kartrl.runtime.machine import cores
 from kartrl.runtime.sizes import Sizes, choose_sizes
+
+PART_SECONDS = 4.0  # for which each part is measured, at most
 
 
 class Settings(NamedTuple):
@@ -43,7 +45,7 @@ def bench(files: list[str], overrides: list[str], settings: Settings, console: C
         UserError: bad input, or a training or a peer that ends early.
     """
     config = load_world(read(files, overrides)).prepare(console)
-    spec = look_at(config)
+    spec = inspect_env(config)
     sizes = choose_sizes(config, spec)
     number, on_gpu = cores(), choose_device(config.system.device).type == "cuda"
     options = config_options(files, overrides)
@@ -53,7 +55,7 @@ def bench(files: list[str], overrides: list[str], settings: Settings, console: C
         SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console, transient=True
     ) as progress:
         task = progress.add_task("environment, network and messages, each alone", total=None)
-        parts = measure_parts(config, spec, sizes)
+        parts = measure_parts(config, spec, sizes, min(PART_SECONDS, settings.seconds / 10))
         progress.remove_task(task)
         ideal = parts.ideal(number, on_gpu)
         console.print(_parts_table(parts, ideal, number, on_gpu), str(sizes), highlight=False)
@@ -69,7 +71,8 @@ def bench(files: list[str], overrides: list[str], settings: Settings, console: C
     rates = [window.agent_steps_per_second for window in windows]
     typical = windows[rates.index(statistics.median_low(rates))]
     console.print(_stages_table(typical, sizes))
-    summary = f"median of {len(rates)}: {statistics.median(rates):,.0f} agent steps/s, {statistics.median(rates) / ideal:.2f} of the ideal"
+    median = statistics.median(rates)
+    summary = f"median of {len(rates)}: {median:,.0f} agent steps/s, {median / ideal:.2f} of the ideal"
     if peers:
         ratio = statistics.median(rate / peer for rate, peer in zip(rates, peers, strict=True))
         summary += f", {ratio:.2f} times the peer"
@@ -108,8 +111,9 @@ def _line(window: Window, ideal: float, config: Config) -> str:
     rate = window.agent_steps_per_second
     frames = f"{rate * config.environment.frame_skip:,.0f} frames/s, " if config.environment.frame_skip > 1 else ""
     return (
-        f"training: {rate:,.0f} agent steps/s ({frames}{rate / ideal:.2f} of the ideal), batches of {window.prediction_batch:.1f}, "
-        f"lag {window.lag:.1f}, {window.memory_gb:.2f} GB, first update after {window.first_update_seconds:.1f} s"
+        f"training: {rate:,.0f} agent steps/s ({frames}{rate / ideal:.2f} of the ideal), "
+        f"batches of {window.prediction_batch:.1f}, lag {window.lag:.1f}, {window.memory_gb:.2f} GB, "
+        f"first update after {window.first_update_seconds:.1f} s"
     )
 
 

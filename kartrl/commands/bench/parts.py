@@ -1,4 +1,4 @@
-"""The parts of an agent step, each measured alone, on all cores at once: they share caches and memory while training too."""
+"""The stages of an agent step, measured separately, on all cores at once, which share caches and memory."""
 
 import contextlib
 import multiprocessing
@@ -20,18 +20,20 @@ from kartrl.learning.learner import make_learner
 from kartrl.learning.schedules import Progress
 from kartrl.metrics.stopwatch import AGENT_STAGES, TRAINER_STAGES, Stopwatch
 from kartrl.models import make_distribution, make_network
+from kartrl.runtime.agent_group import AgentGroup, Mailbox, Stopped
 from kartrl.runtime.devices import choose_device, keep_freed_memory
 from kartrl.runtime.machine import cores
 from kartrl.runtime.messages import Requests
 from kartrl.runtime.predictor_thread import group_states, make_policy
 from kartrl.runtime.sizes import Sizes, slab_shape
-from kartrl.runtime.slab import AgentGroup, Mailbox, Slab, SlabShape, Stopped
+from kartrl.runtime.slab import Slab, SlabShape
 from kartrl.runtime.trainer_thread import Trainer
 from kartrl.trajectory import Trajectory
 
-PART_SECONDS = 4.0  # for which each part is measured
 CONTEXT = multiprocessing.get_context("spawn")
-Part = Callable[[Config, EnvSpec, Sizes, int], Any]  # measures one; run by a process on each core
+Part = Callable[
+    [Config, EnvSpec, Sizes, int, float], Any
+]  # measures one, for some seconds; run by a process on each core
 
 
 class Parts(NamedTuple):
@@ -50,13 +52,13 @@ class Parts(NamedTuple):
         return number_of_cores / (self.environment + self.infer + self.train)
 
 
-def _environment(config: Config, spec: EnvSpec, sizes: Sizes, seed: int) -> float:
+def _environment(config: Config, spec: EnvSpec, sizes: Sizes, seed: int, seconds: float) -> float:
     group = make_group(config, sizes.group_size)
     try:
         group.reset(seed)
         random = np.random.default_rng(seed)
         steps, start = 0, time.perf_counter()
-        while (spent := time.perf_counter() - start) < PART_SECONDS:
+        while (spent := time.perf_counter() - start) < seconds:
             group.step(spec.action.sample(random, sizes.group_size))
             steps += sizes.group_size
         return spent / steps
@@ -64,7 +66,7 @@ def _environment(config: Config, spec: EnvSpec, sizes: Sizes, seed: int) -> floa
         group.close()
 
 
-def _infer(config: Config, spec: EnvSpec, sizes: Sizes, seed: int) -> dict[int, float]:
+def _infer(config: Config, spec: EnvSpec, sizes: Sizes, seed: int, seconds: float) -> dict[int, float]:
     """Seconds for each observation of a predictor's forward pass, by the size of the batch."""
     torch.set_num_threads(1)
     keep_freed_memory()
@@ -74,16 +76,16 @@ def _infer(config: Config, spec: EnvSpec, sizes: Sizes, seed: int) -> dict[int, 
     network = make_network(config.model, spec.observation_shape, spec.action).to(device).eval()
     distribution = make_distribution(spec.action)
     policy = make_policy(network, distribution, group_states(slab, network), seed, slab, largest)
-    seconds = {}
+    by_size = {}
     for groups in sorted({1, max(1, largest // 4), max(1, largest // 2), largest}):
         group, after_first = np.arange(groups), np.ones(groups, np.int64)
         requests = Requests(group, group, after_first, group, slab.observation[group, 0], slab.first[group, 0])
         size = groups * sizes.group_size
-        seconds[size] = _median(lambda requests=requests: policy.act(requests), PART_SECONDS / 4) / size  # type: ignore[misc]
-    return seconds
+        by_size[size] = _median(lambda requests=requests: policy.act(requests), seconds / 4) / size  # type: ignore[misc]
+    return by_size
 
 
-def _train(config: Config, spec: EnvSpec, sizes: Sizes, seed: int) -> float:
+def _train(config: Config, spec: EnvSpec, sizes: Sizes, seed: int, seconds: float) -> float:
     torch.set_num_threads(1)
     keep_freed_memory()
     device = choose_device(config.system.device)
@@ -111,7 +113,7 @@ def _train(config: Config, spec: EnvSpec, sizes: Sizes, seed: int) -> float:
         if device.type == "cuda":
             torch.cuda.synchronize()
 
-    return _median(update, PART_SECONDS) / (length * batch)
+    return _median(update, seconds) / (length * batch)
 
 
 def _median(call: Callable[[], object], seconds: float) -> float:
@@ -128,19 +130,26 @@ def _median(call: Callable[[], object], seconds: float) -> float:
 
 
 def _worker(
-    parts: Sequence[Part], config: Config, spec: EnvSpec, sizes: Sizes, seed: int, ready: Any, result: Connection
+    parts: Sequence[Part],
+    config: Config,
+    spec: EnvSpec,
+    sizes: Sizes,
+    seed: int,
+    seconds: float,
+    ready: Any,
+    result: Connection,
 ) -> None:
     """Body of a measuring process: each part when all others are ready for it too."""
     for measure in parts:
         ready.wait(60)
-        result.send(measure(config, spec, sizes, seed))
+        result.send(measure(config, spec, sizes, seed, seconds))
 
 
 PARTS: tuple[Part, ...] = (_environment, _infer, _train)
 
 
-def measure_parts(config: Config, spec: EnvSpec, sizes: Sizes) -> Parts:
-    """All parts, on all cores at once; with a GPU, its share from one process."""
+def measure_parts(config: Config, spec: EnvSpec, sizes: Sizes, seconds: float) -> Parts:
+    """All parts, each for so many seconds, on all cores at once; with a GPU, its share from one process."""
     on_gpu = choose_device(config.system.device).type == "cuda"
     number = cores()
     results = []
@@ -148,7 +157,9 @@ def measure_parts(config: Config, spec: EnvSpec, sizes: Sizes) -> Parts:
         barrier = CONTEXT.Barrier(copies)
         pipes = [CONTEXT.Pipe(duplex=False) for _ in range(copies)]
         workers = [
-            CONTEXT.Process(target=_worker, args=(parts, config, spec, sizes, seed, barrier, pipe), daemon=True)
+            CONTEXT.Process(
+                target=_worker, args=(parts, config, spec, sizes, seed, seconds, barrier, pipe), daemon=True
+            )
             for seed, (_, pipe) in enumerate(pipes, 1)
         ]
         for worker, (_, pipe) in zip(workers, pipes, strict=True):
@@ -169,11 +180,11 @@ def measure_parts(config: Config, spec: EnvSpec, sizes: Sizes) -> Parts:
         infer=by_size[max(by_size)],
         infer_by_size=by_size,
         train=statistics.fmean(trains),
-        round_trips=_round_trips(sizes),
+        round_trips=_round_trips(sizes, seconds / 2),
     )
 
 
-def _round_trips(sizes: Sizes) -> float:
+def _round_trips(sizes: Sizes, seconds: float) -> float:
     """Answers a second of one thread to all agents' requests, with neither environments nor network."""
     slab = Slab(
         CONTEXT, SlabShape(sizes.agents, sizes.groups_per_agent, sizes.group_size, 2, 1000, (1,), "uint8", 3, 0)
@@ -187,7 +198,7 @@ def _round_trips(sizes: Sizes) -> float:
     answered, start, begin = 0, 0.0, time.perf_counter()
     decision = np.zeros((slab.num_groups, *slab.decision.shape[2:]), np.float32)
     initial_state = np.zeros((slab.num_groups, *slab.initial_state.shape[1:]), np.float32)
-    while not answered or time.perf_counter() - start < PART_SECONDS / 2:
+    while not answered or time.perf_counter() - start < seconds:
         requests = slab.gather_requests(slab.await_requests(slab.num_groups, 1.0))
         finished = [block for block in slab.finished.get_many(slab.num_blocks, 0.0) if slab.is_finished(block)]
         if finished:

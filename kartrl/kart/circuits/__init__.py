@@ -1,3 +1,3 @@
-"""Circuits of the bundled game as data: what a file says, what the ROM needs of it, and the way between them."""
+"""Circuits of the bundled game as data: the TOML format, the memory block that the ROM reads, and the compiler."""
 
-LAPS = 5  # of a race
+LAPS = 5  # per race

@@ -1,4 +1,4 @@
-"""Small pictures that the ground is painted with: arrays of characters, each a colour of the kind; a space is see-through."""
+"""Textures of the ground: arrays of characters, each stands for a colour of the kind; a space is transparent."""
 
 import random
 from collections.abc import Callable
@@ -7,12 +7,12 @@ import numpy as np
 import numpy.typing as npt
 
 Art = npt.NDArray[np.uint8]
-"""uint8 [height, width], codes of characters."""
+"""uint8 [height, width], character codes."""
 CLEAR = ord(" ")
 
 
 def art(rows: str) -> Art:
-    """Rows separated by blanks; a dot is see-through."""
+    """Parse rows separated by blanks; a dot is transparent."""
     return np.array([[CLEAR if c == "." else ord(c) for c in row] for row in rows.split()], np.uint8)
 
 
@@ -37,13 +37,13 @@ def tufted(base: str, dark: str, light: str, size: int, count: int, seed: int) -
 
 
 def checks(one: Art, other: Art, size: int) -> Art:
-    """Squares of two patterns, `size` pixels each, in turn."""
+    """A checkerboard of two patterns, squares of `size` pixels."""
     a, b = (np.tile(part, (size // part.shape[0], size // part.shape[1])) for part in (one, other))
     return np.block([[a, b], [b, a]])
 
 
 def planks(shades: str, gap: str, knot: str) -> Art:
-    """Planks that lie east to west, 8 pixels each, uint8 [32, 32]."""
+    """Planks that run east to west, 8 pixels wide, uint8 [32, 32]."""
     out = np.zeros((32, 32), np.uint8)
     for row in range(4):
         plank = out[row * 8 : row * 8 + 8]
@@ -64,7 +64,7 @@ def slabs(face: str, light: str, dark: str, size: int = 16) -> Art:
 
 
 def ripples(base: str, crest: str, trough: str, size: int, count: int, seed: int) -> Art:
-    """Water or furrows: short level strokes, a crest over a trough."""
+    """Water or furrows: short horizontal strokes, a crest over a trough."""
     draw = random.Random(seed)
     out = np.full((size, size), ord(base), np.uint8)
     for _ in range(count):
@@ -83,13 +83,13 @@ def stripes(one: str, other: str, width: int) -> Art:
 
 
 def shaped(size: int, ink: Callable[[int, int], str]) -> Art:
-    """A square picture, its middle at 0, 0: `ink` gets twice the distance to the east and the south."""
+    """A square texture: `ink` maps (x, y), twice the pixel's offset east and south of the centre, to a character."""
     span = range(1 - size, size, 2)
     return np.array([[ord(ink(x, y)) for x in span] for y in span], np.uint8)
 
 
 def ball(size: int, light: str, mid: str, dark: str, rim: str) -> Art:
-    """Something round and leafy seen from above, lit from the north-west."""
+    """A round treetop seen from above, lit from the north-west."""
 
     def ink(x: int, y: int) -> str:
         away = x * x + y * y
@@ -104,7 +104,7 @@ def ball(size: int, light: str, mid: str, dark: str, rim: str) -> Art:
 
 
 def star(size: int, light: str, dark: str, rim: str, core: str) -> Art:
-    """Eight leaves round a middle: a palm or a pine from above."""
+    """Eight leaves around a trunk: a palm or a pine seen from above."""
 
     def ink(x: int, y: int) -> str:
         a, b = abs(x), abs(y)
@@ -122,7 +122,7 @@ def star(size: int, light: str, dark: str, rim: str, core: str) -> Art:
 
 
 def pillar(size: int, light: str, mid: str, dark: str, core: str) -> Art:
-    """A square block with a round thing on it."""
+    """A square block with a round top."""
 
     def ink(x: int, y: int) -> str:
         away = x * x + y * y
@@ -139,7 +139,7 @@ def pillar(size: int, light: str, mid: str, dark: str, core: str) -> Art:
 
 
 def block(light: str, mid: str, dark: str, rim: str) -> Art:
-    """A wall's block of 16x16."""
+    """A wall block of 16x16 pixels."""
     out = np.full((16, 16), ord(mid), np.uint8)
     for k, ink in ((0, rim), (1, light), (4, dark)):
         out[k, k : 16 - k] = out[k : 16 - k, k] = ord(ink)
@@ -148,7 +148,7 @@ def block(light: str, mid: str, dark: str, rim: str) -> Art:
 
 
 def chevrons(dx: int, dy: int) -> Art:
-    """A boost plate of 24x24 that points to where (dx, dy) goes, each -1, 0 or 1."""
+    """A boost plate of 24x24 pixels that points in the direction (dx, dy), each -1, 0 or 1."""
 
     def ink(x: int, y: int) -> str:
         if max(abs(x), abs(y)) > 21:
@@ -163,7 +163,7 @@ def chevrons(dx: int, dy: int) -> Art:
 
 
 def coin() -> Art:
-    """A coin of 16x16, its middle see-through to the road."""
+    """A coin of 16x16 pixels with a transparent centre."""
 
     def ink(x: int, y: int) -> str:
         away = x * x + y * y

@@ -1,4 +1,4 @@
-"""Whether a circuit can be driven: what its geometry alone tells."""
+"""Checks whether a circuit can be driven, by its geometry alone."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -15,77 +15,77 @@ from kartrl.kart.circuits.paint import TREE, Ground, Painter
 from kartrl.kart.circuits.surfaces import CODES, SURFACES, Effect
 
 SHORTEST, LONGEST = 2000, 6500  # pixels of the centre line
-MARGIN = 24  # pixels between the road and the map's border
-GAP = 20  # pixels between different parts of the road
-SHARPEST = 36  # radius of the centre line's sharpest bend, pixels
-STRAIGHT = 48  # pixels before and behind the start line that must be straight
-BEND = 0.2  # sine of the turn that counts as straight
-IN_LINE = 70  # pixels from the start to the points that keep it straight: there the curve's own bend is least where it is measured
-RUN_UP, FLIGHT = 40, 72  # pixels before and after a jump that must be straight road
-FREE = 30  # pixels of road without hazards, at the least
+MARGIN = 24  # minimum pixels between the road and the map's border
+GAP = 20  # minimum pixels between different parts of the road
+SHARPEST = 36  # minimum radius of the centre line, pixels
+STRAIGHT = 48  # pixels before and after the start line that must be straight
+BEND = 0.2  # sine of the largest turn that counts as straight
+IN_LINE = 70  # pixels: control points at this distance on either side keep the curve straightest at the start line
+RUN_UP, FLIGHT = 40, 72  # pixels of straight road required before and after a jump
+FREE = 30  # minimum width of road without hazards, pixels
 Cells = npt.NDArray[np.bool_]
 
 
-def faults_of_road(circuit: Circuit) -> list[str]:
-    """What is wrong with the way of a circuit's road, a sentence each."""
+def find_road_faults(circuit: Circuit) -> list[str]:
+    """Faults of the centre line, one sentence each."""
     line = line_of(circuit)
-    return [*_of_line(circuit, line), *_of_start(line)]
+    return [*_check_line(circuit, line), *_check_start(line)]
 
 
-def faults(circuit: Circuit) -> list[str]:
-    """What is wrong with a circuit, a sentence each; nothing where it can be driven."""
+def find_faults(circuit: Circuit) -> list[str]:
+    """All faults of a circuit, one sentence each; empty where it can be driven."""
     line = line_of(circuit)
     field = field_of(circuit, line)
-    road = list(_of_line(circuit, line))
-    sound, found = _things(circuit, field)
+    road = list(_check_line(circuit, line))
+    sound, found = _check_objects(circuit, field)
     painter = Painter(sound, KINDS[circuit.kind], line, field)
-    found = [*road, *_of_start(line), *_of_jumps(circuit, line), *found, *painter.left_out]
-    return found if road else [*found, *_of_ground(painter.ground(), line)]  # how free a wrong road is says nothing new
+    found = [*road, *_check_start(line), *_check_jumps(circuit, line), *found, *painter.left_out]
+    return found if road else [*found, *_check_ground(painter.ground(), line)]  # of a faulty road, hazards add nothing
 
 
-def _of_line(circuit: Circuit, line: Line) -> Iterator[str]:
+def _check_line(circuit: Circuit, line: Line) -> Iterator[str]:
     if not SHORTEST <= line.length <= LONGEST:
-        yield f"the lap is {line.length:.0f} pixels long, not {SHORTEST} to {LONGEST}"
+        yield f"the lap is {line.length:.0f} pixels long: it must be {SHORTEST} to {LONGEST}"
     narrowest = KINDS[circuit.kind].narrowest
     k = int(np.argmin(line.width))
     if line.width[k] < narrowest:
-        yield f"the road is too narrow {_near(line, k)}: {line.width[k]:.0f} pixels, and {circuit.kind} needs {narrowest:.0f}"
+        width = f"{line.width[k]:.0f} pixels, {circuit.kind} needs {narrowest:.0f}"
+        yield f"the road is too narrow {_locate(line, k)}: {width}"
     room = np.minimum(line.xy, SIZE - line.xy).min(1) - line.width / 2
     k = int(np.argmin(room))
     if room[k] < MARGIN:
-        yield f"the road leaves the map {_near(line, k)}: {MARGIN} pixels must lie between its edge and the map's border"
-    if (pair := _touching(line)) is not None:
-        yield f"the road comes within {GAP} pixels of itself {_near(line, pair[0])} and {_near(line, pair[1])}"
+        yield f"the road leaves the map {_locate(line, k)}: keep its edge {MARGIN} pixels from the map's border"
+    if (pair := _find_contact(line)) is not None:
+        yield f"the road comes within {GAP} pixels of itself {_locate(line, pair[0])} and {_locate(line, pair[1])}"
     turn = np.abs(line.turns())
     if circuit.corners == "round":
         k = int(np.argmax(turn))
         if turn[k] > 1 / SHARPEST:
-            yield f"the turn is too sharp {_near(line, k)}: a radius of {1 / turn[k]:.0f} pixels, not {SHARPEST} or more"
+            radius = f"{1 / turn[k]:.0f} pixels, the minimum is {SHARPEST}"
+            yield f"the turn is too sharp {_locate(line, k)}: its radius is {radius}"
     else:
-        yield from _corners(circuit)
+        yield from _check_corners(circuit)
 
 
-def _of_start(line: Line) -> Iterator[str]:
+def _check_start(line: Line) -> Iterator[str]:
     reach = int(STRAIGHT / STEP)
-    if _bends(before := line.ahead(-reach), after := line.ahead(reach)):
-        bend, most = (
-            math.degrees(math.acos(float(np.clip(np.dot(before, after), -1, 1)))),
-            math.degrees(math.asin(BEND)),
-        )
+    if _is_bend(before := line.ahead(-reach), after := line.ahead(reach)):
+        bend = math.degrees(math.acos(float(np.clip(np.dot(before, after), -1, 1))))
         yield (
-            f"the road is not straight at point 0: from {STRAIGHT} pixels behind the start line to {STRAIGHT} ahead of it, it turns by "
-            f"{bend:.0f} degrees, not {most:.0f} or less; put points in line with it, {IN_LINE} pixels behind and {IN_LINE} ahead"
+            f"the road is not straight at point 0: it turns by {bend:.0f} degrees within {STRAIGHT} pixels, "
+            f"at most {math.degrees(math.asin(BEND)):.0f} are allowed; put points in line with it, "
+            f"{IN_LINE} pixels behind and {IN_LINE} ahead"
         )
 
 
-def _bends(before: tuple[float, float], after: tuple[float, float]) -> bool:
-    """Whether the road turns too much for a straight from one unit vector to the other."""
+def _is_bend(before: tuple[float, float], after: tuple[float, float]) -> bool:
+    """Whether the turn from one unit vector to the other is too large for a straight."""
     (ax, ay), (bx, by) = before, after
     return abs(ax * by - ay * bx) > BEND or ax * bx + ay * by < 0
 
 
-def _of_jumps(circuit: Circuit, line: Line) -> Iterator[str]:
-    """Who flies off a jump must have come straight, and come down on the road."""
+def _check_jumps(circuit: Circuit, line: Line) -> Iterator[str]:
+    """A kart must approach a jump on a straight and land on the road."""
     step = line.length / len(line.xy)
     for jump in circuit.jumps:
         k = line.nearest_sample(jump.at)
@@ -93,38 +93,39 @@ def _of_jumps(circuit: Circuit, line: Line) -> Iterator[str]:
         way = line.xy[np.arange(k, k + 2 * int(FLIGHT / STEP)) % len(line.xy)]
         flown = np.linspace(0, FLIGHT, 10)[:, None] * u + line.xy[k]
         off = np.sqrt(((flown[:, None] - way) ** 2).sum(2)).min(1) - line.width[k] / 2 + TILE  # clear of the edge
-        landing = (
-            line.ahead(k + int(FLIGHT / STEP)) if circuit.corners == "right" else u
-        )  # a bend forgives, a corner does not
+        # a bend leaves some tolerance, a corner none
+        landing = line.ahead(k + int(FLIGHT / STEP)) if circuit.corners == "right" else u
         if min(k, len(line.xy) - k) * step < STRAIGHT:
-            yield f"the jump at {jump.at:g} lies on the start line: {STRAIGHT} pixels must be between them"
-        elif _bends(line.ahead(k - int(RUN_UP / STEP)), u) or _bends(u, landing) or (off > 0).any():
-            yield f"the jump at {jump.at:g} is not on a straight: the road must be straight {RUN_UP} pixels before and {FLIGHT} after it"
+            yield f"the jump at {jump.at:g} is too close to the start line: keep {STRAIGHT} pixels between them"
+        elif _is_bend(line.ahead(k - int(RUN_UP / STEP)), u) or _is_bend(u, landing) or (off > 0).any():
+            straight = f"{RUN_UP} pixels before and {FLIGHT} after it"
+            yield f"the jump at {jump.at:g} is not on a straight: the road must be straight {straight}"
 
 
-def _corners(circuit: Circuit) -> Iterator[str]:
+def _check_corners(circuit: Circuit) -> Iterator[str]:
     points = circuit.points
     square = []
     for i, ((ax, ay, width), (bx, by, _)) in enumerate(zip(points, points[1:] + points[:1], strict=True)):
         square.append((ax == bx) != (ay == by))
         to = (i + 1) % len(points)
         if not square[i]:
-            yield f"the road from point {i} ({ax:g}, {ay:g}) to point {to} ({bx:g}, {by:g}) must go straight north, south, east or west"
+            piece = f"from point {i} ({ax:g}, {ay:g}) to point {to} ({bx:g}, {by:g})"
+            yield f"the road {piece} must go straight north, south, east or west"
         elif abs(ax - bx) + abs(ay - by) < width:
-            yield f"points {i} and {to} are closer than the road is wide"
+            yield f"points {i} and {to} are closer than the road's width"
     for i in range(len(points)):
         (ax, ay, _), (bx, by, _), (cx, cy, _) = (points[(i + k) % len(points)] for k in (-1, 0, 1))
         if square[i - 1] and square[i] and (bx - ax) * (cx - bx) + (by - ay) * (cy - by) < 0:
             yield f"the road turns back on itself at point {i}"
 
 
-def _near(line: Line, sample: int) -> str:
+def _locate(line: Line, sample: int) -> str:
     x, y = line.xy[sample]
     return f"near point {line.at[sample] % (int(line.at[-1]) + 1):.1f} ({x:.0f}, {y:.0f})"
 
 
-def _touching(line: Line) -> tuple[int, int] | None:
-    """Two samples whose roads come too close, though the way between them is longer than a bend."""
+def _find_contact(line: Line) -> tuple[int, int] | None:
+    """Two samples whose roads come too close although they are further apart along the line than a bend."""
     xy, width = line.xy[::2], line.width[::2]
     count = len(xy)
     step = line.length / count
@@ -138,8 +139,8 @@ def _touching(line: Line) -> tuple[int, int] | None:
     return (k // count * 2, k % count * 2) if short.flat[k] < 0 else None
 
 
-def _things(circuit: Circuit, field: Field) -> tuple[Circuit, list[str]]:
-    """The circuit without the trees, walls and patches that cannot be where they are, and what is wrong with those and the coins."""
+def _check_objects(circuit: Circuit, field: Field) -> tuple[Circuit, list[str]]:
+    """The circuit without misplaced trees, walls and patches, and the faults of those and of the coins."""
     road = field.edge < 4
     kept: dict[str, tuple] = {}
     wrong: list[str] = []
@@ -149,33 +150,33 @@ def _things(circuit: Circuit, field: Field) -> tuple[Circuit, list[str]]:
         kept[key] = tuple(thing for thing, fault in judged if not fault)
         wrong.extend(dict.fromkeys(fault for _, fault in judged if fault))
 
-    keep("trees", _of_tree)
-    keep("walls", _of_wall)
-    keep("patches", _of_patch)
+    keep("trees", _check_tree)
+    keep("walls", _check_wall)
+    keep("patches", _check_patch)
     if (coins := sum(row.count for row in circuit.coins)) > MAX_COINS:
         wrong.append(f"there are {coins} coins; at most {MAX_COINS} are allowed")
     return circuit.model_copy(update=kept), wrong
 
 
-def _of_tree(tree: Spot, road: Cells, kind: str) -> str:
+def _check_tree(tree: Spot, road: Cells, kind: str) -> str:
     if KINDS[kind].tree is None:
         return f"{kind} has no trees"
     column, row, size = tree[0] // TILE, tree[1] // TILE, TREE // TILE
     if max(column, row) > SIDE - size:
         return f"the tree at {tree[0]}, {tree[1]} leaves the map"
     covers = (column, row, column + size, row + size)
-    return f"the tree at {tree[0]}, {tree[1]} stands on the road{_pixels(covers)}" if _any(road, covers) else ""
+    return f"the tree at {tree[0]}, {tree[1]} stands on the road{_extent(covers)}" if _covers_road(road, covers) else ""
 
 
-def _of_wall(wall: Wall, road: Cells, _: str) -> str:
+def _check_wall(wall: Wall, road: Cells, _: str) -> str:
     x0, y0, x1, y1 = wall
     if not (x0 <= x1 and y0 <= y1):
         return f"the wall {x0}, {y0}, {x1}, {y1} must go from its upper left to its lower right"
     covers = (x0 // 16 * 2, y0 // 16 * 2, x1 // 16 * 2 + 2, y1 // 16 * 2 + 2)
-    return f"the wall {x0}, {y0}, {x1}, {y1} stands on the road{_pixels(covers)}" if _any(road, covers) else ""
+    return f"the wall {x0}, {y0}, {x1}, {y1} stands on the road{_extent(covers)}" if _covers_road(road, covers) else ""
 
 
-def _of_patch(patch: Patch, _: Cells, kind: str) -> str:
+def _check_patch(patch: Patch, _: Cells, kind: str) -> str:
     pools = KINDS[kind].pools
     return (
         ""
@@ -184,18 +185,18 @@ def _of_patch(patch: Patch, _: Cells, kind: str) -> str:
     )
 
 
-def _any(road: Cells, covers: tuple[int, int, int, int]) -> bool:
+def _covers_road(road: Cells, covers: tuple[int, int, int, int]) -> bool:
     left, top, right, bottom = covers
     return bool(road[top:bottom, left:right].any())
 
 
-def _pixels(covers: tuple[int, int, int, int]) -> str:
+def _extent(covers: tuple[int, int, int, int]) -> str:
     left, top, right, bottom = (TILE * cell for cell in covers)
     return f": it covers {left}, {top} to {right - 1}, {bottom - 1}"
 
 
-def _of_ground(ground: Ground, line: Line) -> Iterator[str]:
-    """Hazards and walls on the centre line's way: enough road must stay free everywhere, and the start be clear."""
+def _check_ground(ground: Ground, line: Line) -> Iterator[str]:
+    """Hazards and walls on the road: enough of it must stay free everywhere, and the start must be clear."""
     bad = np.isin(
         ground.surface,
         [CODES[s.name] for s in SURFACES if s.effect in (Effect.WALL, Effect.FALL, Effect.LAVA, Effect.WATER)],
@@ -210,5 +211,5 @@ def _of_ground(ground: Ground, line: Line) -> Iterator[str]:
         )
         blocked = np.flatnonzero(np.concatenate([[True], bad[rows, columns], [True]]))
         if (np.diff(blocked).max() - 1) * 2 < FREE:
-            yield f"less than {FREE} pixels of the road are free {_near(line, k)}"
+            yield f"less than {FREE} pixels of the road are free {_locate(line, k)}"
             return

@@ -1,4 +1,4 @@
-"""What `kartrl circuit` does."""
+"""Actions of `kartrl circuit`."""
 
 import argparse
 import sys
@@ -13,10 +13,10 @@ from rich.table import Table
 from kartrl.errors import UserError
 from kartrl.kart.circuit_map import circuit_block
 from kartrl.kart.circuits import LAPS, draw, library
-from kartrl.kart.circuits.checks import faults
+from kartrl.kart.circuits.checks import find_faults
 from kartrl.kart.circuits.driver import drive, lap_times
 from kartrl.kart.circuits.format import Circuit, read
-from kartrl.kart.circuits.ground import compiled
+from kartrl.kart.circuits.ground import compile_block
 from kartrl.kart.circuits.line import line_of
 from kartrl.kart.circuits.states import start_state
 from kartrl.kart.retro import BUNDLED, GAMES, Console, circuits, core_file
@@ -30,7 +30,7 @@ def check(options: argparse.Namespace) -> int:
     for file in options.file:
         try:
             circuit = read(file)
-            found = faults(circuit)
+            found = find_faults(circuit)
         except UserError as error:
             terminal.print(f"{error}", style="red", markup=False, soft_wrap=True)
             wrong += 1
@@ -39,11 +39,11 @@ def check(options: argparse.Namespace) -> int:
             terminal.print(f"{file}: {fault}", style="red", markup=False, soft_wrap=True)
         good = f"{file}: good, {line_of(circuit).length:.0f} pixels a lap"
         if not found and options.drive and _has_emulator():
-            times = _driven(circuit)
+            times = _time_laps(circuit)
             if len(times) < LAPS:
                 found = ["the scripted driver does not finish"]
                 terminal.print(
-                    f"{file}: {found[0]}: {len(times)} of {LAPS} laps in {LAPS} minutes",
+                    f"{file}: {found[0]}: {len(times)} of {LAPS} laps within {LAPS} minutes",
                     style="red",
                     markup=False,
                     soft_wrap=True,
@@ -52,16 +52,16 @@ def check(options: argparse.Namespace) -> int:
                 terminal.print(f"{good}; laps of the scripted driver: {_seconds(times)}", markup=False, soft_wrap=True)
         elif not found:
             terminal.print(
-                good + ", but not driven: there is no emulator" * options.drive, markup=False, soft_wrap=True
+                good + ", but not driven: no emulator is installed" * options.drive, markup=False, soft_wrap=True
             )
         wrong += bool(found)
     return 2 if wrong else 0
 
 
-def _driven(circuit: Circuit) -> tuple[float, ...]:
+def _time_laps(circuit: Circuit) -> tuple[float, ...]:
     console = Console(GAME)
     try:
-        console.restore(start_state(console, compiled(circuit)))
+        console.restore(start_state(console, compile_block(circuit)))
         return drive(console, LAPS)
     finally:
         console.close()
@@ -79,22 +79,22 @@ def _has_emulator() -> bool:
     return True
 
 
-def _sound(file: Path) -> Circuit:
-    """The circuit in a file, which can be driven."""
+def _read_valid(file: Path) -> Circuit:
+    """Read a circuit and check that it can be driven."""
     circuit = read(file)
-    if found := faults(circuit):
+    if found := find_faults(circuit):
         more = f" (and {len(found) - 1} more: kartrl circuit check)" if len(found) > 1 else ""
         raise UserError(f"{file}: {found[0]}{more}")
     return circuit
 
 
 def build(options: argparse.Namespace) -> int:
-    sound = [(file, _sound(file)) for file in options.file]
+    sound = [(file, _read_valid(file)) for file in options.file]
     for file, circuit in sound:
-        block = compiled(circuit)
+        block = compile_block(circuit)
         state = options.output / f"{file.stem}.state"
         library.save_state(state, block)
-        library.save(state.with_suffix(".png"), png(block.picture()))
+        library.save(state.with_suffix(".png"), png(block.image()))
         print(f"{state}: {circuit.title}, {circuit.kind}, {block.length} pixels a lap")
     return 0
 
@@ -102,52 +102,52 @@ def build(options: argparse.Namespace) -> int:
 def draw_(options: argparse.Namespace) -> int:
     names = list(circuits(GAME)) if options.all else options.circuit
     if not names:
-        raise UserError("which circuit? Give a .toml, a .state or a name, or --all")
-    shots = [_shot(name, options.points) for name in names]
+        raise UserError("no circuit given: pass a .toml, a .state or a name, or --all")
+    shots = [_take_shot(name, options.points) for name in names]
     if len(shots) == 1:
-        picture, name = draw.beside(shots[0].ground, shots[0].view), f"{shots[0].name}.png"
+        image, name = draw.join_view(shots[0].ground, shots[0].view), f"{shots[0].name}.png"
     else:
-        picture, name = draw.sheet(shots), "circuits.png"
+        image, name = draw.sheet(shots), "circuits.png"
     output = options.output or Path(name)
-    library.save(output, png(picture))
+    library.save(output, png(image))
     print(output)
     return 0
 
 
-def _shot(circuit: str, points: bool) -> draw.Shot:
+def _take_shot(circuit: str, points: bool) -> draw.Shot:
     if circuit.endswith(".toml"):
         described = read(Path(circuit))
-        block, wrong = compiled(described), faults(described)
-        for fault in wrong:  # the picture helps to find the place
+        block, wrong = compile_block(described), find_faults(described)
+        for fault in wrong:  # still draw: the map helps to locate the fault
             print(f"{circuit}: {fault}", file=sys.stderr)
-        ground = draw.marked(block.picture(), described) if points else block.picture()
+        ground = draw.mark_line(block.image(), described) if points else block.image()
         return draw.Shot(
             Path(circuit).stem, block.title, ground, None if wrong or not _has_emulator() else draw.view(block)
         )
-    _must_be_known(circuit)
+    _check_exists(circuit)
     if points:
-        raise UserError(f"{circuit}: only a .toml has points to show")
+        raise UserError(f"{circuit}: --points needs a .toml, other files have no control points")
     found = circuit_block(GAME, circuit)
-    assert found is not None  # only a cartridge has none
-    return draw.Shot(_short(circuit), found.title, found.picture(), draw.view(circuit))
+    assert found is not None  # only cartridges have no block
+    return draw.Shot(_short_name(circuit), found.title, found.image(), draw.view(circuit))
 
 
-def _must_be_known(circuit: str) -> None:
-    """Raises UserError where it is neither a file nor one of the game's own."""
+def _check_exists(circuit: str) -> None:
+    """Raise UserError where `circuit` is neither a file nor a bundled circuit."""
     if not circuit.endswith((".toml", ".state")) and circuit not in circuits(GAME):
         own = {file.stem: read(file).title for file in sorted(Path(__file__).with_name("bundled").glob("*.toml"))}
         names = ", ".join(f"{name} ({title.title()})" for name, title in own.items())
-        raise UserError(f"there is no circuit {circuit!r}: give a .toml, a .state, or one of the game's own: {names}")
+        raise UserError(f"no circuit {circuit!r}: pass a .toml, a .state or a bundled circuit: {names}")
 
 
-def _short(circuit: str) -> str:
+def _short_name(circuit: str) -> str:
     return Path(circuit).name.removesuffix(".state").removesuffix(".toml")
 
 
 def random_(options: argparse.Namespace) -> int:
     numbers = range(options.seed, options.seed + options.count)
     tasks = [(number, library.kind_of(number, options.kind), str(options.output)) for number in numbers]
-    done = library.shared(library.build_random, tasks)
+    done = library.run_tasks(library.build_random, tasks)
     for _ in track(done, "Making circuits", total=len(tasks), console=Terminal(stderr=True), transient=True):
         pass
     print(f"{len(tasks)} circuits in {options.output}")
@@ -156,7 +156,7 @@ def random_(options: argparse.Namespace) -> int:
 
 def drive_(options: argparse.Namespace) -> int:
     for name in options.circuit:
-        _must_be_known(name)
+        _check_exists(name)
     table, films = Table("circuit", "laps", "seconds"), []
     many = len(options.circuit) > 1 or (options.output is not None and options.output.suffix != ".mp4")
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
@@ -164,13 +164,13 @@ def drive_(options: argparse.Namespace) -> int:
     with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as progress:
         for name in options.circuit:
             state = str(library.state_of(Path(name))) if name.endswith(".toml") else name
-            short = _short(name)
+            short = _short_name(name)
             task = progress.add_task(f"Driving {short}", total=options.laps)
             if options.output is None:
                 times = lap_times(state, options.laps)
             else:
                 films.append(options.output / f"{short}.mp4" if many else options.output)
-                times = filmed(state, options.laps, films[-1], partial(progress.update, task))
+                times = record_drive(state, options.laps, films[-1], partial(progress.update, task))
             progress.update(task, completed=options.laps)
             table.add_row(short, f"{len(times)} of {options.laps}", _seconds(times))
     Terminal().print(table)
@@ -179,8 +179,8 @@ def drive_(options: argparse.Namespace) -> int:
     return 0
 
 
-def filmed(state: str, laps: int, file: Path, progress: Callable[..., None]) -> tuple[float, ...]:
-    """The lap times of a drive of which a film is made; `progress` is told how many laps are `completed`."""
+def record_drive(state: str, laps: int, file: Path, progress: Callable[..., None]) -> tuple[float, ...]:
+    """Record a drive as a video and return its lap times; calls `progress` with the number of laps `completed`."""
 
     def shoot(console: Console) -> None:
         race = console.race()
@@ -193,4 +193,4 @@ def filmed(state: str, laps: int, file: Path, progress: Callable[..., None]) -> 
         with Mp4Writer(file, 30) as film:
             return lap_times(state, laps, shoot)
     except OSError as error:
-        raise UserError(f"{file}: cannot be written: {error.strerror or error}") from error
+        raise UserError(f"{file}: cannot write: {error.strerror or error}") from error

@@ -1,4 +1,4 @@
-"""Pictures of circuits: the map, the view from the kart, and a sheet of many."""
+"""Images of circuits: the map, the view from the kart, and a contact sheet."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -15,14 +15,14 @@ from kartrl.kart.circuits.states import start_state
 from kartrl.kart.retro import BUNDLED, GAMES, Console
 
 Picture = npt.NDArray[np.uint8]
-GROUND_ROWS = slice(8, 108)  # of the screen: sky and ground
-VIEW_WIDTH = 768  # of the view beside a map
-DRIVEN = 40  # ticks that the kart has driven when the view is taken
+GROUND_ROWS = slice(8, 108)  # screen rows with sky and ground
+VIEW_WIDTH = 768  # pixels of the view beside a map
+DRIVEN = 40  # ticks to drive before the view is captured
 DARK, LIGHT = (16, 18, 24), (235, 238, 245)
 
 
 class Shot(NamedTuple):
-    """A circuit for a sheet."""
+    """A circuit on a contact sheet."""
 
     name: str
     title: str
@@ -31,7 +31,7 @@ class Shot(NamedTuple):
 
 
 def view(circuit: str | Block) -> Picture:
-    """The screen shortly after the start, uint8 [224, 256, 3]: on a bundled circuit, from a start state, or on a block."""
+    """The screen shortly after the start of a bundled circuit, a start state or a block, uint8 [224, 256, 3]."""
     console = Console(GAMES / BUNDLED)
     try:
         if isinstance(circuit, Block):
@@ -44,8 +44,8 @@ def view(circuit: str | Block) -> Picture:
         console.close()
 
 
-def marked(ground: Picture, circuit: Circuit) -> Picture:
-    """A map, uint8 [1024, 1024, 3], with the middle line, its control points with their numbers, and arrows the way it is driven."""
+def mark_line(ground: Picture, circuit: Circuit) -> Picture:
+    """A map, uint8 [1024, 1024, 3], with the centre line, numbered control points and arrows in driving direction."""
     image = Image.fromarray(ground)
     draw, font, line = ImageDraw.Draw(image), ImageFont.load_default(16), line_of(circuit)
     draw.line([(x, y) for x, y in (*line.xy, line.xy[0])], LIGHT, 2)
@@ -63,8 +63,8 @@ def marked(ground: Picture, circuit: Circuit) -> Picture:
     return np.asarray(image)
 
 
-def beside(ground: Picture, screen: Picture | None) -> Picture:
-    """A map and the view from the kart, uint8 [1024, 1816, 3]; the map alone without a view, uint8 [1024, 1024, 3]."""
+def join_view(ground: Picture, screen: Picture | None) -> Picture:
+    """A map beside the view from the kart, uint8 [1024, 1816, 3]; without a view the map, uint8 [1024, 1024, 3]."""
     if screen is None:
         return ground
     out = np.full((1024, 1024 + 24 + VIEW_WIDTH, 3), DARK, np.uint8)

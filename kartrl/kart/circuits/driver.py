@@ -1,4 +1,4 @@
-"""A scripted driver: it rounds off the way from gate to gate, and brakes before bends. It drives any circuit of the bundled game."""
+"""A scripted driver for the bundled game: follows a smoothed line through the gates and brakes before bends."""
 
 import math
 from collections.abc import Callable
@@ -11,23 +11,23 @@ from kartrl.kart.circuits.surfaces import CODES, SURFACES, Effect
 from kartrl.kart.race import TICKS_PER_SECOND
 from kartrl.kart.retro import Console
 
-HOLD = 5  # ticks that an action lasts, as for an agent
-SPACING = 8.0  # between the points of the driven line, pixels
-BERTH = 19  # pixels that the line keeps from what slows, stops or swallows
+HOLD = 5  # ticks per action, as for an agent
+SPACING = 8.0  # pixels between points of the driven line
+BERTH = 19  # pixels between the line and slow ground, walls and hazards
 ROUNDINGS = 240
-TURN = 0.034  # radians a tick that the kart turns, with a little in hand
-BRAKING = 0.045  # pixels a tick, each tick, that it slows when braking with care
-FASTEST = 4.0  # pixels a tick
-CRAWL = 1.1  # slowest that the line asks for
-STUCK = 12  # actions without getting anywhere
-BACK_OFF = 9  # actions in reverse then
-_FIRM = 512  # surfaces that allow less are driven round
+TURN = 0.034  # turn rate of the kart with a small reserve, radians per tick
+BRAKING = 0.045  # deceleration to plan with, pixels per tick squared
+FASTEST = 4.0  # pixels per tick
+CRAWL = 1.1  # lowest target speed, pixels per tick
+STUCK = 12  # actions without movement that count as stuck
+BACK_OFF = 9  # actions in reverse when stuck
+_FIRM = 512  # surfaces with a lower top speed are avoided
 _PASSABLE = (Effect.NONE, Effect.BOOST, Effect.JUMP, Effect.COIN)
 Floats = npt.NDArray[np.float64]
 
 
 class Driver:
-    """Chooses among six of an agent's nine actions, from the race state alone."""
+    """Chooses among six of an agent's nine actions from the race state alone."""
 
     def __init__(self, console: Console, block: Block) -> None:
         held = (("left", ["LEFT"]), ("right", ["RIGHT"]))
@@ -36,13 +36,13 @@ class Driver:
         self._brake = {name: console.buttons([*names, "Y"]) for name, names in held}
         self._line = driven_line(block)
         self._slippery = block.kind == "ice"
-        self._limit = _limits(self._line, TURN * (0.8 if self._slippery else 1.0))
+        self._limit = _speed_limits(self._line, TURN * (0.8 if self._slippery else 1.0))
         self._index = 0
         self._slow = self._backing = 0
         self._best = (0.0, 0.0)
 
     def act(self, race: dict[str, int]) -> int:
-        """The buttons to hold for the next `HOLD` ticks."""
+        """Return the buttons to hold for the next `HOLD` ticks."""
         x, y, line = race["x"] + 0.5, race["y"] + 0.5, self._line
         away = (line[:, 0] - x) ** 2 + (line[:, 1] - y) ** 2
         self._index = int(np.argmin(away))
@@ -60,14 +60,14 @@ class Driver:
         to_x, to_y = self._line[(self._index + ahead) % len(self._line)]
         wanted = math.atan2(to_x - x, y - to_y)
         heading = race["kart_angle"] / 65536 * math.tau
-        error = _wrapped(wanted - heading)
-        if self._slippery and race["speed"] > 128:  # it still slides another way: turn beyond the goal
-            error += 0.6 * _wrapped(wanted - math.atan2(race["speed_x"], -race["speed_y"]))
+        error = _wrap_angle(wanted - heading)
+        if self._slippery and race["speed"] > 128:  # compensate for sliding: turn further than the goal
+            error += 0.6 * _wrap_angle(wanted - math.atan2(race["speed_x"], -race["speed_y"]))
         error -= 0.085 * race["angle_velocity"]
         return "left" if (error < 0) != backwards else "right"
 
     def _is_stuck(self, x: float, y: float, race: dict[str, int]) -> bool:
-        """Whether it should drive back for a while: it has not got away from where it was."""
+        """Whether the kart has not moved lately and should reverse."""
         if self._backing:
             self._backing -= 1
             return True
@@ -80,9 +80,10 @@ class Driver:
 
 
 def lap_times(circuit: str, laps: int = 5, on_frame: Callable[[Console], None] | None = None) -> tuple[float, ...]:
-    """Seconds of the laps that the driver drives on a bundled circuit, or from the start state with this path.
+    """Lap times of the driver in seconds, on a bundled circuit or from the start state at this path.
 
-    Fewer than `laps` where it does not finish within a minute a lap. `on_frame` is called after each tick, each then a frame.
+    Fewer than `laps` where it does not finish within one minute per lap. `on_frame` is called after each tick, and
+    makes each tick a frame.
     """
     console = Console("bundled", circuit)
     try:
@@ -92,7 +93,7 @@ def lap_times(circuit: str, laps: int = 5, on_frame: Callable[[Console], None] |
 
 
 def drive(console: Console, laps: int, on_frame: Callable[[Console], None] | None = None) -> tuple[float, ...]:
-    """The same on a console that stands at the start."""
+    """`lap_times` on a console that is at the start."""
     block = console.block()
     assert block is not None
     driver, game = Driver(console, block), console.game
@@ -115,32 +116,32 @@ def drive(console: Console, laps: int, on_frame: Callable[[Console], None] | Non
 
 
 def driven_line(block: Block) -> Floats:
-    """A closed line round the circuit, float64 [n, 2] pixels: the way from gate to gate, pulled taut between the road's edges."""
-    line = _spaced(np.array([gate[:2] for gate in block.gates], float) + 0.5)
+    """A closed racing line, float64 [n, 2] pixels: from gate to gate, shortened between the road's edges."""
+    line = _resample(np.array([gate[:2] for gate in block.gates], float) + 0.5)
     passable = np.array([surface.effect in _PASSABLE and surface.top >= _FIRM for surface in SURFACES])
     good = np.isin(block.surfaces, np.flatnonzero(passable))[block.tilemap]
-    # a jump is taken on the middle of the road, straight on
+    # jumps are taken straight, on the centre line
     fixed = np.isin(block.surfaces, CODES["jump"])[block.tilemap]
     ring = BERTH * np.array([(0, 0), *((math.cos(a), math.sin(a)) for a in np.arange(8) * math.tau / 8)])
     for _ in range(ROUNDINGS):
         pulled = (np.roll(line, 1, 0) + np.roll(line, -1, 0)) / 2
-        allowed = _seen(good, pulled[:, None] + ring).all(1, keepdims=True) | ~_seen(good, line[:, None] + ring).all(
-            1, keepdims=True
-        )
-        allowed &= ~_seen(fixed, line[:, None] + 2 * ring).any(1, keepdims=True)
+        allowed = _look_up(good, pulled[:, None] + ring).all(1, keepdims=True) | ~_look_up(
+            good, line[:, None] + ring
+        ).all(1, keepdims=True)
+        allowed &= ~_look_up(fixed, line[:, None] + 2 * ring).any(1, keepdims=True)
         line = np.where(allowed, pulled, line)
-    return _spaced(line)
+    return _resample(line)
 
 
-def _seen(table: npt.NDArray[np.bool_], places: Floats) -> npt.NDArray[np.bool_]:
-    """What the table of cells says of these pixels."""
+def _look_up(table: npt.NDArray[np.bool_], places: Floats) -> npt.NDArray[np.bool_]:
+    """Values of a table of cells at these pixels."""
     cells = np.clip(places, 0, SIZE - 1).astype(int) // TILE
     found: npt.NDArray[np.bool_] = table[cells[..., 1], cells[..., 0]]
     return found
 
 
-def _spaced(line: Floats) -> Floats:
-    """A closed line of about evenly spaced points."""
+def _resample(line: Floats) -> Floats:
+    """Resample a closed line to about evenly spaced points."""
     closed = np.concatenate([line, line[:1]])
     reached = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(closed, axis=0).T))])
     at = np.arange(max(8, round(reached[-1] / SPACING))) * SPACING
@@ -148,8 +149,8 @@ def _spaced(line: Floats) -> Floats:
     return np.stack([np.interp(at, reached, closed[:, k]) for k in (0, 1)], axis=1)
 
 
-def _limits(line: Floats, turn: float) -> Floats:
-    """How fast to be at each point, pixels a tick: slow enough for each bend, and for those that follow."""
+def _speed_limits(line: Floats, turn: float) -> Floats:
+    """Target speed at each point, pixels per tick: low enough for its bend and for braking before the next ones."""
     before, after = line - np.roll(line, 3, 0), np.roll(line, -3, 0) - line
     angle = np.abs(np.arctan2(before[:, 0] * after[:, 1] - before[:, 1] * after[:, 0], (before * after).sum(1)))
     bend = angle / (3 * SPACING)
@@ -161,5 +162,5 @@ def _limits(line: Floats, turn: float) -> Floats:
     return limit
 
 
-def _wrapped(angle: float) -> float:
+def _wrap_angle(angle: float) -> float:
     return (angle + math.pi) % math.tau - math.pi

@@ -1,4 +1,4 @@
-"""How far every cell of the map lies from the road's edge, and which way."""
+"""Distance field: distance and direction of each cell of the map from the road's edge."""
 
 import math
 from typing import NamedTuple
@@ -10,9 +10,9 @@ from kartrl.kart.block import SIDE, TILE
 from kartrl.kart.circuits.format import Circuit
 from kartrl.kart.circuits.line import STEP, Floats, Line
 
-ANGLES = 64  # directions that edges are drawn in
-UNIT = 512  # of a pixel, in drawn distances
-_COARSE = 4  # samples between two that the first search looks at
+ANGLES = 64  # quantized directions of edges
+UNIT = 512  # units per pixel of `Field.drawn`
+_COARSE = 4  # stride of the first, coarse search over the samples
 _ROSE = np.array(
     [
         (round(256 * math.cos(k * math.tau / ANGLES)), round(256 * math.sin(k * math.tau / ANGLES)))
@@ -22,33 +22,33 @@ _ROSE = np.array(
 
 
 class Field(NamedTuple):
-    """For each cell of 8x8 pixels, [128, 128]; distances are those of its middle."""
+    """Values at the centres of cells of 8x8 pixels, each [128, 128]."""
 
     edge: Floats  # pixels beyond the road's edge; negative on the road
-    angle: npt.NDArray[np.int64]  # of ANGLES: the way from the road
-    sample: npt.NDArray[np.int64]  # the nearest one of the line
-    right: npt.NDArray[np.bool_]  # whether it lies right of the line
+    angle: npt.NDArray[np.int64]  # 0 to ANGLES - 1: direction away from the road
+    sample: npt.NDArray[np.int64]  # nearest sample of the line
+    right: npt.NDArray[np.bool_]  # whether the cell lies right of the line
 
     def drawn(self) -> npt.NDArray[np.int32]:
-        """The distance of every pixel in 1/UNIT pixel, int32 [1024, 1024]: straight inside a cell, in steps of half a pixel.
+        """The distance of every pixel in 1/UNIT pixel, int32 [1024, 1024]: linear inside a cell.
 
-        So edges that are nearly alike become alike, and Mode 7's 256 tiles go further.
+        Quantized to half pixels at the centres, so that similar edges share some of Mode 7's 256 tiles.
         """
         middle = np.floor(np.clip(self.edge, -500, 500) * 2 + 0.5).astype(np.int32) * (UNIT // 2)
-        inside = 2 * np.arange(TILE, dtype=np.int32) - (TILE - 1)  # half pixels from the cell's middle
+        inside = 2 * np.arange(TILE, dtype=np.int32) - (TILE - 1)  # half pixels from the cell's centre
         rose = _ROSE.astype(np.int32)[self.angle]
         cells = middle[:, None, :, None] + rose[:, None, :, None, 1] * inside[None, :, None, None]
         return (cells + rose[:, None, :, None, 0] * inside[None, None, None, :]).reshape(SIDE * TILE, SIDE * TILE)
 
 
 def centres(count: int, size: int) -> tuple[Floats, Floats]:
-    """x [1, count] and y [count, 1] of the middles of fields of `size` pixels."""
+    """x [1, count] and y [count, 1] of the centres of cells of `size` pixels."""
     middle = np.arange(count, dtype=np.float64) * size + size / 2
     return middle[None, :], middle[:, None]
 
 
 def nearest(line: Line, count: int, size: int) -> npt.NDArray[np.int64]:
-    """The sample nearest to each field's middle, int64 [count, count]."""
+    """The sample nearest to each cell's centre, int64 [count, count]."""
     x, y = (np.broadcast_to(part, (count, count)).reshape(-1) for part in centres(count, size))
     few = line.xy[::_COARSE]
     away = np.full(count * count, np.inf)
@@ -68,7 +68,7 @@ def nearest(line: Line, count: int, size: int) -> npt.NDArray[np.int64]:
 
 
 def field_of(circuit: Circuit, line: Line) -> Field:
-    """The field of a circuit's road."""
+    """The distance field of a circuit's road."""
     sample = nearest(line, SIDE, TILE)
     x, y = centres(SIDE, TILE)
     if circuit.corners == "right":
@@ -88,7 +88,7 @@ def field_of(circuit: Circuit, line: Line) -> Field:
 
 
 def _bands(line: Line, sample: npt.NDArray[np.int64], x: Floats, y: Floats) -> tuple[Floats, Floats, Floats]:
-    """Distance beyond a band of the line's width, and the way from it."""
+    """Distance from a band around the line, of the road's width, and the direction away from it, x and y."""
     count = len(line.xy)
     best, gx, gy = (np.full(sample.shape, fill) for fill in (np.inf, 1.0, 0.0))
     for step in range(-4, 4):
@@ -108,7 +108,7 @@ def _bands(line: Line, sample: npt.NDArray[np.int64], x: Floats, y: Floats) -> t
 
 
 def _corridors(circuit: Circuit, x: Floats, y: Floats) -> tuple[Floats, Floats, Floats]:
-    """The same for straight corridors, each as long as its piece and half a width at both ends: their corners are square."""
+    """The same for straight corridors, extended by half a width at both ends, which makes square corners."""
     shape = np.broadcast_shapes(x.shape, y.shape)
     best, gx, gy = (np.full(shape, fill) for fill in (np.inf, 1.0, 0.0))
     for (ax, ay, one), (bx, by, other) in zip(circuit.points, circuit.points[1:] + circuit.points[:1], strict=True):

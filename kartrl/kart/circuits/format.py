@@ -1,4 +1,4 @@
-"""A circuit's file: TOML in, checked values out, and back. docs/circuits.md describes the format to its users."""
+"""The TOML format of circuits: parsing, validation and writing. docs/circuits.md describes it for users."""
 
 import tomllib
 from collections.abc import Iterator
@@ -12,10 +12,10 @@ from kartrl.errors import UserError
 from kartrl.kart.block import SIZE, TITLE
 
 KIND = Literal["asphalt", "dirt", "planks", "castle", "mud", "beach", "ice", "rainbow"]
-APART = 16  # pixels between two control points, at the least
+APART = 16  # minimum pixels between two control points
 Pixel = Annotated[float, Field(ge=0, lt=SIZE)]
 Point = tuple[Pixel, Pixel, Annotated[float, Field(ge=32, le=160)]]
-"""x, y and the road's width there."""
+"""x, y and width of the road."""
 Whole = Annotated[int, Field(ge=0, lt=SIZE)]
 Spot = tuple[Whole, Whole]
 Wall = tuple[Whole, Whole, Whole, Whole]
@@ -23,8 +23,8 @@ _PARTS = {
     "points": ("x", "y", "width"),
     "walls": ("x0", "y0", "x1", "y1"),
     "trees": ("x", "y"),
-}  # what the numbers of a list are
-_WORDS = {  # pydantic's errors, for people who write TOML
+}  # names of the numbers in a list
+_MESSAGES = {  # messages for pydantic's error types
     "missing": "{key} is missing",
     "extra_forbidden": "unknown key {key}",
     "greater_than_equal": "{key} must be {ge:g} or more",
@@ -33,14 +33,14 @@ _WORDS = {  # pydantic's errors, for people who write TOML
     "finite_number": "{key} must be a finite number",
     "float_type": "{key} must be a number",
     "float_parsing": "{key} must be a number",
-    "int_type": "{key} must be a whole number",
-    "int_parsing": "{key} must be a whole number",
-    "int_from_float": "{key} must be a whole number",
+    "int_type": "{key} must be an integer",
+    "int_parsing": "{key} must be an integer",
+    "int_from_float": "{key} must be an integer",
     "literal_error": "{key} must be {expected}",
     "tuple_type": "{key} must be a list, [ ... ]",
     "model_type": "{key} must be a table, {{ ... }}",
-    "too_short": "{key} must have {min_length} entries at least",
-    "too_long": "{key} must have {max_length} entries at most",
+    "too_short": "{key} must have at least {min_length} entries",
+    "too_long": "{key} must have at most {max_length} entries",
 }
 
 
@@ -49,8 +49,8 @@ class _Table(BaseModel):
 
 
 class OnRoad(_Table):
-    """Something on the road: `at` counts control points (2.5: half way from point 2 to point 3), `across` goes from -1,
-    as far to the left as the thing fits, to 1."""
+    """An object on the road: `at` counts control points (2.5: half way from point 2 to point 3), `across` is -1 (left
+    edge) to 1 (right edge)."""
 
     at: float = Field(ge=0)
     across: float = Field(0, ge=-1, le=1)
@@ -67,13 +67,13 @@ class Plate(OnRoad):
 
 
 class Jump(_Table):
-    """A ramp over the road's whole width."""
+    """A ramp across the whole road."""
 
     at: float = Field(ge=0)
 
 
 class Patch(_Table):
-    """A round piece of other ground: on the road (`at`, `across`) or anywhere (`x`, `y`)."""
+    """A round patch of other ground: on the road (`at`, `across`) or anywhere (`x`, `y`)."""
 
     ground: Literal["mud", "soil", "water", "shallows", "sand", "ice", "snow", "grass", "lava"]
     size: int = Field(16, ge=8, le=160)  # radius, pixels
@@ -90,7 +90,7 @@ class Patch(_Table):
 
 
 class Rail(_Table):
-    """A wall beside the road from one control point to another, over the start line if need be; without points, all the way round."""
+    """A wall along the road from one control point to another, also across the start line; by default all round."""
 
     start: float = Field(0, ge=0, alias="from")
     end: float = Field(0, ge=0, alias="to")
@@ -98,7 +98,7 @@ class Rail(_Table):
 
 
 class Circuit(_Table):
-    """All that a circuit's file says."""
+    """The contents of a circuit's file."""
 
     title: str = Field(pattern=rf"^[A-Z0-9 ]{{1,{TITLE}}}$")
     kind: KIND
@@ -116,18 +116,18 @@ class Circuit(_Table):
 
     @model_validator(mode="after")
     def _points_fit(self) -> "Circuit":
-        if found := [*self._too_near(), *self._beyond()]:
+        if found := [*self._close_points(), *self._out_of_range()]:
             raise ValueError("; ".join(found))
         return self
 
-    def _too_near(self) -> Iterator[str]:
+    def _close_points(self) -> Iterator[str]:
         for number, ((ax, ay, _), (bx, by, _)) in enumerate(
             zip(self.points, self.points[1:] + self.points[:1], strict=True)
         ):
             if (ax - bx) ** 2 + (ay - by) ** 2 < APART * APART:
                 yield f"points {number} and {(number + 1) % len(self.points)} are less than {APART} pixels apart"
 
-    def _beyond(self) -> Iterator[str]:
+    def _out_of_range(self) -> Iterator[str]:
         places = [
             (f"{key}.{number}.at", thing.at)
             for key in ("coins", "boosts", "jumps", "patches")
@@ -142,56 +142,55 @@ class Circuit(_Table):
 
 
 def parse(text: str, source: str) -> Circuit:
-    """The circuit that a file's text describes.
+    """Parse and validate the text of a circuit's file; `source` names the file in errors.
 
     Raises:
-        UserError: it is not TOML, or a key is missing, unknown or out of its bounds; `source` names the file.
+        UserError: not TOML, or a key is missing, unknown or out of bounds.
     """
     try:
         return Circuit.model_validate(tomllib.loads(text))
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise UserError(f"{source}: not a TOML file: {error}") from error
     except ValidationError as errors:
-        found = _worded(errors)
+        found = _messages(errors)
         more = f" (and {len(found) - 3} more)" if len(found) > 3 else ""
         raise UserError(f"{source}: {'; '.join(found[:3])}{more}") from errors
 
 
-def _worded(errors: ValidationError) -> list[str]:
+def _messages(errors: ValidationError) -> list[str]:
     found = errors.errors(include_url=False, include_input=False)
-    inside = {
-        error["loc"][:1] for error in found if len(error["loc"]) > 1
-    }  # a list is too short for want of its wrong entries
-    return [_sentence(error) for error in found if error["type"] != "too_short" or error["loc"] not in inside]
+    # a list with invalid entries is also reported as too short: drop that
+    inside = {error["loc"][:1] for error in found if len(error["loc"]) > 1}
+    return [_message(error) for error in found if error["type"] != "too_short" or error["loc"] not in inside]
 
 
-def _sentence(error: ErrorDetails) -> str:
+def _message(error: ErrorDetails) -> str:
     place = [*error["loc"]]
     if len(place) > 2 and place[0] in _PARTS:
         place[2] = _PARTS[str(place[0])][int(place[2])]
     key = ".".join(map(str, place))
     if key == "title" and error["type"] != "missing":
-        return f"title must be 1 to {TITLE} capitals, figures and spaces"
+        return f"title must be 1 to {TITLE} capitals, digits and spaces"
     if error["type"] == "value_error":
         return f"{key} {error['ctx']['error']}".lstrip()
-    return _WORDS.get(error["type"], f"{{key}}: {error['msg']}").format(key=key, **error.get("ctx", {}))
+    return _MESSAGES.get(error["type"], f"{{key}}: {error['msg']}").format(key=key, **error.get("ctx", {}))
 
 
 def read(path: Path) -> Circuit:
-    """The circuit in a file.
+    """Read a circuit from a file.
 
     Raises:
-        UserError: it cannot be read, or is not a circuit.
+        UserError: the file cannot be read, or is not a circuit.
     """
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: cannot be read: {error}") from error
+        raise UserError(f"{path}: cannot read: {error}") from error
     return parse(text, str(path))
 
 
-def written(circuit: Circuit) -> str:
-    """The text of a circuit's file, values that are the defaults left out."""
+def to_toml(circuit: Circuit) -> str:
+    """The text of a circuit's file, without values that equal the defaults."""
     lines = []
     for key, value in circuit.model_dump(mode="json", by_alias=True, exclude_defaults=True).items():
         if isinstance(value, list) and value and isinstance(value[0], list | dict):

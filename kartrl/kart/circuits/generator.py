@@ -1,22 +1,19 @@
-"""Random circuits: drawn, checked, and drawn anew until one can be driven. No emulator in here."""
+"""Random circuits by rejection sampling: generate until the checks pass. Needs no emulator."""
 
 import math
 import random
 from collections.abc import Callable
 
 from kartrl.errors import UserError
-from kartrl.kart.circuits.checks import faults, faults_of_road
+from kartrl.kart.circuits.checks import find_faults, find_road_faults
 from kartrl.kart.circuits.format import Circuit, Coins, Jump, Patch, Plate, Point, Rail
 from kartrl.kart.circuits.line import Line, line_of
 from kartrl.kart.circuits.looks import KINDS
 
 TRIES = 400
-SHORTEST = 2800  # pixels of the centre line: laps of fifteen seconds or so
-LANES, PITCH, FIRST = (
-    6,
-    160,
-    112,
-)  # lanes each way, pixels from one to the next, and of the first: all on whole fields of 16
+SHORTEST = 2800  # pixels of the centre line: laps of about fifteen seconds
+# lanes each way, pixels between them, and position of the first: multiples of 16
+LANES, PITCH, FIRST = 6, 160, 112
 WIDTHS = {"castle": (96, 96), "planks": (64, 96), "rainbow": (56, 68)}  # others: 76 to 92
 CORNERS = {"castle": 1.0, "planks": 0.7, "rainbow": 0.25}  # share of circuits with right angles
 PATCHES = {"mud": ("mud", 3, 7), "beach": ("shallows", 1, 4), "ice": ("snow", 1, 4), "dirt": ("soil", 0, 3)}
@@ -25,45 +22,45 @@ Draw = random.Random
 
 
 def random_circuit(seed: int, kind: str) -> Circuit:
-    """A circuit that can be driven, the same one for the same seed and kind on every machine.
+    """A circuit that can be driven; deterministic in seed and kind on every machine.
 
     Raises:
-        UserError: there is no such kind.
+        UserError: unknown kind.
     """
     if kind not in KINDS:
-        raise UserError(f"there is no kind {kind!r} of circuits; there are: {', '.join(KINDS)}")
+        raise UserError(f"unknown kind of circuit {kind!r}; choose one of: {', '.join(KINDS)}")
     draw = random.Random(f"{kind} {seed}")
     title = f"{kind.upper()} {seed % 1_000_000}"
     for _ in range(TRIES):
-        bare = _road(draw, kind, title)
-        if bare is None or faults_of_road(bare):
+        bare = _make_road(draw, kind, title)
+        if bare is None or find_road_faults(bare):
             continue
         line = line_of(bare)
         if line.length < SHORTEST:
             continue
         for _ in range(8):
-            whole = bare.model_copy(update=_things(draw, bare, line))
-            if not faults(whole):
+            whole = bare.model_copy(update=_random_objects(draw, bare, line))
+            if not find_faults(whole):
                 return whole
-    raise UserError(f"no {kind} circuit came of seed {seed}: take another one")
+    raise UserError(f"seed {seed} gives no valid {kind} circuit: choose another seed")
 
 
-def _road(draw: Draw, kind: str, title: str) -> Circuit | None:
-    """A layout; None where none came of it."""
+def _make_road(draw: Draw, kind: str, title: str) -> Circuit | None:
+    """A layout; None if this attempt failed."""
     least, most = WIDTHS.get(kind, (76, 92))
     width = least + int(draw.random() * (most - least + 1))
     right = draw.random() < CORNERS.get(kind, 0)
     if right:
         width = 96 if kind == "castle" else 64 + 16 * (kind == "planks" and draw.random() < 0.5)
-        points = _squared(draw, width)
+        points = _make_square(draw, width)
     elif draw.random() < 0.4:
-        points = _bulging(draw, width)
+        points = _make_bulging(draw, width)
     else:
-        points = _winding(draw, width)
+        points = _make_winding(draw, width)
     if draw.random() < 0.5:
         points.reverse()
     if not right:
-        points = _from_straight(title, kind, points)
+        points = _start_on_straight(title, kind, points)
     return (
         None
         if len(points) < 4
@@ -72,7 +69,7 @@ def _road(draw: Draw, kind: str, title: str) -> Circuit | None:
 
 
 def _walk(draw: Draw) -> list[Cell]:
-    """Round a random tree on a coarse grid: a loop over the lanes that never meets itself."""
+    """A loop over the lanes that never crosses itself: around a random tree on a coarse grid."""
     side = LANES // 2
     size = 4 + int(draw.random() * 5)
     tree: set[tuple[Cell, Cell]] = set()
@@ -86,13 +83,13 @@ def _walk(draw: Draw) -> list[Cell]:
             tree |= {((x, y), other), (other, (x, y))}
 
     def step(cell: Cell, way: int) -> Cell | None:
-        """The next lane crossing that way, if no branch is crossed and the tree is not left."""
+        """The next lane crossing in that direction, unless that crosses a branch or leaves the tree."""
         dx, dy = ((0, -1), (1, 0), (0, 1), (-1, 0))[way]
         x, y = cell[0] + dx, cell[1] + dy
         here, there = (cell[0] // 2, cell[1] // 2), (x // 2, y // 2)
         if here != there:
             return (x, y) if (here, there) in tree else None
-        # inside a node: its sides are open where no branch goes through
+        # inside a node: a side is open where no branch passes
         beyond = (
             (here[0], here[1] + (1 if cell[1] % 2 else -1)) if dx else (here[0] + (1 if cell[0] % 2 else -1), here[1])
         )
@@ -106,8 +103,8 @@ def _walk(draw: Draw) -> list[Cell]:
     return loop
 
 
-def _squared(draw: Draw, width: float) -> list[Point]:
-    """Right angles: the corners of a walk, after a first point on its longest straight."""
+def _make_square(draw: Draw, width: float) -> list[Point]:
+    """Right angles: the corners of a walk, with the first point on its longest straight."""
     loop = _walk(draw)
     count = len(loop)
     corners = [
@@ -124,8 +121,8 @@ def _squared(draw: Draw, width: float) -> list[Point]:
     return [first, *((float(x), float(y), width) for x, y in places)]
 
 
-def _winding(draw: Draw, width: float) -> list[Point]:
-    """Bends: half way between the crossings of a walk, bent out of the grid."""
+def _make_winding(draw: Draw, width: float) -> list[Point]:
+    """Bends: points half way between the crossings of a walk, with random offsets from the grid."""
     loop = _walk(draw)
     span = 1024 - 2 * (width / 2 + 40)
     margin = (1024 - span) / 2
@@ -141,13 +138,13 @@ def _winding(draw: Draw, width: float) -> list[Point]:
         for x, y in loop
     ]
     return [
-        (_inside((a[0] + b[0]) / 2, width), _inside((a[1] + b[1]) / 2, width), width)
+        (_clip_to_map((a[0] + b[0]) / 2, width), _clip_to_map((a[1] + b[1]) / 2, width), width)
         for a, b in zip(places, places[1:] + places[:1], strict=True)
     ]
 
 
-def _bulging(draw: Draw, width: float) -> list[Point]:
-    """Round a middle, near to it and far from it in turn."""
+def _make_bulging(draw: Draw, width: float) -> list[Point]:
+    """A circle whose radius varies by a few random harmonics."""
     waves = [(k, (0.34 / k) * draw.random(), math.tau * draw.random()) for k in (1, 2, 3, 4, 5)]
     count = 18 + int(draw.random() * 8)
     size = 330 + 60 * draw.random()
@@ -157,17 +154,17 @@ def _bulging(draw: Draw, width: float) -> list[Point]:
         angle = math.tau * i / count
         reach = size * (1 + sum(share * math.cos(k * angle + phase) for k, share, phase in waves))
         x, y = 512 + flat_x * reach * math.cos(angle), 512 + flat_y * reach * math.sin(angle)
-        points.append((_inside(x, width), _inside(y, width), width))
+        points.append((_clip_to_map(x, width), _clip_to_map(y, width), width))
     return points
 
 
-def _inside(place: float, width: float) -> int:
+def _clip_to_map(place: float, width: float) -> int:
     edge = width / 2 + 28
     return round(min(max(place, edge), 1024 - edge))
 
 
-def _from_straight(title: str, kind: str, points: list[Point]) -> list[Point]:
-    """The same loop, begun where it is straightest."""
+def _start_on_straight(title: str, kind: str, points: list[Point]) -> list[Point]:
+    """The same loop, rotated to start at its straightest point."""
     line = line_of(Circuit(title=title, kind=kind, points=tuple(points)))
 
     def bend(i: int) -> float:
@@ -179,8 +176,8 @@ def _from_straight(title: str, kind: str, points: list[Point]) -> list[Point]:
     return points[k:] + points[:k]
 
 
-def _things(draw: Draw, circuit: Circuit, line: Line) -> dict[str, tuple]:
-    """What lies on the road and beside it."""
+def _random_objects(draw: Draw, circuit: Circuit, line: Line) -> dict[str, tuple]:
+    """Random objects on and beside the road."""
     count, kind = len(circuit.points), circuit.kind
 
     def somewhere(make: Callable[[float], object], least: int, most: int) -> tuple:
@@ -203,13 +200,13 @@ def _things(draw: Draw, circuit: Circuit, line: Line) -> dict[str, tuple]:
     if ground:
         found["patches"] = somewhere(lambda at: Patch(ground=ground, at=at, across=across(), size=24), least, most)
     if kind in ("dirt", "ice"):
-        found["patches"] += _lakes(draw, line)
+        found["patches"] += _random_lakes(draw, line)
     if KINDS[kind].border is False and kind != "beach":
-        found["rails"] = _rails(draw, kind, count)
+        found["rails"] = _random_rails(draw, kind, count)
     return found
 
 
-def _lakes(draw: Draw, line: Line) -> tuple[Patch, ...]:
+def _random_lakes(draw: Draw, line: Line) -> tuple[Patch, ...]:
     lakes = []
     for _ in range(6):
         x, y, size = int(draw.random() * 1024), int(draw.random() * 1024), 48 + int(draw.random() * 5) * 16
@@ -219,8 +216,8 @@ def _lakes(draw: Draw, line: Line) -> tuple[Patch, ...]:
     return tuple(lakes[:2])
 
 
-def _rails(draw: Draw, kind: str, count: int) -> tuple[Rail, ...]:
-    """Walls all round a castle but for some gaps; elsewhere a few short ones."""
+def _random_rails(draw: Draw, kind: str, count: int) -> tuple[Rail, ...]:
+    """Walls all around a castle with some gaps; elsewhere a few short ones."""
     rails = []
     for start in range(count):
         chance = draw.random()

@@ -1,4 +1,4 @@
-"""A circuit's file to the block that the game drives on."""
+"""Compiles a circuit to the block that the game reads."""
 
 from pathlib import Path
 
@@ -18,26 +18,26 @@ from kartrl.kart.circuits.surfaces import CODES
 
 
 def compile_circuit(path: Path) -> Block:
-    """The block of the circuit in a file; the same bytes on every machine.
+    """Compile the circuit in a file; the same bytes on every machine.
 
     Raises:
         UserError: the file is not a circuit.
     """
-    return compiled(read(path))
+    return compile_block(read(path))
 
 
-def compiled(circuit: Circuit) -> Block:
-    """A circuit's block."""
+def compile_block(circuit: Circuit) -> Block:
+    """Compile a circuit."""
     kind = KINDS[circuit.kind]
     line = line_of(circuit)
     ground = Painter(circuit, kind, line, field_of(circuit, line)).ground()
     number, colours, words = palette(kind)
-    picture, surface = _with_coins(ground)
-    tilemap, tiles, surfaces = reduce(number[picture], surface, colours)
+    image, surface = _with_coins(ground)
+    tilemap, tiles, surfaces = reduce(number[image], surface, colours)
     tiles[0] = number[np.resize(kind.outside, (TILE, TILE))]
     surfaces[0] = CODES["wall"] if kind.border else CODES[kind.grounds[-1][1]]
     sections = section_count(circuit, line)
-    under = _under(number[ground.picture], ground.coins, tiles, surfaces == CODES[kind.road], colours)
+    under = _under(number[ground.image], ground.coins, tiles, surfaces == CODES[kind.road], colours)
     return Block(
         title=circuit.title,
         kind=circuit.kind,
@@ -54,27 +54,27 @@ def compiled(circuit: Circuit) -> Block:
 
 
 def _with_coins(ground: Ground) -> tuple[art.Art, npt.NDArray[np.uint8]]:
-    """Picture and surfaces with the coins on the road."""
-    picture, surface, coin = ground.picture.copy(), ground.surface.copy(), art.coin()
+    """Image and surfaces with the coins on the road."""
+    image, surface, coin = ground.image.copy(), ground.surface.copy(), art.coin()
     for column, row in ground.coins:
-        box = picture[row * TILE : row * TILE + 16, column * TILE : column * TILE + 16]
+        box = image[row * TILE : row * TILE + 16, column * TILE : column * TILE + 16]
         np.copyto(box, coin, where=coin != art.CLEAR)
         surface[row : row + 2, column : column + 2] = CODES["coin"]
-    return picture, surface
+    return image, surface
 
 
 def _under(
-    picture: npt.NDArray[np.uint8],
+    image: npt.NDArray[np.uint8],
     coins: tuple[tuple[int, int], ...],
     tiles: npt.NDArray[np.uint8],
     road: npt.NDArray[np.bool_],
     colours: npt.NDArray[np.uint8],
 ) -> tuple[Coin, ...]:
-    """The coins, each with the chosen tiles that come nearest to the road under it."""
+    """The coins, each with the tiles nearest in colour to the road under it."""
     shown = colours[tiles].astype(np.int64)
 
     def like(column: int, row: int) -> int:
-        wanted = colours[picture[row * TILE : row * TILE + TILE, column * TILE : column * TILE + TILE]].astype(np.int64)
+        wanted = colours[image[row * TILE : row * TILE + TILE, column * TILE : column * TILE + TILE]].astype(np.int64)
         away = ((shown - wanted) ** 2).sum((1, 2, 3))
         return int(np.argmin(np.where(road, away, away.max() + 1)))
 

@@ -1,4 +1,4 @@
-"""What makes a kind of circuit: its colours, its patterns, and what lies how far from the road."""
+"""Definition of a kind of circuit: its colours, textures, and layers by distance from the road."""
 
 from typing import NamedTuple
 
@@ -13,44 +13,44 @@ FAR = 9999
 
 
 class Layer(NamedTuple):
-    """What is drawn up to `until` pixels beyond the road's edge."""
+    """A texture up to `until` pixels beyond the road's edge."""
 
     until: float
     art: Art
-    where: str = ""  # "turn": only at bends; "south": only where the road's south side shows; "steep": only where it goes north or south
+    where: str = ""  # "turn": only at bends; "south": only south of the road; "steep": only where it runs north-south
 
 
 class Pool(NamedTuple):
-    """How a patch of other ground is drawn."""
+    """Texture of a patch of other ground."""
 
     art: Art
     rim: str
 
 
 class Kind(NamedTuple):
-    """One kind; characters stand for `colours`."""
+    """A kind of circuit; the characters of its textures are keys of `colours`."""
 
     road: str  # name of its surface
     colours: dict[str, Colour]
     layers: tuple[Layer, ...]  # from the road outwards
-    grounds: tuple[tuple[float, str], ...]  # surfaces, up to so many pixels beyond the edge of the road
-    outside: Art  # one tile, also beyond the map
+    grounds: tuple[tuple[float, str], ...]  # pixels beyond the edge of the road up to which a surface reaches, surface
+    outside: Art  # texture of tile 0, also outside the map
     block: Art  # a wall
     rail: str  # light, middle and dark of a rail
     sky: tuple[Colour, ...]  # twelve: five from the top down, cloud, two far hills, three near hills, peaks
-    mini: dict[str, Colour]  # colours of the small map by surface; others look like the off-road
+    mini: dict[str, Colour]  # minimap colours by surface; default: as off-road
     tree: Art | None = None
-    trees: int = 0  # tried where scenery is 1
+    trees: int = 0  # attempts at scenery 1
     tree_on: tuple[int, ...] = ()
-    flats: tuple[tuple[Art, int, tuple[int, ...]], ...] = ()  # flat pictures, how many are tried, on which surfaces
-    pools: dict[str, Pool] = {}  # noqa: RUF012  # never changed
-    clear: float = 14  # pixels from the road that scenery keeps
-    border: bool = True  # a wall all round the map
-    wave: float = 0  # by how many pixels a coast goes to and fro
-    narrowest: float = 56  # road, pixels
+    flats: tuple[tuple[Art, int, tuple[int, ...]], ...] = ()  # flat decoration: texture, attempts, surfaces
+    pools: dict[str, Pool] = {}  # noqa: RUF012  # never mutated
+    clear: float = 14  # pixels between the road and scenery
+    border: bool = True  # whether a wall surrounds the map
+    wave: float = 0  # amplitude of a coast's variation, pixels
+    narrowest: float = 56  # minimum width of the road, pixels
 
 
-COMMON: dict[str, Colour] = {  # digits and K, W: what all kinds share
+COMMON: dict[str, Colour] = {  # colours that all kinds share: digits, K and W
     "W": (31, 31, 31), "K": (2, 2, 4), "0": (29, 9, 3), "1": (20, 3, 2), "9": (31, 31, 18),
     "4": (3, 9, 27), "5": (31, 27, 6), "6": (31, 26, 5), "7": (22, 13, 1),
 }  # fmt: skip
@@ -62,10 +62,10 @@ PANEL: dict[int, Colour] = {
 
 
 def palette(kind: Kind) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A kind's colours for the console.
+    """The console's palette of a kind.
 
     Returns:
-        The number of each character's colour, uint8 [128]; colours 0 to 63, uint8 [64, 3]; all 128 words, uint16 [128].
+        Colour number of each character, uint8 [128]; colours 0 to 63, uint8 [64, 3]; all palette words, uint16 [128].
     """
     inks = {**COMMON, **kind.colours}
     number = np.zeros(128, np.uint8)
@@ -74,7 +74,7 @@ def palette(kind: Kind) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         number[ord(ink)] = index
         table[index] = colour
     if len(inks) > 63:
-        raise ValueError(f"{len(inks)} colours: the ground has 63")
+        raise ValueError(f"{len(inks)} colours: the ground has room for 63")
     for index, colour in enumerate(kind.sky, 65):
         table[index] = colour
     for index, colour in PANEL.items():
@@ -85,7 +85,7 @@ def palette(kind: Kind) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def mini_colours(kind: Kind) -> tuple[np.ndarray, dict[int, Colour]]:
-    """The small map's colour of each surface, uint8 [32], and those colours by number, from 1."""
+    """Minimap colour number of each surface, uint8 [32], and those colours by number, from 1."""
     number = np.ones(32, np.uint8)
     colours: dict[int, Colour] = {}
     shown = {**MINI_COMMON, **kind.mini}

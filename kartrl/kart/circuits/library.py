@@ -1,4 +1,4 @@
-"""Start states of circuits that are not in the ROM, built once and kept in the user's cache folder."""
+"""Start states of circuits that are not in the ROM, built once and cached in the user's cache folder."""
 
 import gzip
 import os
@@ -15,33 +15,33 @@ from kartrl.config.levels import KINDS, random_name
 from kartrl.errors import UserError
 from kartrl.files import write_whole
 from kartrl.kart.block import Block
-from kartrl.kart.circuits.format import read, written
+from kartrl.kart.circuits.format import read, to_toml
 from kartrl.kart.circuits.generator import random_circuit
-from kartrl.kart.circuits.ground import compiled
+from kartrl.kart.circuits.ground import compile_block
 from kartrl.kart.circuits.states import make_state
 from kartrl.kart.retro import BUNDLED, GAMES, build_id
 from kartrl.metrics.video import png
 
-FEW = 4  # that are built in this process; for more, another one helps
+FEW = 4  # circuits up to which one process builds them all; more are shared with a second one
 HELPERS = 2
 Progress = Callable[[str], None]
 Task = tuple[int, str, str]
 
 
-def _silent(_: str) -> None:
+def _ignore(_: str) -> None:
     pass
 
 
-def random_states(numbers: Sequence[int], kind: str | None = None, progress: Progress = _silent) -> list[Path]:
-    """Start states of the random circuits with these numbers, in that order; those missing are built first.
+def random_states(numbers: Sequence[int], kind: str | None = None, progress: Progress = _ignore) -> list[Path]:
+    """Start states of the random circuits with these seeds, in that order; builds those that are missing.
 
     Args:
-        numbers: each is a circuit's seed.
-        kind: of all of them; None: one kind after the other, by the number.
-        progress: called once with each one's name, when it is there.
+        numbers: seeds.
+        kind: of all of them; None: each kind in turn, by the seed.
+        progress: called once with the name of each circuit when it is available.
 
     Raises:
-        UserError: there is no such kind, no emulator, or the cache cannot be written.
+        UserError: unknown kind, no emulator, or the cache cannot be written.
     """
     wanted = [(number, kind_of(number, kind)) for number in numbers]
     files = [_cache() / f"{random_name(number, which)}.state" for number, which in wanted]
@@ -51,67 +51,67 @@ def random_states(numbers: Sequence[int], kind: str | None = None, progress: Pro
             progress(file.stem)
         elif found not in missing:
             missing.append(found)
-    for name in shared(build_random, [(number, which, str(_cache())) for number, which in missing]):
+    for name in run_tasks(build_random, [(number, which, str(_cache())) for number, which in missing]):
         progress(name)
     return files
 
 
 def kind_of(number: int, kind: str | None) -> str:
-    """The kind of a random circuit: the one asked for or, without, the turn of the number.
+    """The kind of a random circuit: the given one or, if None, each in turn by the seed.
 
     Raises:
-        UserError: there is no such kind.
+        UserError: unknown kind.
     """
     if kind is not None and kind not in KINDS:
-        raise UserError(f"there is no kind {kind!r} of circuits; there are: {', '.join(KINDS)}")
+        raise UserError(f"unknown kind of circuit {kind!r}; choose one of: {', '.join(KINDS)}")
     return kind or KINDS[number % len(KINDS)]
 
 
 def build_random(task: Task) -> str:
-    """Build a random circuit (number, kind) in a folder: its text, a map and the start state. Returns its name."""
+    """Build a random circuit (seed, kind) in a folder: .toml, map and start state. Returns its name."""
     number, kind, folder = task
     name = random_name(number, kind)
     circuit = random_circuit(number, kind)
-    save(Path(folder) / f"{name}.toml", written(circuit).encode())
-    block = compiled(circuit)
-    save(Path(folder) / f"{name}.png", png(block.picture()))
-    save_state(Path(folder) / f"{name}.state", block)  # last: where it is, all of it is
+    save(Path(folder) / f"{name}.toml", to_toml(circuit).encode())
+    block = compile_block(circuit)
+    save(Path(folder) / f"{name}.png", png(block.image()))
+    save_state(Path(folder) / f"{name}.state", block)  # last: its presence marks the circuit as complete
     return name
 
 
 def state_of(file: Path) -> Path:
-    """The start state of the circuit in a file, from the cache if it holds that very content.
+    """The start state of the circuit in a file, from the cache if the content is unchanged.
 
     Raises:
         UserError: the file is not a circuit, there is no emulator, or the cache cannot be written.
     """
     circuit = read(file)
-    state = _cache() / f"{zlib.crc32(written(circuit).encode()):08x}" / f"{file.stem}.state"
+    state = _cache() / f"{zlib.crc32(to_toml(circuit).encode()):08x}" / f"{file.stem}.state"
     if not state.is_file():
-        save_state(state, compiled(circuit))
+        save_state(state, compile_block(circuit))
     return state
 
 
 def save_state(file: Path, block: Block) -> None:
-    """Make and write the start state of a block."""
+    """Create and write the start state of a block."""
     save(file, gzip.compress(make_state(block), mtime=0))
 
 
 def save(file: Path, data: bytes) -> None:
-    """Write a file, which appears at once and whole.
+    """Write a file atomically.
 
     Raises:
-        UserError: it cannot be written.
+        UserError: the file cannot be written.
     """
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         write_whole(file, data)
     except OSError as error:
-        raise UserError(f"{file}: cannot be written: {error.strerror or error}") from error
+        raise UserError(f"{file}: cannot write: {error.strerror or error}") from error
 
 
-def shared(work: Callable[[Task], str], tasks: Sequence[Task]) -> Iterator[str]:
-    """The results of the work on each task, in order; two processes share many."""
+def run_tasks(work: Callable[[Task], str], tasks: Sequence[Task]) -> Iterator[str]:
+    """Yield the result of each task, in order; two processes share the work if there is much."""
     if len(tasks) <= FEW or (os.cpu_count() or 1) < HELPERS or current_process().daemon:
         yield from map(work, tasks)
         return
@@ -121,7 +121,7 @@ def shared(work: Callable[[Task], str], tasks: Sequence[Task]) -> Iterator[str]:
 
 @cache
 def _version() -> str:
-    """Changes with the code of this package and of the block, which decides what a circuit is."""
+    """A hash of the code of this package and of the block, on which the circuits depend."""
     code, folder = 0, Path(__file__).parent
     for file in (folder.with_name("block.py"), *sorted(folder.glob("*.py"))):
         code = zlib.crc32(file.read_bytes(), code)

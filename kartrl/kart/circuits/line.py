@@ -1,4 +1,7 @@
-"""The centre line of a circuit's road, and what lies along it. Only + - * / and sqrt decide: the bytes are the same everywhere."""
+"""The centre line of a circuit's road.
+
+Results depend on + - * / and sqrt only, so that the compiled bytes are the same on every machine.
+"""
 
 import itertools
 import math
@@ -11,41 +14,41 @@ import numpy.typing as npt
 from kartrl.kart.circuits.format import Circuit
 
 Floats = npt.NDArray[np.float64]
-STEP = 4.0  # spacing of the samples along the line, pixels
-FINE = 48  # pieces between two control points from which the samples are taken
-SECTION = 64  # pixels that a section has, roughly
-# unit vectors of 256 directions in 1/4096, north first and clockwise; rounding hides what sines differ by between machines
+STEP = 4.0  # pixels between samples along the line
+FINE = 48  # pieces between two control points before resampling
+SECTION = 64  # approximate length of a section, pixels
+# unit vectors of 256 directions in 1/4096, clockwise from north; rounding hides how sines differ between machines
 _COMPASS = [(round(4096 * math.sin(k * math.pi / 128)), round(-4096 * math.cos(k * math.pi / 128))) for k in range(256)]
 DIRECTIONS = np.array(_COMPASS, np.int64)
 
 
 class Line(NamedTuple):
-    """A closed line, sampled every `STEP` pixels or so."""
+    """A closed line, sampled about every `STEP` pixels."""
 
     xy: Floats  # [n, 2]
     width: Floats  # [n] of the road
-    at: Floats  # [n] the control point, with the share of the way to the next
+    at: Floats  # [n] position in control points, with fractions
     length: float
 
     def nearest_sample(self, at: float) -> int:
-        """The first sample at or after this place, counted in control points."""
+        """The first sample at or after a position in control points."""
         return int(np.searchsorted(self.at, at)) % len(self.at)
 
     def ahead(self, sample: int, reach: int = 3) -> tuple[float, float]:
-        """Unit vector of the way the line goes at a sample, from so many samples behind to as many ahead."""
+        """Unit vector of the line's direction at a sample, from `reach` samples behind to `reach` ahead."""
         (x0, y0), (x1, y1) = self.xy[(sample - reach) % len(self.xy)], self.xy[(sample + reach) % len(self.xy)]
         norm = math.sqrt((x1 - x0) ** 2 + (y1 - y0) ** 2) or 1.0
         return float(x1 - x0) / norm, float(y1 - y0) / norm
 
     def place(self, at: float, across: float, inset: float = 12.0) -> tuple[float, float]:
-        """The pixel at a place of the road; `inset` pixels from the edge are kept free."""
+        """The pixel at a position on the road, at least `inset` pixels from its edge."""
         sample = self.nearest_sample(at)
         ux, uy = self.ahead(sample)
         off = across * max(0.0, float(self.width[sample]) / 2 - inset)
         return float(self.xy[sample, 0]) - off * uy, float(self.xy[sample, 1]) + off * ux
 
     def turns(self) -> Floats:
-        """How much the line turns at each sample, radians a pixel (its sine, of a small angle), positive to the right."""
+        """Curvature at each sample, radians per pixel (as the sine of a small angle), positive to the right."""
         u, v = self.xy - np.roll(self.xy, 4, 0), np.roll(self.xy, -4, 0) - self.xy
         cross = u[:, 0] * v[:, 1] - u[:, 1] * v[:, 0]
         turn: Floats = cross / (np.sqrt((u * u).sum(1) * (v * v).sum(1)) + 1e-9) / (4 * STEP)
@@ -91,7 +94,7 @@ def _curve(points: Sequence[tuple[float, float, float]]) -> Fine:
 
 
 def _rounded(points: Sequence[tuple[float, float, float]]) -> Fine:
-    """Straight pieces between the points; each corner is a small bow, so that whoever follows the line can turn."""
+    """Straight pieces between the points, with rounded corners that a kart can follow."""
     fine: Fine = []
     count = len(points)
     for i in range(count):
@@ -110,17 +113,17 @@ def _rounded(points: Sequence[tuple[float, float, float]]) -> Fine:
 
 
 def direction(dx: float, dy: float) -> int:
-    """The nearest of 256 directions, north 0, east 64."""
+    """The nearest of 256 directions, 0 north, 64 east."""
     return int(np.argmax(DIRECTIONS[:, 0] * dx + DIRECTIONS[:, 1] * dy))
 
 
 def section_count(circuit: Circuit, line: Line) -> int:
-    """How many sections the circuit has."""
+    """Number of sections of the circuit."""
     return circuit.sections or max(40, min(64, int(line.length / SECTION + 0.5)))
 
 
 def gates(line: Line, sections: int) -> tuple[tuple[int, int, int], ...]:
-    """The middle of each section: x, y, direction of 256."""
+    """The middle of each section: x, y, direction 0 to 255."""
     found = []
     for i in range(sections):
         k = (2 * i + 1) * len(line.xy) // (2 * sections)

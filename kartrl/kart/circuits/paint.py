@@ -1,4 +1,4 @@
-"""Paints a circuit's ground: a colour for every pixel, a surface for every cell."""
+"""Paints a circuit's ground: a colour for each pixel, a surface for each cell."""
 
 import random
 from typing import NamedTuple
@@ -15,51 +15,51 @@ from kartrl.kart.circuits.kinds import Kind
 from kartrl.kart.circuits.line import Floats, Line
 from kartrl.kart.circuits.surfaces import CODES, SURFACES
 
-KERB_TURN = 0.0045  # kerbs stand where the line turns by more than this, radians a pixel
-RAIL = 12  # thickness of a rail beside a bend, pixels; the kart moves three in a tick
-TREE = 24  # pixels on a side
+KERB_TURN = 0.0045  # curvature from which on bends have kerbs, radians per pixel
+RAIL = 12  # thickness of a rail, pixels; a kart moves three per tick
+TREE = 24  # pixels along a side
 START = 8  # depth of the start line, pixels
 COIN_GAP = 24  # between the coins of a row, pixels
 
 
 class Ground(NamedTuple):
-    """What a circuit looks like, and how it drives."""
+    """A circuit's image and surfaces."""
 
-    picture: Art  # [1024, 1024]
+    image: Art  # [1024, 1024]
     surface: npt.NDArray[np.uint8]  # [128, 128]
     coins: tuple[tuple[int, int], ...]  # column and row of the upper left cell of each
 
 
 class Painter:
-    """Draws one circuit; `ground` is what has come of it."""
+    """Paints one circuit; `ground` returns the result."""
 
     def __init__(self, circuit: Circuit, kind: Kind, line: Line, field: Field) -> None:
         self._circuit, self._kind, self._line, self._field = circuit, kind, line, field
         self._draw = random.Random(circuit.title)
         self.left_out: list[str] = []
-        """What the file puts on the road, but found no free road, a sentence each."""
-        # a coast is not as straight as a road
+        """Objects of the file that found no free road, one sentence each."""
+        # a coast varies, a road does not
         self._shore = field.edge + kind.wave * _noise(self._draw, SIDE, 8) * np.clip(field.edge / 16, 0, 1)
         self._surface = np.zeros((SIDE, SIDE), np.uint8)
         for until, name in reversed(kind.grounds):
             self._surface[self._shore < until] = CODES[name]
-        self._base()
-        self._pools(on_road=False)
+        self._paint_base()
+        self._paint_pools(on_road=False)
         self._taken = self._surface == CODES["wall"]
-        self._walls()
-        self._rails()
-        self._scenery()
-        self._pools(on_road=True)
-        self._start()
-        self._jumps()
-        self._boosts()
-        self._coins = tuple(self._coin_cells())
+        self._paint_walls()
+        self._paint_rails()
+        self._paint_scenery()
+        self._paint_pools(on_road=True)
+        self._paint_start()
+        self._paint_jumps()
+        self._paint_boosts()
+        self._coins = tuple(self._place_coins())
 
     def ground(self) -> Ground:
-        """The painted ground without its coins, and where they lie: what is under them must be known first."""
-        return Ground(self._picture, self._surface, self._coins)
+        """The painted ground without coins, and their positions: the compiler needs the road under them."""
+        return Ground(self._image, self._surface, self._coins)
 
-    def _base(self) -> None:
+    def _paint_base(self) -> None:
         kind, field = self._kind, self._field
         shore = field._replace(edge=self._shore).drawn()
         turn = np.abs(self._line.turns())
@@ -70,33 +70,33 @@ class Painter:
             "steep": (steep[:, 1] > steep[:, 0])[field.sample],
             "south": _southern(field),
         }
-        self._picture = _tiled(kind.layers[-1].art).copy()
+        self._image = _tile(kind.layers[-1].art).copy()
         for layer in reversed(kind.layers[:-1]):
             on = shore < int(layer.until * UNIT)
             for where in layer.where.split("-") if layer.where else ():
-                on &= _pixels(flags[where])
-            np.copyto(self._picture, _tiled(layer.art), where=on)
+                on &= _to_pixels(flags[where])
+            np.copyto(self._image, _tile(layer.art), where=on)
 
-    def _stamp(self, picture: Art, x: int, y: int) -> None:
+    def _stamp(self, image: Art, x: int, y: int) -> None:
         """Draw with the upper left corner at (x, y)."""
-        box = self._picture[y : y + picture.shape[0], x : x + picture.shape[1]]
-        picture = picture[: box.shape[0], : box.shape[1]]
-        np.copyto(box, picture, where=picture != CLEAR)
+        box = self._image[y : y + image.shape[0], x : x + image.shape[1]]
+        image = image[: box.shape[0], : box.shape[1]]
+        np.copyto(box, image, where=image != CLEAR)
 
-    def _walls(self) -> None:
+    def _paint_walls(self) -> None:
         wall = np.zeros((SIDE, SIDE), bool)
         if self._kind.border:
             wall[:2] = wall[-2:] = wall[:, :2] = wall[:, -2:] = True
         for x0, y0, x1, y1 in self._circuit.walls:
             wall[y0 // 16 * 2 : y1 // 16 * 2 + 2, x0 // 16 * 2 : x1 // 16 * 2 + 2] = True
-        self._wall(wall)
+        self._paint_wall(wall)
 
-    def _wall(self, wall: npt.NDArray[np.bool_]) -> None:
+    def _paint_wall(self, wall: npt.NDArray[np.bool_]) -> None:
         self._surface[wall] = CODES["wall"]
         self._taken |= wall
-        np.copyto(self._picture, _tiled(self._kind.block), where=_pixels(wall))
+        np.copyto(self._image, _tile(self._kind.block), where=_to_pixels(wall))
 
-    def _rails(self) -> None:
+    def _paint_rails(self) -> None:
         field, at = self._field, self._line.at[self._field.sample]
         rail = np.zeros((SIDE, SIDE), bool)
         for part in self._circuit.rails:
@@ -105,7 +105,7 @@ class Painter:
             )
             rail |= here & ((part.side == "both") | (field.right == (part.side == "right")))
         if self._circuit.corners == "right":
-            self._wall(rail & (field.edge >= 0) & (field.edge < 16))
+            self._paint_wall(rail & (field.edge >= 0) & (field.edge < 16))
             return
         rail &= (field.edge >= 1) & (field.edge < RAIL + 1)
         self._surface[rail] = CODES["wall"]
@@ -117,21 +117,21 @@ class Painter:
             (5, self._kind.rail[0]),
             (2, self._kind.rail[2]),
         ):
-            self._picture[(drawn < until * UNIT) & (drawn >= UNIT // 2) & _pixels(rail)] = ord(ink)
+            self._image[(drawn < until * UNIT) & (drawn >= UNIT // 2) & _to_pixels(rail)] = ord(ink)
 
-    def _scenery(self) -> None:
-        """The file's trees, then others and flat things by chance."""
+    def _paint_scenery(self) -> None:
+        """The file's trees, then random trees and flat decoration."""
         kind, circuit = self._kind, self._circuit
         free = self._field.edge > kind.clear
         if kind.tree is not None:
             for x, y in circuit.trees:
-                self._tree(x // TILE, y // TILE)
+                self._paint_tree(x // TILE, y // TILE)
             for _ in range(int(circuit.scenery * kind.trees)):
                 column, row = (2 + int(self._draw.random() * (SIDE - 7)) for _ in range(2))
                 box = (slice(row - 1, row + 4), slice(column - 1, column + 4))
                 standing = np.isin(self._surface[box], kind.tree_on)
                 if standing.all() and free[box].all() and not self._taken[box].any():
-                    self._tree(column, row)
+                    self._paint_tree(column, row)
         for flat, count, grounds in kind.flats:
             size = flat.shape[0] // TILE
             for _ in range(int(circuit.scenery * count)):
@@ -141,20 +141,20 @@ class Painter:
                     self._taken[box] = True
                     self._stamp(flat, column * TILE, row * TILE)
 
-    def _tree(self, column: int, row: int) -> None:
+    def _paint_tree(self, column: int, row: int) -> None:
         assert self._kind.tree is not None
         box = (slice(row, row + 3), slice(column, column + 3))
         self._surface[box] = CODES["wall"]
         self._taken[box] = True
         self._stamp(self._kind.tree, column * TILE, row * TILE)
 
-    def _pools(self, on_road: bool) -> None:
+    def _paint_pools(self, on_road: bool) -> None:
         for patch in self._circuit.patches:
             if (patch.at is not None) == on_road and patch.ground in self._kind.pools:
-                self._pool(patch)
+                self._paint_pool(patch)
 
-    def _pool(self, patch: Patch) -> None:
-        """A round piece of other ground on whole 16-pixel fields, so that pools of one size share their tiles."""
+    def _paint_pool(self, patch: Patch) -> None:
+        """A round patch of other ground, aligned to 16 pixels, so that patches of one size share their tiles."""
         if patch.at is not None:
             x, y = self._line.place(patch.at, patch.across, patch.size)
         else:
@@ -164,7 +164,7 @@ class Painter:
         x, y, size = int(x + 8) // 16 * 16, int(y + 8) // 16 * 16, patch.size
         reach = (size + 15) // 8 * 8
         left, top, right, bottom = max(0, x - reach), max(0, y - reach), min(SIZE, x + reach), min(SIZE, y + reach)
-        if left >= right or top >= bottom:  # beyond the map, where a faulty road goes
+        if left >= right or top >= bottom:  # outside the map, possible with a faulty road
             return
         py, px = np.mgrid[top:bottom, left:right] * 2 + 1
         away = (px - 2 * x) ** 2 + (py - 2 * y) ** 2
@@ -172,55 +172,55 @@ class Painter:
             3, size // 12
         )
         wet = away < limit * limit
-        look = self._kind.pools[patch.ground]
-        box = self._picture[top:bottom, left:right]
-        np.copyto(box, ord(look.rim), where=wet)
-        np.copyto(box, _tiled(look.art)[top:bottom, left:right], where=away < (limit - 5) ** 2)
+        pool = self._kind.pools[patch.ground]
+        box = self._image[top:bottom, left:right]
+        np.copyto(box, ord(pool.rim), where=wet)
+        np.copyto(box, _tile(pool.art)[top:bottom, left:right], where=away < (limit - 5) ** 2)
         cells = (slice(top // TILE, bottom // TILE), slice(left // TILE, right // TILE))
         share = wet.reshape(wet.shape[0] // TILE, TILE, -1, TILE).mean((1, 3))
         self._surface[cells][(share >= 0.5) & (self._surface[cells] != CODES["wall"])] = CODES[patch.ground]
 
-    def _along(self, sample: int) -> tuple[Floats, Floats]:
-        """Pixels that every pixel lies ahead of a sample of the line, and to its right, float64 [1024, 1024]."""
+    def _distances_from(self, sample: int) -> tuple[Floats, Floats]:
+        """How far every pixel lies ahead and to the right of a sample of the line, pixels, float64 [1024, 1024]."""
         ux, uy = self._line.ahead(sample, 1)
         x, y = centres(SIZE, 1)
         dx, dy = x - self._line.xy[sample, 0], y - self._line.xy[sample, 1]
         return dx * ux + dy * uy, dy * ux - dx * uy
 
-    def _start(self) -> None:
-        ahead, across = self._along(0)
+    def _paint_start(self) -> None:
+        ahead, across = self._distances_from(0)
         on = (ahead >= -START) & (ahead < 0) & (np.abs(across) < self._line.width[0] / 2 - 1)
         square = (np.floor(ahead / 4).astype(int) + np.floor(across / 4).astype(int)) & 1
-        self._picture[on] = np.where(square, ord("W"), ord("K"))[on]
+        self._image[on] = np.where(square, ord("W"), ord("K"))[on]
 
-    def _road_cells(self) -> npt.NDArray[np.bool_]:
+    def _find_road(self) -> npt.NDArray[np.bool_]:
         return self._surface == CODES[self._kind.road]
 
-    def _jumps(self) -> None:
+    def _paint_jumps(self) -> None:
         for jump in self._circuit.jumps:
             sample = self._line.nearest_sample(jump.at)
-            ahead, across = self._along(sample)
+            ahead, across = self._distances_from(sample)
             middle = slice(TILE // 2, None, TILE)
             cells = (np.abs(ahead[middle, middle]) < 10) & (
                 np.abs(across[middle, middle]) < self._line.width[sample] / 2 - 2
             )
-            cells &= self._road_cells()
+            cells &= self._find_road()
             self._surface[cells] = CODES["jump"]
-            np.copyto(self._picture, _tiled(art.JUMP), where=_pixels(cells))
+            np.copyto(self._image, _tile(art.JUMP), where=_to_pixels(cells))
 
-    def _boosts(self) -> None:
+    def _paint_boosts(self) -> None:
         for plate in self._circuit.boosts:
             x, y = self._line.place(plate.at, plate.across, 18)
             ux, uy = self._line.ahead(self._line.nearest_sample(plate.at))
             dx, dy = (0 if abs(part) < 0.38 else 1 if part > 0 else -1 for part in (ux, uy))
-            column, row = int(x / TILE - 1), int(y / TILE - 1)  # its middle tile holds the place
-            if self._fits(f"the boost plate at {plate.at:g}", self._road_cells(), column, row, 3):
+            column, row = int(x / TILE - 1), int(y / TILE - 1)  # its middle tile contains the position
+            if self._fits(f"the boost plate at {plate.at:g}", self._find_road(), column, row, 3):
                 self._surface[row : row + 3, column : column + 3] = CODES["boost"]
                 self._stamp(art.chevrons(dx, dy), column * TILE, row * TILE)
 
-    def _coin_cells(self) -> list[tuple[int, int]]:
+    def _place_coins(self) -> list[tuple[int, int]]:
         found = []
-        plain = self._road_cells()
+        plain = self._find_road()
         for row_of in self._circuit.coins:
             samples = self._line.nearest_sample(row_of.at)
             for k in range(row_of.count):
@@ -233,7 +233,7 @@ class Painter:
         return found
 
     def _fits(self, what: str, free: npt.NDArray[np.bool_], column: int, row: int, size: int) -> bool:
-        """Whether `size` x `size` cells are free road [128, 128]; if not, what is in the way is noted."""
+        """Whether `size` x `size` cells of `free` [128, 128] are free; if not, adds the obstacle to `left_out`."""
         box = (slice(row, row + size), slice(column, column + size))
         if min(column, row) < 0 or free[box].size < size * size:
             self.left_out.append(f"{what} leaves the map")
@@ -251,23 +251,23 @@ class Painter:
         return True
 
 
-def _tiled(pattern: Art) -> Art:
-    """A pattern repeated over the whole map."""
+def _tile(pattern: Art) -> Art:
+    """Repeat a pattern over the whole map."""
     return np.tile(pattern, (-(-SIZE // pattern.shape[0]), -(-SIZE // pattern.shape[1])))[:SIZE, :SIZE]
 
 
-def _pixels(cells: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Cells [128, 128] as pixels [1024, 1024]."""
+def _to_pixels(cells: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Expand cells [128, 128] to pixels [1024, 1024]."""
     return cells.repeat(TILE, 0).repeat(TILE, 1)
 
 
 def _southern(field: Field) -> npt.NDArray[np.bool_]:
-    """Cells south of the road they are nearest to: there its side would show."""
+    """Cells south of the nearest road, where its side is visible."""
     return (field.angle > 4) & (field.angle < 28)
 
 
 def _noise(draw: random.Random, side: int, step: int) -> Floats:
-    """Smooth hills between -1 and 1, `step` cells wide."""
+    """Smooth noise between -1 and 1 with a wavelength of `step` cells."""
     count = side // step + 2
     knots = np.array([[2 * draw.random() - 1 for _ in range(count)] for _ in range(count)])
     at = np.arange(side) / step

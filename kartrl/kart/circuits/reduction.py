@@ -1,4 +1,4 @@
-"""Thousands of different tiles to the 256 that Mode 7 has."""
+"""Reduces thousands of different tiles to the 256 of Mode 7 by k-medoids."""
 
 import numpy as np
 import numpy.typing as npt
@@ -6,34 +6,34 @@ import numpy.typing as npt
 from kartrl.kart.block import SIDE, SIZE, TILE
 
 Bytes = npt.NDArray[np.uint8]
-LIMIT = 255  # tiles to choose; number 0 lies outside the map
+LIMIT = 255  # tiles to choose; number 0 is for the outside of the map
 ROUNDS = 5
-COMMON = 16  # a tile that occurs oftener than this weighs no more
+COMMON = 16  # maximum weight of a tile by its count
 
 
-def cut(picture: Bytes) -> Bytes:
-    """A picture [8 h, 8 w] as tiles [h * w, 64], row by row."""
-    h, w = picture.shape[0] // TILE, picture.shape[1] // TILE
-    return picture.reshape(h, TILE, w, TILE).swapaxes(1, 2).reshape(h * w, TILE * TILE)
+def split_tiles(image: Bytes) -> Bytes:
+    """Split an image [8 h, 8 w] into tiles [h * w, 64], row by row."""
+    h, w = image.shape[0] // TILE, image.shape[1] // TILE
+    return image.reshape(h, TILE, w, TILE).swapaxes(1, 2).reshape(h * w, TILE * TILE)
 
 
-def reduce(picture: Bytes, surface: Bytes, colours: npt.NDArray[np.uint8]) -> tuple[Bytes, Bytes, Bytes]:
-    """Choose tiles, and for each cell the nearest chosen one of its own surface.
+def reduce(image: Bytes, surface: Bytes, colours: npt.NDArray[np.uint8]) -> tuple[Bytes, Bytes, Bytes]:
+    """Choose tiles, and for each cell the nearest chosen tile with the same surface.
 
-    Chosen are medoids under the squared distance of colours. Colours have five bits, so all sums are whole numbers below
-    2**24: exact in float32 in whatever order they are added, and the same on every machine.
+    The tiles are medoids under the squared distance of colours. Colours have five bits, so all sums are integers below
+    2**24: exact in float32 in any order of addition, and the same on every machine.
 
     Args:
-        picture: uint8 [1024, 1024] numbers of colours.
-        surface: uint8 [128, 128] code of each cell.
+        image: uint8 [1024, 1024] colour numbers.
+        surface: uint8 [128, 128] surface code of each cell.
         colours: uint8 [k, 3], red, green, blue, 0 to 31.
 
     Returns:
         tilemap uint8 [128, 128], tiles uint8 [256, 8, 8] and surfaces uint8 [256]; number 0 is left to the caller.
     """
-    assert picture.shape == (SIZE, SIZE)
+    assert image.shape == (SIZE, SIZE)
     assert surface.shape == (SIDE, SIDE)
-    keyed = np.concatenate([surface.reshape(-1, 1), cut(picture)], axis=1)
+    keyed = np.concatenate([surface.reshape(-1, 1), split_tiles(image)], axis=1)
     unique, where, count = np.unique(keyed, axis=0, return_inverse=True, return_counts=True)
     code, pixels = unique[:, 0], unique[:, 1:]
     points = colours.astype(np.float32)[pixels].reshape(len(unique), -1)
@@ -55,7 +55,7 @@ def reduce(picture: Bytes, surface: Bytes, colours: npt.NDArray[np.uint8]) -> tu
 def _spread(
     points: npt.NDArray[np.float32], code: Bytes, weight: npt.NDArray[np.float32], count: npt.NDArray[np.int64]
 ) -> npt.NDArray:
-    """Centres far from each other, one for each surface first."""
+    """Initial centres by farthest-point sampling, starting with one per surface."""
     size = (points * points).sum(1)
     nearest = np.full(len(points), np.inf, np.float32)
     centres: list[int] = []
@@ -74,7 +74,7 @@ def _spread(
 
 
 def _owners(points: npt.NDArray[np.float32], code: Bytes, centres: npt.NDArray) -> npt.NDArray[np.int64]:
-    """The centre nearest to each point, of the point's surface."""
+    """Index of the nearest centre with the point's surface, for each point."""
     chosen = points[centres]
     away = (chosen * chosen).sum(1)[None, :] - 2 * (points @ chosen.T)
     away[code[:, None] != code[centres][None, :]] = np.inf
@@ -84,7 +84,7 @@ def _owners(points: npt.NDArray[np.float32], code: Bytes, centres: npt.NDArray) 
 def _settled(
     points: npt.NDArray[np.float32], code: Bytes, weight: npt.NDArray[np.float32], centres: npt.NDArray
 ) -> npt.NDArray:
-    """Each centre moved to the middle of what it owns."""
+    """Move each centre to the medoid of its points."""
     owner = _owners(points, code, centres)
     order = np.argsort(owner, kind="stable")
     bounds = np.searchsorted(owner[order], np.arange(len(centres) + 1))

@@ -1,19 +1,19 @@
-"""Start states: the console with a circuit's block in its memory, before the first tick."""
+"""Start states: the console's state with a circuit's block in its memory, before the first tick."""
 
 from kartrl.errors import UserError
 from kartrl.kart.block import BANK, Block
 from kartrl.kart.retro import BUNDLED, GAMES, Console
 
-BOOT, SETTLE = 60, 60  # frames: until the console is up, until a selected circuit is
-STANDING = 0x80  # value of `ticks` at which the game draws but does not move
-FROM_MEMORY = 255  # value of `select`: take the block that lies in memory
+BOOT, SETTLE = 60, 60  # frames until the console has booted, until a selected circuit is loaded
+STANDING = 0x80  # value of `ticks` at which the game renders but does not advance
+FROM_MEMORY = 255  # value of `select`: use the block in memory
 
 
 def make_state(block: Block) -> bytes:
-    """The whole state of a console that stands at tick 0 of this circuit.
+    """The state of a console at tick 0 of this circuit.
 
     Raises:
-        UserError: there is no emulator, or the game does not take the block.
+        UserError: there is no emulator, or the game rejects the block.
     """
     console = Console(GAMES / BUNDLED)
     try:
@@ -23,11 +23,11 @@ def make_state(block: Block) -> bytes:
 
 
 def start_state(console: Console, block: Block) -> bytes:
-    """The same on a console that has just been opened."""
+    """`make_state` on a console that has just been opened."""
     for _ in range(BOOT):
         console.step(0)
-    console.write(BANK, block.packed())
-    console.set_value("ticks", STANDING)  # stays until another number of ticks is asked for
+    console.write(BANK, block.pack())
+    console.set_value("ticks", STANDING)  # until another number of ticks is requested
     console.set_value("select", FROM_MEMORY)
     for _ in range(SETTLE):
         console.step(0)
@@ -38,6 +38,6 @@ def start_state(console: Console, block: Block) -> bytes:
         console.game.lap_zero,
         len(block.gates),
     ):
-        raise UserError(f"the game does not take the circuit {block.title}")
+        raise UserError(f"the game rejects the circuit {block.title}")
     console.set_value("ticks", 0)
     return console.save()

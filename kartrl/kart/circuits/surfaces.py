@@ -1,34 +1,34 @@
-"""The ground: what each surface does to a kart. The game's build turns this table into the ROM's."""
+"""Surfaces and their effects on a kart. The game's build writes this table into the ROM."""
 
 from enum import IntEnum
 from typing import NamedTuple
 
 
 class Effect(IntEnum):
-    """What happens to a kart on the ground there, beyond the surface's speed and grip."""
+    """Effect of a surface on a kart, besides its speed and grip."""
 
     NONE = 0
-    WALL = 1  # throws back, also in the air
-    FALL = 2  # the kart falls, and is put back on the road
+    WALL = 1  # bounces, also in the air
+    FALL = 2  # the kart falls and is put back on the road
     LAVA = 3
     WATER = 4  # deep enough to sink
-    BOOST = 5  # faster than the fastest for a moment
-    JUMP = 6  # off the ground for a moment
-    COIN = 7  # taken; the ground under it then counts
+    BOOST = 5  # briefly above the top speed
+    JUMP = 6  # briefly in the air
+    COIN = 7  # collected; then the ground under it counts
 
 
 class Surface(NamedTuple):
-    """One kind of ground.
+    """A kind of ground.
 
-    `ground_type` is what the race state calls it: 20 to 84 as in the public integration of Super Mario Kart where that
-    names one, numbers of our own otherwise.
+    `ground_type` is its value in the race state: as in stable-retro's integration of Super Mario Kart where that has
+    one (20 to 84), otherwise a free number.
     """
 
     name: str
     ground_type: int
-    top: int = 768  # fastest there, 1/256 pixel a tick
-    drag: int = 4  # by how much a faster kart slows each tick
-    grip: int = 2  # the way it moves follows the way it points by 1 / 2**grip of the difference each tick
+    top: int = 768  # top speed, 1/256 pixel per tick
+    drag: int = 4  # deceleration of a faster kart, per tick
+    grip: int = 2  # the velocity turns towards the heading by 1 / 2**grip of the difference per tick
     effect: Effect = Effect.NONE
 
 
@@ -55,6 +55,6 @@ SURFACES = (
     Surface("jump", 16, effect=Effect.JUMP),
     Surface("coin", 24, effect=Effect.COIN),
 )
-"""A surface's place here is its code, below 32, in a circuit's block."""
+"""A surface's index is its code, below 32, in a circuit's block."""
 
 CODES = {surface.name: code for code, surface in enumerate(SURFACES)}

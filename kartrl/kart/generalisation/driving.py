@@ -1,4 +1,4 @@
-"""How a policy, and the scripted driver, drive on many circuits: several at once, each in another process."""
+"""Evaluates a policy and the scripted driver on many circuits, in parallel processes."""
 
 import json
 import os
@@ -22,31 +22,31 @@ from kartrl.runtime.machine import cores
 from kartrl.runtime.processes import start_method
 
 GAME = "bundled"
-MOST_WORKERS = 8  # each loads torch, some 300 MB
+MOST_WORKERS = 8  # each loads torch, about 300 MB
 Result = TypeVar("Result")
 
 
 def circuits_in(split: Split, console: Console) -> dict[str, tuple[str, ...]]:
-    """Set -> its circuits, as names and paths of start states; those that are missing are built now."""
+    """Set -> its circuits, as names and paths of start states; builds the missing ones."""
     return {label: circuits_of(keys, GAME, console) for label, keys in split.sets().items()}
 
 
 def measure(
     path: Path, sets: Mapping[str, Sequence[str]], episodes: int, on_circuit: Callable[[], None]
 ) -> dict[str, Any]:
-    """Short name of each circuit -> its set, and the episodes that the greedy policy of a checkpoint drives there.
+    """Evaluate the greedy policy of a checkpoint: short name of each circuit -> its set and episodes.
 
     Args:
         sets: label -> circuits.
-        on_circuit: called when one is done.
+        on_circuit: called after each circuit.
 
     Raises:
         RunFailed: a process crashed.
     """
     places = [(label, circuit) for label, circuits in sets.items() for circuit in circuits]
     measured = {}
-    with _pool() as pool:
-        tasks = {pool.submit(_drive, path, circuit, episodes): (label, circuit) for label, circuit in places}
+    with _make_pool() as pool:
+        tasks = {pool.submit(_drive_policy, path, circuit, episodes): (label, circuit) for label, circuit in places}
         for task in as_completed(tasks):
             measured[tasks[task]] = _result(task)
             on_circuit()
@@ -54,10 +54,10 @@ def measure(
 
 
 def reference_laps(file: Path, circuits: Iterable[str], on_circuit: Callable[[], None]) -> dict[str, float | None]:
-    """Short name of each circuit -> median seconds of the scripted driver's laps, or None where it completes none.
+    """Short name of each circuit -> the scripted driver's median lap time in seconds, None if it completes none.
 
     Args:
-        file: where they are kept; those that are in it are not driven again.
+        file: cache of the results; circuits in it are not driven again.
 
     Raises:
         RunFailed: a process crashed.
@@ -65,9 +65,9 @@ def reference_laps(file: Path, circuits: Iterable[str], on_circuit: Callable[[],
     known: dict[str, float | None] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     missing = [circuit for circuit in dict.fromkeys(circuits) if circuit_name(circuit) not in known]
     if missing:
-        with _pool() as pool:
+        with _make_pool() as pool:
             tasks: dict[Future[tuple[float, ...]], str] = {
-                pool.submit(_scripted, circuit): circuit for circuit in missing
+                pool.submit(_drive_scripted, circuit): circuit for circuit in missing
             }
             for task in as_completed(tasks):
                 laps = _result(task)
@@ -81,22 +81,22 @@ def _result(task: Future[Result]) -> Result:
     try:
         return task.result()
     except BrokenProcessPool as error:
-        raise RunFailed("a process that drove ended of itself; memory may be short") from error
+        raise RunFailed("an evaluation process died; the machine may be out of memory") from error
 
 
-def _pool() -> ProcessPoolExecutor:
-    return ProcessPoolExecutor(min(cores(), MOST_WORKERS), mp_context=start_method(), initializer=_begin)
+def _make_pool() -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(min(cores(), MOST_WORKERS), mp_context=start_method(), initializer=_init_worker)
 
 
-def _begin() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that waits for this one
+def _init_worker() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles Ctrl-C
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if hasattr(os, "nice"):
         os.nice(5)
 
 
-def _drive(path: Path, circuit: str, episodes: int) -> list[dict[str, Any]]:
-    from kartrl.runtime.driving import drive, open_driver  # here: they load torch
+def _drive_policy(path: Path, circuit: str, episodes: int) -> list[dict[str, Any]]:
+    from kartrl.runtime.driving import drive, open_driver  # imports torch
 
     done = []
     with open_driver(path, [circuit], "cpu") as driver:
@@ -108,7 +108,7 @@ def _drive(path: Path, circuit: str, episodes: int) -> list[dict[str, Any]]:
     return done
 
 
-def _scripted(circuit: str) -> tuple[float, ...]:
+def _drive_scripted(circuit: str) -> tuple[float, ...]:
     from kartrl.kart.circuits.driver import lap_times
 
     return lap_times(circuit)

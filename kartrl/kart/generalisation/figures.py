@@ -1,4 +1,4 @@
-"""From episodes to the figures of the report. Nothing but arithmetic."""
+"""Statistics of the report, computed from episodes. Pure functions."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,39 +9,37 @@ from scipy import stats
 
 from kartrl.kart.generalisation.splits import SEEN
 
-LAPS = 5  # of a race
+LAPS = 5  # per race
 CONFIDENCE = 0.95
 MEASURES = ("finished", "progress", "lap_time")
 
 
 class Figure(NamedTuple):
-    """A measure's mean over seeds and, from two seeds on, its 95 % confidence interval by Student's t."""
+    """A measure's mean over seeds and, for two or more seeds, its 95 % confidence interval by Student's t."""
 
     mean: float
     low: float | None
     high: float | None
-    seeds: tuple[float, ...]  # the values that it is the mean of
+    seeds: tuple[float, ...]  # values of the seeds
 
 
 class Row(NamedTuple):
-    """One set of circuits of a split, or of all folds of a family together."""
+    """A set of circuits of a split, or of all folds of a family."""
 
     split: str
     set: str
     circuits: int
-    finished: Figure  # share of races finished
-    progress: Figure  # share of the race's five laps driven
-    lap_time: (
-        Figure | None
-    )  # median lap, in laps of the scripted driver, over circuits with a lap; None: no lap anywhere
-    timed: int  # circuits with a lap in some run
+    finished: Figure  # fraction of races finished
+    progress: Figure  # fraction of the race's five laps driven
+    lap_time: Figure | None  # median lap time relative to the scripted driver's, over circuits with a lap; None: no lap
+    timed: int  # circuits with a lap in any run
 
 
 def circuit_measures(episodes: Sequence[Mapping[str, Any]], reference: float | None) -> dict[str, float | None]:
-    """The measures of one policy on one circuit.
+    """Measures of a policy on a circuit.
 
     Args:
-        reference: seconds of the scripted driver's lap.
+        reference: the scripted driver's lap time, seconds.
     """
     laps = [lap for episode in episodes for lap in episode["lap_times"]]
     return {
@@ -52,10 +50,10 @@ def circuit_measures(episodes: Sequence[Mapping[str, Any]], reference: float | N
 
 
 def figure(values: Sequence[float], bounds: tuple[float, float] = (0.0, math.inf)) -> Figure:
-    """Mean and interval of a measure's values, one for each seed.
+    """Mean and confidence interval of a measure, from one value per seed.
 
     Args:
-        bounds: that the measure cannot leave; the interval is cut to them.
+        bounds: range of the measure, to which the interval is clipped.
     """
     mean, (lowest, highest) = fmean(values), bounds
     if len(values) < 2:
@@ -66,11 +64,11 @@ def figure(values: Sequence[float], bounds: tuple[float, float] = (0.0, math.inf
 
 
 def rows(results: Sequence[Mapping[str, Any]], reference: Mapping[str, float | None]) -> list[Row]:
-    """A row for each set of each split, for each family of several folds too.
+    """A row per set of each split, and per set of each family of several folds.
 
     Args:
-        results: of the runs, as they write them: split, seed and circuits.
-        reference: circuit -> seconds of the scripted driver's lap.
+        results: contents of the runs' `result.json`: split, seed and circuits.
+        reference: circuit -> the scripted driver's lap time, seconds.
     """
     splits: dict[str, list[Mapping[str, Any]]] = {}
     for result in results:
@@ -89,7 +87,7 @@ def rows(results: Sequence[Mapping[str, Any]], reference: Mapping[str, float | N
 def _set_rows(
     name: str, folds: Sequence[Sequence[Mapping[str, Any]]], reference: Mapping[str, float | None]
 ) -> list[Row]:
-    """The rows of some folds together, for the seeds that all of them have."""
+    """Rows of several folds combined, for the seeds that all of them have."""
     by_seed = [{result["seed"]: result["circuits"] for result in fold} for fold in folds]
     seeds = sorted(set.intersection(*(set(fold) for fold in by_seed)))
     if not seeds:
@@ -99,7 +97,7 @@ def _set_rows(
     )
     table = []
     for label in labels:
-        # [seed][circuit, of all folds]
+        # [seed][circuit of any fold]
         measures = [
             [
                 (circuit, circuit_measures(member["episodes"], reference.get(circuit)))
@@ -129,7 +127,7 @@ def _set_rows(
 
 
 def gaps(results: Sequence[Mapping[str, Any]], reference: Mapping[str, float | None]) -> dict[str, dict[str, Figure]]:
-    """Split -> unseen set -> share of races finished that is lost there, against the circuits trained on; paired by seed."""
+    """Generalisation gap, paired by seed: split -> unseen set -> races finished, trained on minus unseen."""
     table = rows(results, reference)
     lost: dict[str, dict[str, Figure]] = {}
     for row in table:

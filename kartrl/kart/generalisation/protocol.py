@@ -1,4 +1,4 @@
-"""What is fixed for all runs of one results folder, and how the folder says so."""
+"""The protocol that all runs of a results folder share, and its record in the folder."""
 
 import hashlib
 import importlib.metadata
@@ -18,47 +18,47 @@ from kartrl.kart.generalisation.splits import Split
 from kartrl.kart.retro import BUNDLED, build_id, game_folder
 
 OURS = ("run.logs", "run.name", "run.seed", "run.agent_steps", "run.minutes", "environment.id", "environment.game")
-"""Keys that the benchmark decides, beside [levels]."""
+"""Keys that the benchmark sets, besides [levels]."""
 DEFAULTS = ("environment.game=bundled", "evaluation.minutes=0")
 LIBRARIES = ("torch", "numpy", "gymnasium", "stable-retro", "opencv-python-headless")
 
 
 class Protocol(NamedTuple):
-    """How each policy is trained and measured."""
+    """How each policy is trained and evaluated."""
 
     agent_steps: int
-    episodes: int  # on each circuit
-    overrides: tuple[str, ...]  # of the configuration, section.key=value
+    episodes: int  # per circuit
+    overrides: tuple[str, ...]  # section.key=value
     quick: bool = False
 
     def overrides_of(self, split: Split) -> list[str]:
-        """The configuration of a training, but for its folder and seed."""
+        """Configuration overrides of a training run, without its folder and seed."""
         levels = ["levels.*=none", *(f"levels.{key}=train" for key in split.train)]
         levels += [f"levels.{key}=test" for keys in split.unseen.values() for key in keys]
         return [*DEFAULTS, *self.overrides, f"run.agent_steps={self.agent_steps}", *levels]
 
 
-def checked(protocol: Protocol) -> Protocol:
-    """The protocol, if its overrides are valid and leave alone what the benchmark decides.
+def validate(protocol: Protocol) -> Protocol:
+    """Validate the protocol's overrides.
 
     Raises:
-        UserError: they are not, or do not.
+        UserError: an override is invalid, or changes a key that the benchmark sets.
     """
     for override in protocol.overrides:
         key = override.partition("=")[0].strip()
         if key in OURS or key.startswith("levels."):
             raise UserError(
-                f"--set {override[:80]}: the benchmark decides {key[:80]}; change another key, or train with `kartrl train`"
+                f"--set {override[:80]}: the benchmark sets {key[:80]} itself; drop the option, or use `kartrl train`"
             )
     read([], protocol.overrides)
     return protocol
 
 
-def keep(folder: Path, protocol: Protocol, splits: Sequence[Split]) -> None:
-    """Note the protocol in the folder, or see that the one noted there is the same: its results can be put together then.
+def record_protocol(folder: Path, protocol: Protocol, splits: Sequence[Split]) -> None:
+    """Record the protocol in the folder, or check that it equals the recorded one, so that results are comparable.
 
     Raises:
-        UserError: it is another one.
+        UserError: the protocols differ.
     """
     file = folder / "protocol.json"
     own = _description(protocol, splits)
@@ -73,22 +73,22 @@ def keep(folder: Path, protocol: Protocol, splits: Sequence[Split]) -> None:
             if value != own[key]:
                 what = " ".join(f"{value} there, {own[key]} now".split())
                 what = "the configuration differs" if key == "config" else f"{key.replace('_', ' ')}: {what}"
-                raise UserError(f"{folder} holds results of another protocol ({what}); choose another folder with -o")
+                raise UserError(f"{folder}: has results of another protocol ({what}); choose another folder with -o")
         for name, split in own["splits"].items():
             if noted_splits.get(name, split) != split:
-                raise UserError(f"{folder} holds results of another split {name}; choose another folder with -o")
+                raise UserError(f"{folder}: has results of another split {name}; choose another folder with -o")
         own = {**noted, "splits": {**noted_splits, **own["splits"]}}
     write_json(file, own)
 
 
-def keep_circuits(folder: Path, circuits: Iterable[str]) -> None:
-    """Note what the generated circuits are, or see that they are those of before: another version of the generator makes others.
+def record_circuits(folder: Path, circuits: Iterable[str]) -> None:
+    """Record hashes of the generated circuits, or check them: another version of the generator gives other circuits.
 
     Args:
-        circuits: names and paths of start states; only the latter can change.
+        circuits: names and paths of start states; only the latter are checked.
 
     Raises:
-        UserError: one has changed.
+        UserError: a circuit has changed.
     """
     file = folder / "circuits.json"
     noted: dict[str, str] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
@@ -99,7 +99,7 @@ def keep_circuits(folder: Path, circuits: Iterable[str]) -> None:
         )
         if noted.setdefault(name, digest) != digest:
             raise UserError(
-                f"{folder}: {name} is not the circuit any more that was driven there; choose another folder with -o"
+                f"{folder}: circuit {name} differs from the one measured before; choose another folder with -o"
             )
     write_json(file, noted)
 
@@ -128,5 +128,5 @@ def _description(protocol: Protocol, splits: Sequence[Split]) -> dict[str, Any]:
 
 
 def write_json(file: Path, content: Any) -> None:
-    """Write the whole file or leave it as it is."""
+    """Write a JSON file atomically."""
     write_whole(file, json.dumps(content, indent=1).encode())

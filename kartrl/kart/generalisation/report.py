@@ -1,4 +1,4 @@
-"""What the benchmark shows: one table, in the terminal and in Markdown, JSON, and one plot."""
+"""The benchmark's report: a table in the terminal, Markdown and JSON, and a plot."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -28,18 +28,18 @@ COLOURS = {True: "#3b6fb6", False: "#d1603d"}  # trained on, unseen
 def report(
     folder: Path, results: Sequence[Mapping[str, Any]], reference: Mapping[str, float | None], about: Mapping[str, Any]
 ) -> list[Row]:
-    """Write results.json, results.md and results.png; the rows of the table.
+    """Write results.json, results.md and results.png; returns the rows of the table.
 
     Args:
-        results: of the runs; at least one.
-        reference: circuit -> seconds of the scripted driver's lap.
-        about: what `protocol.json` says.
+        results: of one or more runs.
+        reference: circuit -> the scripted driver's lap time, seconds.
+        about: contents of `protocol.json`.
     """
     table = rows(results, reference)
     lost = gaps(results, reference)
     content = {
         **about,
-        "rows": [_plain(row) for row in table],
+        "rows": [_to_json(row) for row in table],
         "lost_finished": {
             split: {label: value._asdict() for label, value in sets.items()} for split, sets in lost.items()
         },
@@ -48,7 +48,7 @@ def report(
     }
     write_json(folder / "results.json", content)
     (folder / "results.md").write_text(_markdown(table, lost, results, reference, about), encoding="utf-8")
-    _draw(table, folder / "results.png", about)
+    _plot(table, folder / "results.png", about)
     return table
 
 
@@ -66,18 +66,24 @@ def show(table: Sequence[Row], console: Console) -> None:
     console.print(printed)
 
 
-def _plain(row: Row) -> dict[str, Any]:
+def _to_json(row: Row) -> dict[str, Any]:
     return {key: value._asdict() if isinstance(value, Figure) else value for key, value in row._asdict().items()}
 
 
 def _cells(row: Row) -> list[str]:
-    times = "-" if row.lap_time is None else _text(row.lap_time, "{:.2f}")
+    times = "-" if row.lap_time is None else _format_figure(row.lap_time, "{:.2f}")
     if row.lap_time is not None and row.timed < row.circuits:
         times += f" on {row.timed}"
-    return [row.set, str(row.circuits), _text(row.finished, "{:.0%}"), _text(row.progress, "{:.0%}"), times]
+    return [
+        row.set,
+        str(row.circuits),
+        _format_figure(row.finished, "{:.0%}"),
+        _format_figure(row.progress, "{:.0%}"),
+        times,
+    ]
 
 
-def _text(figure: Figure, form: str) -> str:
+def _format_figure(figure: Figure, form: str) -> str:
     mean = form.format(figure.mean)
     if figure.low is None or figure.high is None:
         return mean
@@ -97,29 +103,33 @@ def _markdown(
         "# Generalisation",
         "",
         *(
-            ["**A quick run, to see that it works: these figures are not those of the protocol.**", ""]
+            ["**Quick run, to test the setup: these figures do not follow the protocol.**", ""]
             if protocol["quick"]
             else []
         ),
-        f"{protocol['agent_steps']:,} agent steps a run, seeds {', '.join(map(str, seeds))}, {protocol['episodes']} races on each circuit, "
-        f"{protocol['policy']} policy, the last checkpoint.",
+        f"{protocol['agent_steps']:,} agent steps per run, seeds {', '.join(map(str, seeds))}, "
+        f"{protocol['episodes']} races per circuit, {protocol['policy']} policy, last checkpoint.",
         f"kartrl {about['kartrl']}, ROM build {about['rom_build_id']}, {about['machine']}.",
-        "Means over seeds, with 95 % confidence intervals by Student's t where there are several seeds.",
+        "Means over seeds; 95 % confidence intervals by Student's t if there are several seeds.",
         "",
-        *_lines(COLUMNS, [[row.split, *_cells(row)] for row in table]),
+        *_markdown_table(COLUMNS, [[row.split, *_cells(row)] for row in table]),
         "",
-        "## What is lost on unseen circuits",
+        "## Generalisation gap",
         "",
-        "Share of races finished on the circuits trained on, less that on the unseen ones, of the same policies.",
+        "Fraction of races finished on the circuits trained on, minus that on unseen circuits, for the same policies.",
         "",
-        *_lines(
+        *_markdown_table(
             ("split", "unseen", "lost"),
-            [[split, label, _text(value, "{:.0%}")] for split, sets in lost.items() for label, value in sets.items()],
+            [
+                [split, label, _format_figure(value, "{:.0%}")]
+                for split, sets in lost.items()
+                for label, value in sets.items()
+            ],
         ),
         "",
-        "## Circuit by circuit",
+        "## Results by circuit",
         "",
-        *_lines(
+        *_markdown_table(
             ("split", "seed", "driven on", "circuit", "finished", "driven", "lap / scripted"),
             _circuit_cells(results, reference),
         ),
@@ -144,19 +154,19 @@ def _circuit_cells(results: Sequence[Mapping[str, Any]], reference: Mapping[str,
     return cells
 
 
-def _lines(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:
+def _markdown_table(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:
     return [f"| {' | '.join(line)} |" for line in (columns, ["---"] * len(columns), *cells)]
 
 
-def _draw(table: Sequence[Row], file: Path, about: Mapping[str, Any]) -> None:
-    """A line for each row: a dot for each seed, the mean, and the interval."""
+def _plot(table: Sequence[Row], file: Path, about: Mapping[str, Any]) -> None:
+    """Plot each row: a dot per seed, the mean, and the interval."""
     figure = Drawing(figsize=(10, 1.3 + 0.36 * len(table)), layout="constrained")
     FigureCanvasAgg(figure)
     shares, times = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
     for place, row in enumerate(table):
-        _mark(shares, place, row.finished, row.set == SEEN, 100)
+        _plot_row(shares, place, row.finished, row.set == SEEN, 100)
         if row.lap_time is not None:
-            _mark(times, place, row.lap_time, row.set == SEEN, 1)
+            _plot_row(times, place, row.lap_time, row.set == SEEN, 1)
     shares.set_yticks(range(len(table)), [f"{row.split}: {row.set} ({row.circuits})" for row in table])
     shares.invert_yaxis()
     shares.set(xlim=(-3, 103), xlabel="races finished, %")
@@ -166,12 +176,12 @@ def _draw(table: Sequence[Row], file: Path, about: Mapping[str, Any]) -> None:
         axes.grid(axis="x", color="0.9")
         axes.spines[["top", "right"]].set_visible(False)
     protocol = about["protocol"]
-    quick = " (quick: not the protocol's figures)" if protocol["quick"] else ""
-    figure.suptitle(f"Driving unseen circuits after {protocol['agent_steps']:,} agent steps{quick}", fontsize=11)
+    quick = " (quick run, not the protocol)" if protocol["quick"] else ""
+    figure.suptitle(f"Unseen circuits after {protocol['agent_steps']:,} agent steps{quick}", fontsize=11)
     figure.savefig(file, dpi=110)
 
 
-def _mark(axes: Axes, place: int, figure: Figure, seen: bool, scale: float) -> None:
+def _plot_row(axes: Axes, place: int, figure: Figure, seen: bool, scale: float) -> None:
     colour = COLOURS[seen]
     if figure.low is not None and figure.high is not None:
         axes.plot([scale * figure.low, scale * figure.high], [place, place], color=colour, linewidth=2, alpha=0.5)

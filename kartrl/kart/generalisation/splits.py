@@ -1,4 +1,4 @@
-"""The fixed splits of the circuits into those that are trained on and those that stay unseen."""
+"""The fixed splits of the circuits into training circuits and held-out circuits."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -8,25 +8,25 @@ from kartrl.errors import UserError
 
 
 class Split(NamedTuple):
-    """One question to ask: trained here, how does it drive there?
+    """Training circuits, and the sets of circuits to evaluate on.
 
-    Circuits are named as in [levels]. A set is some of them with a label, and gets a row in the table.
+    Circuits are named as in [levels]. Each labelled set is a row of the table.
     """
 
     name: (
         str  # the part before a dash is the family: folds of the same question, whose unseen circuits are put together
     )
     train: tuple[str, ...]
-    seen: tuple[str, ...]  # of those trained on, the ones that are driven in the end
+    seen: tuple[str, ...]  # training circuits to evaluate on
     unseen: dict[str, tuple[str, ...]]  # label -> circuits
 
     @property
     def family(self) -> str:
-        """Whose fold this is."""
+        """Name of the family that this fold belongs to."""
         return self.name.partition("-")[0]
 
     def sets(self) -> dict[str, tuple[str, ...]]:
-        """All that is driven in the end."""
+        """All sets to evaluate on."""
         return {SEEN: self.seen, **self.unseen}
 
 
@@ -37,17 +37,17 @@ FOLDS = (
     ("ChocoIsland", "RainbowRoad"),
     ("BowserCastle", "KoopaBeach"),
 )
-"""Kinds that stay unseen together. Of like kinds (void beside the road: GhostValley, RainbowRoad; slow soft ground beside it:
+"""Kinds that are held out together. Of similar kinds (void beside the road: GhostValley, RainbowRoad; slow soft ground:
 DonutPlains, ChocoIsland) one is always trained on."""
 
 
 def kind_of(circuit: str) -> str:
-    """The kind of one of the game's own circuits, by its name."""
+    """The kind of a bundled circuit, from its name."""
     return circuit.partition(".")[0]
 
 
 def _within() -> Split:
-    """The last act of each kind stays unseen; a kind of one act only is left out."""
+    """Holds out the last act of each kind; skips kinds with a single act."""
     acts: dict[str, list[str]] = {}
     for circuit in CIRCUITS:
         acts.setdefault(kind_of(circuit), []).append(circuit)
@@ -79,13 +79,13 @@ QUICK = (
 
 
 def chosen(names: Sequence[str], splits: Sequence[Split]) -> list[Split]:
-    """The splits with these names or of these families; without names all.
+    """The splits with these names or of these families; all if there are no names.
 
     Raises:
-        UserError: there is no such split.
+        UserError: unknown split.
     """
     known = [split.name for split in splits] + [split.family for split in splits]
     for name in names:
         if name not in known:
-            raise UserError(f"--splits {name[:80]}: no such split; there are {', '.join(dict.fromkeys(known))}")
+            raise UserError(f"--splits {name[:80]}: unknown split; choose from {', '.join(dict.fromkeys(known))}")
     return [split for split in splits if not names or split.name in names or split.family in names]

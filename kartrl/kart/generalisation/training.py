@@ -1,4 +1,4 @@
-"""One run of the benchmark: `kartrl train` in a process of its own, gone on with where an earlier one was interrupted."""
+"""A run of the benchmark: `kartrl train` in a subprocess, resumed if an earlier one was interrupted."""
 
 import shutil
 import time
@@ -15,35 +15,35 @@ from kartrl.metrics.scalars_csv import last_step
 from kartrl.runtime import run_folders as runs
 
 LOOK_SECONDS = 0.5
-TAIL = 4096  # bytes at the end of a log
+TAIL = 4096  # bytes to read from the end of a log
 
 
 class Run(NamedTuple):
-    """A policy to train: a split, and a seed."""
+    """A policy to train: a split and a seed."""
 
     split: Split
     seed: int
-    folder: Path  # its run folder
+    folder: Path  # run folder
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Name of the run."""
         return f"{self.split.name}-seed{self.seed}"
 
     @property
     def result(self) -> Path:
-        """Where it is written how its policy drives."""
+        """File with the results of the evaluation."""
         return self.folder / "result.json"
 
 
 def train(run: Run, protocol: Protocol, on_steps: Callable[[int], None]) -> Path:
-    """Train to the end, or go on to it; its last checkpoint.
+    """Train or resume until the last step; returns the last checkpoint.
 
     Args:
-        on_steps: called now and then with the agent steps done.
+        on_steps: called periodically with the agent steps done.
 
     Raises:
-        RunFailed: the training ended before its last step.
+        RunFailed: training ended before its last step.
     """
     if (path := _trained(run, protocol)) is not None:
         return path
@@ -69,7 +69,7 @@ def train(run: Run, protocol: Protocol, on_steps: Callable[[int], None]) -> Path
     if path is None:
         said = [line for line in _tail(log).splitlines() if line.strip()]
         raise RunFailed(
-            f"the training ended early, with exit status {process.returncode}: {' / '.join(said[-2:])} (see {log})"
+            f"training ended early with exit status {process.returncode}: {' / '.join(said[-2:])} (see {log})"
         )
     return path
 
@@ -80,7 +80,7 @@ def _trained(run: Run, protocol: Protocol) -> Path | None:
 
 
 def _clear(folder: Path) -> None:
-    """Remove what a run has left that was interrupted before its first checkpoint; nobody else may be at it."""
+    """Delete an interrupted run without a checkpoint; no other process may be using it."""
     if folder.exists():
         locked = runs.lock(folder)
         shutil.rmtree(folder)

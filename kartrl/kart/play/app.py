@@ -1,4 +1,4 @@
-"""The game in its window: sixty times a second, the screens take turns."""
+"""The main loop of the window: sixty ticks per second, events, and switching between menu and race."""
 
 import time
 from pathlib import Path
@@ -16,13 +16,13 @@ from kartrl.kart.race import TICKS_PER_SECOND
 
 
 class App:
-    """The player's window on a stage.
+    """Connects a window to a stage.
 
     Args:
-        output: the movie of the first race; None: movies are kept only when the player says so.
+        output: file for the movie of the first race; None: movies are saved only on a key.
 
     Raises:
-        UserError: what the stage is to begin with is not there.
+        UserError: the first session cannot be created.
     """
 
     def __init__(self, stage: Stage, window: Window, output: Path | None) -> None:
@@ -39,7 +39,7 @@ class App:
             self._enter(first)
 
     def run(self) -> None:
-        """Until the player quits."""
+        """Run until the player quits."""
         pacer = Pacer(time.perf_counter(), TICKS_PER_SECOND)
         try:
             while self._open:
@@ -52,11 +52,11 @@ class App:
                     self.draw()
                 time.sleep(pacer.wait(time.perf_counter()))
         finally:
-            if self._racing is not None:  # also when the process is told to end
+            if self._racing is not None:  # also on SIGTERM
                 self._racing.leave()
 
     def take(self, event: pygame.event.Event) -> None:
-        """Look at an event of the window."""
+        """Handle an event of the window."""
         self._pad.take(event)
         if event.type == pygame.QUIT:
             self._open = False
@@ -77,7 +77,7 @@ class App:
                 self._enter(self._menu.chosen)
 
     def tick(self) -> None:
-        """A sixtieth of a second has gone by."""
+        """Advance by a sixtieth of a second."""
         if self._racing is not None:
             self._racing.tick()
 

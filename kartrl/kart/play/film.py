@@ -1,4 +1,4 @@
-"""A movie as a video."""
+"""Converts a movie to a video."""
 
 from pathlib import Path
 
@@ -9,13 +9,13 @@ from kartrl.metrics.video import Mp4Writer
 
 
 def film(stage: Stage, output: Path) -> None:
-    """Write the stage's movie as an MP4, as fast as the machine can.
+    """Write the stage's movie as an MP4, faster than real time where possible.
 
     Raises:
-        UserError: it cannot be written.
+        UserError: the file cannot be written.
     """
     session = stage.first()
-    assert session is not None, "of a stage with a movie"
+    assert session is not None, "a stage with a movie has a first session"
     try:
         with Mp4Writer(output, TICKS_PER_SECOND) as video:
             video.add(session.screen())
@@ -23,6 +23,4 @@ def film(stage: Stage, output: Path) -> None:
                 session.tick(0)
                 video.add(session.screen())
     except OSError as error:
-        raise UserError(
-            f"{output}: cannot write there ({error.strerror or error}); choose another place with -o"
-        ) from error
+        raise UserError(f"{output}: cannot write ({error.strerror or error}); choose another file with -o") from error

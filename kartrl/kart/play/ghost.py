@@ -1,4 +1,4 @@
-"""Who drives along, each on a console of its own: here a movie of an earlier drive; `policy` has the trained network."""
+"""Ghosts, each with its own console: here the replay of a movie; `policy` has the trained network."""
 
 from typing import Protocol
 
@@ -9,25 +9,25 @@ from kartrl.kart.retro import Console
 
 
 class Ghost(Protocol):
-    """A kart that can be raced against; it is never touched, and stays where its own drive ends."""
+    """An opponent without collisions; it stops where its own drive ends."""
 
     name: str
     race: dict[str, int]
-    """Its race state after the last tick, as raw as in the console's memory."""
+    """Its raw race state after the last tick."""
     drive: Drive
 
     def begin(self) -> None:
-        """Go to the start."""
+        """Reset to the start."""
 
     def tick(self) -> None:
-        """Drive for one sixtieth of a second."""
+        """Advance by a sixtieth of a second."""
 
 
 class MovieGhost:
-    """A drive that was recorded.
+    """Replays a recorded drive.
 
     Args:
-        console: for this ghost alone.
+        console: used by this ghost only.
     """
 
     def __init__(self, console: Console, movie: Movie, course: Course | None, name: str) -> None:
@@ -36,14 +36,14 @@ class MovieGhost:
         self.begin()
 
     def begin(self) -> None:
-        """Go to the start."""
+        """Reset to the start."""
         self._console.restore(self._movie.state)
         self._inputs = iter(self._movie.inputs)
         self.race = self._console.race()
         self.drive = Drive(self._console.game, self._course, self.race)
 
     def tick(self) -> None:
-        """Drive for one sixtieth of a second."""
+        """Advance by a sixtieth of a second."""
         buttons = next(self._inputs, None)
         if buttons is not None:
             self._console.step(buttons)

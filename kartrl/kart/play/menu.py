@@ -1,4 +1,4 @@
-"""The list of circuits."""
+"""The menu of circuits."""
 
 import numpy as np
 import numpy.typing as npt
@@ -11,9 +11,9 @@ from kartrl.kart.play.session import Session
 from kartrl.kart.play.stage import POWER_ON, Stage
 from kartrl.kart.play.window import Window
 
-EASY = "MarioCircuit.Act1"  # for who begins
+EASY = "MarioCircuit.Act1"  # default for beginners
 KEYS = (("up, down", "choose"), ("enter", "race"), ("F11", "full screen"), ("esc", "quit"))
-ROWS = slice(8, 108)  # of the console's picture: sky and ground
+ROWS = slice(8, 108)  # screen rows with sky and ground
 STEPS = {
     pygame.K_UP: -1, pygame.K_DOWN: 1, pygame.K_PAGEUP: -5, pygame.K_PAGEDOWN: 5,
 }  # fmt: skip
@@ -21,7 +21,7 @@ PAD_STEPS = {pygame.CONTROLLER_BUTTON_DPAD_UP: -1, pygame.CONTROLLER_BUTTON_DPAD
 
 
 class Menu:
-    """Lets the player choose from `stage.choices()`, again and again."""
+    """Lets the player choose a circuit from `stage.choices()`."""
 
     def __init__(self, stage: Stage) -> None:
         self.over = False
@@ -34,15 +34,15 @@ class Menu:
         self.begin()
 
     def begin(self) -> None:
-        """Show the list, as there may be more to choose from now."""
+        """Show the list, with start states that have been added since."""
         self.chosen = None
-        self._complaint = ""
+        self._error = ""
         self._choices = self._stage.choices()
-        self._entries = [(circuit_name(name) or "switch the console on", self._note(name)) for name in self._choices]
-        self._look()
+        self._entries = [(circuit_name(name) or "power on", self._note(name)) for name in self._choices]
+        self._load_images()
 
     def take(self, event: pygame.event.Event) -> None:
-        """Look at an event of the window."""
+        """Handle an event of the window."""
         if event.type == pygame.KEYDOWN:
             if event.key in STEPS:
                 self._move(STEPS[event.key])
@@ -58,28 +58,28 @@ class Menu:
 
     def _move(self, step: int) -> None:
         self._place = (self._place + step) % len(self._choices)
-        self._complaint = ""
-        self._look()
+        self._error = ""
+        self._load_images()
 
     def _choose(self) -> None:
         try:
             self.chosen = self._stage.session(self._choices[self._place])
         except UserError as error:
-            self._complaint = str(error)
+            self._error = str(error)
 
     def _note(self, name: str) -> str:
-        """A circuit's title and kind, where the game has them."""
+        """A circuit's title and kind, if the game has them."""
         if name == POWER_ON:
             return ""
         try:
             self._stage.console.load(name)
-        except UserError:  # told when it is chosen
+        except UserError:  # shown when it is chosen
             return ""
         block = self._stage.console.block()
         return "" if block is None else f"{block.title.capitalize()}, {block.kind}"
 
-    def _look(self) -> None:
-        """Take pictures of the chosen circuit: the start as the kart sees it, and the map where the game has one."""
+    def _load_images(self) -> None:
+        """Load images of the chosen circuit: the view at the start, and the map if the game has one."""
         self._pictures: list[npt.NDArray[np.uint8]] = []
         name = self._choices[self._place]
         if name != POWER_ON:
@@ -87,15 +87,15 @@ class Menu:
                 self._stage.console.load(name)
                 self._stage.console.step(0)
             except UserError as error:
-                self._complaint = str(error)
+                self._error = str(error)
             else:
                 self._pictures.append(self._stage.console.screen()[ROWS])
                 block = self._stage.console.block()
                 if block is not None:
-                    self._pictures.append(block.picture())
+                    self._pictures.append(block.image())
 
     def draw(self, window: Window) -> None:
-        """Draw it all."""
+        """Draw the menu."""
         views.menu(
-            window, self._stage.console.game.title, self._entries, self._place, self._pictures, self._complaint, KEYS
+            window, self._stage.console.game.title, self._entries, self._place, self._pictures, self._error, KEYS
         )

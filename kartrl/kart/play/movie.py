@@ -1,8 +1,8 @@
-"""Movies: what was pressed in each frame and the state it began from, in the .bk2 files that stable-retro writes and reads.
+"""Movies: the initial state and the buttons of each frame, as .bk2 files compatible with stable-retro.
 
 A .bk2 is a zip of three files. `Input Log.txt` has a line for each frame with one character for each button, `Core.bin`
-is the state before the first frame, `Header.txt` says which game it is. As in stable-retro's own, the first frame has no
-button held: its environment spends a frame on each reset.
+is the state before the first frame, `Header.txt` names the game. As in stable-retro's own files, no button is held in
+the first frame: its environment runs one frame on each reset.
 """
 
 import io
@@ -18,26 +18,26 @@ from kartrl.kart.cartridge import STATE_LIMIT
 from kartrl.kart.libretro import BUTTONS
 
 LOG, HEADER, CORE = "Input Log.txt", "Header.txt", "Core.bin"
-LETTERS = "BYsSUDLRAXlr"  # of `BUTTONS`, when held; a line has them from the last to the first
+LETTERS = "BYsSUDLRAXlr"  # letters of `BUTTONS`; a line has them from the last to the first
 NAMES = "|".join(f"P1 {name if len(name) == 1 else name.capitalize()}" for name in reversed(BUTTONS))
-LIMITS = {LOG: 32 * 1024 * 1024, HEADER: 64 * 1024, CORE: STATE_LIMIT}  # bytes of each part when unpacked
-LONGEST = 1_000_000  # frames of a movie: more than four hours
+LIMITS = {LOG: 32 * 1024 * 1024, HEADER: 64 * 1024, CORE: STATE_LIMIT}  # maximum bytes of each part, unpacked
+LONGEST = 1_000_000  # maximum frames of a movie: more than four hours
 
 
 class Movie(NamedTuple):
-    """A drive that can be repeated exactly."""
+    """A drive that can be replayed exactly."""
 
-    game: str  # its folder's name
-    circuit: str  # "" where it is not known
-    state: bytes  # the console before the first frame
+    game: str  # name of its folder
+    circuit: str  # "" if unknown
+    state: bytes  # of the console before the first frame
     inputs: tuple[int, ...]  # the buttons held in each frame: bit i for `BUTTONS[i]`
 
 
 def write_movie(file: Path, movie: Movie) -> None:
-    """Write a .bk2, as a whole or not at all.
+    """Write a .bk2 atomically.
 
     Raises:
-        UserError: it cannot be written.
+        UserError: the file cannot be written.
     """
     lines = ["[Input]", f"{NAMES}|", *map(_line, movie.inputs), "[/Input]"]
     header = {
@@ -52,14 +52,14 @@ def write_movie(file: Path, movie: Movie) -> None:
     try:
         write_whole(file, packed.getvalue())
     except OSError as error:
-        raise UserError(f"{file}: cannot write there ({error.strerror}); choose another place") from error
+        raise UserError(f"{file}: cannot write ({error.strerror}); choose another folder") from error
 
 
 def read_movie(file: Path) -> Movie:
-    """Read a .bk2 of one player on an SNES.
+    """Read a .bk2 of a single SNES player.
 
     Raises:
-        UserError: it cannot be read, or is not such a movie.
+        UserError: the file cannot be read, or is not such a movie.
     """
     try:
         with zipfile.ZipFile(file) as archive:
@@ -79,7 +79,7 @@ def read_movie(file: Path) -> Movie:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise UserError(f"{file}: cannot read this movie ({reason})") from error
     if not inputs:
-        raise UserError(f"{file}: this movie has no frames")
+        raise UserError(f"{file}: the movie has no frames")
     return Movie(fields.get("GameName", "").strip(), fields.get("Circuit", "").strip(), core, inputs)
 
 
@@ -97,10 +97,10 @@ def _line(buttons: int) -> str:
 
 
 def _inputs(lines: Sequence[str]) -> tuple[int, ...]:
-    """The buttons of each frame.
+    """Parse the buttons of each frame.
 
     Raises:
-        ValueError: they are not those of one joypad.
+        ValueError: not the buttons of a single joypad.
     """
     frames = [line for line in lines if line.startswith("|")]
     if len(frames) > LONGEST:
@@ -109,8 +109,8 @@ def _inputs(lines: Sequence[str]) -> tuple[int, ...]:
     for line in frames:
         _, system, held, *rest = line.split("|")
         if len(held) != len(LETTERS) or rest != [""]:
-            raise ValueError("not the buttons of one SNES joypad")
+            raise ValueError("not the buttons of a single SNES joypad")
         if set(system) - {"."}:
-            raise ValueError("it resets the console or switches it off")
+            raise ValueError("it resets the console or turns it off")
         inputs.append(sum(1 << place for place, letter in enumerate(reversed(held)) if letter not in ". "))
     return tuple(inputs)

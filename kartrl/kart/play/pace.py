@@ -1,14 +1,14 @@
-"""The clock of a game that a person plays."""
+"""The clock of interactive play."""
 
 from math import floor
 
-MOST = 5  # ticks that are made up for at once; what is later than that is let go
+MOST = 5  # maximum ticks to catch up at once; later ones are dropped
 
 
 class Pacer:
-    """Says how many ticks of game time are due, so that a second has sixty of them, however long a picture takes to draw.
+    """Counts the ticks that are due, so that the game runs at `rate` ticks per second whatever drawing takes.
 
-    Times are seconds of any steady clock, handed in.
+    Times are seconds of any monotonic clock, passed in.
     """
 
     def __init__(self, now: float, rate: float) -> None:
@@ -16,7 +16,7 @@ class Pacer:
         self._next = now  # when the next tick is due
 
     def due(self, now: float) -> int:
-        """How many ticks to run now. Where the machine has been held up, the game is late rather than in a rush."""
+        """Ticks to run now. After a stall the game continues late instead of fast-forwarding."""
         ticks = max(0, floor((now - self._next) / self._period + 1e-6) + 1)
         if ticks > MOST:
             self._next = now + self._period

@@ -1,4 +1,4 @@
-"""From keys and gamepads to the buttons of the console's joypad."""
+"""Maps keys and gamepads to the buttons of the console's joypad."""
 
 from collections.abc import Iterable
 
@@ -14,9 +14,9 @@ KEYS = {
     pygame.K_LSHIFT: "L", pygame.K_RSHIFT: "L", pygame.K_SPACE: "R",
     pygame.K_RETURN: "START", pygame.K_BACKSPACE: "SELECT",
 }  # fmt: skip
-# Where the joypad's crosswise keys steer only, the arrows also drive and brake.
+# In games that use the D-pad for steering only, the arrow keys also drive and brake.
 ARROWS = {pygame.K_UP: "B", pygame.K_DOWN: "Y"}
-# SDL names the buttons of any gamepad by their place, as on an Xbox's: A lies where the console's joypad has B.
+# SDL names buttons by their position on an Xbox gamepad: its A is where the console's joypad has B.
 PAD_BUTTONS = {
     pygame.CONTROLLER_BUTTON_A: "B", pygame.CONTROLLER_BUTTON_X: "Y",
     pygame.CONTROLLER_BUTTON_B: "A", pygame.CONTROLLER_BUTTON_Y: "X",
@@ -25,20 +25,20 @@ PAD_BUTTONS = {
     pygame.CONTROLLER_BUTTON_DPAD_LEFT: "LEFT", pygame.CONTROLLER_BUTTON_DPAD_RIGHT: "RIGHT",
     pygame.CONTROLLER_BUTTON_DPAD_UP: "UP", pygame.CONTROLLER_BUTTON_DPAD_DOWN: "DOWN",
 }  # fmt: skip
-PAD_AXES = (  # axis, name towards its negative end, name towards its positive end
+PAD_AXES = (  # axis, button at its negative end, button at its positive end
     (pygame.CONTROLLER_AXIS_LEFTX, "LEFT", "RIGHT"),
     (pygame.CONTROLLER_AXIS_LEFTY, "UP", "DOWN"),
     (pygame.CONTROLLER_AXIS_TRIGGERRIGHT, "", "B"),
     (pygame.CONTROLLER_AXIS_TRIGGERLEFT, "", "Y"),
 )
-FAR = 14_000  # of 32,767: how far a stick must lean
+FAR = 14_000  # dead zone of a stick, of 32,767
 
 
 class Pad:
-    """What is held down, on the keyboard and on every gamepad; gamepads may come and go.
+    """Buttons held on the keyboard and on all gamepads, which may be plugged in and removed.
 
     Args:
-        arrows_drive: whether the arrows up and down also drive and brake.
+        arrows_drive: whether the up and down arrows also drive and brake.
     """
 
     def __init__(self, arrows_drive: bool) -> None:
@@ -48,7 +48,7 @@ class Pad:
         controller.init()
 
     def take(self, event: pygame.event.Event) -> None:
-        """Look at an event of the window."""
+        """Handle an event of the window."""
         if event.type == pygame.KEYDOWN:
             self._keys.add(event.key)
         elif event.type == pygame.KEYUP:
@@ -62,11 +62,11 @@ class Pad:
             self._gamepads.pop(event.instance_id, None)
 
     def release(self) -> None:
-        """Forget the keys held."""
+        """Forget the held keys."""
         self._keys.clear()
 
     def buttons(self) -> int:
-        """The joypad's buttons that are held: bit i for `BUTTONS[i]`."""
+        """The held buttons of the joypad: bit i for `BUTTONS[i]`."""
         names = {KEYS[key] for key in self._keys if key in KEYS}
         if self._arrows_drive:
             names |= {name for key, name in ARROWS.items() if key in self._keys}
@@ -75,14 +75,14 @@ class Pad:
                 (button for button in PAD_BUTTONS if gamepad.get_button(button)),
                 {axis: gamepad.get_axis(axis) for axis, _, _ in PAD_AXES},
             )
-        for pair in ({"LEFT", "RIGHT"}, {"UP", "DOWN"}):  # no joypad of the console can be pressed on both sides
+        for pair in ({"LEFT", "RIGHT"}, {"UP", "DOWN"}):  # a D-pad cannot be pressed on opposite sides
             if pair <= names:
                 names -= pair
         return sum(BIT[name] for name in names)
 
 
 def gamepad_buttons(pressed: Iterable[int], axes: dict[int, int]) -> set[str]:
-    """Names of the joypad's buttons for a gamepad's buttons and axes, -32,768 to 32,767."""
+    """Names of the joypad buttons for a gamepad's pressed buttons and axes, -32,768 to 32,767."""
     names = {PAD_BUTTONS[button] for button in pressed}
     for axis, low, high in PAD_AXES:
         if axes[axis] <= -FAR and low:

@@ -1,4 +1,4 @@
-"""A trained network as the ghost; apart from `ghost`, since PyTorch takes its time to load."""
+"""A trained network as the ghost; separate from `ghost`, since importing PyTorch is slow."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -11,11 +11,11 @@ from kartrl.runtime.driving import Driver, steps
 
 
 class PolicyGhost:
-    """A trained network, which acts every `frame_skip` ticks as in training.
+    """A trained network that acts every `frame_skip` ticks, as in training.
 
     Args:
-        driver: of which this ghost is the only user.
-        circuit: name of the circuit, or path of a start state.
+        driver: used by this ghost only.
+        circuit: name of a circuit, or path of a start state.
         start: the race state at the start.
     """
 
@@ -32,13 +32,13 @@ class PolicyGhost:
         self.name = name
         self._driver, self._circuit, self._greedy = driver, circuit, greedy
         self._game, self._course, self._start = game, course, start
-        self._ahead: deque[dict[str, int]] = deque()  # race states of the step under way, a tick each
+        self._ahead: deque[dict[str, int]] = deque()  # race states of the current step, one per tick
         self._steps: Iterator[object] = iter(())
-        driver.env.unwrapped.on_frame = self._look  # type: ignore[attr-defined]
+        driver.env.unwrapped.on_frame = self._record_race  # type: ignore[attr-defined]
         self.begin()
 
     def begin(self) -> None:
-        """Go to the start."""
+        """Reset to the start."""
         self._ahead.clear()
         env, network = self._driver.env, self._driver.network
         start = {"circuit": self._circuit, "noop": 0}
@@ -47,12 +47,12 @@ class PolicyGhost:
         self.drive = Drive(self._game, self._course, self._start)
 
     def tick(self) -> None:
-        """Drive for one sixtieth of a second."""
+        """Advance by a sixtieth of a second."""
         if not self._ahead:
             next(self._steps, None)
         if self._ahead:
             self.race = self._ahead.popleft()
             self.drive.update(self.race)
 
-    def _look(self, _: np.ndarray) -> None:
+    def _record_race(self, _: np.ndarray) -> None:
         self._ahead.append(self._driver.env.unwrapped.race())  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""The name for a start state, as it is being typed."""
+"""The dialog that asks for the name of a start state."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from kartrl.kart.play.session import Session
 
 
 class Question:
-    """Asks where the console's state is to go, writes it there, and asks again before it overwrites a file.
+    """Asks for a file, writes the console's state to it, and confirms before it overwrites one.
 
     Args:
         folder: of the game.
@@ -18,19 +18,19 @@ class Question:
 
     def __init__(self, session: Session, folder: Path) -> None:
         self.text = ""
-        self.complaint = ""
-        """What is wrong with the text."""
+        self.error = ""
+        """Error about the text."""
         self.written: Path | None = None
         self.over = False
-        """Whether there is nothing more to ask."""
+        """Whether the dialog is closed."""
         self._session, self._folder = session, folder
-        self._there: Path | None = None  # the file that would be overwritten, once that has been said
+        self._there: Path | None = None  # existing file, once the player has been asked whether to overwrite it
         self._proposals = states.proposals(folder)
         self._chosen = -1
         pygame.key.start_text_input()
 
     def take(self, event: pygame.event.Event) -> None:
-        """Look at an event of the window."""
+        """Handle an event of the window."""
         if event.type == pygame.TEXTINPUT:
             self._change(self.text + event.text)
         elif event.type == pygame.KEYDOWN:
@@ -44,19 +44,19 @@ class Question:
                 self._save()
 
     def lines(self) -> list[str]:
-        """What to tell beside the text."""
+        """Lines to show below the text."""
         race, drive = self._session.console.race(), self._session.drive
-        where = f"here: lap {drive.lap}, section {race['checkpoint']}, race clock {drive.clock:.2f} s"
+        where = f"position: lap {drive.lap}, section {race['checkpoint']}, race clock {drive.clock:.2f} s"
         if self._there is not None:
-            return [f"{self._there} is there already.", "enter: overwrite it    esc: leave it"]
+            return [f"{self._there} exists.", "enter: overwrite    esc: keep it"]
         return [
             where,
-            self.complaint or "up, down: names of circuits; or type a name or a path",
-            "enter: save    esc: go on without",
+            self.error or "up, down: choose a circuit; or type a name or a path",
+            "enter: save    esc: cancel",
         ]
 
     def _change(self, text: str) -> None:
-        self.text, self.complaint, self._there = text, "", None
+        self.text, self.error, self._there = text, "", None
 
     def _choose(self, step: int) -> None:
         self._chosen = (
@@ -71,9 +71,9 @@ class Question:
                 self._there = file
                 return
             states.save(file, self._session.state())
-        except UserError as error:
+        except UserError as problem:
             self._change(self.text)
-            self.complaint = str(error)
+            self.error = str(problem)
         else:
             self.written = file
             self._end()

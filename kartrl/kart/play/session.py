@@ -1,4 +1,4 @@
-"""A race that a person drives, or a movie of one: the console, the ghost beside it, lap times, and the buttons pressed so far."""
+"""A race by a player or from a movie: the console, the ghost, lap times, and the buttons pressed so far."""
 
 from collections.abc import Sequence
 
@@ -11,23 +11,23 @@ from kartrl.kart.play.movie import Movie
 from kartrl.kart.race import Course
 from kartrl.kart.retro import Console
 
-ONE_GHOST = 0x81  # value of `opponents`: one kart whose place is written from outside
+ONE_GHOST = 0x81  # value of `opponents`: one kart whose position is written from outside
 
 
 class Session:
-    """One circuit, as often as it is raced.
+    """Races on one circuit.
 
     Args:
-        console: of which the session is the only user while it lasts.
-        circuit: name for people and movies; "" for a console just switched on.
+        console: used by this session only, while it lasts.
+        circuit: name to show and to save in movies; "" after power-on.
         start: the console's state at the start.
-        course: where the road runs, if that is known.
-        script: the buttons of each tick, of a movie; None: whatever `tick` is handed.
-        ghost: drives along on a console of its own.
-        opponents: karts that the game itself drives; not beside a ghost.
+        course: of the circuit, if known.
+        script: a movie's buttons of each tick; None: those passed to `tick`.
+        ghost: opponent with its own console.
+        opponents: number of karts driven by the game; not with a ghost.
 
     Raises:
-        UserError: the game cannot have so many opponents.
+        UserError: the game cannot have that many opponents.
     """
 
     def __init__(
@@ -46,12 +46,10 @@ class Session:
         self._course = course
         self._script = script
         console.restore(start)
-        if (
-            console.game.ticks_per_frame > 1
-        ):  # a movie is then played with one tick a frame without a command in between
+        if console.game.ticks_per_frame > 1:  # part of the start state, so that movies run one tick per frame
             console.set_value("ticks", 1)
         if opponents:
-            console.set_opponents(opponents)  # the start holds the command: movies need nothing else
+            console.set_opponents(opponents)  # part of the start state: movies need nothing else
         self.opponents = opponents
         self._start = console.save()
         self._shows_ghosts = "opponents" in console.race()
@@ -60,16 +58,16 @@ class Session:
         self.begin()
 
     def begin(self) -> None:
-        """Begin the race anew."""
+        """Start the race again."""
         self.console.restore(self._start)
         self.drive = Drive(self.console.game, self._course, self.console.race())
         self._inputs: list[int] = []
         if self.ghost is not None:
             self.ghost.begin()
-        self.tick(0)  # the screen follows with a tick; the first one of a movie has no button held
+        self.tick(0)  # updates the screen; a movie's first frame has no button held
 
     def tick(self, buttons: int) -> None:
-        """One sixtieth of a second with these buttons held, or those that the script has."""
+        """Advance by a sixtieth of a second with these buttons held, or those of the script."""
         if self._script is not None:
             buttons = 0 if self.ended else self._script[len(self._inputs)]
         if self.ghost is not None:
@@ -93,43 +91,42 @@ class Session:
 
     @property
     def driven(self) -> bool:
-        """Whether somebody drives, and not a movie."""
+        """Whether a player drives, not a movie."""
         return self._script is None
 
     @property
     def ended(self) -> bool:
-        """Whether the race is finished, or the movie over."""
+        """Whether the race or the movie is over."""
         if self._script is not None and len(self._inputs) >= len(self._script):
             return True
-        return self.drive.finished and bool(
-            self.circuit
-        )  # who has switched the console on may drive any number of races
+        # after power-on any number of races can be driven
+        return self.drive.finished and bool(self.circuit)
 
     @property
     def ticks(self) -> int:
-        """Ticks driven."""
+        """Ticks since the start."""
         return len(self._inputs)
 
     @property
     def rank(self) -> int:
-        """The place among the opponents, from 1."""
+        """Rank among the opponents, from 1."""
         return self.console.race()["rank"] // 2 + 1
 
     @property
     def gap(self) -> float | None:
-        """Seconds behind the ghost, below 0 where ahead of it; None without one."""
+        """Seconds behind the ghost, negative when ahead; None without a ghost."""
         return None if self.ghost is None else self.drive.gap(self.ghost.drive)
 
     def screen(self) -> npt.NDArray[np.uint8]:
-        """The console's picture, uint8 [224, 256, 3]."""
+        """The console's screen, uint8 [224, 256, 3]."""
         return self.console.screen()
 
     def movie(self) -> Movie:
-        """The race so far."""
+        """The race so far as a movie."""
         return Movie(self.console.folder.name, self.circuit, self._start, tuple(self._inputs))
 
     def state(self) -> bytes:
-        """The console as it stands, to begin races from: without commands of this session, and without the ghost."""
+        """The console's current state as a start state: without this session's commands and ghost."""
         console, here = self.console, self.console.save()
         for command in ("ticks", "opponents"):
             if command in console.race():

@@ -1,4 +1,4 @@
-"""What a player can drive on and against: from the command's options to sessions. No window in here."""
+"""Creates sessions from the command's options: the game, its circuits, and the ghost. Independent of the window."""
 
 import contextlib
 from pathlib import Path
@@ -20,28 +20,28 @@ from kartrl.kart.world import KartWorld
 if TYPE_CHECKING:
     from kartrl.runtime.driving import Driver
 
-POWER_ON = ""  # in place of a circuit: the console as it is switched on
+POWER_ON = ""  # in place of a circuit: the console after power-on
 
 
 class Options(NamedTuple):
-    """What was asked for on the command line."""
+    """Options of the command line."""
 
-    circuit: str | None = None  # or several, as a key of [levels]
+    circuit: str | None = None  # one or several, as in [levels]
     game: str = "auto"  # auto, bundled or cartridge
-    checkpoint: Path | None = None  # the ghost's network
+    checkpoint: Path | None = None  # of the ghost's network
     greedy: bool = True
     device: str = "auto"
-    ghost: Path | None = None  # the ghost's movie
-    replay: Path | None = None  # the movie to show
+    ghost: Path | None = None  # movie of the ghost
+    replay: Path | None = None  # movie to show
     output: Path | None = None
     opponents: int = 0
 
 
 class Stage:
-    """The game, and who else drives. Use it in a `with`: it holds emulators.
+    """The game and the ghost. Use in a `with` statement: it owns emulators.
 
     Raises:
-        UserError: something that was asked for is not there, or does not fit.
+        UserError: an option names a missing or unsuitable file.
     """
 
     def __init__(self, options: Options) -> None:
@@ -73,18 +73,18 @@ class Stage:
 
     @property
     def bundled(self) -> bool:
-        """Whether the game is our own."""
+        """Whether the game is the bundled one."""
         return self.folder.name == BUNDLED
 
     def choices(self) -> list[str]:
-        """The circuits that were named, or all there are start states for; a cartridge can also be switched on without one."""
+        """The circuits of the options, or all with a start state; a cartridge can also start without one."""
         return list(self._named) or [*circuits(self.folder), *([] if self.bundled else [POWER_ON])]
 
     def first(self) -> Session | None:
-        """What the options ask for; None: the player is to choose.
+        """The session that the options select; None: the player chooses one in the menu.
 
         Raises:
-            UserError: as `session`.
+            UserError: as for `session`.
         """
         if self._replay is not None:
             return self._session(self._replay.circuit, self._replay.state, script=self._replay.inputs)
@@ -94,10 +94,10 @@ class Stage:
         return self.session(choices[0]) if len(choices) == 1 else None
 
     def session(self, circuit: str) -> Session:
-        """A race on this circuit.
+        """Create a race on this circuit.
 
         Raises:
-            UserError: there is no such start state, or the ghost drives elsewhere.
+            UserError: there is no such start state, or the ghost is for another circuit.
         """
         if circuit == POWER_ON:
             return Session(self.console, "", self._power_on)
@@ -112,7 +112,7 @@ class Stage:
         ghost: Ghost | None = None
         if self._ghost is not None and options.ghost is not None:
             if self._ghost.circuit not in ("", circuit_name(circuit)):
-                raise UserError(f"{options.ghost}: a drive on {self._ghost.circuit}, not on {circuit_name(circuit)}")
+                raise UserError(f"{options.ghost}: recorded on {self._ghost.circuit}, not on {circuit_name(circuit)}")
             ghost = MovieGhost(self._beside, self._ghost, course, options.ghost.name)
         if self._driver is not None and options.checkpoint is not None:
             from kartrl.kart.play.policy import PolicyGhost
@@ -131,7 +131,7 @@ class Stage:
     def _movie(self, file: Path) -> Movie:
         movie = read_movie(file)
         if movie.game not in ("", self.folder.name):
-            raise UserError(f"{file}: a movie of {movie.game}, not of {self.folder.name}; choose the game with --game")
+            raise UserError(f"{file}: recorded in {movie.game}, not in {self.folder.name}; choose the game with --game")
         try:
             self.console.begin(movie.state)
         except UserError as error:
@@ -145,14 +145,12 @@ class Stage:
         driver: Driver = stack.enter_context(open_driver(checkpoint, circuits, self._options.device))
         section = driver.world.config.environment
         if not isinstance(driver.world, KartWorld):
-            raise UserError(f"{checkpoint}: trained on {section.id}, not on the kart")
+            raise UserError(f"{checkpoint}: trained on {section.id}, not on a kart circuit")
         if game_folder(section.game) != self.folder:
-            raise UserError(
-                f"{checkpoint}: trained on another game than {self.folder.name}; choose the game with --game"
-            )
+            raise UserError(f"{checkpoint}: not trained on {self.folder.name}; choose the game with --game")
         return driver
 
 
 def _in_its_run(checkpoint: Path) -> str:
-    """A checkpoint's name, with its run's."""
+    """A checkpoint's name with its run's name."""
     return "/".join(checkpoint.absolute().parts[-2:])

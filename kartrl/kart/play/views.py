@@ -1,4 +1,4 @@
-"""What the window shows: the panel beside a race, messages over it, the list of circuits, the question for a name."""
+"""Layouts of the window: a race with its panel, notices, messages, the menu, and the dialog for a name."""
 
 from collections.abc import Sequence
 
@@ -13,23 +13,23 @@ Keys = Sequence[tuple[str, str]]
 
 
 def clock(seconds: float) -> str:
-    """Minutes, seconds and hundredths."""
+    """Format as minutes, seconds and hundredths."""
     hundredths = round(seconds * 100)
     return f"{hundredths // 6000}:{hundredths // 100 % 60:02}.{hundredths % 100:02}"
 
 
 def race(window: Window, session: Session, recording: bool, keys: Keys) -> None:
-    """The console's picture, and the panel with the lap times."""
+    """Draw the console's screen, and the panel with the lap times."""
     window.image(session.screen(), window.picture)
     u, panel, drive, laps = window.scale, window.panel, session.drive, session.console.game.laps
     left, right = panel.left + 6 * u, panel.right - 6 * u
     y = window.text(session.circuit or session.console.game.title, 10, WHITE, left, panel.top + 6 * u)
-    against = "against the clock" if session.circuit else "as it is switched on"
+    against = "against the clock" if session.circuit else "after power-on"
     if session.opponents:
         against = f"place {session.rank} of {session.opponents + 1}"
     elif session.ghost is not None:
         against = f"ghost: {session.ghost.name}"
-    y = window.text(_cut(against, 30), 7, DIM, left, y) + 4 * u
+    y = window.text(_shorten(against, 30), 7, DIM, left, y) + 4 * u
 
     window.text(f"LAP {drive.lap} of {laps}", 8, BLUE, left, y + 2 * u)
     y = window.text(clock(drive.clock), 15, WHITE, right, y - 1 * u, "right") + 1 * u
@@ -78,7 +78,7 @@ def race(window: Window, session: Session, recording: bool, keys: Keys) -> None:
 
 
 def _foot(window: Window, recording: bool, keys: Keys) -> None:
-    """The keys at the bottom of the panel, and above them whether the race is recorded."""
+    """Draw the keys at the bottom of the panel, and above them whether the race is recorded."""
     u, panel = window.scale, window.panel
     left = panel.left + 6 * u
     y = panel.bottom - 4 * u - len(keys) * 7 * u
@@ -93,9 +93,9 @@ def _foot(window: Window, recording: bool, keys: Keys) -> None:
         window.text("recording", 6.5, GREY, left + 8 * u, top)
 
 
-def told(window: Window, text: str) -> None:
-    """What has just happened, at the lower end of the console's picture."""
-    u, lines = window.scale, _wrapped(text, 52)
+def notice(window: Window, text: str) -> None:
+    """Draw a notice at the bottom of the console's screen."""
+    u, lines = window.scale, _wrap(text, 52)
     height = (8 + 9 * len(lines)) * u
     place = pygame.Rect(window.picture.left + 16 * u, window.picture.bottom - 8 * u - height, 224 * u, height)
     window.box(place, BACK, 0.9, LINE)
@@ -104,7 +104,7 @@ def told(window: Window, text: str) -> None:
 
 
 def message(window: Window, title: str, lines: Sequence[str]) -> None:
-    """A box in the middle of the console's picture."""
+    """Draw a box in the middle of the console's screen."""
     u = window.scale
     place = pygame.Rect(0, 0, 200 * u, (27 + 10 * len(lines)) * u)
     place.center = window.picture.center
@@ -125,7 +125,7 @@ def menu(
     status: str,
     keys: Keys,
 ) -> None:
-    """The list of circuits at the left; pictures of the chosen one, uint8 [H, W, 3], at the right."""
+    """Draw the list of circuits at the left, and images of the chosen one, uint8 [H, W, 3], at the right."""
     u, whole = window.scale, window.whole
     y = window.text(title, 14, WHITE, whole.left + 12 * u, whole.top + 10 * u)
     y = window.text(status or "choose a circuit", 8, GOLD if status else GREY, whole.left + 12 * u, y + 1 * u) + 6 * u
@@ -153,7 +153,7 @@ def menu(
 
 
 def question(window: Window, title: str, text: str, lines: Sequence[str]) -> None:
-    """A box with a line to type in."""
+    """Draw a box with a text field."""
     u = window.scale
     place = pygame.Rect(0, 0, 236 * u, (42 + 9 * len(lines)) * u)
     place.center = window.picture.center
@@ -164,16 +164,16 @@ def question(window: Window, title: str, text: str, lines: Sequence[str]) -> Non
     window.text(text[-44:] + "_", 9, WHITE, field.left + 4 * u, field.top + 3.5 * u)
     y = field.bottom + 4 * u
     for line in lines:
-        window.text(_cut(line, 64), 7, GREY, place.left + 8 * u, y)
+        window.text(_shorten(line, 64), 7, GREY, place.left + 8 * u, y)
         y += 9 * u
 
 
-def _cut(text: str, width: int) -> str:
+def _shorten(text: str, width: int) -> str:
     return text if len(text) <= width else f"...{text[3 - width :]}"
 
 
-def _wrapped(text: str, width: int) -> list[str]:
-    """The text in lines of about so many letters; a long word is cut."""
+def _wrap(text: str, width: int) -> list[str]:
+    """Wrap the text to lines of at most `width` letters; splits long words."""
     lines = [""]
     for word in text.split():
         while len(word) > width:

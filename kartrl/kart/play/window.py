@@ -1,4 +1,4 @@
-"""The window: its size, the console's picture, texts and boxes. It knows nothing of races."""
+"""The window: its size, the console's screen, and drawing of images, text and boxes. Independent of races."""
 
 import os
 import sys
@@ -11,10 +11,10 @@ import pygame
 
 from kartrl.errors import UserError
 
-WIDTH, HEIGHT = 256, 224  # of the console's picture
-PANEL = 96  # width of the panel beside it, in the console's pixels
-SCALE = 3  # window pixels to one of the console's in a new window, where the screen is large enough
-SMALLEST = 9  # pixels of a letter's height that can still be read
+WIDTH, HEIGHT = 256, 224  # of the console's screen
+PANEL = 96  # width of the panel beside it, in console pixels
+SCALE = 3  # window pixels per console pixel in a new window, if the display is large enough
+SMALLEST = 9  # minimum legible height of a letter, pixels
 
 Colour = tuple[int, int, int]
 Align = Literal["left", "middle", "right"]
@@ -24,7 +24,7 @@ GOLD, GREEN, RED, BLUE = (255, 207, 92), (104, 224, 142), (255, 112, 104), (112,
 
 
 class Window:
-    """An open window. Close it.
+    """An open window; must be closed.
 
     Raises:
         UserError: there is no display.
@@ -38,20 +38,20 @@ class Window:
             scale = max(1, min(SCALE, width // (WIDTH + PANEL), height // HEIGHT))
             pygame.display.set_mode(((WIDTH + PANEL) * scale, HEIGHT * scale), pygame.RESIZABLE)
         except pygame.error as error:
-            raise UserError(f"no window can be opened ({error}): kartrl play needs a display") from error
-        pygame.key.stop_text_input()  # or a key that is held asks some desktops for its accents
+            raise UserError(f"cannot open a window ({error}): kartrl play needs a display") from error
+        pygame.key.stop_text_input()  # or some desktops open an accent menu for a held key
         pygame.font.init()
-        self._windowed: tuple[int, int] | None = None  # its size, while it fills the screen
+        self._windowed: tuple[int, int] | None = None  # its size before full screen
         pygame.display.set_caption(title)
         pygame.display.set_icon(_flag())
         self.begin()
 
     def begin(self) -> None:
-        """Begin a picture: look how large the window is now, and clear it."""
+        """Begin a frame: update the layout to the window's size, and clear it."""
         self._surface = cast(pygame.Surface, pygame.display.get_surface())
         width, height = self._surface.get_size()
         self.scale = max(1, min(width // (WIDTH + PANEL), height // HEIGHT))
-        """Window pixels to one of the console's: a whole number, so that each of them is a crisp square."""
+        """Window pixels per console pixel: an integer, for sharp pixels."""
         left = max(0, (width - (WIDTH + PANEL) * self.scale) // 2)
         top = max(0, (height - HEIGHT * self.scale) // 2)
         self.picture = pygame.Rect(left, top, WIDTH * self.scale, HEIGHT * self.scale)
@@ -60,7 +60,7 @@ class Window:
         self._surface.fill(BACK)
 
     def image(self, image: npt.NDArray[np.uint8], place: pygame.Rect) -> None:
-        """Draw a picture, uint8 [H, W, 3], into `place`: each pixel a square, or nearly so where the sizes are no whole multiples."""
+        """Draw an image, uint8 [H, W, 3], scaled to `place`; sharp where the sizes are integer multiples."""
         height, width = image.shape[:2]
         drawn = pygame.image.frombuffer(np.ascontiguousarray(image).data, (width, height), "RGB")
         times = -(-place.width // width)
@@ -71,7 +71,7 @@ class Window:
         self._surface.blit(drawn, place)
 
     def text(self, text: str, size: float, colour: Colour, x: float, y: float, align: Align = "left") -> int:
-        """Draw a line of text with its top at `y`; returns where the next one goes. `size` is in the console's pixels."""
+        """Draw a line of text with its top at `y`; returns the `y` of the next line. `size` is in console pixels."""
         drawn = _rendered(text, max(SMALLEST, round(size * self.scale)), colour)
         left = x if align == "left" else x - drawn.get_width() / (2 if align == "middle" else 1)
         self._surface.blit(drawn, (round(left), round(y)))
@@ -94,7 +94,7 @@ class Window:
         pygame.draw.circle(self._surface, colour, (round(x), round(y)), max(1, round(radius * self.scale)))
 
     def toggle_full_screen(self) -> None:
-        """Fill the screen, or go back to a window."""
+        """Switch between full screen and a window."""
         if self._windowed is None:
             self._windowed = self._surface.get_size()
             pygame.display.set_mode((0, 0), pygame.FULLSCREEN)
@@ -103,14 +103,14 @@ class Window:
             self._windowed = None
 
     def wait(self, text: str) -> None:
-        """Show a line of text alone, while something takes its time."""
+        """Show only a line of text, during a long operation."""
         self.begin()
         self.text(text, 10, GREY, self.whole.centerx, self.whole.centery - 5 * self.scale, "middle")
         self.show()
         pygame.event.pump()
 
     def show(self) -> None:
-        """Bring the picture to the screen."""
+        """Show the frame on the display."""
         pygame.display.flip()
 
     def close(self) -> None:
@@ -131,10 +131,10 @@ def _flag() -> pygame.Surface:
 
 
 def _choose_driver() -> None:
-    """Keep SDL to real displays: without any it would open a window that nobody sees.
+    """Restrict SDL to real displays: without one it would open an invisible window.
 
     Raises:
-        UserError: there is none.
+        UserError: there is no display.
     """
     if os.environ.get("SDL_VIDEODRIVER") or not sys.platform.startswith("linux"):
         return
@@ -142,5 +142,5 @@ def _choose_driver() -> None:
         driver for driver, variable in (("x11", "DISPLAY"), ("wayland", "WAYLAND_DISPLAY")) if os.environ.get(variable)
     ]
     if not drivers:
-        raise UserError("no display: neither DISPLAY nor WAYLAND_DISPLAY is set, and kartrl play needs a window")
+        raise UserError("no display (neither DISPLAY nor WAYLAND_DISPLAY is set): kartrl play needs a window")
     os.environ["SDL_VIDEODRIVER"] = ",".join(drivers)

@@ -1,0 +1,80 @@
+"""`run.reproducible`: the same configuration gives the same weights and curves, whatever the clock does."""
+
+import hashlib
+from pathlib import Path
+
+import pytest
+from commands import EVALUATE_OFF, REPORT_OFTEN, run
+
+from kartrl.learning import checkpoint
+from kartrl.metrics import scalars_csv
+
+SMALL = ("run.reproducible=true", "system.agents=2", "system.envs_per_agent=2", "model.hidden_size=16")
+WORLDS = {"CartPole": "environment.id=CartPole-v1", "kart": "environment.game=bundled"}
+ALGORITHMS = {"impala": ("algorithm.name=impala", "system.training_batch_size=4"), "a2c": ("algorithm.name=a2c",)}
+UPDATE = 4 * 5  # steps of an update; fewer where one only carries an episode's last observation
+BY_THE_CLOCK = ("speed", "time", "hardware", "queue", "faults")
+# Code that runs before one of two runs: reports come more often, and predictor and trainer pause at random moments.
+JITTER = f"""
+{REPORT_OFTEN}
+import random, time
+from kartrl.learning.learner import Learner
+from kartrl.runtime.predictor_thread import Policy
+for owner, name in ((Policy, "act"), (Learner, "update")):
+    def pausing(*arguments, real=getattr(owner, name), **options):
+        if random.random() < 0.1:
+            time.sleep(0.01 * random.random())
+        return real(*arguments, **options)
+    setattr(owner, name, pausing)
+"""
+
+
+def train(folder: Path, *arguments: str, steps: int, before: str) -> None:
+    ended = run("train", *arguments, "--set", f"run.agent_steps={steps}", cwd=folder, before=before)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+def digest(folder: Path) -> tuple[str, int]:
+    """SHA-256 of the newest weights, and the number of updates that made them."""
+    newest = checkpoint.newest(folder / "logs" / "run")
+    assert newest is not None
+    stored, sha = checkpoint.load(newest), hashlib.sha256()
+    for name, tensor in sorted(stored.network.items()):
+        sha.update(name.encode() + tensor.numpy().tobytes())
+    return sha.hexdigest(), stored.counters.updates
+
+
+def curves(folder: Path) -> list[tuple[int, str, float]]:
+    """All rows but for their times."""
+    rows = [(row.agent_steps, row.tag, row.value) for row in scalars_csv.read(folder / "logs" / "run")]
+    return [row for row in rows if row[1].partition("/")[0] not in BY_THE_CLOCK]
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("world", WORLDS)
+def test_two_runs_end_with_the_same_weights_and_curves(tmp_path, world, algorithm):
+    settings = (*SMALL, *ALGORITHMS[algorithm], WORLDS[world], "algorithm.unroll_length=5", "run.name=run")
+    options = [*EVALUATE_OFF, *(part for setting in settings for part in ("--set", setting))]
+    folders = [tmp_path / "one", tmp_path / "other"]
+    for folder, before in zip(folders, ("", JITTER), strict=True):
+        folder.mkdir()
+        train(folder, *options, steps=200 * UPDATE, before=before)
+    assert digest(folders[0]) == digest(folders[1])
+    assert digest(folders[0])[1] >= 200
+    assert curves(folders[0]) == curves(folders[1])
+    assert {"losses/total", "train/episodic_return", "lag/max"} <= {tag for _, tag, _ in curves(folders[0])}
+
+    for folder, before in zip(folders, (JITTER, ""), strict=True):
+        train(folder, "--resume", "run", steps=260 * UPDATE, before=before)
+    assert digest(folders[0]) == digest(folders[1])
+    assert digest(folders[0])[1] >= 260
+    assert curves(folders[0]) == curves(folders[1])
+
+
+def test_another_seed_gives_other_weights(tmp_path):
+    settings = (*SMALL, *ALGORITHMS["impala"], WORLDS["CartPole"], "algorithm.unroll_length=5", "run.name=run")
+    options = [*EVALUATE_OFF, *(part for setting in settings for part in ("--set", setting))]
+    for seed in (1, 2):
+        (tmp_path / str(seed)).mkdir()
+        train(tmp_path / str(seed), *options, "--set", f"run.seed={seed}", steps=20 * UPDATE, before="")
+    assert digest(tmp_path / "1") != digest(tmp_path / "2")
