@@ -41,6 +41,15 @@ class Case:
         return self.algorithm.loss(output, batch.unrolls(part))
 
 
+def slow_kl(kind, mu, head):
+    """KL(mu || pi) of one step, by the definition: mu has parameters, pi what its head says."""
+    if kind == "discrete":
+        return (np.exp(mu) * (mu - head + np.log(np.exp(head).sum()))).sum()
+    (mean, log_deviation), (other_mean, other_log_deviation) = np.split(mu, 2), np.split(head, 2)
+    square = np.exp(2 * log_deviation) + (mean - other_mean) ** 2
+    return (other_log_deviation - log_deviation + square / (2 * np.exp(2 * other_log_deviation)) - 0.5).sum()
+
+
 def slow(case):
     """The loss of section 4.2, its terms, and the gradients with respect to the head and the value."""
     trajectory, section = case.trajectory, case.section
@@ -61,7 +70,7 @@ def slow(case):
         section.rho_bar,
         section.c_bar,
     )
-    terms = dict.fromkeys(("policy_gradient", "value", "entropy", "importance_ratio"), 0.0)
+    terms = dict.fromkeys(("policy_gradient", "value", "entropy", "importance_ratio", "behaviour_kl"), 0.0)
     head_gradient, value_gradient = np.zeros_like(head), np.zeros_like(value)
     for t, b in np.argwhere(trajectory.valid.numpy()):
         step, advantage = says[t][b], targets.advantage[t, b].item()
@@ -70,6 +79,7 @@ def slow(case):
         terms["value"] += 0.5 * error**2 / case.steps
         terms["entropy"] += step.entropy / case.steps
         terms["importance_ratio"] += np.exp(step.log_prob - decision.log_prob[t, b].item()) / case.steps
+        terms["behaviour_kl"] += slow_kl(case.action.kind, decision.parameters[t, b].numpy(), head[t, b]) / case.steps
         head_gradient[t, b] = -advantage * step.log_prob_gradient - section.entropy_cost * step.entropy_gradient
         value_gradient[t, b] = -section.value_cost * error
     return terms, head_gradient / case.steps, value_gradient / case.steps

@@ -1,6 +1,7 @@
 """The configuration: every key explained, every mistake named with the nearest valid thing."""
 
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from commands import assert_clear
@@ -8,7 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from kartrl.config import Config, dump, read
+from kartrl.algorithms import ALGORITHMS
+from kartrl.config import Algorithm, Config, dump, read
 from kartrl.config.levels import CIRCUITS
 from kartrl.errors import UserError
 
@@ -64,6 +66,11 @@ def test_later_files_and_overrides_win(tmp_path):
         ("run.seed=4294967296", "less than 4294967296"),
         ("model.channels=" + "8 " * 17, "at most 16 items"),
         ("nonsense", "expected section.key=value"),
+        ("algorithm.name=impalla", "[algorithm] name: Input should be 'impala' or 'a2c' (got 'impalla')"),
+        ("algorithm.reward_transform=tanh", "'none', 'clip' or 'asymmetric'"),
+        ("algorithm.unroll_length=0", "[algorithm] unroll_length"),
+        ("a2c.gae_lambda=1.5", "less than or equal to 1"),
+        ("impala.unroll_length=20", "unknown key 'unroll_length' in [impala]"),
     ],
 )
 def test_mistakes_are_one_clear_line(override, message):
@@ -165,7 +172,8 @@ def test_any_overrides_are_a_configuration_or_one_clear_line(overrides):
             ),
             "system.agents": st.one_of(st.just("auto"), st.integers(1, 99)),
             "optimizer.learning_rate": st.floats(1e-9, 1.0),
-            "impala.discount": st.floats(0, 1),
+            "algorithm.name": st.sampled_from(["impala", "a2c"]),
+            "algorithm.discount": st.floats(0, 1),
             "environment.grayscale": st.booleans(),
             f"levels.{CIRCUITS[0]}": st.sampled_from(["train", "test", "none"]),
         }
@@ -177,6 +185,14 @@ def test_dump_and_read_are_inverse(values):
     )
     assert config.run.name == values["run.name"]
     assert read(base=dump(config)) == config
+
+
+def test_every_algorithm_has_a_section_and_what_all_share_is_in_none_of_them():
+    names = get_args(Algorithm.model_fields["name"].annotation)
+    assert set(names) == set(ALGORITHMS)
+    for name in names:
+        section = Config.model_fields[name].annotation
+        assert not set(section.model_fields) & set(Algorithm.model_fields)
 
 
 def test_sections_are_frozen():

@@ -22,7 +22,7 @@ def kind(action: ActionSpec) -> str:
 
 
 def random_ends(random: np.random.Generator, length: int, size: int, ends: float) -> tuple[np.ndarray, np.ndarray]:
-    """`terminated` and `valid` [T, B]: a step that only carries a last observation follows one that acted, and did not terminate."""
+    """`terminated` and `valid` [T, B]; a step that is not valid follows one that acted and did not terminate."""
     terminated = random.random((length, size)) < ends
     valid = np.ones((length, size), bool)
     for step in range(1, length):
@@ -31,7 +31,7 @@ def random_ends(random: np.random.Generator, length: int, size: int, ends: float
 
 
 def pieces(terminated: np.ndarray, valid: np.ndarray) -> Iterator[tuple[int, int, int | None]]:
-    """Steps of an unroll divided into episodes: (first, last + 1, index of the observation to bootstrap from or None)."""
+    """Steps of an unroll by episodes: (first, last + 1, index of the observation to bootstrap from or None)."""
     first = 0
     for step in range(len(terminated)):
         if not valid[step]:

@@ -219,7 +219,9 @@ FORGERIES = {
     "a list": lambda: {"text": "[]"},
     "another group": lambda: {"code": {"a": torch.zeros(1)}},
     "no weights": lambda: {"network": {}},
-    "weights of another type": lambda: {"network": {name: tensor.double() for name, tensor in honest().network.items()}},
+    "weights of another type": lambda: {
+        "network": {name: tensor.double() for name, tensor in honest().network.items()}
+    },
     "weights of another network": lambda: {"network": make_checkpoint(10, "model.hidden_size=32").network},
     "half an optimizer": lambda: {"optimizer": {"0/step": torch.zeros(())}},
     "another optimizer": lambda: {"optimizer": make_checkpoint(10, "optimizer.name=adam").optimizer},

@@ -1,4 +1,4 @@
-"""Optimizers, schedules and reward transforms do what their names say."""
+"""Optimizers do what their names say, and what they keep goes with them; reward transforms."""
 
 import math
 
@@ -7,7 +7,7 @@ import torch
 
 from kartrl.algorithms.rewards import TRANSFORMS
 from kartrl.config import Optimizer
-from kartrl.learning.optimizers import learning_rate, make_optimizer
+from kartrl.learning.optimizers import get_state, make_optimizer, set_state, state_shapes
 
 
 def descend(section, gradients):
@@ -48,14 +48,70 @@ def test_sgd_with_momentum_and_weight_decay():
     assert descend(section, (2.0, -1.0)) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(
-    ("schedule", "expected"),
-    [("constant", (1.0, 1.0, 1.0)), ("linear", (1.0, 0.55, 0.1)), ("polynomial", (1.0, 0.1 + 0.9 / 4, 0.1))],
+SECTIONS = [
+    Optimizer(name=name, momentum=momentum, weight_decay=weight_decay)
+    for name in ("rmsprop", "adam", "sgd")
+    for momentum in (0.0, 0.5)
+    for weight_decay in (0.0, 0.1)
+]
+by_section = pytest.mark.parametrize(
+    "section", SECTIONS, ids=lambda section: f"{section.name} {section.momentum} {section.weight_decay}"
 )
-def test_schedules(schedule, expected):
-    section = Optimizer(learning_rate=1.0, learning_rate_end=0.1, schedule=schedule)
-    assert [learning_rate(section, fraction) for fraction in (0.0, 0.5, 1.0)] == pytest.approx(expected)
-    assert learning_rate(section, 2.0) == pytest.approx(expected[2])
+
+
+def parameters():
+    torch.manual_seed(0)
+    shapes = ((3, 2), (3,), (4, 2, 3, 3))
+    made = [torch.nn.Parameter(torch.randn(shape)) for shape in shapes]
+    made[2].data = made[2].data.to(memory_format=torch.channels_last)
+    return made
+
+
+def step(optimizer, parameters, number):
+    for parameter in parameters:
+        parameter.grad = torch.full_like(parameter, 0.3 * number - 1) * parameter.detach()
+    optimizer.step()
+
+
+@by_section
+def test_the_shapes_of_what_an_optimizer_keeps_are_known_without_it(section):
+    made = parameters()
+    optimizer = make_optimizer(section, made)
+    assert get_state(optimizer) == {}
+    step(optimizer, made, 1)
+    kept = {name: tensor.shape for name, tensor in get_state(optimizer).items()}
+    assert state_shapes(section, made) == kept
+    with torch.device("meta"):
+        assert state_shapes(section, [torch.empty(parameter.shape) for parameter in made]) == kept
+    assert (kept == {}) is (section.name == "sgd" and section.momentum == 0)
+
+
+@by_section
+def test_an_optimizer_goes_on_from_what_another_kept(section):
+    ours, theirs = parameters(), parameters()
+    one, other = make_optimizer(section, ours), make_optimizer(section, theirs)
+    for number in range(3):
+        step(one, ours, number)
+    kept = {name: tensor.clone() for name, tensor in get_state(one).items()}
+    with torch.no_grad():
+        for parameter, value in zip(theirs, ours, strict=True):
+            parameter.copy_(value)
+    set_state(other, kept)
+    for number in range(3, 6):
+        step(one, ours, number)
+        step(other, theirs, number)
+    for parameter, value in zip(theirs, ours, strict=True):
+        assert torch.equal(parameter, value)
+    for name, tensor in get_state(one).items():
+        assert torch.equal(get_state(other)[name], tensor)
+
+
+def test_without_a_state_an_optimizer_begins_anew():
+    made = parameters()
+    optimizer = make_optimizer(Optimizer(name="adam"), made)
+    step(optimizer, made, 1)
+    set_state(optimizer, {})
+    assert get_state(optimizer) == {}
 
 
 def test_reward_transforms():

@@ -1,7 +1,7 @@
 """Twenty updates of IMPALA end where they ended before the algorithms got files of their own.
 
-`reference.npz` holds a small recurrent network's weights before and after, recorded without TorchScript at kartrl 1.5 (the
-commit "BASE"). On the CPU that recorded it they are equal bit for bit; others round differently.
+`reference.npz` holds a small recurrent network's weights before and after, recorded without TorchScript by the
+commit af51b6d. On the CPU that recorded it they are equal bit for bit; others round differently.
 """
 
 import subprocess

@@ -1,4 +1,4 @@
-"""The network: unroll against steps, resets inside an unroll, decisions, precision, and the same without TorchScript."""
+"""The network: unroll against steps, resets in an unroll, decisions, precision, the same without TorchScript."""
 
 import multiprocessing
 import subprocess

@@ -1,0 +1,163 @@
+"""An update against the same arithmetic by hand, on the whole batch at once."""
+
+import math
+
+import pytest
+import torch
+from trajectories import ACTIONS, CONTINUOUS, DISCRETE, kind, random_trajectory
+
+from kartrl.algorithms import ALGORITHMS, make_algorithm
+from kartrl.algorithms.losses import explained_variance
+from kartrl.config import read
+from kartrl.learning.learner import Learner, make_learner
+from kartrl.learning.optimizers import make_optimizer
+from kartrl.models import make_distribution, make_network
+
+RATE = 0.01
+by_kind = pytest.mark.parametrize("action", ACTIONS, ids=kind)
+by_algorithm = pytest.mark.parametrize("algorithm", ALGORITHMS)
+
+
+def configured(algorithm, *overrides):
+    overrides = ("model.hidden_size=8", "a2c.normalise_advantages=true", "optimizer.gradient_clip=0.05", *overrides)
+    return read(overrides=[f"algorithm.name={algorithm}", "model.torchscript=false", *overrides])
+
+
+def batch_of(action, seed=0, size=5):
+    trajectory = random_trajectory(action, seed, size=size, dtype=torch.float32)
+    return trajectory, int(trajectory.valid.sum())
+
+
+def learner_of(config, action, part):
+    torch.manual_seed(1)
+    network = make_network(config.model, (3,), action)
+    return Learner(
+        network,
+        make_algorithm(config, make_distribution(action)),
+        make_optimizer(config.optimizer, network.parameters()),
+        gradient_clip=config.optimizer.gradient_clip or math.inf,
+        part=part,
+    )
+
+
+def update(learner, trajectory, steps, laps=None):
+    return learner.update(trajectory, steps, RATE, (laps if laps is not None else []).append)
+
+
+def assert_same(one, other, **tolerance):
+    assert one.keys() == other.keys()
+    for name, tensor in one.items():
+        torch.testing.assert_close(tensor, other[name], **tolerance)
+
+
+def by_hand(config, action, updates):
+    """Weights after these updates, the last loss, and its explained variance, without any part of the learner."""
+    torch.manual_seed(1)
+    network = make_network(config.model, (3,), action)
+    algorithm = make_algorithm(config, make_distribution(action))
+    optimizer = torch.optim.RMSprop(network.parameters(), lr=RATE, alpha=0.99, eps=1e-5)
+    for number in range(updates):
+        trajectory, steps = batch_of(action, number)
+        with torch.no_grad():
+            batch = algorithm.prepare(network, trajectory, steps)
+        output, _ = network(trajectory.observation, trajectory.first, trajectory.initial_state)
+        loss = algorithm.loss(output, batch)
+        optimizer.zero_grad()
+        loss.total.backward()
+        gradient = torch.cat([parameter.grad.flatten() for parameter in network.parameters()])
+        norm = gradient.norm().item()
+        for parameter in network.parameters():
+            parameter.grad *= min(1.0, config.optimizer.gradient_clip / (norm + 1e-6))
+        optimizer.step()
+    return network.state_dict(), loss, norm
+
+
+@by_algorithm
+@by_kind
+@pytest.mark.parametrize("part", [1, 2, 100])
+def test_an_update_is_that_of_the_whole_batch_by_hand_however_it_is_divided(algorithm, action, part):
+    config = configured(algorithm)
+    learner = learner_of(config, action, part)
+    for number in range(3):
+        result = update(learner, *batch_of(action, number))
+    weights, loss, norm = by_hand(config, action, 3)
+    assert norm > config.optimizer.gradient_clip, "it is clipped"
+    assert_same(learner.state()[0], weights, atol=2e-6, rtol=1e-4)
+    scalars = result.scalars()
+    assert result.finite
+    assert result.gradient_norm == pytest.approx(norm, rel=1e-3)
+    assert scalars["losses/total"] == pytest.approx(loss.total.item(), rel=1e-3, abs=1e-5)
+    for name, term in loss.terms.items():
+        assert scalars[f"losses/{name}"] == pytest.approx(term.item(), rel=1e-3, abs=1e-5)
+    assert scalars["losses/explained_variance"] == pytest.approx(explained_variance(loss.value_moments), abs=1e-4)
+
+
+@by_algorithm
+def test_a_part_without_a_valid_step_is_no_trouble(algorithm):
+    learner = learner_of(configured(algorithm), DISCRETE, part=1)
+    trajectory, _ = batch_of(DISCRETE)
+    trajectory.valid[:, 2] = False
+    result = update(learner, trajectory, int(trajectory.valid.sum()))
+    assert result.finite
+    assert all(math.isfinite(value) for value in result.scalars().values())
+
+
+@by_algorithm
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_an_update_that_is_not_finite_is_skipped_and_changes_nothing(algorithm, value):
+    config = configured(algorithm, "model.normalise_observations=true", "optimizer.name=adam")
+    learner, other = learner_of(config, CONTINUOUS, part=2), learner_of(config, CONTINUOUS, part=2)
+    assert update(learner, *batch_of(CONTINUOUS)).finite
+    before = learner.state()
+    trajectory, steps = batch_of(CONTINUOUS, 1)
+    trajectory.reward[
+        torch.nonzero(trajectory.valid)[-1].tolist()[0], torch.nonzero(trajectory.valid)[-1].tolist()[1]
+    ] = value
+    assert not update(learner, trajectory, steps).finite
+    for one, kept in zip(learner.state(), before, strict=True):
+        assert_same(one, kept, atol=0, rtol=0)
+    assert update(learner, *batch_of(CONTINUOUS, 2)).finite
+    update(other, *batch_of(CONTINUOUS))
+    update(other, *batch_of(CONTINUOUS, 2))
+    for one, expected in zip(learner.state(), other.state(), strict=True):
+        assert_same(one, expected, atol=0, rtol=0)
+
+
+def test_it_steps_at_the_learning_rate_it_is_told():
+    config = configured("impala", "optimizer.name=sgd", "optimizer.gradient_clip=0")
+    moved = []
+    for rate in (0.01, 0.02):
+        learner = learner_of(config, DISCRETE, part=100)
+        before = learner.state()[0]
+        learner.update(*batch_of(DISCRETE), rate, lambda stage: None)
+        moved.append({name: tensor - before[name] for name, tensor in learner.state()[0].items()})
+    assert_same(moved[1], {name: 2 * tensor for name, tensor in moved[0].items()}, atol=1e-6, rtol=1e-3)
+
+
+def test_it_goes_on_from_a_state_which_stays_as_it_was():
+    config = configured("impala", "optimizer.name=adam")
+    learner, other = learner_of(config, DISCRETE, part=100), learner_of(config, DISCRETE, part=100)
+    update(learner, *batch_of(DISCRETE))
+    state = learner.state()
+    kept = [{name: tensor.clone() for name, tensor in group.items()} for group in state]
+    other.load_state(*state)
+    update(learner, *batch_of(DISCRETE, 1))
+    update(other, *batch_of(DISCRETE, 1))
+    for one, expected, before, given in zip(learner.state(), other.state(), kept, state, strict=True):
+        assert_same(one, expected, atol=0, rtol=0)
+        assert_same(given, before, atol=0, rtol=0)
+
+
+def test_the_stages_of_each_part_are_timed():
+    laps = []
+    update(learner_of(configured("a2c"), DISCRETE, part=3), *batch_of(DISCRETE), laps)
+    assert laps == ["forward", "loss", "backward"] * 2 + ["optimizer"]
+
+
+@by_algorithm
+def test_the_configuration_chooses_the_algorithm(algorithm):
+    config = configured(algorithm)
+    learner = make_learner(config, make_network(config.model, (3,), CONTINUOUS), CONTINUOUS)
+    assert type(learner.algorithm) is ALGORITHMS[algorithm]
+    assert learner.algorithm.synchronous is (algorithm == "a2c")
+    assert update(learner, *batch_of(CONTINUOUS)).finite
