@@ -83,11 +83,11 @@ $(VENV)/.dev: $(VENV)/.run requirements-dev.lock
 	@touch $@
 
 define find_python
-for python in $(or $(PYTHON),python3 python3.13 python3.12 python3.11 python) none; do \
-	$$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && break; \
+for python in $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python) none; do \
+	$$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' 2>/dev/null && break; \
 done; \
 if [ $$python = none ]; then \
-	echo 'kartrl needs Python 3.11, 3.12 or 3.13; $(if $(PYTHON),$(PYTHON) is none of them.,none is on the PATH.) Install one, or name it: make run PYTHON=/path/to/python3.12' >&2; exit 2; \
+	echo 'kartrl needs Python 3.11 to 3.14; $(if $(PYTHON),$(PYTHON) is none of them.,none is on the PATH.) Install one, or name it: make run PYTHON=/path/to/python3.12' >&2; exit 2; \
 fi; \
 if ! $$python -c 'import ensurepip, venv' 2>/dev/null; then \
 	echo "$$python cannot make virtual environments: install the package python3-venv (Debian, Ubuntu)." >&2; exit 2; \

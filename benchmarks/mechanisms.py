@@ -20,8 +20,9 @@ from torch import nn
 
 from kartrl.config import Config, Model, read
 from kartrl.envs import make_group
+from kartrl.envs.spec import ActionSpec
 from kartrl.metrics.stopwatch import AGENT_STAGES, Stopwatch
-from kartrl.models import make_model
+from kartrl.models import make_network
 from kartrl.runtime.devices import keep_freed_memory
 
 ROUNDS = 5
@@ -42,15 +43,15 @@ def seconds(call: Callable[[], object], count: int) -> float:
 
 def update(section: Model, unrolls: int, part: int) -> Callable[[], None]:
     """Forward and backward pass of `unrolls` unrolls of 20 steps of 84 x 84 x 4, `part` unrolls at a time."""
-    model = make_model(section, (84, 84, 4), 6)
+    network = make_network(section, (84, 84, 4), ActionSpec("discrete", 6))
     observation = torch.randint(0, 256, (21, unrolls, 84, 84, 4), dtype=torch.uint8)
-    reset, state = torch.zeros(21, unrolls, dtype=torch.bool), model.initial_state(unrolls)
+    first, state = torch.zeros(21, unrolls, dtype=torch.bool), network.initial_state(unrolls)
 
     def run() -> None:
         for begin in range(0, unrolls, part):
             columns = slice(begin, begin + part)
-            logits, baseline, _ = model(observation[:, columns], reset[:, columns], state[columns])
-            (logits[:-1].sum() + baseline[:-1].sum()).backward()
+            output, _ = network(observation[:, columns], first[:, columns], state[columns])
+            (output.policy[:-1].sum() + output.value[:-1].sum()).backward()
 
     return run
 
@@ -121,18 +122,29 @@ def recurrence() -> Pair:
 
 
 def small_batches() -> Pair:
-    model = make_model(Model(), (54, 54, 1), 9).eval()
+    return (
+        "4 observations per forward pass",
+        lambda: forward_seconds(Model(), 4),
+        "8 observations",
+        lambda: forward_seconds(Model(), 8),
+    )
 
-    def forward(batch: int) -> float:
-        arguments = (
-            torch.zeros(batch, 54, 54, 1, dtype=torch.uint8),
-            torch.zeros(batch, dtype=torch.bool),
-            model.initial_state(batch),
-        )
-        with torch.inference_mode():
-            return seconds(lambda: model.step(*arguments), 100) / batch
 
-    return "4 observations per forward pass", lambda: forward(4), "8 observations", lambda: forward(8)
+def torchscript() -> Pair:
+    eager = Model(torchscript=False)
+    return "eager", lambda: forward_seconds(eager, 16), "TorchScript", lambda: forward_seconds(Model(), 16)
+
+
+def forward_seconds(section: Model, batch: int) -> float:
+    """Median seconds of a forward pass of the kart's network, for each observation."""
+    network = make_network(section, (54, 54, 1), ActionSpec("discrete", 9)).eval()
+    arguments = (
+        torch.zeros(batch, 54, 54, 1, dtype=torch.uint8),
+        torch.zeros(batch, dtype=torch.bool),
+        network.initial_state(batch),
+    )
+    with torch.inference_mode():
+        return seconds(lambda: network.step(*arguments), 100) / batch
 
 
 def interleave() -> Pair:
@@ -221,6 +233,7 @@ ALL = (
     channels_last,
     recurrence,
     small_batches,
+    torchscript,
     interleave,
     atari,
     waking,

@@ -95,9 +95,9 @@ def examine(files: list[str], overrides: list[str]) -> Iterator[Finding]:
 
 def _python(_: Examined) -> tuple[State, str]:
     text = f"{platform.python_version()}, kartrl {__version__}, {platform.system()} on {platform.machine()}"
-    if (3, 11) <= sys.version_info[:2] <= (3, 13):
+    if (3, 11) <= sys.version_info[:2] <= (3, 14):
         return "ok", text
-    return "warning", f"{text}; kartrl is tested with Python 3.11 to 3.13: make run PYTHON=python3.12"
+    return "warning", f"{text}; kartrl is tested with Python 3.11 to 3.14: make run PYTHON=python3.12"
 
 
 def _configuration(examined: Examined) -> tuple[State, str]:

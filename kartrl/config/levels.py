@@ -125,7 +125,7 @@ def mistake(key: str) -> str | None:
         # as it stands in an INI file: such a line would be read as something else, or not at all
         fine = key.isprintable() and key == key.strip() and key[0] not in "#[" and "=" not in key and len(key) <= 1000
         if not fine:
-            return "not possible in a configuration; begin a path with ./ and rename what has = or odd characters"
+            return "this cannot stand in a configuration; begin a path with ./ and rename what has = or odd characters"
         if is_path(key):
             return None
     if key in CIRCUITS or (_is_glob(key) and fnmatch.filter(CIRCUITS, key)):

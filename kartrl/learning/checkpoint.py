@@ -199,7 +199,9 @@ def _parse(content: bytes) -> Checkpoint:
 
 
 def _action(kind: str, size: int, low: Sequence[float], high: Sequence[float]) -> ActionSpec:
-    if kind not in ("discrete", "continuous") or not 1 <= int(size) <= LARGEST_ACTION:
+    dimensions = {"discrete": 0, "continuous": int(size)}.get(kind)
+    fine = 1 <= int(size) <= LARGEST_ACTION and len(low) == len(high) == dimensions
+    if not (fine and all(-math.inf < a < b < math.inf for a, b in zip(low, high, strict=True))):
         raise UserError("its actions make no sense")
     return ActionSpec(kind, int(size), tuple(map(float, low)), tuple(map(float, high)))  # type: ignore[arg-type]
 

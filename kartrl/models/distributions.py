@@ -110,7 +110,7 @@ class DiagonalGaussian(nn.Module):
     def sample(self, parameters: Tensor, noise: Tensor) -> Tensor:
         """See `Distribution`."""
         mean, log_deviation = parameters.chunk(2, -1)
-        return mean + log_deviation.exp() * noise
+        return (mean + log_deviation.exp() * noise).detach()
 
     def mode(self, parameters: Tensor) -> Tensor:
         """See `Distribution`."""

@@ -12,9 +12,10 @@ from kartrl.envs.env_group import EnvGroup
 from kartrl.envs.spec import ActionSpec
 from kartrl.errors import UserError
 from kartrl.metrics.stopwatch import AGENT_STAGES, Stopwatch
+from kartrl.runtime.agent_group import AgentGroup, Mailbox, Stopped
 from kartrl.runtime.messages import EpisodeEnd, Failure
 from kartrl.runtime.processes import yield_cores
-from kartrl.runtime.slab import AgentGroup, Mailbox, Slab, Stopped
+from kartrl.runtime.slab import Slab
 
 FAULTS_ALLOWED = 20  # steps in a row at which all environments of a group gave non-finite numbers
 

@@ -111,7 +111,8 @@ class Rounds(Held):
     Predictors answer all first groups of the agents, then all second ones, and so on. A round begins when the first
     groups request its first step; only then are newer weights fetched, and only then is the round before it trained
     on, its groups in order. So while a round is acted, the one before it is trained on. The order is lost when an agent
-    dies: from then on requests are answered as they arrive, with the newest weights, and the oldest blocks are trained on.
+    dies: from then on requests are answered as they arrive, with the newest weights, and blocks are trained on, the
+    oldest first.
 
     Args:
         blocks: of a batch; the number of groups is a multiple of it.

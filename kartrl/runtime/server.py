@@ -4,20 +4,17 @@ import contextlib
 import faulthandler
 import multiprocessing
 import os
-import queue
 import signal
 import sys
 import threading
 import time
 import traceback
-from collections import defaultdict
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import psutil
 import torch
 
 from kartrl.config import Config
@@ -29,22 +26,21 @@ from kartrl.learning.counters import Counters
 from kartrl.learning.learner import make_learner
 from kartrl.learning.optimizers import set_state
 from kartrl.learning.schedules import Progress
-from kartrl.metrics.records import EpisodeBatch, EpisodeRecord, Histograms, Scalars
 from kartrl.metrics.terminal import Display, Status
 from kartrl.models import make_distribution, make_network
-from kartrl.runtime import evaluator_process, logger_process
+from kartrl.runtime import evaluator_process
 from kartrl.runtime.agent_supervisor import Agents
 from kartrl.runtime.backoff import Helper
 from kartrl.runtime.batch_source import ArrivalSource, BatchSource, Rounds, SynchronousSource
 from kartrl.runtime.controller import Controller, make_controller
 from kartrl.runtime.devices import choose_device, keep_freed_memory
-from kartrl.runtime.messages import EpisodeEnd
 from kartrl.runtime.meter import Meter, StageShares
 from kartrl.runtime.predictor_thread import ArrivalPacing, Pacing, PredictorThread, group_states, make_policy
 from kartrl.runtime.processes import spawn, start_method
+from kartrl.runtime.reporter import Reporter
 from kartrl.runtime.sizes import Sizes, slab_shape
 from kartrl.runtime.slab import Slab
-from kartrl.runtime.trainer_thread import Record, Trainer, TrainerThread
+from kartrl.runtime.trainer_thread import Trainer, TrainerThread
 
 REPORT_SECONDS = 5.0  # between two sets of scalars
 HISTOGRAM_SECONDS = 60.0
@@ -88,8 +84,6 @@ class Server:
             checkpoint.fit(self._network, resume.network)
         self._before = resume.counters if resume is not None else Counters()
         self._progress = Progress(config.run, self._before)
-        self._episodes = self._before.episodes
-        self._ended: list[EpisodeEnd] = []  # reproducible: episodes whose round was not yet trained on
         self._context: Any = start_method()
         self._slab = Slab(self._context, slab_shape(config, spec, sizes))
         self._stop = threading.Event()
@@ -98,14 +92,10 @@ class Server:
         self._agents = Agents(config, spec.action, self._slab, sizes.min_agents, seed, self._settle, display.say)
         self._trainers: list[TrainerThread] = []
         self._controller: Controller | None = None
-        self._metrics: Any = None  # the queue of the logger
         self._evaluations: Connection | None = None
-        self._logger = Helper("logger", self._start_logger, display.say)
         self._evaluator = Helper("evaluator", self._start_evaluator, display.say)
         self._thread_failure: str | None = None
         self._signal: int | None = None
-        self._lost_metrics = 0
-        self._told_first_update = False
         self._advanced = (time.monotonic(), (0, 0))  # when there was progress, and what had been done then
 
     def run(self) -> int:
@@ -138,11 +128,14 @@ class Server:
         self._make_threads()  # while the agents come up
         for thread in (*self._predictors, *self._trainers):
             thread.start()
-        self._logger.watch(self._began)
+        self._reporter.logger.watch(self._began)
 
     def _make_threads(self) -> None:
         config, sizes, slab = self._config, self._sizes, self._slab
         self._trainer = self._make_trainer()
+        self._reporter = Reporter(
+            config, self._folder, self._context, self._display, self._trainer, slab, sizes.training_blocks
+        )
         pacing, source = self._make_order()
         distribution = make_distribution(self._spec.action)
         states = group_states(slab, self._network)
@@ -183,17 +176,6 @@ class Server:
             source = SynchronousSource(slab, self._trainer.weights, self._stop)
         return pacing, source
 
-    def _start_logger(self) -> BaseProcess:
-        self._close_metrics()  # a logger that was killed may have left a lock of it held
-        self._metrics = self._context.Queue(maxsize=10_000)
-        first_step = self._trainer.counters.agent_steps
-        return spawn(self._context, "logger", logger_process.run, self._config, self._folder, self._metrics, first_step)
-
-    def _close_metrics(self) -> None:
-        if self._metrics is not None:
-            self._metrics.close()
-            self._metrics.cancel_join_thread()
-
     def _start_evaluator(self) -> BaseProcess:
         self._evaluations, writer = self._context.Pipe(duplex=False)
         process = spawn(self._context, "evaluator", evaluator_process.run, self._folder, self._config, writer)
@@ -224,35 +206,29 @@ class Server:
                 self._report(newest)
             if now - last["histogram"] >= HISTOGRAM_SECONDS:
                 last["histogram"] = now
-                self._log(Histograms(newest.counters.agent_steps, self._weights()))
+                self._reporter.report_weights()
             if now - last["checkpoint"] >= 60 * self._config.run.checkpoint_minutes:
                 last["checkpoint"] = now
                 self._save()
+        if self._config.run.reproducible and self._signal is None:
+            for trainer in self._trainers:
+                trainer.join(JOIN_SECONDS)  # its last update is reported too
         self._report(status())
         self._display.show(status(), final=True)
 
     def _receive(self, timeout: float) -> None:
         """Take in the agents' and the evaluator's messages; wait for them at most this long."""
         for end in self._agents.receive(timeout):
-            self._episodes += 1
-            record = EpisodeRecord(self._trainer.counters.agent_steps, end.episode, evaluated=False)
-            self._display.add(record)
-            if self._config.run.reproducible:
-                self._ended.append(end)
-            else:
-                self._log(record)
+            self._reporter.add(end)
         with contextlib.suppress(EOFError, OSError):  # it has gone; `_watch` sees to it
             while self._evaluations is not None and self._evaluations.poll():
-                message: EpisodeRecord | Scalars = self._evaluations.recv()
-                if isinstance(message, EpisodeRecord):
-                    self._display.add(message)
-                self._log(message)
+                self._reporter.add_evaluation(self._evaluations.recv())
 
     def _watch(self) -> None:
         """See that every process lives, or is replaced, and that there is progress."""
         now, trained = time.monotonic(), self._trainer.first_update is not None
         self._agents.watch(now, trained)
-        self._logger.watch(now)
+        self._reporter.logger.watch(now)
         if trained and self._config.evaluation.minutes > 0:  # there is nothing to evaluate before
             self._evaluator.watch(now)
         done = (self._trainer.counters.updates, sum(predictor.batches for predictor in self._predictors))
@@ -285,7 +261,7 @@ class Server:
 
     def _counters(self) -> Counters:
         seconds = self._before.seconds + time.monotonic() - self._began
-        return self._trainer.counters._replace(episodes=self._episodes, seconds=seconds)
+        return self._trainer.counters._replace(episodes=self._reporter.episodes, seconds=seconds)
 
     def _fraction(self) -> float:
         return self._progress.fraction(self._counters())
@@ -294,69 +270,15 @@ class Server:
         return self._fraction() >= 1.0
 
     def _report(self, status: Status) -> None:
-        while self._trainer.messages:
-            self._display.say(self._trainer.messages.popleft())
-        records = [self._trainer.records.popleft() for _ in range(len(self._trainer.records))]
-        if self._config.run.reproducible:
-            self._report_each(records)
-            records = []
-        values: dict[str, list[float]] = defaultdict(list)
-        for record in records:
-            for tag, value in record.scalars.items():
-                values[tag].append(value)
-        scalars = {tag: sum(numbers) / len(numbers) for tag, numbers in values.items()}
-        scalars |= self._stages.shares()
-        if self._trainer.first_update is not None and not self._told_first_update:
-            self._told_first_update = True
-            scalars["speed/first_update_seconds"] = self._trainer.first_update - psutil.Process().create_time()
-        scalars |= {
-            "speed/agent_steps_per_second": status.agent_steps_per_second,
-            "speed/frames_per_second": status.agent_steps_per_second * self._config.environment.frame_skip,
-            "speed/updates_per_second": status.updates_per_second,
-            "speed/longest_pause_seconds": self._trainer.longest_pause(),
-            "queue/prediction_batch_size": status.prediction_batch,
-            "queue/finished_unrolls": float(self._slab.state.sum()) * self._slab.group_size,
-            "queue/agents": float(status.agents),
-            "queue/running_agents": float((~self._slab.paused).sum()),
-            "queue/lost_metrics": float(self._lost_metrics),
-            "faults/agent_deaths": float(self._agents.deaths),
-            "faults/quarantined_unrolls": float(self._slab.quarantined.sum()),
-            "faults/skipped_updates": float(self._trainer.guard.skipped),
-        }
-        if not self._config.run.reproducible:
-            scalars["charts/updates"] = float(status.counters.updates)
-            scalars["charts/episodes"] = float(status.counters.episodes)
-        self._log(Scalars(status.counters.agent_steps, scalars))
-
-    def _report_each(self, records: list[Record]) -> None:
-        """Log every record by itself, and the episodes of the rounds that it completes, whenever they were received."""
-        self._receive(timeout=0.0)  # agents send an episode before they finish its block
-        for record in records:
-            rounds = record.attempts * self._sizes.training_blocks // self._slab.num_groups
-            ended = sorted((end for end in self._ended if end.block < rounds), key=lambda end: (end.block, end.group))
-            self._ended = [end for end in self._ended if end.block >= rounds]
-            steps = record.counters.agent_steps
-            self._log(Scalars(steps, {**record.scalars, "charts/updates": float(record.counters.updates)}))
-            self._log(EpisodeBatch(steps, tuple(end.episode for end in ended)))
-
-    def _weights(self) -> dict[str, Any]:
-        weights = self._trainer.state().network
-        return {f"weights/{name}": tensor.float().flatten().numpy() for name, tensor in weights.items()}
-
-    def _log(self, record: Any) -> None:
-        try:
-            if self._logger.process is None:
-                raise queue.Full
-            self._metrics.put_nowait(record)
-        except queue.Full:  # metrics may be lost, training never waits for them
-            self._lost_metrics += 1
+        self._receive(timeout=0.0)
+        self._reporter.report(status, self._agents, self._stages)
 
     # Stop
 
     def _save(self) -> None:
         """A new checkpoint; the oldest beyond `run.keep_checkpoints` go. A full disk is no reason to stop."""
         weights, optimizer, counters = self._trainer.state()
-        counters = counters._replace(episodes=self._episodes, seconds=self._counters().seconds)
+        counters = counters._replace(episodes=self._reporter.episodes, seconds=self._counters().seconds)
         path = self._folder / "checkpoints" / f"{counters.agent_steps:010d}.pt"
         spec, random = self._spec, {name: generator.get_state() for name, generator in self._generators().items()}
         content = Checkpoint(
@@ -388,11 +310,11 @@ class Server:
             self._save()
         if self._evaluator.process is not None:
             self._evaluator.process.terminate()
-        self._log(None)
+        self._reporter.send(None)
         deadline = time.monotonic() + JOIN_SECONDS
         for process in multiprocessing.active_children():
             process.join(max(0.0, deadline - time.monotonic()))
             if process.is_alive():
                 process.kill()
                 process.join()
-        self._close_metrics()
+        self._reporter.close()

@@ -16,15 +16,15 @@ import os
 import struct
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from kartrl.metrics.stopwatch import AGENT_STAGES, Stopwatch
-from kartrl.runtime.index_queue import IndexQueue, readable
+from kartrl.metrics.stopwatch import AGENT_STAGES
+from kartrl.runtime.index_queue import IndexQueue
 from kartrl.runtime.messages import Requests
 from kartrl.trajectory import Trajectory
 
@@ -33,15 +33,7 @@ FREE, FINISHED = 0, 1
 LOCAL = ("context", "_wakes", "_gathered", "_gathering", "deaths")  # of the process that made the slab
 
 
-_ANSWER = struct.Struct("<iq")  # a group and the number of its answered request; (-1, 0) where a flag has changed
-
-
-class Stopped(Exception):
-    """The run is stopping, or its main process is gone."""
-
-
-class OutOfOrder(RuntimeError):
-    """A group was not asked, answered and recorded in turn."""
+ANSWER = struct.Struct("<iq")  # a group and the number of its answered request; (-1, 0) where a flag has changed
 
 
 Layout = dict[str, tuple[tuple[int, ...], str]]  # field -> shape and dtype
@@ -167,7 +159,7 @@ class Slab:
         return self._wakes[agent][0]
 
     def stop(self) -> None:
-        """Wake all agents and make them raise `Stopped`."""
+        """Wake all agents and make them raise `agent_group.Stopped`."""
         self.stopping[0] = True
         for agent in range(self.num_agents):
             self._wake(agent)
@@ -180,7 +172,7 @@ class Slab:
 
     def _wake(self, agent: int, group: int = -1, number: int = 0) -> None:
         with contextlib.suppress(BlockingIOError):  # only an agent that has long stopped reading has a full pipe
-            os.write(self._wakes[agent][1].fileno(), _ANSWER.pack(group, number))
+            os.write(self._wakes[agent][1].fileno(), ANSWER.pack(group, number))
 
     # Predictor
 
@@ -292,149 +284,6 @@ class Slab:
         for block in range(agent * blocks, (agent + 1) * blocks):
             if self.is_finished(block):
                 self.finished.put(block)
-
-
-class Mailbox:
-    """What an agent waits on: the server's answers, and its word that a flag has changed.
-
-    Args:
-        waker: `Slab.waker` of the agent.
-    """
-
-    def __init__(self, slab: Slab, waker: Connection) -> None:
-        self._slab, self._waker = slab, waker
-        self.answered: dict[int, int] = {}
-        """Number of the newest answered request, by group, as far as it was received: an answer is read only then."""
-        self.deferred: list[AgentGroup] = []
-        """Groups whose next request waits for a free block; the others go on meanwhile."""
-
-    def wait(self, ready: Callable[[], bool]) -> None:
-        """Wait until `ready`.
-
-        Raises:
-            Stopped: the run is stopping, or the server has gone.
-        """
-        self._post()
-        while not ready():
-            file = self._waker.fileno()
-            if readable(file, WAKE_SECONDS):
-                messages = os.read(file, 64 * _ANSWER.size)
-                if not messages:
-                    raise Stopped  # the other end is closed
-                self.answered.update(_ANSWER.iter_unpack(messages))
-            self._post()
-            if self._slab.stopping[0]:
-                raise Stopped
-
-    def _post(self) -> None:
-        self.deferred = [group for group in self.deferred if not group.post()]
-
-
-class AgentGroup:
-    """An agent's side of one of its groups: asks for decisions, and fills one block after the other.
-
-    The order is `ask`, `answer`, `record`, `ask`, ...
-
-    Args:
-        slab: the shared memory.
-        group: number of the group.
-        mailbox: of the agent.
-        stopwatch: counts how long it writes and waits.
-    """
-
-    def __init__(self, slab: Slab, group: int, mailbox: Mailbox, stopwatch: Stopwatch) -> None:
-        self._slab, self._group, self._mailbox, self._stopwatch = slab, group, mailbox, stopwatch
-        self._agent, self._length = group // slab.groups_per_agent, slab.unroll_length
-        self._block, self._step = int(slab.current[group]), 0
-        self._faulty = np.zeros(slab.group_size, bool)  # whose unroll in this block is not to be learned from
-        self._number = int(slab.requested[group])
-        self._next = "ask"
-        self.blocks = 0
-        """Blocks that were finished in this life of the agent."""
-        self._question: tuple[np.ndarray, np.ndarray]
-
-    def ask(self, observation: np.ndarray, first: np.ndarray) -> None:
-        """Hand over observations [G, ...], and with `first`, bool [G], where an episode begins.
-
-        The request is sent once there is a free block for it.
-
-        Raises:
-            OutOfOrder: the last request was not answered and recorded.
-        """
-        self._turn("ask", "answer")
-        if self._step == self._length:
-            self._finish(observation, first)
-        self._question = (observation, first)
-        if not self.post():
-            self._mailbox.deferred.append(self)
-        self._stopwatch.lap("write")
-
-    def post(self) -> bool:
-        """Send what was asked, if the block that it goes to is free."""
-        slab, group, block, step = self._slab, self._group, self._block, self._step
-        if slab.state[block] != FREE:
-            return False
-        slab.observation[block, step], slab.first[block, step] = self._question
-        slab.current[group], slab.step[group] = block, step
-        self._number += 1
-        slab.requested[group] = self._number
-        slab.waiting.put(group)
-        return True
-
-    def answer(self) -> np.ndarray:
-        """Wait for the decisions, float32 [G, K].
-
-        Raises:
-            Stopped: the run is stopping.
-            OutOfOrder: nothing was asked.
-        """
-        self._turn("answer", "record")
-        mailbox, paused = self._mailbox, self._slab.paused
-        mailbox.wait(lambda: self not in mailbox.deferred)
-        self._stopwatch.lap("wait_block")
-        mailbox.wait(lambda: mailbox.answered.get(self._group) == self._number and not paused[self._agent])
-        self._stopwatch.lap("wait_action")
-        return self._slab.decision[self._block, self._step]
-
-    def record(self, reward: np.ndarray, terminated: np.ndarray, valid: np.ndarray, faulty: np.ndarray) -> None:
-        """What came of the actions.
-
-        Args:
-            reward: float32 [G].
-            terminated: bool [G].
-            valid: bool [G], False where the environment ignored its action.
-            faulty: bool [G], True where it gave numbers that are not finite: the whole unroll is then quarantined.
-
-        Raises:
-            OutOfOrder: no answer was taken.
-        """
-        self._turn("record", "ask")
-        self._faulty |= faulty
-        slab, where = self._slab, (self._block, self._step)
-        slab.reward[where] = reward
-        slab.terminated[where] = terminated
-        slab.valid[where] = valid
-        self._step += 1
-
-    def _turn(self, now: str, then: str) -> None:
-        if self._next != now:
-            raise OutOfOrder(f"group {self._group}: {now} was called where {self._next} is due")
-        self._next = then
-
-    def _finish(self, observation: np.ndarray, first: np.ndarray) -> None:
-        slab, block = self._slab, self._block
-        slab.observation[block, self._length] = observation
-        slab.first[block, self._length] = first
-        if self._faulty.any():
-            slab.valid[block][:, self._faulty] = False
-            slab.quarantined[self._agent] += self._faulty.sum()
-        slab.unrolls[self._agent] += (~self._faulty).sum()
-        self._faulty[:] = False
-        self.blocks += 1
-        slab.state[block] = FINISHED
-        slab.finished.put(block)
-        begin = self._group * slab.ring
-        self._block, self._step = begin + (block - begin + 1) % slab.ring, 0
 
 
 def _nbytes(shape: tuple[int, ...], dtype: str) -> int:

@@ -1,5 +1,7 @@
 """A2C's targets, loss and gradient against loops over single steps in float64."""
 
+import functools
+
 import numpy as np
 import pytest
 import torch
@@ -17,6 +19,7 @@ by_kind = pytest.mark.parametrize("action", ACTIONS, ids=kind)
 by_core = pytest.mark.parametrize("core", ["lstm", "none"])
 
 
+@functools.cache
 def network_for(action, core="lstm", torchscript=True):
     torch.manual_seed(11)
     return make_network(Model(hidden_size=8, core=core, torchscript=torchscript), (3,), action)

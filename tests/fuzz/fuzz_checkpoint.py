@@ -26,7 +26,7 @@ torch.set_num_threads(1)
 HONEST = make_checkpoint(1)
 TENSORS = {
     f"{group}/{name}": value
-    for group in ("model", "optimizer", "random")
+    for group in ("network", "optimizer", "random")
     for name, value in getattr(HONEST, group).items()
 }
 FOLDER = Path(tempfile.mkdtemp())

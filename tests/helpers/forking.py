@@ -1,4 +1,4 @@
-"""kartrl's commands as forks of a process that has loaded their modules: a start costs a tenth of what it costs from nothing.
+"""kartrl's commands as forks of a process that has loaded their modules, a tenth of the cost of a fresh start.
 
 Each has a process number, session, environment, folder and streams of its own, and ends as `python -m kartrl` would.
 This file, run, is the process that forks; `Forked` is what a test holds of a command.

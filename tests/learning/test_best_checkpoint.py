@@ -33,7 +33,7 @@ def test_the_highest_mean_over_circuits_is_kept(tmp_path: Path) -> None:
 def test_a_score_is_of_all_circuits_and_of_one_checkpoint(tmp_path: Path) -> None:
     best = best_checkpoint(tmp_path / "best.pt")
     for returns in ({"a": [9.0]}, {}, {"a": [9.0], "b": [9.0], "c": [9.0]}):
-        with pytest.raises(ValueError, match="all circuits"):
+        with pytest.raises(ValueError, match="all levels"):
             best.offer(make_checkpoint(1), returns)
     assert not (tmp_path / "best.pt").exists()
 

@@ -17,15 +17,17 @@ from hypothesis import strategies as st
 from policies import make_checkpoint
 
 from kartrl.config import Config, read
+from kartrl.envs.spec import ActionSpec
 from kartrl.errors import UserError
 from kartrl.learning import checkpoint
 from kartrl.learning.checkpoint import Checkpoint
 from kartrl.learning.counters import Counters
-from kartrl.learning.optimizers import make_optimizer, state_names
-from kartrl.models import make_model
+from kartrl.models import ActorCritic, make_network
 from kartrl.runtime.driving import open_driver
 from kartrl.runtime.run_folders import resumed_config
 
+DISCRETE = ActionSpec("discrete", 2)
+CONTINUOUS = ActionSpec("continuous", 2, (-1.0, -0.5), (1.0, 2.5))
 STATES = [
     ["optimizer.name=rmsprop"],
     ["optimizer.name=rmsprop", "optimizer.momentum=0.5"],
@@ -48,8 +50,8 @@ def honest():
 
 
 def assert_same(one, other):
-    assert one._replace(model={}, optimizer={}, random={}) == other._replace(model={}, optimizer={}, random={})
-    for group in ("model", "optimizer", "random"):
+    assert one._replace(network={}, optimizer={}, random={}) == other._replace(network={}, optimizer={}, random={})
+    for group in ("network", "optimizer", "random"):
         a, b = getattr(one, group), getattr(other, group)
         assert a.keys() == b.keys()
         for name, tensor in a.items():
@@ -63,20 +65,25 @@ def test_round_trip(tmp_path, overrides):
     checkpoint.save(tmp_path / "a" / "1.pt", original)
     loaded = checkpoint.load(tmp_path / "a" / "1.pt")
     assert_same(loaded, original)
-    model = checkpoint.load_model(loaded, "cpu")
-    for name, tensor in model.state_dict().items():
-        assert torch.equal(tensor, original.model[name])
+    network = checkpoint.load_network(loaded, torch.device("cpu"))
+    for name, tensor in network.state_dict().items():
+        assert torch.equal(tensor, original.network[name])
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["1.pt"]
 
 
-@pytest.mark.parametrize("overrides", STATES, ids=" ".join)
-def test_the_names_of_an_optimizers_state_are_torchs(overrides):
-    section = read(overrides=overrides).optimizer
-    parameter = torch.nn.Parameter(torch.ones(2))
-    optimizer = make_optimizer(section, [parameter])
-    parameter.grad = torch.ones(2)
-    optimizer.step()
-    assert set(optimizer.state[parameter]) == state_names(section)
+@pytest.mark.parametrize("action", [DISCRETE, CONTINUOUS], ids=lambda action: action.kind)
+def test_actions_and_counters_travel(tmp_path, action):
+    network = make_network(Config().model, (4,), action)
+    original = Checkpoint(Config(), network.state_dict(), {}, Counters(7, 6, 5, 4.5, 0.375), (4,), action)
+    checkpoint.save(tmp_path / "a.pt", original)
+    loaded = checkpoint.load(tmp_path / "a.pt")
+    assert_same(loaded, original)
+    assert isinstance(loaded.action, ActionSpec)
+    assert isinstance(loaded.counters, Counters)
+    head = checkpoint.load_network(loaded, torch.device("cpu")).step(
+        torch.zeros(1, 4), torch.ones(1, dtype=torch.bool), torch.zeros(1, 512)
+    )[0]
+    assert head.shape == (1, 2 if action.kind == "discrete" else 4)
 
 
 @pytest.mark.parametrize("score", [float("inf"), float("-inf"), float("nan"), 10**400, "inf"])
@@ -133,10 +140,10 @@ DAMAGE = {
     "header beyond the file": lambda path: write_header(path, {}, length=1 << 60),
     "header of 100 MB": lambda path: write_header(path, b" " * 100_000_000),
     "deep header": lambda path: write_header(path, b"[" * 1_000_000),
-    "giant tensor": lambda path: write_header(path, {"model/a": one_tensor([10**9, 10**9])}),
-    "tensor beyond the file": lambda path: write_header(path, {"model/a": one_tensor([10**12], 0, 10**12)}),
+    "giant tensor": lambda path: write_header(path, {"network/a": one_tensor([10**9, 10**9])}),
+    "tensor beyond the file": lambda path: write_header(path, {"network/a": one_tensor([10**12], 0, 10**12)}),
     "overlapping tensors": lambda path: write_header(
-        path, {f"model/{number}": one_tensor([1000]) for number in range(1000)}
+        path, {f"network/{number}": one_tensor([1000]) for number in range(1000)}
     ),
     "many tensors": lambda path: write_header(path, {f"{number}": one_tensor([0], 0, 0) for number in range(15_000)}),
 }
@@ -160,10 +167,16 @@ def forge(path, about=None, text=None, **groups):
     metadata = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]
     if text is None:
         text = json.dumps({**json.loads(metadata["about"]), **(about or {})})
-    chosen = {"model": honest().model, "optimizer": honest().optimizer, "random": honest().random, **groups}
+    chosen = {"network": honest().network, "optimizer": honest().optimizer, "random": honest().random, **groups}
     tensors = {f"{group}/{name}": tensor for group, members in chosen.items() for name, tensor in members.items()}
     safetensors.torch.save_file(tensors, path, {"about": text, "sha256": checkpoint._digest(text, tensors)})
     return path
+
+
+def continuous(low, high):
+    """What is forged of actions with these bounds, all else being right."""
+    network = ActorCritic(honest().config.model, (4,), CONTINUOUS).state_dict()
+    return {"about": {"action": ["continuous", 2, low, high]}, "network": network, "optimizer": {}}
 
 
 FORGERIES = {
@@ -178,21 +191,36 @@ FORGERIES = {
     "a giant picture": lambda: {"about": {"observation_shape": [10**6, 10**6, 3]}},
     "a shape below zero": lambda: {"about": {"observation_shape": [-4]}},
     "a shape of a million dimensions": lambda: {"about": {"observation_shape": [1] * 200_000}},
-    "many actions": lambda: {"about": {"num_actions": 10**12}},
-    "no actions": lambda: {"about": {"num_actions": 0}},
+    "the format before": lambda: {"about": {"format": "kartrl checkpoint 2"}},
+    "many actions": lambda: {"about": {"action": ["discrete", 10**12, [], []]}},
+    "no actions": lambda: {"about": {"action": ["discrete", 0, [], []]}},
+    "more actions than the network has": lambda: {"about": {"action": ["discrete", 3, [], []]}},
+    "actions of another kind": lambda: {"about": {"action": ["continuous", 2, [-1, -1], [1, 1]]}},
+    "actions of no kind": lambda: {"about": {"action": ["any", 2, [], []]}},
+    "actions that are a number": lambda: {"about": {"action": 2}},
+    "actions with a field too many": lambda: {"about": {"action": ["discrete", 2, [], [], []]}},
+    "discrete actions with bounds": lambda: {"about": {"action": ["discrete", 2, [0.0], [1.0]]}},
+    "bounds without a dimension": lambda: continuous([-1.0], [1.0]),
+    "bounds without end": lambda: continuous([-1.0, -float("inf")], [1.0, 1.0]),
+    "bounds that are no numbers": lambda: continuous([-1.0, -1.0], [1.0, float("nan")]),
+    "bounds the wrong way round": lambda: continuous([-1.0, 1.0], [1.0, -1.0]),
+    "bounds that are text": lambda: continuous("00", "11"),
     "a long configuration": lambda: {"about": {"config": "#" * 20_000_000}},
     "an unknown key": lambda: {"about": {"config": f"[run]\n{'a' * 500_000} = 1\n"}},
     "an unknown section": lambda: {"about": {"config": f"[{'run' * 100_000}]\n"}},
-    "steps below zero": lambda: {"about": {"counters": [-1, 0, 0, 0.0]}},
-    "steps beyond counting": lambda: {"about": {"counters": [10**400, 0, 0, 0.0]}},
-    "endless seconds": lambda: {"about": {"counters": [0, 0, 0, float("inf")]}},
+    "steps below zero": lambda: {"about": {"counters": [-1, 0, 0, 0.0, 0.0]}},
+    "steps beyond counting": lambda: {"about": {"counters": [10**400, 0, 0, 0.0, 0.0]}},
+    "endless seconds": lambda: {"about": {"counters": [0, 0, 0, float("inf"), 0.0]}},
+    "progress beyond the end": lambda: {"about": {"counters": [0, 0, 0, 0.0, 1.5]}},
+    "progress that is no number": lambda: {"about": {"counters": [0, 0, 0, 0.0, float("nan")]}},
+    "counters of the format before": lambda: {"about": {"counters": [0, 0, 0, 0.0]}},
     "a score that is a list": lambda: {"about": {"score": [1]}},
     "deep": lambda: {"text": "[" * 500_000},
     "a list": lambda: {"text": "[]"},
     "another group": lambda: {"code": {"a": torch.zeros(1)}},
-    "no weights": lambda: {"model": {}},
-    "weights of another type": lambda: {"model": {name: tensor.double() for name, tensor in honest().model.items()}},
-    "weights of another network": lambda: {"model": make_checkpoint(10, "model.hidden_size=32").model},
+    "no weights": lambda: {"network": {}},
+    "weights of another type": lambda: {"network": {name: tensor.double() for name, tensor in honest().network.items()}},
+    "weights of another network": lambda: {"network": make_checkpoint(10, "model.hidden_size=32").network},
     "half an optimizer": lambda: {"optimizer": {"0/step": torch.zeros(())}},
     "another optimizer": lambda: {"optimizer": make_checkpoint(10, "optimizer.name=adam").optimizer},
     "random states of floats": lambda: {"random": {"torch": torch.zeros(5)}},
@@ -208,6 +236,8 @@ def test_what_does_not_fit_together_is_refused_in_one_line(tmp_path, forgery):
 
 def test_forged_from_what_is_honest_it_is_a_checkpoint(tmp_path):
     assert_same(checkpoint.load(forge(tmp_path / "a.pt")), honest())
+    bounds = continuous(list(CONTINUOUS.low), list(CONTINUOUS.high))
+    assert checkpoint.load(forge(tmp_path / "b.pt", **bounds)).action == CONTINUOUS
 
 
 LOAD_ALL = """
@@ -274,7 +304,7 @@ TREE = st.recursive(
     lambda children: st.lists(children, max_size=5) | st.dictionaries(st.text(max_size=10), children, max_size=5),
     max_leaves=10,
 )
-KEYS = st.sampled_from(["format", "config", "counters", "observation_shape", "num_actions", "score"])
+KEYS = st.sampled_from(["format", "config", "counters", "observation_shape", "action", "score"])
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -295,20 +325,22 @@ def test_weights_of_another_network_are_refused(saved):
     loaded = checkpoint.load(saved)
     other = loaded._replace(config=read([], ["model.hidden_size=32"]))
     with pytest.raises(UserError, match="do not fit"):
-        checkpoint.load_model(other, "cpu")
+        checkpoint.load_network(other, torch.device("cpu"))
 
 
 def test_default_configuration_fits_its_network(tmp_path):
-    model = make_model(Config().model, (54, 54, 1), 9)
-    checkpoint.save(tmp_path / "a.pt", Checkpoint(Config(), model.state_dict(), {}, Counters(), (54, 54, 1), 9))
-    assert checkpoint.load_model(checkpoint.load(tmp_path / "a.pt"), "cpu").initial_state(3).shape == (3, 512)
+    action = ActionSpec("discrete", 9)
+    network = make_network(Config().model, (54, 54, 1), action)
+    checkpoint.save(tmp_path / "a.pt", Checkpoint(Config(), network.state_dict(), {}, Counters(), (54, 54, 1), action))
+    loaded = checkpoint.load_network(checkpoint.load(tmp_path / "a.pt"), torch.device("cpu"))
+    assert loaded.initial_state(3).shape == (3, 512)
 
 
 def test_a_module_is_imported_for_a_checkpoint_only_where_the_user_names_it(tmp_path, monkeypatch):
     config = read(overrides=["environment.id=crashing:Life-v0", "model.hidden_size=8"])
-    model = make_model(config.model, (2,), 2)
+    network = make_network(config.model, (2,), DISCRETE)
     path = tmp_path / "a.pt"
-    checkpoint.save(path, Checkpoint(config, model.state_dict(), {}, Counters(), (2,), 2))
+    checkpoint.save(path, Checkpoint(config, network.state_dict(), {}, Counters(), (2,), DISCRETE))
     with (
         pytest.raises(UserError, match=r"imports the module crashing; .*KARTRL_IMPORT=crashing"),
         open_driver(path, (), "cpu"),

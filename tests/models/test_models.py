@@ -1,19 +1,29 @@
-"""The network: unroll against steps, resets inside an unroll, shapes, and the layout of its parts."""
+"""The network: unroll against steps, resets inside an unroll, decisions, precision, and the same without TorchScript."""
 
 import multiprocessing
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 import torch
+from commands import environment
+from trajectories import ACTIONS, CONTINUOUS, DISCRETE, kind
 
 from kartrl.config import Model
+from kartrl.envs.spec import ActionSpec
 from kartrl.errors import UserError
-from kartrl.models import ActorCritic, make_model
+from kartrl.models import ActorCritic, for_inference, make_distribution, make_network
 from kartrl.runtime.messages import Requests
-from kartrl.runtime.predictor_thread import RecurrentStates, make_policy
-from kartrl.runtime.slab import Slots
+from kartrl.runtime.predictor_thread import group_states, make_policy
+from kartrl.runtime.slab import Slab, SlabShape
+from kartrl.trajectory import decision_size, split_decision
 
 SHAPES = {"image": (54, 54, 1), "stacked": (84, 84, 4), "vector": (4,)}
+by_shape = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+by_core = pytest.mark.parametrize("core", ["lstm", "none"])
+by_kind = pytest.mark.parametrize("action", ACTIONS, ids=kind)
+CPU = torch.device("cpu")
 
 
 def observations(shape, *leading):
@@ -22,139 +32,250 @@ def observations(shape, *leading):
     return torch.randn(*leading, *shape)
 
 
-@pytest.mark.parametrize("core", ["lstm", "none"])
-@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+@by_core
+@by_shape
 def test_an_unroll_equals_its_steps(shape, core):
     torch.manual_seed(0)
-    model = make_model(Model(hidden_size=32, core=core), shape, 5)
-    observation, reset = observations(shape, 7, 3), torch.rand(7, 3) < 0.3
+    network = make_network(Model(hidden_size=32, core=core), shape, DISCRETE)
+    observation, first = observations(shape, 7, 3), torch.rand(7, 3) < 0.3
     state = torch.randn(3, 64 if core == "lstm" else 0)
-    logits, baseline, last = model(observation, reset, state)
-    assert logits.shape == (7, 3, 5)
-    assert baseline.shape == (7, 3)
+    output, last = network(observation, first, state)
+    assert output.policy.shape == (7, 3, 4)
+    assert output.value.shape == (7, 3)
     for t in range(7):
-        step_logits, step_baseline, state = model.step(observation[t], reset[t], state)
-        torch.testing.assert_close(step_logits, logits[t], atol=1e-5, rtol=1e-4)
-        torch.testing.assert_close(step_baseline, baseline[t], atol=1e-5, rtol=1e-4)
+        policy, value, state = network.step(observation[t], first[t], state)
+        torch.testing.assert_close(policy, output.policy[t], atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(value, output.value[t], atol=1e-5, rtol=1e-4)
     torch.testing.assert_close(state, last, atol=1e-5, rtol=1e-4)
 
 
 def test_the_recurrent_core_is_torchs_lstm():
     torch.manual_seed(1)
-    model = ActorCritic(Model(hidden_size=16), (4,), 3)
+    network = ActorCritic(Model(hidden_size=16), (4,), DISCRETE)
     observation, state = torch.randn(5, 2, 4), torch.randn(2, 32)
-    _, _, after = model(observation, torch.zeros(5, 2, dtype=torch.bool), state)
+    _, after = network(observation, torch.zeros(5, 2, dtype=torch.bool), state)
     halves = (state[None, :, :16].contiguous(), state[None, :, 16:].contiguous())
-    _, (output, cell) = model.lstm(model.encoder(observation.flatten(0, 1)).view(5, 2, 16), halves)
+    _, (output, cell) = network.core.lstm(network.encoder(observation.flatten(0, 1)).view(5, 2, 16), halves)
     torch.testing.assert_close(after, torch.cat([output, cell], 2)[0])
 
 
 def test_a_reset_forgets_and_stops_the_gradient():
     torch.manual_seed(2)
-    model = make_model(Model(hidden_size=16), (4,), 3)
+    network = make_network(Model(hidden_size=16), (4,), DISCRETE)
     observation = torch.randn(6, 1, 4, requires_grad=True)
-    reset = torch.zeros(6, 1, dtype=torch.bool)
-    reset[3] = True
+    first = torch.zeros(6, 1, dtype=torch.bool)
+    first[3] = True
     state = torch.randn(1, 32)
-    logits, _, _ = model(observation, reset, state)
-    fresh, _, _ = model(observation[3:], torch.zeros(3, 1, dtype=torch.bool), model.initial_state(1))
-    torch.testing.assert_close(logits[3:], fresh)
-    logits[4].sum().backward()
+    value = network(observation, first, state)[0].value
+    fresh = network(observation[3:], torch.zeros(3, 1, dtype=torch.bool), network.initial_state(1))[0].value
+    torch.testing.assert_close(value[3:], fresh)
+    value[4].sum().backward()
     assert torch.all(observation.grad[:3] == 0)
     assert torch.any(observation.grad[3] != 0)
 
 
-def test_gradients_equal_those_of_single_steps_but_for_the_last():
+@by_kind
+def test_gradients_equal_those_of_single_steps_but_for_the_last(action):
     torch.manual_seed(3)
-    model = make_model(Model(hidden_size=16), (54, 54, 1), 3)
-    observation, reset = observations((54, 54, 1), 5, 2), torch.rand(5, 2) < 0.3
-    weight = torch.randn(4, 2, 3)
+    network = make_network(Model(hidden_size=16), (54, 54, 1), action)
+    observation, first = observations((54, 54, 1), 5, 2), torch.rand(5, 2) < 0.3
+    weight = torch.randn(4, 2, make_distribution(action).parameter_size)
 
-    def gradient(logits):
-        model.zero_grad()
-        (torch.stack(list(logits))[:4] * weight).sum().backward()
+    def gradient(policy):
+        network.zero_grad()
+        (torch.stack(list(policy))[:4] * weight).sum().backward()
         return {
-            name: parameter.grad.clone() for name, parameter in model.named_parameters() if parameter.grad is not None
+            name: parameter.grad.clone() for name, parameter in network.named_parameters() if parameter.grad is not None
         }
 
-    state, steps = model.initial_state(2), []
+    state, steps = network.initial_state(2), []
     for t in range(5):
-        logits, _, state = model.step(observation[t], reset[t], state)
-        steps.append(logits)
-    unroll, _, _ = model(observation, reset, model.initial_state(2))
-    slow, fast = gradient(steps), gradient(unroll)
+        policy, _, state = network.step(observation[t], first[t], state)
+        steps.append(policy)
+    unroll, _ = network(observation, first, network.initial_state(2))
+    slow, fast = gradient(steps), gradient(unroll.policy)
     assert slow.keys() == fast.keys()
     for name, value in slow.items():
         torch.testing.assert_close(fast[name], value, atol=1e-5, rtol=1e-3)
 
 
+@by_kind
+@pytest.mark.parametrize("greedy", [False, True])
+def test_the_columns_of_a_decision_are_what_the_network_says(action, greedy):
+    torch.manual_seed(4)
+    network, distribution = make_network(Model(hidden_size=16), (4,), action), make_distribution(action)
+    observation, first = torch.randn(50, 4), torch.rand(50) < 0.3
+    state = torch.randn(50, 32)
+    noise = distribution.noise(50, CPU, torch.Generator().manual_seed(0))
+    parameters, value, after = network.step(observation, first, state)
+    decision, after_too = network.act(observation, first, state, noise, greedy)
+    assert decision.shape == (50, decision_size(distribution.action_columns, distribution.parameter_size))
+    assert decision.dtype == torch.float32
+    parts = split_decision(decision, distribution.action_columns)
+    expected = distribution.mode(parameters) if greedy else distribution.sample(parameters, noise)
+    torch.testing.assert_close(parts.action, expected, rtol=0, atol=0)
+    torch.testing.assert_close(parts.log_prob, distribution.log_prob(parameters, expected))
+    torch.testing.assert_close(parts.value, value)
+    torch.testing.assert_close(parts.parameters, parameters)
+    torch.testing.assert_close(after_too, after)
+
+
 def test_actions_are_samples_of_the_policy():
     torch.manual_seed(4)
-    model = make_model(Model(hidden_size=16), (4,), 3)
+    network = make_network(Model(hidden_size=16), (4,), ActionSpec("discrete", 3))
     with torch.no_grad():
-        model.policy.bias.copy_(torch.tensor([0.0, 1.0, -1.0]))
+        network.policy.bias.copy_(torch.tensor([0.0, 1.0, -1.0]))
     observation = torch.randn(1, 4).expand(20_000, 4)
-    arguments = (observation, torch.zeros(20_000, dtype=torch.bool), model.initial_state(20_000))
-    logits, _, state = model.step(*arguments)
-    answer, after = model.act(*arguments, torch.empty(20_000, 3).exponential_())
-    policy = logits[0].softmax(0)
-    share = torch.bincount(answer[:, 0].long(), minlength=3) / 20_000
+    arguments = (observation, torch.zeros(20_000, dtype=torch.bool), network.initial_state(20_000))
+    policy = network.step(*arguments)[0][0].exp()
+    decision = split_decision(network.act(*arguments, torch.empty(20_000, 3).exponential_(), False)[0], 1)
+    share = torch.bincount(decision.action[:, 0].long(), minlength=3) / 20_000
     torch.testing.assert_close(share, policy, atol=0.015, rtol=0)
-    torch.testing.assert_close(answer[:, 1].exp(), policy[answer[:, 0].long()])
-    torch.testing.assert_close(after, state)
 
 
-@pytest.mark.parametrize("core", ["lstm", "none"])
+@by_core
 def test_bf16_is_fp32_but_for_rounding(core):
     torch.manual_seed(5)
-    exact = make_model(Model(core=core), (54, 54, 1), 6)
-    rounded = make_model(Model(core=core, precision="bf16"), (54, 54, 1), 6)
+    exact = make_network(Model(core=core), (54, 54, 1), DISCRETE)
+    rounded = make_network(Model(core=core, precision="bf16"), (54, 54, 1), DISCRETE)
     rounded.load_state_dict(exact.state_dict())
-    predicting = make_model(Model(core=core, precision="bf16"), (54, 54, 1), 6)
-    predicting.encoder.to(torch.bfloat16)
-    predicting.load_state_dict(exact.state_dict())
+    predicting = for_inference(rounded)
     arguments = (observations((54, 54, 1), 8), torch.zeros(8, dtype=torch.bool), exact.initial_state(8))
-    logits, baseline, _ = exact.step(*arguments)
-    for model in (rounded, predicting):
-        near, value, _ = model.step(*arguments)
+    policy, value, _ = exact.step(*arguments)
+    for network in (rounded, predicting):
+        near, near_value, _ = network.step(*arguments)
         assert near.dtype == torch.float32
-        torch.testing.assert_close(near, logits, atol=2e-3, rtol=0.02)
-        torch.testing.assert_close(value, baseline, atol=0.03, rtol=0.02)
-    rounded(observations((54, 54, 1), 3, 2), torch.zeros(3, 2, dtype=torch.bool), exact.initial_state(2))[
-        0
-    ].sum().backward()
-    assert all(parameter.grad is None or parameter.grad.dtype == torch.float32 for parameter in rounded.parameters())
+        torch.testing.assert_close(near, policy, atol=2e-3, rtol=0.02)
+        torch.testing.assert_close(near_value, value, atol=0.03, rtol=0.02)
+    first = torch.zeros(3, 2, dtype=torch.bool)
+    output, _ = rounded(observations((54, 54, 1), 3, 2), first, exact.initial_state(2))
+    (output.policy.sum() + output.value.sum()).backward()
+    assert all(parameter.grad.dtype == torch.float32 for parameter in rounded.parameters())
+
+
+def test_only_the_copy_that_predicts_is_turned_to_bfloat16():
+    network = make_network(Model(precision="bf16"), (54, 54, 1), DISCRETE)
+    copied = for_inference(network)
+    assert {parameter.dtype for parameter in network.parameters()} == {torch.float32}
+    assert {parameter.dtype for parameter in copied.encoder.parameters()} == {torch.bfloat16}
+    assert copied.policy.weight.dtype == torch.float32
+    with torch.no_grad():
+        network.policy.bias.fill_(3.0)
+    assert not copied.policy.bias.any(), "its weights are its own"
 
 
 def test_the_default_network_is_the_seeds():
-    model = make_model(Model(), (54, 54, 1), 6)
-    assert sum(parameter.numel() for parameter in model.parameters()) == 620_631
+    network = make_network(Model(), (54, 54, 1), ActionSpec("discrete", 6))
+    assert sum(parameter.numel() for parameter in network.parameters()) == 620_631
 
 
 def test_feed_forward_it_is_the_nature_network():
     section = Model(channels=(32, 64, 64), hidden_size=512, core="none")
-    model = make_model(section, (84, 84, 4), 6)
-    assert sum(parameter.numel() for parameter in model.parameters()) == 1_687_719
+    network = make_network(section, (84, 84, 4), ActionSpec("discrete", 6))
+    assert sum(parameter.numel() for parameter in network.parameters()) == 1_687_719
 
 
 def test_convolutions_that_do_not_fit_are_a_clear_error():
     with pytest.raises(UserError, match="do not fit an image of 10x10"):
-        make_model(Model(), (10, 10, 1), 6)
+        make_network(Model(), (10, 10, 1), DISCRETE)
+
+
+@pytest.mark.parametrize(
+    ("shape", "core", "action"),
+    [("image", "lstm", DISCRETE), ("stacked", "none", DISCRETE), ("vector", "lstm", CONTINUOUS)],
+    ids=["image", "stacked", "vector"],
+)
+def test_without_torchscript_the_numbers_are_the_same(shape, core, action):
+    torch.manual_seed(6)
+    shape = SHAPES[shape]
+    scripted = make_network(Model(hidden_size=16, core=core), shape, action)
+    eager = make_network(Model(hidden_size=16, core=core, torchscript=False), shape, action)
+    assert isinstance(scripted, torch.jit.ScriptModule)
+    assert not isinstance(eager, torch.jit.ScriptModule)
+    eager.load_state_dict(scripted.state_dict())
+    observation, first = observations(shape, 5, 3), torch.rand(5, 3) < 0.3
+    state, noise = torch.randn(3, eager.state_size), make_distribution(action).noise(3, CPU, torch.Generator())
+    for greedy in (False, True):
+        decisions = [network.act(observation[0], first[0], state, noise, greedy) for network in (eager, scripted)]
+        for one, other in zip(*decisions, strict=True):
+            assert torch.equal(one, other)
+    (eager_output, eager_state), (output, after) = (network(observation, first, state) for network in (eager, scripted))
+    for one, other in ((eager_output.policy, output.policy), (eager_output.value, output.value), (eager_state, after)):
+        assert torch.equal(one, other)
+    for said in (eager_output, output):
+        (said.policy[:-1].square().sum() + said.value[:-1].square().sum()).backward()
+    others = dict(scripted.named_parameters())
+    for name, parameter in eager.named_parameters():
+        torch.testing.assert_close(parameter.grad, others[name].grad, msg=lambda text, name=name: f"{name}: {text}")
+
+
+WITHOUT_TORCHSCRIPT = """
+import importlib.util, sys
+
+spec = importlib.util.find_spec("kartrl")
+path = spec.submodule_search_locations[0] + "/models/scripting.py"
+spec = importlib.util.spec_from_file_location("kartrl.models.scripting", path)
+scripting = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(scripting)
+scripting.AVAILABLE = False  # as with Python 3.14
+scripting.torch = None  # nor may it be asked
+sys.modules[spec.name] = scripting
+
+import torch
+from trajectories import ACTIONS, random_trajectory
+from kartrl.config import read
+from kartrl.learning.learner import make_learner
+from kartrl.models import for_inference, make_network
+from kartrl.models.actor import Actor
+
+for action in ACTIONS:
+    for name in ("impala", "a2c"):
+        config = read(overrides=["model.hidden_size=8", f"algorithm.name={name}"])
+        network = make_network(config.model, (3,), action)
+        trajectory = random_trajectory(action, dtype=torch.float32)
+        before = network.policy.weight.detach().clone()
+        update = make_learner(config, network, action).update(trajectory, 30, 0.01, lambda stage: None)
+        assert update.finite and not torch.equal(network.policy.weight, before)
+        Actor(for_inference(network), action, greedy=False, seed=1).act([0.0, 1.0, 2.0])
+        make_network(config.model, (54, 54, 1), action)
+print("all of it")
+"""
+
+
+def test_everything_runs_where_torchscript_is_missing():
+    command = [sys.executable, "-W", "error", "-c", WITHOUT_TORCHSCRIPT]
+    run = subprocess.run(command, env=environment(), text=True, capture_output=True, timeout=100, check=False)
+    assert (run.returncode, run.stdout) == (0, "all of it\n"), run.stderr
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
-def test_a_predictor_acts_in_every_precision_on_every_kind_of_observation(shape, precision):
+@pytest.mark.parametrize(
+    ("shape", "action"), [*((shape, DISCRETE) for shape in SHAPES), ("image", CONTINUOUS), ("vector", CONTINUOUS)]
+)
+def test_a_predictor_acts_in_every_precision_on_every_kind_of_observation(shape, precision, action):
     torch.manual_seed(2)
-    model = make_model(Model(hidden_size=32, precision=precision), shape, 3)
-    dtype = "uint8" if len(shape) == 3 else "float32"
-    slots = Slots(multiprocessing.get_context("spawn"), 1, 1, 4, 2, 5, shape, dtype)
-    policy = make_policy(model, RecurrentStates(slots, model), 1, slots, 1)
-    zero, observation = np.zeros(1, np.int64), observations(shape, 1, 4).numpy()
-    answer = policy.act(Requests(zero, zero, zero, zero + 1, observation, np.ones((1, 4), bool)))
-    logits, _, _ = model.step(torch.from_numpy(observation[0]), torch.ones(4, dtype=torch.bool), torch.zeros(4, 64))
-    wanted = logits.log_softmax(1).gather(1, torch.from_numpy(answer[0, :, :1]).long())
-    torch.testing.assert_close(torch.from_numpy(answer[0, :, 1:]), wanted, atol=0.02, rtol=0.02)
-    assert all(parameter.dtype == torch.float32 for parameter in model.parameters()), (
-        "only the copy is turned to bfloat16"
+    shape = SHAPES[shape]
+    network, distribution = (
+        make_network(Model(hidden_size=32, precision=precision), shape, action),
+        make_distribution(action),
     )
+    size = decision_size(distribution.action_columns, distribution.parameter_size)
+    dtype = "uint8" if len(shape) == 3 else "float32"
+    slab = Slab(multiprocessing.get_context("spawn"), SlabShape(1, 1, 4, 2, 5, shape, dtype, size, network.state_size))
+    policy = make_policy(network, distribution, group_states(slab, network), 1, slab, 1)
+    zero, observation = np.zeros(1, np.int64), observations(shape, 1, 4).numpy()
+    answer, before = policy.act(Requests(zero, zero, zero, zero + 1, observation, np.ones((1, 4), bool)))
+    decision = split_decision(torch.from_numpy(answer[0]), distribution.action_columns)
+    parameters, value, _ = network.step(
+        torch.from_numpy(observation[0]), torch.ones(4, dtype=torch.bool), torch.zeros(4, 64)
+    )
+    torch.testing.assert_close(decision.parameters, parameters, atol=0.02, rtol=0.02)
+    torch.testing.assert_close(decision.value, value, atol=0.03, rtol=0.03)
+    torch.testing.assert_close(decision.log_prob, distribution.log_prob(decision.parameters, decision.action))
+    assert before.shape == (1, 4, 64)
+
+
+def test_the_head_of_continuous_actions_begins_with_a_deviation_of_1():
+    network = make_network(Model(hidden_size=16), (4,), CONTINUOUS)
+    parameters, _, _ = network.step(torch.randn(50, 4), torch.ones(50, dtype=torch.bool), network.initial_state(50))
+    torch.testing.assert_close(parameters, torch.zeros(50, 4), atol=0.1, rtol=0)

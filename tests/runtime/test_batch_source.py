@@ -11,10 +11,11 @@ import pytest
 import torch
 
 from kartrl.metrics.stopwatch import AGENT_STAGES, TRAINER_STAGES, Stopwatch
+from kartrl.runtime.agent_group import AgentGroup, Mailbox, Stopped
 from kartrl.runtime.batch_source import ArrivalSource, Rounds, SynchronousSource
 from kartrl.runtime.predictor_thread import ArrivalPacing, PredictorThread
 from kartrl.runtime.published_weights import PublishedWeights
-from kartrl.runtime.slab import AgentGroup, Mailbox, Slab, SlabShape, Stopped
+from kartrl.runtime.slab import Slab, SlabShape
 
 CONTEXT = multiprocessing.get_context("spawn")
 SECONDS = 30  # in which all of this is long over
@@ -314,7 +315,8 @@ def die_and_come_back(run, chance, deaths):
 
 
 @pytest.mark.parametrize(
-    ("agents", "groups", "blocks", "unroll_length"), [(1, 1, 1, 1), (2, 2, 2, 3), (3, 2, 6, 2), (2, 2, 1, 2), (4, 1, 2, 5)]
+    ("agents", "groups", "blocks", "unroll_length"),
+    [(1, 1, 1, 1), (2, 2, 2, 3), (3, 2, 6, 2), (2, 2, 1, 2), (4, 1, 2, 5)],
 )
 def test_rounds_have_one_order_whoever_is_late(agents, groups, blocks, unroll_length):
     """Blocks, weights and all that was seen are the same in runs with other random delays."""

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kartrl.metrics.stopwatch import AGENT_STAGES, Stopwatch
+from kartrl.runtime.agent_group import AgentGroup, Mailbox, OutOfOrder, Stopped
 from kartrl.runtime.index_queue import IndexQueue
-from kartrl.runtime.slab import FINISHED, AgentGroup, Mailbox, OutOfOrder, Slab, SlabShape, Stopped
+from kartrl.runtime.slab import FINISHED, Slab, SlabShape
 
 CONTEXT = multiprocessing.get_context("spawn")
 

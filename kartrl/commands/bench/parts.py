@@ -20,12 +20,13 @@ from kartrl.learning.learner import make_learner
 from kartrl.learning.schedules import Progress
 from kartrl.metrics.stopwatch import AGENT_STAGES, TRAINER_STAGES, Stopwatch
 from kartrl.models import make_distribution, make_network
+from kartrl.runtime.agent_group import AgentGroup, Mailbox, Stopped
 from kartrl.runtime.devices import choose_device, keep_freed_memory
 from kartrl.runtime.machine import cores
 from kartrl.runtime.messages import Requests
 from kartrl.runtime.predictor_thread import group_states, make_policy
 from kartrl.runtime.sizes import Sizes, slab_shape
-from kartrl.runtime.slab import AgentGroup, Mailbox, Slab, SlabShape, Stopped
+from kartrl.runtime.slab import Slab, SlabShape
 from kartrl.runtime.trainer_thread import Trainer
 from kartrl.trajectory import Trajectory
 

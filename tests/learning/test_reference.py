@@ -1,0 +1,100 @@
+"""Twenty updates of IMPALA end where they ended before the algorithms got files of their own.
+
+`reference.npz` holds a small recurrent network's weights before and after, recorded without TorchScript at kartrl 1.5 (the
+commit "BASE"). On the CPU that recorded it they are equal bit for bit; others round differently.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from commands import environment
+
+from kartrl.config import read
+from kartrl.envs.spec import ActionSpec
+from kartrl.learning.counters import Counters
+from kartrl.learning.learner import make_learner
+from kartrl.learning.schedules import Progress, learning_rate
+from kartrl.models import make_network
+from kartrl.trajectory import Trajectory
+
+FILE = Path(__file__).with_name("reference.npz")
+OVERRIDES = (
+    "model.channels=4 8",
+    "model.kernels=6 3",
+    "model.strides=3 2",
+    "model.hidden_size=8",
+    "algorithm.unroll_length=10",
+    "algorithm.reward_transform=clip",
+    "run.agent_steps=2000",
+)
+SHAPE, ACTION = (24, 24, 1), ActionSpec("discrete", 4)
+T, B, UPDATES = 10, 6, 20
+
+
+def trajectory(number: int, state_size: int) -> Trajectory[torch.Tensor]:
+    """The unrolls of an update: with resets, terminations, truncations, and log-probabilities of another policy."""
+    random = np.random.default_rng(number)
+    observation = random.integers(0, 256, (T + 1, B, *SHAPE), dtype=np.uint8)
+    first = random.random((T + 1, B)) < 0.12
+    terminated = first[1:] & (random.random((T, B)) < 0.5)
+    valid = ~first[1:] | terminated
+    action = random.integers(0, ACTION.size, (T, B)).astype(np.float32)
+    log_prob = (-np.log(ACTION.size) + random.standard_normal((T, B)) * 0.3).astype(np.float32)
+    unused = np.zeros((T, B, 1 + ACTION.size), np.float32)
+    arrays = Trajectory(
+        observation=observation,
+        first=first,
+        initial_state=(random.standard_normal((B, state_size)) * 0.3).astype(np.float32),
+        decision=np.concatenate([action[..., None], log_prob[..., None], unused], 2),
+        reward=random.standard_normal((T, B)).astype(np.float32),
+        terminated=terminated,
+        valid=valid,
+        version=np.zeros((T, B), np.int64),
+    )
+    return Trajectory(*map(torch.from_numpy, arrays))
+
+
+def weights(when: str) -> dict[str, torch.Tensor]:
+    with np.load(FILE) as file:
+        return {
+            name.removeprefix(f"{when}/"): torch.from_numpy(file[name]) for name in file.files if name.startswith(when)
+        }
+
+
+def difference(*overrides: str) -> float:
+    """The largest of any weight to the recorded ones after all updates."""
+    torch.set_num_threads(1)
+    config = read(overrides=[*OVERRIDES, *overrides])
+    network = make_network(config.model, SHAPE, ACTION)
+    network.load_state_dict(weights("start"))
+    learner, progress, counters = make_learner(config, network, ACTION), Progress(config.run, Counters()), Counters()
+    for number in range(UPDATES):
+        batch = trajectory(number, network.state_size)
+        steps = int(batch.valid.sum())
+        rate = learning_rate(config.optimizer, progress.schedule(counters))
+        assert learner.update(batch, steps, rate, lambda stage: None).finite
+        counters = counters._replace(agent_steps=counters.agent_steps + steps)
+    return max(float((network.state_dict()[name] - tensor).abs().max()) for name, tensor in weights("end").items())
+
+
+@pytest.mark.parametrize("torchscript", ["true", "false"])
+def test_twenty_updates_end_where_they_did(torchscript: str) -> None:
+    assert difference(f"model.torchscript={torchscript}") < 1e-6
+
+
+def test_so_do_they_where_nothing_is_compiled() -> None:
+    code = "import test_reference; print(test_reference.difference())"
+    surroundings = environment(Path(__file__).parent) | {"PYTORCH_JIT": "0"}
+    command = [sys.executable, "-c", code]
+    run = subprocess.run(command, env=surroundings, text=True, capture_output=True, timeout=100, check=False)
+    assert run.returncode == 0, run.stderr
+    assert float(run.stdout) < 1e-6
+
+
+def test_the_updates_move_the_weights_far_more_than_that() -> None:
+    start, end = weights("start"), weights("end")
+    assert all((end[name] - tensor).abs().max() > 1e-3 for name, tensor in start.items())

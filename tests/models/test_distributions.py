@@ -1,0 +1,172 @@
+"""Distributions against torch's own, eager and scripted."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import distributions as peers
+from torch import nn
+from trajectories import said
+
+from kartrl.envs.spec import ActionSpec
+from kartrl.models import make_distribution
+from kartrl.models.distributions import Categorical, DiagonalGaussian
+from kartrl.models.scripting import script
+
+CPU = torch.device("cpu")
+
+
+class Whole(nn.Module):
+    """A distribution as a network has it: scripting goes through all its methods."""
+
+    def __init__(self, distribution):
+        super().__init__()
+        self.distribution = distribution
+
+    def forward(self, head, other, noise):
+        of = self.distribution
+        p, q = of.normalise(head), of.normalise(other)
+        action = of.sample(p, noise)
+        return p, action, of.mode(p), of.log_prob(p, action), of.entropy(p), of.kl(p, q)
+
+
+CASES = {"discrete": (Categorical, 5), "continuous": (DiagonalGaussian, 3)}
+by_kind = pytest.mark.parametrize("kind", CASES)
+
+
+def make(kind):
+    return CASES[kind][0](CASES[kind][1])
+
+
+def peer(kind, parameters):
+    if kind == "discrete":
+        return peers.Categorical(logits=parameters)
+    mean, log_deviation = parameters.chunk(2, -1)
+    return peers.Independent(peers.Normal(mean, log_deviation.exp()), 1)
+
+
+def heads(distribution, *leading, seed=0, dtype=torch.float32):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*leading, distribution.parameter_size, generator=generator, dtype=dtype)
+
+
+def noise(distribution, batch, seed=1):
+    return distribution.noise(batch, CPU, torch.Generator().manual_seed(seed))
+
+
+@by_kind
+@pytest.mark.parametrize("wrap", [lambda module: module, script], ids=["eager", "scripted"])
+def test_every_method_is_torchs(kind, wrap):
+    distribution = make(kind)
+    whole = wrap(Whole(distribution))
+    head, other = heads(distribution, 7), heads(distribution, 7, seed=2)
+    p, action, mode, log_prob, entropy, kl = whole(head, other, noise(distribution, 7))
+    expected, against = peer(kind, p), peer(kind, distribution.normalise(other))
+    taken = action.squeeze(1) if kind == "discrete" else action
+    torch.testing.assert_close(log_prob, expected.log_prob(taken))
+    torch.testing.assert_close(entropy, expected.entropy())
+    torch.testing.assert_close(kl, peers.kl_divergence(expected, against))
+    torch.testing.assert_close(mode.squeeze(1) if kind == "discrete" else mode, expected.mode.float())
+    assert action.shape == mode.shape == (7, distribution.action_columns)
+    assert {tensor.dtype for tensor in (action, mode, log_prob, entropy, kl)} == {torch.float32}
+
+
+@by_kind
+def test_leading_dimensions_are_free(kind):
+    distribution = make(kind)
+    p, q = (distribution.normalise(heads(distribution, 4, 3, seed=seed)) for seed in (0, 2))
+    action = distribution.sample(p, noise(distribution, 12).unflatten(0, (4, 3)))
+    for t in range(4):
+        torch.testing.assert_close(distribution.log_prob(p, action)[t], distribution.log_prob(p[t], action[t]))
+        torch.testing.assert_close(distribution.entropy(p)[t], distribution.entropy(p[t]))
+        torch.testing.assert_close(distribution.kl(p, q)[t], distribution.kl(p[t], q[t]))
+        torch.testing.assert_close(distribution.mode(p)[t], distribution.mode(p[t]))
+
+
+@by_kind
+def test_gradients_are_those_of_the_definitions(kind):
+    distribution = make(kind)
+    head = (0.5 * heads(distribution, 6, dtype=torch.float64)).requires_grad_()  # within the bounds of deviations
+    parameters = distribution.normalise(head)
+    action = distribution.sample(parameters, noise(distribution, 6))
+    assert not action.requires_grad, "no gradient flows through actions"
+    log_prob = torch.autograd.grad(distribution.log_prob(parameters, action).sum(), head, retain_graph=True)[0]
+    entropy = torch.autograd.grad(distribution.entropy(parameters).sum(), head)[0]
+    for row in range(6):
+        expected = said(kind, head[row].detach().numpy(), action[row].double().numpy())
+        np.testing.assert_allclose(log_prob[row].numpy(), expected.log_prob_gradient, atol=1e-10)
+        np.testing.assert_allclose(entropy[row].numpy(), expected.entropy_gradient, atol=1e-10)
+
+
+@by_kind
+def test_kls_gradient_is_torchs_and_zero_between_equals(kind):
+    distribution = make(kind)
+    p = distribution.normalise(heads(distribution, 6, dtype=torch.float64))
+    head = heads(distribution, 6, seed=2, dtype=torch.float64).requires_grad_()
+    ours = torch.autograd.grad(distribution.kl(p, distribution.normalise(head)).sum(), head)[0]
+    theirs = peers.kl_divergence(peer(kind, p), peer(kind, distribution.normalise(head))).sum()
+    torch.testing.assert_close(ours, torch.autograd.grad(theirs, head)[0])
+    torch.testing.assert_close(distribution.kl(p, p), torch.zeros(6, dtype=torch.float64))
+    assert torch.all(distribution.kl(p, distribution.normalise(head)) > 0)
+
+
+def test_a_wider_policy_has_more_entropy():
+    """A sign that is easily lost: an entropy bonus then narrows the policy."""
+    gaussian = DiagonalGaussian(1)
+    narrow, wide = (gaussian.entropy(torch.tensor([[0.0, log_deviation]])) for log_deviation in (-1.0, 1.0))
+    assert wide.item() - narrow.item() == pytest.approx(2.0)
+    parameters = torch.tensor([[0.0, 0.3]], requires_grad=True)
+    gaussian.entropy(parameters).sum().backward()
+    assert parameters.grad.tolist() == [[0.0, 1.0]]
+    uniform, sure = (Categorical(4).normalise(torch.tensor([[x, 0.0, 0.0, 0.0]])) for x in (0.0, 9.0))
+    assert Categorical(4).entropy(uniform).item() == pytest.approx(math.log(4))
+    assert 0 < Categorical(4).entropy(sure).item() < 0.02
+
+
+def test_discrete_samples_have_the_policys_frequencies():
+    distribution = Categorical(4)
+    policy = torch.tensor([0.5, 0.3, 0.15, 0.05])
+    number = 100_000
+    action = distribution.sample(policy.log().expand(number, 4), noise(distribution, number))
+    share = torch.bincount(action[:, 0].long(), minlength=4) / number
+    torch.testing.assert_close(share, policy, atol=0.006, rtol=0)
+
+
+def test_an_impossible_action_is_never_taken():
+    distribution = Categorical(3)
+    parameters = distribution.normalise(torch.tensor([0.0, -300.0, 0.0]).expand(50_000, 3))
+    assert not (distribution.sample(parameters, noise(distribution, 50_000)) == 1).any()
+    assert distribution.entropy(parameters[0]).item() == pytest.approx(math.log(2))
+
+
+def test_continuous_samples_have_the_policys_moments():
+    distribution = DiagonalGaussian(2)
+    parameters = torch.tensor([1.5, -2.0, math.log(0.5), math.log(2.0)])
+    number = 100_000
+    action = distribution.sample(parameters.expand(number, 4), noise(distribution, number))
+    torch.testing.assert_close(action.mean(0), torch.tensor([1.5, -2.0]), atol=0.03, rtol=0)
+    torch.testing.assert_close(action.std(0), torch.tensor([0.5, 2.0]), atol=0, rtol=0.02)
+    assert abs(torch.corrcoef(action.T)[0, 1].item()) < 0.02
+    error = (action - parameters[:2]) / parameters[2:].exp()
+    torch.testing.assert_close((error**4).mean(0), torch.tensor([3.0, 3.0]), atol=0.15, rtol=0)
+
+
+def test_deviations_stay_within_bounds():
+    distribution = DiagonalGaussian(1)
+    parameters = distribution.normalise(torch.tensor([[0.0, -100.0], [0.0, 100.0], [7.0, 0.5]]))
+    assert parameters.tolist() == [[0.0, -5.0], [0.0, 2.0], [7.0, 0.5]]
+
+
+@by_kind
+def test_the_same_seed_draws_the_same_noise(kind):
+    distribution = make(kind)
+    assert torch.equal(noise(distribution, 5), noise(distribution, 5))
+    assert not torch.equal(noise(distribution, 5), noise(distribution, 5, seed=2))
+
+
+def test_the_spec_of_actions_chooses_the_distribution():
+    discrete = make_distribution(ActionSpec("discrete", 9))
+    continuous = make_distribution(ActionSpec("continuous", 3, (-1.0,) * 3, (1.0,) * 3))
+    assert (discrete.parameter_size, discrete.action_columns) == (9, 1)
+    assert (continuous.parameter_size, continuous.action_columns) == (6, 3)
