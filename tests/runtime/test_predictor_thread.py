@@ -11,9 +11,10 @@ from kartrl.config import read
 from kartrl.envs.spec import ActionSpec
 from kartrl.metrics.stopwatch import AGENT_STAGES, Stopwatch
 from kartrl.models import make_distribution, make_network
+from kartrl.runtime.agent_group import AgentGroup, Mailbox
 from kartrl.runtime.predictor_thread import ArrivalPacing, PredictorThread, group_states, make_policy
 from kartrl.runtime.published_weights import PublishedWeights
-from kartrl.runtime.slab import AgentGroup, Mailbox, Slab, SlabShape
+from kartrl.runtime.slab import Slab, SlabShape
 from kartrl.trajectory import Trajectory, decision_size, split_decision
 
 AGENTS, GROUPS, SIZE, RING, T = 2, 2, 3, 4, 5
@@ -72,7 +73,9 @@ def test_the_learner_reproduces_what_the_predictor_decided(shape, action, overri
     predictor.start()
     try:
         for life, steps in enumerate((T + 2, 2 * T + 1)):  # the first ends within a block
-            agents = [threading.Thread(target=play, args=(slab, agent, [life, agent], steps)) for agent in range(AGENTS)]
+            agents = [
+                threading.Thread(target=play, args=(slab, agent, [life, agent], steps)) for agent in range(AGENTS)
+            ]
             for thread in agents:
                 thread.start()
             for agent, thread in enumerate(agents):

@@ -2,7 +2,6 @@
 
 import multiprocessing
 
-import numpy as np
 import pytest
 
 from kartrl.config import read
