@@ -1,4 +1,4 @@
-"""Which blocks make a batch, and when: agents are threads around a real slab, with a real predictor and a toy network."""
+"""Which blocks make a batch, and when: agents are threads around a real slab; the predictor is real, its network a toy."""
 
 import itertools
 import multiprocessing
