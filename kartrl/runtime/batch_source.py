@@ -87,6 +87,7 @@ class SynchronousSource(Held):
         """See `BatchSource`."""
         slab = self._slab
         while not self._stop.is_set():
+            slab.finished.get_many(slab.num_blocks, 0.0)  # or the queue would fill up
             finished = [block for block in range(slab.num_blocks) if slab.is_finished(block)]
             # An agent that was replaced while an update was made may have acted with the weights before and after it.
             stale = [block for block in finished if (slab.version[block] != self._weights.version).any()]

@@ -79,7 +79,8 @@ def choose_sizes(config: Config, spec: EnvSpec) -> Sizes:
             f"[system] training_batch_size: with run.reproducible, all {groups * size} environments "
             f"must make up a whole number of batches (got {batch})"
         )
-    limit = min(groups, max(1, _or(system.prediction_batch_size, groups * size) // size))
+    # In a fixed order, all that belong together are answered at once.
+    limit = groups if fixed else min(groups, max(1, _or(system.prediction_batch_size, groups * size) // size))
     # A synchronous update runs while the agents wait, so it may have their cores.
     threads = number if synchronous else max(1, number // 4)
     return Sizes(

@@ -12,6 +12,7 @@ from policies import make_checkpoint
 from rich.console import Console
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from kartrl.envs.worlds import load_world
 from kartrl.learning import checkpoint
 from kartrl.metrics import scalars_csv
 from kartrl.metrics.terminal import Display
@@ -68,7 +69,7 @@ def test_random_states_are_resumed(tmp_path):
     checkpoint.save(tmp_path / "5.pt", stored)
     stored = checkpoint.load(tmp_path / "5.pt")
     spec = inspect_env(stored.config)
-    with Display(Console(file=io.StringIO()), "test") as display:
+    with Display(Console(file=io.StringIO()), "test", load_world(stored.config)) as display:
         server = Server(stored.config, choose_sizes(stored.config, spec), tmp_path, spec, display, stored)
         server._make_threads()
         states = {name: generator.get_state() for name, generator in server._generators().items()}

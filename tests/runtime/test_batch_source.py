@@ -1,4 +1,4 @@
-"""Which blocks make a batch, and when: agents as threads around a real slab, with real predictor threads and a toy network."""
+"""Which blocks make a batch, and when: agents are threads around a real slab; the predictor is real, its network a toy."""
 
 import itertools
 import multiprocessing
@@ -282,7 +282,7 @@ def test_agents_wait_until_the_update_is_published(make_order):
 @pytest.mark.parametrize("make_order", [synchronous, synchronous_in_rounds])
 @pytest.mark.parametrize("seed", range(8))
 def test_the_lag_of_a_synchronous_run_is_zero_whoever_dies(make_order, seed):
-    """Agents die and come back at random moments; every batch was acted with the published weights, and none is missed."""
+    """Agents die and come back at random moments; every batch was acted with the published weights."""
     chance = random.Random(seed)
     slab = make_slab(chance.randint(1, 4), chance.randint(1, 2), 1, chance.randint(1, 4))
     with Run(slab, make_order, pauses(chance)) as run:

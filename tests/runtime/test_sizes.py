@@ -2,15 +2,14 @@
 
 import multiprocessing
 
-import numpy as np
 import pytest
 
 from kartrl.config import read
 from kartrl.envs.spec import ActionSpec, EnvSpec
 from kartrl.errors import UserError
 from kartrl.runtime import sizes as tuning
-from kartrl.runtime.sizes import choose_sizes, forward_seconds, slab_bytes
-from kartrl.runtime.slab import Slots
+from kartrl.runtime.sizes import choose_sizes, forward_seconds, slab_shape
+from kartrl.runtime.slab import Slab
 
 SLOW = EnvSpec("slow", (54, 54, 1), "uint8", ActionSpec("discrete", 6), 3e-3)
 QUICK = EnvSpec("quick", (4,), "float32", ActionSpec("discrete", 2), 1e-5)
@@ -79,7 +78,71 @@ def test_large_batches_are_measured_cheaper():
 def test_the_slab_is_as_large_as_it_says(spec):
     config = read(overrides=[*SMALL, "system.agents=3"])
     sizes = choose_sizes(config, spec)
-    numbers = (sizes.agents, sizes.groups_per_agent, sizes.group_size, sizes.ring, config.impala.unroll_length)
-    slots = Slots(multiprocessing.get_context("spawn"), *numbers, spec.observation_shape, spec.observation_dtype)
-    size = sum(value.nbytes for value in vars(slots).values() if isinstance(value, np.ndarray))
-    assert size <= slab_bytes(config, spec, sizes) <= 1.3 * size
+    shape = slab_shape(config, spec, sizes)
+    slab = Slab(multiprocessing.get_context("spawn"), shape)
+    size = sum(getattr(slab, name).nbytes for name in shape.layout())
+    assert size <= shape.size() == len(slab._memory) <= 1.3 * size
+
+
+@pytest.mark.parametrize(("core", "state_size"), [("lstm", 32), ("none", 0)])
+def test_the_slab_has_room_for_decisions_and_states(core, state_size):
+    config = read(overrides=[*SMALL, f"model.core={core}"])
+    for action, decision_size in [
+        (ActionSpec("discrete", 6), 1 + 2 + 6),
+        (ActionSpec("continuous", 3, (-1,) * 3, (1,) * 3), 3 + 2 + 6),
+    ]:
+        spec = QUICK._replace(action=action)
+        shape = slab_shape(config, spec, choose_sizes(config, spec))
+        assert (shape.decision_size, shape.state_size) == (decision_size, state_size)
+
+
+SYNCHRONOUS = (*SMALL, "algorithm.name=a2c")
+REPRODUCIBLE = (*SMALL, "run.reproducible=true", "evaluation.minutes=0")
+
+
+def test_a_synchronous_update_is_one_unroll_of_every_environment():
+    sizes = choose_sizes(read(overrides=[*SYNCHRONOUS, "system.agents=3", "system.envs_per_agent=4"]), QUICK)
+    assert (sizes.training_blocks, sizes.group_size) == (3 * 2, 2)
+    assert (sizes.ring, sizes.trainers) == (1, 1), "agents wait for the update"
+    assert sizes.torch_threads == 4, "which may have their cores meanwhile"
+
+
+@pytest.mark.parametrize("spec", [SLOW, QUICK])
+def test_reproducible_sizes_do_not_depend_on_the_clock(spec, monkeypatch):
+    def measure(*_):
+        raise AssertionError("measured")
+
+    monkeypatch.setattr(tuning, "forward_seconds", measure)
+    for name in ("impala", "a2c"):
+        config = read(overrides=[*REPRODUCIBLE, f"algorithm.name={name}"])
+        sizes = choose_sizes(config, spec)
+        assert sizes == choose_sizes(config, spec._replace(step_seconds=1.0))
+        assert (sizes.predictors, sizes.trainers) == (1, 1)
+        assert sizes.agents * sizes.groups_per_agent % sizes.training_blocks == 0
+
+
+def test_reproducible_predictions_are_of_all_agents_at_once():
+    sizes = choose_sizes(read(overrides=[*REPRODUCIBLE, "system.prediction_batch_size=8"]), QUICK)
+    assert sizes.prediction_groups >= sizes.agents > 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ([*SYNCHRONOUS, "system.training_batch_size=8"], "training_batch_size: algorithm.name = a2c takes one unroll"),
+        ([*SYNCHRONOUS, "system.trainers=2"], r"trainers: algorithm.name = a2c needs one trainer \(got 2\)"),
+        ([*SYNCHRONOUS, "system.controller=true"], "controller: does not go with algorithm.name = a2c"),
+        ([*REPRODUCIBLE, "system.trainers=2"], r"trainers: run.reproducible needs one trainer \(got 2\)"),
+        ([*REPRODUCIBLE, "system.controller=true"], "controller: does not go with run.reproducible"),
+        ([*REPRODUCIBLE, "system.predictors=2"], r"predictors: run.reproducible needs one predictor \(got 2\)"),
+        ([*REPRODUCIBLE, "run.minutes=1"], "set run.minutes=0"),
+        ([*REPRODUCIBLE, "evaluation.minutes=1"], "set evaluation.minutes=0"),
+        (
+            [*REPRODUCIBLE, "system.agents=3", "system.envs_per_agent=2", "system.training_batch_size=4"],
+            r"all 6 environments must make up a whole number of batches \(got 4\)",
+        ),
+    ],
+)
+def test_numbers_that_an_order_of_updates_rules_out_are_refused(settings, message):
+    with pytest.raises(UserError, match=message):
+        choose_sizes(read(overrides=settings), QUICK)

@@ -25,7 +25,7 @@ def make_slab(num_agents=1, groups_per_agent=1, group_size=1, ring=2, unroll_len
 
 
 def decide(slab, requests, version=7):
-    """Answer with the decisions (observation + 1, -observation, 2 observation), from the states (observation, version)."""
+    """Answer with the decisions (observation + 1, -observation, 2 observation), states (observation, version)."""
     seen = requests.observation
     begins = seen[requests.step == 0]
     state = np.concatenate([begins, np.full_like(begins, version)], -1)

@@ -1,0 +1,106 @@
+"""What travelled through the slab: a learner with the same weights computes what the predictor decided with."""
+
+import multiprocessing
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+from kartrl.config import read
+from kartrl.envs.spec import ActionSpec
+from kartrl.metrics.stopwatch import AGENT_STAGES, Stopwatch
+from kartrl.models import make_distribution, make_network
+from kartrl.runtime.agent_group import AgentGroup, Mailbox
+from kartrl.runtime.predictor_thread import ArrivalPacing, PredictorThread, group_states, make_policy
+from kartrl.runtime.published_weights import PublishedWeights
+from kartrl.runtime.slab import Slab, SlabShape
+from kartrl.trajectory import Trajectory, decision_size, split_decision
+
+AGENTS, GROUPS, SIZE, RING, T = 2, 2, 3, 4, 5
+DISCRETE = ActionSpec("discrete", 4)
+CONTINUOUS = ActionSpec("continuous", 2, (-1.0, -2.0), (1.0, 2.0))
+
+
+def play(slab, agent, seed, steps):
+    """A life of an agent: observations are noise, and episodes begin at random."""
+    random = np.random.default_rng(seed)
+    mailbox = Mailbox(slab, slab.waker(agent))
+    numbers = range(agent * GROUPS, (agent + 1) * GROUPS)
+    groups = [AgentGroup(slab, number, mailbox, Stopwatch(AGENT_STAGES)) for number in numbers]
+    shape = (SIZE, *slab.observation.shape[3:])
+
+    def look():
+        images = slab.observation.dtype == np.uint8
+        return random.integers(256, size=shape) if images else random.standard_normal(shape)
+
+    for group in groups:
+        group.ask(look(), np.ones(SIZE, bool))
+    for _ in range(steps):
+        for group in groups:
+            group.answer()
+            group.record(np.zeros(SIZE), np.zeros(SIZE, bool), np.ones(SIZE, bool), np.zeros(SIZE, bool))
+            group.ask(look(), random.random(SIZE) < 0.2)
+
+
+@pytest.mark.parametrize(
+    ("shape", "action", "overrides", "tolerance"),
+    [
+        ((4,), DISCRETE, ["model.core=lstm"], 1e-6),
+        ((4,), DISCRETE, ["model.core=none"], 1e-6),
+        ((4,), CONTINUOUS, ["model.core=lstm"], 1e-5),  # a density's logarithm is a larger number
+        ((54, 54, 1), DISCRETE, ["model.core=lstm"], 1e-6),
+        ((54, 54, 1), DISCRETE, ["model.core=lstm", "model.precision=bf16"], 0.02),
+        ((54, 54, 1), DISCRETE, ["model.core=lstm", "model.torchscript=false"], 1e-6),
+    ],
+    ids=["lstm", "feed-forward", "continuous", "image", "bf16", "eager"],
+)
+def test_the_learner_reproduces_what_the_predictor_decided(shape, action, overrides, tolerance):
+    torch.set_num_threads(1)
+    torch.manual_seed(1)
+    section = read(overrides=["model.hidden_size=16", *overrides]).model
+    network, distribution = make_network(section, shape, action), make_distribution(action)
+    with torch.no_grad():
+        for parameter in network.parameters():  # policies that are far from uniform, and memories that matter
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    dtype = "uint8" if len(shape) == 3 else "float32"
+    size = decision_size(action.columns, distribution.parameter_size)
+    sizes = (AGENTS, GROUPS, SIZE, RING, T, shape, dtype, size, network.state_size)
+    slab, stop = Slab(multiprocessing.get_context("spawn"), SlabShape(*sizes)), threading.Event()
+    policy = make_policy(network, distribution, group_states(slab, network), 1, slab, AGENTS * GROUPS)
+    pacing, weights = ArrivalPacing(slab, AGENTS * GROUPS, 2), PublishedWeights(network)
+    predictor = PredictorThread("predictor", slab, policy, weights, pacing, stop)
+    predictor.start()
+    try:
+        for life, steps in enumerate((T + 2, 2 * T + 1)):  # the first ends within a block
+            agents = [
+                threading.Thread(target=play, args=(slab, agent, [life, agent], steps)) for agent in range(AGENTS)
+            ]
+            for thread in agents:
+                thread.start()
+            for agent, thread in enumerate(agents):
+                thread.join(30)
+                assert not thread.is_alive()
+                slab.retire(agent)
+                with predictor.predicting:
+                    pass
+                slab.admit(agent)
+    finally:
+        stop.set()
+        predictor.join(5)
+
+    blocks = sorted(slab.finished.get_many(100, 0.0))
+    assert len(blocks) == 3 * AGENTS * GROUPS
+    batch = Trajectory(*map(torch.from_numpy, slab.gather(blocks)))
+    assert batch.first[1:].any(), "episodes begin within unrolls"
+    if network.state_size:
+        assert (batch.initial_state != 0).any(), "and unrolls within episodes"
+    acted = split_decision(batch.decision, action.columns)
+    with torch.no_grad():
+        output, _ = network(batch.observation, batch.first, batch.initial_state)
+        log_prob = distribution.log_prob(output.policy[:-1], acted.action)
+    scale = output.value.std(), output.policy.std()
+    assert min(scale) > 0.01, "there is something to be reproduced"
+    torch.testing.assert_close(log_prob, acted.log_prob, atol=tolerance, rtol=0)
+    torch.testing.assert_close(output.value[:-1], acted.value, atol=tolerance, rtol=0)
+    torch.testing.assert_close(output.policy[:-1], acted.parameters, atol=tolerance, rtol=0)
