@@ -75,16 +75,18 @@ class Trainer:
         Args:
             trajectory: on the network's device.
             version: int64 [T, B], of the weights that acted, on the CPU.
-            steps: valid ones.
+            steps: valid ones; without any, nothing is done.
             reward: mean of the batch, before any transform.
 
         Raises:
             Diverged: too many updates in a row were not finite, for the second time.
         """
         start = time.monotonic()
+        self._attempts += 1
+        if steps == 0:  # all unrolls were quarantined, or only carried last observations
+            return
         rate = learning_rate(self._section, self.progress)
         update = self.learner.update(trajectory, steps, rate, stopwatch.lap)
-        self._attempts += 1
         if (problem := self.guard.record(update.finite)) is not None:
             self._go_back(problem)
         if not update.finite:
