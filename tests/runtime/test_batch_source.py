@@ -1,4 +1,4 @@
-"""Which blocks make a batch, and when: agents are threads around a real slab; the predictor is real, its network a toy."""
+"""Which blocks make a batch, and when: agents are threads around a real slab and a real predictor."""
 
 import itertools
 import multiprocessing

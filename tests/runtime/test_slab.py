@@ -84,9 +84,9 @@ def record(agent):
 def play(slab, ends, group=0, start=0):
     """Play a group whose observations count upwards, environment g from start + 1000 g.
 
-    `ends[step][g]` is "", "terminated" or "truncated"; as in Gymnasium's NEXT_STEP mode, the step after an end is ignored.
+    `ends[step][g]` is "", "terminated" or "truncated"; the step after an end is ignored (NEXT_STEP mode).
 
-    Returns what a learner should see of each environment: lists of (observation, first, action, reward, terminated, valid).
+    Returns what a learner should see of each one: lists of (observation, first, action, reward, terminated, valid).
     """
     agent, size = agent_group(slab, group), slab.group_size
     expected = [[] for _ in range(size)]
