@@ -179,7 +179,7 @@ def test_the_page_is_shown_to_this_computer_only() -> None:
     assert set(published) == {"127.0.0.1:6006:6006"}
     assert not any("--bind_all" in text for text in texts.values())
     assert "no login" in texts["README.md"]
-    assert "asks nobody for a password" in texts["docs/docker.md"]
+    assert "TensorBoard has no authentication" in texts["docs/docker.md"]
 
 
 def test_wheel_has_the_games(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """An agent's side of the slab: what it asks, what it is answered, what came of it."""
 
+import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection
 
 import numpy as np
@@ -115,11 +116,16 @@ class AgentGroup:
         """
         self._turn("answer", "record")
         mailbox, paused = self._mailbox, self._slab.paused
-        mailbox.wait(lambda: self not in mailbox.deferred)
+        mailbox.wait(lambda: not self.waits)
         self._stopwatch.lap("wait_block")
         mailbox.wait(lambda: mailbox.answered.get(self._group) == self._number and not paused[self._agent])
         self._stopwatch.lap("wait_action")
         return self._slab.decision[self._block, self._step]
+
+    @property
+    def waits(self) -> bool:
+        """Whether its next request waits for a free block."""
+        return self in self._mailbox.deferred
 
     def record(self, reward: np.ndarray, terminated: np.ndarray, valid: np.ndarray, faulty: np.ndarray) -> None:
         """What came of the actions.
@@ -160,3 +166,14 @@ class AgentGroup:
         slab.finished.put(block)
         begin = self._group * slab.ring
         self._block, self._step = begin + (block - begin + 1) % slab.ring, 0
+
+
+def take_turns(groups: Sequence[AgentGroup]) -> Iterator[int]:
+    """Which group is to be stepped next, for ever: each in turn, but those that wait for a free block after all others.
+
+    The update that frees a block may need the others' blocks: an agent that was replaced may have a finished block of
+    one group, and have to begin that of another anew.
+    """
+    for index in itertools.cycle(range(len(groups))):
+        if not groups[index].waits or all(group.waits for group in groups):
+            yield index

@@ -1,6 +1,5 @@
 """An agent: steps its environments and writes what it sees into their slab. It knows nothing of networks."""
 
-import itertools
 import traceback
 from multiprocessing.connection import Connection
 
@@ -12,7 +11,7 @@ from kartrl.envs.env_group import EnvGroup
 from kartrl.envs.spec import ActionSpec
 from kartrl.errors import UserError
 from kartrl.metrics.stopwatch import AGENT_STAGES, Stopwatch
-from kartrl.runtime.agent_group import AgentGroup, Mailbox, Stopped
+from kartrl.runtime.agent_group import AgentGroup, Mailbox, Stopped, take_turns
 from kartrl.runtime.messages import EpisodeEnd, Failure
 from kartrl.runtime.processes import yield_cores
 from kartrl.runtime.slab import Slab
@@ -62,7 +61,7 @@ def _play(
         for index, group in enumerate(groups):
             envs.append(make_group(config, slab.group_size))
             group.ask(envs[index].reset(seed + index * slab.group_size), ~done[index])
-        for index in itertools.cycle(range(len(envs))):
+        for index in take_turns(groups):
             env, group = envs[index], groups[index]
             observation, reward, terminated, truncated, faulty, episodes = env.step(action.taken(group.answer()))
             stopwatch.lap("environment")

@@ -125,6 +125,7 @@ class Rounds(Held):
         assert slab.num_groups % blocks == 0
         super().__init__(slab)
         self._blocks, self._stop, self._paces_only = blocks, stop, paces_only
+        self.enough = slab.num_agents
         self._asked: set[int] = set()
         self._batches_a_round = slab.num_groups // blocks
         self._turn = 0  # number, within their agents, of the groups that are answered next

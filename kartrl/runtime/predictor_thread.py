@@ -19,7 +19,13 @@ PATIENCE = 10  # forward passes; long, as what it waits for is on its way unless
 
 
 class Pacing(Protocol):
-    """Which requests make a predictor's next batch, and when it may take newer weights."""
+    """Which requests make a predictor's next batch, and when it may take newer weights.
+
+    Attributes:
+        enough: groups that are waited for.
+    """
+
+    enough: int
 
     def next_groups(self, patience: float) -> Sequence[int]:
         """The groups that are to be answered next; none where no request came for a second.

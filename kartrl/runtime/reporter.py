@@ -106,8 +106,12 @@ class Reporter:
         values = {f"weights/{name}": tensor.float().flatten().numpy() for name, tensor in weights.items()}
         self.send(Histograms(self._trainer.counters.agent_steps, values))
 
-    def report(self, status: Status, agents: Agents, stages: StageShares) -> None:
-        """Send what has been measured since the last call; agents' messages must have been received before."""
+    def report(self, status: Status, agents: Agents, stages: StageShares, awaited_groups: int) -> None:
+        """Send what has been measured since the last call; agents' messages must have been received before.
+
+        Args:
+            awaited_groups: for which a predictor waits.
+        """
         trainer, slab = self._trainer, self._slab
         while trainer.messages:
             self._display.say(trainer.messages.popleft())
@@ -125,6 +129,7 @@ class Reporter:
             "queue/finished_unrolls": float(slab.state.sum()) * slab.group_size,
             "queue/agents": float(status.agents),
             "queue/running_agents": float((~slab.paused).sum()),
+            "queue/awaited_groups": float(awaited_groups),
             "queue/lost_metrics": float(self._lost),
             "faults/agent_deaths": float(agents.deaths),
             "faults/quarantined_unrolls": float(slab.quarantined.sum()),

@@ -136,13 +136,15 @@ class Server:
         self._reporter = Reporter(
             config, self._folder, self._context, self._display, self._trainer, slab, sizes.training_blocks
         )
-        pacing, source = self._make_order()
+        self._pacing, source = self._make_order()
         distribution = make_distribution(self._spec.action)
         states = group_states(slab, self._network)
         for index in range(sizes.predictors):
             seed = config.run.seed * 1000 + self._before.updates + index
             policy = make_policy(self._network, distribution, states, seed, slab, sizes.prediction_groups)
-            predictor = PredictorThread(f"predictor-{index}", slab, policy, self._trainer.weights, pacing, self._stop)
+            predictor = PredictorThread(
+                f"predictor-{index}", slab, policy, self._trainer.weights, self._pacing, self._stop
+            )
             self._predictors.append(predictor)
         # What a predictor has drawn since the last update depends on the clock: reproducible runs begin with new seeds.
         resumed = None if config.run.reproducible else self._resume
@@ -155,8 +157,8 @@ class Server:
         self._stages = StageShares(slab, self._predictors, self._trainers)
         if config.system.controller:
             limit = config.system.max_policy_lag
-            assert isinstance(pacing, ArrivalPacing)
-            self._controller = make_controller(slab, pacing, sizes.min_groups, limit, self._display.say)
+            assert isinstance(self._pacing, ArrivalPacing)
+            self._controller = make_controller(slab, self._pacing, sizes.min_groups, limit, self._display.say)
 
     def _make_trainer(self) -> Trainer:
         learner = make_learner(self._config, self._network, self._spec.action)
@@ -271,7 +273,7 @@ class Server:
 
     def _report(self, status: Status) -> None:
         self._receive(timeout=0.0)
-        self._reporter.report(status, self._agents, self._stages)
+        self._reporter.report(status, self._agents, self._stages, self._pacing.enough)
 
     # Stop
 

@@ -47,11 +47,13 @@ def cartpole(tmp_path_factory):
 def test_greedy_driving_is_one_unroll_of_the_network(cartpole):
     with open_driver(cartpole, [], "cpu") as driver:
         env = Witness(driver.env)
-        result = drive(driver.world, env, driver.model, "", greedy=True, device=CPU, seed=3)
+        result = drive(driver.world, env, driver.network, "", greedy=True, seed=3)
         observations = torch.from_numpy(np.stack(env.observations[:-1])).unsqueeze(1)
         reset = torch.zeros(len(env.actions), 1, dtype=torch.bool)
-        logits, _, _ = driver.model(observations, reset, driver.model.initial_state(1))
-    assert logits.argmax(2).squeeze(1).tolist() == env.actions
+        # one step more, as an unroll's last step only bootstraps
+        observations, first = torch.cat([observations, observations[-1:]]), torch.cat([reset, reset[-1:]])
+        output, _ = driver.network(observations, first, driver.network.initial_state(1))
+    assert output.policy[:-1].argmax(2).squeeze(1).tolist() == env.actions
     assert result.episode.agent_steps == result.episode.episodic_return == len(env.actions)
     assert result.episode.level == ""
     assert result.trace.size == 0
@@ -62,7 +64,7 @@ def test_the_seed_decides_sampled_driving(cartpole):
         env = Witness(driver.env)
         runs = []
         for seed in (5, 5, 6):
-            drive(driver.world, env, driver.model, "", greedy=False, device=CPU, seed=seed)
+            drive(driver.world, env, driver.network, "", greedy=False, seed=seed)
             runs.append(env.actions)
     assert runs[0] == runs[1] != runs[2]
 
@@ -124,10 +126,9 @@ def test_filming_each_frame_changes_nothing(kart):
             drive(
                 driver.world,
                 driver.env,
-                driver.model,
+                driver.network,
                 "MarioCircuit.Act2",
                 greedy=True,
-                device=CPU,
                 seed=7,
                 on_picture=on_picture,
                 every_frame=True,

@@ -77,7 +77,6 @@ BAD_INPUT = {
     "missing config": (["train", "-c", "none.cfg"], "none.cfg: cannot read"),
     "unknown key": (["train", "--set", "run.sed=1"], "nearest valid one is 'seed'"),
     "unknown environment": (["train", "--set", "environment.id=CartPool-v1"], "CartPole"),
-    "continuous actions": (["train", "--set", "environment.id=Pendulum-v1"], "Discrete"),
     "no train circuit": (
         ["train", *(x for act in (1, 2, 3) for x in ("--set", f"levels.MarioCircuit.Act{act}=none"))],
         "no circuit says train",

@@ -10,11 +10,12 @@ from gymnasium.spaces.utils import flatten
 from gymnasium.utils.env_checker import check_env
 
 from kartrl.config import Config, read
-from kartrl.envs import inspect_env, make_env
+from kartrl.envs import make_env
 from kartrl.envs.env_group import make_group
 from kartrl.envs.spec import ActionSpec
 from kartrl.envs.wrappers import atari_spec, make_other
 from kartrl.errors import UserError
+from kartrl.runtime.inspection import inspect_env
 
 TOY_TEXT = {"FrozenLake-v1": 16, "Taxi-v4": 500, "CliffWalking-v1": 48, "Blackjack-v1": 32 + 11 + 2}
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from kartrl.metrics.stopwatch import AGENT_STAGES, TRAINER_STAGES, Stopwatch
-from kartrl.runtime.agent_group import AgentGroup, Mailbox, Stopped
+from kartrl.runtime.agent_group import AgentGroup, Mailbox, Stopped, take_turns
 from kartrl.runtime.batch_source import ArrivalSource, Rounds, SynchronousSource
 from kartrl.runtime.predictor_thread import ArrivalPacing, PredictorThread
 from kartrl.runtime.published_weights import PublishedWeights
@@ -116,12 +116,12 @@ class Run:
         try:
             for number, group in zip(numbers, groups, strict=True):
                 group.ask(np.array([[number, life, 0]]), ~false)
-            for step in itertools.count(1):
-                for number, group in zip(numbers, groups, strict=True):
-                    group.answer()
-                    self.pause()
-                    group.record(np.zeros(1), false, ~false, false)
-                    group.ask(np.array([[number, life, step]]), false)
+            steps = [itertools.count(1) for _ in groups]
+            for index in take_turns(groups):
+                groups[index].answer()
+                self.pause()
+                groups[index].record(np.zeros(1), false, ~false, false)
+                groups[index].ask(np.array([[numbers[index], life, next(steps[index])]]), false)
         except (Stopped, Killed):
             return
 

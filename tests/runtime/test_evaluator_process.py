@@ -106,7 +106,7 @@ def test_lines_videos_and_graph_are_written(run_folder):
         f"{kind}/{name}" for kind in ("driven_lines", "video") for name in CIRCUITS
     )
     graph = events.Graph()
-    assert {"encoder", "policy", "baseline"} <= {part for node in graph.node for part in node.name.split("/")} | {
+    assert {"encoder", "policy", "value"} <= {part for node in graph.node for part in node.name.split("/")} | {
         name for node in graph.node for name in re.findall(r"\[(\w+)\]", node.name)
     }
     for name in CIRCUITS:
@@ -188,7 +188,10 @@ def free_port() -> int:
 
 def page(url: str, profile: Path, seconds: int) -> str:
     """What a browser makes of a page."""
-    options = "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-component-update --disable-sync"
+    options = (
+        "--headless --no-sandbox --disable-gpu --no-first-run "
+        "--disable-background-networking --disable-component-update --disable-sync"
+    )
     command = [
         str(BROWSER),
         *options.split(),
@@ -214,7 +217,8 @@ def test_tensorboard_shows_curves_lines_and_videos(run_folder, tmp_path):
         queue.put(Scalars(step, {"losses/entropy": 1.0 / step, "train/episodic_return": step / 100}))
         queue.put(
             Histograms(
-                step, {"weights/policy.weight": checkpoint.load(run_folder / "best.pt").model["policy.weight"].numpy()}
+                step,
+                {"weights/policy.weight": checkpoint.load(run_folder / "best.pt").network["policy.weight"].numpy()},
             )
         )
     queue.put(None)
