@@ -91,7 +91,9 @@ def choose_sizes(config: Config, spec: EnvSpec) -> Sizes:
         predictors=system.predictors,
         trainers=_or(system.trainers, 1 if on_cpu or synchronous or fixed else 2),
         prediction_groups=limit,
-        min_groups=min(limit, (groups + 1) // 2 if fixed else _min_groups(config, spec, groups, size, number, on_cpu)),
+        min_groups=min(
+            limit, (groups + 1) // 2 if fixed else _min_groups(config, spec, groups, size, number, on_cpu, synchronous)
+        ),
         training_blocks=blocks,
         # One block is being filled while others make up a batch; with one alone, agents wait for the update.
         ring=1 if synchronous else 1 + -(-blocks // groups),
@@ -132,10 +134,14 @@ def _group_size(step_seconds: float) -> int:
     return size
 
 
-def _min_groups(config: Config, spec: EnvSpec, groups: int, size: int, number: int, on_cpu: bool) -> int:
+def _min_groups(
+    config: Config, spec: EnvSpec, groups: int, size: int, number: int, on_cpu: bool, synchronous: bool
+) -> int:
     """Groups a predictor should wait for: enough for a cheap forward pass, while enough others are being stepped."""
     if config.system.min_prediction_batch_size != "auto":
         return max(1, config.system.min_prediction_batch_size // size)
+    if synchronous:  # agents that wait for each other gain nothing from waiting for more of them
+        return 1
     half = (groups + 1) // 2
     most = groups - 2 * number
     if not on_cpu or most <= half:  # on a GPU, the forward pass takes no core from the agents
