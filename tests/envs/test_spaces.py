@@ -10,8 +10,7 @@ from gymnasium.spaces.utils import flatten
 from gymnasium.utils.env_checker import check_env
 
 from kartrl.config import Config, read
-from kartrl.envs import make_env
-from kartrl.envs.env_group import make_group
+from kartrl.envs import make_env, make_group
 from kartrl.envs.spec import ActionSpec
 from kartrl.envs.wrappers import atari_spec, make_other
 from kartrl.errors import UserError
@@ -275,7 +274,7 @@ def test_actions_that_are_refused_are_one_clear_line(name: str) -> None:
         ("spaces_zoo:ChannelsFirst-v0", (54, 54, 4), "uint8", ActionSpec("discrete", 2)),
     ],
 )
-def test_look_at_tells_what_travels(name: str, shape: tuple[int, ...], dtype: str, action: ActionSpec) -> None:
+def test_inspection_describes_what_travels(name: str, shape: tuple[int, ...], dtype: str, action: ActionSpec) -> None:
     spec = inspect_env(config(name))
     assert (spec.observation_shape, spec.observation_dtype, spec.action) == (shape, dtype, action)
     assert spec.step_seconds > 0, "it could be stepped"
