@@ -1,5 +1,7 @@
 """The algorithms, a file for each paper, and the one table of their names."""
 
+from typing import Any
+
 from kartrl.algorithms.a2c import A2C
 from kartrl.algorithms.algorithm import Algorithm
 from kartrl.algorithms.impala import Impala
@@ -10,7 +12,7 @@ from kartrl.models import Distribution
 ALGORITHMS: dict[str, type[A2C | Impala]] = {"a2c": A2C, "impala": Impala}
 
 
-def make_algorithm(config: Config, distribution: Distribution) -> Algorithm:
+def make_algorithm(config: Config, distribution: Distribution) -> Algorithm[Any]:
     """The algorithm that `algorithm.name` names, with its own section."""
     section = config.algorithm
     settings = section.discount, TRANSFORMS[section.reward_transform], distribution

@@ -4,24 +4,18 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from kartrl.algorithms.algorithm import Algorithm, Batch, Loss, RewardTransform
+from kartrl.algorithms.algorithm import Algorithm, Batch, Loss
 from kartrl.algorithms.gae import generalised_advantage
 from kartrl.algorithms.losses import entropy_bonus, policy_gradient_loss, value_loss, value_moments
 from kartrl.config.algorithms import A2C as Section
-from kartrl.models import Distribution, Network, Output
+from kartrl.models import Network, Output
 from kartrl.trajectory import Trajectory, discounts, split_decision
 
 
-class A2C(Algorithm):
+class A2C(Algorithm[Section]):
     """Agents wait for each update, so all steps are on-policy: the values of acting are the learner's own."""
 
     synchronous: ClassVar[bool] = True
-
-    def __init__(
-        self, section: Section, discount: float, reward_transform: RewardTransform, distribution: Distribution
-    ) -> None:
-        self._section, self._discount = section, discount
-        self._transform, self._distribution = reward_transform, distribution
 
     def prepare(self, network: Network, trajectory: Trajectory[Tensor], steps: int) -> Batch:
         """See `Algorithm`: adds "advantage", and "value_target", which is the lambda-return A + V."""

@@ -2,12 +2,15 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 from torch import Tensor
 
-from kartrl.models import Network, Output
+from kartrl.models import Distribution, Network, Output
 from kartrl.trajectory import Trajectory
+
+RewardTransform = Callable[[Tensor], Tensor]
+Section = TypeVar("Section")
 
 
 class Batch(NamedTuple):
@@ -31,14 +34,26 @@ class Loss(NamedTuple):
     value_moments: Tensor  # float64 [4]: see `losses.value_moments`
 
 
-class Algorithm(ABC):
+class Algorithm(ABC, Generic[Section]):
     """The base of all algorithms: one file, one section of the configuration, one paper.
+
+    Args:
+        section: the algorithm's own.
+        discount: gamma.
+        reward_transform: of rewards [T, B].
+        distribution: of the policy.
 
     Attributes:
         synchronous: agents wait for each update, so that the policy lag is 0.
     """
 
     synchronous: ClassVar[bool]
+
+    def __init__(
+        self, section: Section, discount: float, reward_transform: RewardTransform, distribution: Distribution
+    ) -> None:
+        self._section, self._discount = section, discount
+        self._transform, self._distribution = reward_transform, distribution
 
     def prepare(self, network: Network, trajectory: Trajectory[Tensor], steps: int) -> Batch:
         """What the loss needs to know of the batch as a whole; called without gradients, once for each update."""
@@ -52,6 +67,3 @@ class Algorithm(ABC):
             output: of the network that learns, on `batch.trajectory`: [T + 1, B, ...].
             batch: a part of what `prepare` gave.
         """
-
-
-RewardTransform = Callable[[Tensor], Tensor]

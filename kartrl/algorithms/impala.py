@@ -4,24 +4,18 @@ from typing import ClassVar
 
 import torch
 
-from kartrl.algorithms.algorithm import Algorithm, Batch, Loss, RewardTransform
+from kartrl.algorithms.algorithm import Algorithm, Batch, Loss
 from kartrl.algorithms.losses import entropy_bonus, policy_gradient_loss, value_loss, value_moments
 from kartrl.algorithms.vtrace import vtrace
 from kartrl.config.algorithms import Impala as Section
-from kartrl.models import Distribution, Output
+from kartrl.models import Output
 from kartrl.trajectory import discounts, split_decision
 
 
-class Impala(Algorithm):
+class Impala(Algorithm[Section]):
     """The loss of section 4.2, as a mean over valid steps (the paper sums), so that rates do not depend on T and B."""
 
     synchronous: ClassVar[bool] = False
-
-    def __init__(
-        self, section: Section, discount: float, reward_transform: RewardTransform, distribution: Distribution
-    ) -> None:
-        self._section, self._discount = section, discount
-        self._transform, self._distribution = reward_transform, distribution
 
     def loss(self, output: Output, batch: Batch) -> Loss:
         """See `Algorithm`: policy gradient with V-trace's advantage, value error against v_s, entropy bonus."""

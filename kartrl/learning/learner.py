@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -52,7 +52,7 @@ class Learner:
     def __init__(
         self,
         network: Network,
-        algorithm: Algorithm,
+        algorithm: Algorithm[Any],
         optimizer: torch.optim.Optimizer,
         *,
         gradient_clip: float,

@@ -23,14 +23,15 @@ class PublishedWeights:
     def __init__(self, network: Network) -> None:
         self._lock = threading.Lock()
         with torch.no_grad():
-            self._flat = torch.cat([tensor.flatten() for tensor in published(network)])
+            self._source = published(network)  # once: a scripted module takes its time to list them
+            self._flat = torch.cat([tensor.flatten() for tensor in self._source])
         self._on_gpu = self._flat.is_cuda
         self.version = 0
 
-    def publish(self, network: Network) -> None:
-        """Copy the parameters of `network` and raise the version by one."""
+    def publish(self) -> None:
+        """Copy the network's weights and raise the version by one."""
         with self._lock, torch.no_grad():
-            torch.cat([tensor.flatten() for tensor in published(network)], out=self._flat)
+            torch.cat([tensor.flatten() for tensor in self._source], out=self._flat)
             self._finish()
             self.version += 1
 

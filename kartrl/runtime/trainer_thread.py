@@ -93,7 +93,7 @@ class Trainer:
             return
         lag = self.weights.version - version
         self.lag = float(lag.mean())
-        self.weights.publish(self.learner.network)
+        self.weights.publish()
         done = self.counters.agent_steps + steps, self.counters.updates + 1
         self.counters = self.counters._replace(agent_steps=done[0], updates=done[1])
         if self.counters.updates % READ_EVERY == 0:
@@ -140,7 +140,7 @@ class Trainer:
 
     def _go_back(self, problem: str) -> None:
         self.learner.load_state(self._good.network, self._good.optimizer)
-        self.weights.publish(self.learner.network)
+        self.weights.publish()
         steps = self._good.counters.agent_steps
         self.messages.append(f"{problem}; weights and optimizer go back to those of {steps:,} agent steps")
 

@@ -135,7 +135,7 @@ class Run:
             assert (np.diff(unroll[:, 2]) == 1).all(), "all steps in order"
         lag = self.weights.version - batch.version
         self.pause()
-        self.weights.publish(self.network)
+        self.weights.publish()
         self.source.published()
         return lag
 
@@ -274,7 +274,7 @@ def test_agents_wait_until_the_update_is_published(make_order):
         time.sleep(0.05)  # enough for many steps
         assert run.slab.state.all(), "the blocks are held"
         assert run.slab.requested.tolist() == [2, 2, 2, 2]
-        run.weights.publish(run.network)
+        run.weights.publish()
         run.source.published()
         assert (run.update() == 0).all()
 
