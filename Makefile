@@ -28,10 +28,10 @@ test: lint ## all that lint looks at, and all tests, several at once (PYTEST_ARG
 soak: $(VENV)/.dev ## twenty minutes of random faults under load, and a ledger of them
 	$(BIN)/python tests/faults/soak.py $(ARGS)
 
-fuzz: $(VENV)/.dev ## look for inputs that break the readers of configurations and checkpoints (FUZZ_SECONDS for each)
+fuzz: $(VENV)/.dev ## look for inputs that break the readers of configurations, checkpoints, start states and movies (FUZZ_SECONDS for each)
 	$(PIP) --quiet atheris==$(ATHERIS_VERSION)
 	@set -e; work=$$(mktemp -d); trap 'rm -rf "$$work"' EXIT; \
-	for reader in config checkpoint; do \
+	for reader in config checkpoint emulator; do \
 		echo "Fuzzing the reader of $$reader for $(FUZZ_SECONDS) s"; \
 		TMPDIR=$$work PYTHONPATH=tests/helpers $(BIN)/python tests/fuzz/fuzz_$$reader.py -max_total_time=$(FUZZ_SECONDS) \
 			-artifact_prefix=$$work/ -print_final_stats=1 -verbosity=0 || { cp "$$work"/crash-* "$$work"/oom-* "$$work"/timeout-* . 2>/dev/null; exit 1; }; \

@@ -1,6 +1,6 @@
 """Throughput with an agent killed every ten seconds, compared with undisturbed training in alternating windows.
 
-python benchmarks/kills.py [-c configs/pong.cfg] [--set section.key=value] [--seconds 60] [--rounds 3] [--every 10]
+python benchmarks/kills.py [-c pong] [--set section.key=value] [--seconds 60] [--rounds 3] [--every 10]
 """
 
 import argparse

@@ -5,12 +5,18 @@
 
 A training episode starts at any section and counts as a race after five laps from there. Evaluation drives greedily
 from the start line, on the train circuits and on unseen ones.
+
+How steady a run was is judged on training itself: the mean reward of trained steps in windows of ten seconds, from the
+first one on that is at least half of the run's final value (the mean of the last tenth of its windows). Windows under
+half are counted, and the longest stretch of them.
 """
 
 import argparse
+import itertools
 import statistics
 from collections import defaultdict
 from pathlib import Path
+from typing import NamedTuple
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -67,6 +73,42 @@ def last_share(tags: dict[str, Points], prefix: str, count: int = 3) -> str:
     return f"{statistics.fmean(values):.0%}" if values else "-"
 
 
+WINDOW = 10 / 60  # minutes
+
+
+class Steadiness(NamedTuple):
+    """Windows of the reward of training, from the first good one on."""
+
+    final: float  # mean reward
+    windows: int
+    low: int  # under half of the final reward
+    collapses: int  # stretches of such windows
+    longest: float  # of these stretches, seconds
+    good_after: float  # minutes until the first good window ended
+
+    def __str__(self) -> str:
+        return f"{self.low} of {self.windows} windows low, {self.collapses} collapses, longest {self.longest:.0f} s"
+
+
+def steadiness(points: Points) -> Steadiness | None:
+    """Of the points of `losses/mean_reward`; None of a run too short for it."""
+    windows: dict[int, list[float]] = defaultdict(list)
+    for minutes, _, value in points:
+        windows[int(minutes / WINDOW)].append(value)
+    means = {number: statistics.fmean(values) for number, values in sorted(windows.items())}
+    if not means:
+        return None
+    final = statistics.fmean(list(means.values())[-max(1, len(means) // 10) :])
+    first = next((number for number, mean in means.items() if mean >= final / 2), None)
+    if first is None or final <= 0:
+        return None
+    low = [mean < final / 2 for number, mean in means.items() if number >= first]
+    stretches = [len(list(same)) for is_low, same in itertools.groupby(low) if is_low]
+    return Steadiness(
+        final, len(low), sum(low), len(stretches), 60 * WINDOW * max(stretches, default=0), (first + 1) * WINDOW
+    )
+
+
 def summary(run: Path) -> list[str]:
     tags = read(run)
     speed = [value for _, _, value in tags["speed/agent_steps_per_second"][3:]]
@@ -81,6 +123,7 @@ def summary(run: Path) -> list[str]:
         all_reach(tags, "evaluation_test/"),
         last_share(tags, "evaluation_train/"),
         last_share(tags, "evaluation_test/"),
+        str(steadiness(tags["losses/mean_reward"]) or "-"),
     ]
 
 
@@ -95,18 +138,20 @@ COLUMNS = [
     "race on the unseen",
     "finished at the end, train",
     "unseen",
+    "reward of training from the first good ten seconds on",
 ]
 
 
 PANELS = (
-    ("train/progress", "laps of a race, agents in training", 5.0),
+    ("losses/mean_reward", "mean reward of a trained step", None),
+    ("charts/progress", "laps of a race, agents in training", 5.0),
     ("evaluation/test_progress", "laps of a race, unseen, each evaluation", 5.0),
-    ("train/lap_time", "seconds per lap, agents in training", None),
+    ("charts/lap_time", "seconds per lap, agents in training", None),
 )
 
 
 def plot(runs: list[Path], output: Path) -> None:
-    figure = Figure(figsize=(11, 3.4), layout="constrained")
+    figure = Figure(figsize=(14, 3.4), layout="constrained")
     FigureCanvasAgg(figure)
     for axes, (key, title, most) in zip(figure.subplots(1, len(PANELS)), PANELS, strict=True):
         for run in runs:

@@ -1,6 +1,6 @@
 """Throughput, policy lag and memory by the number of environments: a table, a chart, and points for the simulation.
 
-    python benchmarks/scaling.py -c configs/pong.cfg [--set section.key=value] -o docs/scaling.png [--stages FILE.json]
+    python benchmarks/scaling.py -c pong [--set section.key=value] -o docs/scaling.png [--stages FILE.json]
 
 Trains once per number. With --stages, a file from `kartrl bench --json`, the points are added to it as "measured", to
 validate `benchmarks/simulate.py`.

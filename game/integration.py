@@ -30,10 +30,11 @@ def describe(folder: Path, circuits: list[str], build_id: int) -> None:
     """Write build.json, data.json, scenario.json and metadata.json."""
     info = {name: {"address": RAM + address, "type": kind} for name, (address, kind) in VARIABLES.items()}
     done = {"variables": {"lap": {"op": "equal", "reference": 133}}}
+    reward = {"variables": {"driven": {"reward": 1.0, "penalty": 1.0}}}  # a section forward 1, one back -1
     contents: dict[str, dict] = {
         "build.json": {"build_id": build_id},
         "data.json": {"info": info},
-        "scenario.json": {"done": done, "reward": {"variables": {}}},
+        "scenario.json": {"done": done, "reward": reward},
         "metadata.json": {"default_state": circuits[0]},
     }
     for name, content in contents.items():

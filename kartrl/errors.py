@@ -1,5 +1,15 @@
 """What ends a command or a run."""
 
+import errno
+import sysconfig
+import traceback
+from pathlib import Path
+
+LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+OURS = str(Path(__file__).parent)
+# of dlopen and of PyTorch
+NO_MEMORY = ("failed to map segment", "can't allocate memory", "cannot allocate memory", "Cannot allocate memory")
+
 
 class UserError(Exception):
     """Bad input: `kartrl` prints its text as one line, says what to do, and exits with status 2."""
@@ -7,3 +17,27 @@ class UserError(Exception):
 
 class RunFailed(Exception):
     """A fault that cannot be healed ended the run; its text holds the cause, with the traceback where there is one."""
+
+
+def shortage(error: BaseException) -> str | None:
+    """One line on what the machine has too little of, if that is what the exception says."""
+    number = error.errno if isinstance(error, OSError) else None
+    text = " ".join(str(error).split())[:200]
+    if number in (errno.EMFILE, errno.ENFILE):
+        what = "allows too few open files (see ulimit -n)"
+    elif number == errno.EAGAIN or "can't start new thread" in text:
+        what = "allows too few processes and threads (see ulimit -u), or too little memory (ulimit -v)"
+    elif isinstance(error, MemoryError) or number == errno.ENOMEM or any(words in text for words in NO_MEMORY):
+        what = "has, or allows, too little memory (see ulimit -v, and the limits of the container)"
+    else:
+        return None
+    return f"the machine {what}: {text or type(error).__name__}"
+
+
+def located(error: BaseException) -> str:
+    """One line: the exception, and where it was raised: in the user's own code if that is in the traceback."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not frame.filename.startswith((*LIBRARIES, OURS, "<"))]
+    place = (own or frames)[-1]
+    text = "".join(traceback.format_exception_only(error)).strip()
+    return f"{' '.join(text.split())[:400]} ({place.filename}, line {place.lineno})"

@@ -21,8 +21,8 @@ class Trajectory(NamedTuple, Generic[Array]):
     valid: Array  # bool [T, B], False where a step only carries an episode's last observation
     version: Array  # int64 [T, B], of the weights that acted
 
-    def unrolls(self, part: slice) -> "Trajectory[Array]":
-        """Only these unrolls."""
+    def unrolls(self, part: slice | Array) -> "Trajectory[Array]":
+        """Only these unrolls: a slice of them, or int64 [any] with their numbers."""
         fields = {name: getattr(self, name)[:, part] for name in self._fields if name != "initial_state"}
         return Trajectory(initial_state=self.initial_state[part], **fields)  # type: ignore[index]
 

@@ -146,7 +146,6 @@ def test_no_cartridge_gets_into_an_image() -> None:
         "kartrl/kart/games/",
         "kartrl/kart/games/SuperMarioKart-Snes/",
         "kartrl/kart/games/KartRL-Snes/",
-        "configs/",
         "docker/",
     ):
         for suffix in (*ROM_SUFFIXES & {".sfc", ".smc", ".swc", ".fig", ".srm", ".zip", ".7z"}, ".state"):
@@ -182,10 +181,10 @@ def test_the_page_is_shown_to_this_computer_only() -> None:
     assert "TensorBoard has no authentication" in texts["docs/docker.md"]
 
 
-def test_wheel_has_the_games(tmp_path: Path) -> None:
+def test_wheel_has_the_games_the_configurations_and_a_description_whose_links_work(tmp_path: Path) -> None:
     source = tmp_path / "source"
     shutil.copytree(ROOT / "kartrl", source / "kartrl", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     cartridge = source / "kartrl/kart/games/SuperMarioKart-Snes"
     cartridge.mkdir(parents=True, exist_ok=True)
@@ -204,9 +203,18 @@ def test_wheel_has_the_games(tmp_path: Path) -> None:
     (wheel,) = tmp_path.glob("kartrl-*.whl")
     with zipfile.ZipFile(wheel) as archive:
         inside = set(archive.namelist())
+        (about,) = (archive.read(name).decode() for name in inside if name.endswith("/METADATA"))
     ours = {path.relative_to(source).as_posix() for path in (source / "kartrl").rglob("*") if path.is_file()}
     own = {
         path.relative_to(source).as_posix() for path in cartridge.iterdir() if path.read_bytes() == b"the user's own"
     }
     assert ours - own <= inside
     assert not own & inside
+    assert {"kartrl/py.typed", "kartrl/config/presets/pong.cfg"} <= inside
+    repository = PROJECT["urls"]["Repository"]
+    links = re.findall(r"\]\(([^)]+)\)", about)
+    assert len(links) > 25
+    assert all(link.startswith("https://") for link in links), links
+    named = [link.removeprefix(repository).split("/", 3)[3] for link in links if link.startswith(f"{repository}/")]
+    assert len(named) > 20
+    assert all((ROOT / path.partition("#")[0]).exists() for path in named), named

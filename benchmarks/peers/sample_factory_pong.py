@@ -1,8 +1,8 @@
-"""Sample Factory's APPO on Pong, as a peer of `kartrl bench -c configs/pong.cfg --peer ...`.
+"""Sample Factory's APPO on Pong, as a peer of `kartrl bench -c pong --peer ...`.
 
     python sample_factory_pong.py --env=atari_pong --algo=APPO --device=cpu ...      (README.md has the whole command)
 
-Options are Sample Factory's own. The environment is that of configs/pong.cfg: ALE/Pong-v5, 4 frames an action, 84 x 84
+Options are Sample Factory's own. The environment is that of `-c pong`: ALE/Pong-v5, 4 frames an action, 84 x 84
 grey x 4 frames, by Gymnasium's wrappers, which are faster than Sample Factory's. Prints `@B steps=<agent steps>
 upd=<optimizer steps> sk=<frames of an agent step>` twice a second.
 """

@@ -1,8 +1,8 @@
-"""Stable-Baselines3's A2C or PPO on Pong, as a peer of `kartrl bench -c configs/pong.cfg --peer ...`.
+"""Stable-Baselines3's A2C or PPO on Pong, as a peer of `kartrl bench -c pong --peer ...`.
 
     python sb3_pong.py a2c [--envs 16] [--vec subproc]
 
-The environment is that of configs/pong.cfg: ALE/Pong-v5, 4 frames an action, 84 x 84 grey x 4 frames; the network is
+The environment is that of `-c pong`: ALE/Pong-v5, 4 frames an action, 84 x 84 grey x 4 frames; the network is
 SB3's CnnPolicy, the convolutions and the layer of 512 units of DQN's Nature paper. Prints `@B steps=<agent steps>
 upd=<optimizer steps> sk=<frames of an agent step>` twice a second, for ever.
 """

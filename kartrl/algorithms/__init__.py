@@ -4,12 +4,14 @@ from typing import Any
 
 from kartrl.algorithms.a2c import A2C
 from kartrl.algorithms.algorithm import Algorithm
+from kartrl.algorithms.appo import APPO
 from kartrl.algorithms.impala import Impala
+from kartrl.algorithms.ppo import PPO
 from kartrl.algorithms.rewards import TRANSFORMS
 from kartrl.config import Config
 from kartrl.models import Distribution
 
-ALGORITHMS: dict[str, type[A2C | Impala]] = {"a2c": A2C, "impala": Impala}
+ALGORITHMS: dict[str, type[Algorithm[Any]]] = {"a2c": A2C, "appo": APPO, "impala": Impala, "ppo": PPO}
 
 
 def make_algorithm(config: Config, distribution: Distribution) -> Algorithm[Any]:

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from kartrl.algorithms.algorithm import Algorithm, Batch, Loss
 from kartrl.algorithms.gae import generalised_advantage
-from kartrl.algorithms.losses import entropy_bonus, policy_gradient_loss, value_loss, value_moments
+from kartrl.algorithms.losses import entropy_bonus, normalised, policy_gradient_loss, value_loss
 from kartrl.config.algorithms import A2C as Section
 from kartrl.models import Network, Output
 from kartrl.trajectory import Trajectory, discounts, split_decision
@@ -19,7 +19,7 @@ class A2C(Algorithm[Section]):
 
     def prepare(self, network: Network, trajectory: Trajectory[Tensor], steps: int) -> Batch:
         """See `Algorithm`: adds "advantage", and "value_target", which is the lambda-return A + V."""
-        value = split_decision(trajectory.decision, self._distribution.action_columns).value
+        value = split_decision(trajectory.decision, self.distribution.action_columns).value
         advantage = generalised_advantage(
             self._transform(trajectory.reward),
             discounts(trajectory, self._discount),
@@ -30,23 +30,22 @@ class A2C(Algorithm[Section]):
         )
         target = advantage + value
         if self._section.normalise_advantages:
-            chosen = advantage[trajectory.valid]
-            advantage = (advantage - chosen.mean()) / (chosen.std(correction=0) + 1e-8)
+            advantage = normalised(advantage, trajectory.valid)
         return Batch(trajectory, {"advantage": advantage, "value_target": target}, steps)
 
     def loss(self, output: Output, batch: Batch) -> Loss:
         """See `Algorithm`: the gradient of section 4 of the paper, as a mean over valid steps."""
         section, trajectory = self._section, batch.trajectory
-        action = split_decision(trajectory.decision, self._distribution.action_columns).action
+        action = split_decision(trajectory.decision, self.distribution.action_columns).action
         policy, value = output.policy[:-1], output.value[:-1]
         weight = trajectory.valid.to(value.dtype) / batch.steps
-        log_prob = self._distribution.log_prob(policy, action)
+        log_prob = self.distribution.log_prob(policy, action)
         policy_gradient = policy_gradient_loss(log_prob, batch.targets["advantage"], weight)
         value_error = value_loss(value, batch.targets["value_target"], weight)
-        entropy = entropy_bonus(self._distribution.entropy(policy), weight)
+        entropy = entropy_bonus(self.distribution.entropy(policy), weight)
         total = policy_gradient + section.value_cost * value_error - section.entropy_cost * entropy
         terms = {"policy_gradient": policy_gradient, "value": value_error, "entropy": entropy}
-        return Loss(total, terms, value_moments(value, batch.targets["value_target"], weight))
+        return Loss(total, terms, {"value": value, **batch.targets}, trajectory.valid)
 
 
 def last_value(network: Network, trajectory: Trajectory[Tensor]) -> Tensor:

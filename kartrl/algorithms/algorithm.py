@@ -1,7 +1,7 @@
 """What an algorithm is: the protocol between the learner and one file of this folder."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 from torch import Tensor
@@ -17,7 +17,7 @@ class Batch(NamedTuple):
     """What one update is made from, or a part of it: B unrolls, and what `Algorithm.prepare` has added."""
 
     trajectory: Trajectory[Tensor]
-    targets: dict[str, Tensor]  # float32 [T, B] each
+    targets: dict[str, Tensor]  # float32 [T, B] or [T, B, any] each
     steps: int  # valid ones of the whole batch, over which means are taken
 
     def unrolls(self, part: slice) -> "Batch":
@@ -25,13 +25,25 @@ class Batch(NamedTuple):
         targets = {name: target[:, part] for name, target in self.targets.items()}
         return Batch(self.trajectory.unrolls(part), targets, self.steps)
 
+    def minibatch(self, chosen: Tensor) -> "Batch":
+        """A batch of its own of the unrolls with these numbers, int64 [any]: means are over it alone."""
+        targets = {name: target[:, chosen] for name, target in self.targets.items()}
+        trajectory = self.trajectory.unrolls(chosen)
+        return Batch(trajectory, targets, max(1, int(trajectory.valid.sum())))
+
 
 class Loss(NamedTuple):
     """A loss that is additive over the parts of a batch, so that their gradients add up to the batch's."""
 
     total: Tensor  # float32 scalar
     terms: dict[str, Tensor]  # scalars to be logged, by name; additive too
-    value_moments: Tensor  # float64 [4]: see `losses.value_moments`
+    steps: dict[str, Tensor]  # float32 [T, B] each, to be described: "value", "value_target", "advantage" and others
+    valid: Tensor  # bool [T, B], the steps that count
+
+    def detach(self) -> "Loss":
+        """Without what gradients need."""
+        terms, steps = ({name: x.detach() for name, x in tensors.items()} for tensors in (self.terms, self.steps))
+        return Loss(self.total.detach(), terms, steps, self.valid)
 
 
 class Algorithm(ABC, Generic[Section]):
@@ -44,20 +56,28 @@ class Algorithm(ABC, Generic[Section]):
         distribution: of the policy.
 
     Attributes:
+        distribution: of the policy.
         synchronous: agents wait for each update, so that the policy lag is 0.
+        batch_share: part of all environments whose unrolls make an update where the user does not say: the policy
+            lag, in updates, is about its inverse, on any machine.
     """
 
     synchronous: ClassVar[bool]
+    batch_share: ClassVar[float] = 1.0
 
     def __init__(
         self, section: Section, discount: float, reward_transform: RewardTransform, distribution: Distribution
     ) -> None:
         self._section, self._discount = section, discount
-        self._transform, self._distribution = reward_transform, distribution
+        self._transform, self.distribution = reward_transform, distribution
 
     def prepare(self, network: Network, trajectory: Trajectory[Tensor], steps: int) -> Batch:
         """What the loss needs to know of the batch as a whole; called without gradients, once for each update."""
         return Batch(trajectory, {}, steps)
+
+    def minibatches(self, batch: Batch) -> Iterator[Batch]:
+        """What each of the update's optimizer steps is made from, of what `prepare` gave: by default all of it."""
+        yield batch
 
     @abstractmethod
     def loss(self, output: Output, batch: Batch) -> Loss:

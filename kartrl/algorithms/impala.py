@@ -5,7 +5,7 @@ from typing import ClassVar
 import torch
 
 from kartrl.algorithms.algorithm import Algorithm, Batch, Loss
-from kartrl.algorithms.losses import entropy_bonus, policy_gradient_loss, value_loss, value_moments
+from kartrl.algorithms.losses import entropy_bonus, policy_gradient_loss, value_loss
 from kartrl.algorithms.vtrace import vtrace
 from kartrl.config.algorithms import Impala as Section
 from kartrl.models import Output
@@ -16,13 +16,14 @@ class Impala(Algorithm[Section]):
     """The loss of section 4.2, as a mean over valid steps (the paper sums), so that rates do not depend on T and B."""
 
     synchronous: ClassVar[bool] = False
+    batch_share: ClassVar[float] = 0.25
 
     def loss(self, output: Output, batch: Batch) -> Loss:
         """See `Algorithm`: policy gradient with V-trace's advantage, value error against v_s, entropy bonus."""
         section, trajectory = self._section, batch.trajectory
-        behaviour = split_decision(trajectory.decision, self._distribution.action_columns)
+        behaviour = split_decision(trajectory.decision, self.distribution.action_columns)
         policy, value = output.policy[:-1], output.value[:-1]
-        log_prob = self._distribution.log_prob(policy, behaviour.action)
+        log_prob = self.distribution.log_prob(policy, behaviour.action)
         targets = vtrace(
             behaviour.log_prob,
             log_prob.detach(),
@@ -33,20 +34,24 @@ class Impala(Algorithm[Section]):
             output.value[-1].detach(),
             section.rho_bar,
             section.c_bar,
+            section.policy_rho_bar,
+            section.trace_lambda,
         )
         weight = trajectory.valid.to(value.dtype) / batch.steps
         policy_gradient = policy_gradient_loss(log_prob, targets.advantage, weight)
         value_error = value_loss(value, targets.value_target, weight)
-        entropy = entropy_bonus(self._distribution.entropy(policy), weight)
+        entropy = entropy_bonus(self.distribution.entropy(policy), weight)
         total = policy_gradient + section.value_cost * value_error - section.entropy_cost * entropy
         with torch.no_grad():
-            ratio = (weight * (log_prob - behaviour.log_prob).exp()).sum()
-            divergence = (weight * self._distribution.kl(behaviour.parameters, policy)).sum()
+            importance_weight = (log_prob - behaviour.log_prob).exp()
+            clipped = (weight * (importance_weight > section.rho_bar)).sum()
+            divergence = (weight * self.distribution.kl(behaviour.parameters, policy)).sum()
         terms = {
             "policy_gradient": policy_gradient,
             "value": value_error,
             "entropy": entropy,
-            "importance_ratio": ratio,  # pi / mu of the actions taken: 1 on-policy
+            "rho_clipped": clipped,  # share of importance weights above rho_bar
             "behaviour_kl": divergence,  # KL(mu || pi): 0 on-policy
         }
-        return Loss(total, terms, value_moments(value, targets.value_target, weight))
+        steps = {"value": value, **targets._asdict(), "importance_weight": importance_weight}
+        return Loss(total, terms, steps, trajectory.valid)

@@ -19,20 +19,26 @@ def value_loss(value: Tensor, target: Tensor, weight: Tensor) -> Tensor:
 
 
 @scripted
-def entropy_bonus(entropy: Tensor, weight: Tensor) -> Tensor:
-    """sum w H, all [T, B]: what is added to the objective, so subtracted from the loss."""
-    return (weight * entropy).sum()
+def clipped_policy_loss(ratio: Tensor, advantage: Tensor, clip_range: float, weight: Tensor) -> Tensor:
+    """-sum w min(r A, clip(r, 1 - epsilon, 1 + epsilon) A), all [T, B] (PPO, arXiv:1707.06347, equation 7)."""
+    clipped = ratio.clamp(1 - clip_range, 1 + clip_range)
+    return -(weight * torch.minimum(ratio * advantage, clipped * advantage)).sum()
 
 
 @scripted
-def value_moments(value: Tensor, target: Tensor, weight: Tensor) -> Tensor:
-    """Weighted sums of target - V, its square, the target, and its square: float64 [4]; they add up over parts."""
-    error, target, weight = (target - value).detach().double(), target.detach().double(), weight.double()
-    return torch.stack([(weight * x).sum() for x in [error, error**2, target, target**2]])
+def clipped_value_loss(value: Tensor, target: Tensor, old_value: Tensor, clip_range: float, weight: Tensor) -> Tensor:
+    """0.5 sum w max((target - V)^2, (target - V_clip)^2), all [T, B], with V_clip at most `clip_range` from V_old."""
+    clipped = old_value + (value - old_value).clamp(-clip_range, clip_range)
+    return 0.5 * (weight * torch.maximum((target - value) ** 2, (target - clipped) ** 2)).sum()
 
 
-def explained_variance(moments: Tensor) -> float:
-    """1 - Var(target - V) / Var(target), from the sum of all parts' moments over means; 0 where targets do not vary."""
-    error, error_square, target, target_square = moments.tolist()
-    variance = target_square - target**2
-    return 1 - (error_square - error**2) / variance if variance > 1e-12 else 0.0
+def normalised(advantage: Tensor, valid: Tensor) -> Tensor:
+    """Advantages [T, B] shifted and scaled to mean 0 and deviation 1 over the valid steps."""
+    chosen = advantage[valid]
+    return (advantage - chosen.mean()) / (chosen.std(correction=0) + 1e-8)
+
+
+@scripted
+def entropy_bonus(entropy: Tensor, weight: Tensor) -> Tensor:
+    """sum w H, all [T, B]: what is added to the objective, so subtracted from the loss."""
+    return (weight * entropy).sum()

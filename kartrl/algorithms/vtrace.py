@@ -26,8 +26,13 @@ def vtrace(
     bootstrap_value: Tensor,
     rho_bar: float,
     c_bar: float,
+    policy_rho_bar: float,
+    trace_lambda: float,
 ) -> VTrace:
     """Targets for the values and advantages for the policy gradient, by equation 1 in its recursive form (remark 1).
+
+    With lambda (remark 2) traces are lambda min(c_bar, ratio), and the advantage looks ahead to the mixture
+    lambda v_{s+1} + (1 - lambda) V(x_{s+1}), so that on-policy it is GAE's (arXiv:1506.02438).
 
     A step that is not `valid` holds no action: it carries the last observation of a truncated episode. Its target is
     its own value, from which the step before it bootstraps, and nothing flows back across it.
@@ -42,10 +47,12 @@ def vtrace(
         bootstrap_value: V(x_T), float [B].
         rho_bar: truncation of the importance weights in the temporal differences.
         c_bar: truncation of the importance weights in the trace.
+        policy_rho_bar: truncation of the importance weights of the advantages.
+        trace_lambda: lambda of the traces; 1 in the paper.
     """
     ratio = torch.exp(target_log_prob - behaviour_log_prob) * valid
     rho = ratio.clamp(max=rho_bar)
-    c = ratio.clamp(max=c_bar)
+    c = trace_lambda * ratio.clamp(max=c_bar)
     value_next = torch.cat([value[1:], bootstrap_value.unsqueeze(0)])
     delta = rho * (reward + discount * value_next - value)
     correction = torch.zeros_like(bootstrap_value)  # v_{s+1} - V(x_{s+1})
@@ -55,7 +62,8 @@ def vtrace(
         correction = delta[s] + discount[s] * c[s] * correction
         corrections.append(correction)
     corrections.reverse()
-    value_target = value + torch.stack(corrections)
-    target_next = torch.cat([value_target[1:], bootstrap_value.unsqueeze(0)])
-    advantage = rho * (reward + discount * target_next - value)
+    correction_of_all = torch.stack(corrections)
+    value_target = value + correction_of_all
+    ahead = value_next + trace_lambda * torch.cat([correction_of_all[1:], torch.zeros_like(correction_of_all[:1])])
+    advantage = ratio.clamp(max=policy_rho_bar) * (reward + discount * ahead - value)
     return VTrace(value_target.detach(), advantage.detach())

@@ -4,30 +4,52 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
+from kartrl.commands.arguments import Parser, whole_number
 from kartrl.kart.circuits import LAPS
 
 KINDS = "asphalt, dirt, planks, castle, mud, beach, ice or rainbow"
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_parser(commands: "argparse._SubParsersAction[Parser]") -> None:
     """`kartrl circuit ACTION ...`."""
     text = "create circuits for the bundled game: check, draw and build them, or generate random ones"
-    parser = commands.add_parser("circuit", help="create your own circuits, or generate random ones", description=text)
+    examples = [f"circuit {example}" for example in ("check mine.toml", "draw --all", "random --kind ice -n 5 -o ice")]
+    parser = commands.add_parser(
+        "circuit", help="create your own circuits, or generate random ones", description=text, examples=examples
+    )
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     file = "a circuit's .toml file"
     any_of = "a circuit's .toml or .state file, or the name of a bundled circuit"
 
-    check = _add(actions, "check", "check that circuits can be driven, and list their faults")
-    check.add_argument("file", nargs="+", type=Path, metavar="FILE", help=file)
+    check = _add(
+        actions,
+        "check",
+        "check that circuits can be driven, and list their faults",
+        "check mine.toml",
+        "check MarioCircuit.Act3 --no-drive",
+    )
+    named = f"{file}, or the name of a bundled circuit"
+    check.add_argument("circuit", nargs="+", metavar="FILE|NAME", help=named)
     check.add_argument(
         "--no-drive", dest="drive", action="store_false", help="check the geometry only, without driving"
     )
 
-    build = _add(actions, "build", "build start states for training and playing: DIR/<Name>.state and a map, .png")
+    build = _add(
+        actions,
+        "build",
+        "build start states for training and playing: DIR/<Name>.state and a map, .png",
+        "build mine.toml -o mine/",
+    )
     build.add_argument("file", nargs="+", type=Path, metavar="FILE", help=file)
     build.add_argument("-o", "--output", type=Path, default=Path(), metavar="DIR", help="output folder (default: .)")
 
-    sheet = _add(actions, "draw", "draw a circuit's map, with the view from the kart beside it")
+    sheet = _add(
+        actions,
+        "draw",
+        "draw a circuit's map, with the view from the kart beside it",
+        "draw mine.toml --points",
+        "draw RainbowRoad.Act1 -o rainbow.png",
+    )
     sheet.add_argument("circuit", nargs="*", metavar="FILE|NAME", help=f"{any_of}; several are drawn on one sheet")
     sheet.add_argument("--all", action="store_true", help="draw all bundled circuits on one sheet")
     sheet.add_argument(
@@ -37,7 +59,13 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "-o", "--output", type=Path, metavar="PNG", help="image file (default: ./<Name>.png, or ./circuits.png)"
     )
 
-    make = _add(actions, "random", "generate random circuits that can be driven: a .toml, .state and .png of each")
+    make = _add(
+        actions,
+        "random",
+        "generate random circuits that can be driven: a .toml, .state and .png of each",
+        "random --kind ice -n 5 -o ice/",
+    )
+    make.add_argument("--force", action="store_true", help="replace files of these names that were edited")
     make.add_argument("--seed", type=_number, default=0, metavar="N", help="seed of the first circuit (default 0)")
     make.add_argument("--kind", metavar="K", help=f"kind of ground: {KINDS} (default: each in turn)")
     make.add_argument(
@@ -50,7 +78,13 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     make.add_argument("-o", "--output", type=Path, default=Path(), metavar="DIR", help="output folder (default: .)")
 
-    race = _add(actions, "drive", "race with the scripted driver: print its lap times, and optionally record a video")
+    race = _add(
+        actions,
+        "drive",
+        "race with the scripted driver: print its lap times, and optionally record a video",
+        "drive mine.toml",
+        "drive RainbowRoad.Act1 --laps 1 -o rainbow.mp4",
+    )
     race.add_argument("circuit", nargs="+", metavar="FILE|NAME", help=any_of)
     race.add_argument("--laps", type=int, choices=range(1, LAPS + 1), default=LAPS, help=f"laps (default {LAPS})")
     race.add_argument(
@@ -62,10 +96,9 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
 
 
-def _add(
-    actions: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, text: str
-) -> argparse.ArgumentParser:
-    parser = actions.add_parser(name, help=text, description=text)
+def _add(actions: "argparse._SubParsersAction[Parser]", name: str, text: str, *examples: str) -> Parser:
+    shown = [f"circuit {example}" for example in examples]
+    parser = actions.add_parser(name, help=text, description=text, examples=shown)
     parser.set_defaults(command=_import_later(name))
     return parser
 
@@ -89,14 +122,8 @@ def _import_later(name: str) -> Callable[[argparse.Namespace], int]:
 
 
 def _number(text: str) -> int:
-    number = int(text)
-    if not 0 <= number < 2**31:
-        raise argparse.ArgumentTypeError("must be 0 to 2147483647")
-    return number
+    return whole_number(text, 0, 2**31 - 1)
 
 
 def _count(text: str) -> int:
-    count = int(text)
-    if not 1 <= count <= 10_000:
-        raise argparse.ArgumentTypeError("must be 1 to 10000")
-    return count
+    return whole_number(text, 1, 10_000)

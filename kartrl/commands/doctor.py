@@ -36,7 +36,7 @@ State = Literal["ok", "warning", "problem"]
 COLOURS = {"ok": "green", "warning": "yellow", "problem": "bold red"}
 RUN_BYTES = 1.5e9  # memory of a run besides its agents
 LITTLE_DISK, TOO_LITTLE_DISK = 1e9, 2e7  # bytes: a few hours of logs, checkpoints and videos; one checkpoint
-MEGABYTE, GIGABYTE = 1e6, 1e9
+GIGABYTE = 1e9
 MISSING = "missing"
 
 
@@ -114,16 +114,10 @@ def _torch(examined: Examined) -> tuple[State, str]:
     import torch
 
     from kartrl.runtime.devices import choose_device
+    from kartrl.runtime.precision import multiplies_bf16
 
     device = choose_device(examined.config.system.device)
-    if device.type == "cuda":
-        name, bf16 = torch.cuda.get_device_name(device), torch.cuda.is_bf16_supported(including_emulation=False)
-    else:
-        able = torch.cpu.get_capabilities()
-        name, bf16 = (
-            "no GPU",
-            device.type == "mps" or any(able.get(kind) for kind in ("amx_bf16", "avx512_bf16", "bf16")),
-        )
+    name, bf16 = torch.cuda.get_device_name(device) if device.type == "cuda" else "no GPU", multiplies_bf16(device)
     text = (
         f"{torch.__version__}, the network runs on {device.type} ({name}), where bf16 is {'fast' if bf16 else 'slow'}"
     )
@@ -233,11 +227,13 @@ def _atari(_: Examined) -> tuple[State, str]:
 
 def _environment(examined: Examined) -> tuple[State, str]:
     from kartrl.envs.worlds import load_world
-    from kartrl.runtime.inspection import inspect_env
+    from kartrl.runtime.inspection import inspect_env, remarks
 
     spec = examined.spec = inspect_env(load_world(examined.config).prepare())
     shape = " x ".join(map(str, spec.observation_shape))
-    return "ok", f"{spec.title}: observations {shape} {spec.observation_dtype}, {spec.action.title}"
+    text = f"{spec.title}: observations {shape} {spec.observation_dtype}, {spec.action.title}"
+    found = remarks(examined.config, spec)
+    return ("warning", "; ".join([text, *found])) if found else ("ok", text)
 
 
 def _sizes(examined: Examined) -> tuple[State, str]:
@@ -262,33 +258,17 @@ def _memory(examined: Examined) -> tuple[State, str]:
     free = free_memory()
     if examined.sizes is None:
         return "ok", f"{free / GIGABYTE:.1f} GB free"
-    from kartrl.runtime.sizes import AGENT_BYTES
+    from kartrl.runtime.sizes import AGENT_BYTES, slab_shape
 
-    need = RUN_BYTES + examined.sizes.agents * AGENT_BYTES
+    assert examined.spec is not None
+    slab = slab_shape(examined.config, examined.spec, examined.sizes).size()
+    need = RUN_BYTES + examined.sizes.agents * AGENT_BYTES + slab
     text = f"{free / GIGABYTE:.1f} GB free, this run needs about {need / GIGABYTE:.1f}"
     return (
         ("ok", text)
         if free > need
         else ("warning", f"{text}: close other programs, or use fewer agents: --set system.agents=N")
     )
-
-
-def _shared_memory(examined: Examined) -> tuple[State, str]:
-    memory = Path("/dev/shm" if sys.platform == "linux" else tempfile.gettempdir())  # as multiprocessing chooses
-    free = shutil.disk_usage(memory).free
-    if examined.spec is None or examined.sizes is None:
-        return "ok", f"{free / MEGABYTE:.0f} MB free in {memory}"
-    from kartrl.runtime.sizes import slab_shape
-
-    need = slab_shape(examined.config, examined.spec, examined.sizes).size()
-    text = f"a run needs {need / MEGABYTE:.1f} MB; {free / MEGABYTE:.0f} MB free in {memory}"
-    if free > need:
-        return "ok", text
-    advice = "docker run --shm-size=1g, or fewer environments: --set system.agents=N"
-    spare = Path(tempfile.gettempdir())  # the fallback
-    if shutil.disk_usage(spare).free > need:
-        return "warning", f"{text}: {spare} will be used, which is slower; {advice}"
-    return "problem", f"{text}, and not enough in {spare}: {advice}"
 
 
 def _logs(examined: Examined) -> tuple[State, str]:
@@ -364,7 +344,6 @@ CHECKS: dict[str, Callable[[Examined], tuple[State, str]]] = {
     "auto chooses": _sizes,
     "cores": _cores,
     "memory": _memory,
-    "shared memory": _shared_memory,
     "logs": _logs,
     "cartridge folder": _data,
     "temporary folder": _temporary,

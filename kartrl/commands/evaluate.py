@@ -4,15 +4,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from rich.box import HEAVY_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from kartrl.envs.episode import Episode
 from kartrl.envs.world import World
+from kartrl.metrics.tables import Line, fitted
 from kartrl.runtime.driving import drive, open_driver
 
-USES = {"train": "trained", "test": "unseen", "none": "other"}
+USES = {"train": "", "test": " (unseen)", "none": " (other)"}  # what a table adds to the names
 
 
 class Result(NamedTuple):
@@ -75,33 +77,21 @@ def evaluate(
         highlight=False,
         soft_wrap=True,
     )
-    console.print(_level_table(results, world) if driver.levels else _plain_table(results, world))
+    console.print(_table(results, world, console.width))
     return results
 
 
-def _level_table(results: Sequence[Result], world: World) -> Table:
+def _table(results: Sequence[Result], world: World, width: int) -> Table:
     """A row for each level, and one for all of the same use where there are several."""
-    table = Table()
-    table.add_column(world.level_word, no_wrap=True)
-    table.add_column("use", no_wrap=True)
-    for column in world.summary_columns:
-        table.add_column(column, justify="right")
-    for use, label in USES.items():
+    if not any(result.level for result in results):
+        rows = [Line(world.config.environment.id, world.summarize(result.episodes)) for result in results]
+        return fitted("environment", world.summary_columns, [rows], width, HEAVY_HEAD)
+    sections = []
+    for use, note in USES.items():
         group = [result for result in results if result.use == use]
-        table.add_section()
-        for result in group:
-            table.add_row(result.level, label, *world.summarize(result.episodes))
+        rows = [Line(result.level, world.summarize(result.episodes), note) for result in group]
         if len(group) > 1:
             everything = [episode for result in group for episode in result.episodes]
-            table.add_row("all", label, *world.summarize(everything), style="bold")
-    return table
-
-
-def _plain_table(results: Sequence[Result], world: World) -> Table:
-    """One row for an environment without levels."""
-    table = Table()
-    for column in ("environment", *world.summary_columns):
-        table.add_column(column, justify="left" if column == "environment" else "right")
-    for result in results:
-        table.add_row(world.config.environment.id, *world.summarize(result.episodes))
-    return table
+            rows.append(Line("all", world.summarize(everything), note, bold=True, level=False))
+        sections.append(rows)
+    return fitted(world.level_word, world.summary_columns, sections, width, HEAVY_HEAD)

@@ -1,18 +1,19 @@
 """`kartrl record`: a video of a trained policy, and the world's picture of it, such as the line that a kart drives."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import gymnasium
+from rich.box import HEAVY_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from kartrl.envs.episode import Drive
 from kartrl.envs.worlds import CONSOLE_FPS
 from kartrl.errors import UserError
-from kartrl.kart.retro import circuits, game_folder
+from kartrl.kart.circuits.format import title_of
+from kartrl.kart.retro import BUNDLED, circuits, game_folder
 from kartrl.kart.world import KartWorld
+from kartrl.metrics.tables import Line, fitted
 from kartrl.metrics.video import Mp4Writer, png
 from kartrl.runtime.driving import Driver, drive, open_driver
 
@@ -56,7 +57,9 @@ def record(
             ) from error
         except gymnasium.error.DependencyNotInstalled as error:
             raise UserError(f"{world.config.environment.id}: no pictures to film: {error}") from error
-    console.print(_table(world.list_episodes([one.episode for one in drives]), right=bool(level)))
+    (first, *headings), *rows = world.list_episodes([one.episode for one in drives])
+    lines = [Line(number, cells, level=False) for number, *cells in rows]
+    console.print(fitted(first, headings, [lines], console.width, HEAVY_HEAD))
     more = "" if drawn is None else f"\n{world.picture_word.capitalize()}: {picture}"
     console.print(f"Video: {video}{more}", highlight=False, soft_wrap=True)
     return video
@@ -71,7 +74,8 @@ def list_circuits(console: Console, game: str = "auto") -> None:
     folder = game_folder(game)
     console.print(f"Circuits of {folder.name} (record one with -s CIRCUIT -p CHECKPOINT):", highlight=False)
     for name in circuits(folder):
-        console.print(f"  {name}", highlight=False)
+        title = title_of(name) if folder.name == BUNDLED else ""
+        console.print(f"  {name:<18} {title}".rstrip(), highlight=False)
 
 
 def _named(output: Path | None, name: str) -> Path:
@@ -123,14 +127,3 @@ def _film(
                 )
             )
     return drives
-
-
-def _table(rows: Sequence[Sequence[str]], right: bool) -> Table:
-    """The headings, then the rows."""
-    headings, *cells = rows
-    table = Table()
-    for heading in headings:
-        table.add_column(heading, justify="right" if right else "left")
-    for row in cells:
-        table.add_row(*row)
-    return table

@@ -10,8 +10,10 @@ from kartrl.config.section import Section
 class Algorithm(Section):
     """Which algorithm learns, and what all of them share."""
 
-    name: Literal["impala", "a2c"] = Field("impala", description="impala (asynchronous, V-trace) or a2c (synchronous)")
-    unroll_length: int = Field(20, ge=1, description="steps of one unroll (n in the papers)")
+    name: Literal["appo", "impala", "ppo", "a2c"] = Field(
+        "appo", description="asynchronous: appo (V-trace and PPO's clip), impala (V-trace); synchronous: ppo, a2c"
+    )
+    unroll_length: int = Field(32, ge=1, le=10_000, description="steps of one unroll (n in the papers)")
     discount: float = Field(0.99, ge=0, le=1, description="gamma")
     reward_transform: Literal["none", "clip", "asymmetric"] = Field(
         "none", description="none, clip to [-1, 1], or the seed's asymmetric tanh (0.5 above zero, 0.3 below)"
@@ -23,6 +25,8 @@ class Impala(Section):
 
     rho_bar: float = Field(1.0, gt=0, description="clip of the importance weights in the temporal differences")
     c_bar: float = Field(1.0, gt=0, description="clip of the importance weights in the trace")
+    policy_rho_bar: float = Field(1.0, gt=0, description="clip of the importance weights of the policy gradient")
+    trace_lambda: float = Field(1.0, ge=0, le=1, description="lambda of the traces; 1 in the paper")
     value_cost: float = Field(0.5, ge=0, description="weight of the value loss")
     entropy_cost: float = Field(0.002, ge=0, description="weight of the entropy bonus")
 
@@ -34,3 +38,29 @@ class A2C(Section):
     normalise_advantages: bool = Field(False, description="to mean 0 and deviation 1 over each batch")
     value_cost: float = Field(0.5, ge=0, description="weight of the value loss")
     entropy_cost: float = Field(0.01, ge=0, description="weight of the entropy bonus")
+
+
+class PPO(Section):
+    """Proximal policy optimisation (arXiv:1707.06347), synchronous, with GAE (arXiv:1506.02438)."""
+
+    epochs: int = Field(4, ge=1, le=100, description="passes over each batch")
+    minibatch_size: int = Field(
+        256,
+        ge=1,
+        le=1_000_000,
+        description="agent steps of one optimizer step, about: a pass is divided by whole unrolls",
+    )
+    clip_range: float = Field(0.2, gt=0, description="epsilon: how far the probability ratio counts")
+    value_clip_range: float = Field(0.0, ge=0, description="how far values may move in an update; 0: no limit")
+    kl_limit: float = Field(0.0, ge=0, description="mean KL(old || new) of a pass that ends the update; 0: no limit")
+    gae_lambda: float = Field(0.95, ge=0, le=1, description="lambda of GAE, or of V-trace's traces")
+    normalise_advantages: bool = Field(True, description="to mean 0 and deviation 1 over each batch")
+    value_cost: float = Field(0.5, ge=0, description="weight of the value loss")
+    entropy_cost: float = Field(0.01, ge=0, description="weight of the entropy bonus")
+
+
+class APPO(PPO):
+    """PPO's clip on V-trace's targets (arXiv:1802.01561), asynchronous."""
+
+    rho_bar: float = Field(1.0, gt=0, description="clip of the importance weights in the temporal differences")
+    c_bar: float = Field(1.0, gt=0, description="clip of the importance weights in the trace")

@@ -7,14 +7,17 @@ import configparser
 import difflib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_args
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
-from kartrl.config.algorithms import A2C, Algorithm, Impala
+from kartrl.config import arguments
+from kartrl.config.algorithms import A2C, APPO, PPO, Algorithm, Impala
 from kartrl.config.levels import Levels, merged, mistake
 from kartrl.config.section import Section
 from kartrl.config.sections import Environment, Evaluation, Model, Optimizer, Reward, Run, System
+from kartrl.config.wording import word_all
 from kartrl.errors import UserError
 
 
@@ -29,12 +32,15 @@ class Config(Section):
     model: Model = Model()
     algorithm: Algorithm = Algorithm()
     impala: Impala = Impala()
+    appo: APPO = APPO()
+    ppo: PPO = PPO()
     a2c: A2C = A2C()
     optimizer: Optimizer = Optimizer()
     evaluation: Evaluation = Evaluation()
 
 
 Values = dict[str, dict[str, str]]
+PRESETS = Path(__file__).parent / "presets"
 HINTS = (
     "the game's own circuits by name or glob (*.Act1), start states and circuit files by path, folder or glob",
     "(mine/, a/*.state), and generated ones: random:100 (numbers 0 to 99), random:100-119, random:100:ice; of two keys",
@@ -45,6 +51,9 @@ HINTS = (
 def read(files: Sequence[str | Path] = (), overrides: Iterable[str] = (), base: str = "") -> Config:
     """Defaults, then `base` (a dumped configuration), then each file, then each `section.key=value`.
 
+    Args:
+        files: paths, or names of configurations that come along: `presets`.
+
     Raises:
         UserError: a file cannot be read, or a section, key or value is not valid; it names the nearest valid one.
     """
@@ -53,9 +62,10 @@ def read(files: Sequence[str | Path] = (), overrides: Iterable[str] = (), base: 
         _merge(values, _parse(base, "the stored configuration"), "the stored configuration")
     for file in files:
         try:
-            text = Path(file).read_text(encoding="utf-8")
+            text = _find(file).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise UserError(f"{file}: cannot read this configuration ({_reason(error)})") from error
+            there = f"; these come along: {', '.join(presets())}" if isinstance(error, FileNotFoundError) else ""
+            raise UserError(f"{file}: cannot read this configuration ({_reason(error)}){there}") from error
         _merge(values, _parse(text, str(file)), str(file))
     for override in overrides:
         name, equals, value = override.partition("=")
@@ -66,6 +76,11 @@ def read(files: Sequence[str | Path] = (), overrides: Iterable[str] = (), base: 
             )
         _merge(values, {section: {key: value.strip()}}, f"--set {_short(override)}")
     return _validate(values, str(files[-1]) if files else "--set")
+
+
+def presets() -> list[str]:
+    """Names of the configurations that come along."""
+    return sorted(file.stem for file in PRESETS.glob("*.cfg"))
 
 
 def dump(config: Config) -> str:
@@ -79,15 +94,38 @@ def dump(config: Config) -> str:
             lines += [f"{circuit} = {use}" for circuit, use in section.circuits.items()]
         else:
             for key, info in type(section).model_fields.items():
-                lines += [f"# {info.description}", f"{key} = {_text(getattr(section, key))}"]
+                lines += [f"# {info.description}", *_lines(key, getattr(section, key))]
         lines.append("")
     return "\n".join(lines)
+
+
+def _lines(key: str, value: Any) -> list[str]:
+    if isinstance(value, dict):
+        return [f"{key}.{name} = {arguments.render(argument)}" for name, argument in value.items()]
+    return [f"{key} = {_text(value)}"]
+
+
+def settings(config: Config) -> dict[str, bool | float | str]:
+    """All values that may change what is learned, as "section.key" -> value; lists and arguments as text."""
+    others = {name for name in get_args(Algorithm.model_fields["name"].annotation) if name != config.algorithm.name}
+    kept = config.model_dump(exclude={"levels": True, "run": {"logs", "name"}, **dict.fromkeys(others, True)})
+    given = kept["environment"].pop(arguments.PREFIX)
+    kept[f"environment.{arguments.PREFIX}"] = {name: arguments.render(value) for name, value in given.items()}
+    values = {f"{name}.{key}": value for name, section in kept.items() for key, value in section.items()}
+    plain = {name: value if isinstance(value, bool | int | float) else _text(value) for name, value in values.items()}
+    return plain | {f"levels.{circuit}": use for circuit, use in config.levels.circuits.items() if use != "none"}
 
 
 def _text(value: Any) -> str:
     if isinstance(value, tuple):
         return " ".join(map(str, value))
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _find(file: str | Path) -> Path:
+    """The file of this path; where there is none, the configuration of this name that comes along."""
+    path = Path(file)
+    return PRESETS / f"{file}.cfg" if str(file) in presets() and not path.is_file() else path
 
 
 def _short(text: str, limit: int = 80) -> str:
@@ -122,6 +160,9 @@ def _merge(values: Values, new: Values, source: str) -> None:
                 if (wrong := mistake(key)) is not None:
                     raise UserError(f"{source}: [levels] {_short(key)}: {wrong}")
                 values.get(section, {}).pop(key, None)  # what is said later counts
+            elif section == "environment" and arguments.is_argument(key):
+                if (wrong := arguments.mistake(key)) is not None:
+                    raise UserError(f"{source}: [environment] {_short(key)}: {wrong}")
             elif key not in (known := list(getattr(Config(), section).__class__.model_fields)):
                 _unknown(source, f"key '{_short(key)}' in [{section}]", key, known)
             if not value.isprintable():  # it could not be written to a file and read again
@@ -142,16 +183,31 @@ def _validate(values: Values, source: str, only: tuple[str, str] | None = None) 
     tree: dict[str, Any] = dict(values)
     if "levels" in tree:
         tree["levels"] = {"circuits": merged(tree["levels"])}
+    if "environment" in tree:
+        tree["environment"] = _with_arguments(tree["environment"])
     try:
         return Config.model_validate(tree)
     except ValidationError as errors:
-        for error in errors.errors():
-            path = [str(part) for part in error["loc"] if part != "circuits"]
-            if only is not None and tuple(path[:2]) != only:
-                continue
-            message = error["msg"].removeprefix("Value error, ")
-            given = f" (got {repr(error['input'])[:80]})" if len(path) > 1 else ""
-            raise UserError(
-                f"{source}: [{path[0]}] {' '.join(path[1:2])}: {message}{given}".replace(" :", ":")
-            ) from errors
+        found = [error for error in errors.errors() if only is None or _place(error)[:2] == only]
+        if found:
+            place = _place(found[0])
+            same = [error for error in found if _place(error) == place]  # of a value that may be of several types
+            given = f" (got {repr(found[0]['input'])[:80]})" if len(place) > 1 else ""
+            name = " ".join((f"[{place[0]}]", *place[1:]))
+            raise UserError(f"{source}: {name}: {word_all(same)}{given}") from errors
         return Config()
+
+
+def _with_arguments(keys: dict[str, str]) -> dict[str, Any]:
+    """The keys of [environment], those of arguments in one table."""
+    plain: dict[str, Any] = {key: value for key, value in keys.items() if not arguments.is_argument(key)}
+    return plain | {
+        arguments.PREFIX: {
+            arguments.name_of(key): arguments.parse(value) for key, value in keys.items() if arguments.is_argument(key)
+        }
+    }
+
+
+def _place(error: ErrorDetails) -> tuple[str, ...]:
+    """The section and, if it is about one, the key."""
+    return tuple(str(part) for part in error["loc"] if part != "circuits")[:2]

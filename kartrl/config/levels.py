@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 KINDS = (
     "asphalt",
@@ -52,7 +52,8 @@ LEVELS: dict[str, Use] = {
     "MarioCircuit.Act3": "train",
     "MarioCircuit.Act4": "test",
 }
-MOST_RANDOM = 10_000  # generated circuits of one key
+MOST_RANDOM = 10_000  # generated circuits of one key, and twice as many of all: to train and to test on
+MOST_WILD = 2  # parts of a path with a wildcard in it: each multiplies the folders that are looked into
 _GENERATED = re.compile(r"random\.[a-z]+\.(\d{4,6})", re.ASCII)
 _RANDOM = re.compile(r"random:(\d{1,6})(?:-(\d{1,6}))?(?::([a-z]+))?", re.ASCII)
 
@@ -65,6 +66,21 @@ class Levels(BaseModel):
     found: dict[str, Use] | None = Field(
         None, exclude=True
     )  # what they came to here: see `kartrl.kart.selection`; never written down
+
+    @model_validator(mode="after")
+    def _not_too_many(self) -> "Levels":
+        if self.generated > 2 * MOST_RANDOM:
+            raise ValueError(f"{self.generated:,} generated circuits; {2 * MOST_RANDOM:,} are possible")
+        return self
+
+    @property
+    def generated(self) -> int:
+        """How many generated circuits are named, those twice that are named twice."""
+        return sum(len(numbers_of(key).numbers) for key in self.circuits if is_random(key))
+
+    def without_paths(self) -> "Levels":
+        """Those that are no paths."""
+        return Levels(circuits={key: use for key, use in self.circuits.items() if not is_path(key)})
 
     def of(self, use: str) -> tuple[str, ...]:
         """The circuits whose value is `use`, "train" or "test": names, or absolute paths of start states."""
@@ -126,6 +142,8 @@ def mistake(key: str) -> str | None:
         fine = key.isprintable() and key == key.strip() and key[0] not in "#[" and "=" not in key and len(key) <= 1000
         if not fine:
             return "this cannot stand in a configuration; begin a path with ./ and rename what has = or odd characters"
+        if sum(map(_is_glob, PurePath(key).parts)) > MOST_WILD or "**" in key:
+            return f"at most {MOST_WILD} parts of a path can have a wildcard, and none can be **"
         if is_path(key):
             return None
     if key in CIRCUITS or (_is_glob(key) and fnmatch.filter(CIRCUITS, key)):

@@ -1,19 +1,26 @@
 """The sections of the configuration, one frozen model each; those of the algorithms are in `algorithms`."""
 
+import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from kartrl.config.section import AutoInt, Section
+from kartrl.config.section import DAY, YEAR, AutoInt, Count, Section
 
 
 def _numbers(value: Any) -> Any:
     return value.replace(",", " ").split() if isinstance(value, str) else value
 
 
+def _function(value: str) -> str:
+    if value != "none" and re.fullmatch(r"[^\W\d][\w.]*:[^\W\d][\w.]*", value) is None:
+        raise ValueError("expected module:function, such as minigrid.wrappers:ImgObsWrapper, or none")
+    return value
+
+
 # Bounds that no network of this kind reaches keep a stranger's configuration from asking for all memory.
 Numbers = Annotated[tuple[Annotated[int, Field(ge=1, le=65_536)], ...], BeforeValidator(_numbers), Field(max_length=16)]
-Words = Annotated[tuple[str, ...], BeforeValidator(_numbers)]
+Words = Annotated[tuple[str, ...], BeforeValidator(_numbers), Field(max_length=4096)]
 
 
 class Run(Section):
@@ -24,15 +31,20 @@ class Run(Section):
         "auto", pattern=r"^[^/\\.][^/\\]*$", description="the run's folder in logs; auto: environment, seed and time"
     )
     seed: int = Field(1, ge=0, lt=2**32, description="seeds the network, the environments and the sampling")
-    agent_steps: int = Field(1_000_000, ge=1, description="training ends after this many agent steps (actions chosen)")
+    agent_steps: int = Field(
+        1_000_000, ge=1, le=10**15, description="training ends after this many agent steps (actions chosen)"
+    )
     reproducible: bool = Field(
         False,
         description="two runs with the same configuration, seed and number of cores end with the same weights, bit for "
         "bit; slower",
     )
-    minutes: float = Field(0, ge=0, description="or after this many minutes of training; 0: no limit")
-    checkpoint_minutes: float = Field(1, gt=0, description="minutes between checkpoints")
-    keep_checkpoints: int = Field(3, ge=1, description="how many of the newest checkpoints are kept, beside the best")
+    minutes: float = Field(0, ge=0, le=YEAR, description="or after this many minutes of training; 0: no limit")
+    checkpoint_minutes: float = Field(1, gt=0, le=YEAR, description="minutes between checkpoints")
+    keep_checkpoints: Count = Field(3, description="how many of the newest checkpoints are kept, beside the best")
+    tracker: Literal["none", "wandb", "mlflow"] = Field(
+        "none", description="where scalars go beside TensorBoard: wandb, mlflow or none (docs/tracking.md)"
+    )
 
 
 class System(Section):
@@ -41,10 +53,15 @@ class System(Section):
     device: Literal["auto", "cpu", "cuda", "mps"] = Field(
         "auto", description="where the network runs: auto (the fastest there is), cpu, cuda or mps"
     )
-    agents: AutoInt = Field("auto", description="agent processes; auto: from the cores")
+    agents: Annotated[int, Field(ge=1, le=1024)] | Literal["auto"] = Field(
+        "auto", description="agent processes; auto: from the cores"
+    )
     min_agents: AutoInt = Field("auto", description="agents that must be healthy, or the run ends; auto: half of them")
     step_timeout: float = Field(
-        60, gt=0, description="seconds for a step of an environment, or to come up, after which its agent is replaced"
+        60,
+        gt=0,
+        le=DAY,
+        description="seconds for a step of an environment, or to come up, after which its agent is replaced",
     )
     envs_per_agent: AutoInt = Field(
         "auto", description="environments that one agent steps, half of them while the others wait"
@@ -64,7 +81,7 @@ class System(Section):
         "cheap",
     )
     training_batch_size: AutoInt = Field(
-        "auto", description="unrolls in one update; auto: 8, or what one agent steps together"
+        "auto", description="unrolls in one update; auto: impala a quarter of the environments, others all"
     )
     torch_threads: AutoInt = Field(
         "auto", description="threads inside one PyTorch operation; auto: 1 on small machines"
@@ -72,14 +89,26 @@ class System(Section):
     controller: bool = Field(
         False, description="for some minutes, look for faster numbers of running agents and of observations waited for"
     )
-    max_policy_lag: float = Field(10, gt=0, description="mean policy lag, in updates, that the controller accepts")
+    max_policy_lag: AutoInt = Field(
+        "auto",
+        description="updates since an unroll's first step beyond which it is dropped, and mean that the controller "
+        "accepts; auto: 4 times what the sizes lead to, at least 10",
+    )
 
 
 class Environment(Section):
     """The world, and what the agent sees of it."""
 
     id: str = Field(
-        "kartrl/Kart-v0", min_length=1, description="Gymnasium id: kartrl/Kart-v0, CartPole-v1, ALE/Pong-v5, ..."
+        "kartrl/Kart-v0",
+        min_length=1,
+        description="Gymnasium id: kartrl/Kart-v0, CartPole-v1, ALE/Pong-v5, ...; module:Id imports the module first",
+    )
+    kwargs: dict[str, Any] = Field(
+        {}, description="arguments of its constructor, a key for each: kwargs.continuous = false, kwargs.map_name = 8x8"
+    )
+    wrapper: Annotated[str, AfterValidator(_function)] = Field(
+        "none", description="module:function, called with the environment, that returns it wrapped; none: as it is"
     )
     game: Literal["auto", "bundled", "cartridge"] = Field(
         "auto", description="kart: bundled, cartridge (an imported ROM), or auto (the cartridge where it is imported)"
@@ -94,6 +123,7 @@ class Environment(Section):
     noop_max: int = Field(
         30,
         ge=0,
+        le=3600,
         description="at most this many frames (drawn at random) of idling, or for the kart of one drawn action, begin "
         "an episode",
     )
@@ -102,10 +132,10 @@ class Environment(Section):
         0, ge=0, le=3, description="kart: how many other karts drive in the race (bundled game only)"
     )
     time_limit: float = Field(
-        300, gt=0, description="kart: seconds on the race clock after which an episode is truncated"
+        300, gt=0, le=DAY, description="kart: seconds on the race clock after which an episode is truncated"
     )
     no_progress_limit: float = Field(
-        3, gt=0, description="kart: seconds without a new checkpoint after which an episode is truncated"
+        3, gt=0, le=DAY, description="kart: seconds without a new checkpoint after which an episode is truncated"
     )
     actions: Words = Field(
         ("none", "left", "right", "left+B", "right+B", "left+Y", "right+Y", "left+B+L", "right+B+L"),
@@ -131,7 +161,7 @@ class Reward(Section):
     off_road: float = Field(-0.2, description="for each second off the road")
     wall: float = Field(-0.2, description="for each collision")
     wrong_way: float = Field(-0.2, description="for each second in the wrong direction")
-    finish: float = Field(1.0, description="for finishing the race")
+    finish: float = Field(0.0, description="for finishing the race")
     bound: float = Field(1.0, gt=0, description="largest size of one step's reward")
 
 
@@ -143,12 +173,12 @@ class Model(Section):
     strides: Numbers = Field((4, 2, 1), description="stride of each convolution")
     hidden_size: int = Field(256, ge=1, le=65_536, description="units of the encoder's last layer and of the LSTM")
     core: Literal["lstm", "none"] = Field(
-        "lstm", description="what remembers: lstm, or none for a feed-forward network"
+        "none", description="what remembers: lstm, or none for a feed-forward network"
     )
-    precision: Literal["fp32", "bf16"] = Field(
-        "fp32",
-        description="of the convolutions: fp32, or bf16, faster where the processor or GPU multiplies it; weights stay "
-        "fp32",
+    precision: Literal["auto", "fp32", "bf16"] = Field(
+        "auto",
+        description="of the convolutions: fp32, bf16 (weights stay fp32), or auto: bf16 where hardware multiplies it "
+        "and it was measured faster",
     )
 
     normalise_observations: bool = Field(
@@ -168,17 +198,17 @@ class Model(Section):
 class Optimizer(Section):
     """The update rule."""
 
-    name: Literal["rmsprop", "adam", "sgd"] = Field("rmsprop", description="rmsprop (the paper's), adam or sgd")
-    learning_rate: float = Field(1e-3, gt=0, description="learning rate at the start")
+    name: Literal["rmsprop", "adam", "sgd"] = Field("adam", description="adam, rmsprop (IMPALA's and A3C's) or sgd")
+    learning_rate: float = Field(7e-4, gt=0, description="learning rate at the start")
     schedule: Literal["constant", "linear", "polynomial"] = Field(
         "linear", description="constant, linear to learning_rate_end, or polynomial of power 2"
     )
     learning_rate_end: float = Field(1e-5, ge=0, description="learning rate at the end of the run")
     momentum: float = Field(0.0, ge=0, lt=1, description="momentum of rmsprop and sgd")
-    decay: float = Field(0.99, ge=0, lt=1, description="decay of the mean square in rmsprop (beta2 in adam)")
+    decay: float = Field(0.999, ge=0, lt=1, description="decay of the mean square in rmsprop (beta2 in adam)")
     epsilon: float = Field(1e-5, gt=0, description="added to the denominator of rmsprop and adam")
     weight_decay: float = Field(0.0, ge=0, description="L2 penalty")
-    gradient_clip: float = Field(40.0, ge=0, description="largest global norm of the gradient; 0: no clipping")
+    gradient_clip: float = Field(0.5, ge=0, description="largest global norm of the gradient; 0: no clipping")
     max_skipped_updates: int = Field(
         10,
         ge=1,
@@ -190,13 +220,15 @@ class Optimizer(Section):
 class Evaluation(Section):
     """Driving the current policy on the train and test circuits while training goes on."""
 
-    minutes: float = Field(1.0, ge=0, description="minutes between evaluations; 0: none")
-    episodes: int = Field(1, ge=1, description="episodes on each circuit")
-    circuits: int = Field(
+    minutes: float = Field(1.0, ge=0, le=YEAR, description="minutes between evaluations; 0: none")
+    episodes: Count = Field(
+        1, description="episodes on each circuit with the likeliest actions, and as many with sampled ones"
+    )
+    circuits: Count = Field(
         8,
-        ge=1,
         description="at most so many train and so many test circuits each time: always the same train circuits, by "
         "whose mean return best.pt is chosen, and test circuits in turn",
     )
-    greedy: bool = Field(True, description="take the likeliest action rather than sample")
-    video_seconds: float = Field(12.0, ge=0, description="length of the video of each circuit in TensorBoard; 0: none")
+    video_seconds: float = Field(
+        12.0, ge=0, le=600, description="length of the video of each circuit in TensorBoard; 0: none"
+    )

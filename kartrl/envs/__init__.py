@@ -1,6 +1,6 @@
 """Environments: any that Gymnasium knows, made ready for an agent, and worlds that offer more, such as the kart race.
 
-Importing this registers `kartrl/Kart-v0` and little else: agents, tools and `gymnasium.make` stay quick to start.
+Importing this loads little: agents and tools stay quick to start.
 """
 
 from __future__ import annotations
@@ -40,17 +40,19 @@ def describe_env(config: Config) -> EnvSpec:
     """Make the environment once, step it for a moment, and close it: what can be wrong with it comes out here.
 
     Raises:
-        UserError: as `World.open_env` and `World.check`.
+        UserError: as `World.open_env`.
     """
+    from kartrl.envs.observations import left_out
+
     world = load_world(config)
     env = world.open_env(world.all_levels())
     try:
-        world.check(env)
         shape, dtype = env.observation_space.shape, str(env.observation_space.dtype)
         title = getattr(env.unwrapped, "game_title", config.environment.id)
         action = ActionSpec.of(env.action_space)
         wanted = config.system.envs_per_agent == "auto"  # only this depends on it
-        return EnvSpec(title, shape or (), dtype, action, _step_seconds(env, action) if wanted else 0.0)
+        seconds = _step_seconds(env, action) if wanted else 0.0
+        return EnvSpec(title, shape or (), dtype, action, seconds, left_out(env))
     finally:
         env.close()
 

@@ -104,16 +104,30 @@ def _finite(observation: np.ndarray) -> bool:
 
 
 class AtariGroup:
-    """Atari games on ale-py's AtariVectorEnv: the same pictures and rewards as its single ones, in less time."""
+    """Atari games on ale-py's AtariVectorEnv: the same pictures and rewards as its single ones, in less time.
+
+    Args:
+        spec: with no other arguments than `ARGUMENTS`.
+    """
+
+    ARGUMENTS = frozenset(
+        (
+            "game",
+            "repeat_action_probability",
+            "full_action_space",
+            "max_num_frames_per_episode",
+            "frameskip",
+            "obs_type",
+        )
+    )
 
     def __init__(self, section: Environment, spec: gymnasium.envs.registration.EnvSpec, size: int) -> None:
         from ale_py.vector_env import AtariVectorEnv
 
-        keys = ("game", "repeat_action_probability", "full_action_space", "max_num_frames_per_episode")
         self._env = AtariVectorEnv(
             num_envs=size,
             num_threads=1,
-            **{key: spec.kwargs[key] for key in keys},
+            **{key: value for key, value in spec.kwargs.items() if key not in ("frameskip", "obs_type")},
             img_height=section.height,
             img_width=section.width,
             grayscale=section.grayscale,

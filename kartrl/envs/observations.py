@@ -28,6 +28,24 @@ class NonFiniteImage(ValueError):
     """The environment gave an image that is not finite, which has no equal in uint8."""
 
 
+class WithoutWords(wrappers.FilterObservation):
+    """Dict observations without their parts that are words, such as the mission of MiniGrid.
+
+    Args:
+        left_out: names of these parts.
+    """
+
+    def __init__(self, env: Env, left_out: tuple[str, ...]) -> None:
+        assert isinstance(env.observation_space, spaces.Dict)
+        super().__init__(env, [name for name in env.observation_space if name not in left_out])
+        self.left_out = left_out
+
+
+def left_out(env: Env) -> tuple[str, ...]:
+    """Names of the parts of the environment's observations that the network does not see."""
+    return tuple(env.get_wrapper_attr("left_out")) if env.has_wrapper_attr("left_out") else ()
+
+
 def prepare_observations(env: Env, section: Environment) -> Env:
     """`env` with observations uint8 [height, width, C * frame_stack] or float32 [D].
 
@@ -138,13 +156,15 @@ def _channel_axis(space: spaces.Box) -> int:
 
 def _to_vectors(env: Env) -> Env:
     """Anything but images as float32 [D]."""
+    env = _without_words(env)
     space = env.observation_space
     for name, part in _leaves(space):
         where = f" (at {name})" if name else ""
         if isinstance(part, spaces.Box) and _is_image(part):
             raise UserError(
                 f"its observations hold an image, {describe(part)}{where}, among other parts; kartrl takes "
-                "an image alone, or parts without images: choose with gymnasium.wrappers.FilterObservation"
+                "an image alone, or parts without images: choose with gymnasium.wrappers.FilterObservation, in "
+                "a function that environment.wrapper names"
             )
         if not isinstance(part, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
             raise UserError(
@@ -166,6 +186,14 @@ def _to_vectors(env: Env) -> Env:
     return wrappers.TransformObservation(
         env, lambda values: ((np.asarray(values).reshape(size) - offset) * factor).astype(np.float32), vector
     )
+
+
+def _without_words(env: Env) -> Env:
+    space = env.observation_space
+    if not isinstance(space, spaces.Dict):
+        return env
+    words = tuple(name for name, part in space.items() if part.dtype is not None and part.dtype.kind == "U")
+    return WithoutWords(env, words) if 0 < len(words) < len(space) else env
 
 
 def _leaves(space: gymnasium.Space[Any], name: str = "") -> Iterator[tuple[str, gymnasium.Space[Any]]]:

@@ -67,6 +67,7 @@ class EnvSpec(NamedTuple):
     observation_dtype: str  # uint8 or float32
     action: ActionSpec
     step_seconds: float  # of one step in one process; 0 where no size depends on it
+    left_out: tuple[str, ...] = ()  # names of parts of its observations that are words, which no network here reads
 
 
 def describe(space: gymnasium.Space[Any]) -> str:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from kartrl.config import Config
     from kartrl.envs.env_group import EnvGroup
+    from kartrl.envs.spec import EnvSpec
 
 Env = gymnasium.Env[Any, Any]
 MANY = 12  # more levels than these are shown and logged by their groups
@@ -37,9 +38,9 @@ class World(ABC):
     level_word: ClassVar[str] = "level"
     """What a level is called, in headings and in tags: `train_levels/...`."""
     columns: ClassVar[tuple[str, ...]] = ("return", "length")
-    """Headings of `fill_columns`."""
+    """Headings of `fill_columns`, the most important first: a narrow terminal leaves out the last ones."""
     summary_columns: ClassVar[tuple[str, ...]] = ("episodes", "mean return", "lowest", "highest", "mean length")
-    """Headings of `summarize`."""
+    """Headings of `summarize`, the most important first."""
     highlights: ClassVar[tuple[str, ...]] = ()
     """Those of `measure` that are also logged of all train and of all test levels together."""
     picture_word: ClassVar[str] = "picture"
@@ -79,15 +80,23 @@ class World(ABC):
         envs = [self.open_env(self.levels("train")) for _ in range(size)]
         return SingleGroup(envs, self.make_episode)
 
-    def check(self, env: Env) -> None:  # noqa: B027  # a world without levels has nothing to check
-        """Find what is wrong with the levels before a run begins.
+    def isolate(self, env: Env) -> None:  # noqa: B027  # a world without levels has no files that may be anyone's
+        """Have a level that crashes or hangs the environment be a UserError that names it; before the first reset.
 
         Args:
-            env: able to drive on all levels.
+            env: from `open_env`. It may start processes.
+        """
+
+    def check(self) -> None:  # noqa: B027  # a world without levels has nothing to check
+        """Find what is wrong with the levels before a run begins, whatever the environment does on them.
 
         Raises:
-            UserError: it says what to do.
+            UserError: it names the level and says what to do.
         """
+
+    def ignored_keys(self, spec: EnvSpec) -> list[str]:
+        """What the configuration says that means nothing for this environment: keys that are not at their defaults."""
+        return []
 
     def pictures_per_second(self, env: Env) -> float:
         """How many pictures make a second of play, with one for each step."""
@@ -175,6 +184,11 @@ class World(ABC):
     def tell_progress(self, tallies: Sequence[Tally]) -> str:
         """What a plain line adds about all levels; "" for nothing."""
         return ""
+
+    def tell_result(self, tallies: Sequence[Tally]) -> list[str]:
+        """Phrases about what a run came to on all levels, for its last line; none where nothing was evaluated."""
+        evaluated = [tally.evaluation.episodic_return for tally in tallies if tally.evaluation is not None]
+        return [f"return {fmean(evaluated):.2f} in the last evaluation"] if evaluated else []
 
     def summarize(self, episodes: Sequence[Episode]) -> list[str]:
         """An evaluation of one or several levels, a cell for each of `summary_columns`."""

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
-
-import gymnasium
 
 from kartrl.envs.world import Env, World
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from kartrl.config import Config
     from kartrl.envs.env_group import EnvGroup
+    from kartrl.envs.spec import EnvSpec
 
 WORLDS = {"kartrl/Kart-v0": "kartrl.kart.world:KartWorld"}
 """`environment.id` -> module and class, imported when it is asked for, as in Gymnasium's registry."""
+IMAGE_KEYS = {"frame_stack", "height", "width", "grayscale"}  # of [environment]
+ATARI_KEYS = {"frame_skip", "noop_max"}
 CONSOLE_FPS = 60  # of an SNES and an Atari alike
-
-if "kartrl/Kart-v0" not in gymnasium.registry:
-    gymnasium.register("kartrl/Kart-v0", entry_point="kartrl.kart.env:KartEnv")
 
 
 class GymnasiumWorld(World):
@@ -29,6 +30,9 @@ class GymnasiumWorld(World):
         """See `World.open_env`; there are no levels."""
         from kartrl.envs.wrappers import make_other
 
+        os.environ.setdefault(
+            "SDL_VIDEODRIVER", "dummy"
+        )  # what draws with pygame here needs no display, nor warns of it
         return make_other(self.config.environment, render)
 
     def make_group(self, size: int) -> EnvGroup:
@@ -36,16 +40,40 @@ class GymnasiumWorld(World):
         from kartrl.envs.env_group import AtariGroup
         from kartrl.envs.wrappers import atari_spec
 
-        spec = atari_spec(self.config.environment.id)
-        return super().make_group(size) if spec is None else AtariGroup(self.config.environment, spec, size)
+        section = self.config.environment
+        spec = atari_spec(section)
+        if spec is None or section.wrapper != "none" or not spec.kwargs.keys() <= AtariGroup.ARGUMENTS:
+            return super().make_group(size)
+        return AtariGroup(section, spec, size)
+
+    def ignored_keys(self, spec: EnvSpec) -> list[str]:
+        """See `World`: what is the kart's alone, and for vectors all that is said of images."""
+        from kartrl.envs.wrappers import atari_spec
+
+        section = self.config.environment
+        used = {"id", "kwargs", "wrapper"}
+        used |= IMAGE_KEYS if len(spec.observation_shape) == 3 else set()
+        keys = []
+        if atari_spec(section) is not None:
+            used |= ATARI_KEYS
+            keys = [f"environment.kwargs.{name}" for name in ("frameskip", "obs_type") if name in section.kwargs]
+        keys += [f"environment.{key}" for key in changed(section) if key not in used]
+        keys += [f"reward.{key}" for key in changed(self.config.reward)]
+        return keys + ["levels"] * bool(changed(self.config.levels))
 
     def pictures_per_second(self, env: Env) -> float:
         """See `World`."""
         from kartrl.envs.wrappers import atari_spec
 
-        if atari_spec(self.config.environment.id) is not None:  # says 30, whatever the frame skip
+        if atari_spec(self.config.environment) is not None:  # says 30, whatever the frame skip
             return CONSOLE_FPS / self.config.environment.frame_skip
         return super().pictures_per_second(env)
+
+
+def changed(section: BaseModel) -> list[str]:
+    """Keys of a section whose values are not the defaults."""
+    default = type(section)()
+    return [key for key in type(section).model_fields if getattr(section, key) != getattr(default, key)]
 
 
 def load_world(config: Config) -> World:

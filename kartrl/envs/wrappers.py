@@ -1,7 +1,9 @@
 """Any other Gymnasium environment, made ready for an agent with Gymnasium's and ale-py's own wrappers."""
 
+import dataclasses
 import difflib
 import importlib.util
+import re
 from typing import Any
 
 import gymnasium
@@ -10,6 +12,7 @@ from gymnasium import spaces, wrappers
 from gymnasium.envs.registration import EnvSpec as Registered
 
 from kartrl.config import Environment
+from kartrl.envs.named_modules import apply_wrapper, import_named, look_here
 from kartrl.envs.observations import prepare_observations, stack_frames
 from kartrl.envs.spec import ActionSpec
 from kartrl.errors import UserError
@@ -21,35 +24,39 @@ def make_other(section: Environment, render: bool) -> Env:
     """The environment `section.id`: observations uint8 [H, W, C] or float32 [D], actions as an `ActionSpec` tells.
 
     Raises:
-        UserError: Gymnasium has no such environment or lacks what it needs, or its spaces are of another kind.
+        UserError: Gymnasium has no such environment or lacks what it needs, its spaces are of another kind, it gives no
+            pictures to `render`, or `section.wrapper` cannot be applied.
     """
-    atari = atari_spec(section.id) is not None
-    made = _make(section, atari, "rgb_array" if render else None)
+    atari = atari_spec(section) is not None
+    made = _make(section, atari, render)
     try:
-        env = _take_actions(made)
-        if atari:
-            return stack_frames(_atari(env, section), section.frame_stack, padding="zero")  # as in AtariVectorEnv
+        env = _take_actions(apply_wrapper(_atari(made, section) if atari else made, section))
+        if atari and section.wrapper == "none":
+            return stack_frames(env, section.frame_stack, padding="zero")  # as in AtariVectorEnv
         return prepare_observations(env, section)
     except UserError as error:
         made.close()
         raise UserError(f"{section.id}: {error}") from error
 
 
-def atari_spec(name: str) -> Registered | None:
-    """What the registry says of ale-py's environment `name`; None where it is not one of those, or shows memory alone.
+def atari_spec(section: Environment) -> Registered | None:
+    """What is known of ale-py's environment `section.id`, with `section.kwargs`; None where it is not one of those, or
+    shows memory alone.
 
     Raises:
         UserError: it is one, but ale-py is not installed.
     """
+    name = section.id.rpartition(":")[2]
     if name not in gymnasium.registry:
         if importlib.util.find_spec("ale_py") is not None:
             _register_atari()
         elif name.startswith("ALE/"):
             raise UserError(f"{name} needs ale-py: pip install 'kartrl[atari]'")
     spec = gymnasium.registry.get(name)
-    if spec is None or spec.entry_point != "ale_py.env:AtariEnv" or spec.kwargs.get("obs_type") == "ram":
+    if spec is None or spec.entry_point != "ale_py.env:AtariEnv":
         return None
-    return spec
+    kwargs = spec.kwargs | section.kwargs
+    return None if kwargs.get("obs_type") == "ram" else dataclasses.replace(spec, kwargs=kwargs)
 
 
 def _take_actions(env: Env) -> Env:
@@ -66,16 +73,34 @@ def _take_actions(env: Env) -> Env:
     return env
 
 
-def _make(section: Environment, atari: bool, render_mode: str | None) -> Env:
+def _make(section: Environment, atari: bool, render: bool) -> Env:
     # AtariPreprocessing skips frames and reads the screen itself: the environment's own observation may be the cheapest
-    settings: dict[str, Any] = {"frameskip": 1, "obs_type": "ram"} if atari else {}
+    settings = section.kwargs | ({"frameskip": 1, "obs_type": "ram"} if atari else {})
+    look_here(section)
+    if ":" in section.id:
+        import_named("id", section.id)
     try:
-        return gymnasium.make(section.id, render_mode=render_mode, disable_env_checker=True, **settings)
+        env = gymnasium.make(section.id, disable_env_checker=True, **settings)
+        if not render:
+            return env
+        env.close()
+        if "rgb_array" not in (env.metadata.get("render_modes") or ()):
+            raise UserError(f"{section.id}: gives no pictures: 'rgb_array' is not among its metadata's render_modes")
+        return gymnasium.make(section.id, render_mode="rgb_array", disable_env_checker=True, **settings)
     except gymnasium.error.DependencyNotInstalled as error:
         raise UserError(f"{section.id}: {error}") from error
     except (gymnasium.error.Error, ModuleNotFoundError) as error:
-        near = _nearest(section.id)
-        raise UserError(f"[environment] id: {error}" + (f" Nearest: {', '.join(near)}" if near else "")) from error
+        text = re.sub(r" Did you mean:.*", "", str(error))  # also what is hardly alike
+        raise UserError(f"[environment] id: {text}{_advice(section.id, error)}") from error
+
+
+def _advice(wanted: str, error: Exception) -> str:
+    """What else to try where there is no environment of this id."""
+    if near := _nearest(wanted):
+        return f" Nearest: {', '.join(near)}"
+    if ":" in wanted or not isinstance(error, gymnasium.error.NameNotFound | gymnasium.error.NamespaceNotFound):
+        return ""
+    return f" If a package or a file of yours registers it, name that module too: --set environment.id=module:{wanted}"
 
 
 def _register_atari() -> None:
@@ -86,11 +111,13 @@ def _register_atari() -> None:
 
 
 def _nearest(wanted: str) -> list[str]:
-    """Up to three ids like `wanted`, whatever its namespace: who types Pong-v5 means ALE/Pong-v5."""
+    """Up to three ids whose name is like that of `wanted`, whatever its namespace: Pong-v5 means ALE/Pong-v5."""
     if importlib.util.find_spec("ale_py") is not None:
         _register_atari()
-    ids = {known.rpartition("/")[2].lower(): known for known in reversed(gymnasium.registry)}
-    return [ids[name] for name in difflib.get_close_matches(wanted.rpartition("/")[2].lower(), ids, n=3, cutoff=0.6)]
+    specs = sorted(gymnasium.registry.values(), key=lambda spec: (spec.version or 0, spec.namespace is None))
+    newest = {spec.name.lower(): spec for spec in specs}
+    name = re.sub(r"-v\d+$", "", re.split("[:/]", wanted)[-1]).lower()
+    return [newest[near].id for near in difflib.get_close_matches(name, newest, n=3, cutoff=0.75)]
 
 
 def _atari(env: Env, section: Environment) -> Env:

@@ -7,13 +7,13 @@ import numpy as np
 import numpy.typing as npt
 
 from kartrl.kart.block import Block
-from kartrl.kart.retro import Console
+from kartrl.kart.retro import Console, must_isolate
 
 
 @cache
 def circuit_block(game_folder: Path, circuit: str) -> Block | None:
     """The block in a circuit's start state; None for a cartridge. `circuit` may be the path of a `.state` file."""
-    console = Console(game_folder, circuit)
+    console = Console(game_folder, circuit, must_isolate(game_folder, circuit))
     block = console.block()
     console.close()
     return block

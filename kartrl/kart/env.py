@@ -1,7 +1,8 @@
 """The kart race as a Gymnasium environment, `kartrl/Kart-v0`."""
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, SupportsInt
+from typing import Any, SupportsIndex
 
 import gymnasium
 import numpy as np
@@ -11,39 +12,52 @@ from pydantic import ValidationError
 
 from kartrl.config import Config, Environment, Reward
 from kartrl.config.levels import circuit_name
+from kartrl.config.wording import word
+from kartrl.envs.named_modules import apply_wrapper
+from kartrl.envs.spec import describe
 from kartrl.errors import UserError
 from kartrl.kart.picture import Picture
 from kartrl.kart.race import TICKS_PER_SECOND, Course, Game, Progress, RaceStep, race_seconds, step_reward
-from kartrl.kart.retro import BUNDLED, Console, game_folder, state_file
+from kartrl.kart.retro import BUNDLED, Console, game_folder, is_foreign, state_file
+from kartrl.kart.retro import circuits as available
 
 Image = npt.NDArray[np.uint8]
 OPTIONS = ("circuit", "section", "noop")
+NO_SETTINGS = {"id", "kwargs", "wrapper"}  # what of [environment] is not the kart's
 
 
-def make_kart(config: Config, names: Sequence[str], training: bool, render: bool) -> gymnasium.Env[Image, SupportsInt]:
+def make_kart(
+    config: Config, names: Sequence[str], training: bool, render: bool
+) -> gymnasium.Env[Image, SupportsIndex]:
     """`kartrl/Kart-v0` as `config` describes it, on these circuits.
 
     Raises:
-        UserError: the game has no start state for one of them.
+        UserError: the game has no start state for one of them, or `environment.wrapper` cannot be applied.
     """
-    settings = config.environment.model_dump(exclude={"id"})
+    settings = config.environment.model_dump(exclude=NO_SETTINGS)
     settings["random_start"] = training and config.environment.random_start
-    return gymnasium.make(
+    made = gymnasium.make(
         config.environment.id,
         circuit=tuple(names),
-        reward=config.reward,
+        reward=config.reward.model_dump(),
         render_mode="rgb_array" if render else None,
         disable_env_checker=True,
         **settings,
     )
+    env = apply_wrapper(made, config.environment)
+    space = env.observation_space
+    if space.dtype != np.uint8 or len(space.shape or ()) != 3:
+        raise UserError(f"environment.wrapper: the kart's observations must stay uint8 images, not {describe(space)}")
+    return env
 
 
-class KartEnv(gymnasium.Env[Image, SupportsInt]):
+class KartEnv(gymnasium.Env[Image, SupportsIndex]):
     """A race on an emulated SNES, against the clock or with `opponents`.
 
     Observations are uint8 [height, width, C * frame_stack]; actions are the entries of `actions`, each held for
-    `frame_skip` ticks (1/60 s). The episode is terminated when the race is finished, and truncated at `time_limit` or
-    after `no_progress_limit` seconds without a new best. `info` holds:
+    `frame_skip` ticks (1/60 s). The episode is truncated when the race is finished, at `time_limit`, or after
+    `no_progress_limit` seconds without a new best; it is never terminated: laps and clocks cannot be seen, so that to
+    the agent each of these is a time limit, and driving on is worth as much as ever. `info` holds:
 
     circuit, lap (laps done, 0 to 5), lap_times (seconds, of those laps), x, y (position on the map, x east, y south),
     speed (about 1000 at full speed), ground (a word), progress (best so far, in laps from where the kart began),
@@ -53,9 +67,10 @@ class KartEnv(gymnasium.Env[Image, SupportsInt]):
     `reset(options={"circuit": name, "section": number, "noop": ticks})` fixes what is otherwise drawn; ticks then idle.
 
     Args:
-        circuit: name of the circuit or path of its start state, or several, of which each reset draws one.
-        reward: a `kartrl.config.Reward`, or its values that differ from the defaults.
-        settings: the keys of `kartrl.config.Environment`.
+        circuit: a circuit, or several, of which each reset draws one; each may be what a key of [levels] may be:
+            a name, a path, or generated ones, as in "random:3:ice". What is missing is built now.
+        reward: values of `kartrl.config.Reward` that differ from the defaults.
+        settings: the keys of `kartrl.config.Environment`, but for `id`, `kwargs` and `wrapper`.
 
     Raises:
         UserError: a setting, circuit or game that is not there.
@@ -66,21 +81,21 @@ class KartEnv(gymnasium.Env[Image, SupportsInt]):
     def __init__(
         self,
         circuit: str | Sequence[str] = "MarioCircuit.Act1",
-        reward: Reward | Mapping[str, Any] | None = None,
+        reward: Mapping[str, Any] | None = None,
         render_mode: str | None = None,
         **settings: Any,
     ) -> None:
+        if foreign := NO_SETTINGS & set(settings):
+            raise UserError(f"kartrl/Kart-v0: no setting {', '.join(sorted(foreign))}")
         try:
             section = Environment.model_validate(settings)
-            self._reward = reward if isinstance(reward, Reward) else Reward.model_validate(reward or {})
+            self._reward = Reward.model_validate(reward or {})
         except ValidationError as errors:
-            found = (" ".join([*map(str, error["loc"][:1]), error["msg"]]) for error in errors.errors())
+            found = (" ".join([*map(str, error["loc"][:1]), word(error)]) for error in errors.errors())
             raise UserError(f"kartrl/Kart-v0: {'; '.join(found)}") from errors
         self._section = section
         self._folder = game_folder(section.game)
-        self._names = (circuit,) if isinstance(circuit, str) else tuple(circuit)
-        for name in self._names:
-            state_file(self._folder, name)
+        self._names = self._find([circuit] if isinstance(circuit, str) else circuit)
         self.render_mode = render_mode
         self.metadata = {**self.metadata, "render_fps": TICKS_PER_SECOND / section.frame_skip}
         self._picture = Picture(section)
@@ -88,9 +103,15 @@ class KartEnv(gymnasium.Env[Image, SupportsInt]):
         self.action_space = spaces.Discrete(len(section.actions))
         self.on_frame: Callable[[Image], None] | None = None
         """Called with each video frame, uint8 [224, 256, 3], one for each tick; slower than running without."""
+        self._isolated = False
         self._console: Console | None = None
         self._courses: dict[str, Course | None] = {}
         self._buttons: list[int] = []
+
+    def isolate(self) -> None:
+        """Have the emulator in a process of its own, unless all circuits are the bundled game's; before the first
+        reset. A start state that crashes it or keeps it for ever is then a UserError."""
+        self._isolated = any(is_foreign(self._folder, name) for name in self._names)
 
     @property
     def game_title(self) -> str:
@@ -105,20 +126,22 @@ class KartEnv(gymnasium.Env[Image, SupportsInt]):
             raise UserError(
                 f"kartrl/Kart-v0: no option {', '.join(map(repr, unknown))}; there are {', '.join(OPTIONS)}"
             )
+        section, noop = _whole(options, "section"), _whole(options, "noop")
+        if noop is not None and noop < 0:
+            raise UserError(f"kartrl/Kart-v0: option noop: 0 ticks or more, not {noop}")
         console = self._opened()
         self._circuit = options.get("circuit") or self._names[self.np_random.integers(len(self._names))]
         console.load(self._circuit)
         if self._section.opponents:
             console.set_opponents(self._section.opponents)
         sections = console.race()["checkpoint_num"]
-        section = options.get("section")
         if section is None and self._section.random_start and console.game.start_section:
             section = int(self.np_random.integers(sections))
         if section is not None:
             if not 0 <= section < sections:
                 raise UserError(f"{self._circuit} has the sections 0 to {sections - 1}, not {section}")
             console.start_at(section)
-        held, noop = console.buttons([]), options.get("noop")
+        held = console.buttons([])
         self._run(console, held, 1)  # the screen and the section follow with a tick
         if noop is None:
             # a kart that idles before it starts drives the same race: starts differ only by an action held meanwhile
@@ -136,11 +159,18 @@ class KartEnv(gymnasium.Env[Image, SupportsInt]):
         self._picture.clear()
         return self._look(console), self._info(console.game, race, False, 0)
 
-    def step(self, action: SupportsInt) -> tuple[Image, float, bool, bool, dict[str, Any]]:
-        """Hold the buttons of `action` for `frame_skip` ticks."""
+    def step(self, action: SupportsIndex) -> tuple[Image, float, bool, bool, dict[str, Any]]:
+        """Hold the buttons of `action` for `frame_skip` ticks.
+
+        Raises:
+            InvalidAction: `action` is not one of `action_space`.
+        """
         console = self._console
         if console is None:
             raise gymnasium.error.ResetNeeded("kartrl/Kart-v0: call reset before step")
+        if action not in self.action_space:
+            last = len(self._buttons) - 1
+            raise gymnasium.error.InvalidAction(f"kartrl/Kart-v0: no action {action!r}; there are 0 to {last}")
         ticks = self._section.frame_skip
         self._run(console, self._buttons[int(action)], ticks)
         race = console.race()
@@ -156,7 +186,7 @@ class KartEnv(gymnasium.Env[Image, SupportsInt]):
         if laps > len(self._lap_times):
             self._lap_times += (round(clock - self._laps_began, 2),)
             self._laps_began = clock
-        terminated = laps >= game.laps
+        finished = laps >= game.laps
         out_of_time = (
             clock >= self._section.time_limit or self._idle >= self._section.no_progress_limit * TICKS_PER_SECOND
         )
@@ -170,14 +200,14 @@ class KartEnv(gymnasium.Env[Image, SupportsInt]):
                 off_road=race["ground_type"] in game.off_road,
                 hit=hit,
                 wrong_way=race["lakitu"] == game.wrong_way,
-                finished=terminated,
+                finished=finished,
             ),
         )
         return (
             self._look(console),
             reward,
-            terminated,
-            out_of_time and not terminated,
+            False,
+            finished or out_of_time,
             self._info(game, race, hit, laps),
         )
 
@@ -195,10 +225,26 @@ class KartEnv(gymnasium.Env[Image, SupportsInt]):
             self._console.close()
             self._console = None
 
+    def _find(self, circuits: Sequence[str]) -> tuple[str, ...]:
+        """Names and paths of start states; those that are neither yet are looked up, or built."""
+        if not circuits:
+            raise UserError("kartrl/Kart-v0: circuit: name one at least")
+        known, found = available(self._folder), list[str]()
+        for circuit in circuits:
+            if circuit in known or circuit.endswith(".state"):
+                found.append(circuit)
+            else:
+                from kartrl.kart.selection import circuits_of  # here: agents, who never need it, stay small
+
+                found += circuits_of([circuit], self._section.game)
+        for name in found:
+            state_file(self._folder, name)
+        return tuple(found)
+
     def _opened(self) -> Console:
         """The console, opened now if it is not."""
         if self._console is None:
-            self._console = Console(self._folder)
+            self._console = Console(self._folder, isolated=self._isolated)
             words = [action.upper().split("+") for action in self._section.actions]
             self._buttons = [self._console.buttons([] if word == ["NONE"] else word) for word in words]
         return self._console
@@ -243,3 +289,14 @@ class KartEnv(gymnasium.Env[Image, SupportsInt]):
             "finished": laps >= game.laps,
             "rank": race["rank"] // 2 + 1,
         }
+
+
+def _whole(options: Mapping[str, Any], name: str) -> int | None:
+    """An option of `reset` that is a whole number; None where it is not given."""
+    value = options.get(name)
+    if value is None:
+        return None
+    try:
+        return operator.index(value)
+    except TypeError as error:
+        raise UserError(f"kartrl/Kart-v0: option {name}: a whole number, not {value!r}") from error

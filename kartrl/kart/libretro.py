@@ -11,13 +11,14 @@ import shutil
 import tempfile
 from ctypes import POINTER, c_bool, c_char_p, c_int, c_int16, c_size_t, c_uint, c_void_p
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import cv2
 import numpy as np
 import numpy.typing as npt
 
 from kartrl.errors import UserError
+from kartrl.interrupts import defer_ctrl_c, held
 
 SET_PIXEL_FORMAT, RGB565 = 10, 2  # environment command, and the supported pixel format
 SYSTEM_RAM = 2
@@ -51,6 +52,20 @@ class _GameInfo(ctypes.Structure):
     _fields_ = [("path", c_char_p), ("data", c_char_p), ("size", c_size_t), ("meta", c_char_p)]
 
 
+class Frame(NamedTuple):
+    """Where a video frame lies, RGB565."""
+
+    address: int
+    width: int  # pixels
+    height: int
+    pitch: int  # bytes from one row to the next
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self.height * self.pitch
+
+
 class Emulator:
     """A core with a loaded game. Must be closed, so that its copy of the core can be reused.
 
@@ -69,7 +84,8 @@ class Emulator:
         self.pressed = 0
         """Buttons held on the first joypad: bit i for `BUTTONS[i]`."""
         self._core = core
-        self._frame = (0, 0, 0, 0)
+        self.frame = Frame(0, 0, 0, 0)
+        """The last video frame; valid until the next."""
         spare = self._idle.setdefault(core, [])
         self._library = spare.pop() if spare else _copy(core)
         answers: dict[str, Any] = {
@@ -83,49 +99,50 @@ class Emulator:
         # keep references: the core stores raw pointers
         self._callbacks = {name: CALLBACKS[name](answer) for name, answer in answers.items()}
         for name, callback in self._callbacks.items():
-            self._library[f"retro_set_{name}"](callback)
-        self._library.retro_init()
+            self._call(f"set_{name}", callback)
+        defer_ctrl_c()
+        self._call("init")
         data = rom.read_bytes()
-        if not data or not self._library.retro_load_game(
-            ctypes.byref(_GameInfo(os.fsencode(rom), data, len(data), None))
-        ):
-            self._library.retro_deinit()
+        if not data or not self._call("load_game", ctypes.byref(_GameInfo(os.fsencode(rom), data, len(data), None))):
+            self._call("deinit")
             spare.append(self._library)
             raise UserError(f"{rom}: the emulator cannot start this ROM")
         self._open = True
-        size = self._library.retro_get_memory_size(SYSTEM_RAM)
-        self.ram = (ctypes.c_uint8 * size).from_address(self._library.retro_get_memory_data(SYSTEM_RAM))
+        size = self._call("get_memory_size", SYSTEM_RAM)
+        self.ram = (ctypes.c_uint8 * size).from_address(self._call("get_memory_data", SYSTEM_RAM))
         """The console's working memory, a live view; invalid after `close`."""
         self.run()
 
     def run(self) -> None:
         """Emulate one video frame."""
-        self._library.retro_run()
+        self._call("run")
 
     def screen(self, rows: slice = ALL) -> npt.NDArray[np.uint8]:
         """The last video frame or some rows of it, uint8 [rows, width, 3]; a new array."""
-        address, width, height, pitch = self._frame
-        pixels = memoryview((ctypes.c_uint8 * (pitch * height)).from_address(address))
-        picture = np.frombuffer(pixels, np.uint8).reshape(height, pitch // 2, 2)
-        return cast(npt.NDArray[np.uint8], cv2.cvtColor(picture[rows, :width], cv2.COLOR_BGR5652RGB))
+        return to_rgb(memoryview((ctypes.c_uint8 * self.frame.size).from_address(self.frame.address)), self.frame, rows)
 
     def save(self) -> bytes:
         """Serialize the console's state."""
-        state = ctypes.create_string_buffer(self._library.retro_serialize_size())
-        self._library.retro_serialize(state, len(state))
+        state = ctypes.create_string_buffer(self._call("serialize_size"))
+        self._call("serialize", state, len(state))
         return state.raw
 
     def restore(self, state: bytes) -> bool:
         """Restore a saved state; the screen is updated with the next frame. Returns False if the core rejects it."""
-        return bool(self._library.retro_unserialize(state, len(state)))
+        return bool(self._call("unserialize", state, len(state)))
 
     def close(self) -> None:
         """Unload the game. Closing twice is allowed."""
         if self._open:
             self._open = False
-            self._library.retro_unload_game()
-            self._library.retro_deinit()
+            self._call("unload_game")
+            self._call("deinit")
             self._idle[self._core].append(self._library)
+
+    def _call(self, name: str, *arguments: Any) -> Any:
+        """Call a function of the core; signals that come meanwhile are seen to afterwards."""
+        with held():
+            return getattr(self._library, f"retro_{name}")(*arguments)
 
     def _environment(self, command: int, data: int) -> bool:
         if command == SET_PIXEL_FORMAT:
@@ -134,7 +151,13 @@ class Emulator:
 
     def _video_refresh(self, address: int | None, width: int, height: int, pitch: int) -> None:
         if address:  # null: the frame is unchanged
-            self._frame = (address, width, height, pitch)
+            self.frame = Frame(address, width, height, pitch)
+
+
+def to_rgb(pixels: memoryview, frame: Frame, rows: slice) -> npt.NDArray[np.uint8]:
+    """Some rows of a frame, uint8 [rows, width, 3], from its bytes; a new array."""
+    picture = np.frombuffer(pixels, np.uint8).reshape(frame.height, frame.pitch // 2, 2)
+    return cast(npt.NDArray[np.uint8], cv2.cvtColor(picture[rows, : frame.width], cv2.COLOR_BGR5652RGB))
 
 
 def _copy(core: Path) -> ctypes.CDLL:
@@ -154,7 +177,7 @@ def _copy(core: Path) -> ctypes.CDLL:
     except OSError as error:
         raise UserError(f"{core}: cannot load the emulator core ({error})") from error
     for name in CALLBACKS:
-        library[f"retro_set_{name}"].restype = None
+        getattr(library, f"retro_set_{name}").restype = None
     library.retro_load_game.argtypes, library.retro_load_game.restype = [POINTER(_GameInfo)], c_bool
     library.retro_get_memory_data.argtypes, library.retro_get_memory_data.restype = [c_uint], c_void_p
     library.retro_get_memory_size.argtypes, library.retro_get_memory_size.restype = [c_uint], c_size_t
@@ -162,5 +185,6 @@ def _copy(core: Path) -> ctypes.CDLL:
     library.retro_serialize.argtypes, library.retro_serialize.restype = [c_void_p, c_size_t], c_bool
     library.retro_unserialize.argtypes, library.retro_unserialize.restype = [c_char_p, c_size_t], c_bool
     for name in ("retro_init", "retro_deinit", "retro_run", "retro_unload_game"):
-        library[name].argtypes, library[name].restype = [], None
+        function = getattr(library, name)
+        function.argtypes, function.restype = [], None
     return library

@@ -25,11 +25,13 @@ class Line(NamedTuple):
 
     x: np.ndarray  # float32 [L], map pixels, growing east
     y: np.ndarray  # float32 [L], map pixels, growing south
-    speed: np.ndarray  # float32 [L]
+    speed: np.ndarray  # float32 [L], km/h
     finished: bool
 
 
-def driven_lines(map_rgb: np.ndarray | None, lines: Sequence[Line], title: str, inches: float = 8.0) -> np.ndarray:
+def driven_lines(
+    map_rgb: np.ndarray | None, lines: Sequence[Line], title: str, inches: float = 8.0, corner: str = ""
+) -> np.ndarray:
     """The lines on the map, coloured by speed, with marks for the start and for where each ended.
 
     Args:
@@ -37,6 +39,7 @@ def driven_lines(map_rgb: np.ndarray | None, lines: Sequence[Line], title: str, 
         lines: at least one; those without points are left out.
         title: up to about three lines of text.
         inches: width; a picture has 100 pixels to the inch.
+        corner: a few words on the map, such as the circuit's title.
 
     Returns:
         uint8 [H, W, 3].
@@ -56,10 +59,11 @@ def driven_lines(map_rgb: np.ndarray | None, lines: Sequence[Line], title: str, 
     if drawn:
         inside = figure.add_axes((MAP + 0.05, (legend_height + 0.1) / height, 0.025, (MAP - 0.2) / height))
         bar = figure.colorbar(collection, cax=inside, extend="min")
-        inside.set_title("speed", color=INK, fontsize=11 * scale, pad=8 * scale, loc="left")
+        inside.set_title("km/h", color=INK, fontsize=11 * scale, pad=8 * scale, loc="left")
         bar.ax.tick_params(colors=INK, labelsize=10 * scale)
         bar.outline.set_edgecolor(FAINT)
         _marks(axes, drawn, scale)
+    axes.text(0.02, 0.98, corner, color=INK, fontsize=11 * scale, va="top", transform=axes.transAxes)
     if map_rgb is None:
         axes.autoscale()
         axes.invert_yaxis()

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from kartrl.config import Reward
 
 TICKS_PER_SECOND = 60
+KMH = 30 / 192  # of one unit of speed, as the panel of the bundled game shows it
 
 
 class Game(NamedTuple):

@@ -1,20 +1,24 @@
 """The emulated SNES console, and the paths of the games and of the emulator core from stable-retro."""
 
+import contextlib
 import importlib.util
 import json
 import sys
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from multiprocessing import current_process
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from kartrl.config.levels import is_path
 from kartrl.errors import UserError
 from kartrl.kart import cartridge
 from kartrl.kart.block import BANK, END, Block
 from kartrl.kart.cartridge import read_state
+from kartrl.kart.isolated_emulator import EmulatorLost, IsolatedEmulator
 from kartrl.kart.libretro import ALL, BUTTONS, Emulator
 from kartrl.kart.race import load_game
 
@@ -69,6 +73,17 @@ def state_file(folder: Path, circuit: str) -> Path:
     return folder / f"{circuit}.state"
 
 
+def is_foreign(folder: Path, circuit: str) -> bool:
+    """Whether a start state is not one of the bundled game's own: then it may be anyone's."""
+    return folder != GAMES / BUNDLED or is_path(circuit)
+
+
+def must_isolate(folder: Path, circuit: str) -> bool:
+    """Whether a start state needs an emulator in another process than this one: it is foreign, and this process is not
+    one of those that may crash or hang, as they are watched."""
+    return is_foreign(folder, circuit) and not current_process().daemon
+
+
 def integration_file(folder: Path, name: str) -> Path:
     """A description file of the game in `folder`: in that folder or, for an imported cartridge, in this package."""
     return folder / name if (folder / name).is_file() else GAMES / folder.name / name
@@ -80,20 +95,28 @@ class Console:
     Args:
         folder: the game's folder, or a name for `game_folder`.
         circuit: circuit to load.
+        isolated: whether the emulator is in a process of its own, as a start state may crash it or keep it for ever:
+            then this console raises a UserError, which names the state.
     """
 
-    def __init__(self, folder: Path | str, circuit: str | None = None) -> None:
+    def __init__(self, folder: Path | str, circuit: str | None = None, isolated: bool = False) -> None:
         self.folder = game_folder(folder) if isinstance(folder, str) else folder
         self.game = load_game(integration_file(self.folder, "game.json"))
         self._build = build_id(self.folder) if (self.folder / BUILD).is_file() else None
         self._memory = Memory(integration_file(self.folder, "data.json"))
-        self._emulator: Emulator | None = Emulator(core_file(), self.folder / "rom.sfc")
+        make = IsolatedEmulator if isolated else Emulator
+        self._emulator: Emulator | IsolatedEmulator | None = make(core_file(), self.folder / "rom.sfc")
+        self._source = "this start state"
         self._states: dict[str, bytes] = {}  # compressed: there may be hundreds, in each of many processes
         self._ticks: int | None = None  # last value written to the ROM; None: unknown
         self._map_shown: bool | None = None  # likewise
         self._commanded = False  # whether the next frame executes one of the `COMMANDS`
         if circuit is not None:
-            self.load(circuit)
+            try:
+                self.load(circuit)
+            except UserError:
+                self.close()
+                raise
 
     def buttons(self, names: Sequence[str]) -> int:
         """Encode held buttons as the bit mask that `step` takes."""
@@ -108,27 +131,35 @@ class Console:
             UserError: there is no such start state, or it is for another ROM.
         """
         if circuit not in self._states:
-            self._states[circuit] = zlib.compress(self._read_start(circuit), level=1)  # unpacks in 0.3 ms
+            file = state_file(self.folder, circuit)
+            state = read_state(file)
+            self.begin(state, file)
+            self._states[circuit] = zlib.compress(state, level=1)  # unpacks in 0.3 ms
+        self._source = circuit
         self.restore(zlib.decompress(self._states[circuit]))
 
-    def _read_start(self, circuit: str) -> bytes:
-        file = state_file(self.folder, circuit)
-        state = read_state(file)
-        try:
-            self.begin(state)
-        except UserError as error:
-            raise UserError(f"{file}: {error}") from error
-        return state
-
-    def begin(self, state: bytes) -> None:
+    def begin(self, state: bytes, source: Path) -> None:
         """Start from a saved state.
 
+        Args:
+            source: its file, named in errors.
+
         Raises:
-            UserError: the emulator rejects it, or it is for another ROM.
+            UserError: the emulator rejects it or does not survive it, or it is for another ROM or no race.
         """
+        self._source = str(source)
         self.restore(state)
-        if self._build is not None and (found := self.race()["build_id"]) != self._build:
-            raise UserError(f"made for another build of the ROM ({found:08x}, not {self._build:08x}); build it again")
+        if self._build is None:
+            return
+        if (found := self.race()["build_id"]) != self._build:
+            reason = f"made for another build of the ROM ({found:08x}, not {self._build:08x}); build it again"
+            raise UserError(f"{source}: {reason}")
+        try:
+            block = self.block()
+        except ValueError as error:
+            raise UserError(f"{source}: damaged: there is no circuit in it") from error
+        if block is None or self.race()["checkpoint_num"] != len(block.gates):
+            raise UserError(f"{source}: damaged: its circuit is not the one that is driven on")
 
     def block(self) -> Block | None:
         """The current circuit, from the console's memory; None for a cartridge."""
@@ -170,7 +201,8 @@ class Console:
             if now != self._ticks and self.game.ticks_per_frame > 1:
                 self.set_value("ticks", now)
                 self._ticks = now
-            emulator.run()
+            with self._named():
+                emulator.run()
             ticks -= now
 
     def screen(self, rows: slice = ALL) -> npt.NDArray[np.uint8]:
@@ -188,7 +220,8 @@ class Console:
 
     def save(self) -> bytes:
         """Serialize the console's state."""
-        return self._open().save()
+        with self._named():
+            return self._open().save()
 
     def restore(self, state: bytes) -> None:
         """Restore a saved state; the next step updates the screen.
@@ -196,8 +229,10 @@ class Console:
         Raises:
             UserError: the emulator rejects it.
         """
-        if not self._open().restore(state):
-            raise UserError("the emulator rejects this state: it is damaged, or from another emulator")
+        with self._named():
+            restored = self._open().restore(state)
+        if not restored:
+            raise UserError(f"{self._source}: the emulator rejects this state: it is damaged, or from another emulator")
         self._ticks = self._map_shown = None
         self._commanded = False
 
@@ -207,7 +242,15 @@ class Console:
             self._emulator.close()
             self._emulator = None
 
-    def _open(self) -> Emulator:
+    @contextlib.contextmanager
+    def _named(self) -> Iterator[None]:
+        """Name the start state in what is said of the emulator's end."""
+        try:
+            yield
+        except EmulatorLost as error:
+            raise UserError(f"{self._source}: {error}") from error
+
+    def _open(self) -> Emulator | IsolatedEmulator:
         if self._emulator is None:
             raise UserError("this console is closed")
         return self._emulator

@@ -1,6 +1,5 @@
 """Resolves the keys of [levels] or `-s` to circuits: looks up files and builds missing ones, before processes start."""
 
-import contextlib
 import glob
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -37,7 +36,7 @@ def circuits_of(keys: Iterable[str], game: str, console: Console | None = None) 
     for key in keys:
         if (wrong := mistake(key)) is not None:
             raise UserError(
-                f"-s {key[:80]!r}: {wrong}; the game has {', '.join(circuits(game_folder(game))) or 'none'}"
+                f"circuit {key[:80]!r}: {wrong}; the game has {', '.join(circuits(game_folder(game))) or 'none'}"
             )
     return tuple(look_up(dict.fromkeys(keys, "test"), game, console))
 
@@ -74,16 +73,15 @@ def look_up(levels: Mapping[str, Use], game: str, console: Console | None = None
 
 
 def uses_by_name(levels: Mapping[str, Use], names: Iterable[str]) -> dict[str, Use]:
-    """The uses of the circuits with these short names, as far as that is known without building any."""
+    """The uses of the circuits with these short names, as far as the keys alone say: nothing is looked up or built."""
     names = set(names)
     uses: dict[str, Use] = {}
     for key, use in levels.items():
         if is_random(key):
             meant = {name for name in names if is_generated(name, numbers_of(key))}
         elif is_path(key):
-            meant = set()
-            with contextlib.suppress(UserError):
-                meant = names & {circuit_name(str(file.with_suffix(".state"))) for file in _files(key)}
+            file = key.endswith((".state", ".toml"))
+            meant = names & {circuit_name(str(Path(key).with_suffix(".state")))} if file else set()
         else:
             meant = names & set(names_of(key))
         uses |= dict.fromkeys(meant, use)

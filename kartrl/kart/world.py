@@ -14,10 +14,13 @@ from kartrl.config.levels import circuit_name, group_of
 from kartrl.envs.episode import Drive, Episode, Tally
 from kartrl.envs.world import MANY, Env, World
 from kartrl.errors import UserError
+from kartrl.kart.race import KMH
 
 if TYPE_CHECKING:
     import numpy as np
     from rich.console import Console
+
+    from kartrl.envs.spec import EnvSpec
 
 NONE_TO_TRAIN = "[levels]: no circuit says train; set at least one, as in --set levels.MarioCircuit.Act1=train"
 
@@ -27,6 +30,7 @@ class Race(NamedTuple):
 
     progress: float  # laps driven, with fractions
     lap_times: tuple[float, ...]  # seconds on the race clock
+    idle: float = 0.0  # seconds that the race clock had run when the agent took over
 
 
 class CircuitTally(Tally):
@@ -46,8 +50,8 @@ class KartWorld(World):
     """`kartrl/Kart-v0`; what the methods mean is said in `World`."""
 
     level_word: ClassVar = "circuit"
-    columns: ClassVar = ("return", "laps driven", "races finished", "best lap", "last evaluation")
-    summary_columns: ClassVar = ("races finished", "mean lap, s", "best lap, s", "mean return", "laps driven")
+    columns: ClassVar = ("last evaluation", "races finished", "best lap", "laps driven", "return")
+    summary_columns: ClassVar = ("races finished", "mean lap", "best lap", "mean return", "laps driven", "title")
     highlights: ClassVar = ("finished", "progress", "best_lap")
     picture_word: ClassVar = "driven line"
 
@@ -62,12 +66,25 @@ class KartWorld(World):
             raise UserError(NONE_TO_TRAIN)
         return make_kart(self.config, levels, training, render)
 
-    def check(self, env: Env) -> None:
+    def isolate(self, env: Env) -> None:
+        """See `World`."""
+        env.unwrapped.isolate()  # type: ignore[attr-defined]
+
+    def check(self) -> None:
         """See `World`."""
         if not self.levels("train"):
             raise UserError(NONE_TO_TRAIN)
-        for circuit in self.all_levels():  # a start state may be damaged, or of another build of the ROM
-            env.reset(options=self.reset_options(circuit))
+        env = self.open_env(self.all_levels())
+        self.isolate(env)
+        try:
+            for circuit in self.all_levels():  # a start state may be damaged, or of another build of the ROM
+                env.reset(options=self.reset_options(circuit))
+        finally:
+            env.close()
+
+    def ignored_keys(self, spec: EnvSpec) -> list[str]:
+        """See `World`: its settings have keys of their own."""
+        return [f"environment.kwargs.{name}" for name in self.config.environment.kwargs]
 
     # Levels
 
@@ -109,8 +126,10 @@ class KartWorld(World):
 
     def make_episode(self, info: dict[str, Any], finished: bool, use: str = "train") -> Episode:
         """See `World`."""
-        race = Race(float(info["progress"]), tuple(info["lap_times"]))
-        return super().make_episode(info, finished, use)._replace(level=info["circuit"], details=race)
+        times = tuple(info["lap_times"])
+        idle = round(info["race_seconds"] - sum(times), 2) if info["finished"] else 0.0
+        race = Race(float(info["progress"]), times, idle)
+        return super().make_episode(info, info["finished"], use)._replace(level=info["circuit"], details=race)
 
     def measure(self, episodes: Sequence[Episode]) -> dict[str, float]:
         """See `World`."""
@@ -130,11 +149,11 @@ class KartWorld(World):
         """See `World`."""
         episodes = [episode for tally in tallies for episode in tally.episodes]
         return [
-            f"{fmean(episode.episodic_return for episode in episodes):.2f}" if episodes else "-",
-            f"{_progress(episodes):.2f}" if episodes else "-",
+            _evaluation([tally.evaluation for tally in tallies if tally.evaluation is not None]),
             _finished(episodes),
             _seconds(_best_lap(tallies)),
-            _evaluation([tally.evaluation for tally in tallies if tally.evaluation is not None]),
+            f"{_progress(episodes):.2f}" if episodes else "-",
+            f"{fmean(episode.episodic_return for episode in episodes):.2f}" if episodes else "-",
         ]
 
     def tell_progress(self, tallies: Sequence[Tally]) -> str:
@@ -149,37 +168,55 @@ class KartWorld(World):
         laps = [f"{tally.level.removeprefix('MarioCircuit.')} {_seconds(_best_lap([tally]))}" for tally in tallies]
         return f"best lap {', '.join(laps)}"
 
+    def tell_result(self, tallies: Sequence[Tally]) -> list[str]:
+        """See `World`: on how many circuits the last evaluation finished the race, and the best lap of all."""
+        evaluated = [tally.evaluation for tally in tallies if tally.evaluation is not None]
+        finished, best = sum(episode.finished for episode in evaluated), _best_lap(tallies)
+        phrases = []
+        if evaluated:
+            count = "all" if finished == len(evaluated) > 1 else f"{finished} of {len(evaluated)}"
+            phrases.append(f"{count} circuits finished")
+        return phrases + [f"best lap {_seconds(best)}"] * (best < float("inf"))
+
     def summarize(self, episodes: Sequence[Episode]) -> list[str]:
         """See `World`."""
-        laps = _laps(episodes)
+        from kartrl.kart.circuits.format import title_of
+        from kartrl.kart.retro import BUNDLED, game_folder
+
+        laps, levels = _laps(episodes), {episode.level for episode in episodes}
+        titled = len(levels) == 1 and game_folder(self.config.environment.game).name == BUNDLED
         return [
             f"{sum(episode.finished for episode in episodes)} of {len(episodes)}",
-            f"{fmean(laps):.2f}" if laps else "-",
-            f"{min(laps):.2f}" if laps else "-",
+            _seconds(fmean(laps)) if laps else "-",
+            _seconds(min(laps)) if laps else "-",
             f"{fmean(episode.episodic_return for episode in episodes):.2f}",
             f"{_progress(episodes):.2f}",
+            title_of(*levels) if titled else "",
         ]
 
     def list_episodes(self, episodes: Sequence[Episode]) -> list[list[str]]:
-        """See `World`: the times of all laps."""
+        """See `World`: the times of all laps. The clock on the screen starts before the agent does."""
         count = max(len(race_of(episode).lap_times) for episode in episodes)
-        rows = [["race", *(f"lap {lap + 1}" for lap in range(count)), "total", "laps driven", "return"]]
+        rows = [
+            ["race", *(f"lap {lap + 1}" for lap in range(count)), "total", "clock on screen", "laps driven", "return"]
+        ]
         for number, episode in enumerate(episodes, 1):
-            progress, times = race_of(episode)
+            progress, times, idle = race_of(episode)
             laps = [f"{time:.2f} s" for time in times] + ["-"] * (count - len(times))
             total = f"{sum(times):.2f} s" if episode.finished else "not finished"
-            rows.append([str(number), *laps, total, f"{progress:.2f}", f"{episode.episodic_return:.2f}"])
+            clock = f"{sum(times) + idle:.2f} s" if episode.finished else "-"
+            rows.append([str(number), *laps, total, clock, f"{progress:.2f}", f"{episode.episodic_return:.2f}"])
         return rows
 
     # Pictures
 
     def trace(self, info: dict[str, Any]) -> tuple[float, ...]:
-        """Position on the map (x grows east, y south) and speed."""
-        return info["x"], info["y"], info["speed"]
+        """Position on the map (x grows east, y south) and speed, km/h."""
+        return info["x"], info["y"], info["speed"] * KMH
 
     def draw(self, level: str, drives: Sequence[Drive], title: str, inches: float = 8.0) -> np.ndarray:
         """See `World`: the driven lines on the circuit's map, and the lap times of the best drive."""
-        from kartrl.kart.circuit_map import circuit_map
+        from kartrl.kart.circuit_map import circuit_block, circuit_map
         from kartrl.kart.plots import Line, driven_lines
         from kartrl.kart.retro import game_folder
 
@@ -188,8 +225,10 @@ class KartWorld(World):
         for drive in drives:
             x, y, speed = drive.trace.T
             lines.append(Line(x, y, speed, drive.episode.finished))
-        ground = circuit_map(game_folder(self.config.environment.game), level)
-        return driven_lines(ground, lines, f"{title}\n{lap_line(best)}", inches)
+        folder = game_folder(self.config.environment.game)
+        block = circuit_block(folder, level)
+        corner = "" if block is None else block.title.title()
+        return driven_lines(circuit_map(folder, level), lines, f"{title}\n{lap_line(best)}", inches, corner)
 
 
 def race_of(episode: Episode) -> Race:
@@ -200,7 +239,7 @@ def race_of(episode: Episode) -> Race:
 
 def lap_line(episode: Episode) -> str:
     """What an episode came to, in one line."""
-    progress, times = race_of(episode)
+    progress, times, _ = race_of(episode)
     if not times:
         return f"{progress:.2f} laps, none completed"
     laps = "  ".join(f"{time:.2f}" for time in times)
@@ -235,7 +274,7 @@ def _evaluation(episodes: Sequence[Episode]) -> str:
     if len(episodes) > 1:
         return f"{sum(episode.finished for episode in episodes)} of {len(episodes)} finished"
     (episode,) = episodes
-    progress, times = race_of(episode)
+    progress, times, _ = race_of(episode)
     return f"finished in {sum(times):.1f} s" if episode.finished else f"{progress:.1f} laps"
 
 

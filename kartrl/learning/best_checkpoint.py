@@ -70,5 +70,5 @@ def _meaning(config: Config) -> tuple[Any, ...]:
         config.environment,
         config.reward,
         list(config.levels.circuits.items()),  # of two keys for one circuit the last counts
-        (evaluation.episodes, evaluation.circuits, evaluation.greedy),
+        (evaluation.episodes, evaluation.circuits),
     )

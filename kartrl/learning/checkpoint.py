@@ -11,7 +11,7 @@ import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import safetensors.torch
 import torch
@@ -19,6 +19,7 @@ from torch import Tensor
 
 from kartrl import __version__
 from kartrl.config import Config, dump, read
+from kartrl.envs.named_modules import named_modules
 from kartrl.envs.spec import ActionSpec
 from kartrl.errors import UserError
 from kartrl.files import write_whole
@@ -27,9 +28,12 @@ from kartrl.learning.optimizers import state_shapes
 from kartrl.models import ActorCritic, Network, make_network
 
 FORMAT = "kartrl checkpoint 3"
-LARGEST = 1 << 30  # bytes; a larger file is not one of ours
+LARGEST = 1 << 28  # bytes; a larger file is not one of ours
 LARGEST_HEADER = 1 << 20
 LARGEST_ACTION = 65_536  # actions or dimensions
+LARGEST_RANDOM = 65_536  # bytes of a random generator's state
+GROUPS = ("network", "optimizer", "random")  # of tensors, which begin their names
+DTYPES = {"F32": torch.float32, "I64": torch.int64, "U8": torch.uint8}  # of tensors, as safetensors calls them
 
 
 class NotFinite(ValueError):
@@ -69,10 +73,7 @@ def save(path: Path, checkpoint: Checkpoint) -> None:
         "score": checkpoint.score,
         "versions": {"kartrl": __version__, "torch": str(torch.__version__), "python": platform.python_version()},
     }
-    groups = {"network": checkpoint.network, "optimizer": checkpoint.optimizer, "random": checkpoint.random}
-    tensors = {
-        f"{group}/{name}": tensor.contiguous() for group, members in groups.items() for name, tensor in members.items()
-    }
+    tensors = {name: tensor.contiguous() for name, tensor in _tensors(checkpoint).items()}
     text = json.dumps(about)
     content = safetensors.torch.save(tensors, {"about": text, "sha256": _digest(text, tensors)})
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -88,7 +89,8 @@ def load(path: Path) -> Checkpoint:
     if path.is_dir():
         raise UserError(f"{path}: is a folder; give a checkpoint file, such as {path / 'best.pt'}")
     try:
-        return _parse(_content(path))
+        with path.open("rb") as file:
+            return _read(file)
     except OSError as error:
         raise UserError(f"{path}: cannot read this checkpoint ({error.strerror or error})") from error
     except UserError as error:
@@ -102,16 +104,17 @@ def load(path: Path) -> Checkpoint:
 
 
 def check_imports(config: Config) -> None:
-    """Refuse a checkpoint's configuration whose environment would import a module, as Gymnasium does for "module:Id".
+    """Refuse a checkpoint's configuration whose environment would import a module that it names.
 
     Raises:
         UserError: it would, and the user has not named the module in `KARTRL_IMPORT`.
     """
-    module, colon, _ = config.environment.id.partition(":")
-    if colon and module != os.environ.get("KARTRL_IMPORT"):
+    trusted = os.environ.get("KARTRL_IMPORT", "").replace(",", " ").split()
+    named = named_modules(config.environment)
+    if unknown := [module for module in named if module not in trusted]:
         raise UserError(
-            f"refused: this checkpoint's environment.id, {config.environment.id}, imports the module {module}; "
-            f"if you trust that module, set KARTRL_IMPORT={module} and try again"
+            f"refused: this checkpoint's environment, {config.environment.id}, imports the module {unknown[0]}; "
+            f"if it is yours or you trust it, say so once, and try again: export KARTRL_IMPORT={','.join(named)}"
         )
 
 
@@ -154,45 +157,70 @@ def remove_oldest(run_folder: Path, keep: int) -> None:
         old.unlink(missing_ok=True)
 
 
-def _content(path: Path) -> bytes:
-    """The whole file; its size, and the size of its header, are bounded before they are read."""
-    with path.open("rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        if size > LARGEST:
-            raise UserError(f"larger than {LARGEST >> 30} GiB")
-        header = int.from_bytes(file.read(8), "little")
-        if not 2 <= header <= min(LARGEST_HEADER, size - 8):
-            raise UserError("not a checkpoint, or one that was cut short")
-        file.seek(0)
-        return file.read(size)
-
-
-def _parse(content: bytes) -> Checkpoint:
-    """See `load`.
+def _read(file: BinaryIO) -> Checkpoint:
+    """See `load`. What the header says is checked before anything else is read.
 
     Raises:
         UserError: as there.
         Exception: any.
     """
-    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
-    text = header["__metadata__"]["about"]
-    about = json.loads(text)
-    if about["format"] != FORMAT:
-        raise UserError("written by another version of kartrl")
-    tensors = safetensors.torch.load(content)  # refuses overlaps, gaps, and shapes that do not make up the file
-    if header["__metadata__"]["sha256"] != _digest(text, tensors):
+    size = os.fstat(file.fileno()).st_size
+    if size > LARGEST:
+        raise UserError(f"larger than {LARGEST >> 20} MiB")
+    length = int.from_bytes(file.read(8), "little")
+    if not 2 <= length <= min(LARGEST_HEADER, size - 8):
+        raise UserError("not a checkpoint, or one that was cut short")
+    header = json.loads(file.read(length))
+    metadata = header.pop("__metadata__")
+    claimed = _describe(metadata["about"], {key: _claimed(entry) for key, entry in header.items()})
+    if 8 + length + sum(tensor.nbytes for tensor in _tensors(claimed).values()) != size:
+        raise UserError("damaged: not as long as its header says")
+    file.seek(0)
+    tensors = safetensors.torch.load(file.read(size))  # refuses overlaps, and offsets that are not of these shapes
+    if metadata["sha256"] != _digest(metadata["about"], tensors):
         raise UserError("damaged: its content is not what was written")
-    groups: dict[str, dict[str, Tensor]] = {"network": {}, "optimizer": {}, "random": {}}
+    groups = _groups(tensors)
+    return claimed._replace(network=groups["network"], optimizer=groups["optimizer"], random=groups["random"])
+
+
+def _claimed(entry: dict[str, Any]) -> Tensor:
+    """The shape and type of a tensor in the header, without memory."""
+    return torch.empty(entry["shape"], dtype=DTYPES[entry["dtype"]], device="meta")
+
+
+def _groups(tensors: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:
+    groups: dict[str, dict[str, Tensor]] = {name: {} for name in GROUPS}
     for key, tensor in tensors.items():
         group, _, name = key.partition("/")
         groups[group][name] = tensor
+    return groups
+
+
+def _tensors(checkpoint: Checkpoint) -> dict[str, Tensor]:
+    """All of a checkpoint, by the names that they have in a file."""
+    return {f"{group}/{name}": tensor for group in GROUPS for name, tensor in getattr(checkpoint, group).items()}
+
+
+def _describe(text: str, tensors: dict[str, Tensor]) -> Checkpoint:
+    """The checkpoint of a description and of tensors, which are not looked into.
+
+    Raises:
+        UserError: they do not fit together.
+        Exception: any.
+    """
+    about = json.loads(text)
+    if about["format"] != FORMAT:
+        raise UserError("written by another version of kartrl")
+    groups = _groups(tensors)
     checkpoint = Checkpoint(
         config=read(base=about["config"]),
         counters=_counters(*about["counters"]),
         observation_shape=tuple(int(size) for size in about["observation_shape"]),
         action=_action(*about["action"]),
         score=None if about["score"] is None else _score(about["score"]),
-        **groups,
+        network=groups["network"],
+        optimizer=groups["optimizer"],
+        random=groups["random"],
     )
     _check_tensors(checkpoint)
     return checkpoint
@@ -235,8 +263,8 @@ def _check_tensors(checkpoint: Checkpoint) -> None:
         shapes = state_shapes(checkpoint.config.optimizer, network.parameters())
         if _types(checkpoint.optimizer) != {name: (torch.float32, shape) for name, shape in shapes.items()}:
             raise UserError("its optimizer's state does not fit its network")
-    if any(tensor.dtype != torch.uint8 for tensor in checkpoint.random.values()):
-        raise UserError("its random states are not bytes")
+    if any(tensor.dtype != torch.uint8 or tensor.nbytes > LARGEST_RANDOM for tensor in checkpoint.random.values()):
+        raise UserError("its random states are not bytes, or too many")
 
 
 def _types(tensors: dict[str, Tensor]) -> dict[str, tuple[torch.dtype, torch.Size]]:

@@ -1,47 +1,58 @@
 """The learner: one update, and nothing else."""
 
 import math
+from collections import defaultdict
 from collections.abc import Callable
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from kartrl.algorithms import Algorithm, make_algorithm
-from kartrl.algorithms.algorithm import Loss
-from kartrl.algorithms.losses import explained_variance
+from kartrl.algorithms.algorithm import Batch, Loss
 from kartrl.config import Config
 from kartrl.envs.spec import ActionSpec
+from kartrl.learning.diagnostics import PolicyProbe, describe
 from kartrl.learning.optimizers import get_state, make_optimizer, set_state
 from kartrl.models import Network, make_distribution
 from kartrl.trajectory import Trajectory
 
 
-class Update(NamedTuple):
-    """What came of an update."""
+class Step(NamedTuple):
+    """What came of an optimizer step."""
 
     finite: bool  # else it was skipped: nothing has changed
-    steps: int  # valid ones in the batch
     gradient_norm: float  # before clipping
-    losses: list[Loss]  # of the parts of the batch
+    losses: list[Loss]  # of the parts of the minibatch
+
+
+class Update(NamedTuple):
+    """What came of an update: one optimizer step for each minibatch, until one was skipped."""
+
+    steps: list[Step]
+    policy_kl: float | None  # KL(before || after), where it was asked for
+
+    @property
+    def finite(self) -> bool:
+        """Whether all steps were made."""
+        return self.steps[-1].finite
 
     def scalars(self) -> dict[str, float]:
-        """For the logger; this waits for the device."""
-        names = self.losses[0].terms
-        terms = {f"losses/{name}": float(sum(loss.terms[name] for loss in self.losses)) for name in names}
-        return {
-            "losses/total": float(sum(loss.total for loss in self.losses)),
-            **terms,
-            "losses/explained_variance": explained_variance(torch.stack([x.value_moments for x in self.losses]).sum(0)),
-            "losses/gradient_norm": self.gradient_norm,
-        }
+        """For the logger, means over the steps; this waits for the device."""
+        values: dict[str, list[float]] = defaultdict(list)  # a minibatch without a valid step has only some
+        for step in self.steps:
+            for tag, value in describe(step.losses).items():
+                values[tag].append(value)
+        means = {tag: fmean(numbers) for tag, numbers in values.items()}
+        return means if self.policy_kl is None else means | {"losses/policy_kl": self.policy_kl}
 
 
 PART_STEPS = 160  # of a batch that go through the network at once on a CPU: what they need fits into its cache
 
 
 class Learner:
-    """A network, an algorithm and an optimizer: makes the only optimizer step.
+    """A network, an algorithm and an optimizer: makes all optimizer steps.
 
     Args:
         gradient_clip: largest global norm of the gradient; infinity for none.
@@ -59,10 +70,15 @@ class Learner:
         part: int,
     ) -> None:
         self.network, self.algorithm, self.optimizer = network, algorithm, optimizer
-        self._clip, self._part = gradient_clip, part
+        self.gradient_clip, self._part = gradient_clip, part
 
     def update(
-        self, trajectory: Trajectory[Tensor], steps: int, learning_rate: float, lap: Callable[[str], None]
+        self,
+        trajectory: Trajectory[Tensor],
+        steps: int,
+        learning_rate: float,
+        lap: Callable[[str], None],
+        probe: bool = False,
     ) -> Update:
         """One update from a batch of unrolls.
 
@@ -70,39 +86,45 @@ class Learner:
             trajectory: on the network's device.
             steps: valid ones in it.
             lap: called after each of the stages forward, loss, backward and optimizer.
+            probe: measure how far the update moves the policy, which costs two small forward passes.
 
         Returns:
-            What came of it. Where the loss or gradient is not finite, the update is skipped.
+            What came of it. Where a loss or gradient is not finite, the step is skipped and the update ends.
         """
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate
-        self.optimizer.zero_grad(set_to_none=True)
+        before = PolicyProbe(self.network, self.algorithm.distribution, trajectory) if probe else None
         with torch.no_grad():
             batch = self.algorithm.prepare(self.network, trajectory, max(steps, 1))
+        made: list[Step] = []
+        for minibatch in self.algorithm.minibatches(batch):
+            made.append(self._step(minibatch, lap))
+            if not made[-1].finite:
+                return Update(made, None)
+        if self.network.normalises:  # after the steps, which so see what was acted on
+            self.network.observe(trajectory.observation[:-1][trajectory.valid])
+        return Update(made, None if before is None else before.divergence())
+
+    def _step(self, batch: Batch, lap: Callable[[str], None]) -> Step:
+        self.optimizer.zero_grad(set_to_none=True)
         losses: list[Loss] = []
-        for begin in range(0, trajectory.reward.shape[1], self._part):
+        for begin in range(0, batch.trajectory.reward.shape[1], self._part):
             part = batch.unrolls(slice(begin, begin + self._part))
-            observation, first, state = (
-                part.trajectory.observation,
-                part.trajectory.first,
-                part.trajectory.initial_state,
-            )
-            output, _ = self.network(observation, first, state)
+            trajectory = part.trajectory
+            output, _ = self.network(trajectory.observation, trajectory.first, trajectory.initial_state)
             lap("forward")
             loss = self.algorithm.loss(output, part)
             lap("loss")
             loss.total.backward()
             lap("backward")
-            losses.append(_detached(loss))
-        norm = torch.nn.utils.clip_grad_norm_(self.network.parameters(), self._clip)
-        # On a GPU this waits for the device, once an update: the price of never stepping into weights that are lost.
+            losses.append(loss.detach())
+        norm = torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.gradient_clip)
+        # On a GPU this waits for the device, once a step: the price of never stepping into weights that are lost.
         finite = math.isfinite(float(norm + sum(loss.total for loss in losses)))
         if finite:
             self.optimizer.step()
-            if self.network.normalises:  # after the step, which so sees what was acted on
-                self.network.observe(trajectory.observation[:-1][trajectory.valid])
         lap("optimizer")
-        return Update(finite, steps, float(norm), losses)
+        return Step(finite, float(norm), losses)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """Copies on the CPU of the network's and the optimizer's state."""
@@ -124,11 +146,6 @@ def make_learner(config: Config, network: Network, action: ActionSpec) -> Learne
         gradient_clip=config.optimizer.gradient_clip or math.inf,
         part=max(1, PART_STEPS // config.algorithm.unroll_length) if on_cpu else 1_000_000,
     )
-
-
-def _detached(loss: Loss) -> Loss:
-    terms = {name: term.detach() for name, term in loss.terms.items()}
-    return Loss(loss.total.detach(), terms, loss.value_moments)
 
 
 def _copied(state: dict[str, Tensor]) -> dict[str, Tensor]:

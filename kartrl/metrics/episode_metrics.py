@@ -8,37 +8,42 @@ from kartrl.envs.world import World
 
 
 def training_scalars(world: World, episodes: Sequence[Episode]) -> dict[str, float]:
-    """Means over training episodes, `train/...`, and per level or, if there are many, per group of levels.
+    """Means over training episodes, `charts/...`, and per level or, if there are many, per group of levels.
 
     The latter are `train_levels/<level>/...`, with the world's own word for levels.
     """
     if not episodes:
         return {}
-    values = _prefixed("train", world.measure(episodes))
+    values = _prefixed("charts", world.measure(episodes))
     for name, same in _by_level(world, episodes):
         values |= _prefixed(f"train_{world.level_word}s/{name}", world.measure(same))
     return values
 
 
-def evaluation_scalars(world: World, episodes: Sequence[Episode], newest: Sequence[Episode] = ()) -> dict[str, float]:
+def evaluation_scalars(
+    world: World, episodes: Sequence[Episode], newest: Sequence[Episode] = (), name: str = "evaluation"
+) -> dict[str, float]:
     """Means per level or group, `evaluation_<use>/<level>/...`, and over all train and all test levels.
 
-    The latter are `evaluation/<use>_return`, and one for each of `World.highlights`.
+    The latter are `evaluation/<use>_return`, `evaluation/<use>_episodes` (how many these are means of), and one for
+    each of `World.highlights`.
 
     Args:
         episodes: of this round.
         newest: newest episodes of all levels, over which the overall means are taken; a round may cover only some.
+        name: in place of "evaluation".
     """
     newest = newest or episodes
     values: dict[str, float] = {}
     for use in ("train", "test"):
         shown = [episode for episode in (newest if world.grouped else episodes) if episode.use == use]
-        for name, same in _by_level(world, shown):
-            values |= _prefixed(f"evaluation_{use}/{name}", world.measure(same))
+        for level, same in _by_level(world, shown):
+            values |= _prefixed(f"{name}_{use}/{level}", world.measure(same))
         if overall := [episode for episode in newest if episode.use == use]:
             means = world.measure(overall)
-            values[f"evaluation/{use}_return"] = means["episodic_return"]
-            values |= {f"evaluation/{use}_{key}": means[key] for key in world.highlights if key in means}
+            values[f"{name}/{use}_return"] = means["episodic_return"]
+            values[f"{name}/{use}_episodes"] = float(len(overall))
+            values |= {f"{name}/{use}_{key}": means[key] for key in world.highlights if key in means}
     return values
 
 

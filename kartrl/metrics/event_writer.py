@@ -8,14 +8,17 @@ import contextlib
 import os
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.plugins.histogram.summary_v2 import histogram_pb
+from tensorboard.plugins.hparams.summary_v2 import HParam, Metric, hparams_config_pb, hparams_pb
+from tensorboard.plugins.text.metadata import create_summary_metadata
 from tensorboard.summary.writer.record_writer import RecordWriter
+from tensorboard.util.tensor_util import make_tensor_proto
 
 
 class EventWriter:
@@ -59,6 +62,18 @@ class EventWriter:
         """Write an encoded PNG or GIF; TensorBoard animates GIFs."""
         image = Summary.Image(height=height, width=width, colorspace=3, encoded_image_string=encoded)
         self._summary(step, Summary(value=[Summary.Value(tag=tag, image=image)]))
+
+    def text(self, step: int, tag: str, text: str) -> None:
+        """Write a text for the Text tab, to be shown as it is."""
+        tensor = make_tensor_proto([f"```\n{text}\n```".encode()])
+        metadata = create_summary_metadata("", "")
+        self._summary(step, Summary(value=[Summary.Value(tag=tag, metadata=metadata, tensor=tensor)]))
+
+    def settings(self, values: Mapping[str, bool | float | str], metrics: Sequence[str]) -> None:
+        """Write a run's settings for the HParams tab, which shows them beside the last values of the tags `metrics`."""
+        names, tags = [HParam(name) for name in values], [Metric(tag) for tag in metrics]
+        self._summary(0, hparams_config_pb(names, tags))
+        self._summary(0, hparams_pb(dict(values)))
 
     def flush(self) -> None:
         """Flush buffered data to the operating system."""

@@ -29,8 +29,8 @@ class Hardware:
     def sample(self) -> dict[str, float]:
         """Tags and values since the last call.
 
-        `hardware/cpu_percent` is of the whole machine. `hardware/cores_<role>` is the number of CPU cores used by all
-        processes of a role, `hardware/memory_gb_<role>` their memory as proportional set size (PSS) where available.
+        `system/cpu_percent` is of the whole machine. `system/cores_<role>` is the number of CPU cores used by all
+        processes of a role, `system/memory_gb_<role>` their memory as proportional set size (PSS) where available.
         """
         now = time.monotonic()
         elapsed = max(now - self._time, 1e-6)
@@ -45,15 +45,15 @@ class Hardware:
                 memory[role] += _memory(process) / GIGABYTE
         self._used, self._time = used, now
         values = {
-            "hardware/cpu_percent": psutil.cpu_percent(),
-            "hardware/memory_gb": sum(memory.values()),
-            **{f"hardware/cores_{role}": value for role, value in cores.items()},
-            **{f"hardware/memory_gb_{role}": value for role, value in memory.items()},
+            "system/cpu_percent": psutil.cpu_percent(),
+            "system/memory_gb": sum(memory.values()),
+            **{f"system/cores_{role}": value for role, value in cores.items()},
+            **{f"system/memory_gb_{role}": value for role, value in memory.items()},
         }
         for index, handle in enumerate(self._gpus):
             with contextlib.suppress(pynvml.NVMLError):
-                values[f"hardware/gpu{index}_percent"] = float(pynvml.nvmlDeviceGetUtilizationRates(handle).gpu)
-                values[f"hardware/gpu{index}_memory_gb"] = pynvml.nvmlDeviceGetMemoryInfo(handle).used / GIGABYTE
+                values[f"system/gpu{index}_percent"] = float(pynvml.nvmlDeviceGetUtilizationRates(handle).gpu)
+                values[f"system/gpu{index}_memory_gb"] = pynvml.nvmlDeviceGetMemoryInfo(handle).used / GIGABYTE
         return values
 
     def _role(self, process: psutil.Process) -> str:

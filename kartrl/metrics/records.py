@@ -34,3 +34,6 @@ class EpisodeBatch(NamedTuple):
 
     agent_steps: int
     episodes: tuple[Episode, ...]
+
+
+Record = Scalars | Histograms | EpisodeRecord | EpisodeBatch

@@ -1,4 +1,4 @@
-"""Metric sinks: an event file for TensorBoard, and `scalars.csv`."""
+"""Metric sinks: an event file for TensorBoard, `scalars.csv`, `episodes.csv`, and trackers."""
 
 import contextlib
 import sys
@@ -8,30 +8,40 @@ from pathlib import Path
 
 import numpy as np
 
+from kartrl.config import Config, dump, settings
+from kartrl.envs.episode import Episode
+from kartrl.metrics.episodes_csv import EpisodesTable
 from kartrl.metrics.event_writer import EventWriter
 from kartrl.metrics.scalars_csv import ScalarsTable
+from kartrl.metrics.trackers import make_tracker
 
 RETRY_SECONDS = 60.0  # pause after a failed write
+HEADLINES = ("charts/episodic_return", "evaluation/train_return", "evaluation/test_return")
+"""Tags of the values by which runs are compared."""
 
 
 class Sinks:
-    """Writes the same scalars to both files.
+    """Writes the same scalars to both files, and to the tracker that `run.tracker` names.
 
     A full disk or a read-only folder loses data but never ends the process: it is reported once on stderr, and
-    retried every minute.
+    retried every minute. A tracker that fails is reported once and given up; none is waited for
+    before the end.
 
     Args:
         run_folder: folder of both files.
         first_step: agent steps of the checkpoint that is resumed; later data of existing files is discarded.
+        config: is written to the event file, as text and as hyperparameters.
     """
 
-    def __init__(self, run_folder: Path, first_step: int) -> None:
+    def __init__(self, run_folder: Path, first_step: int, config: Config) -> None:
+        self._config = config
         self._folder = run_folder
         self._first_step: int | None = first_step  # None after existing files have been truncated
         self._events: EventWriter | None = None
-        self._table = ScalarsTable(run_folder, first_step)
+        self._table, self._episodes = ScalarsTable(run_folder, first_step), EpisodesTable(run_folder, first_step)
         self._retry_at = 0.0
         self._warned = False
+        self._tracker = make_tracker(config, run_folder, self._on_tracker_failure)
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         """Write tag -> value to both files."""
@@ -42,6 +52,12 @@ class Sinks:
 
         if values:
             self._try(write)
+        if values and self._tracker is not None:
+            self._tracker.scalars(step, values)
+
+    def episode(self, step: int, episode: Episode) -> None:
+        """Write a training episode to `episodes.csv`."""
+        self._try(lambda _: self._episodes.write(step, episode))
 
     def histograms(self, step: int, values: Mapping[str, np.ndarray]) -> None:
         """Write tag -> float [any] to the event file."""
@@ -58,13 +74,20 @@ class Sinks:
         def write(events: EventWriter) -> None:
             events.flush()
             self._table.flush()
+            self._episodes.flush()
 
         self._try(write)
 
     def close(self) -> None:
-        """Flush and close both files."""
+        """Flush and close both files, and end the tracker's run."""
         self.flush()
         self._drop()
+        if self._tracker is not None:
+            self._tracker.close()
+
+    def _on_tracker_failure(self, error: Exception) -> None:
+        name = self._config.run.tracker
+        print(f"kartrl: {name} failed ({error}); training continues without it", file=sys.stderr, flush=True)
 
     def _try(self, write: Callable[[EventWriter], None]) -> None:
         if time.monotonic() < self._retry_at:
@@ -87,12 +110,17 @@ class Sinks:
         if self._events is None:
             self._folder.mkdir(parents=True, exist_ok=True)
             self._table.open()
+            self._episodes.open()
             self._events = EventWriter(self._folder, None if self._first_step is None else self._first_step + 1)
+            if self._first_step is not None:
+                self._events.text(self._first_step, "config", dump(self._config))
+                self._events.settings(settings(self._config), HEADLINES)
             self._first_step = None
         return self._events
 
     def _drop(self) -> None:
         self._table.close()
+        self._episodes.close()
         if self._events is not None:
             with contextlib.suppress(OSError):
                 self._events.close()

@@ -1,4 +1,4 @@
-"""Terminal output: a live panel, or plain lines if the output is not a terminal."""
+"""Terminal output: a live panel, or plain lines where the output cannot show one or is shared with other runs."""
 
 import itertools
 from collections import defaultdict, deque
@@ -15,9 +15,12 @@ from kartrl.envs.episode import Tally
 from kartrl.envs.world import MANY, World
 from kartrl.learning.counters import Counters
 from kartrl.metrics.records import EpisodeRecord
+from kartrl.metrics.reward_watch import RewardWatch
+from kartrl.metrics.tables import Line, fitted
 
 PLAIN_SECONDS = 10.0
 MOST_ROWS = 18  # maximum rows of groups of levels
+PANEL_EDGES = 4  # columns that the panel's border takes
 
 
 class Status(NamedTuple):
@@ -31,6 +34,7 @@ class Status(NamedTuple):
     prediction_batch: float  # mean size
     lag: float  # mean policy lag in updates
     agents: int
+    stuck: float = 0.0  # seconds since the last update, where that is too long
 
 
 class Display:
@@ -39,14 +43,19 @@ class Display:
     Args:
         name: of the run.
         world: decides what is displayed of its episodes.
+        plain: print lines that begin with the run's name, since other runs print to the same place.
     """
 
-    def __init__(self, console: Console, name: str, world: World) -> None:
+    def __init__(self, console: Console, name: str, world: World, plain: bool = False) -> None:
         self._console, self._name, self._world = console, name, world
+        self._prefix = f"{name} | " if plain else ""
         self._tallies: dict[tuple[str, str], Tally] = {}
+        self._reward = RewardWatch()
         self._returns: deque[float] = deque(maxlen=100)
         self._last_line = float("-inf")
-        self._live = Live(console=console, refresh_per_second=2, transient=False) if console.is_terminal else None
+        self._status: Status | None = None
+        panel = console.is_terminal and not console.is_dumb_terminal and not plain
+        self._live = Live(console=console, refresh_per_second=2, transient=False) if panel else None
 
     def __enter__(self) -> "Display":
         if self._live is not None:
@@ -67,18 +76,44 @@ class Display:
         if not record.evaluated:
             self._returns.append(episode.episodic_return)
 
+    def add_reward(self, seconds: float, steps: int, mean_reward: float) -> None:
+        """Add trained steps, and say where their reward collapses: see `RewardWatch.add`."""
+        if (message := self._reward.add(seconds, steps, mean_reward)) is not None:
+            self.say(message)
+
     def say(self, message: str) -> None:
-        """Print a permanent line."""
-        self._console.print(message, highlight=False, markup=False, soft_wrap=True)
+        """Print permanent lines."""
+        for line in message.splitlines():
+            self._console.print(self._prefix + line, highlight=False, markup=False, soft_wrap=True)
 
     def show(self, status: Status, final: bool = False) -> None:
-        """Update the panel; without a terminal, print a line every ten seconds."""
+        """Update the panel, or print a line every ten seconds."""
+        self._status = status
+        self.refresh()
         if self._live is not None:
-            parts = [self._head(status), self._table()] if self._tallies else [self._head(status)]
-            self._live.update(Panel(Group(*parts), title=self._name, border_style="cyan"))
-        elif final or status.counters.seconds - self._last_line >= PLAIN_SECONDS:
+            return
+        if final or status.counters.seconds - self._last_line >= PLAIN_SECONDS:
             self._last_line = status.counters.seconds
             self.say(self._line(status))
+
+    def refresh(self) -> None:
+        """Update the panel, if there is one, with the episodes that were added since."""
+        if self._live is not None and self._status is not None:
+            parts = [self._head(self._status), self._table()] if self._tallies else [self._head(self._status)]
+            self._live.update(Panel(Group(*parts), title=self._name, border_style="cyan"))
+
+    def summary(self) -> str:
+        """What the run came to, in one line."""
+        status = self._status
+        if status is None:
+            return "ended"
+        counters = status.counters
+        phrases = [
+            f"{'finished' if status.fraction >= 1 else 'stopped'} after {_clock(counters.seconds)}",
+            f"{counters.agent_steps:,} steps",
+        ]
+        phrases += self._world.tell_result(self._sorted()) or [f"return {_mean(self._returns)}"] * bool(self._returns)
+        return ", ".join([*phrases, *filter(None, [self._reward.phrase()])])
 
     def _line(self, status: Status) -> str:
         counters = status.counters
@@ -87,40 +122,45 @@ class Display:
             f"{_clock(counters.seconds)} | {status.fraction:4.0%} | {counters.agent_steps:,} agent steps, "
             f"{status.agent_steps_per_second:,.0f}/s | {counters.updates:,} updates | return {_mean(self._returns)} "
             f"over {counters.episodes:,} episodes | lag {status.lag:.1f}{more and f' | {more}'} "
-            f"| ETA {_clock(status.eta_seconds)}"
+            f"| {f'stuck for {status.stuck:.0f} s' if status.stuck else f'ETA {_clock(status.eta_seconds)}'}"
         )
 
     def _head(self, status: Status) -> Table:
         counters = status.counters
         head = Table.grid(padding=(0, 2), expand=True)
         head.add_column(justify="left")
-        head.add_column(justify="left")
         head.add_column(justify="right")
         head.add_row(
             Text(f"{counters.agent_steps:,} agent steps", style="bold"),
             ProgressBar(total=1.0, completed=status.fraction, width=30),
+        )
+        speed = Text(f"{status.agent_steps_per_second:,.0f} steps/s, {status.updates_per_second:.1f} updates/s")
+        head.add_row(
+            Text(f"stuck for {status.stuck:.0f} s: no update", style="bold red") if status.stuck else speed,
             f"{_clock(counters.seconds)} elapsed, ETA {_clock(status.eta_seconds)}",
         )
         head.add_row(
-            f"{status.agent_steps_per_second:,.0f} steps/s, {status.updates_per_second:.1f} updates/s",
             f"{status.agents} agents, batches of {status.prediction_batch:.1f}, lag {status.lag:.1f}",
             f"return {_mean(self._returns)} over {counters.episodes:,} episodes",
         )
         return head
 
     def _table(self) -> Table:
-        table = Table(expand=True, box=None, header_style="dim")
-        levels = any(level for _, level in self._tallies)
-        table.add_column(self._world.level_word if levels else "", justify="left")
-        for column in self._world.columns:
-            table.add_column(column, justify="right")
-        if not levels:
-            table.add_row("episodes", *self._world.fill_columns(self._sorted()))
-            return table
-        for row in self._rows():
-            name = f"{row.name} (unseen)" if row.use != "train" else row.name
-            table.add_row(name, *self._world.fill_columns(row.tallies), style="bold" if row.whole else "")
-        return table
+        world, width = self._world, self._console.width - PANEL_EDGES
+        if not any(level for _, level in self._tallies):
+            line = Line("episodes", world.fill_columns(self._sorted()))
+            return fitted("", world.columns, [[line]], width, box=None)
+        lines = [
+            Line(
+                row.name,
+                world.fill_columns(row.tallies),
+                " (unseen)" if row.use != "train" else "",
+                bold=row.whole,
+                level=not row.whole,
+            )
+            for row in self._rows()
+        ]
+        return fitted(world.level_word, world.columns, [lines], width, box=None)
 
     def _sorted(self) -> list[Tally]:
         """Of all levels, first those that are learned from."""

@@ -71,7 +71,9 @@ class AgentGroup:
     def __init__(self, slab: Slab, group: int, mailbox: Mailbox, stopwatch: Stopwatch) -> None:
         self._slab, self._group, self._mailbox, self._stopwatch = slab, group, mailbox, stopwatch
         self._agent, self._length = group // slab.groups_per_agent, slab.unroll_length
-        self._block, self._step = int(slab.current[group]), 0
+        block = int(slab.current[group])
+        # What an earlier life of the agent finished may be needed with the next block, so that is not waited for.
+        self._block, self._step = (slab.next_block(block) if slab.is_finished(block) else block), 0
         self._faulty = np.zeros(slab.group_size, bool)  # whose unroll in this block is not to be learned from
         self._number = int(slab.requested[group])
         self._next = "ask"
@@ -164,16 +166,19 @@ class AgentGroup:
         self.blocks += 1
         slab.state[block] = FINISHED
         slab.finished.put(block)
-        begin = self._group * slab.ring
-        self._block, self._step = begin + (block - begin + 1) % slab.ring, 0
+        self._block, self._step = slab.next_block(block), 0
 
 
-def take_turns(groups: Sequence[AgentGroup]) -> Iterator[int]:
-    """Which group is to be stepped next, for ever: each in turn, but those that wait for a free block after all others.
+def take_turns(groups: Sequence[AgentGroup], mailbox: Mailbox) -> Iterator[int]:
+    """Which group is to be stepped next, for ever: each in turn, but none that waits for a free block.
 
     The update that frees a block may need the others' blocks: an agent that was replaced may have a finished block of
-    one group, and have to begin that of another anew.
+    one group, and have to begin that of another anew. Where all groups wait, the first that no longer does is next.
+
+    Raises:
+        Stopped: the run is stopping.
     """
     for index in itertools.cycle(range(len(groups))):
-        if not groups[index].waits or all(group.waits for group in groups):
+        mailbox.wait(lambda: not all(group.waits for group in groups))
+        if not groups[index].waits:
             yield index

@@ -9,7 +9,7 @@ from kartrl.config import Config
 from kartrl.envs import make_group
 from kartrl.envs.env_group import EnvGroup
 from kartrl.envs.spec import ActionSpec
-from kartrl.errors import UserError
+from kartrl.errors import UserError, shortage
 from kartrl.metrics.stopwatch import AGENT_STAGES, Stopwatch
 from kartrl.runtime.agent_group import AgentGroup, Mailbox, Stopped, take_turns
 from kartrl.runtime.messages import EpisodeEnd, Failure
@@ -42,7 +42,8 @@ def run(
         server.send(Failure(str(error), "", True))
         raise SystemExit(1) from error
     except Exception as error:
-        server.send(Failure(f"{type(error).__name__}: {error}", traceback.format_exc(), False))
+        trace = shortage(error) or traceback.format_exc()
+        server.send(Failure(f"{type(error).__name__}: {error}", trace, False))
         raise SystemExit(1) from error
 
 
@@ -61,7 +62,7 @@ def _play(
         for index, group in enumerate(groups):
             envs.append(make_group(config, slab.group_size))
             group.ask(envs[index].reset(seed + index * slab.group_size), ~done[index])
-        for index in take_turns(groups):
+        for index in take_turns(groups, mailbox):
             env, group = envs[index], groups[index]
             observation, reward, terminated, truncated, faulty, episodes = env.step(action.taken(group.answer()))
             stopwatch.lap("environment")

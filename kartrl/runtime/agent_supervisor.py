@@ -1,17 +1,17 @@
 """The agent processes: started, watched, and replaced when they die or stall."""
 
-import signal
 import time
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
 
 from kartrl.config import Config
 from kartrl.envs.spec import ActionSpec
 from kartrl.errors import RunFailed, UserError
 from kartrl.runtime import agent_process
 from kartrl.runtime.backoff import Restarts
-from kartrl.runtime.messages import EpisodeEnd, Failure
+from kartrl.runtime.child_process import ChildProcess, tell_exit
+from kartrl.runtime.inbox import Inbox
+from kartrl.runtime.messages import EpisodeEnd
 from kartrl.runtime.processes import spawn
 from kartrl.runtime.slab import Slab
 
@@ -21,8 +21,8 @@ class Agent:
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.process: BaseProcess | None = None
-        self.messages: Connection | None = None
+        self.process: ChildProcess | None = None
+        self.messages: Inbox | None = None
         self.restarts = Restarts()
         self.unrolls = 0  # that it had finished when this life began
         self.moved = (
@@ -99,7 +99,7 @@ class Agents:
             slab.waker(agent.number),
             writer,
         )
-        agent.messages = reader
+        agent.messages = Inbox(reader)
         writer.close()
 
     def receive(self, timeout: float) -> Iterator[EpisodeEnd]:
@@ -108,20 +108,20 @@ class Agents:
         Raises:
             UserError: an agent met bad input.
         """
-        readers = {agent.messages: agent for agent in self._agents if agent.messages is not None}
+        readers = {agent.messages.reader: agent for agent in self._agents if agent.messages is not None}
         for reader in wait(list(readers), timeout):
             assert isinstance(reader, Connection)
             agent = readers[reader]
+            assert agent.messages is not None
             try:
-                while reader.poll():
-                    message: EpisodeEnd | Failure = reader.recv()
+                for message in agent.messages.receive():
                     if isinstance(message, EpisodeEnd):
                         yield message
                     elif message.user_error:
                         raise UserError(message.reason)
                     else:
                         agent.cause = message.trace
-            except (EOFError, OSError):  # it has gone; `watch` sees to it
+            except EOFError:  # it has gone; `watch` sees to it
                 reader.close()
                 agent.messages = None
 
@@ -155,12 +155,8 @@ class Agents:
 
     def _reap(self, agent: Agent, now: float, trained: bool) -> None:
         assert agent.process is not None
-        code = agent.process.exitcode or 0
-        agent.process.join()
-        agent.process = None
-        cause = agent.cause.strip() or (
-            f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
-        )
+        code, agent.process = agent.process.exitcode, None
+        cause = agent.cause.strip() or tell_exit(code)
         if not trained:  # nothing ever worked: starting again would loop
             raise RunFailed(f"agent {agent.number} ended before the first update\n{cause}")
         agent.restarts.died(now, useful=int(self._slab.unrolls[agent.number]) > agent.unrolls)
@@ -172,6 +168,7 @@ class Agents:
                 f"agent {agent.number}, which died {agent.restarts.strikes} times without finishing an unroll: {cause}"
             )
         self._slab.retire(agent.number)
+        self._slab.run_agents(self._slab.num_agents)  # one that the controller had paused may have to take its place
         self._settle()
         self._slab.recover(agent.number)
         if self._config.run.reproducible and self.deaths == 1:

@@ -1,8 +1,13 @@
 """Restart policy of processes that died: exponential backoff, and when to give up."""
 
+import multiprocessing
 from collections.abc import Callable
-from multiprocessing.process import BaseProcess
+from multiprocessing.connection import Connection
 
+from kartrl.runtime.child_process import ChildProcess
+from kartrl.runtime.pulse import is_felt
+
+STILL_SECONDS = 60.0  # beside `step_timeout`, that a logger or an evaluator may go without a sign of life
 USEFUL_SECONDS = 60.0  # lifetime after which a logger or an evaluator counts as useful
 LONGEST_PAUSE = 60.0  # maximum seconds between restarts
 STRIKES = 4  # consecutive deaths without a useful lifetime after which a role is failing
@@ -36,20 +41,52 @@ class Restarts:
 
 
 class Helper:
-    """The logger or the evaluator: restarted when it dies, and given up when it keeps failing; the run continues."""
+    """The logger or the evaluator: restarted when it dies or stands still, and given up when it keeps failing.
 
-    def __init__(self, role: str, start: Callable[[], BaseProcess], say: Callable[[str], None]) -> None:
-        self.role, self._start, self._say = role, start, say
-        self.process: BaseProcess | None = None
+    The run continues in any case.
+
+    Args:
+        role: its name.
+        start: starts the process, which is to send a `Pulse` through the connection.
+        say: prints a line.
+        patience: seconds between two signs of life after which it counts as standing still.
+    """
+
+    def __init__(
+        self, role: str, start: Callable[[Connection], ChildProcess], say: Callable[[str], None], patience: float
+    ) -> None:
+        self.role, self._start, self._say, self._patience = role, start, say, patience
+        self.process: ChildProcess | None = None
         self.restarts = Restarts()
-        self._began = 0.0
+        self._signs: Connection | None = None
+        self._began = self._felt = 0.0  # when it was started, and when it last showed a sign of life
+        self._stalled = False
 
     def watch(self, now: float) -> None:
-        """Start the process if it is due, and check that it is alive."""
+        """Start the process if it is due, and check that it is alive and does something."""
         if self.process is not None and not self.process.is_alive():
             code, self.process = self.process.exitcode, None
-            self.restarts.died(now, useful=now - self._began > USEFUL_SECONDS)
+            self.restarts.died(now, useful=self._felt - self._began > USEFUL_SECONDS)
             action = "giving it up" if self.restarts.failing else "restarting it"
             self._say(f"the {self.role} died (exit status {code}): {action}; training continues")
         if self.process is None and not self.restarts.failing and self.restarts.due(now):
-            self.process, self._began = self._start(), now
+            self._begin(now)
+        self._look(now)
+
+    def _begin(self, now: float) -> None:
+        if self._signs is not None:
+            self._signs.close()
+        self._signs, writer = multiprocessing.Pipe(duplex=False)
+        self.process = self._start(writer)
+        writer.close()
+        self._began = self._felt = now
+        self._stalled = False
+
+    def _look(self, now: float) -> None:
+        """Kill the process if it stands still."""
+        if self.process is None or self._signs is None or is_felt(self._signs):
+            self._felt = now
+        elif now - self._felt > self._patience and not self._stalled:
+            self._stalled = True
+            self._say(f"the {self.role} has been standing still for {now - self._felt:.0f} s, and is killed")
+            self.process.kill()

@@ -14,7 +14,13 @@ from kartrl.trajectory import Trajectory
 
 
 class BatchSource(Protocol):
-    """Batches of unrolls. One thread at a time calls `next`, and `published` once the batch's update was."""
+    """Batches of unrolls. One thread at a time calls `next`, and `published` once the batch's update was.
+
+    Attributes:
+        dropped: blocks so far that were too old to train on.
+    """
+
+    dropped: int
 
     def next(self, stopwatch: Stopwatch) -> Trajectory[np.ndarray] | None:
         """The next batch; None when the run is stopping. Waiting is the stage idle, copying is gather."""
@@ -28,11 +34,15 @@ class ArrivalSource:
 
     Args:
         blocks: of a batch.
+        weights: whose version tells how old a block is.
+        max_lag: updates since a block was begun beyond which it is dropped.
         stop: ends waiting.
     """
 
-    def __init__(self, slab: Slab, blocks: int, stop: threading.Event) -> None:
+    def __init__(self, slab: Slab, blocks: int, weights: PublishedWeights, max_lag: int, stop: threading.Event) -> None:
         self._slab, self._blocks, self._stop = slab, blocks, stop
+        self._weights, self._max_lag = weights, max_lag
+        self.dropped = 0
 
     def next(self, stopwatch: Stopwatch) -> Trajectory[np.ndarray] | None:
         """See `BatchSource`."""
@@ -41,7 +51,12 @@ class ArrivalSource:
             if self._stop.is_set():
                 return None
             for block in self._slab.finished.get_many(self._blocks - len(chosen), WAKE_SECONDS):
-                if self._slab.is_finished(block) and block not in chosen:
+                if not self._slab.is_finished(block) or block in chosen:
+                    continue
+                if self._weights.version - self._slab.version[block].min() > self._max_lag:
+                    self._slab.release([block])
+                    self.dropped += 1
+                else:
                     chosen.append(block)
         stopwatch.lap("idle")
         batch = self._slab.gather(chosen)
@@ -55,6 +70,8 @@ class ArrivalSource:
 
 class Held:
     """Blocks that are held until their update is published."""
+
+    dropped = 0
 
     def __init__(self, slab: Slab) -> None:
         self._slab = slab
@@ -196,7 +213,7 @@ class Rounds(Held):
         slab = self._slab
         if slab.deaths:
             finished = [block for block in range(slab.num_blocks) if slab.is_finished(block)]
-            finished.sort(key=lambda block: slab.version[block].max())
+            finished.sort(key=lambda block: (slab.version[block].max(), slab.order_of(block)))
             return finished[: self._blocks] if len(finished) >= self._blocks else None
         number, part = divmod(self._batches, self._batches_a_round)
         with self._change:

@@ -10,15 +10,18 @@ import numpy as np
 import torch
 from rich.console import Console
 
+from kartrl.config import Config
 from kartrl.envs.episode import Drive
 from kartrl.envs.spec import ActionSpec
 from kartrl.envs.world import World
 from kartrl.envs.worlds import load_world
+from kartrl.errors import UserError
 from kartrl.learning import checkpoint
 from kartrl.models import Network
 from kartrl.models.actor import Actor
 from kartrl.runtime.devices import choose_device
 
+MOST_BUILT = 1000  # circuits that a checkpoint may have generated without being asked to
 OnPicture = Callable[[np.ndarray], None]
 
 
@@ -39,7 +42,8 @@ def open_driver(
     """Context manager: the `Driver` of a checkpoint, its environment able to drive on these levels.
 
     Args:
-        levels: as a user names them; without any, those that the checkpoint's configuration trains or tests on.
+        levels: as a user names them; without any, those that the checkpoint's configuration trains or tests on, but
+            for paths: these are of another folder or machine.
         device: auto, cpu, cuda or mps; auto is the CPU, which is as fast as any for one observation at a time.
         render: whether the environment gives pictures.
         console: shows how far the building of levels has come.
@@ -48,7 +52,7 @@ def open_driver(
         UserError: the checkpoint, a level or the device is not there or not usable.
     """
     loaded = checkpoint.load(path)
-    config = loaded.config
+    config = _needed(loaded.config)
     checkpoint.check_imports(config)
     chosen = choose_device("cpu" if device == "auto" else device)
     network = checkpoint.load_network(loaded, chosen)
@@ -57,13 +61,44 @@ def open_driver(
     if levels:
         found = world.find_levels(levels, console)
     else:
-        world = load_world(world.prepare(console))
+        own, left_out = _without_paths(path, config)
+        world = load_world(load_world(own).prepare(console))
         found = world.all_levels()
+        if left_out and not found:
+            raise UserError(left_out)
+        if left_out and console is not None:
+            console.print(left_out, highlight=False, markup=False, soft_wrap=True)
     env = world.open_env(found, training=False, render=render)
+    world.isolate(env)
     try:
         yield Driver(world, loaded.counters.agent_steps, env, network, found)
     finally:
         env.close()
+
+
+def _needed(config: Config) -> Config:
+    """The part of a checkpoint's configuration that driving needs; all else in it is not looked at."""
+    kept = {name: getattr(config, name) for name in ("environment", "reward", "levels", "model")}
+    return Config().model_copy(update=kept)
+
+
+def _without_paths(path: Path, config: Config) -> tuple[Config, str]:
+    """The configuration with its [levels] but for paths, and a line that says which these are; "" where there are none.
+
+    Raises:
+        UserError: more circuits would have to be built than anyone waits for.
+    """
+    levels = config.levels.without_paths()
+    keys = [key for key, use in config.levels.circuits.items() if key not in levels.circuits and use != "none"]
+    text = f"{path}: its circuits are not looked up where they are paths ({_short(keys)}); name them with -s"
+    if (number := levels.generated) > MOST_BUILT:
+        raise UserError(f"{path}: it names {number:,} generated circuits; name with -s those to drive on")
+    return config.model_copy(update={"levels": levels}), text if keys else ""
+
+
+def _short(keys: Sequence[str], limit: int = 80) -> str:
+    text = ", ".join(keys)
+    return text if len(text) <= limit else f"{text[:limit]}..."
 
 
 def drive(

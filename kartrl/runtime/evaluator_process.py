@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import FrameType
-from typing import Generic, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, SupportsFloat, TypeVar
 
 import gymnasium
 import numpy as np
@@ -19,10 +19,11 @@ import torch
 
 from kartrl.config import Config
 from kartrl.envs.episode import Drive, Episode
-from kartrl.envs.world import World
+from kartrl.envs.world import Env, World
 from kartrl.envs.worlds import load_world
 from kartrl.errors import UserError
 from kartrl.files import write_whole
+from kartrl.interrupts import deferred
 from kartrl.learning import checkpoint
 from kartrl.learning.best_checkpoint import BestCheckpoint
 from kartrl.learning.checkpoint import Checkpoint
@@ -31,41 +32,66 @@ from kartrl.metrics.event_writer import EventWriter
 from kartrl.metrics.records import EpisodeRecord, Scalars
 from kartrl.metrics.video import contact_sheet, gif, png, shrunk
 from kartrl.models import ActorCritic, Network
-from kartrl.runtime.driving import drive
+from kartrl.runtime.driving import OnPicture, drive
 from kartrl.runtime.processes import yield_cores
+from kartrl.runtime.pulse import Pulse
 
 GIF_WIDTH, GIF_FPS = 128, 5.0  # small: there is one for each level every minute
+NAMES = ("evaluation", "evaluation_sampled")  # of scalars: with the likeliest, and with sampled actions
 LOOK_SECONDS = 1.0  # between two looks for a new checkpoint
 DEVICE = torch.device("cpu")  # a GPU, where there is one, is the learner's
 Level = TypeVar("Level")
 
 
-def run(run_folder: Path, config: Config, server: Connection) -> None:
-    """Body of the evaluator process; ends on SIGTERM, or when its parent has gone.
+def run(run_folder: Path, config: Config, server: Connection, signs: Connection | None = None) -> None:
+    """Body of the evaluator process; ends on SIGTERM, when its parent has gone, or when it is told that training ended.
 
     Every `config.evaluation.minutes`, if there is a new checkpoint, it drives on at most `config.evaluation.circuits`
     train and as many test levels. If there are more, the train levels are always the same ones, of as many groups as
     possible, so that checkpoints can be compared; the test levels take turns. Then it
 
-    - sends to `server` an `EpisodeRecord` for each episode and at last a `Scalars` of their means,
+    - sends to `server` an `EpisodeRecord` for each episode with the likeliest actions, and at last a `Scalars` of their
+      means, and of as many episodes with sampled actions,
     - writes the world's images and videos for TensorBoard to `run_folder/evaluation`, and all images to `latest.png`
       there,
     - saves the checkpoint as `run_folder/best.pt` if its score, the mean over these train levels of its mean return on
-      each, is the best so far; see `BestCheckpoint`.
+      each, with likeliest and sampled actions, is the best so far; see `BestCheckpoint`.
 
     Args:
-        server: the other end of its pipe.
+        server: the other end of its pipe. Anything that comes through it says that training has ended: the newest
+            checkpoint is still evaluated, if it was not yet, and the process ends.
+        signs: of life go there; see `Pulse`.
     """
-    signal.signal(signal.SIGTERM, _end)
+    signal.signal(signal.SIGTERM, deferred(_end))
     yield_cores()
     torch.set_num_threads(1)
-    evaluator = Evaluator(run_folder, config, server)
+    pulse = Pulse(signs)
+    pulse.beat()
+    evaluator = Evaluator(run_folder, config, server, pulse)
     try:
         evaluator.loop()
     except BrokenPipeError:  # the server has gone
         return
     finally:
         evaluator.close()
+
+
+class Beating(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Shows at each step that its process makes progress."""
+
+    def __init__(self, env: Env, pulse: Pulse) -> None:
+        super().__init__(env)
+        self._pulse = pulse
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """See Gymnasium."""
+        self._pulse.beat()
+        return self.env.reset(seed=seed, options=options)
+
+    def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
+        """See Gymnasium."""
+        self._pulse.beat()
+        return self.env.step(action)
 
 
 class Turns(Generic[Level]):
@@ -98,7 +124,8 @@ def _end(_number: int, _frame: FrameType | None) -> NoReturn:
 class Evaluator:
     """What the evaluator process keeps from one round to the next."""
 
-    def __init__(self, run_folder: Path, config: Config, server: Connection) -> None:
+    def __init__(self, run_folder: Path, config: Config, server: Connection, pulse: Pulse) -> None:
+        self._pulse = pulse
         self._run_folder, self._folder = run_folder, run_folder / "evaluation"
         self._config, self._server = config, server
         self._world = world = load_world(config)
@@ -108,18 +135,21 @@ class Evaluator:
         levels["train"] = levels["train"][:limit] if world.all_levels() else [""]
         self._turns = {use: Turns(names, limit) for use, names in levels.items()}
         self._best = BestCheckpoint(run_folder / "best.pt", levels["train"], config)
-        self._newest: dict[tuple[str, str], list[Episode]] = {}
-        self._env = world.open_env(world.all_levels(), training=False, render=config.evaluation.video_seconds > 0)
-        self._films = config.evaluation.video_seconds > 0 and self._gives_pictures()
+        self._newest: dict[str, dict[tuple[str, str], list[Episode]]] = {name: {} for name in NAMES}
+        self._films = config.evaluation.video_seconds > 0
+        self._env = Beating(self._open_env(), pulse)
         self._events: EventWriter | None = None
         self._warned = False
 
-    def loop(self) -> NoReturn:
-        """Wait for new checkpoints and evaluate them, for ever."""
+    def loop(self) -> None:
+        """Wait for new checkpoints and evaluate them, until training has ended."""
         pause = 60 * self._config.evaluation.minutes
-        due, seen = time.monotonic() + pause, None
-        while True:
-            time.sleep(max(LOOK_SECONDS, due - time.monotonic()))
+        due, seen, ended = time.monotonic() + pause, None, False
+        while not ended:
+            self._pulse.beat()
+            ended = self._server.poll(LOOK_SECONDS)
+            if not ended and time.monotonic() < due:
+                continue
             path = checkpoint.newest(self._run_folder)
             if path is None or path == seen:
                 continue
@@ -135,14 +165,17 @@ class Evaluator:
         """Drive on the levels whose turn it is with these weights, and report."""
         network = checkpoint.load_network(loaded, DEVICE)
         step = loaded.counters.agent_steps
-        episodes, pictures, shown = [], [], set()
+        episodes: dict[str, list[Episode]] = {name: [] for name in NAMES}
+        pictures, shown = [], set()
         returns: dict[str, list[float]] = {}  # on the train levels
         for use, level in [(use, level) for use, turns in self._turns.items() for level in turns.take()]:
             drives, film = self._drive(network, use, level)
-            self._newest[use, level] = [one.episode for one in drives]
-            episodes += self._newest[use, level]
+            driven = [one.episode for one in drives], self._sample(network, use, level)
+            for name, same in zip(NAMES, driven, strict=True):
+                self._newest[name][use, level] = same
+                episodes[name] += same
             if use == "train":
-                returns[level] = [one.episode.episodic_return for one in drives]
+                returns[level] = [episode.episodic_return for same in driven for episode in same]
             for one in drives:
                 self._server.send(EpisodeRecord(step, one.episode, evaluated=True))
             picture = self._picture(use, level, drives, step)
@@ -158,8 +191,10 @@ class Evaluator:
                     self._folder / "latest.png", png(contact_sheet(pictures, columns=2 if len(pictures) <= 6 else 4))
                 )
             self._best.offer(loaded, returns)
-        newest = [episode for same in self._newest.values() for episode in same]
-        scalars = evaluation_scalars(self._world, episodes, newest)
+        scalars: dict[str, float] = {}
+        for name in NAMES:
+            newest = [episode for same in self._newest[name].values() for episode in same]
+            scalars |= evaluation_scalars(self._world, episodes[name], newest, name)
         self._server.send(Scalars(step, scalars))  # last: it tells that the round's files are there
 
     def close(self) -> None:
@@ -175,15 +210,41 @@ class Evaluator:
         name = self._world.name_level(level)
         return self._world.group_of(name) if self._world.grouped else name
 
-    def _gives_pictures(self) -> bool:
-        self._env.reset()
-        try:
-            return isinstance(self._env.render(), np.ndarray)
-        except gymnasium.error.DependencyNotInstalled:  # some environments need pygame to draw
-            return False
+    def _open_env(self) -> Env:
+        """The environment, able to give pictures if it can."""
+        levels = self._world.all_levels()
+        if self._films:
+            try:
+                return self._world.open_env(levels, training=False, render=True)
+            except Exception as error:  # a stranger's code may raise anything
+                self._stop_filming(error)
+        return self._world.open_env(levels, training=False)
+
+    def _stop_filming(self, error: Exception) -> None:
+        """Measure from now on without pictures, and say why."""
+        self._films = False
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        print(f"kartrl: evaluations are not filmed: {reason}", file=sys.stderr, flush=True)
 
     def _drive(self, network: Network, use: str, level: str) -> tuple[list[Drive], list[np.ndarray]]:
-        """The drives on one level, and small images of the first of them."""
+        """The drives on one level, and small images of the first of them, if the environment gives any."""
+        if self._films:
+            try:
+                return self._film(network, use, level)
+            except Exception as error:  # if it was not `render` that failed, it will be raised again
+                self._stop_filming(error)
+        return [self._drive_once(network, use, level, seed) for seed in range(self._config.evaluation.episodes)], []
+
+    def _sample(self, network: Network, use: str, level: str) -> list[Episode]:
+        """Episodes on one level with sampled actions, of other seeds than those with the likeliest."""
+        count = self._config.evaluation.episodes
+        return [
+            drive(self._world, self._env, network, level, greedy=False, seed=seed, use=use).episode
+            for seed in range(count, 2 * count)
+        ]
+
+    def _film(self, network: Network, use: str, level: str) -> tuple[list[Drive], list[np.ndarray]]:
+        """See `_drive`."""
         section = self._config.evaluation
         steps_per_picture = max(1, round(self._world.pictures_per_second(self._env) / GIF_FPS))
         film: list[np.ndarray] = []
@@ -191,24 +252,18 @@ class Evaluator:
 
         def look(picture: np.ndarray) -> None:
             nonlocal seen
+            if not (isinstance(picture, np.ndarray) and picture.ndim == picture.shape[-1] == 3):
+                raise ValueError("render() gave no picture of the shape [H, W, 3]")
             if seen % steps_per_picture == 0 and len(film) < section.video_seconds * GIF_FPS:
                 film.append(shrunk(picture, GIF_WIDTH))
             seen += 1
 
-        drives = [
-            drive(
-                self._world,
-                self._env,
-                network,
-                level,
-                greedy=section.greedy,
-                seed=seed,
-                use=use,
-                on_picture=look if self._films and seed == 0 else None,
-            )
-            for seed in range(section.episodes)
-        ]
+        drives = [self._drive_once(network, use, level, 0, look)]
+        drives += [self._drive_once(network, use, level, seed) for seed in range(1, section.episodes)]
         return drives, film
+
+    def _drive_once(self, network: Network, use: str, level: str, seed: int, look: OnPicture | None = None) -> Drive:
+        return drive(self._world, self._env, network, level, greedy=True, seed=seed, use=use, on_picture=look)
 
     def _picture(self, use: str, level: str, drives: list[Drive], step: int) -> np.ndarray | None:
         kind = "unseen" if use == "test" else "trained on"
@@ -225,11 +280,10 @@ class Evaluator:
                     _write_graph(self._folder, loaded)
                 self._events = EventWriter(self._folder, purge_step=step)
             if picture is not None:
-                self._events.image(
-                    step, f"{self._world.picture_word.replace(' ', '_')}s/{name}", png(picture), *picture.shape[:2]
-                )
+                word = self._world.picture_word.replace(" ", "_")
+                self._events.image(step, f"evaluation_{word}s/{name}", png(picture), *picture.shape[:2])
             if film:
-                self._events.image(step, f"video/{name}", gif(film, GIF_FPS), *film[0].shape[:2])
+                self._events.image(step, f"evaluation_video/{name}", gif(film, GIF_FPS), *film[0].shape[:2])
             self._events.flush()
 
     @contextlib.contextmanager

@@ -2,12 +2,29 @@
 
 import atexit
 import os
-import shutil
 import signal
+import sys
+from pathlib import Path
+from typing import Any
 
-import kartrl.runtime.agent_process  # noqa: F401  # so that agents come up with it loaded
+from kartrl.errors import shortage
+from kartrl.runtime.socket_folder import remove_unused
 
-# Ctrl-C reaches processes from their first moment on, before `processes.spawn` can tell them whose decision the end is.
-signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+def _report(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+    """Be silent where the process on the other side has gone, even halfway through asking for a new process."""
+    if (cause := shortage(error)) is not None:
+        print(f"kartrl: {cause}", file=sys.stderr)
+    elif not issubclass(kind, (EOFError, ConnectionError)):
+        sys.__excepthook__(kind, error, trace)
+
+
+sys.excepthook = _report
+# What ends a run is the server's to decide, and ends its processes too. Until here both have been blocked.
+for number in (signal.SIGINT, signal.SIGHUP):
+    signal.signal(number, signal.SIG_IGN)
+signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGHUP))
 # This server outlives all others of its run, also where they were killed and could not tidy up.
-atexit.register(shutil.rmtree, os.environ["KARTRL_SOCKETS"], ignore_errors=True)
+atexit.register(remove_unused, Path(os.environ["KARTRL_SOCKETS"]), patience=1.0)
+
+import kartrl.runtime.agent_process  # noqa: E402, F401  # so that agents come up with it loaded

@@ -5,20 +5,28 @@ from kartrl.envs import describe_env
 from kartrl.envs.spec import EnvSpec
 from kartrl.envs.worlds import load_world
 from kartrl.errors import UserError
-from kartrl.runtime.isolation import ProcessLost, run_isolated
-
-LEVEL_SECONDS = 0.1  # that a level may take to begin
+from kartrl.runtime.isolation import CodeFailed, ProcessLost, run_isolated
 
 
 def inspect_env(config: Config) -> EnvSpec:
-    """`kartrl.envs.describe_env`, in another process.
+    """`World.check`, then `kartrl.envs.describe_env` in another process.
 
     Raises:
-        UserError: as `describe_env`; or the environment crashed or hung.
+        UserError: as these; or the environment's code failed, crashed or hung.
     """
-    levels = len(load_world(config).all_levels())
+    load_world(config).check()
     try:
-        spec: EnvSpec = run_isolated(describe_env, config, seconds=config.system.step_timeout + LEVEL_SECONDS * levels)
-    except ProcessLost as error:
+        spec: EnvSpec = run_isolated(describe_env, config, seconds=config.system.step_timeout)
+    except (CodeFailed, ProcessLost) as error:
         raise UserError(f"[environment] id = {config.environment.id}: {error}") from error
     return spec
+
+
+def remarks(config: Config, spec: EnvSpec) -> list[str]:
+    """What else a user should know of this configuration, a line each: observations and keys that are left out."""
+    name, lines = config.environment.id, []
+    if spec.left_out:
+        lines.append(f"{name}: the network does not see {', '.join(spec.left_out)}, as these are words")
+    if ignored := load_world(config).ignored_keys(spec):
+        lines.append(f"{name} has no use for {', '.join(ignored)}: what is set there changes nothing")
+    return lines

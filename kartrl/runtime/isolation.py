@@ -1,16 +1,26 @@
 """Runs a function in another process, where it may crash or hang."""
 
-import traceback
+import contextlib
+import time
 from collections.abc import Callable
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from kartrl.errors import UserError
+from kartrl.errors import UserError, located, shortage
+from kartrl.output import outlast_readers
+from kartrl.runtime.child_process import start_process, tell_exit
+from kartrl.runtime.inbox import Inbox
 from kartrl.runtime.processes import start_method
+
+END_SECONDS = 5.0  # in which a process that was killed, or whose pipe is closed, ends
 
 
 class ProcessLost(UserError):
     """The process crashed or hung."""
+
+
+class CodeFailed(UserError):
+    """The function raised an exception that was not meant for people; the text says which and where, in one line."""
 
 
 def run_isolated(function: Callable[..., Any], *arguments: Any, seconds: float = 60.0) -> Any:
@@ -19,36 +29,46 @@ def run_isolated(function: Callable[..., Any], *arguments: Any, seconds: float =
     Raises:
         ProcessLost: the process ended without a result, or returned none within `seconds`.
         UserError: raised by the function.
-        RuntimeError: the function raised another exception; the message contains its traceback.
+        CodeFailed: the function raised another exception.
+        RunFailed: no process can be started.
     """
     context: Any = start_method()
     reader, writer = context.Pipe(duplex=False)
-    process = context.Process(target=_answer, args=(writer, function, arguments), daemon=True)
-    process.start()
+    process = start_process(context.Process(target=_answer, args=(writer, function, arguments), daemon=True))
     writer.close()
     try:
-        if not reader.poll(seconds):
-            raise ProcessLost(f"it did not start within {seconds:g} s")
-        answer = reader.recv()
+        answer = _receive(reader, seconds)
     except EOFError as error:
-        process.join()
+        process.join(END_SECONDS)
         raise ProcessLost(
-            f"its process crashes on start (exit status {process.exitcode}): try to reinstall its package"
+            f"its process crashes on start ({tell_exit(process.exitcode)}): try to reinstall its package"
         ) from error
     finally:
         process.kill()
-        process.join()
+        process.join(END_SECONDS)
         reader.close()
     if isinstance(answer, Exception):
         raise answer
     return answer
 
 
+def _receive(reader: Connection, seconds: float) -> Any:
+    """The only message; see `run_isolated`."""
+    inbox, deadline = Inbox(reader), time.monotonic() + seconds
+    while (left := deadline - time.monotonic()) > 0:
+        if wait([reader], left) and (messages := inbox.receive()):
+            return messages[0]
+    raise ProcessLost(f"it did not start within {seconds:g} s")
+
+
 def _answer(writer: Connection, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    outlast_readers()
     try:
         answer = function(*arguments)
     except UserError as error:
         answer = error
-    except Exception:  # may not be picklable
-        answer = RuntimeError(traceback.format_exc())
-    writer.send(answer)
+    except Exception as error:  # may not be picklable
+        cause = shortage(error)
+        answer = UserError(cause) if cause is not None else CodeFailed(located(error))
+    with contextlib.suppress(ConnectionError):  # nobody waits for it any more
+        writer.send(answer)

@@ -3,37 +3,40 @@
 import multiprocessing
 import os
 import time
+from multiprocessing.connection import Connection
 from pathlib import Path
-from queue import Empty
-from typing import Any
 
 from kartrl.config import Config
 from kartrl.envs.episode import Episode
 from kartrl.envs.worlds import load_world
 from kartrl.metrics.episode_metrics import training_scalars
 from kartrl.metrics.hardware import Hardware
-from kartrl.metrics.records import EpisodeBatch, EpisodeRecord, Histograms, Scalars
+from kartrl.metrics.records import EpisodeBatch, EpisodeRecord, Histograms, Record, Scalars
 from kartrl.metrics.sinks import Sinks
+from kartrl.runtime.pulse import Pulse
 
 EPISODES_SECONDS = 5.0  # episodes are averaged over this long
 HARDWARE_SECONDS = 10.0
 WAIT_SECONDS = 1.0  # how long to wait for a message before looking round
 
 
-def run(config: Config, run_folder: Path, queue: Any, first_step: int) -> None:
-    """Body of the logger process; ends on None from the queue, or when its parent has gone.
+def run(
+    config: Config, run_folder: Path, records: Connection, first_step: int, signs: Connection | None = None
+) -> None:
+    """Body of the logger process; ends on None, or when its parent has gone.
 
     Args:
         config: the configuration.
-        run_folder: gets the event file and `scalars.csv`; both hold the same scalars.
-        queue: multiprocessing queue of `Scalars`, `Histograms`, `EpisodeRecord`, and at last None. The evaluator's
+        run_folder: gets the event file and `scalars.csv`, which hold the same scalars, and `episodes.csv`.
+        records: gives `Scalars`, `Histograms`, `EpisodeRecord`, and at last None. The evaluator's
             episodes arrive as means only, in `Scalars`.
         first_step: agent steps at which this run begins or is resumed; what was logged later than that, by a run
             that went further than its last checkpoint, is forgotten.
+        signs: of life go there; see `Pulse`.
     """
-    world = load_world(config)
+    pulse, world = Pulse(signs), load_world(config)
     parent = multiprocessing.parent_process()
-    sinks = Sinks(run_folder, first_step)
+    sinks = Sinks(run_folder, first_step, config)
     sinks.flush()  # a folder that cannot be written to is told of now
     hardware = Hardware(parent.pid if parent is not None and parent.pid else os.getpid())
     episodes: list[Episode] = []
@@ -42,12 +45,9 @@ def run(config: Config, run_folder: Path, queue: Any, first_step: int) -> None:
     next_hardware = time.monotonic() + HARDWARE_SECONDS
     try:
         while True:
-            try:
-                message = queue.get(timeout=WAIT_SECONDS)
-            except Empty:
-                if parent is not None and not parent.is_alive():
-                    break
-            else:
+            pulse.beat()
+            if records.poll(WAIT_SECONDS):
+                message = _receive(records)
                 if message is None:
                     break
                 step = max(step, message.agent_steps)
@@ -58,8 +58,11 @@ def run(config: Config, run_folder: Path, queue: Any, first_step: int) -> None:
                         sinks.histograms(message.agent_steps, message.values)
                     case EpisodeBatch():
                         sinks.scalars(message.agent_steps, training_scalars(world, message.episodes))
+                        for episode in message.episodes:
+                            sinks.episode(message.agent_steps, episode)
                     case EpisodeRecord(evaluated=False):
                         episodes.append(message.episode)
+                        sinks.episode(message.agent_steps, message.episode)
             now = time.monotonic()
             if now >= next_episodes:
                 next_episodes = now + EPISODES_SECONDS
@@ -72,3 +75,12 @@ def run(config: Config, run_folder: Path, queue: Any, first_step: int) -> None:
         sinks.scalars(step, training_scalars(world, episodes))
     finally:
         sinks.close()
+
+
+def _receive(records: Connection) -> Record | None:
+    """The next record; None as the last one, or where the parent has gone, perhaps in the middle of one."""
+    try:
+        record: Record | None = records.recv()
+    except (EOFError, OSError):
+        return None
+    return record

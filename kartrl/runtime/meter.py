@@ -29,6 +29,7 @@ class Meter:
         lag: float,
         fraction: float,
         agents: int,
+        stuck: float,
     ) -> Status:
         """The run's state at the monotonic time `now`."""
         self._points.append((now, counters, *_predicted(predictors)))
@@ -47,6 +48,7 @@ class Meter:
             prediction_batch=(newest[2] - predictions) / max(newest[3] - batches, 1),
             lag=lag,
             agents=agents,
+            stuck=stuck,
         )
 
 

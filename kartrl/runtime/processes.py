@@ -1,18 +1,27 @@
 """How processes begin, and that none outlives the server."""
 
+import contextlib
+import functools
 import importlib
 import multiprocessing
 import os
+import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable
-from multiprocessing import forkserver, util
+import warnings
+from collections.abc import Callable, Iterator
+from multiprocessing import forkserver, resource_tracker, util
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 from typing import Any, ParamSpec
 
 from setproctitle import setproctitle
+
+from kartrl.errors import UserError, shortage
+from kartrl.output import outlast_readers
+from kartrl.runtime.child_process import ChildProcess, start_process
+from kartrl.runtime.socket_folder import make_socket_folder
 
 GRACE_SECONDS = 2.0  # that a process has to end by itself when its parent has gone
 LAST_SECONDS = 2.0  # between the signal that it gets then and the end
@@ -20,15 +29,47 @@ Arguments = ParamSpec("Arguments")
 
 
 def start_method() -> BaseContext:
-    """The start method of all processes. The first call starts the fork server, which loads while torch is imported."""
+    """The start method of all processes. The first call starts the fork server, which loads while torch is imported.
+
+    Raises:
+        UserError: the machine's limits do not let it start.
+    """
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # or NumPy keeps a thread for each core in each agent
     context = multiprocessing.get_context("forkserver")
-    os.environ["KARTRL_SOCKETS"] = util.get_temp_dir()  # where its socket will lie
     context.set_forkserver_preload(["kartrl.runtime.fork_server"])
-    forkserver.ensure_running()
+    # Should the tracker be killed, another one is started: it keeps track of nothing of ours.
+    warnings.filterwarnings("ignore", "resource_tracker: process died unexpectedly")
+    try:
+        os.environ["KARTRL_SOCKETS"] = _socket_folder()
+        with _blocked(signal.SIGHUP):
+            resource_tracker.ensure_running()  # it unblocks SIGINT at last, so that it comes first
+        with _blocked(signal.SIGHUP, signal.SIGINT):
+            forkserver.ensure_running()
+    except OSError as error:
+        cause = shortage(error) or f"their sockets need a folder for temporary files: {error.strerror or error}"
+        raise UserError(f"cannot start processes: {cause}") from error
     return context
+
+
+@functools.cache
+def _socket_folder() -> str:
+    """Where multiprocessing puts this process's sockets, instead of a folder of its own making."""
+    folder = make_socket_folder()
+    multiprocessing.current_process()._config["tempdir"] = str(folder)  # type: ignore[attr-defined]
+    util.Finalize(None, shutil.rmtree, (folder,), {"ignore_errors": True}, exitpriority=-100)
+    return str(folder)
+
+
+@contextlib.contextmanager
+def _blocked(*signals: signal.Signals) -> Iterator[None]:
+    """Hold these signals back: processes that are started meanwhile are born with them blocked."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def spawn(
@@ -38,22 +79,24 @@ def spawn(
     /,
     *arguments: Arguments.args,
     **options: Arguments.kwargs,
-) -> BaseProcess:
+) -> ChildProcess:
     """A process that runs a module's function, under the title "kartrl <role>" in ps and top.
 
     Ctrl-C reaches the whole group of processes; what follows is the server's to decide. When the server has gone, the
     process is given `GRACE_SECONDS` to end, then SIGTERM, and is ended `LAST_SECONDS` after that.
+
+    Raises:
+        RunFailed: the fork server ended meanwhile, and so did its successor.
     """
     # The function travels by its name: pickled, it would load its module before the process follows its parent.
     place = function.__module__, function.__qualname__
-    process: BaseProcess = context.Process(target=_run, args=(role, place, arguments, options), name=role, daemon=True)
-    process.start()
-    return process
+    return start_process(context.Process(target=_run, args=(role, place, arguments, options), name=role, daemon=True))
 
 
 def _run(role: str, place: tuple[str, str], arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
     """Body of every process; see `spawn`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    outlast_readers()
     setproctitle(f"kartrl {role}")
     parent = multiprocessing.parent_process()
     assert parent is not None

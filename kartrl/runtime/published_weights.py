@@ -35,6 +35,12 @@ class PublishedWeights:
             self._finish()
             self.version += 1
 
+    @torch.no_grad()
+    def relative_change(self) -> float:
+        """|w' - w| / |w|, of the network's weights w' against the published ones w."""
+        new = torch.cat([tensor.flatten() for tensor in self._source])
+        return float((new - self._flat).norm() / self._flat.norm().clamp(min=1e-12))
+
     def fetch(self, network: Network, version: int) -> int:
         """Bring `network`, which may be of another precision, from `version` to the newest one, which is returned."""
         if version == self.version:

@@ -1,26 +1,27 @@
 """What a run reports: to the logger process and to the terminal."""
 
-import queue
 from collections import defaultdict
+from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
-from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
 
 import psutil
 
 from kartrl.config import Config
-from kartrl.metrics.records import EpisodeBatch, EpisodeRecord, Histograms, Scalars
+from kartrl.metrics.records import EpisodeBatch, EpisodeRecord, Histograms, Record, Scalars
 from kartrl.metrics.terminal import Display, Status
 from kartrl.runtime import logger_process
 from kartrl.runtime.agent_supervisor import Agents
-from kartrl.runtime.backoff import Helper
+from kartrl.runtime.backoff import STILL_SECONDS, Helper
+from kartrl.runtime.child_process import ChildProcess
 from kartrl.runtime.messages import EpisodeEnd
 from kartrl.runtime.meter import StageShares
 from kartrl.runtime.processes import spawn
+from kartrl.runtime.record_pipe import RecordPipe
 from kartrl.runtime.slab import Slab
 from kartrl.runtime.trainer_thread import Trainer
 
+UPDATE_SECONDS = 10.0  # to wait for the end of an update
 LARGEST_QUEUE = 10_000  # records that wait for the logger; more are lost
 
 
@@ -55,34 +56,28 @@ class Reporter:
         self._first_step = trainer.counters.agent_steps
         self.episodes = trainer.counters.episodes
         self._ended: list[EpisodeEnd] = []  # reproducible: episodes whose round was not yet trained on
-        self._queue: Any = None
+        self._pipe: RecordPipe | None = None
         self._lost = 0
         self._reported_first_update = False
-        self.logger = Helper("logger", self._start_logger, display.say)
+        self.logger = Helper("logger", self._start_logger, display.say, STILL_SECONDS + config.system.step_timeout)
 
-    def _start_logger(self) -> BaseProcess:
-        self._close_queue()  # a logger that was killed may have left a lock of it held
-        self._queue = self._context.Queue(maxsize=LARGEST_QUEUE)
-        arguments = self._config, self._folder, self._queue, self._first_step
-        return spawn(self._context, "logger", logger_process.run, *arguments)
+    def _start_logger(self, signs: Connection) -> ChildProcess:
+        self.close()
+        self._pipe = RecordPipe(self._context, LARGEST_QUEUE)
+        arguments = self._config, self._folder, self._pipe.reader, self._first_step, signs
+        process = spawn(self._context, "logger", logger_process.run, *arguments)
+        self._pipe.reader.close()
+        return process
 
-    def send(self, record: Scalars | Histograms | EpisodeRecord | EpisodeBatch | None) -> None:
+    def send(self, record: Record | None) -> None:
         """Hand a record to the logger, or None as the last one; it is lost where the logger is behind."""
-        try:
-            if self.logger.process is None:
-                raise queue.Full
-            self._queue.put_nowait(record)
-        except queue.Full:
+        if self.logger.process is None or self._pipe is None or not self._pipe.put(record):
             self._lost += 1
 
     def close(self) -> None:
-        """Give the queue up, after the logger has ended."""
-        self._close_queue()
-
-    def _close_queue(self) -> None:
-        if self._queue is not None:
-            self._queue.close()
-            self._queue.cancel_join_thread()
+        """Give up what the logger has not taken; call it when it has ended."""
+        if self._pipe is not None:
+            self._pipe.close()
 
     def add(self, end: EpisodeEnd) -> None:
         """Take in an episode of an agent."""
@@ -101,16 +96,20 @@ class Reporter:
         self.send(message)
 
     def report_weights(self) -> None:
-        """Send the distributions of all weights."""
-        weights = self._trainer.state().network
+        """Send the distributions of all weights, unless an update takes too long."""
+        try:
+            weights = self._trainer.state(UPDATE_SECONDS).network
+        except TimeoutError:
+            return
         values = {f"weights/{name}": tensor.float().flatten().numpy() for name, tensor in weights.items()}
         self.send(Histograms(self._trainer.counters.agent_steps, values))
 
-    def report(self, status: Status, agents: Agents, stages: StageShares, awaited_groups: int) -> None:
+    def report(self, status: Status, agents: Agents, stages: StageShares, awaited_groups: int, dropped: int) -> None:
         """Send what has been measured since the last call; agents' messages must have been received before.
 
         Args:
             awaited_groups: for which a predictor waits.
+            dropped: blocks so far that were too old to train on.
         """
         trainer, slab = self._trainer, self._slab
         while trainer.messages:
@@ -125,21 +124,24 @@ class Reporter:
             "speed/frames_per_second": status.agent_steps_per_second * self._config.environment.frame_skip,
             "speed/updates_per_second": status.updates_per_second,
             "speed/longest_pause_seconds": trainer.longest_pause(),
-            "queue/prediction_batch_size": status.prediction_batch,
-            "queue/finished_unrolls": float(slab.state.sum()) * slab.group_size,
-            "queue/agents": float(status.agents),
-            "queue/running_agents": float((~slab.paused).sum()),
-            "queue/awaited_groups": float(awaited_groups),
-            "queue/lost_metrics": float(self._lost),
-            "faults/agent_deaths": float(agents.deaths),
-            "faults/quarantined_unrolls": float(slab.quarantined.sum()),
-            "faults/skipped_updates": float(trainer.guard.skipped),
+            "speed/prediction_batch_size": status.prediction_batch,
+            "speed/finished_unrolls": float(slab.state.sum()) * slab.group_size,
+            "speed/agents": float(status.agents),
+            "speed/running_agents": float((~slab.paused).sum()),
+            "speed/awaited_groups": float(awaited_groups),
+            "system/dropped_unrolls": float(dropped * slab.group_size),
+            "speed/lost_metrics": float(self._lost),
+            "system/agent_deaths": float(agents.deaths),
+            "system/quarantined_unrolls": float(slab.quarantined.sum()),
+            "system/skipped_updates": float(trainer.guard.skipped),
         }
         self.send(Scalars(status.counters.agent_steps, scalars))
 
     def _report_updates(self, status: Status) -> dict[str, float]:
         """Means over the updates since the last call; in a reproducible run each is sent by itself."""
         records = [self._trainer.records.popleft() for _ in range(len(self._trainer.records))]
+        for record in records:
+            self._display.add_reward(record.counters.seconds, record.steps, record.mean_reward)
         if not self._config.run.reproducible:
             values: dict[str, list[float]] = defaultdict(list)
             for record in records:
@@ -147,7 +149,7 @@ class Reporter:
                     values[tag].append(value)
             means = {tag: sum(numbers) / len(numbers) for tag, numbers in values.items()}
             counters = status.counters
-            return means | {"charts/updates": float(counters.updates), "charts/episodes": float(counters.episodes)}
+            return means | {"speed/updates": float(counters.updates), "speed/episodes": float(counters.episodes)}
         for record in records:
             # Agents send an episode before they finish its block, so all of a trained round's have been received.
             rounds = record.attempts * self._training_blocks // self._slab.num_groups
@@ -155,6 +157,6 @@ class Reporter:
             self._ended = [end for end in self._ended if end.block >= rounds]
             ended.sort(key=lambda end: (end.block, end.group))
             steps = record.counters.agent_steps
-            self.send(Scalars(steps, {**record.scalars, "charts/updates": float(record.counters.updates)}))
+            self.send(Scalars(steps, {**record.scalars, "speed/updates": float(record.counters.updates)}))
             self.send(EpisodeBatch(steps, tuple(end.episode for end in ended)))
         return {}

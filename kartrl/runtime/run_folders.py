@@ -1,6 +1,7 @@
 """Run folders: configuration, checkpoints and logs of a run."""
 
 import contextlib
+import difflib
 import os
 import sys
 import time
@@ -11,12 +12,16 @@ import psutil
 import torch
 from filelock import FileLock, Timeout
 
-from kartrl.config import Config, dump, read
+from kartrl.config import Config, Run, dump, read
 from kartrl.errors import UserError
+from kartrl.files import write_whole
+from kartrl.launch import typed
 from kartrl.learning import checkpoint
 from kartrl.learning.checkpoint import Checkpoint
+from kartrl.learning.counters import Counters
 from kartrl.learning.optimizers import state_shapes
 
+TIDYING_SECONDS = 0.5  # for which another start may hold a folder that it looks at, see `tidy_killed`
 HOLDER_SECONDS = 2.0  # timeout for finding the process that holds a folder
 
 
@@ -43,8 +48,10 @@ def create(config: Config) -> RunFolder:
         folder = lock(path)
         try:
             if (path / "config.cfg").exists():  # no race: locked
-                raise UserError(f"{path}: this run exists; resume it with --resume {path}, or choose another run.name")
-            (path / "config.cfg").write_text(dump(config), encoding="utf-8")
+                saved = checkpoint.newest(path) is not None
+                advice = f"resume it with --resume {path}" if saved else "it has no checkpoint, so remove the folder"
+                raise UserError(f"{path}: this run exists; {advice}, or choose another run.name")
+            write_whole(path / "config.cfg", dump(config).encode())
         except BaseException:
             release(folder)
             raise
@@ -73,7 +80,7 @@ def lock(path: Path) -> RunFolder:
     """
     folder = RunFolder(path, FileLock(path / "run.lock"))
     try:
-        folder.lock.acquire(timeout=0)
+        folder.lock.acquire(timeout=TIDYING_SECONDS, poll_interval=0.01)
     except Timeout as error:
         raise UserError(f"{path}: another kartrl (process {_holder(path)}) is training in this folder") from error
     except OSError as error:
@@ -83,9 +90,23 @@ def lock(path: Path) -> RunFolder:
     except OSError as error:
         release(folder)
         raise _unwritable(path, error) from error
+    _remove_partial(path)
+    return folder
+
+
+def tidy_killed(logs: Path) -> None:
+    """Remove what runs in `logs` that were killed have left: locks and partially written files."""
+    for mark in logs.glob("*/run.pid"):
+        folder = RunFolder(mark.parent, FileLock(mark.with_name("run.lock")))
+        with contextlib.suppress(Timeout, OSError):  # it is running, or not ours to write to
+            folder.lock.acquire(timeout=0)
+            _remove_partial(folder.path)
+            release(folder)
+
+
+def _remove_partial(path: Path) -> None:
     for left in path.rglob("*.tmp"):
         left.unlink(missing_ok=True)
-    return folder
 
 
 def _holder(path: Path) -> str:
@@ -115,6 +136,26 @@ def release(folder: RunFolder) -> None:
     folder.lock.release()
 
 
+def find_checkpoint(name: str) -> Path:
+    """The checkpoint that a user names: a file, or the best (else the newest) of a run, by its folder or its name.
+
+    Raises:
+        UserError: there is neither.
+    """
+    if Path(name).is_file():
+        return Path(name)
+    logs = Path(Run().logs)
+    for folder in (Path(name), logs / name):
+        for path in (folder / "best.pt", checkpoint.newest(folder)):
+            if path is not None and path.is_file():
+                return path
+        if folder.is_dir():
+            raise UserError(f"-p {name}: there is no checkpoint in the folder {folder} yet")
+    near = difflib.get_close_matches(name, [path.name for path in logs.glob("*") if path.is_dir()], n=1)
+    hint = f"; did you mean the run {near[0]}?" if near else f", nor is there such a run in {logs}"
+    raise UserError(f"-p {name}: no such checkpoint{hint}")
+
+
 def find(logs: Path, name: str) -> Path:
     """The run folder to resume: `name` as a path or inside `logs`; for "" the newest run in `logs`.
 
@@ -128,7 +169,7 @@ def find(logs: Path, name: str) -> Path:
         raise UserError(f"--resume {name}: no run with a checkpoint there")
     runs = [path for path in logs.glob("*") if checkpoint.newest(path) is not None]
     if not runs:
-        raise UserError(f"--resume: no run with a checkpoint in {logs}; start one with `python run.py`")
+        raise UserError(f"--resume: no run with a checkpoint in {logs}; start one with: {typed('train')}")
     return max(runs, key=lambda path: (path / "config.cfg").stat().st_mtime if (path / "config.cfg").exists() else 0.0)
 
 
@@ -172,4 +213,20 @@ def resumed_config(stored: Checkpoint, files: list[str], overrides: list[str]) -
         raise UserError(
             "--resume: [optimizer] name and the use of momentum must stay as they were; start a new run to change them"
         )
+    _check_unfinished(config.run, stored.counters)
     return config
+
+
+def _check_unfinished(run: Run, counters: Counters) -> None:
+    """Refuse to resume a run that has reached its limit.
+
+    Raises:
+        UserError: it has; the message says which limit to raise.
+    """
+    reached, limit = "", ""
+    if counters.agent_steps >= run.agent_steps:
+        reached, limit = f"{counters.agent_steps:,} agent steps", f"run.agent_steps={2 * run.agent_steps}"
+    elif run.minutes and counters.seconds >= 60 * run.minutes:
+        reached, limit = f"{counters.seconds / 60:.1f} minutes", f"run.minutes={2 * run.minutes:g}"
+    if reached:
+        raise UserError(f"--resume: this run is finished, with {reached}; raise its limit: --set {limit}")

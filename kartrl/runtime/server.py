@@ -2,24 +2,20 @@
 
 import contextlib
 import faulthandler
-import multiprocessing
 import os
-import signal
 import sys
 import threading
 import time
 import traceback
-from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import torch
 
 from kartrl.config import Config
 from kartrl.envs.spec import EnvSpec
-from kartrl.errors import RunFailed
+from kartrl.errors import RunFailed, shortage
+from kartrl.launch import resume_command
 from kartrl.learning import checkpoint
 from kartrl.learning.checkpoint import Checkpoint
 from kartrl.learning.counters import Counters
@@ -28,24 +24,25 @@ from kartrl.learning.optimizers import set_state
 from kartrl.learning.schedules import Progress
 from kartrl.metrics.terminal import Display, Status
 from kartrl.models import make_distribution, make_network
-from kartrl.runtime import evaluator_process
 from kartrl.runtime.agent_supervisor import Agents
-from kartrl.runtime.backoff import Helper
 from kartrl.runtime.batch_source import ArrivalSource, BatchSource, Rounds, SynchronousSource
+from kartrl.runtime.child_process import end_children, resume_fork_server
 from kartrl.runtime.controller import Controller, make_controller
 from kartrl.runtime.devices import choose_device, keep_freed_memory
+from kartrl.runtime.end_request import EndRequest
+from kartrl.runtime.evaluations import Evaluations
 from kartrl.runtime.meter import Meter, StageShares
 from kartrl.runtime.predictor_thread import ArrivalPacing, Pacing, PredictorThread, group_states, make_policy
-from kartrl.runtime.processes import spawn, start_method
+from kartrl.runtime.processes import start_method
 from kartrl.runtime.reporter import Reporter
 from kartrl.runtime.sizes import Sizes, slab_shape
 from kartrl.runtime.slab import Slab
 from kartrl.runtime.trainer_thread import Trainer, TrainerThread
+from kartrl.runtime.watchdog import Watchdog
 
 REPORT_SECONDS = 5.0  # between two sets of scalars
 HISTOGRAM_SECONDS = 60.0
 JOIN_SECONDS = 5.0  # that a role has to end before it is killed
-PATIENCE = 2.0  # times `step_timeout` without any prediction or update, before the run gives up
 
 
 class Server:
@@ -57,6 +54,7 @@ class Server:
         run_folder: of this run, locked by the caller.
         spec: of the environment.
         display: what the terminal shows.
+        request: by which a signal ends it.
         resume: the checkpoint to go on from.
     """
 
@@ -67,10 +65,11 @@ class Server:
         run_folder: Path,
         spec: EnvSpec,
         display: Display,
+        request: EndRequest,
         resume: Checkpoint | None = None,
     ) -> None:
         self._config, self._folder, self._display = config, run_folder, display
-        self._spec = spec
+        self._spec, self._request = spec, request
         self._sizes, self._resume = sizes, resume
         keep_freed_memory()
         torch.set_num_threads(sizes.torch_threads)
@@ -83,6 +82,7 @@ class Server:
         if resume is not None:
             checkpoint.fit(self._network, resume.network)
         self._before = resume.counters if resume is not None else Counters()
+        self._saved = self._before.agent_steps  # in the newest checkpoint
         self._progress = Progress(config.run, self._before)
         self._context: Any = start_method()
         self._slab = Slab(self._context, slab_shape(config, spec, sizes))
@@ -92,11 +92,9 @@ class Server:
         self._agents = Agents(config, spec.action, self._slab, sizes.min_agents, seed, self._settle, display.say)
         self._trainers: list[TrainerThread] = []
         self._controller: Controller | None = None
-        self._evaluations: Connection | None = None
-        self._evaluator = Helper("evaluator", self._start_evaluator, display.say)
+        self._evaluations = Evaluations(config, run_folder, self._context, display.say)
         self._thread_failure: str | None = None
-        self._signal: int | None = None
-        self._advanced = (time.monotonic(), (0, 0))  # when there was progress, and what had been done then
+        self._unsaved: str | None = None  # why the newest checkpoint could not be saved
 
     def run(self) -> int:
         """Train until the end, a signal, or a fault.
@@ -106,9 +104,8 @@ class Server:
 
         Raises:
             UserError: an agent met bad input.
-            RunFailed: a role died of a fault.
+            RunFailed: a role died of a fault, or what was learned at last could not be saved.
         """
-        handlers = {number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
         excepthook, threading.excepthook = threading.excepthook, self._on_thread_failure
         try:
             self._start()
@@ -116,14 +113,16 @@ class Server:
         finally:
             self._shut_down()
             threading.excepthook = excepthook
-            for number, handler in handlers.items():
-                signal.signal(number, handler)
-        return 0 if self._signal is None else 128 + self._signal
+        if self._unsaved is not None:
+            raise RunFailed(f"what was learned since the last checkpoint could not be saved: {self._unsaved}")
+        return 0 if self._request.number is None else 128 + self._request.number
 
     # Start
 
     def _start(self) -> None:
         self._began = time.monotonic()
+        fewest = self._sizes.min_agents / self._sizes.agents
+        self._watchdog = Watchdog(self._began, self._config.system.step_timeout, fewest)
         self._agents.start()
         self._make_threads()  # while the agents come up
         for thread in (*self._predictors, *self._trainers):
@@ -136,7 +135,7 @@ class Server:
         self._reporter = Reporter(
             config, self._folder, self._context, self._display, self._trainer, slab, sizes.training_blocks
         )
-        self._pacing, source = self._make_order()
+        self._pacing, self._source = self._make_order()
         distribution = make_distribution(self._spec.action)
         states = group_states(slab, self._network)
         for index in range(sizes.predictors):
@@ -153,10 +152,10 @@ class Server:
                 self._generators()[name].set_state(state)
         sourcing = threading.Lock()
         for index in range(sizes.trainers):
-            self._trainers.append(TrainerThread(f"trainer-{index}", source, self._trainer, sourcing))
+            self._trainers.append(TrainerThread(f"trainer-{index}", self._source, self._trainer, sourcing))
         self._stages = StageShares(slab, self._predictors, self._trainers)
         if config.system.controller:
-            limit = config.system.max_policy_lag
+            limit = sizes.max_lag
             assert isinstance(self._pacing, ArrivalPacing)
             self._controller = make_controller(slab, self._pacing, sizes.min_groups, limit, self._display.say)
 
@@ -171,18 +170,13 @@ class Server:
         slab, sizes = self._slab, self._sizes
         synchronous = self._trainer.learner.algorithm.synchronous
         pacing: Pacing = ArrivalPacing(slab, sizes.prediction_groups, sizes.min_groups)
-        source: BatchSource = ArrivalSource(slab, sizes.training_blocks, self._stop)
+        weights = self._trainer.weights
+        source: BatchSource = ArrivalSource(slab, sizes.training_blocks, weights, sizes.max_lag, self._stop)
         if self._config.run.reproducible:
             pacing = source = Rounds(slab, sizes.training_blocks, self._stop, paces_only=synchronous)
         if synchronous:
-            source = SynchronousSource(slab, self._trainer.weights, self._stop)
+            source = SynchronousSource(slab, weights, self._stop)
         return pacing, source
-
-    def _start_evaluator(self) -> BaseProcess:
-        self._evaluations, writer = self._context.Pipe(duplex=False)
-        process = spawn(self._context, "evaluator", evaluator_process.run, self._folder, self._config, writer)
-        writer.close()
-        return process
 
     # Watch
 
@@ -192,9 +186,11 @@ class Server:
 
         def status() -> Status:
             lag, fraction = self._trainer.lag, self._fraction()
-            return meter.status(time.monotonic(), self._counters(), self._predictors, lag, fraction, self._agents.alive)
+            now, alive, stuck = time.monotonic(), self._agents.alive, self._watchdog.stuck
+            return meter.status(now, self._counters(), self._predictors, lag, fraction, alive, stuck)
 
-        while self._signal is None and not self._finished():
+        self._request.silent, self._request.last_words = True, self._losses
+        while self._request.number is None and not self._finished():
             self._receive(timeout=0.5)
             if self._thread_failure is not None:
                 raise RunFailed(self._thread_failure)
@@ -211,8 +207,10 @@ class Server:
                 self._reporter.report_weights()
             if now - last["checkpoint"] >= 60 * self._config.run.checkpoint_minutes:
                 last["checkpoint"] = now
-                self._save()
-        if self._config.run.reproducible and self._signal is None:
+                self._save(self._config.system.step_timeout)
+        if self._request.number is not None:
+            self._display.say("Saving and ending; once more ends at once")
+        elif self._config.run.reproducible:
             for trainer in self._trainers:
                 trainer.join(JOIN_SECONDS)  # its last update is reported too
         self._report(status())
@@ -222,23 +220,29 @@ class Server:
         """Take in the agents' and the evaluator's messages; wait for them at most this long."""
         for end in self._agents.receive(timeout):
             self._reporter.add(end)
-        with contextlib.suppress(EOFError, OSError):  # it has gone; `_watch` sees to it
-            while self._evaluations is not None and self._evaluations.poll():
-                self._reporter.add_evaluation(self._evaluations.recv())
+        self._receive_evaluations()
+
+    def _receive_evaluations(self) -> None:
+        for record in self._evaluations.receive():
+            self._reporter.add_evaluation(record)
+        self._display.refresh()
 
     def _watch(self) -> None:
         """See that every process lives, or is replaced, and that there is progress."""
         now, trained = time.monotonic(), self._trainer.first_update is not None
+        resume_fork_server()
         self._agents.watch(now, trained)
         self._reporter.logger.watch(now)
-        if trained and self._config.evaluation.minutes > 0:  # there is nothing to evaluate before
-            self._evaluator.watch(now)
-        done = (self._trainer.counters.updates, sum(predictor.batches for predictor in self._predictors))
-        if done != self._advanced[1]:
-            self._advanced = (now, done)
-        elif now - self._advanced[0] > PATIENCE * self._config.system.step_timeout:
+        if trained:  # there is nothing to evaluate before
+            self._evaluations.watch(now)
+        predictions = sum(predictor.batches for predictor in self._predictors)
+        if predictions:
+            self._trainer.first_step = self._trainer.first_step or now
+        try:
+            self._watchdog.look(now, predictions, self._trainer.counters.updates - self._before.updates)
+        except RunFailed:
             faulthandler.dump_traceback()  # to stderr: where each thread stands
-            raise RunFailed(f"nothing has been predicted or learnt for {now - self._advanced[0]:.0f} s")
+            raise
 
     def _settle(self) -> None:
         """Wait until no predictor works any more on what it has gathered before now."""
@@ -247,23 +251,16 @@ class Server:
                 raise RunFailed(f"{predictor.name} does not finish a forward pass")
             predictor.predicting.release()
 
-    def _on_signal(self, number: int, _: FrameType | None) -> None:
-        if self._signal is not None:  # the second one: at once
-            for process in multiprocessing.active_children():
-                process.kill()
-            os._exit(128 + number)
-        self._signal = number
-
     def _on_thread_failure(self, failure: threading.ExceptHookArgs) -> None:
         name = failure.thread.name if failure.thread is not None else "a thread"
         trace = "".join(traceback.format_exception(failure.exc_type, failure.exc_value, failure.exc_traceback))
-        self._thread_failure = f"{name} failed\n{trace}"
+        cause = shortage(failure.exc_value) if failure.exc_value is not None else None
+        self._thread_failure = f"{name} failed: {cause}" if cause is not None else f"{name} failed\n{trace}"
 
     # Measures
 
     def _counters(self) -> Counters:
-        seconds = self._before.seconds + time.monotonic() - self._began
-        return self._trainer.counters._replace(episodes=self._reporter.episodes, seconds=seconds)
+        return self._trainer.counters._replace(episodes=self._reporter.episodes, seconds=self._trainer.seconds)
 
     def _fraction(self) -> float:
         return self._progress.fraction(self._counters())
@@ -273,14 +270,23 @@ class Server:
 
     def _report(self, status: Status) -> None:
         self._receive(timeout=0.0)
-        self._reporter.report(status, self._agents, self._stages, self._pacing.enough)
+        self._reporter.report(status, self._agents, self._stages, self._pacing.enough, self._source.dropped)
 
     # Stop
 
-    def _save(self) -> None:
-        """A new checkpoint; the oldest beyond `run.keep_checkpoints` go. A full disk is no reason to stop."""
-        weights, optimizer, counters = self._trainer.state()
-        counters = counters._replace(episodes=self._reporter.episodes, seconds=self._counters().seconds)
+    def _save(self, patience: float) -> None:
+        """A new checkpoint; the oldest beyond `run.keep_checkpoints` go. A full disk is no reason to stop.
+
+        Args:
+            patience: seconds to wait for the end of an update.
+        """
+        try:
+            weights, optimizer, counters = self._trainer.state(patience)
+        except TimeoutError as error:
+            self._unsaved = str(error)
+            self._display.say(f"could not save: {error}")
+            return
+        counters = counters._replace(episodes=self._reporter.episodes, seconds=self._trainer.seconds)
         path = self._folder / "checkpoints" / f"{counters.agent_steps:010d}.pt"
         spec, random = self._spec, {name: generator.get_state() for name, generator in self._generators().items()}
         content = Checkpoint(
@@ -288,10 +294,21 @@ class Server:
         )
         try:
             checkpoint.save(path, content)
+            self._saved, self._unsaved = counters.agent_steps, None
             checkpoint.remove_oldest(self._folder, self._config.run.keep_checkpoints)
         except (OSError, checkpoint.NotFinite) as error:
-            reason = (error.strerror if isinstance(error, OSError) else None) or error
-            self._display.say(f"could not save {path} ({reason}); training goes on")
+            self._unsaved = (error.strerror if isinstance(error, OSError) else None) or str(error)
+            self._display.say(
+                f"could not save {path} ({self._unsaved}){'' if self._stop.is_set() else '; training goes on'}"
+            )
+
+    def _losses(self) -> str:
+        """What is lost if the process ends now."""
+        lost = self._trainer.counters.agent_steps - self._saved
+        words = f"{lost:,} agent steps are lost" if lost else "nothing is lost"
+        if self._saved:
+            words += f"; resume from {self._saved:,} with: {resume_command(self._folder)}"
+        return words
 
     def _generators(self) -> dict[str, torch.Generator]:
         """All that this process draws from, by name."""
@@ -308,15 +325,16 @@ class Server:
         for thread in (*self._predictors, *self._trainers):
             if thread.ident is not None:
                 thread.join(JOIN_SECONDS)
-        if not failed and self._trainer.counters.updates > 0:
-            self._save()
-        if self._evaluator.process is not None:
-            self._evaluator.process.terminate()
-        self._reporter.send(None)
-        deadline = time.monotonic() + JOIN_SECONDS
-        for process in multiprocessing.active_children():
-            process.join(max(0.0, deadline - time.monotonic()))
-            if process.is_alive():
-                process.kill()
-                process.join()
-        self._reporter.close()
+        learned = not failed and self._trainer.counters.updates > 0
+        if learned:
+            self._save(2 * JOIN_SECONDS)
+            if self._request.number is None:
+                self._evaluations.finish(self._receive_evaluations, lambda: self._request.number is not None)
+        self._evaluations.terminate()
+        if self._trainers:  # or it did not come to be
+            self._reporter.send(None)
+        end_children(JOIN_SECONDS)
+        if self._trainers:
+            self._reporter.close()
+        if learned:
+            self._evaluations.leave_best()

@@ -3,9 +3,11 @@
 What was measured to find these rules is in docs/performance.md.
 """
 
+import math
 import time
 from typing import NamedTuple
 
+import numpy as np
 import torch
 
 from kartrl.algorithms import ALGORITHMS
@@ -19,9 +21,10 @@ from kartrl.runtime.slab import SlabShape
 from kartrl.trajectory import decision_size
 
 GROUP_SECONDS = 4e-3  # that a group should be stepped for, so that messages and batches of one cost little beside it
-LARGEST_GROUP = 8  # so that an update of 8 unrolls remains possible
+LARGEST_GROUP = 4  # more environments would each be seen less often between two updates, and learning take more steps
 AGENTS_PER_CORE = 6  # where an agent has one environment: while most wait for a batch to fill, some must be running
 AGENT_BYTES = 80e6  # of memory that an agent process takes, with its emulator
+SEVERAL = 4  # times the policy lag that the sizes lead to is too old
 NEARLY = 1.1  # a forward pass whose cost for an observation is within this factor of the least is large enough
 
 
@@ -37,6 +40,7 @@ class Sizes(NamedTuple):
     prediction_groups: int  # in one forward pass at most
     min_groups: int  # for which a predictor waits a moment
     training_blocks: int  # in one update, of G unrolls each
+    max_lag: int  # updates; unrolls that began with older weights are dropped
     ring: int  # blocks for each group
     torch_threads: int
 
@@ -55,10 +59,11 @@ def choose_sizes(config: Config, spec: EnvSpec) -> Sizes:
     """Numbers for this machine and this environment.
 
     Raises:
-        UserError: numbers that do not go together.
+        UserError: numbers that do not go together, or for which there is not enough memory.
     """
     system, number, fixed = config.system, cores(), config.run.reproducible
-    synchronous = ALGORITHMS[config.algorithm.name].synchronous
+    algorithm = ALGORITHMS[config.algorithm.name]
+    synchronous = algorithm.synchronous
     _check(config, synchronous)
     on_cpu = choose_device(system.device).type == "cpu"
     envs = _or(system.envs_per_agent, 2 * _group_size(0.0 if fixed else spec.step_seconds))
@@ -66,8 +71,11 @@ def choose_sizes(config: Config, spec: EnvSpec) -> Sizes:
     size = envs // groups_per_agent
     memory = max(1, int(free_memory() / 2 / AGENT_BYTES))
     agents = _or(system.agents, min(memory, AGENTS_PER_CORE * number if envs == 1 else number))
+    observation = math.prod(spec.observation_shape) * np.dtype(spec.observation_dtype).itemsize
+    _check_memory(agents * envs * config.algorithm.unroll_length * observation, agents, envs)  # before any is taken
     groups = agents * groups_per_agent
-    batch = groups * size if synchronous else _or(system.training_batch_size, -(-8 // size) * size)
+    share = groups if synchronous else max(1, round(groups * algorithm.batch_share))
+    batch = _or(system.training_batch_size, share * size)
     if batch % size:
         raise UserError(
             f"[system] training_batch_size: {size} environments are stepped together, "
@@ -83,9 +91,10 @@ def choose_sizes(config: Config, spec: EnvSpec) -> Sizes:
     limit = groups if fixed else min(groups, max(1, _or(system.prediction_batch_size, groups * size) // size))
     # A synchronous update runs while the agents wait, so it may have their cores.
     threads = number if synchronous else max(1, number // 4)
+    min_agents = min(agents, _or(system.min_agents, (agents + 1) // 2))
     return Sizes(
         agents=agents,
-        min_agents=min(agents, _or(system.min_agents, (agents + 1) // 2)),
+        min_agents=min_agents,
         groups_per_agent=groups_per_agent,
         group_size=size,
         predictors=system.predictors,
@@ -95,8 +104,8 @@ def choose_sizes(config: Config, spec: EnvSpec) -> Sizes:
             limit, (groups + 1) // 2 if fixed else _min_groups(config, spec, groups, size, number, on_cpu, synchronous)
         ),
         training_blocks=blocks,
-        # One block is being filled while others make up a batch; with one alone, agents wait for the update.
-        ring=1 if synchronous else 1 + -(-blocks // groups),
+        max_lag=_or(system.max_policy_lag, max(10, SEVERAL * groups // blocks)),
+        ring=1 if synchronous else _ring(blocks, groups, min_agents * groups_per_agent),
         torch_threads=_or(system.torch_threads, threads if on_cpu else 1),
     )
 
@@ -127,6 +136,15 @@ def _check(config: Config, synchronous: bool) -> None:
             )
 
 
+def _check_memory(need: int, agents: int, envs: int) -> None:
+    """Refuse more environments than this machine has memory for; `need` in bytes."""
+    if need > (free := free_memory()):
+        raise UserError(
+            f"the unrolls of {agents} agents with {envs} environments would take {need / 1e9:,.1f} GB of memory, and "
+            f"{free / 1e9:,.1f} GB are free; lower system.agents, system.envs_per_agent or algorithm.unroll_length"
+        )
+
+
 def _group_size(step_seconds: float) -> int:
     size = 1
     while size < LARGEST_GROUP and size * step_seconds < GROUP_SECONDS:
@@ -152,6 +170,17 @@ def _min_groups(
     return max(half, cheap // size)
 
 
+def _ring(blocks: int, groups: int, fewest: int) -> int:
+    """Blocks for each group; with one alone, agents would wait for the update.
+
+    Args:
+        blocks: in one update.
+        groups: of all agents: while one block of each is being filled, their others make up an update.
+        fewest: groups of the fewest agents that training goes on with, whose blocks must make up an update too.
+    """
+    return max(1 + -(-blocks // groups), -(-blocks // fewest))
+
+
 def forward_seconds(config: Config, spec: EnvSpec, batches: list[int]) -> dict[int, float]:
     """Seconds per observation of a forward pass on this CPU, by batch size; takes about half a second."""
     threads = torch.get_num_threads()
@@ -175,10 +204,14 @@ def forward_seconds(config: Config, spec: EnvSpec, batches: list[int]) -> dict[i
 
 
 def slab_shape(config: Config, spec: EnvSpec, sizes: Sizes) -> SlabShape:
-    """The slab of a run with these sizes."""
+    """The slab of a run with these sizes.
+
+    Raises:
+        UserError: it takes more memory than there is.
+    """
     with torch.device("meta"):  # shapes without memory
         network = ActorCritic(config.model, spec.observation_shape, spec.action)
-    return SlabShape(
+    shape = SlabShape(
         num_agents=sizes.agents,
         groups_per_agent=sizes.groups_per_agent,
         group_size=sizes.group_size,
@@ -189,6 +222,8 @@ def slab_shape(config: Config, spec: EnvSpec, sizes: Sizes) -> SlabShape:
         decision_size=decision_size(spec.action.columns, network.distribution.parameter_size),
         state_size=network.state_size,
     )
+    _check_memory(shape.size(), sizes.agents, sizes.groups_per_agent * sizes.group_size)
+    return shape
 
 
 def _or(number: int | str, choice: int) -> int:

@@ -26,6 +26,7 @@ import numpy as np
 from kartrl.metrics.stopwatch import AGENT_STAGES
 from kartrl.runtime.index_queue import IndexQueue
 from kartrl.runtime.messages import Requests
+from kartrl.runtime.shared_memory import SharedMemory
 from kartrl.trajectory import Trajectory
 
 WAKE_SECONDS = 1.0  # no wait is longer: then it is checked whether the run is stopping
@@ -106,8 +107,7 @@ class Slab:
         self.num_groups = self.num_agents * self.groups_per_agent
         self.num_blocks = self.num_groups * self.ring
         self._layout = shape.layout()
-        # Anonymous: a file descriptor, no name that could be left behind.
-        self._memory = context.RawArray("B", shape.size())
+        self._memory = SharedMemory(shape.size())
         self.waiting = IndexQueue(context)
         self.finished = IndexQueue(context)
         self._wakes = [context.Pipe(duplex=False) for _ in range(self.num_agents)]
@@ -130,7 +130,7 @@ class Slab:
         """Views of the slab, one array for each field of the layout."""
         offset = 0
         for name, (shape, dtype) in self._layout.items():
-            array = np.frombuffer(self._memory, dtype, int(np.prod(shape)), offset).reshape(shape)
+            array = np.frombuffer(self._memory.view, dtype, int(np.prod(shape)), offset).reshape(shape)
             setattr(self, name, array)
             offset += _nbytes(shape, dtype)
 
@@ -173,6 +173,11 @@ class Slab:
     def _wake(self, agent: int, group: int = -1, number: int = 0) -> None:
         with contextlib.suppress(BlockingIOError):  # only an agent that has long stopped reading has a full pipe
             os.write(self._wakes[agent][1].fileno(), ANSWER.pack(group, number))
+
+    def next_block(self, block: int) -> int:
+        """The block that its group fills after this one."""
+        begin = block - block % self.ring
+        return begin + (block - begin + 1) % self.ring
 
     # Predictor
 
@@ -244,6 +249,10 @@ class Slab:
         """The agent that fills this block."""
         return block // self.ring // self.groups_per_agent
 
+    def order_of(self, block: int) -> int:
+        """When a finished block was filled: 0 for the oldest that its group may have, more for each newer one."""
+        return int(block - self.current[block // self.ring] - 1) % self.ring
+
     # Server
 
     def requests(self, agent: int) -> int:
@@ -251,10 +260,11 @@ class Slab:
         return int(self.requested[self._groups(agent)].sum())
 
     def may_move(self, agent: int) -> bool:
-        """Whether the agent has all that it needs for its next request: answers to the last ones, and free blocks."""
+        """Whether nothing keeps the agent from its next request: it has all answers, and some group a free block."""
         groups = self._groups(agent)
         answered = (self.answered[groups] == self.requested[groups]).all()
-        return bool(answered and (self.state[self.current[groups]] == FREE).all() and not self.paused[agent])
+        room = any(FREE in self.state[[block, self.next_block(block)]] for block in self.current[groups])
+        return bool(answered and room and not self.paused[agent])
 
     def _groups(self, agent: int) -> slice:
         return slice(agent * self.groups_per_agent, (agent + 1) * self.groups_per_agent)

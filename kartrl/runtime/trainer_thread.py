@@ -3,6 +3,7 @@
 import threading
 import time
 from collections import deque
+from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from kartrl.runtime.batch_source import BatchSource
 from kartrl.runtime.published_weights import PublishedWeights
 from kartrl.trajectory import Trajectory
 
-READ_EVERY = 20  # updates between two readings of the losses, so that the device is seldom waited for
+READ_STEPS = 3000  # agent steps between two readings of the losses, so that the device is seldom waited for
 
 
 class State(NamedTuple):
@@ -36,6 +37,8 @@ class Record(NamedTuple):
     counters: Counters  # after it
     attempts: int  # updates of this process so far, with those that were skipped
     scalars: dict[str, float]
+    steps: int  # trained since the record before
+    mean_reward: float  # of these steps, before any transform
 
 
 class Trainer:
@@ -62,7 +65,10 @@ class Trainer:
         self.first_update: float | None = None  # when this process made its first update, seconds since the epoch
         self.lag = 0.0  # mean policy lag of the newest batch, in updates
         self._attempts = 0
-        self._seconds_before, self._began = counters.seconds, time.monotonic()
+        self._norms: list[float] = []  # of gradients since losses were read
+        self._rewards: list[tuple[int, float]] = []  # steps of each batch since then, and their mean reward
+        self._seconds_before = counters.seconds
+        self.first_step: float | None = None  # when the agents took it (monotonic); set by the server
         self._updated = time.monotonic()
         self._longest_pause = 0.0
         self._good = self.state()
@@ -76,7 +82,7 @@ class Trainer:
             trajectory: on the network's device.
             version: int64 [T, B], of the weights that acted, on the CPU.
             steps: valid ones; without any, nothing is done.
-            reward: mean of the batch, before any transform.
+            reward: mean over the valid steps, before any transform.
 
         Raises:
             Diverged: too many updates in a row were not finite, for the second time.
@@ -86,27 +92,40 @@ class Trainer:
         if steps == 0:  # all unrolls were quarantined, or only carried last observations
             return
         rate = learning_rate(self._section, self.progress)
-        update = self.learner.update(trajectory, steps, rate, stopwatch.lap)
+        before = self.counters
+        after = before._replace(agent_steps=before.agent_steps + steps, updates=before.updates + 1)
+        read = after.agent_steps // READ_STEPS > before.agent_steps // READ_STEPS
+        update = self.learner.update(trajectory, steps, rate, stopwatch.lap, probe=read)
         if (problem := self.guard.record(update.finite)) is not None:
             self._go_back(problem)
         if not update.finite:
             return
+        self._rewards.append((steps, reward))
+        self._norms += [step.gradient_norm for step in update.steps]
         lag = self.weights.version - version
         self.lag = float(lag.mean())
+        relative = self.weights.relative_change() if read else 0.0
         self.weights.publish()
-        done = self.counters.agent_steps + steps, self.counters.updates + 1
-        self.counters = self.counters._replace(agent_steps=done[0], updates=done[1])
-        if self.counters.updates % READ_EVERY == 0:
+        self.counters = after
+        if read:
+            norms, self._norms = self._norms, []
+            rewards, self._rewards = self._rewards, []
+            trained = sum(count for count, _ in rewards)
+            mean_reward = sum(count * mean for count, mean in rewards) / trained
             scalars = {
                 **update.scalars(),
                 "losses/learning_rate": rate,
-                "losses/mean_reward": reward,
+                "losses/mean_reward": mean_reward,
+                "losses/update_to_weight_ratio": relative,
+                "losses/gradient_norm": fmean(norms),
+                "losses/largest_gradient_norm": max(norms),
+                "losses/gradients_clipped": fmean(norm > self.learner.gradient_clip for norm in norms),
                 "lag/min": float(lag.min()),
                 "lag/mean": self.lag,
                 "lag/max": float(lag.max()),
                 "speed/update_seconds": time.monotonic() - start,
             }
-            self.records.append(Record(self.counters, self._attempts, scalars))
+            self.records.append(Record(self._now(), self._attempts, scalars, trained, mean_reward))
         self.first_update = self.first_update or time.time()
         self._longest_pause = max(self._longest_pause, time.monotonic() - self._updated)
         self._updated = time.monotonic()
@@ -122,21 +141,37 @@ class Trainer:
         """Whether the run has reached a limit: no update is made beyond it."""
         return self._progress.fraction(self._now()) >= 1.0
 
+    @property
+    def seconds(self) -> float:
+        """Of training, with those before the run was resumed: from the agents' first step on, not from the start."""
+        return self._seconds_before + (0.0 if self.first_step is None else time.monotonic() - self.first_step)
+
     def _now(self) -> Counters:
-        return self.counters._replace(seconds=self._seconds_before + time.monotonic() - self._began)
+        return self.counters._replace(seconds=self.seconds)
 
     def longest_pause(self) -> float:
         """Longest time from one update to the next since the last call, in seconds; the present one counts."""
         longest, self._longest_pause = max(self._longest_pause, time.monotonic() - self._updated), 0.0
         return longest
 
-    def state(self) -> State:
-        """A consistent copy, taken between two updates. A diverging run goes back to the newest good one."""
-        with self.updating:
+    def state(self, patience: float = -1.0) -> State:
+        """A consistent copy, taken between two updates. A diverging run goes back to the newest good one.
+
+        Args:
+            patience: seconds to wait for the end of an update; -1: no limit.
+
+        Raises:
+            TimeoutError: the update took longer.
+        """
+        if not self.updating.acquire(timeout=patience):
+            raise TimeoutError(f"an update has not ended for {patience:g} s")
+        try:
             state = State(*self.learner.state(), self.counters._replace(progress=self.progress))
             if self.guard.healthy and all(bool(tensor.isfinite().all()) for tensor in state.network.values()):
                 self._good = state
             return state
+        finally:
+            self.updating.release()
 
     def _go_back(self, problem: str) -> None:
         self.learner.load_state(self._good.network, self._good.optimizer)
@@ -167,7 +202,8 @@ class TrainerThread(threading.Thread):
                 batch = self._source.next(self.stopwatch)
                 if batch is None:
                     return
-                steps, reward = int(batch.valid.sum()), float(batch.reward.mean())
+                steps = int(batch.valid.sum())
+                reward = float(batch.reward[batch.valid].sum() / max(steps, 1))
                 trajectory = self._upload(batch)
             lap("gather")
             with self._trainer.updating:

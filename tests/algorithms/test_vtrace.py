@@ -6,15 +6,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trajectories import pieces, random_ends
 
+from kartrl.algorithms.gae import generalised_advantage
 from kartrl.algorithms.vtrace import vtrace
 
 
-def paper_vtrace(log_mu, log_pi, reward, discount, value, bootstrap, rho_bar, c_bar):
-    """Equation 1 of arXiv:1802.01561 as the sum over t and the products it is written as; one sequence, float64 [T]."""
+def paper_vtrace(log_mu, log_pi, reward, discount, value, bootstrap, rho_bar, c_bar, policy_rho_bar, trace_lambda):
+    """Equation 1 of arXiv:1802.01561 as the sum over t and the products it is written as; one sequence, float64 [T].
+
+    With lambda, c is that of remark 2, and values ahead are mixed into the advantage.
+    """
     length = len(reward)
     values = np.append(value, bootstrap)
     ratio = np.exp(np.asarray(log_pi, np.float64) - log_mu)
-    rho, c = np.minimum(rho_bar, ratio), np.minimum(c_bar, ratio)
+    rho, c = np.minimum(rho_bar, ratio), trace_lambda * np.minimum(c_bar, ratio)
     targets = []
     for s in range(length):
         total = values[s]
@@ -22,12 +26,13 @@ def paper_vtrace(log_mu, log_pi, reward, discount, value, bootstrap, rho_bar, c_
             weight = np.prod([discount[i] * c[i] for i in range(s, t)])
             total += weight * rho[t] * (reward[t] + discount[t] * values[t + 1] - values[t])
         targets.append(total)
-    following = np.append(targets[1:], bootstrap)
-    advantage = [rho[s] * (reward[s] + discount[s] * following[s] - values[s]) for s in range(length)]
+    following = trace_lambda * np.append(targets[1:], bootstrap) + (1 - trace_lambda) * values[1:]
+    policy_rho = np.minimum(policy_rho_bar, ratio)
+    advantage = [policy_rho[s] * (reward[s] + discount[s] * following[s] - values[s]) for s in range(length)]
     return np.array(targets), np.array(advantage)
 
 
-def reference(batch, rho_bar, c_bar):
+def reference(batch, rho_bar, c_bar, policy_rho_bar=1.0, trace_lambda=1.0):
     """Each episode's piece of each unroll on its own, with no masks."""
     length, size = batch["reward"].shape
     values = np.vstack([batch["value"], batch["bootstrap_value"]])
@@ -46,6 +51,8 @@ def reference(batch, rho_bar, c_bar):
                 0.0 if bootstrap is None else values[bootstrap, b],
                 rho_bar,
                 c_bar,
+                policy_rho_bar,
+                trace_lambda,
             )
     return targets, advantages
 
@@ -66,7 +73,7 @@ def random_batch(seed, length, size, ends=0.25, on_policy=False):
     }
 
 
-def run(batch, rho_bar=1.0, c_bar=1.0, dtype=torch.float64):
+def run(batch, rho_bar=1.0, c_bar=1.0, policy_rho_bar=1.0, trace_lambda=1.0, dtype=torch.float64):
     def tensor(name):
         return torch.tensor(batch[name], dtype=dtype)
 
@@ -80,6 +87,8 @@ def run(batch, rho_bar=1.0, c_bar=1.0, dtype=torch.float64):
         tensor("bootstrap_value"),
         rho_bar,
         c_bar,
+        policy_rho_bar,
+        trace_lambda,
     )
 
 
@@ -91,11 +100,13 @@ def run(batch, rho_bar=1.0, c_bar=1.0, dtype=torch.float64):
     ends=st.sampled_from([0.0, 0.2, 0.6]),
     rho_bar=st.sampled_from([0.3, 1.0, 4.0]),
     c_bar=st.sampled_from([0.3, 1.0, 2.0]),
+    policy_rho_bar=st.sampled_from([0.5, 1.0, 3.0]),
+    trace_lambda=st.sampled_from([0.0, 0.9, 1.0]),
 )
-def test_equals_the_papers_sums_piece_by_piece(seed, length, size, ends, rho_bar, c_bar):
+def test_equals_the_papers_sums_piece_by_piece(seed, length, size, ends, rho_bar, c_bar, policy_rho_bar, trace_lambda):
     batch = random_batch(seed, length, size, ends)
-    targets, advantages = reference(batch, rho_bar, c_bar)
-    result = run(batch, rho_bar, c_bar)
+    targets, advantages = reference(batch, rho_bar, c_bar, policy_rho_bar, trace_lambda)
+    result = run(batch, rho_bar, c_bar, policy_rho_bar, trace_lambda)
     np.testing.assert_allclose(result.value_target.numpy(), targets, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(result.advantage.numpy(), advantages, rtol=1e-9, atol=1e-9)
 
@@ -114,6 +125,19 @@ def test_on_policy_it_is_the_n_step_return():
     for step in reversed(range(10)):
         returns[step] = following = batch["reward"][step] + batch["gamma"] * following
     np.testing.assert_allclose(run(batch).value_target.numpy(), returns, rtol=1e-9)
+
+
+def test_on_policy_with_lambda_its_advantage_is_that_of_gae():
+    batch = random_batch(4, 10, 5, on_policy=True)
+    result = run(batch, trace_lambda=0.9)
+    expected = generalised_advantage(
+        torch.tensor(batch["reward"]),
+        batch["gamma"] * torch.tensor(~batch["terminated"] & batch["valid"]).double(),
+        *(torch.tensor(batch[name]) for name in ("valid", "value", "bootstrap_value")),
+        0.9,
+    )
+    torch.testing.assert_close(result.advantage, expected)
+    torch.testing.assert_close(result.value_target, expected + torch.tensor(batch["value"]))
 
 
 def test_termination_lets_nothing_through():

@@ -150,7 +150,11 @@ def test_a_bad_configuration_and_what_does_not_fit(tmp_path: Path) -> None:
     found = examine(*QUICK, "--set", "run.sed=1", cwd=tmp_path, status=1)
     assert "'seed'" in found["configuration"][1]
     found = examine(
-        *QUICK, "--set", "algorithm.unroll_length=1000000000", "--set", "system.device=cpu", cwd=tmp_path, status=1
+        *QUICK,
+        *("--set", "algorithm.unroll_length=10000", "--set", "system.envs_per_agent=2000"),
+        *("--set", "system.device=cpu", "--set", "environment.id=kartrl/Kart-v0"),
+        cwd=tmp_path,
+        status=1,
     )
-    assert problems(found) == {"shared memory"}
-    assert "--shm-size" in found["shared memory"][1]
+    assert problems(found) == {"auto chooses"}
+    assert "algorithm.unroll_length" in found["auto chooses"][1]

@@ -13,9 +13,10 @@ from policies import CARTPOLE, KART, save_policy
 from rich.console import Console
 
 from kartrl.commands.evaluate import evaluate
-from kartrl.config import read
+from kartrl.config import dump, read
 from kartrl.envs.worlds import load_world
 from kartrl.errors import UserError
+from kartrl.learning import checkpoint
 from kartrl.runtime.driving import drive, open_driver
 
 needs_kart = pytest.mark.skipif(
@@ -105,9 +106,26 @@ def test_every_circuit_is_driven_train_and_test_apart(kart):
     ]
     assert all(episode.level == result.level for result in results for episode in result.episodes)
     text = console.file.getvalue()
-    assert re.search(r"all +│ trained", text)
-    assert "0 of 6" in text
-    assert re.search(r"MarioCircuit.Act4 +│ unseen", text)
+    assert re.search(r"all +│ +0 of 6", text)
+    assert re.search(r"MarioCircuit.Act4 \(unseen\) +│", text)
+
+
+@needs_kart
+@pytest.mark.parametrize(
+    ("levels", "reason"),
+    [
+        (["levels.*=none", "levels./home/*/a.state=train"], r"paths \(/home/\*/a\.state\); name them with -s"),
+        (["levels.random:5000=train"], "names 5,000 generated circuits; name with -s"),
+    ],
+)
+def test_circuits_of_a_strangers_checkpoint_are_not_looked_up(kart, tmp_path, levels, reason):
+    loaded = checkpoint.load(kart)
+    stranger = tmp_path / "a.pt"
+    checkpoint.save(stranger, loaded._replace(config=read(base=dump(loaded.config), overrides=levels)))
+    with pytest.raises(UserError, match=reason), open_driver(stranger, [], "cpu"):
+        pass
+    with open_driver(stranger, ["MarioCircuit.Act4"], "cpu") as driver:
+        assert driver.levels == ("MarioCircuit.Act4",)
 
 
 @needs_kart

@@ -2,7 +2,6 @@
 
 import os
 import re
-from pathlib import Path
 
 import pytest
 from commands import EVALUATE_OFF, QUICK, run, steps
@@ -20,9 +19,11 @@ def test_it_trains_saves_logs_and_resumes(tmp_path):
     folder = tmp_path / "logs" / "run"
     trained = steps(folder)
     assert 8000 <= trained < 10000
+    updates = checkpoint.load(checkpoint.newest(folder)).counters.updates
     tags = {row.tag for row in scalars_csv.read(folder)}
-    assert {"train/episodic_return", "losses/entropy", "lag/mean", "speed/agent_steps_per_second"} <= tags
+    assert {"charts/episodic_return", "losses/entropy", "lag/mean", "speed/agent_steps_per_second"} <= tags
     assert not (folder / "run.lock").exists()
+    assert checkpoint.load(folder / "best.pt").counters.agent_steps == trained, "without evaluations, the last one"
 
     again = run("train", *QUICK, "--set", "run.name=run", cwd=tmp_path)
     assert again.returncode == 2
@@ -33,8 +34,35 @@ def test_it_trains_saves_logs_and_resumes(tmp_path):
     assert f"Going on at {trained:,} agent steps" in more.stdout
     assert 12000 <= steps(folder) < 14000
     resumed = checkpoint.load(checkpoint.newest(folder))
-    assert resumed.counters.updates > trained // 320
+    assert resumed.counters.updates > updates
     assert resumed.optimizer, "the optimizer goes on too"
+
+
+@pytest.mark.timeout(240)
+def test_a_finished_run_evaluates_its_last_checkpoint_and_says_what_it_came_to(tmp_path):
+    result = run("train", *QUICK, "--set", "run.agent_steps=1500", "--name", "my-run", cwd=tmp_path)
+    assert result.returncode == 0, result.stdout + result.stderr
+    folder = tmp_path / "logs" / "my-run"
+    best = checkpoint.load(folder / "best.pt")
+    assert best.counters.agent_steps == steps(folder)
+    assert best.score is not None
+    assert scalars_csv.values(folder, "evaluation/train_return")
+    assert "Starting 2 agents" in result.stdout
+    last = result.stdout.splitlines()[-4:]
+    assert re.fullmatch(r"finished after \d+:\d\d, [\d,]+ steps, return [\d.]+ in the last evaluation", last[0]), last
+    assert [line.split(":")[0] for line in last[1:]] == ["Resume", "Film", "Evaluate"]
+    assert last[1].endswith("train --resume my-run")
+    assert last[3].endswith("evaluate -p my-run")
+
+    again = run("train", "--resume", "my-run", cwd=tmp_path)
+    assert (again.returncode, again.stderr.count("\n")) == (2, 1)
+    assert "is finished" in again.stderr
+    assert "--set run.agent_steps=3000" in again.stderr
+    assert not (folder / "run.lock").exists()
+    near = run("evaluate", "-p", "my-rnu", cwd=tmp_path)
+    assert "did you mean the run my-run?" in near.stderr
+    shown = run("evaluate", "-p", "my-run", "--episodes", "1", cwd=tmp_path)
+    assert "CartPole-v1" in shown.stdout, shown.stderr
 
 
 def test_several_predictors_and_trainers_share_the_work(tmp_path):
@@ -66,7 +94,7 @@ def test_several_configurations_one_after_another(tmp_path):  # at once: tests/f
     for name in ("one", "two"):
         (tmp_path / f"{name}.cfg").write_text(f"[run]\nname = {name}\n")
     common = [*QUICK, *EVALUATE_OFF, "--set", "run.agent_steps=1500"]
-    assert run("train", "-c", "one.cfg", "two.cfg", *common, cwd=tmp_path).returncode == 0
+    assert run("train", "-c", "one.cfg", "-c", "two.cfg", *common, cwd=tmp_path).returncode == 0
     saved = [checkpoint.newest(tmp_path / "logs" / name).stat().st_mtime for name in ("one", "two")]
     config = tmp_path / "logs" / "two" / "config.cfg"
     assert saved[0] < config.stat().st_mtime < saved[1], "the first had ended when the second began"
@@ -74,6 +102,12 @@ def test_several_configurations_one_after_another(tmp_path):  # at once: tests/f
 
 
 BAD_INPUT = {
+    "mistyped command": (["trian"], "did you mean train?"),
+    "mistyped action": (["circuit", "chek", "x.toml"], "did you mean check?"),
+    "a shortcut's value": (["train", "--seed", "x"], "[run] seed: must be an integer (got 'x')"),
+    "one run in parallel": (["train", "-c", "a.cfg", "b.cfg", "--parallel"], "-c A -c B"),
+    "several configurations of one": (["config", "-c", "a.cfg", "-c", "b.cfg"], "once"),
+    "tracker that is not installed": (["train", "--set", "run.tracker=mlflow"], "kartrl[mlflow]"),
     "missing config": (["train", "-c", "none.cfg"], "none.cfg: cannot read"),
     "unknown key": (["train", "--set", "run.sed=1"], "nearest valid one is 'seed'"),
     "unknown environment": (["train", "--set", "environment.id=CartPool-v1"], "CartPole"),
@@ -84,7 +118,7 @@ BAD_INPUT = {
     "no such start state": (["train", "--set", "levels.nowhere/mine.state=train"], "nowhere/mine.state"),
     "nothing to resume": (["train", "--resume"], "no run with a checkpoint"),
     "resume what is not there": (["train", "--resume", "nowhere"], "nowhere"),
-    "resume with several": (["train", "--resume", "-c", "a.cfg", "b.cfg"], "one run"),
+    "resume with several": (["train", "--resume", "-c", "a.cfg", "-c", "b.cfg"], "one run"),
     "no checkpoint given": (["evaluate"], "-p"),
     "missing checkpoint": (["evaluate", "-p", "none.pt"], "none.pt"),
     "record: missing checkpoint": (["record", "-s", "MarioCircuit.Act1", "-p", "none.pt"], "none.pt"),
@@ -118,9 +152,8 @@ def test_logs_that_are_a_file(tmp_path):
 
 def test_it_learns_cartpole(tmp_path):
     """The whole system, end to end, on the quickest task there is: returns must rise well above chance (about 22)."""
-    root = Path(__file__).parents[2]
-    options = ["-c", str(root / "configs" / "cartpole.cfg"), "--set", "run.agent_steps=150000", "--set", "run.name=run"]
+    options = ["-c", "cartpole", "--set", "run.agent_steps=150000", "--set", "run.name=run"]
     result = run("train", *options, *EVALUATE_OFF, cwd=tmp_path)
     assert result.returncode == 0, result.stderr
-    returns = scalars_csv.values(tmp_path / "logs" / "run", "train/episodic_return")
+    returns = scalars_csv.values(tmp_path / "logs" / "run", "charts/episodic_return")
     assert max(returns) > 100, returns

@@ -1,5 +1,6 @@
 """The configuration: every key explained, every mistake named with the nearest valid thing."""
 
+import re
 from pathlib import Path
 from typing import get_args
 
@@ -10,7 +11,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from kartrl.algorithms import ALGORITHMS
-from kartrl.config import Algorithm, Config, dump, read
+from kartrl.config import Algorithm, Config, dump, presets, read
+from kartrl.config import settings as hyperparameters
 from kartrl.config.levels import CIRCUITS
 from kartrl.errors import UserError
 
@@ -32,9 +34,39 @@ def test_every_key_has_a_one_line_explanation():
             assert "\n" not in info.description
 
 
-@pytest.mark.parametrize("file", sorted((ROOT / "configs").glob("*.cfg")), ids=lambda file: file.name)
-def test_shipped_configurations_are_valid(file):
-    assert read([file]) != Config()
+def test_configurations_that_come_along_are_found_by_name_from_anywhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert {"cartpole", "lunarlander", "pong"} <= set(presets())
+    for name in presets():
+        assert read([name]) != Config()
+    with pytest.raises(UserError, match=r"cartpol: cannot read .*cartpole, "):
+        read(["cartpol"])
+    (tmp_path / "pong").write_text("[run]\nseed = 5\n")
+    assert read(["pong"]).run.seed == 5, "a file of one's own comes first"
+
+
+def test_arguments_of_an_environment_are_typed():
+    written = {
+        "continuous": ("false", False),
+        "slippery": ("True", True),
+        "nothing": ("None", None),
+        "obs_type": ("ram", "ram"),
+        "map_name": ("8x8", "8x8"),
+        "number": ("8", 8),
+        "text": ('"8"', "8"),
+        "share": ("0.5", 0.5),
+        "sizes": ("[1, 2]", [1, 2]),
+        "table": ('{"a": [true]}', {"a": [True]}),
+        "infinite": ("1e999", "1e999"),
+        "deep": ("[" * 10_000, "[" * 10_000),
+        "empty": ("", ""),
+    }
+    config = read([], [f"environment.kwargs.{name}={text}" for name, (text, _) in written.items()])
+    assert config.environment.kwargs == {name: value for name, (_, value) in written.items()}
+    assert read(base=dump(config)) == config
+    assert hyperparameters(config)["environment.kwargs.sizes"] == "[1, 2]"
+    later = read(base=dump(config), overrides=["environment.kwargs.number=9"])
+    assert later.environment.kwargs == {**config.environment.kwargs, "number": 9}
 
 
 def test_later_files_and_overrides_win(tmp_path):
@@ -46,16 +78,32 @@ def test_later_files_and_overrides_win(tmp_path):
     assert read(base=dump(config)) == config
 
 
+NONSENSE = ("x y", "-5", "nan", "1e99", "", "a/b", "0.5", "99999999999999999999999")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [f"{section}.{key}" for section in Config.model_fields for key in type(getattr(Config(), section)).model_fields],
+)
+def test_no_message_has_the_words_of_a_library(name):
+    for value in NONSENSE:
+        try:
+            read([], [f"{name}={value}"])
+        except UserError as error:
+            said = str(error)
+            assert not re.search(r"Input|should|unable|parse|is not valid", said), said  # some are valid
+
+
 @pytest.mark.parametrize(
     ("override", "message"),
     [
         ("system.agent=8", "--set system.agent=8: unknown key 'agent' in [system]; the nearest valid one is 'agents'"),
         ("sistem.agents=8", "unknown section [sistem]; the nearest valid one is 'system'"),
         ("system.agents=many", "[system] agents"),
-        ("system.agents=0", "greater than or equal to 1"),
+        ("system.agents=0", "[system] agents: must be 1 or more or 'auto' (got '0')"),
         ("run.seed=-1", "[run] seed"),
         ("optimizer.learning_rate=nan", "finite"),
-        ("evaluation.greedy=perhaps", "[evaluation] greedy"),
+        ("algorithm.discount=perhaps", "[algorithm] discount"),
         ("levels.MarioCircuit.Act9=train", "MarioCircuit.Act4"),
         ("levels.MarioCircuit.Act4=exam", "'train', 'test' or 'none'"),
         ("environment.crop_top=200", "crop_top must be less than crop_bottom"),
@@ -64,12 +112,16 @@ def test_later_files_and_overrides_win(tmp_path):
         ("run.name=..", "[run] name"),
         ("run.logs=a\nb", "cannot be printed"),
         ("run.seed=4294967296", "less than 4294967296"),
-        ("model.channels=" + "8 " * 17, "at most 16 items"),
+        ("model.channels=" + "8 " * 17, "at most 16 entries"),
         ("nonsense", "expected section.key=value"),
-        ("algorithm.name=impalla", "[algorithm] name: Input should be 'impala' or 'a2c' (got 'impalla')"),
+        ("algorithm.name=impalla", "[algorithm] name: must be 'appo', 'impala', 'ppo' or 'a2c' (got 'impalla')"),
         ("algorithm.reward_transform=tanh", "'none', 'clip' or 'asymmetric'"),
         ("algorithm.unroll_length=0", "[algorithm] unroll_length"),
-        ("a2c.gae_lambda=1.5", "less than or equal to 1"),
+        ("a2c.gae_lambda=1.5", "must be 1 or less"),
+        ("environment.kwargs=8", "expected kwargs.NAME, a key for each argument"),
+        ("environment.kwargs.a b=8", "expected kwargs.NAME"),
+        ("environment.kwargs.render_mode=human", "kartrl gives this argument itself"),
+        ("environment.wrapper=mine", "expected module:function"),
         ("impala.unroll_length=20", "unknown key 'unroll_length' in [impala]"),
     ],
 )

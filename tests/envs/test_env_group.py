@@ -71,9 +71,17 @@ def test_atari_together_is_atari_alone(view):
 
 
 def test_which_environments_are_atari():
-    assert atari_spec("ALE/Pong-v5").kwargs["repeat_action_probability"] == 0.25
-    assert atari_spec("PongNoFrameskip-v4") is not None
-    assert atari_spec("CartPole-v1") is None
+    def spec(name, *overrides):
+        return atari_spec(read(overrides=[f"environment.id={name}", *overrides]).environment)
+
+    assert spec("ALE/Pong-v5").kwargs["repeat_action_probability"] == 0.25
+    assert spec("ALE/Pong-v5", "environment.kwargs.repeat_action_probability=0.1").kwargs == {
+        **spec("ale_py:ALE/Pong-v5").kwargs,
+        "repeat_action_probability": 0.1,
+    }
+    assert spec("ALE/Pong-v5", "environment.kwargs.obs_type=ram") is None
+    assert spec("PongNoFrameskip-v4") is not None
+    assert spec("CartPole-v1") is None
     with pytest.raises(UserError, match="PongNoFrameskip"):
         make_env(read(overrides=["environment.id=PongNoFrameskp-v4"]))
 

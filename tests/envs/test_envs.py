@@ -37,7 +37,7 @@ def drive(env: gymnasium.Env, steps: int, seed: int) -> list[np.ndarray]:
 
 
 def test_cartpole_is_a_float_vector_with_statistics() -> None:
-    env = make_env(read(["configs/cartpole.cfg"]))
+    env = make_env(read(["cartpole"]))
     assert env.observation_space.shape == (4,)
     assert env.observation_space.dtype == np.float32
     assert isinstance(env.action_space, spaces.Discrete)
@@ -99,7 +99,7 @@ def test_pong_skips_frames_and_begins_with_noops() -> None:
 
 def test_pong_config_of_the_repository() -> None:
     pytest.importorskip("ale_py")
-    env = make_env(read(["configs/pong.cfg"]), render=True)
+    env = make_env(read(["pong"]), render=True)
     env.reset(seed=1)
     assert env.observation_space.shape == (84, 84, 4)
     assert env.render().shape == (210, 160, 3)

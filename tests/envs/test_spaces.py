@@ -14,7 +14,7 @@ from kartrl.envs import make_env, make_group
 from kartrl.envs.spec import ActionSpec
 from kartrl.envs.wrappers import atari_spec, make_other
 from kartrl.errors import UserError
-from kartrl.runtime.inspection import inspect_env
+from kartrl.runtime.inspection import inspect_env, remarks
 
 TOY_TEXT = {"FrozenLake-v1": 16, "Taxi-v4": 500, "CliffWalking-v1": 48, "Blackjack-v1": 32 + 11 + 2}
 
@@ -171,7 +171,9 @@ def test_the_memory_of_an_atari_game_lies_between_0_and_1() -> None:
     observation, *_ = env.step(2)
     np.testing.assert_allclose(observation, env.unwrapped.ale.getRAM() / 255, rtol=1e-6)
     env.close()
-    assert atari_spec("PongMemory-v0") is None, "registered by now, and not to be taken for a game on the screen"
+    assert atari_spec(config("PongMemory-v0").environment) is None, (
+        "registered by now, and not to be taken for a game on the screen"
+    )
 
 
 @pytest.mark.parametrize(
@@ -207,6 +209,15 @@ def test_each_part_of_a_dict_is_turned_by_its_own_rule() -> None:
     kind = np.eye(3)[shown["inner"]["kind"] - 1]
     parts = {"inner": np.concatenate([shown["inner"]["flags"], kind]), "memory": shown["memory"] / 255}
     np.testing.assert_allclose(observation, np.concatenate([*parts.values(), shown["position"]]), rtol=1e-6)
+
+
+def test_words_among_the_parts_of_a_dict_are_left_out_and_named() -> None:
+    configuration = zoo("Mission")
+    env, observation = begun(configuration)
+    shown = env.unwrapped.shown
+    expected = [np.eye(4)[shown["direction"]], shown["image"].ravel() / 255]
+    np.testing.assert_allclose(observation, np.concatenate(expected), rtol=1e-6)
+    assert "does not see mission" in remarks(configuration, inspect_env(configuration))[0]
 
 
 @pytest.mark.parametrize("name", TOY_TEXT)

@@ -2,18 +2,21 @@
 
     python tests/faults/soak.py [--minutes 20] [--seconds 8] [--seed 1] [-- options of kartrl train]
 
-Faults are real signals to real processes: agents are killed or stopped, the evaluator and the logger are killed, and
-sometimes the server is killed or terminated, after which the run is resumed. Exit status 1 if a promise of the README
-was broken.
+Faults are real signals to real processes: agents, the evaluator, the logger and the fork server are killed or stopped,
+the environment of one agent dies a few times, the reader of the output goes, and now and then the server or its whole
+group is killed or ended, after which the run is resumed. Other algorithms: `-- --set algorithm.name=a2c`. Exit status 1
+if a promise of the README was broken.
 """
 
 import argparse
 import contextlib
+import os
 import random
 import signal
 import statistics
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -26,14 +29,25 @@ from commands import Training
 from kartrl.learning import checkpoint
 from kartrl.metrics import scalars_csv
 
-FAULTS = {  # kind: (weight, role, signal)
+SERVER, GROUP = "the server", "the group"
+FAULTS = {  # kind: (weight, whom, signal)
     "agent killed": (6, "agent", signal.SIGKILL),
     "agent stopped": (2, "agent", signal.SIGSTOP),
     "evaluator killed": (1, "evaluator", signal.SIGKILL),
+    "evaluator stopped": (0.5, "evaluator", signal.SIGSTOP),
     "logger killed": (1, "logger", signal.SIGKILL),
-    "server killed, resumed": (0.5, "", signal.SIGKILL),
-    "server ended, resumed": (0.5, "", signal.SIGTERM),
+    "logger stopped": (0.5, "logger", signal.SIGSTOP),
+    "fork server stopped for a while": (0.5, "forkserver", signal.SIGSTOP),
+    "environment of one agent dies at once, thrice": (1, "agent-0", signal.SIGSEGV),
+    "output's reader gone": (0.5, "", None),
+    "server killed, resumed": (0.5, SERVER, signal.SIGKILL),
+    "server ended, resumed": (0.5, SERVER, signal.SIGTERM),
+    "server stopped, killed and resumed": (0.25, SERVER, signal.SIGSTOP),
+    "group killed, resumed": (0.25, GROUP, signal.SIGKILL),
+    "group hung up (SIGHUP), resumed": (0.5, GROUP, signal.SIGHUP),
 }
+DEATHS = 3  # in a row, of an agent whose environment dies; with a fourth it would count as unhealthy
+FROZEN_SECONDS = 3.0  # that a fork server or a server is stopped for
 FIXED = [
     "run.name=soak",
     "run.agent_steps=1000000000",
@@ -56,36 +70,70 @@ class Soak:
         self.lost_steps = 0  # agent steps after the last checkpoint, lost by kills of the server
         self.memory: list[float] = []
         self.shared: set[Path] = set()  # named shared memory in /dev/shm that its processes have mapped
-        self.output = (folder / "output.txt").open("a+")
+        self.output = b""
+        self.gone: set[int] = set()  # pipes whose reader is to go
 
     def start(self, resume: bool) -> Training:
         fixed = [part for item in FIXED for part in ("--set", item)]
         before = self._steps()
-        training = Training(
-            self.folder, *(["--resume", "soak"] if resume else []), *self.options, *fixed, output=self.output
-        )
+        self.reader, writer = os.pipe()
+        with open(writer, "w") as output:
+            options = [*(["--resume", "soak"] if resume else []), *self.options, *fixed]
+            training = Training(self.folder, *options, output=output, fresh=True)
+        threading.Thread(target=self._read, args=(self.reader,), daemon=True).start()
         self._wait(lambda: self._steps() > before, RESUME_SECONDS, "a new checkpoint")
         return training
+
+    def _read(self, reader: int) -> None:
+        """Keep what a run prints until `fault` has its reader go."""
+        while reader not in self.gone and (text := os.read(reader, 4096)):
+            self.output += text
+        os.close(reader)
 
     def fault(self, training: Training) -> Training:
         """Inject a fault; returns the run, or the one that resumes it."""
         kind = self.chance.choices(list(FAULTS), [weight for weight, _, _ in FAULTS.values()])[0]
-        _, role, number = FAULTS[kind]
-        if role:
-            victims = [process for process in training.family() if self._title(process).startswith(f"kartrl {role}")]
-            if victims:
-                with contextlib.suppress(psutil.Error):
-                    self.chance.choice(victims).send_signal(number)
-                    self.counts[kind] += 1
-            return training
+        _, whom, number = FAULTS[kind]
         self.counts[kind] += 1
-        self.end(training, number)
-        return self.start(resume=True)
+        if number is None:
+            self.gone.add(self.reader)
+        elif whom in (SERVER, GROUP):
+            self.end(training, number, whom == GROUP)
+            return self.start(resume=True)
+        elif victim := self._find(training, whom):
+            self._strike(training, victim, whom, number)
+        else:
+            self.counts[kind] -= 1
+        return training
 
-    def end(self, training: Training, number: signal.Signals) -> None:
-        """End the run by a signal to its server, and check that nothing is left."""
+    def _strike(self, training: Training, victim: psutil.Process, whom: str, number: signal.Signals) -> None:
+        with contextlib.suppress(psutil.Error):
+            victim.send_signal(number)
+            if whom == "forkserver":
+                time.sleep(FROZEN_SECONDS)
+                victim.send_signal(signal.SIGCONT)
+            for _ in range(DEATHS - 1 if number == signal.SIGSEGV else 0):
+                self._wait(lambda: self._find(training, whom) not in (None, victim), 20, "the agent's successor")  # noqa: B023
+                if (successor := self._find(training, whom)) is not None:
+                    victim = successor
+                    victim.send_signal(number)
+
+    def _find(self, training: Training, whom: str) -> psutil.Process | None:
+        """One of the processes with this role."""
+        title = "multiprocessing.forkserver" if whom == "forkserver" else f"kartrl {whom}"
+        victims = [process for process in training.family() if title in " ".join(self._words(process)[:5])]
+        return self.chance.choice(victims) if victims else None
+
+    def end(self, training: Training, number: signal.Signals, group: bool = False) -> None:
+        """End the run by a signal to its server or to all its processes, and check that nothing is left."""
         reached = self._reached()
-        training.process.send_signal(number)
+        if group:
+            os.killpg(training.process.pid, number)
+        else:
+            training.process.send_signal(number)
+        if number == signal.SIGSTOP:
+            time.sleep(FROZEN_SECONDS)
+            training.process.kill()
         training.process.wait(60)
         self._wait(lambda: not training.family(), GONE_SECONDS, "all processes to be gone")
         training.__exit__()
@@ -114,11 +162,11 @@ class Soak:
         path = checkpoint.newest(self.run)
         return int(path.stem) if path is not None else 0
 
-    def _title(self, process: psutil.Process) -> str:
+    def _words(self, process: psutil.Process) -> list[str]:
         try:
-            return (process.cmdline() or [""])[0]
+            return process.cmdline()
         except psutil.Error:
-            return ""
+            return []
 
     def _wait(self, condition, seconds: float, what: str) -> None:
         deadline = time.monotonic() + seconds
@@ -138,6 +186,8 @@ def main() -> int:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         soak = Soak(Path(name), arguments.options, arguments.seed)
+        (soak.folder / "tmp").mkdir()
+        os.environ["TMPDIR"] = str(soak.folder / "tmp")
         training = soak.start(resume=False)
         began = last_words = time.monotonic()
         try:
@@ -161,22 +211,27 @@ def main() -> int:
             soak.broken.append(f"left in /dev/shm: {', '.join(left)}")
         if left := [path.name for path in soak.run.rglob("*") if path.suffix in (".tmp", ".lock", ".pid")]:
             soak.broken.append(f"left in the run's folder: {', '.join(left)}")
-        print(report(soak, minutes))
+        if left := [path.name for path in (soak.folder / "tmp").iterdir() if path.name.startswith("kartrl")]:
+            soak.broken.append(f"left in the temporary folder: {', '.join(left)}")
+        if b"Traceback" in soak.output:
+            soak.broken.append("a traceback was printed")
+        if soak.memory:
+            print(report(soak, minutes))
         if soak.broken:
-            soak.output.seek(0)
-            print(soak.output.read()[-5000:], file=sys.stderr)
+            print("\n".join(soak.broken), file=sys.stderr)
+            print(soak.output.decode()[-5000:], file=sys.stderr)
     return 1 if soak.broken else 0
 
 
 def report(soak: Soak, minutes: float) -> str:
     """The results as a Markdown table."""
     last = checkpoint.load(checkpoint.newest(soak.run) or Path())
-    returns = soak.scalars("train/episodic_return")
+    returns = soak.scalars("charts/episodic_return")
     tenth = max(1, len(soak.memory) // 10)
     rows = {
         "minutes": f"{minutes:.1f}",
         **{kind: str(soak.counts[kind]) for kind in FAULTS},
-        "agent deaths by the last report (since the last resume)": f"{soak.scalars('faults/agent_deaths')[-1]:.0f}",
+        "agent deaths by the last report (since the last resume)": f"{soak.scalars('system/agent_deaths')[-1]:.0f}",
         "agent steps trained, updates": f"{last.counters.agent_steps:,}, {last.counters.updates:,}",
         "agent steps lost by kills of the server (after its last checkpoint)": f"{soak.lost_steps:,}",
         "longest pause between two updates of a server, s": f"{max(soak.scalars('speed/longest_pause_seconds')):.1f}",

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import threading
 import time
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +20,7 @@ from kartrl.learning import checkpoint
 from kartrl.metrics.scalars_csv import values
 from kartrl.runtime.agent_supervisor import Agents
 from kartrl.runtime.backoff import STRIKES, Restarts
+from kartrl.runtime.child_process import ChildProcess
 from kartrl.runtime.processes import start_method
 from kartrl.runtime.slab import Slab, SlabShape
 
@@ -45,7 +45,7 @@ def test_training_continues_when_environments_fail(tmp_path, name, cause):
     result = run("train", *NAMED, *env(name), *timeout, "--set", "run.agent_steps=15000", cwd=tmp_path)
     assert result.returncode == 0, result.stdout + result.stderr
     assert f"is started again; it ended: {cause}" in result.stdout
-    assert values(tmp_path / "logs" / "run", "faults/agent_deaths")[-1] > 0
+    assert values(tmp_path / "logs" / "run", "system/agent_deaths")[-1] > 0
 
 
 @pytest.mark.parametrize(
@@ -62,6 +62,7 @@ def test_fault_at_the_start_ends_the_run_with_its_cause(tmp_path, name, cause):
     assert result.returncode == 1
     assert cause in result.stdout
     assert "is started again" not in result.stdout
+    assert "--resume" not in result.stdout, "there is no checkpoint"
 
 
 @pytest.mark.parametrize(
@@ -80,8 +81,8 @@ def test_non_finite_values_discard_only_their_unroll(tmp_path, name):
     result = run("train", *NAMED, *env(name), "--set", "run.agent_steps=10000", cwd=tmp_path)
     assert result.returncode == 0, result.stdout + result.stderr
     folder = tmp_path / "logs" / "run"
-    assert values(folder, "faults/quarantined_unrolls")[-1] > 10
-    assert values(folder, "faults/agent_deaths")[-1] == 0
+    assert values(folder, "system/quarantined_unrolls")[-1] > 10
+    assert values(folder, "system/agent_deaths")[-1] == 0
     weights = checkpoint.load(checkpoint.newest(folder)).network
     assert all(tensor.isfinite().all() for tensor in weights.values())
 
@@ -104,6 +105,26 @@ def test_too_few_healthy_agents_end_the_run(tmp_path, monkeypatch):
     assert "0 of 2 agents are healthy" in output or "system.min_agents asks for 1" in output
     assert "the cartridge fell out" in output
     assert "Traceback" in output, "the cause, not only that there was one"
+    assert "train --resume run" in output
+
+
+@pytest.mark.parametrize(
+    "options", [["system.training_batch_size=16"], ["algorithm.name=a2c"]], ids=["asynchronous", "synchronous"]
+)
+def test_training_continues_with_one_of_two_agents(tmp_path, monkeypatch, options):
+    """The other keeps dying at its fifth step, so that it never finishes an unroll."""
+    switch, folder = tmp_path / "fail", tmp_path / "logs" / "run"
+    monkeypatch.setenv("KARTRL_TEST_SWITCH", str(switch))
+    settings = [part for option in options for part in ("--set", option)]
+    with Training(tmp_path, *ENDLESS, *env("Doomed"), *settings, before=REPORT_OFTEN) as training:
+        wait_for(lambda: sum(values(folder, "speed/updates")[-1:]) > 0, 60, "updates")
+        switch.touch()
+        wait_for(lambda: values(folder, "system/agent_deaths")[-1] >= 2, 60, "two deaths")
+        before = values(folder, "speed/updates")[-1]
+        wait_for(lambda: values(folder, "speed/updates")[-1] > before + 5, 60, "training to continue")
+        status, output = training.end(signal.SIGTERM)
+    assert status == 128 + signal.SIGTERM, output
+    assert "agent 1 is started again; it ended: RuntimeError: the cartridge fell out" in output
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP, signal.SIGSEGV])
@@ -141,10 +162,10 @@ def test_synchronous_training_stays_on_policy_when_an_agent_is_killed_or_stopped
 def test_killed_logger_is_replaced_and_logging_continues(tmp_path):
     with Training(tmp_path, *ENDLESS, before=REPORT_OFTEN) as training:
         folder = tmp_path / "logs" / "run"
-        wait_for(lambda: values(folder, "charts/updates"), 60, "the first scalars")
+        wait_for(lambda: values(folder, "speed/updates"), 60, "the first scalars")
         training.roles("logger")[0].kill()
-        before = values(folder, "charts/updates")
-        wait_for(lambda: len(values(folder, "charts/updates")) > len(before) + 1, 60, "further scalars")
+        before = values(folder, "speed/updates")
+        wait_for(lambda: len(values(folder, "speed/updates")) > len(before) + 1, 60, "further scalars")
         status, output = training.end(signal.SIGTERM)
     assert status == 128 + signal.SIGTERM
     assert "the logger died (exit status -9): restarting it" in output
@@ -193,8 +214,9 @@ def test_exception_in_a_thread_ends_the_run_with_its_traceback(tmp_path, role):
     assert "RuntimeError: a wire is loose" in result.stdout
 
 
-def test_stalled_run_ends_with_the_stacks_of_all_threads(tmp_path):
-    result = run_with_fault(tmp_path, "predictor", "import time; time.sleep(3600)")
+@pytest.mark.parametrize("role", THREADS)
+def test_stalled_run_ends_with_the_stacks_of_all_threads(tmp_path, role):
+    result = run_with_fault(tmp_path, role, "import time; time.sleep(3600)")
     assert result.returncode == 1
     assert "nothing has been predicted or learnt for" in result.stdout
     assert "in fail" in result.stderr, "the stack of the thread that hangs"
@@ -233,16 +255,20 @@ class Drain(threading.Thread):
 
 
 def test_unrolls_never_mix_two_lifetimes_of_an_agent():
-    """Three agents are killed at random times: each unroll is of one process and has consecutive steps."""
+    """Three agents are killed at random times: each unroll is of one process and has consecutive steps.
+
+    One is paused before the first death.
+    """
     config = read(overrides=["environment.id=crashing:Life-v0", "system.device=cpu"])
     slab = Slab(start_method(), SlabShape(3, 2, 2, 2, 5, (2,), "float32", 3, 0))
     said: list[str] = []
     drain = Drain(slab)
     agents = Agents(config, TWO_ACTIONS, slab, 1, 1, drain.settle, said.append)
     chance = random.Random(1)
+    slab.run_agents(2)
     agents.start()
     drain.start()
-    killed: list[BaseProcess] = []
+    killed: list[ChildProcess] = []
     try:
         deadline = time.monotonic() + 80
         while len(killed) < 12:

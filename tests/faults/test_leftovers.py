@@ -1,7 +1,10 @@
 """However a run ends, it leaves no process, shared memory, temporary file or lock."""
 
 import contextlib
+import fcntl
 import os
+import re
+import select
 import shutil
 import signal
 import tempfile
@@ -12,9 +15,11 @@ import psutil
 import pytest
 from commands import ENDLESS, EVALUATE_OFF, QUICK, UNTIL_ENDED, Training, run, steps, wait_for
 
+from kartrl.metrics import scalars_csv
+
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs signals")
 
-GONE_SECONDS = 5  # timeout for all processes to end after their server
+GONE_SECONDS = 30  # what is killed while the machine is busy takes its time
 NAMED = ["--set", "run.name=run"]
 KART = [
     *UNTIL_ENDED,
@@ -121,7 +126,103 @@ def test_repeated_ctrl_c_ends_at_once(tmp_path: Path, temporary: Path) -> None:
         assert status == 128 + signal.SIGINT, output
         assert "Traceback" not in output
         assert "Saved." not in output, "it did not wait for the agent"
+        assert output.count("Saving and ending; once more ends at once") == 1
+        assert re.search(
+            r"kartrl: ended at once; (nothing is|[\d,]+ agent steps are) lost; resume from [\d,]+ with", output
+        )
         nothing_is_left(training, shared, temporary)
+    assert litter(tmp_path) == []
+
+
+@pytest.mark.timeout(240)
+def test_ctrl_c_while_processes_start_leaves_nothing(tmp_path: Path, temporary: Path) -> None:
+    """Sent to all processes of the run as by a terminal; none of them prints a traceback."""
+    for processes in (2, 3, 4):
+        with Training(tmp_path, *ENDLESS, fresh=True) as training:
+            wait_for(lambda: len(training.family()) >= processes, 60, "its processes")  # noqa: B023
+            os.killpg(training.process.pid, signal.SIGINT)
+            status, output = training.end()
+            assert status in (-signal.SIGINT, 128 + signal.SIGINT), output
+            assert "Traceback" not in output, output
+            assert "once more ends at once" in output or status == -signal.SIGINT, output
+            nothing_is_left(training, set(), temporary)
+    assert litter(tmp_path) == []
+
+
+@pytest.mark.timeout(240)
+def test_training_outlasts_its_terminal_until_it_hangs_up(tmp_path: Path, temporary: Path) -> None:
+    """First nobody reads its output, then nobody can, and at last all its processes get SIGHUP."""
+    folder = tmp_path / "logs" / "run"
+    reader, writer = os.pipe()
+    if hasattr(fcntl, "F_SETPIPE_SZ"):
+        fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, select.PIPE_BUF)  # soon full
+    with (
+        os.fdopen(writer, "w") as output,
+        Training(tmp_path, *ENDLESS, "--set", "environment.id=crashing:Talkative-v0", output=output) as training,
+    ):
+        output.close()
+        wait_for(lambda: steps(folder) > 0, 60, "a checkpoint while nobody reads")
+        os.close(reader)
+        saved = steps(folder)
+        wait_for(lambda: steps(folder) > saved, 60, "a checkpoint when nobody can read")
+        shared = shared_memory(training)
+        saved = steps(folder)
+        os.killpg(training.process.pid, signal.SIGHUP)
+        assert training.process.wait(60) == 128 + signal.SIGHUP
+        assert steps(folder) > saved
+        assert scalars_csv.values(folder, "system/agent_deaths")[-1] == 0
+        nothing_is_left(training, shared, temporary)
+    assert litter(folder) == []
+
+
+def test_sighup_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
+    """As under `nohup`."""
+    folder = tmp_path / "logs" / "run"
+    ignore = "import signal\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)"
+    with Training(tmp_path, *ENDLESS, before=ignore) as training:
+        wait_for(lambda: steps(folder) > 0, 60, "a checkpoint")
+        os.killpg(training.process.pid, signal.SIGHUP)
+        saved = steps(folder)
+        wait_for(lambda: steps(folder) > saved, 60, "the next checkpoint")
+        assert training.end(signal.SIGTERM)[0] == 128 + signal.SIGTERM
+
+
+@pytest.mark.timeout(240)
+def test_next_start_removes_what_a_killed_group_left(tmp_path: Path, temporary: Path) -> None:
+    logs = tmp_path / "logs"
+    others = [*ENDLESS, "--set", "run.name=other"]
+    with Training(tmp_path, *ENDLESS) as training, Training(tmp_path, *others) as other:
+        wait_for(lambda: steps(logs / "run") > 0 and steps(logs / "other") > 0, 90, "checkpoints")
+        shared = shared_memory(training)
+        os.killpg(training.process.pid, signal.SIGKILL)
+        wait_for(lambda: not training.family(), GONE_SECONDS, "the end of all processes")
+        (logs / "run" / "checkpoints" / ".part.tmp").touch()
+        assert len(litter(logs / "run")) == 3
+        assert len(list(temporary.glob("kartrl-*"))) == 2
+        again = run("train", *QUICK, *EVALUATE_OFF, "--set", "run.agent_steps=500", cwd=tmp_path)
+        assert again.returncode == 0, again.stderr
+        assert litter(logs / "run") == []
+        assert len(litter(logs / "other")) == 2, "those of a living run stay"
+        assert len(list(temporary.glob("kartrl-*"))) == 1
+        assert other.end(signal.SIGTERM)[0] == 128 + signal.SIGTERM
+        nothing_is_left(other, shared, temporary)
+    assert litter(tmp_path) == []
+
+
+def test_a_killed_resource_tracker_is_replaced_silently(tmp_path: Path, temporary: Path) -> None:
+    with Training(tmp_path, *ENDLESS) as training:
+        wait_for(lambda: steps(tmp_path / "logs" / "run") > 0, 60, "a checkpoint")
+        for process in training.family():
+            if any("resource_tracker" in word for word in process.cmdline()):
+                process.kill()
+        (victim,) = training.roles("agent-0")
+        victim.kill()
+        wait_for(lambda: {process.pid for process in training.roles("agent-0")} - {victim.pid}, 60, "its successor")
+        status, output = training.end(signal.SIGTERM)
+        assert status == 128 + signal.SIGTERM, output
+        assert "tracker" not in output
+        assert "Traceback" not in output
+        nothing_is_left(training, set(), temporary)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -177,11 +278,13 @@ def test_sigterm_to_several_runs_at_once_saves_each(tmp_path: Path, temporary: P
     names = ("one", "two")
     for name in names:
         (tmp_path / f"{name}.cfg").write_text(f"[run]\nname = {name}\n")
-    with Training(tmp_path, "-c", "one.cfg", "two.cfg", "--parallel", *QUICK, *EVALUATE_OFF, *UNTIL_ENDED) as training:
+    with Training(
+        tmp_path, "-c", "one.cfg", "-c", "two.cfg", "--parallel", *QUICK, *EVALUATE_OFF, *UNTIL_ENDED
+    ) as training:
         wait_for(lambda: all(steps(tmp_path / "logs" / name) > 0 for name in names), 90, "both to save")
         shared = shared_memory(training)
         status, output = training.end(signal.SIGTERM)
         assert status == 128 + signal.SIGTERM, output
-        assert output.count("Saved.") == 2
+        assert output.count("stopped after") == 2
         nothing_is_left(training, shared, temporary)
     assert litter(tmp_path) == []

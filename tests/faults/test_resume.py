@@ -16,6 +16,7 @@ from kartrl.envs.worlds import load_world
 from kartrl.learning import checkpoint
 from kartrl.metrics import scalars_csv
 from kartrl.metrics.terminal import Display
+from kartrl.runtime.end_request import EndRequest
 from kartrl.runtime.inspection import inspect_env
 from kartrl.runtime.server import Server
 from kartrl.runtime.sizes import choose_sizes
@@ -35,7 +36,7 @@ def test_curves_continue_without_overlap_after_a_kill(tmp_path):
         def logged_on_both_sides_of_the_checkpoint() -> bool:
             saved, logged = (
                 newest_steps(folder),
-                [row.agent_steps for row in scalars_csv.read(folder) if row.tag == "charts/updates"],
+                [row.agent_steps for row in scalars_csv.read(folder) if row.tag == "speed/updates"],
             )
             return bool(logged) and min(logged) <= saved < max(logged) and saved > 0
 
@@ -53,24 +54,34 @@ def test_curves_continue_without_overlap_after_a_kill(tmp_path):
     assert not set(after) & (set(before) - set(kept)), "rows after the checkpoint are discarded"
     seconds = [row.seconds for row in after]
     assert seconds == sorted(seconds), "the table's clock continues"
-    updates = [(row.agent_steps, row.value) for row in after if row.tag == "charts/updates"]
+    updates = [(row.agent_steps, row.value) for row in after if row.tag == "speed/updates"]
     assert updates == sorted(updates)
     assert updates[-1][0] > saved
 
     events = EventAccumulator(str(folder), size_guidance={"scalars": 0}).Reload()
-    shown = [(event.step, event.value) for event in events.Scalars("charts/updates")]
+    shown = [(event.step, event.value) for event in events.Scalars("speed/updates")]
     assert shown == sorted(shown)
     assert set(shown) <= set(updates)
     assert shown[-1] == updates[-1]
 
 
-def test_random_states_are_resumed(tmp_path):
+@pytest.fixture
+def end_request():
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    handlers = [signal.getsignal(number) for number in numbers]
+    yield EndRequest(tidy=lambda: None)
+    for number, handler in zip(numbers, handlers, strict=True):
+        signal.signal(number, handler)
+
+
+def test_random_states_are_resumed(tmp_path, end_request):
     stored = make_checkpoint(5, "environment.id=CartPole-v1", "system.agents=1", "system.predictors=2")
     checkpoint.save(tmp_path / "5.pt", stored)
     stored = checkpoint.load(tmp_path / "5.pt")
     spec = inspect_env(stored.config)
     with Display(Console(file=io.StringIO()), "test", load_world(stored.config)) as display:
-        server = Server(stored.config, choose_sizes(stored.config, spec), tmp_path, spec, display, stored)
+        sizes = choose_sizes(stored.config, spec)
+        server = Server(stored.config, sizes, tmp_path, spec, display, end_request, stored)
         server._make_threads()
         states = {name: generator.get_state() for name, generator in server._generators().items()}
     assert states.keys() == {"torch", "predictor-0", "predictor-1"}, "a new predictor starts from a seed"

@@ -14,12 +14,13 @@ from pathlib import Path
 
 import psutil
 import pytest
-from commands import EVALUATE_OFF, HELPERS, QUICK, Training, environment, run, wait_for
+from commands import EVALUATE_OFF, HELPERS, QUICK, REPORT_OFTEN, Training, environment, run, wait_for
 from policies import make_checkpoint
 
 from kartrl.errors import UserError
 from kartrl.learning import checkpoint
 from kartrl.learning.checkpoint import NotFinite
+from kartrl.metrics.scalars_csv import values
 from kartrl.runtime import run_folders as runs
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs signals and resource limits")
@@ -126,12 +127,31 @@ def test_training_continues_when_saving_fails(tmp_path):
     assert not list(folder.rglob("*.tmp"))
 
 
+@pytest.mark.skipif(not hasattr(psutil.Process, "rlimit"), reason="needs prlimit")
+@pytest.mark.parametrize("number", [None, signal.SIGTERM])
+def test_the_end_says_that_nothing_could_be_saved(tmp_path, number):
+    limit = "3000" if number is None else "1000000000"
+    options = [*QUICK, *EVALUATE_OFF, "--set", "run.name=run", "--set", f"run.agent_steps={limit}"]
+    with Training(tmp_path, *options, before=REPORT_OFTEN) as training:
+        wait_for(lambda: training.roles("agent-0"), 60, "an agent")  # and so the slab, which is a file
+        psutil.Process(training.process.pid).rlimit(psutil.RLIMIT_FSIZE, (1000, 1000))  # as on a full disk
+        if number is not None:
+            wait_for(lambda: sum(values(tmp_path / "logs" / "run", "speed/updates")[-1:]) > 0, 60, "updates")
+        status, output = training.end(number)
+    assert status == 1, output
+    assert "what was learned since the last checkpoint could not be saved: File too large" in output
+    assert "nothing was learned" not in output
+    assert "Saved." not in output
+    assert "--resume" not in output, "from what?"
+    assert checkpoint.newest(tmp_path / "logs" / "run") is None
+
+
 def test_diverging_run_rolls_back_once_and_ends_with_its_cause(tmp_path):
     options = [*QUICK, *EVALUATE_OFF, "--set", "run.name=run", "--set", "run.checkpoint_minutes=0.005"]
     result = run("train", *options, "--set", "optimizer.learning_rate=1e30", cwd=tmp_path)
     assert result.returncode == 1, result.stdout + result.stderr
     assert re.search(r"Diverged: the loss or gradient of 10 updates in a row was not finite, again", result.stdout)
-    assert "go on from the last checkpoint" in result.stdout
+    assert "resume it from its last checkpoint" in result.stdout
     for file in checkpoint.newest_first(tmp_path / "logs" / "run"):
         assert all(tensor.isfinite().all() for tensor in checkpoint.load(file).network.values())
 
@@ -181,6 +201,6 @@ def test_resume_with_only_damaged_checkpoints_is_rejected_and_changes_nothing(tm
 def test_resume_with_another_optimizer_is_rejected():
     stored = make_checkpoint(agent_steps=1)
     assert runs.resumed_config(stored, [], ["optimizer.decay=0.9"]).optimizer.decay == 0.9
-    for override in ("optimizer.name=adam", "optimizer.momentum=0.5"):
+    for override in ("optimizer.name=rmsprop", "optimizer.name=sgd"):
         with pytest.raises(UserError, match="start a new run"):
             runs.resumed_config(stored, [], [override])

@@ -9,6 +9,7 @@ import pytest
 from commands import ENDLESS, EVALUATE_OFF, QUICK, Training, environment, run, steps, wait_for
 
 from kartrl.config import read
+from kartrl.errors import UserError
 from kartrl.runtime import run_folders as runs
 
 TAKER = """
@@ -16,7 +17,7 @@ import os, pathlib, sys
 from kartrl.runtime import run_folders as runs
 from kartrl.errors import UserError
 folder = pathlib.Path(sys.argv[1])
-for _ in range(2000):
+for _ in range(300):
     try:
         held = runs.lock(folder)
     except UserError:
@@ -60,19 +61,29 @@ def test_lock_of_a_killed_run_does_not_block_resuming(tmp_path):
 
 @pytest.mark.timeout(240)
 def test_runs_started_in_the_same_second_have_separate_folders(tmp_path):
-    several = ["-c", "a.cfg", "b.cfg", "--parallel", *QUICK, *EVALUATE_OFF, "--set", "run.agent_steps=1500"]
+    several = ["-c", "a.cfg", "-c", "b.cfg", "--parallel", *QUICK, *EVALUATE_OFF, "--set", "run.agent_steps=1500"]
     for name in ("a", "b"):
         (tmp_path / f"{name}.cfg").write_text("[optimizer]\nname = sgd\n")
     ended = run("train", *several, cwd=tmp_path, timeout=200)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     trained = list((tmp_path / "logs").iterdir())
     assert len(trained) == 2
+    for folder in trained:
+        assert f"{folder.name} | finished after" in ended.stdout
+    assert all(" | " in line for line in ended.stdout.splitlines()), "all lines say of which run they are"
     assert all(steps(folder) >= 1500 for folder in trained)
     config = read(overrides=[f"run.logs={tmp_path / 'quickly'}"])
     folders = [runs.create(config) for _ in range(5)]
     assert len({folder.path for folder in folders}) == 5
     for folder in folders:
         runs.release(folder)
+
+
+def test_a_run_that_was_killed_before_its_first_checkpoint_is_not_said_to_be_resumable(tmp_path):
+    config = read(overrides=[f"run.logs={tmp_path}", "run.name=killed"])
+    runs.release(runs.create(config))
+    with pytest.raises(UserError, match="it has no checkpoint, so remove the folder"):
+        runs.create(config)
 
 
 def test_folder_never_has_two_holders(tmp_path):

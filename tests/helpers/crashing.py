@@ -1,5 +1,6 @@
 """Gymnasium environments that fail after so many steps of their life: `crashing:Crash-v0` and others."""
 
+import multiprocessing
 import os
 import signal
 import time
@@ -86,6 +87,27 @@ class Hiccup(Faulty):
         return super().step(action)
 
 
+class Doomed(Faulty):
+    """Of agent 1, as soon as there is a switch: it raises at its fifth step. A step takes two milliseconds."""
+
+    def step(self, action):
+        time.sleep(0.002)
+        return super().step(action)
+
+    def _fault(self):
+        if multiprocessing.current_process().name == "agent-1" and self.switch.exists():
+            return "raise" if self.age >= 5 else ""
+        return ""
+
+
+class Talkative(Faulty):
+    """Prints a long line at each reset."""
+
+    def reset(self, *, seed=None, options=None):
+        print("a new episode begins, " * 100, flush=True)
+        return super().reset(seed=seed, options=options)
+
+
 class Life(gymnasium.Env):
     """Its observation is the number of its process and how many steps it has taken."""
 
@@ -118,6 +140,8 @@ gymnasium.register("BadObservation-v0", Faulty, kwargs={"lifetime": 70, "kind": 
 gymnasium.register("NothingButBad-v0", Faulty, kwargs={"lifetime": 1, "kind": "reward"})
 gymnasium.register("Random-v0", Faulty, kwargs={"lifetime": 0, "probability": 2e-4})
 gymnasium.register("Switch-v0", Faulty, kwargs={"lifetime": 0, "switch": os.environ.get("KARTRL_TEST_SWITCH", "")})
+gymnasium.register("Doomed-v0", Doomed, kwargs={"lifetime": 0, "switch": os.environ.get("KARTRL_TEST_SWITCH", "")})
 gymnasium.register("Hiccup-v0", Hiccup, kwargs={"lifetime": 1_000_000})
+gymnasium.register("Talkative-v0", Talkative, kwargs={"lifetime": 1_000_000_000})
 gymnasium.register("Life-v0", Life)
 gymnasium.register("CrashHard-v0", CrashHard, kwargs={"lifetime": 0})

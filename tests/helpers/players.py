@@ -111,8 +111,9 @@ class Player:
         return pygame.surfarray.array3d(pygame.display.get_surface()).swapaxes(0, 1)
 
     def large(self) -> np.ndarray:
-        """The console's own picture, as large as in the window."""
-        return self.stage.console.screen().repeat(self.window.scale, 0).repeat(self.window.scale, 1)
+        """The race's picture, as large as in the window."""
+        assert self.app._racing is not None
+        return self.app._racing._session.picture().repeat(self.window.scale, 0).repeat(self.window.scale, 1)
 
     @property
     def race(self) -> dict[str, int]:

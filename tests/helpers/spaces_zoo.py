@@ -45,6 +45,15 @@ class Show(gymnasium.Env):
         return self.shown, 1.0, False, False, {}
 
 
+class Blind(Show):
+    """Says that it can be rendered, and cannot."""
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012  # Gymnasium's own type
+
+    def step(self, action):
+        return *super().step(action)[:2], len(self.taken) == 20, False, {}
+
+
 def box(low: float, high: float, shape: tuple[int, ...], dtype: Any) -> spaces.Box:
     return spaces.Box(low, high, shape, dtype)
 
@@ -85,6 +94,9 @@ VECTORS = {
     "Several": spaces.MultiDiscrete([2, 3, 4]),
     "Switches": spaces.MultiBinary(6),
     "Pair": spaces.Tuple((spaces.Discrete(3), box(-9, 9, (2,), np.float32))),
+    "Mission": spaces.Dict(
+        {"direction": spaces.Discrete(4), "image": box(0, 255, (7, 7, 3), np.uint8), "mission": spaces.Text(5)}
+    ),
     "Parts": spaces.Dict(
         {
             "position": box(-9, 9, (2,), np.float32),
@@ -130,4 +142,5 @@ gymnasium.register(
     Show,
     kwargs={"observations": IMAGES["Unit"], "actions": spaces.Discrete(2), "broken_after": 3},
 )
+gymnasium.register("Blind-v0", Blind, kwargs={"observations": VECTORS["Bounded"], "actions": ACTIONS["Plain"]})
 gymnasium.register("PongMemory-v0", "ale_py.env:AtariEnv", kwargs={"game": "pong", "obs_type": "ram", "frameskip": 4})

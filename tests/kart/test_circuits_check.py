@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_circuits import FILES, OVAL, changed
 
+from kartrl.cli import main
 from kartrl.config.levels import KINDS
 from kartrl.errors import UserError
 from kartrl.kart.circuits.checks import IN_LINE, find_faults, find_road_faults
@@ -27,7 +28,9 @@ SQUARE = {
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("titel = 3", "unknown key titel"),
+        ("titel = 3", "unknown key titel; the nearest valid one is title"),
+        ("coins = [{ at = 1, cuont = 2 }]", "unknown key coins.0.cuont; the nearest valid one is count"),
+        ("rails = [{ form = 1 }]", "unknown key rails.0.form; the nearest valid one is from"),
         ("scenery = 2", "scenery must be 1 or less"),
         ('scenery = "much"', "scenery must be a number"),
         ('title = "lower case"', "title must be 1 to 14 capitals, digits and spaces"),
@@ -238,3 +241,28 @@ def test_any_valid_file_is_checked_and_compiled_without_a_crash(**values: object
     assert block.image().shape == (1024, 1024, 3)
     if not found:
         assert block.pack()
+
+
+def test_check_takes_names_and_lists_all_that_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('titel = "A"\nkind = "lava"\nscenery = 2\ncorners = "odd"\npoints = 3\n')
+    status = main(["circuit", "check", str(file), "MarioCircuit.Act1", "MarioCircut.Act2", "--no-drive"])
+    lines = capsys.readouterr().out.splitlines()
+    assert status == 2
+    assert sum(line.startswith(f"{file}: ") for line in lines) == 6, "title, titel, kind, scenery, corners, points"
+    assert any(line.startswith("MarioCircuit.Act1: good, ") for line in lines)
+    assert any("the nearest is MarioCircuit.Act2" in line for line in lines)
+
+
+def test_random_circuits_do_not_replace_edited_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make = ["circuit", "random", "--seed", "5", "-o", str(tmp_path)]
+    assert main(make) == 0
+    (file,) = tmp_path.glob("*.toml")
+    generated = file.read_text()
+    assert main(make) == 0, "the same again"
+    file.write_text(edited := generated.replace("title", "# mine\ntitle"))
+    assert main(make) == 2
+    assert str(file) in capsys.readouterr().err
+    assert file.read_text() == edited
+    assert main([*make, "--force"]) == 0
+    assert file.read_text() == generated

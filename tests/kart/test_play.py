@@ -175,7 +175,7 @@ def test_clock_does_not_run_ahead() -> None:
         (["--replay", "none.bk2"], "none.bk2"),
         (["--ghost", "none.bk2"], "none.bk2"),
         (["-p", "none.pt"], "none.pt"),
-        (["-p", "a.pt", "--ghost", "b.bk2"], "only one ghost"),
+        (["-p", __file__, "--ghost", "b.bk2"], "only one ghost"),
         (["--replay", "a.bk2", "-s", "x"], "--replay"),
         (["-o", "drive.mp4"], ".bk2"),
         (["--replay", "a.bk2", "-o", "drive.bk2"], ".mp4"),
@@ -245,3 +245,14 @@ def test_a_movie_becomes_a_video_without_a_display(
     assert done.returncode == 0, done.stderr
     with av.open(str(tmp_path / "drive.mp4")) as video:
         assert sum(1 for _ in video.decode(video=0)) == 601
+
+
+def test_no_black_lines_are_shown_at_the_horizon_or_above():
+    stage, session = begun(circuit=CIRCUIT, opponents=3)
+    with stage:
+        drive(session, some_driving(30))
+        ground = session.console.game.map_top
+        assert not session.screen()[:ground].any((1, 2)).all(), "the console has some: it writes to video memory then"
+        assert session.picture()[:ground].any((1, 2)).all()
+        assert (session.picture()[ground:] == session.screen()[ground:]).all()
+        assert session.title == "Meadow Ring"

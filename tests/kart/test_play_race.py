@@ -28,11 +28,11 @@ def race_inputs() -> list[int]:
     """The buttons of each tick of a race of the scripted driver in the environment; sets `LAP_TIMES`."""
     env = gymnasium.make("kartrl/Kart-v0", circuit=CIRCUIT, game="bundled", frame_skip=4).unwrapped
     _, info = env.reset(seed=1, options=START)
-    inputs, terminated = [], False
-    while not terminated:
+    inputs, ended = [], False
+    while not ended:
         action = steer(env, info, 2)
-        _, _, terminated, truncated, info = env.step(action)
-        assert not truncated
+        _, _, _, ended, info = env.step(action)
+        assert ended == info["finished"]
         inputs += [env._buttons[action]] * 4
     env.close()
     LAP_TIMES[:] = info["lap_times"]

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kartrl.config import Reward
+from kartrl.config import Config, Reward
 from kartrl.kart.race import Course, Progress, RaceStep, load_game, race_seconds, step_reward
 from kartrl.kart.retro import GAMES
+from kartrl.kart.world import KartWorld
 
 
 def walked(sections: int, start: int, end: int) -> int:
@@ -170,3 +171,19 @@ def test_constants_of_each_game() -> None:
         assert 84 in game.off_road
         assert not set(game.road) & set(game.off_road)
         assert game.ground(255) == "ground 255"
+
+
+def test_the_time_of_a_race_and_the_clock_on_the_screen_are_told_apart():
+    world = KartWorld(Config())
+    info = {
+        "progress": 5.0,
+        "lap_times": (20.0, 19.0, 19.0, 19.0, 19.0),
+        "race_seconds": 96.45,
+        "finished": True,
+        "circuit": "MarioCircuit.Act1",
+        "episode": {"l": 1000, "r": 50.0},
+    }
+    headings, row = world.list_episodes([world.make_episode(info, finished=True)])
+    shown = dict(zip(headings, row, strict=True))
+    assert (shown["total"], shown["clock on screen"]) == ("96.00 s", "96.45 s")
+    assert world.trace({"x": 1, "y": 2, "speed": 768}) == (1, 2, 120), "in km/h, as the game's panel shows it"

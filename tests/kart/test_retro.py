@@ -140,6 +140,22 @@ def test_equal_to_stable_retros_emulator() -> None:
     console.close()
 
 
+def test_stable_retro_alone_rewards_each_section_forward() -> None:
+    """As docs/library.md has it."""
+    import stable_retro
+
+    games = stable_retro.data.Integrations
+    games.add_custom_path(str(FOLDER.parent))
+    env = stable_retro.make("KartRL-Snes", "MarioCircuit.Act1", inttype=games.CUSTOM, render_mode="rgb_array")
+    env.reset(seed=1)
+    accelerate = np.zeros(12, np.int8)
+    accelerate[0] = 1  # B
+    rewards = [env.step(accelerate)[1] for _ in range(120)]
+    assert set(rewards) == {0.0, 1.0}
+    assert sum(rewards) == env.data.lookup_value("driven") >= 3
+    env.close()
+
+
 def test_consoles_in_one_process_are_independent() -> None:
     names = ("MarioCircuit.Act1", "MarioCircuit.Act2", "MarioCircuit.Act1")
 

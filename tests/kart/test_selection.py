@@ -126,7 +126,8 @@ def test_checkpoints_contain_no_absolute_paths(mine):
 
 def test_uses_are_known_without_building(mine):
     levels = read(
-        [], ["levels.random:9=train", "levels.random:5-6:ice=test", "levels.mine/=test", "levels.nowhere/=train"]
+        [],
+        ["levels.random:9=train", "levels.random:5-6:ice=test", "levels.mine/my_ring.toml=test", "levels.mine/=train"],
     ).levels.circuits
     names = (
         "random.dirt.0001",
@@ -135,7 +136,7 @@ def test_uses_are_known_without_building(mine):
         "MarioCircuit.Act4",
         "random.dirt.0002",
         "random.ice.0007",
-        "nowhere",
+        "mine",
     )
     uses = uses_by_name(levels, names)
     assert uses == {
@@ -204,9 +205,13 @@ def test_a_run_on_generated_circuits(cache, mine):
     assert driven == {"random.asphalt.0000", "random.dirt.0001"}
     path = checkpoint.newest(folder)
     assert str(mine).encode() not in path.read_bytes(), "a checkpoint names what the user named"
-    table = run("evaluate", "-p", str(path), "--episodes", "1", cwd=mine.parent)
-    assert re.search(r"random\.dirt\.0001 +│ trained", table.stdout)
-    assert re.search(r"Monza +│ unseen", table.stdout)
+    named = ("-s", "random:2", "mine/Monza.state")
+    for choice, monza in ((), False), (named, True):
+        table = run("evaluate", "-p", str(path), "--episodes", "1", *choice, cwd=mine.parent)
+        assert table.returncode == 0, table.stderr
+        assert re.search(r"dirt\.0001 +│", table.stdout), "no note: it was trained on"
+        assert bool(re.search(r"Monza \(unseen\) +│", table.stdout)) == monza
+        assert ("where they are paths (mine/Monza.state)" in table.stdout) != monza
 
 
 def test_console_compresses_its_start_states():

@@ -69,7 +69,6 @@ def test_a_resumed_run_goes_on_from_its_score(tmp_path: Path, override: str) -> 
         "environment.no_progress_limit=9",
         "evaluation.episodes=2",
         "evaluation.circuits=2",
-        "evaluation.greedy=false",
     ],
 )
 def test_a_score_of_another_meaning_is_forgotten(tmp_path: Path, override: str) -> None:

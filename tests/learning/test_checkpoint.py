@@ -121,6 +121,17 @@ def write_header(path, header, length=None):
     path.write_bytes((len(text) if length is None else length).to_bytes(8, "little") + text + bytes(1000))
 
 
+def write_sparse(path, shape, size):
+    """A checkpoint with one weight more, which is a hole in the file."""
+    content = path.read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + length])
+    header["network/a"] = one_tensor(shape, len(content) - 8 - length, len(content) - 8 - length + size, "F32")
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + content[8 + length :])
+    os.truncate(path, path.stat().st_size + size)
+
+
 def one_tensor(shape, begin=0, end=1000, dtype="U8"):
     return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
 
@@ -145,6 +156,9 @@ DAMAGE = {
     "overlapping tensors": lambda path: write_header(
         path, {f"network/{number}": one_tensor([1000]) for number in range(1000)}
     ),
+    "sparse, its header of another size": lambda path: os.truncate(path, 1 << 28),
+    "sparse, its header of that size": lambda path: write_sparse(path, [1 << 26], 1 << 28),
+    "sparse, 1 GiB": lambda path: write_sparse(path, [1 << 28], 1 << 30),
     "many tensors": lambda path: write_header(path, {f"{number}": one_tensor([0], 0, 0) for number in range(15_000)}),
 }
 
@@ -224,7 +238,15 @@ FORGERIES = {
     },
     "weights of another network": lambda: {"network": make_checkpoint(10, "model.hidden_size=32").network},
     "half an optimizer": lambda: {"optimizer": {"0/step": torch.zeros(())}},
-    "another optimizer": lambda: {"optimizer": make_checkpoint(10, "optimizer.name=adam").optimizer},
+    "another optimizer": lambda: {"optimizer": make_checkpoint(10, "optimizer.name=rmsprop").optimizer},
+    "more agents than any machine runs": lambda: {"about": {"config": "[system]\nagents = 3000\n"}},
+    "unrolls beyond memory": lambda: {"about": {"config": "[algorithm]\nunroll_length = 1000000000\n"}},
+    "a timeout beyond the clock": lambda: {"about": {"config": "[system]\nstep_timeout = 1e300\n"}},
+    "levels of the whole disk": lambda: {"about": {"config": "[levels]\n/**/*.state = train\n"}},
+    "levels of many folders": lambda: {"about": {"config": "[levels]\n/*/*/*/a.state = train\n"}},
+    "ninety lists of generated circuits": lambda: {
+        "about": {"config": "[levels]\n" + "".join(f"random:{n}0000-{n}9999 = train\n" for n in range(10, 99))}
+    },
     "random states of floats": lambda: {"random": {"torch": torch.zeros(5)}},
 }
 
@@ -243,19 +265,19 @@ def test_forged_from_what_is_honest_it_is_a_checkpoint(tmp_path):
 
 
 LOAD_ALL = """
-import resource, sys
+import resource, sys, time
 from pathlib import Path
 from kartrl.learning import checkpoint
 from kartrl.errors import UserError
 checkpoint.load(Path(sys.argv[1]))
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
 for path in sys.argv[2:]:
     try:
         checkpoint.load(Path(path))
         raise SystemExit(f"{path} was not refused")
     except UserError:
         pass
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, time.process_time() - began)
 """
 
 
@@ -273,7 +295,9 @@ def test_refusing_takes_little_memory(tmp_path):
         command, env=environment(), cwd=tmp_path, text=True, capture_output=True, timeout=100, check=False
     )
     assert loading.returncode == 0, loading.stderr
-    assert int(loading.stdout) < 100_000, "KiB"
+    memory, seconds = map(float, loading.stdout.split())
+    assert memory < 100_000, "KiB"
+    assert seconds < 20, "of the processor, for all of them"
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -335,7 +359,24 @@ def test_default_configuration_fits_its_network(tmp_path):
     network = make_network(Config().model, (54, 54, 1), action)
     checkpoint.save(tmp_path / "a.pt", Checkpoint(Config(), network.state_dict(), {}, Counters(), (54, 54, 1), action))
     loaded = checkpoint.load_network(checkpoint.load(tmp_path / "a.pt"), torch.device("cpu"))
-    assert loaded.initial_state(3).shape == (3, 512)
+    assert loaded.initial_state(3).shape == (3, 0), "no memory"
+
+
+@pytest.mark.parametrize(
+    ("override", "module"),
+    [
+        ("id=os:Env-v0", "os"),
+        ("wrapper=os.path:join", "os.path"),
+        ("kwargs.env_id=os:Env-v0", "os"),
+        ('kwargs.inner={"of": ["a", "os:Env-v0"]}', "os"),
+    ],
+)
+def test_whatever_names_a_module_needs_the_users_word(override, module, monkeypatch):
+    config = read(overrides=[f"environment.{override}"])
+    with pytest.raises(UserError, match=rf"imports the module {module};"):
+        checkpoint.check_imports(config)
+    monkeypatch.setenv("KARTRL_IMPORT", f"a,{module}")
+    checkpoint.check_imports(config)
 
 
 def test_a_module_is_imported_for_a_checkpoint_only_where_the_user_names_it(tmp_path, monkeypatch):

@@ -27,7 +27,13 @@ OVERRIDES = (
     "model.kernels=6 3",
     "model.strides=3 2",
     "model.hidden_size=8",
+    "model.core=lstm",
+    "algorithm.name=impala",
     "algorithm.unroll_length=10",
+    "optimizer.name=rmsprop",
+    "optimizer.learning_rate=0.001",
+    "optimizer.decay=0.99",
+    "optimizer.gradient_clip=40",
     "algorithm.reward_transform=clip",
     "run.agent_steps=2000",
 )

@@ -17,8 +17,11 @@ def test_no_episodes_give_no_values():
 
 def test_without_circuits_there_is_no_talk_of_laps():
     episodes = [Episode(10, 10.0, True), Episode(20, 20.0, True)]
-    assert training_scalars(PLAIN, episodes) == {"train/episodic_return": 15.0, "train/episodic_length": 15.0}
-    assert evaluation_scalars(PLAIN, episodes) == {"evaluation/train_return": 15.0}
+    assert training_scalars(PLAIN, episodes) == {"charts/episodic_return": 15.0, "charts/episodic_length": 15.0}
+    assert evaluation_scalars(PLAIN, episodes) == {
+        "evaluation/train_return": 15.0,
+        "evaluation/train_episodes": 2.0,
+    }
 
 
 def test_evaluations_keep_train_and_test_apart():
@@ -47,7 +50,7 @@ def test_many_circuits_get_tags_for_their_groups():
     ]
     world = KartWorld(read([], ["levels.*=train"]))
     tags = {tag.rpartition("/")[0] for tag in training_scalars(world, episodes)}
-    assert tags == {"train", "train_circuits/random.ice", "train_circuits/random.mud"}
+    assert tags == {"charts", "train_circuits/random.ice", "train_circuits/random.mud"}
     values = evaluation_scalars(world, episodes)
     assert values["evaluation_train/random.ice/episodic_return"] == values["evaluation/train_return"] == 4.5
 

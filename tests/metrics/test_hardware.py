@@ -18,9 +18,9 @@ def test_it_sees_the_whole_tree_at_work():
                 child.wait(0.1)
         values = hardware.sample()
         child.kill()
-    assert values["hardware/cores_other"] > 0
-    assert 0 <= values["hardware/cpu_percent"] <= 100
-    assert 0.15 < values["hardware/memory_gb"] < before["hardware/memory_gb"] + 5
+    assert values["system/cores_other"] > 0
+    assert 0 <= values["system/cpu_percent"] <= 100
+    assert 0.15 < values["system/memory_gb"] < before["system/memory_gb"] + 5
 
 
 def test_memory_is_told_by_role():
@@ -36,15 +36,15 @@ def test_memory_is_told_by_role():
             assert child.stdout is not None
             child.stdout.readline()
         values = Hardware(os.getpid()).sample()
-        memory = {role: values[f"hardware/memory_gb_{role}"] for role in ("server", "agents", "evaluator", "logger")}
+        memory = {role: values[f"system/memory_gb_{role}"] for role in ("server", "agents", "evaluator", "logger")}
     assert 0.12 < memory["agents"] < 0.25
     assert 0.15 < memory["evaluator"] < 0.25
     assert 0 < memory["logger"] < 0.1
     assert memory["server"] > 0
-    assert sum(memory.values()) <= values["hardware/memory_gb"] * 1.001
+    assert sum(memory.values()) <= values["system/memory_gb"] * 1.001
 
 
 def test_a_tree_that_has_gone_is_no_error():
     with subprocess.Popen([sys.executable, "-c", ""]) as child:
         hardware = Hardware(child.pid)
-    assert hardware.sample()["hardware/memory_gb"] == 0
+    assert hardware.sample()["system/memory_gb"] == 0

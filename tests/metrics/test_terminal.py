@@ -3,6 +3,7 @@
 import io
 import re
 
+import pytest
 from rich.console import Console
 
 from kartrl.config import Config
@@ -26,20 +27,27 @@ def record(circuit, use="train", evaluated=False, finished=True):
     )
 
 
-def shown(records, terminal=True, world=None):
-    """What is on a terminal of 110 columns and 40 rows in the end."""
-    console = Console(file=io.StringIO(), width=110, height=40, force_terminal=terminal, color_system=None)
-    with Display(console, "run", world or KartWorld(Config())) as display:
+def shown(records, terminal=True, world=None, status=STATUS, width=110, environment=None, plain=False):
+    """What is on a terminal of so many columns and 40 rows in the end."""
+    console = Console(
+        file=io.StringIO(),
+        width=width,
+        height=40,
+        force_terminal=terminal,
+        color_system=None,
+        _environ=environment or {},
+    )
+    with Display(console, "run", world or KartWorld(Config()), plain) as display:
         for one in records:
             display.add(one)
-        display.show(STATUS, final=True)
+        display.show(status, final=True)
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", console.file.getvalue())
     return text.rsplit("╭", 1)[-1].splitlines()
 
 
 def test_a_few_circuits_have_a_row_each():
     lines = shown([record("MarioCircuit.Act1"), record("MarioCircuit.Act4", "test", evaluated=True)])
-    assert any(re.search(r"MarioCircuit\.Act1 +50\.00 +5\.00 +100% +20\.00 s +-", line) for line in lines)
+    assert any(re.search(r"MarioCircuit\.Act1 +- +100% +20\.00 s +5\.00 +50\.00", line) for line in lines)
     assert any(re.search(r"MarioCircuit\.Act4 \(unseen\).*finished in 100\.0 s", line) for line in lines)
 
 
@@ -89,3 +97,62 @@ def test_without_circuits():
     records = [EpisodeRecord(0, Episode(length, value, True), False) for length, value in ((10, 3.0), (20, 4.0))]
     lines = shown(records, world=GymnasiumWorld(Config()))
     assert any(re.search(r"episodes +3\.50 +15\.00", line) for line in lines)
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_run_that_is_stuck_is_said_to_be(terminal):
+    text = "\n".join(shown([], terminal, status=STATUS._replace(stuck=34.4)))
+    assert "stuck for 34 s" in text
+    assert "stuck" not in "\n".join(shown([], terminal))
+
+
+NARROW = 80
+
+
+def test_a_narrow_terminal_shortens_what_names_share():
+    train = [record(f"MarioCircuit.Act{act}") for act in (1, 2, 3)]
+    lines = shown([*train, record("MarioCircuit.Act4", "test", evaluated=True)], width=NARROW)
+    assert all(len(line) <= NARROW for line in lines)
+    assert any(re.search(r"MarioCircuit +last evaluation", line) for line in lines)
+    for act in (1, 2, 3):
+        assert any(re.search(rf"│  Act{act} +- +100% +20\.00 s +5\.00 +50\.00", line) for line in lines)
+    assert any(re.search(r"Act4 \(unseen\) +finished in 100\.0 s", line) for line in lines)
+
+
+def test_a_narrow_terminal_drops_columns_but_no_name():
+    names = ("BowserCastle.Act1", "MarioCircuit.Act2", "VanillaLake.Act1")
+    for width in (NARROW, 60, 40):
+        lines = shown([record(name, "test", evaluated=True) for name in names], width=width)
+        assert all(len(line) <= width for line in lines)
+        assert all(any(f"{name} (unseen)" in line for line in lines) for name in names)
+        assert not any("…" in line for line in lines if "Act" in line)
+
+
+def test_a_dumb_terminal_gets_lines():
+    (line,) = shown([record("MarioCircuit.Act1")], environment={"TERM": "dumb"})
+    assert "50,000 agent steps" in line
+
+
+def test_runs_that_share_an_output_are_told_apart():
+    lines = shown([record("MarioCircuit.Act1")], plain=True)
+    assert lines
+    assert all(line.startswith("run | ") for line in lines)
+
+
+def summary(records, world=None, status=STATUS):
+    display = Display(Console(file=io.StringIO()), "run", world or KartWorld(Config()))
+    for one in records:
+        display.add(one)
+    display.show(status, final=True)
+    return display.summary()
+
+
+def test_the_summary_of_a_run():
+    laps = [record("MarioCircuit.Act1", evaluated=True), record("MarioCircuit.Act4", "test", evaluated=True)]
+    done = STATUS._replace(fraction=1.0)
+    assert summary(laps, status=done) == "finished after 0:30, 50,000 steps, all circuits finished, best lap 20.00 s"
+    laps.append(record("MarioCircuit.Act2", evaluated=True, finished=False))
+    assert summary(laps) == "stopped after 0:30, 50,000 steps, 2 of 3 circuits finished, best lap 20.00 s"
+    plain, episode = GymnasiumWorld(Config()), Episode(10, 3.5, True)
+    assert summary([EpisodeRecord(0, episode, False)], plain) == "stopped after 0:30, 50,000 steps, return 3.50"
+    assert summary([EpisodeRecord(0, episode, True)], plain).endswith("return 3.50 in the last evaluation")

@@ -18,7 +18,7 @@ OBSERVATIONS = np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32)
 @pytest.fixture(scope="module")
 def networks():
     torch.manual_seed(3)
-    networks = {action: make_network(Model(hidden_size=8), (3,), action).eval() for action in ACTIONS}
+    networks = {action: make_network(Model(hidden_size=8, core="lstm"), (3,), action).eval() for action in ACTIONS}
     for network in networks.values():
         torch.nn.init.orthogonal_(network.policy.weight)  # so that it matters what is seen
     return networks

@@ -51,7 +51,7 @@ def test_an_unroll_equals_its_steps(shape, core):
 
 def test_the_recurrent_core_is_torchs_lstm():
     torch.manual_seed(1)
-    network = ActorCritic(Model(hidden_size=16), (4,), DISCRETE)
+    network = ActorCritic(Model(hidden_size=16, core="lstm"), (4,), DISCRETE)
     observation, state = torch.randn(5, 2, 4), torch.randn(2, 32)
     _, after = network(observation, torch.zeros(5, 2, dtype=torch.bool), state)
     halves = (state[None, :, :16].contiguous(), state[None, :, 16:].contiguous())
@@ -61,7 +61,7 @@ def test_the_recurrent_core_is_torchs_lstm():
 
 def test_a_reset_forgets_and_stops_the_gradient():
     torch.manual_seed(2)
-    network = make_network(Model(hidden_size=16), (4,), DISCRETE)
+    network = make_network(Model(hidden_size=16, core="lstm"), (4,), DISCRETE)
     observation = torch.randn(6, 1, 4, requires_grad=True)
     first = torch.zeros(6, 1, dtype=torch.bool)
     first[3] = True
@@ -77,7 +77,7 @@ def test_a_reset_forgets_and_stops_the_gradient():
 @by_kind
 def test_gradients_equal_those_of_single_steps_but_for_the_last(action):
     torch.manual_seed(3)
-    network = make_network(Model(hidden_size=16), (54, 54, 1), action)
+    network = make_network(Model(hidden_size=16, core="lstm"), (54, 54, 1), action)
     observation, first = observations((54, 54, 1), 5, 2), torch.rand(5, 2) < 0.3
     weight = torch.randn(4, 2, make_distribution(action).parameter_size)
 
@@ -103,7 +103,7 @@ def test_gradients_equal_those_of_single_steps_but_for_the_last(action):
 @pytest.mark.parametrize("greedy", [False, True])
 def test_the_columns_of_a_decision_are_what_the_network_says(action, greedy):
     torch.manual_seed(4)
-    network, distribution = make_network(Model(hidden_size=16), (4,), action), make_distribution(action)
+    network, distribution = make_network(Model(hidden_size=16, core="lstm"), (4,), action), make_distribution(action)
     observation, first = torch.randn(50, 4), torch.rand(50) < 0.3
     state = torch.randn(50, 32)
     noise = distribution.noise(50, CPU, torch.Generator().manual_seed(0))
@@ -122,7 +122,7 @@ def test_the_columns_of_a_decision_are_what_the_network_says(action, greedy):
 
 def test_actions_are_samples_of_the_policy():
     torch.manual_seed(4)
-    network = make_network(Model(hidden_size=16), (4,), ActionSpec("discrete", 3))
+    network = make_network(Model(hidden_size=16, core="lstm"), (4,), ActionSpec("discrete", 3))
     with torch.no_grad():
         network.policy.bias.copy_(torch.tensor([0.0, 1.0, -1.0]))
     observation = torch.randn(1, 4).expand(20_000, 4)
@@ -154,7 +154,7 @@ def test_bf16_is_fp32_but_for_rounding(core):
 
 
 def test_only_the_copy_that_predicts_is_turned_to_bfloat16():
-    network = make_network(Model(precision="bf16"), (54, 54, 1), DISCRETE)
+    network = make_network(Model(precision="bf16", core="lstm"), (54, 54, 1), DISCRETE)
     copied = for_inference(network)
     assert {parameter.dtype for parameter in network.parameters()} == {torch.float32}
     assert {parameter.dtype for parameter in copied.encoder.parameters()} == {torch.bfloat16}
@@ -164,8 +164,8 @@ def test_only_the_copy_that_predicts_is_turned_to_bfloat16():
     assert not copied.policy.bias.any(), "its weights are its own"
 
 
-def test_the_default_network_is_the_seeds():
-    network = make_network(Model(), (54, 54, 1), ActionSpec("discrete", 6))
+def test_with_an_lstm_the_default_network_is_the_seeds():
+    network = make_network(Model(core="lstm"), (54, 54, 1), ActionSpec("discrete", 6))
     assert sum(parameter.numel() for parameter in network.parameters()) == 620_631
 
 
@@ -257,7 +257,7 @@ def test_a_predictor_acts_in_every_precision_on_every_kind_of_observation(shape,
     torch.manual_seed(2)
     shape = SHAPES[shape]
     network, distribution = (
-        make_network(Model(hidden_size=32, precision=precision), shape, action),
+        make_network(Model(hidden_size=32, precision=precision, core="lstm"), shape, action),
         make_distribution(action),
     )
     size = decision_size(distribution.action_columns, distribution.parameter_size)
@@ -277,6 +277,6 @@ def test_a_predictor_acts_in_every_precision_on_every_kind_of_observation(shape,
 
 
 def test_the_head_of_continuous_actions_begins_with_a_deviation_of_1():
-    network = make_network(Model(hidden_size=16), (4,), CONTINUOUS)
+    network = make_network(Model(hidden_size=16, core="lstm"), (4,), CONTINUOUS)
     parameters, _, _ = network.step(torch.randn(50, 4), torch.ones(50, dtype=torch.bool), network.initial_state(50))
     torch.testing.assert_close(parameters, torch.zeros(50, 4), atol=0.1, rtol=0)

@@ -117,7 +117,7 @@ class Run:
             for number, group in zip(numbers, groups, strict=True):
                 group.ask(np.array([[number, life, 0]]), ~false)
             steps = [itertools.count(1) for _ in groups]
-            for index in take_turns(groups):
+            for index in take_turns(groups, mailbox):
                 groups[index].answer()
                 self.pause()
                 groups[index].record(np.zeros(1), false, ~false, false)
@@ -146,7 +146,7 @@ def groups_of(batch):
 
 def by_arrival(blocks):
     def make_order(slab, weights, stop):
-        return ArrivalPacing(slab, slab.num_groups, 1), ArrivalSource(slab, blocks, stop)
+        return ArrivalPacing(slab, slab.num_groups, 1), ArrivalSource(slab, blocks, weights, 10**9, stop)
 
     return make_order
 
@@ -198,12 +198,26 @@ def weights():
 
 def test_blocks_are_trained_on_in_the_order_in_which_they_were_finished():
     slab = make_slab(num_agents=3, ring=2)
-    source = ArrivalSource(slab, 2, threading.Event())
+    source = ArrivalSource(slab, 2, weights(), 10**9, threading.Event())
     for block in (3, 0, 0, 4, 1):  # announced twice by `recover`
         finish(slab, block)
     assert next_of(source, released=False) == [3, 0]
     assert slab.state.tolist() == [0, 1, 0, 0, 1, 0], "their memory is given back at once"
     assert next_of(source) == [4, 1]
+
+
+def test_blocks_that_were_begun_too_many_updates_ago_are_dropped_and_counted():
+    slab, published = make_slab(num_agents=3, ring=2), weights()
+    source = ArrivalSource(slab, 2, published, 3, threading.Event())
+    for _ in range(5):
+        published.publish()
+    for block, version in ((3, 1), (0, 2), (4, 5)):
+        finish(slab, block)
+        slab.version[block] = 5
+        slab.version[block][0] = version  # of the first step
+    assert next_of(source, released=False) == [0, 4]
+    assert source.dropped == 1
+    assert slab.state.tolist() == [0] * 6, "its memory is given back"
 
 
 @pytest.mark.parametrize("make_order", [by_arrival(2), synchronous, in_rounds(2)])

@@ -92,4 +92,4 @@ def test_it_moves_numbers_of_a_real_run(tmp_path):
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     (folder,) = (tmp_path / "logs").iterdir()
-    assert len(set(values(folder, "queue/awaited_groups"))) > 1, "it has tried another number"
+    assert len(set(values(folder, "speed/awaited_groups"))) > 1, "it has tried another number"

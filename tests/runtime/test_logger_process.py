@@ -14,8 +14,9 @@ import psutil
 import pytest
 from commands import environment, wait_for
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.plugins.hparams.metadata import parse_experiment_plugin_data, parse_session_start_info_plugin_data
 
-from kartrl.config import Config
+from kartrl.config import Config, dump
 from kartrl.envs.episode import Episode
 from kartrl.kart.world import Race
 from kartrl.metrics import scalars_csv, sinks
@@ -30,8 +31,8 @@ from kartrl.runtime import logger_process
 from kartrl.runtime.processes import spawn
 if __name__ == "__main__":
     context = multiprocessing.get_context("spawn")
-    queue = context.Queue()
-    process = spawn(context, "logger", logger_process.run, Config(), pathlib.Path(sys.argv[1]), queue, 0)
+    records, sender = context.Pipe(duplex=False)
+    process = spawn(context, "logger", logger_process.run, Config(), pathlib.Path(sys.argv[1]), records, 0)
     print(process.pid, flush=True)
     time.sleep(60)
 """
@@ -39,14 +40,13 @@ if __name__ == "__main__":
 
 def log(folder, messages, first_step=0, target=logger_process.run):
     """Run the logger on these messages to its end; its exit code."""
-    queue = CONTEXT.Queue()
-    process = CONTEXT.Process(target=target, args=(Config(), folder, queue, first_step))
+    records, sender = CONTEXT.Pipe(duplex=False)
+    process = CONTEXT.Process(target=target, args=(Config(), folder, records, first_step))
     process.start()
     for message in [*messages, None]:
-        queue.put(message)
+        sender.send(message)
     process.join(30)
-    with contextlib.suppress(ValueError):
-        queue.close()
+    sender.close()
     return process.exitcode
 
 
@@ -82,16 +82,34 @@ def test_events_and_table_hold_the_same(tmp_path):
     assert {row[:2]: row[2] for row in from_events} == pytest.approx({row[:2]: row[2] for row in table})
     assert len(from_events) == len(table)
     values = {tag: value for _, tag, value in table}
-    assert values["train/episodic_return"] == 2.5
-    assert values["train/episodic_length"] == 25
-    assert values["train/finished"] == 0.5
-    assert values["train/lap_time"] == 19
+    assert values["charts/episodic_return"] == 2.5
+    assert values["charts/episodic_length"] == 25
+    assert values["charts/finished"] == 0.5
+    assert values["charts/lap_time"] == 19
     assert values["train_circuits/MarioCircuit.Act2/progress"] == 0.875
     assert not any("Act3" in tag for tag in values), "the evaluator forms its own means"
     (histogram,) = events.Tensors("weights/a")
     buckets = np.frombuffer(histogram.tensor_proto.tensor_content, np.float64).reshape(-1, 3)
     assert buckets[:, 2].sum() == 4
     assert (buckets[0, 0], buckets[-1, 1]) == (-1, 2)
+
+
+def test_the_configuration_is_there_as_text_and_as_hyperparameters(tmp_path):
+    assert log(tmp_path, []) == 0
+    events = read_events(tmp_path)
+    (text,) = events.Tensors("config")
+    assert dump(Config()) in text.tensor_proto.string_val[0].decode()
+    assert events.SummaryMetadata("config").plugin_data.plugin_name == "text"
+    start = events.SummaryMetadata("_hparams_/session_start_info").plugin_data.content
+    values = parse_session_start_info_plugin_data(start).hparams
+    assert values["optimizer.learning_rate"].number_value == Config().optimizer.learning_rate
+    assert values["model.channels"].string_value == "16 32 32"
+    assert values["levels.MarioCircuit.Act4"].string_value == "test"
+    assert "run.name" not in values
+    assert "a2c.gae_lambda" not in values, "of an algorithm that is not used"
+    experiment = events.SummaryMetadata("_hparams_/experiment").plugin_data.content
+    shown = {metric.name.tag for metric in parse_experiment_plugin_data(experiment).metric_infos}
+    assert {"charts/episodic_return", "evaluation/train_return"} <= shown
 
 
 def test_a_resumed_run_forgets_what_went_beyond_its_checkpoint(tmp_path):
@@ -109,12 +127,12 @@ def test_a_resumed_run_forgets_what_went_beyond_its_checkpoint(tmp_path):
     assert seconds == sorted(seconds), "the clock of the table goes on"
 
 
-def run_on_small_disk(config, folder, queue, first_step):
+def run_on_small_disk(config, folder, records, first_step):
     """The logger, where a file can have no more than 4 KiB: what a full disk is to a writer."""
     import resource
 
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
-    logger_process.run(config, folder, queue, first_step)
+    logger_process.run(config, folder, records, first_step)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs resource limits")
@@ -139,17 +157,17 @@ def small_disk(tmp_path):
     subprocess.run(["umount", str(folder)], check=True)
 
 
-def run_impatiently(config, folder, queue, first_step):
+def run_impatiently(config, folder, records, first_step):
     """The logger, which tries to write again ten times a second."""
     sinks.RETRY_SECONDS = 0.1
-    logger_process.run(config, folder, queue, first_step)
+    logger_process.run(config, folder, records, first_step)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a tmpfs")
 def test_on_a_disk_that_was_full_it_goes_on(small_disk, capfd):
-    queue = CONTEXT.Queue()
+    records, sender = CONTEXT.Pipe(duplex=False)
     folder = small_disk / "run"
-    process = CONTEXT.Process(target=run_impatiently, args=(Config(), folder, queue, 0))
+    process = CONTEXT.Process(target=run_impatiently, args=(Config(), folder, records, 0))
     process.start()
     wait_for(lambda: (folder / "scalars.csv").exists(), 30, "the logger to start")
     with (small_disk / "other").open("wb", buffering=0) as other, contextlib.suppress(OSError):
@@ -157,7 +175,7 @@ def test_on_a_disk_that_was_full_it_goes_on(small_disk, capfd):
             other.write(bytes(512))
 
     def metrics(step):
-        queue.put(Scalars(step, {f"losses/number_{tag}": 0.1 for tag in range(100)}))
+        sender.send(Scalars(step, {f"losses/number_{tag}": 0.1 for tag in range(100)}))
         return True
 
     step = itertools.count(1)
@@ -172,7 +190,7 @@ def test_on_a_disk_that_was_full_it_goes_on(small_disk, capfd):
         60,
         "metrics after the disk was full",
     )
-    queue.put(None)
+    sender.send(None)
     process.join(30)
     assert process.exitcode == 0
     assert "Traceback" not in capfd.readouterr().err

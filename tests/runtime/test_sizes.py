@@ -25,14 +25,14 @@ def test_agents_of_one_environment_are_many():
     sizes = choose_sizes(read(overrides=["system.device=cpu", "system.envs_per_agent=1"]), SLOW)
     assert (sizes.agents, sizes.groups_per_agent, sizes.group_size) == (24, 1, 1)
     assert 12 <= sizes.min_groups <= 16, "at least half of the groups, and some for every core to step meanwhile"
-    assert (sizes.training_blocks, sizes.trainers, sizes.torch_threads) == (8, 1, 1)
+    assert (sizes.training_blocks, sizes.trainers, sizes.torch_threads) == (24, 1, 1)
 
 
-@pytest.mark.parametrize(("spec", "size"), [(SLOW, 2), (QUICK, 8)])
+@pytest.mark.parametrize(("spec", "size"), [(SLOW, 2), (QUICK, 4)])
 def test_groups_are_stepped_for_about_four_milliseconds(spec, size):
     sizes = choose_sizes(read(overrides=SMALL), spec)
     assert (sizes.agents, sizes.groups_per_agent, sizes.group_size) == (4, 2, size)
-    assert sizes.training_blocks * size == 8
+    assert sizes.training_blocks == 8, "an unroll of each environment"
     assert sizes.prediction_groups == 8
 
 
@@ -52,7 +52,16 @@ def test_numbers_given_are_kept():
 
 def test_an_odd_number_of_environments_makes_one_group():
     sizes = choose_sizes(read(overrides=[*SMALL, "system.envs_per_agent=5"]), QUICK)
-    assert (sizes.groups_per_agent, sizes.group_size, sizes.training_blocks * 5) == (1, 5, 10)
+    assert (sizes.groups_per_agent, sizes.group_size, sizes.training_blocks) == (1, 5, 4)
+
+
+@pytest.mark.parametrize("agents", [2, 8, 32])
+@pytest.mark.parametrize(("algorithm", "lag"), [("impala", 4), ("appo", 1)])
+def test_the_batch_follows_the_number_of_environments_so_that_the_policy_lag_does_not(agents, algorithm, lag):
+    overrides = [*SMALL, f"system.agents={agents}", "system.envs_per_agent=8", f"algorithm.name={algorithm}"]
+    sizes = choose_sizes(read(overrides=overrides), QUICK)
+    assert sizes.agents * sizes.groups_per_agent / sizes.training_blocks == lag
+    assert sizes.max_lag >= 4 * lag
 
 
 def test_an_update_of_broken_blocks_is_refused():
@@ -81,7 +90,7 @@ def test_the_slab_is_as_large_as_it_says(spec):
     shape = slab_shape(config, spec, sizes)
     slab = Slab(multiprocessing.get_context("spawn"), shape)
     size = sum(getattr(slab, name).nbytes for name in shape.layout())
-    assert size <= shape.size() == len(slab._memory) <= 1.3 * size
+    assert size <= shape.size() == len(slab._memory.view) <= 1.3 * size
 
 
 @pytest.mark.parametrize(("core", "state_size"), [("lstm", 32), ("none", 0)])
@@ -146,3 +155,9 @@ def test_reproducible_predictions_are_of_all_agents_at_once():
 def test_numbers_that_an_order_of_updates_rules_out_are_refused(settings, message):
     with pytest.raises(UserError, match=message):
         choose_sizes(read(overrides=settings), QUICK)
+
+
+def test_unrolls_that_no_memory_holds_are_refused():
+    config = read(overrides=["system.agents=1024", "system.envs_per_agent=65536", "algorithm.unroll_length=10000"])
+    with pytest.raises(UserError, match=r"of 1024 agents .* would take .* GB of memory"):
+        choose_sizes(config, SLOW)

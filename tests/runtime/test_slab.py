@@ -229,19 +229,42 @@ def test_an_agent_may_move_when_it_has_answers_and_room():
     assert not slab.may_move(0), "it is paused"
     slab.run_agents(1)
     slab.state[0] = FINISHED
+    assert slab.may_move(0), "there is another block"
+    slab.state[1] = FINISHED
     assert not slab.may_move(0), "it waits for a trainer"
 
 
-def test_an_agent_that_replaces_one_killed_between_two_blocks_waits_for_its_block():
+def test_an_agent_may_move_while_one_of_its_groups_waits_for_a_block():
+    """Or an environment of another group could hang for ever."""
+    slab = make_slab(groups_per_agent=2, ring=1)
+    slab.state[0] = FINISHED
+    assert slab.may_move(0)
+    slab.requested[1] = 1
+    assert not slab.may_move(0)
+
+
+def test_an_agent_that_replaces_one_killed_between_two_blocks_fills_the_next():
+    """A batch may need it with the finished one."""
     slab = make_slab(ring=2, unroll_length=2)
     slab.observation[0], slab.state[0] = 5.0, FINISHED  # and `current` still says 0
+    slab.recover(0)
+    with Predictor(slab):
+        play(slab, [[""]] * 2)
+    finished = slab.finished.get_many(2, 1.0)
+    assert finished == [0, 1]
+    assert (take(slab, 0).observation == 5.0).all(), "it was left as it was"
+
+
+def test_an_agent_that_replaces_one_killed_with_a_full_ring_waits_for_its_oldest_block():
+    slab = make_slab(ring=2, unroll_length=2)
+    slab.state[:], slab.current[0] = FINISHED, 1
     slab.recover(0)
     with Predictor(slab):
         waiting = threading.Thread(target=play, args=(slab, [[""]]), daemon=True)
         waiting.start()
         waiting.join(0.2)
         assert waiting.is_alive()
-        assert (take(slab, *slab.finished.get_many(1, 1.0)).observation == 5.0).all(), "it was left as it was"
+        take(slab, 0)
         waiting.join(5)
         assert not waiting.is_alive()
 

@@ -23,6 +23,7 @@ from kartrl.launch import config_options
 from kartrl.runtime.devices import choose_device
 from kartrl.runtime.inspection import inspect_env
 from kartrl.runtime.machine import cores
+from kartrl.runtime.precision import resolve_precision
 from kartrl.runtime.sizes import Sizes, choose_sizes
 
 PART_SECONDS = 4.0  # for which each part is measured, at most
@@ -46,6 +47,7 @@ def bench(files: list[str], overrides: list[str], settings: Settings, console: C
     """
     config = load_world(read(files, overrides)).prepare(console)
     spec = inspect_env(config)
+    config = resolve_precision(config, spec)
     sizes = choose_sizes(config, spec)
     number, on_gpu = cores(), choose_device(config.system.device).type == "cuda"
     options = config_options(files, overrides)

@@ -82,14 +82,12 @@ def _window(rows: Sequence[Row], warm: float) -> Window:
     return Window(
         agent_steps_per_second=(after - before) / (last - first),
         first_update_seconds=values.get(FIRST_UPDATE, float("nan")),
-        memory_gb=values.get("hardware/memory_gb", float("nan")),
+        memory_gb=values.get("system/memory_gb", float("nan")),
         lag=values.get("lag/mean", float("nan")),
-        prediction_batch=values["queue/prediction_batch_size"],
+        prediction_batch=values["speed/prediction_batch_size"],
         stages={tag.removeprefix("time/"): value for tag, value in values.items() if tag.startswith("time/")},
         cores={
-            tag.removeprefix("hardware/cores_"): value
-            for tag, value in values.items()
-            if tag.startswith("hardware/cores_")
+            tag.removeprefix("system/cores_"): value for tag, value in values.items() if tag.startswith("system/cores_")
         },
     )
 

@@ -1,6 +1,7 @@
 """Actions of `kartrl circuit`."""
 
 import argparse
+import difflib
 import sys
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -15,7 +16,7 @@ from kartrl.kart.circuit_map import circuit_block
 from kartrl.kart.circuits import LAPS, draw, library
 from kartrl.kart.circuits.checks import find_faults
 from kartrl.kart.circuits.driver import drive, lap_times
-from kartrl.kart.circuits.format import Circuit, read
+from kartrl.kart.circuits.format import OWN, Circuit, CircuitError, read, title_of
 from kartrl.kart.circuits.ground import compile_block
 from kartrl.kart.circuits.line import line_of
 from kartrl.kart.circuits.states import start_state
@@ -27,35 +28,47 @@ GAME = GAMES / BUNDLED
 
 def check(options: argparse.Namespace) -> int:
     terminal, wrong = Terminal(), 0
-    for file in options.file:
-        try:
-            circuit = read(file)
-            found = find_faults(circuit)
-        except UserError as error:
-            terminal.print(f"{error}", style="red", markup=False, soft_wrap=True)
-            wrong += 1
-            continue
-        for fault in found:
-            terminal.print(f"{file}: {fault}", style="red", markup=False, soft_wrap=True)
-        good = f"{file}: good, {line_of(circuit).length:.0f} pixels a lap"
-        if not found and options.drive and _has_emulator():
-            times = _time_laps(circuit)
-            if len(times) < LAPS:
-                found = ["the scripted driver does not finish"]
-                terminal.print(
-                    f"{file}: {found[0]}: {len(times)} of {LAPS} laps within {LAPS} minutes",
-                    style="red",
-                    markup=False,
-                    soft_wrap=True,
-                )
-            else:
-                terminal.print(f"{good}; laps of the scripted driver: {_seconds(times)}", markup=False, soft_wrap=True)
-        elif not found:
-            terminal.print(
-                good + ", but not driven: no emulator is installed" * options.drive, markup=False, soft_wrap=True
-            )
-        wrong += bool(found)
+    for named in options.circuit:
+        faults, praise = _examine(named, options.drive)
+        for fault in faults:
+            terminal.print(f"{named}: {fault}", style="red", markup=False, soft_wrap=True)
+        if not faults:
+            terminal.print(f"{named}: {praise}", markup=False, soft_wrap=True)
+        wrong += bool(faults)
     return 2 if wrong else 0
+
+
+def _examine(named: str, driven: bool) -> tuple[list[str], str]:
+    """All that is wrong with the circuit of this file or name; and what is said of it where nothing is."""
+    try:
+        circuit = read(_described(named))
+    except CircuitError as error:
+        return error.faults, ""
+    if faults := find_faults(circuit):
+        return faults, ""
+    praise = f"good, {line_of(circuit).length:.0f} pixels a lap"
+    if not (driven and _has_emulator()):
+        return [], praise + ", but not driven: no emulator is installed" * driven
+    times = _time_laps(circuit)
+    if len(times) < LAPS:
+        return [f"the scripted driver does not finish: {len(times)} of {LAPS} laps within {LAPS} minutes"], ""
+    return [], f"{praise}; laps of the scripted driver: {_seconds(times)}"
+
+
+def _described(named: str) -> Path:
+    """The file that describes a circuit: the one with this name, or that of a bundled circuit.
+
+    Raises:
+        CircuitError: there is neither.
+    """
+    if named.endswith(".toml") or Path(named).is_file():
+        return Path(named)
+    bundled = OWN / f"{named}.toml"
+    if not bundled.is_file():
+        names = [file.stem for file in OWN.glob("*.toml")]
+        near = difflib.get_close_matches(named, names, n=1, cutoff=0.0)[0]
+        raise CircuitError(named, [f"neither a circuit's .toml file nor a bundled circuit; the nearest is {near}"])
+    return bundled
 
 
 def _time_laps(circuit: Circuit) -> tuple[float, ...]:
@@ -135,8 +148,7 @@ def _take_shot(circuit: str, points: bool) -> draw.Shot:
 def _check_exists(circuit: str) -> None:
     """Raise UserError where `circuit` is neither a file nor a bundled circuit."""
     if not circuit.endswith((".toml", ".state")) and circuit not in circuits(GAME):
-        own = {file.stem: read(file).title for file in sorted(Path(__file__).with_name("bundled").glob("*.toml"))}
-        names = ", ".join(f"{name} ({title.title()})" for name, title in own.items())
+        names = ", ".join(f"{file.stem} ({title_of(file.stem)})" for file in sorted(OWN.glob("*.toml")))
         raise UserError(f"no circuit {circuit!r}: pass a .toml, a .state or a bundled circuit: {names}")
 
 
@@ -147,6 +159,8 @@ def _short_name(circuit: str) -> str:
 def random_(options: argparse.Namespace) -> int:
     numbers = range(options.seed, options.seed + options.count)
     tasks = [(number, library.kind_of(number, options.kind), str(options.output)) for number in numbers]
+    if not options.force:
+        library.check_unedited(tasks)
     done = library.run_tasks(library.build_random, tasks)
     for _ in track(done, "Making circuits", total=len(tasks), console=Terminal(stderr=True), transient=True):
         pass

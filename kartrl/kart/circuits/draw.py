@@ -12,7 +12,7 @@ from kartrl.kart.block import Block
 from kartrl.kart.circuits.format import Circuit
 from kartrl.kart.circuits.line import line_of
 from kartrl.kart.circuits.states import start_state
-from kartrl.kart.retro import BUNDLED, GAMES, Console
+from kartrl.kart.retro import BUNDLED, GAMES, Console, must_isolate
 
 Picture = npt.NDArray[np.uint8]
 GROUND_ROWS = slice(8, 108)  # screen rows with sky and ground
@@ -32,7 +32,8 @@ class Shot(NamedTuple):
 
 def view(circuit: str | Block) -> Picture:
     """The screen shortly after the start of a bundled circuit, a start state or a block, uint8 [224, 256, 3]."""
-    console = Console(GAMES / BUNDLED)
+    foreign = isinstance(circuit, str) and must_isolate(GAMES / BUNDLED, circuit)
+    console = Console(GAMES / BUNDLED, isolated=foreign)
     try:
         if isinstance(circuit, Block):
             console.restore(start_state(console, circuit))

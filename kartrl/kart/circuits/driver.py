@@ -9,7 +9,7 @@ import numpy.typing as npt
 from kartrl.kart.block import SIZE, TILE, Block
 from kartrl.kart.circuits.surfaces import CODES, SURFACES, Effect
 from kartrl.kart.race import TICKS_PER_SECOND
-from kartrl.kart.retro import Console
+from kartrl.kart.retro import BUNDLED, GAMES, Console, must_isolate
 
 HOLD = 5  # ticks per action, as for an agent
 SPACING = 8.0  # pixels between points of the driven line
@@ -85,7 +85,7 @@ def lap_times(circuit: str, laps: int = 5, on_frame: Callable[[Console], None] |
     Fewer than `laps` where it does not finish within one minute per lap. `on_frame` is called after each tick, and
     makes each tick a frame.
     """
-    console = Console("bundled", circuit)
+    console = Console(GAMES / BUNDLED, circuit, must_isolate(GAMES / BUNDLED, circuit))
     try:
         return drive(console, laps, on_frame)
     finally:

@@ -1,17 +1,21 @@
 """The TOML format of circuits: parsing, validation and writing. docs/circuits.md describes it for users."""
 
+import difflib
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
+from kartrl.config.wording import word
 from kartrl.errors import UserError
 from kartrl.kart.block import SIZE, TITLE
 
 KIND = Literal["asphalt", "dirt", "planks", "castle", "mud", "beach", "ice", "rainbow"]
+OWN = Path(__file__).with_name("bundled")  # the files of the bundled game's own circuits
+SHOWN = 3  # faults in a message of one line
 APART = 16  # minimum pixels between two control points
 Pixel = Annotated[float, Field(ge=0, lt=SIZE)]
 Point = tuple[Pixel, Pixel, Annotated[float, Field(ge=32, le=160)]]
@@ -24,24 +28,6 @@ _PARTS = {
     "walls": ("x0", "y0", "x1", "y1"),
     "trees": ("x", "y"),
 }  # names of the numbers in a list
-_MESSAGES = {  # messages for pydantic's error types
-    "missing": "{key} is missing",
-    "extra_forbidden": "unknown key {key}",
-    "greater_than_equal": "{key} must be {ge:g} or more",
-    "less_than_equal": "{key} must be {le:g} or less",
-    "less_than": "{key} must be less than {lt:g}",
-    "finite_number": "{key} must be a finite number",
-    "float_type": "{key} must be a number",
-    "float_parsing": "{key} must be a number",
-    "int_type": "{key} must be an integer",
-    "int_parsing": "{key} must be an integer",
-    "int_from_float": "{key} must be an integer",
-    "literal_error": "{key} must be {expected}",
-    "tuple_type": "{key} must be a list, [ ... ]",
-    "model_type": "{key} must be a table, {{ ... }}",
-    "too_short": "{key} must have at least {min_length} entries",
-    "too_long": "{key} must have at most {max_length} entries",
-}
 
 
 class _Table(BaseModel):
@@ -141,20 +127,31 @@ class Circuit(_Table):
                 yield f"{key} is {at:g}, but the points are numbered 0 to {len(self.points) - 1}"
 
 
+class CircuitError(UserError):
+    """A file that is not a circuit.
+
+    Attributes:
+        faults: all that is wrong with it, one sentence each.
+    """
+
+    def __init__(self, source: str, faults: list[str]) -> None:
+        more = f" (and {len(faults) - SHOWN} more: kartrl circuit check)" if len(faults) > SHOWN else ""
+        super().__init__(f"{source}: {'; '.join(faults[:SHOWN])}{more}")
+        self.faults = faults
+
+
 def parse(text: str, source: str) -> Circuit:
     """Parse and validate the text of a circuit's file; `source` names the file in errors.
 
     Raises:
-        UserError: not TOML, or a key is missing, unknown or out of bounds.
+        CircuitError: not TOML, or a key is missing, unknown or out of bounds.
     """
     try:
         return Circuit.model_validate(tomllib.loads(text))
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise UserError(f"{source}: not a TOML file: {error}") from error
+        raise CircuitError(source, [f"not a TOML file: {error}"]) from error
     except ValidationError as errors:
-        found = _messages(errors)
-        more = f" (and {len(found) - 3} more)" if len(found) > 3 else ""
-        raise UserError(f"{source}: {'; '.join(found[:3])}{more}") from errors
+        raise CircuitError(source, _messages(errors)) from errors
 
 
 def _messages(errors: ValidationError) -> list[str]:
@@ -169,23 +166,38 @@ def _message(error: ErrorDetails) -> str:
     if len(place) > 2 and place[0] in _PARTS:
         place[2] = _PARTS[str(place[0])][int(place[2])]
     key = ".".join(map(str, place))
+    if error["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(str(place[-1]), _keys(place[:-1]), n=1, cutoff=0.0)
+        return f"unknown key {key}; the nearest valid one is {near[0]}"
     if key == "title" and error["type"] != "missing":
         return f"title must be 1 to {TITLE} capitals, digits and spaces"
-    if error["type"] == "value_error":
-        return f"{key} {error['ctx']['error']}".lstrip()
-    return _MESSAGES.get(error["type"], f"{{key}}: {error['msg']}").format(key=key, **error.get("ctx", {}))
+    return f"{key} {word(error)}".lstrip()
+
+
+def _keys(place: Sequence[int | str]) -> list[str]:
+    """The keys that a table of a circuit's file may have; the file itself is at the place []."""
+    table: type[BaseModel] = Circuit
+    if place:
+        (table, _) = get_args(Circuit.model_fields[str(place[0])].annotation)  # tuple[Coins, ...]
+    return [field.alias or name for name, field in table.model_fields.items()]
+
+
+def title_of(name: str) -> str:
+    """The title of one of the bundled game's own circuits, "Crown Heights"; "" for other names."""
+    file = OWN / f"{name}.toml"
+    return read(file).title.title() if file.is_file() else ""
 
 
 def read(path: Path) -> Circuit:
     """Read a circuit from a file.
 
     Raises:
-        UserError: the file cannot be read, or is not a circuit.
+        CircuitError: the file cannot be read, or is not a circuit.
     """
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: cannot read: {error}") from error
+        raise CircuitError(str(path), [f"cannot read: {error}"]) from error
     return parse(text, str(path))
 
 

@@ -79,6 +79,20 @@ def build_random(task: Task) -> str:
     return name
 
 
+def check_unedited(tasks: Sequence[Task]) -> None:
+    """See that building these random circuits would replace no file that differs from them: it may have been edited.
+
+    Raises:
+        UserError: it would.
+    """
+    for number, kind, folder in tasks:
+        file = Path(folder) / f"{random_name(number, kind)}.toml"
+        if file.exists() and file.read_bytes() != to_toml(random_circuit(number, kind)).encode():
+            raise UserError(
+                f"{file}: differs from the generated circuit; rename it, choose another -o DIR, or replace it: --force"
+            )
+
+
 def state_of(file: Path) -> Path:
     """The start state of the circuit in a file, from the cache if the content is unchanged.
 

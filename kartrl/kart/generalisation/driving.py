@@ -103,7 +103,7 @@ def _drive_policy(path: Path, circuit: str, episodes: int) -> list[dict[str, Any
         for seed in range(episodes):
             network = driver.world, driver.env, driver.network
             episode = drive(*network, circuit, greedy=True, seed=seed).episode
-            progress, lap_times = race_of(episode)
+            progress, lap_times, _ = race_of(episode)
             done.append({"finished": episode.finished, "progress": progress, "lap_times": list(lap_times)})
     return done
 

@@ -76,7 +76,7 @@ class Menu:
         except UserError:  # shown when it is chosen
             return ""
         block = self._stage.console.block()
-        return "" if block is None else f"{block.title.capitalize()}, {block.kind}"
+        return "" if block is None else f"{block.title.title()}, {block.kind}"
 
     def _load_images(self) -> None:
         """Load images of the chosen circuit: the view at the start, and the map if the game has one."""

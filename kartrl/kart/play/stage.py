@@ -13,7 +13,7 @@ from kartrl.kart.play.ghost import Ghost, MovieGhost
 from kartrl.kart.play.movie import Movie, read_movie
 from kartrl.kart.play.session import Session
 from kartrl.kart.race import Course
-from kartrl.kart.retro import BUNDLED, Console, circuits, game_folder
+from kartrl.kart.retro import BUNDLED, Console, circuits, game_folder, is_foreign
 from kartrl.kart.selection import circuits_of
 from kartrl.kart.world import KartWorld
 
@@ -50,15 +50,18 @@ class Stage:
         self._named = () if options.circuit is None else circuits_of([options.circuit], options.game, Terminal())
         self._driver: Driver | None = None
         with contextlib.ExitStack() as stack:
-            self.console = Console(self.folder)
+            movies = options.replay is not None or options.ghost is not None
+            foreign = movies or any(is_foreign(self.folder, circuit) for circuit in self.choices())
+            self.console = Console(self.folder, isolated=foreign)
             stack.callback(self.console.close)
             self._power_on = self.console.save()
             self._replay, self._ghost = (
                 None if file is None else self._movie(file) for file in (options.replay, options.ghost)
             )
-            if self._ghost is not None:
-                self._beside = Console(self.folder)
+            if self._ghost is not None and options.ghost is not None:
+                self._beside = Console(self.folder, isolated=True)
                 stack.callback(self._beside.close)
+                self._beside.begin(self._ghost.state, options.ghost)
             if options.checkpoint is not None:
                 self._driver = self._opened(stack, options.checkpoint)
             self._stack = stack.pop_all()
@@ -132,10 +135,7 @@ class Stage:
         movie = read_movie(file)
         if movie.game not in ("", self.folder.name):
             raise UserError(f"{file}: recorded in {movie.game}, not in {self.folder.name}; choose the game with --game")
-        try:
-            self.console.begin(movie.state)
-        except UserError as error:
-            raise UserError(f"{file}: {error}") from error
+        self.console.begin(movie.state, file)
         return movie
 
     def _opened(self, stack: contextlib.ExitStack, checkpoint: Path) -> "Driver":

@@ -20,11 +20,11 @@ def clock(seconds: float) -> str:
 
 def race(window: Window, session: Session, recording: bool, keys: Keys) -> None:
     """Draw the console's screen, and the panel with the lap times."""
-    window.image(session.screen(), window.picture)
+    window.image(session.picture(), window.picture)
     u, panel, drive, laps = window.scale, window.panel, session.drive, session.console.game.laps
     left, right = panel.left + 6 * u, panel.right - 6 * u
     y = window.text(session.circuit or session.console.game.title, 10, WHITE, left, panel.top + 6 * u)
-    against = "against the clock" if session.circuit else "after power-on"
+    against = f"{session.title}, against the clock".lstrip(", ") if session.circuit else "after power-on"
     if session.opponents:
         against = f"place {session.rank} of {session.opponents + 1}"
     elif session.ghost is not None:

@@ -1,0 +1,66 @@
+"""APPO: PPO's clip (arXiv:1707.06347) on V-trace's targets (arXiv:1802.01561), with asynchronous agents.
+
+The clip holds the new policy close to that of the learner when the batch came, not to the older one that acted; the
+difference between these two is corrected by V-trace's importance weights ("decoupled" PPO, Hilton et al. 2022,
+arXiv:2110.00641). On-policy it is PPO with GAE.
+"""
+
+from typing import ClassVar
+
+from torch import Tensor
+
+from kartrl.algorithms.algorithm import Batch, Loss
+from kartrl.algorithms.losses import normalised
+from kartrl.algorithms.ppo import ClippedSurrogate
+from kartrl.algorithms.vtrace import vtrace
+from kartrl.config.algorithms import APPO as Section
+from kartrl.models import Network, Output
+from kartrl.trajectory import Trajectory, discounts, split_decision
+
+
+class APPO(ClippedSurrogate[Section]):
+    """V-trace, from the learner's policy and values when the batch came."""
+
+    synchronous: ClassVar[bool] = False
+
+    def prepare(self, network: Network, trajectory: Trajectory[Tensor], steps: int) -> Batch:
+        """See `ClippedSurrogate`."""
+        section, valid = self._section, trajectory.valid
+        behaviour = split_decision(trajectory.decision, self.distribution.action_columns)
+        output, _ = network(trajectory.observation, trajectory.first, trajectory.initial_state)
+        policy, value = output.policy[:-1], output.value[:-1]
+        old_log_prob = self.distribution.log_prob(policy, behaviour.action)
+        targets = vtrace(
+            behaviour.log_prob,
+            old_log_prob,
+            self._transform(trajectory.reward),
+            discounts(trajectory, self._discount),
+            valid,
+            value,
+            output.value[-1],
+            section.rho_bar,
+            section.c_bar,
+            section.rho_bar,
+            section.gae_lambda,
+        )
+        advantage = normalised(targets.advantage, valid) if section.normalise_advantages else targets.advantage
+        return Batch(
+            trajectory,
+            {
+                "advantage": advantage,
+                "value_target": targets.value_target,
+                "old_value": value,
+                "old_policy": policy,
+                "importance_weight": (old_log_prob - behaviour.log_prob).exp(),
+                "behaviour_kl": self.distribution.kl(behaviour.parameters, policy),
+            },
+            steps,
+        )
+
+    def loss(self, output: Output, batch: Batch) -> Loss:
+        """See `ClippedSurrogate`; adds how far the learner was from the policy that acted, when the batch came."""
+        loss, targets = super().loss(output, batch), batch.targets
+        weight = loss.valid / batch.steps
+        loss.terms["rho_clipped"] = (weight * (targets["importance_weight"] > self._section.rho_bar)).sum()
+        loss.terms["behaviour_kl"] = (weight * targets["behaviour_kl"]).sum()  # KL(mu || old)
+        return loss

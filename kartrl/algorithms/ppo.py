@@ -1,0 +1,107 @@
+"""PPO (Schulman et al. 2017, arXiv:1707.06347): several passes over each batch, held back by a clip."""
+
+from collections.abc import Iterator
+from typing import ClassVar, TypeVar
+
+import torch
+from torch import Tensor
+
+from kartrl.algorithms.a2c import last_value
+from kartrl.algorithms.algorithm import Algorithm, Batch, Loss, RewardTransform
+from kartrl.algorithms.gae import generalised_advantage
+from kartrl.algorithms.losses import (
+    clipped_policy_loss,
+    clipped_value_loss,
+    entropy_bonus,
+    normalised,
+    value_loss,
+)
+from kartrl.config.algorithms import PPO as Section
+from kartrl.models import Distribution, Network, Output
+from kartrl.trajectory import Trajectory, discounts, split_decision
+
+AnySection = TypeVar("AnySection", bound=Section)
+
+
+class ClippedSurrogate(Algorithm[AnySection]):
+    """Epochs of minibatches and the loss of equation 9, for the advantages and value targets that `prepare` gives.
+
+    `prepare` must add "advantage", "value_target", "old_value" [T, B] and "old_policy" [T, B, P]: the parameters of
+    the policy that the clip holds the new one close to.
+    """
+
+    def __init__(
+        self, section: AnySection, discount: float, reward_transform: RewardTransform, distribution: Distribution
+    ) -> None:
+        super().__init__(section, discount, reward_transform, distribution)
+        self._divergences: list[Tensor] = []  # KL(old || new) of the minibatches of this epoch
+
+    def minibatches(self, batch: Batch) -> Iterator[Batch]:
+        """See `Algorithm`: whole unrolls, in an order drawn anew for each epoch; the KL limit ends it between two."""
+        section, unrolls = self._section, batch.trajectory.reward.shape[1]
+        number = min(unrolls, max(1, round(batch.trajectory.reward.numel() / section.minibatch_size)))
+        for _ in range(section.epochs):
+            self._divergences.clear()
+            for chosen in torch.randperm(unrolls).tensor_split(number):
+                yield batch.minibatch(chosen)
+            if section.kl_limit and float(sum(self._divergences)) > section.kl_limit * number:
+                return
+
+    def loss(self, output: Output, batch: Batch) -> Loss:
+        """See `Algorithm`: the clipped surrogate objective, value error and entropy bonus."""
+        section, trajectory, targets = self._section, batch.trajectory, batch.targets
+        action = split_decision(trajectory.decision, self.distribution.action_columns).action
+        policy, value = output.policy[:-1], output.value[:-1]
+        weight = trajectory.valid.to(value.dtype) / batch.steps
+        ratio = (
+            self.distribution.log_prob(policy, action)
+            - self.distribution.log_prob(targets["old_policy"], action).detach()
+        ).exp()
+        surrogate = clipped_policy_loss(ratio, targets["advantage"], section.clip_range, weight)
+        if section.value_clip_range:
+            value_error = clipped_value_loss(
+                value, targets["value_target"], targets["old_value"], section.value_clip_range, weight
+            )
+        else:
+            value_error = value_loss(value, targets["value_target"], weight)
+        entropy = entropy_bonus(self.distribution.entropy(policy), weight)
+        total = surrogate + section.value_cost * value_error - section.entropy_cost * entropy
+        with torch.no_grad():
+            divergence = (weight * self.distribution.kl(targets["old_policy"], policy)).sum()
+            clipped = (weight * ((ratio - 1).abs() > section.clip_range)).sum()
+        self._divergences.append(divergence)
+        terms = {
+            "policy_gradient": surrogate,
+            "value": value_error,
+            "entropy": entropy,
+            "old_kl": divergence,  # KL(old || new)
+            "clip_fraction": clipped,  # share of ratios outside the clip range
+        }
+        steps = {name: target for name, target in targets.items() if target.dim() == 2}
+        return Loss(total, terms, steps | {"value": value}, trajectory.valid)
+
+
+class PPO(ClippedSurrogate[Section]):
+    """Agents wait for each update, so the old policy is the one that acted: GAE from its values."""
+
+    synchronous: ClassVar[bool] = True
+
+    def prepare(self, network: Network, trajectory: Trajectory[Tensor], steps: int) -> Batch:
+        """See `ClippedSurrogate`."""
+        section, valid = self._section, trajectory.valid
+        behaviour = split_decision(trajectory.decision, self.distribution.action_columns)
+        advantage = generalised_advantage(
+            self._transform(trajectory.reward),
+            discounts(trajectory, self._discount),
+            valid,
+            behaviour.value,
+            last_value(network, trajectory),
+            section.gae_lambda,
+        )
+        targets = {
+            "advantage": normalised(advantage, valid) if section.normalise_advantages else advantage,
+            "value_target": advantage + behaviour.value,
+            "old_value": behaviour.value,
+            "old_policy": behaviour.parameters,
+        }
+        return Batch(trajectory, targets, steps)

@@ -1,0 +1,79 @@
+"""Modules that an `environment.id` or `environment.wrapper` names: of a package, or a file in the current folder."""
+
+import importlib
+import os
+import re
+import sys
+from collections.abc import Iterator
+from operator import attrgetter
+from types import ModuleType
+from typing import Any
+
+import gymnasium
+
+from kartrl.config import Environment
+from kartrl.errors import UserError, located
+
+Env = gymnasium.Env[Any, Any]
+_NAMED = re.compile(r"([^\W\d][\w.]*):")
+
+
+def named_modules(section: Environment) -> list[str]:
+    """The modules that making this environment would import because they are named; none for most."""
+    return sorted({match[1] for text in _texts(section) if (match := _NAMED.match(text)) is not None})
+
+
+def _texts(section: Environment) -> Iterator[str]:
+    yield section.id
+    yield section.wrapper
+    # Environments that make others (Gymnasium's compatibility ones, for instance) are given "module:Id" as an argument.
+    waiting = list(section.kwargs.values())
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, list | dict):
+            waiting += value.values() if isinstance(value, dict) else value
+
+
+def look_here(section: Environment) -> None:
+    """Let Python find modules in the current folder too, if one is named: last, so as to replace nothing installed."""
+    if named_modules(section) and (here := os.getcwd()) not in sys.path:
+        sys.path.append(here)
+
+
+def import_named(key: str, value: str) -> ModuleType:
+    """The module of the key's value "module:name".
+
+    Raises:
+        UserError: the value has another form, or the module cannot be imported, whatever is wrong with it.
+    """
+    named = _NAMED.match(value)
+    if named is None or value.count(":") > 1:
+        raise UserError(f"[environment] {key} = {value}: is not of the form module:name")
+    try:
+        return importlib.import_module(named[1])
+    except ModuleNotFoundError as error:
+        raise UserError(f"[environment] {key} = {value}: {error}") from error
+    except (Exception, SystemExit) as error:
+        raise UserError(f"[environment] {key} = {value}: cannot import {named[1]!r}: {located(error)}") from error
+
+
+def apply_wrapper(env: Env, section: Environment) -> Env:
+    """`env` in what the function `section.wrapper` makes of it.
+
+    Raises:
+        UserError: there is no such function, or it does not return an environment.
+    """
+    if section.wrapper == "none":
+        return env
+    look_here(section)
+    module = import_named("wrapper", section.wrapper)
+    try:
+        function = attrgetter(section.wrapper.partition(":")[2])(module)
+    except AttributeError as error:
+        raise UserError(f"[environment] wrapper = {section.wrapper}: {error}") from error
+    wrapped = function(env)
+    if not isinstance(wrapped, gymnasium.Env):
+        raise UserError(f"[environment] wrapper = {section.wrapper}: returned {type(wrapped).__name__}, no environment")
+    return wrapped

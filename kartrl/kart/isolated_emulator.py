@@ -1,0 +1,134 @@
+"""An emulator in a process of its own: a start state or movie of a stranger may crash the core, or keep it for ever."""
+
+import ctypes
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from kartrl.errors import UserError
+from kartrl.kart.libretro import ALL, Emulator, Frame, to_rgb
+from kartrl.runtime.child_process import tell_exit
+from kartrl.runtime.processes import spawn, start_method
+
+RAM_BYTES = 128 * 1024  # an SNES's working memory
+FRAME_BYTES = 2 * 1024 * 512  # more than snes9x's largest frame takes
+START_SECONDS = 60.0  # for the process to come up, on a busy machine
+END_SECONDS = 5.0  # in which a process that was killed, or whose pipe is closed, ends
+WAIT_SECONDS, WAITS = 1.0, 10  # for an answer; not one long wait, so that a suspended terminal does not use it up
+
+
+class EmulatorLost(UserError):
+    """The process crashed, or did not answer in time."""
+
+
+class IsolatedEmulator:
+    """An `Emulator` in a process of its own, with the same methods; not to be used in a daemonic process.
+
+    Memory and screen are shared, so that a frame costs one short message each way. When the core crashes or hangs, its
+    process is ended, and this call and all later ones raise `EmulatorLost`.
+
+    Raises:
+        UserError: as `Emulator`.
+    """
+
+    def __init__(self, core: Path, rom: Path) -> None:
+        self.pressed = 0
+        """Buttons held on the first joypad, as in `Emulator`."""
+        context: Any = start_method()
+        self.ram = context.RawArray(ctypes.c_uint8, RAM_BYTES)
+        """A copy of the console's working memory; what is written to it counts from the next call on."""
+        self._pixels = context.RawArray(ctypes.c_uint8, FRAME_BYTES)
+        self._pipe, theirs = context.Pipe()
+        self._process = spawn(context, "emulator", serve, core, rom, self.ram, self._pixels, theirs)
+        theirs.close()
+        self._lost = ""  # why there will be no more answers
+        self._frame = Frame(*self._receive(waits=round(START_SECONDS / WAIT_SECONDS)))
+
+    def run(self) -> None:
+        """Emulate one video frame."""
+        self._frame = Frame(*self._call("run", self.pressed))
+
+    def screen(self, rows: slice = ALL) -> npt.NDArray[np.uint8]:
+        """The last video frame or some rows of it, as in `Emulator`."""
+        return to_rgb(memoryview(self._pixels)[: self._frame.size], self._frame, rows)
+
+    def save(self) -> bytes:
+        """Serialize the console's state."""
+        state: bytes = self._call("save")
+        return state
+
+    def restore(self, state: bytes) -> bool:
+        """Restore a saved state; the screen is updated with the next frame. Returns False if the core rejects it."""
+        return bool(self._call("restore", state))
+
+    def close(self) -> None:
+        """End the process. Closing twice is allowed."""
+        self._lost = self._lost or "is closed"
+        self._process.kill()
+        self._process.join(END_SECONDS)
+        self._pipe.close()
+
+    def _call(self, name: str, *arguments: Any) -> Any:
+        if self._lost:
+            raise EmulatorLost(f"the emulator {self._lost}")
+        self._lost = "was interrupted"  # if a signal's handler raises before the answer is here
+        try:
+            self._pipe.send((name, *arguments))
+        except OSError:  # it has gone
+            self._lose()
+        return self._receive(WAITS)
+
+    def _receive(self, waits: int) -> Any:
+        try:
+            if not any(self._pipe.poll(WAIT_SECONDS) for _ in range(waits)):
+                self._lose(f"hangs: it did not come back within {waits * WAIT_SECONDS:g} s")
+            answer = self._pipe.recv()
+        except (EOFError, OSError):
+            self._lose()
+        if isinstance(answer, UserError):
+            self.close()
+            raise answer
+        self._lost = ""
+        return answer
+
+    def _lose(self, cause: str = "") -> NoReturn:
+        """End the process and raise the cause; without one, that it ended by itself."""
+        if not cause:
+            self._process.join(END_SECONDS)
+            cause = f"crashes ({tell_exit(self._process.exitcode)})"
+        self._lost = cause
+        self.close()
+        raise EmulatorLost(f"the emulator {cause}")
+
+
+def serve(core: Path, rom: Path, ram: Any, pixels: Any, pipe: Connection) -> None:
+    """Body of the emulator's process: answers one call after another, until the other end of the pipe is closed."""
+    try:
+        emulator = Emulator(core, rom)
+        pipe.send(_share(emulator, ram, pixels))
+        while True:
+            name, *arguments = pipe.recv()
+            ctypes.memmove(emulator.ram, ram, RAM_BYTES)
+            if name == "run":
+                (emulator.pressed,) = arguments
+                emulator.run()
+                answer: Any = _share(emulator, ram, pixels)
+            else:
+                answer = getattr(emulator, name)(*arguments)
+                ctypes.memmove(ram, emulator.ram, RAM_BYTES)
+            pipe.send(answer)
+    except UserError as error:
+        pipe.send(error)
+    except (EOFError, BrokenPipeError):
+        return
+
+
+def _share(emulator: Emulator, ram: Any, pixels: Any) -> Frame:
+    """Copy memory and screen to where both processes see them."""
+    frame = emulator.frame
+    ctypes.memmove(ram, emulator.ram, RAM_BYTES)
+    ctypes.memmove(pixels, frame.address, frame.size)
+    return frame

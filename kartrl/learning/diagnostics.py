@@ -1,0 +1,78 @@
+"""What an update was like, as scalars for the logger: computed for few updates, as it waits for the device."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from kartrl.algorithms.algorithm import Loss
+from kartrl.models import Distribution, Network
+from kartrl.trajectory import Trajectory
+
+QUANTILES = (0.05, 0.5, 0.95)
+PROBE_UNROLLS = 2  # on which a policy before and after an update is compared
+
+
+def describe(losses: Sequence[Loss]) -> dict[str, float]:
+    """The loss of a batch, its terms, and statistics of its valid steps.
+
+    Args:
+        losses: of all parts of the batch.
+
+    Returns:
+        `losses/...`: the loss and its terms, and of values, value targets, advantages and importance weights
+        explained_variance, value_mean, value_std, the quantiles advantage_p05 to advantage_p95, and, where agents
+        may lag, effective_sample_size (Kish's, as a share: 1 on-policy).
+    """
+    totals = {"total": sum(loss.total for loss in losses)}
+    totals |= {name: sum(loss.terms[name] for loss in losses) for name in losses[0].terms}
+    scalars = {f"losses/{name}": float(total) for name, total in totals.items()}
+    steps = {name: torch.cat([loss.steps[name][loss.valid] for loss in losses]).double() for name in losses[0].steps}
+    value, target, advantage = steps["value"], steps["value_target"], steps["advantage"]
+    if len(value) == 0:
+        return scalars
+    low, median, high = torch.quantile(advantage, advantage.new_tensor(QUANTILES)).tolist()
+    scalars |= {
+        "losses/explained_variance": explained_variance(value, target),
+        "losses/value_mean": float(value.mean()),
+        "losses/value_std": float(value.std(correction=0)),
+        "losses/advantage_p05": low,
+        "losses/advantage_p50": median,
+        "losses/advantage_p95": high,
+    }
+    if "importance_weight" in steps:
+        weight = steps["importance_weight"]
+        scalars["losses/effective_sample_size"] = float(weight.sum() ** 2 / (len(weight) * (weight**2).sum()))
+    return scalars
+
+
+def explained_variance(value: Tensor, target: Tensor) -> float:
+    """1 - Var(target - V) / Var(target), both float64 [N]; 0 where targets do not vary."""
+    variance = float(target.var(correction=0)) if len(target) else 0.0
+    return 1 - float((target - value).var(correction=0)) / variance if variance > 1e-12 else 0.0
+
+
+class PolicyProbe:
+    """KL(before || after) of an update, on the first unrolls of its batch, by two forward passes.
+
+    Args:
+        network: before the update.
+        trajectory: of the batch, on the network's device.
+    """
+
+    def __init__(self, network: Network, distribution: Distribution, trajectory: Trajectory[Tensor]) -> None:
+        self._network, self._distribution = network, distribution
+        self._trajectory = trajectory.unrolls(slice(0, PROBE_UNROLLS))
+        self._before = self._policy()
+
+    def divergence(self) -> float:
+        """The mean over valid steps, now that the update is made."""
+        valid = self._trajectory.valid
+        divergence = self._distribution.kl(self._before, self._policy())[valid]
+        return float(divergence.mean()) if len(divergence) else 0.0
+
+    @torch.no_grad()
+    def _policy(self) -> Tensor:
+        trajectory = self._trajectory
+        output, _ = self._network(trajectory.observation, trajectory.first, trajectory.initial_state)
+        return output.policy[:-1].detach()  # a scripted network records gradients all the same

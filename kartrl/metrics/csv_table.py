@@ -1,0 +1,108 @@
+"""A run's table as a CSV file: rows are tuples that begin with the seconds of training and the agent steps.
+
+A run that was killed may have left half a line at the end; readers pass over it.
+"""
+
+import contextlib
+import csv
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, TextIO, TypeVar
+
+from kartrl.files import whole_file
+
+Row = TypeVar("Row", bound=NamedTuple)
+
+
+class CsvTable(Generic[Row]):
+    """Appends to a file. It may be closed after a failed write and opened again; its clock continues.
+
+    Args:
+        path: of the file.
+        row_type: a named tuple of numbers and texts, whose first fields are `seconds` and `agent_steps`.
+        first_step: rows of later agent steps, from a run that went further than the checkpoint that is now resumed,
+            are removed when the file is first opened, and the clock continues from the last row that stays.
+    """
+
+    def __init__(self, path: Path, row_type: type[Row], first_step: int) -> None:
+        self._path, self._type = path, row_type
+        self._first_step: int | None = first_step  # None once later rows were removed
+        self._file: TextIO | None = None
+        self._seconds = 0.0  # what the clock showed at the start
+        self._start = time.monotonic()
+
+    def open(self) -> None:
+        """Open the file for more rows.
+
+        Raises:
+            OSError: it cannot be read or written.
+        """
+        self.close()
+        with whole_file(self._path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(self._type._fields)
+            for row in read(self._path, self._type):
+                seconds, agent_steps = row[:2]
+                if self._first_step is None or agent_steps <= self._first_step:
+                    writer.writerow(_cells(row))
+                    if self._first_step is not None:
+                        self._seconds = max(self._seconds, seconds)
+        self._first_step = None
+        self._file = self._path.open("a", encoding="utf-8", newline="")
+
+    def append(self, rows: Iterable[Row]) -> None:
+        """Append these rows.
+
+        Raises:
+            OSError: they cannot be written.
+        """
+        assert self._file is not None, "open() comes first"
+        csv.writer(self._file, lineterminator="\n").writerows(map(_cells, rows))
+
+    def seconds(self) -> float:
+        """What the clock shows."""
+        return self._seconds + time.monotonic() - self._start
+
+    def flush(self) -> None:
+        """Hand what was written to the operating system.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        if self._file is not None:
+            self._file.flush()
+
+    def close(self) -> None:
+        """Close the file; what cannot be written any more is lost."""
+        if self._file is not None:
+            with contextlib.suppress(OSError):
+                self._file.close()
+            self._file = None
+
+
+def read(path: Path, row_type: type[Row]) -> Iterator[Row]:
+    """The whole rows of a file, in order; none where there is no such file yet.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    if path.exists():
+        with path.open(encoding="utf-8", errors="replace", newline="") as lines:
+            for line in lines:
+                if (row := parse(line, row_type)) is not None:
+                    yield row
+
+
+def parse(line: str, row_type: type[Row]) -> Row | None:
+    """The row of a line; None where it is the header, not whole, or damaged."""
+    if line.endswith("\n"):
+        with contextlib.suppress(ValueError, csv.Error):
+            types = row_type.__annotations__.values()
+            return row_type(*(kind(cell) for kind, cell in zip(types, next(csv.reader([line])), strict=True)))
+    return None
+
+
+def _cells(row: tuple[Any, ...]) -> list[Any]:
+    seconds, *rest = row
+    return [f"{seconds:.2f}", *(f"{value:.8g}" if isinstance(value, float) else value for value in rest)]

@@ -1,0 +1,49 @@
+"""`episodes.csv`: each training episode of a run, a row each."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from kartrl.envs.episode import Episode
+from kartrl.metrics import csv_table
+from kartrl.metrics.csv_table import CsvTable
+
+NAME = "episodes.csv"  # in the run's folder
+
+
+class EpisodeRow(NamedTuple):
+    """A training episode; the file's columns."""
+
+    seconds: float  # of training, when it ended
+    agent_steps: int  # trained on by then
+    time: str  # when it ended, in seconds since the Unix epoch, to the hundredth
+    level: str
+    episodic_return: float
+    episodic_length: int  # in actions
+    finished: int  # 1 or 0
+
+
+class EpisodesTable(CsvTable[EpisodeRow]):
+    """Appends to `episodes.csv`: see `CsvTable`."""
+
+    def __init__(self, run_folder: Path, first_step: int) -> None:
+        super().__init__(run_folder / NAME, EpisodeRow, first_step)
+
+    def write(self, agent_steps: int, episode: Episode) -> None:
+        """Append an episode that has just ended.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        values = episode.level, float(episode.episodic_return), episode.agent_steps, int(episode.finished)
+        self.append([EpisodeRow(self.seconds(), agent_steps, f"{time.time():.2f}", *values)])
+
+
+def read(run_folder: Path) -> Iterator[EpisodeRow]:
+    """The rows of a run's `episodes.csv`.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    return csv_table.read(run_folder / NAME, EpisodeRow)

@@ -1,0 +1,79 @@
+"""Notices when a policy forgets: the mean reward of training falls back towards where it began."""
+
+import statistics
+
+WINDOW_SECONDS = 10.0
+SUSTAINED = 3  # successive windows that a reward must hold to count as reached
+NOISE = 6.0  # times the usual change from window to window that a policy must gain to count as having learned
+
+
+class RewardWatch:
+    """Mean reward per step in windows of ten seconds.
+
+    A window is a collapse if its mean reward is under half-way between the first window's and the highest that three
+    successive windows have kept, once a policy has clearly learned.
+
+    Attributes:
+        collapses: how often a window of that kind followed one that was not.
+        collapsed_seconds: of all such windows.
+        longest_seconds: of such windows in a row.
+    """
+
+    def __init__(self) -> None:
+        self.collapses, self.collapsed_seconds, self.longest_seconds = 0, 0.0, 0.0
+        self._windows: list[float] = []  # mean rewards
+        self._level = float("-inf")  # the highest sustained
+        self._begin: float | None = None
+        self._steps, self._reward = 0, 0.0  # in this window
+        self._collapsed_since: float | None = None
+
+    def add(self, seconds: float, steps: int, mean_reward: float) -> str | None:
+        """Take in a number of trained steps.
+
+        Args:
+            seconds: of the run, when they were trained on.
+            steps: how many.
+            mean_reward: of them, before any transform.
+
+        Returns:
+            A line for the user, where a collapse begins or ends.
+        """
+        self._begin = seconds if self._begin is None else self._begin
+        self._steps, self._reward = self._steps + steps, self._reward + steps * mean_reward
+        length = seconds - self._begin
+        if length < WINDOW_SECONDS or self._steps == 0:
+            return None
+        mean, began = self._reward / self._steps, self._begin
+        self._begin, self._steps, self._reward = seconds, 0, 0.0
+        return self._close(mean, began, length)
+
+    def phrase(self) -> str:
+        """For the summary of a run; empty where nothing was learned that could be forgotten."""
+        if not self.collapses:
+            return "no collapse" if self._learned() else ""
+        times = "1 collapse" if self.collapses == 1 else f"{self.collapses} collapses"
+        return f"{times} of the training reward ({self.collapsed_seconds:.0f} s)"
+
+    def _close(self, mean: float, began: float, length: float) -> str | None:
+        self._windows.append(mean)
+        if len(self._windows) >= SUSTAINED:
+            self._level = max(self._level, min(self._windows[-SUSTAINED:]))
+        half = (self._windows[0] + self._level) / 2
+        if self._learned() and mean < half:
+            starts = self._collapsed_since is None
+            self._collapsed_since = began if starts else self._collapsed_since
+            assert self._collapsed_since is not None
+            self.collapses += starts
+            self.collapsed_seconds += length
+            self.longest_seconds = max(self.longest_seconds, began + length - self._collapsed_since)
+            return (
+                f"Collapse: the mean reward of training fell from {self._level:.3g} to {mean:.3g}" if starts else None
+            )
+        recovered, self._collapsed_since = self._collapsed_since is not None, None
+        return f"Recovered: the mean reward of training is {mean:.3g} again" if recovered else None
+
+    def _learned(self) -> bool:
+        if len(self._windows) < SUSTAINED:
+            return False
+        changes = [abs(after - before) for before, after in zip(self._windows, self._windows[1:], strict=False)]
+        return self._level - self._windows[0] > NOISE * statistics.median(changes)

@@ -1,0 +1,180 @@
+"""The processes that this one has started: whether they live, how they ended, and their end, all in bounded time.
+
+multiprocessing leaves all this to its fork server. While that is stopped, no process can be started, and no death is
+noticed; once it has been killed, all its children count as dead, whether they live or not.
+"""
+
+import contextlib
+import ctypes
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+from multiprocessing import forkserver, resource_tracker
+from multiprocessing.process import BaseProcess
+
+import psutil
+
+from kartrl.errors import RunFailed
+
+START_SECONDS = 30.0  # in which the fork server must have started a process, or it is replaced
+LOOK_SECONDS = 0.02  # between two looks whether a process has ended
+ANSWER_SECONDS = 1.0  # in which a fork server that was stopped tells how a process ended
+NO_ANSWER = 255  # the exit status that multiprocessing makes up where the fork server died first
+SET_CHILD_SUBREAPER = 36  # of Linux' prctl
+
+
+class ChildProcess:
+    """A process that `start_process` has started, seen without the fork server.
+
+    Args:
+        process: of multiprocessing.
+
+    Attributes:
+        pid: its number.
+        sentinel: readable when it has ended, and where the fork server was killed.
+    """
+
+    def __init__(self, process: BaseProcess) -> None:
+        assert process.pid is not None
+        self._process, self.pid, self.sentinel = process, process.pid, process.sentinel
+        self._status: int | None = None
+        self._seen: psutil.Process | None = None
+        with contextlib.suppress(psutil.NoSuchProcess):  # it has ended by now
+            self._seen = psutil.Process(self.pid)
+
+    def is_alive(self) -> bool:
+        """Whether it has not ended yet."""
+        try:
+            alive = self._seen is not None and self._seen.is_running() and self._seen.status() != psutil.STATUS_ZOMBIE
+        except psutil.NoSuchProcess:
+            alive = False
+        if not alive:
+            self._seen = None
+        return alive
+
+    @property
+    def exitcode(self) -> int | None:
+        """Its exit status, or the negative number of the signal that ended it; None while it lives, or if unknown.
+
+        Of a process that outlived its fork server, it is known on Linux only.
+        """
+        if self.is_alive():
+            return None
+        if self._status is None:
+            resume_fork_server()
+            self._process.join(ANSWER_SECONDS)
+            self._status = self._process.exitcode
+            if self._status in (None, NO_ANSWER):  # it may be the true one
+                with contextlib.suppress(ChildProcessError):  # it is the fork server's child, not ours
+                    pid, status = os.waitpid(self.pid, os.WNOHANG)
+                    self._status = os.waitstatus_to_exitcode(status) if pid else self._status
+        return self._status
+
+    def terminate(self) -> None:
+        """Send it SIGTERM."""
+        self._send(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Send it SIGKILL."""
+        self._send(signal.SIGKILL)
+
+    def _send(self, number: signal.Signals) -> None:
+        if self._seen is not None:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                self._seen.send_signal(number)
+
+    def join(self, timeout: float) -> None:
+        """Wait until it has ended, at most `timeout` seconds."""
+        deadline = time.monotonic() + timeout
+        while self.is_alive() and time.monotonic() < deadline:
+            time.sleep(LOOK_SECONDS)
+
+
+def tell_exit(code: int | None) -> str:
+    """How a process ended, from its `exitcode`."""
+    if code is None:
+        return "it is not known how"
+    return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
+
+
+_started: list[ChildProcess] = []
+
+
+def start_process(process: BaseProcess) -> ChildProcess:
+    """Start a process of multiprocessing; a fork server that does not answer within `START_SECONDS` is replaced.
+
+    Raises:
+        RunFailed: the fork server ended meanwhile, and so did its successor.
+    """
+    _adopt_orphans()
+    resume_fork_server()
+    for last in (False, True):
+        timer = threading.Timer(START_SECONDS, _kill_fork_server)
+        timer.daemon = True
+        timer.start()
+        try:
+            process.start()
+            break
+        except (EOFError, ConnectionError) as error:  # the fork server ended meanwhile
+            if last:
+                raise RunFailed(
+                    f"{process.name} cannot be started, as the fork server ended; too few processes may be allowed "
+                    "(see ulimit -u)"
+                ) from error
+        finally:
+            timer.cancel()
+    _started[:] = [child for child in _started if child.is_alive()]
+    _started.append(ChildProcess(process))
+    return _started[-1]
+
+
+def kill_children() -> None:
+    """Kill all that are left."""
+    for child in _started:
+        child.kill()
+
+
+def end_children(seconds: float) -> None:
+    """Wait for all of them, and kill those that live for longer than this; they end or, at the latest, are given up."""
+    deadline = time.monotonic() + seconds
+    for child in _started:
+        child.join(max(0.0, deadline - time.monotonic()))
+    kill_children()
+    for child in _started:
+        child.join(ANSWER_SECONDS)
+    resume_fork_server()
+    for process in multiprocessing.active_children():
+        process.join(ANSWER_SECONDS)
+    if multiprocessing.active_children():  # of whose end multiprocessing would wait to be told, for ever
+        _kill_fork_server()
+
+
+def resume_fork_server() -> None:
+    """Have multiprocessing's own processes continue, should they have been stopped."""
+    for pid in (_fork_server(), getattr(resource_tracker._resource_tracker, "_pid", None)):
+        _send(pid, signal.SIGCONT)
+
+
+def _kill_fork_server() -> None:
+    """Kill it: whoever waits for its answer gets an error, and the next process is started by a new one."""
+    _send(_fork_server(), signal.SIGKILL)
+
+
+def _fork_server() -> int | None:
+    pid: int | None = getattr(forkserver._forkserver, "_forkserver_pid", None)
+    return pid
+
+
+def _send(pid: int | None, number: signal.Signals) -> None:
+    if pid is not None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def _adopt_orphans() -> None:
+    """Become the parent of processes whose fork server is killed, as only a parent learns how its child has ended."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0)

@@ -1,0 +1,92 @@
+"""The server's side of the evaluator: starts and watches its process, takes in what it sends, and ends it."""
+
+import contextlib
+import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from kartrl.config import Config
+from kartrl.files import write_whole
+from kartrl.learning import checkpoint
+from kartrl.metrics.records import EpisodeRecord, Scalars
+from kartrl.runtime import evaluator_process
+from kartrl.runtime.backoff import STILL_SECONDS, Helper
+from kartrl.runtime.child_process import ChildProcess
+from kartrl.runtime.inbox import Inbox
+from kartrl.runtime.processes import spawn
+
+LAST_SECONDS = 120.0  # that the evaluation of a finished run's last checkpoint may take
+
+
+class Evaluations:
+    """Evaluates checkpoints of a run in a process of its own.
+
+    Args:
+        config: the configuration.
+        run_folder: of this run.
+        context: of multiprocessing.
+        say: prints a line.
+    """
+
+    def __init__(self, config: Config, run_folder: Path, context: Any, say: Callable[[str], None]) -> None:
+        self._config, self._folder, self._context, self._say = config, run_folder, context, say
+        self._inbox: Inbox | None = None
+        self._helper = Helper("evaluator", self._start, say, STILL_SECONDS + config.system.step_timeout)
+
+    def _start(self, signs: Connection) -> ChildProcess:
+        ours, theirs = self._context.Pipe()
+        self._inbox = Inbox(ours)
+        process = spawn(self._context, "evaluator", evaluator_process.run, self._folder, self._config, theirs, signs)
+        theirs.close()
+        return process
+
+    def watch(self, now: float) -> None:
+        """See that the process lives or is replaced, where evaluations are wanted."""
+        if self._config.evaluation.minutes > 0:
+            self._helper.watch(now)
+
+    def receive(self) -> list[EpisodeRecord | Scalars]:
+        """What the process has sent since the last call."""
+        try:
+            return self._inbox.receive() if self._inbox is not None else []
+        except EOFError:  # it has gone; `watch` sees to it
+            return []
+
+    def finish(self, take_in: Callable[[], None], skipped: Callable[[], bool]) -> None:
+        """Have the newest checkpoint evaluated, within `LAST_SECONDS`, after training has ended.
+
+        Args:
+            take_in: called while that goes on; receives.
+            skipped: whether to wait no longer.
+        """
+        begun = time.monotonic()
+        self.watch(begun)
+        process = self._helper.process
+        if process is None or self._inbox is None:
+            return
+        self._say("Evaluating the last checkpoint (Ctrl-C skips this) ...")
+        with contextlib.suppress(OSError):  # it has died
+            self._inbox.reader.send("training has ended")
+        while process.is_alive() and not skipped():
+            if time.monotonic() - begun > LAST_SECONDS:
+                self._say(f"Stopped evaluating it after {LAST_SECONDS:.0f} s")
+                return
+            process.join(0.5)
+            take_in()
+        take_in()
+
+    def terminate(self) -> None:
+        """Have the process end."""
+        if self._helper.process is not None:
+            self._helper.process.terminate()
+
+    def leave_best(self) -> None:
+        """Where no evaluation has chosen a best checkpoint, the newest is it; the process must have ended."""
+        best, newest = self._folder / "best.pt", checkpoint.newest(self._folder)
+        if newest is not None and not best.exists():
+            try:
+                write_whole(best, newest.read_bytes())
+            except OSError as error:
+                self._say(f"could not save {best} ({error.strerror or error})")

@@ -1,0 +1,51 @@
+"""Notices when a run no longer makes progress."""
+
+from kartrl.errors import RunFailed
+
+PATIENCE = 2.0  # times the longest time that something may take, before the run gives up
+STUCK_SECONDS = 10.0  # without an update before the user is told, where none took as long before
+
+
+class Watchdog:
+    """Watches predictions and updates apart: predictions are made for an agent that keeps dying too.
+
+    How long an update may take depends on the environment, so it is compared with the longest so far. Until the first
+    one only predictions are watched: the death of an agent ends the run then, and where trainers hang, agents soon
+    have no more blocks to fill.
+
+    Args:
+        now: the monotonic time, in seconds.
+        step_timeout: `system.step_timeout`, the longest that a step, or the start of an agent, may take.
+        fewest: part of the agents with which training continues, above 0 to 1.
+    """
+
+    def __init__(self, now: float, step_timeout: float, fewest: float) -> None:
+        self._step_timeout, self._fewest = step_timeout, fewest
+        self._now = self._predicted = self._updated = now
+        self._predictions = self._updates = 0
+        self._longest: float | None = None  # seconds to an update
+
+    def look(self, now: float, predictions: int, updates: int) -> None:
+        """Compare what this process has done so far with what it had at the last look.
+
+        Raises:
+            RunFailed: the run is stuck.
+        """
+        self._now = now
+        if updates != self._updates:
+            self._longest = max(self._longest or 0.0, now - self._updated)
+            self._updates, self._updated = updates, now
+        if predictions != self._predictions or self._updated == now:
+            self._predictions, self._predicted = predictions, now
+        if now - self._predicted > PATIENCE * self._step_timeout:
+            raise RunFailed(f"nothing has been predicted or learnt for {now - self._predicted:.0f} s")
+        if self._longest is not None:
+            pause, longest = now - self._updated, self._longest / self._fewest
+            if pause > PATIENCE * (self._step_timeout + longest):
+                raise RunFailed(f"there has been no update for {pause:.0f} s, though predictions are made")
+
+    @property
+    def stuck(self) -> float:
+        """Seconds since the last update; 0 where that is nothing unusual."""
+        pause = self._now - self._updated
+        return pause if self._longest is not None and pause > max(STUCK_SECONDS, self._longest) else 0.0

@@ -1,0 +1,42 @@
+"""What benchmarks say of a run's curves."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+from learning import steadiness
+from time_to_drive import Reached, read
+
+
+def curve(rewards):
+    """Two points in each window of ten seconds."""
+    return [((10 * number + part) / 60, 0, reward) for number, reward in enumerate(rewards) for part in (2, 7)]
+
+
+def test_a_collapse_between_good_windows_is_counted_and_its_length_told():
+    found = steadiness(curve([-0.01, 0.0, 0.03, *[0.04] * 10, 0.01, 0.0, *[0.04] * 5, 0.015, *[0.04] * 10]))
+    assert (found.low, found.collapses, found.longest) == (3, 2, 20)
+    assert found.final == pytest.approx(0.04)
+    assert found.good_after == pytest.approx(0.5), "the third window is the first good one"
+
+
+def test_before_the_first_good_window_nothing_counts():
+    found = steadiness(curve([0.0] * 10 + [0.04] * 20))
+    assert (found.windows, found.low, found.collapses) == (20, 0, 0)
+
+
+def test_a_run_that_never_got_good_has_no_steadiness():
+    assert steadiness([]) is None
+    assert steadiness(curve([-0.1] * 30)) is None
+
+
+def test_the_first_race_and_the_first_time_that_most_races_are_finished(tmp_path):
+    rows = [(100.0 + number, 1000 * number, "a", 1.0, 10, int(number >= 20)) for number in range(100)]
+    lines = ["time,agent_steps,level,episodic_return,episodic_length,finished"]
+    (tmp_path / "episodes.csv").write_text("\n".join([*lines, *(",".join(map(str, row)) for row in rows)]) + "\n")
+    result = read(tmp_path / "episodes.csv", start=90.0)
+    assert result.first_race == Reached(30.0, 20_000)
+    assert result.most_races == Reached(74.0, 64_000), "the 45th finished episode"
+    assert str(Reached()) == "not reached"

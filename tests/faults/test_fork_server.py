@@ -1,0 +1,56 @@
+"""A fork server that is stopped or killed costs nothing but what it cannot do meanwhile."""
+
+import signal
+import sys
+
+import psutil
+import pytest
+from commands import ENDLESS, REPORT_OFTEN, Training, steps, wait_for
+
+from kartrl.metrics.scalars_csv import values
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere it is not known how orphans end")
+
+
+def fork_server(training: Training) -> psutil.Process:
+    return psutil.Process(training.roles("agent-0")[0].ppid())
+
+
+def kill_agent(training: Training) -> None:
+    """Kill one, and wait until it is replaced."""
+    (victim,) = training.roles("agent-1")
+    victim.kill()
+    wait_for(lambda: training.roles("agent-1") not in ([], [victim]), 60, "a new agent")
+
+
+def test_a_stopped_fork_server_hinders_neither_restarts_nor_the_end(tmp_path):
+    folder = tmp_path / "logs" / "run"
+    with Training(tmp_path, *ENDLESS, before=REPORT_OFTEN) as training:
+        wait_for(lambda: steps(folder) > 0, 60, "a checkpoint")
+        server = fork_server(training)
+        server.suspend()
+        kill_agent(training)
+        server.suspend()
+        training.roles("agent-0")[0].suspend()  # which is to be killed at the end
+        status, output = training.end(signal.SIGTERM)
+        wait_for(lambda: not training.family(), 10, "all processes to be gone")
+    assert status == 128 + signal.SIGTERM, output
+    assert "agent 1 is started again; it ended: killed by SIGKILL" in output
+
+
+def test_a_killed_fork_server_takes_nothing_with_it(tmp_path):
+    """Its children live, and how they end is known."""
+    folder = tmp_path / "logs" / "run"
+    with Training(tmp_path, *ENDLESS, before=REPORT_OFTEN) as training:
+        wait_for(lambda: steps(folder) > 0, 60, "a checkpoint")
+        before = training.roles("agent-0"), training.roles("logger")
+        fork_server(training).kill()
+        kill_agent(training)
+        reports = len(values(folder, "speed/updates"))
+        wait_for(lambda: len(values(folder, "speed/updates")) > reports + 2, 60, "reports")
+        assert (training.roles("agent-0"), training.roles("logger")) == before
+        status, output = training.end(signal.SIGTERM)
+        wait_for(lambda: not training.family(), 10, "all processes to be gone")
+    assert status == 128 + signal.SIGTERM, output
+    assert "agent 1 is started again; it ended: killed by SIGKILL" in output
+    assert "logger died" not in output

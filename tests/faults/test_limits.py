@@ -1,0 +1,53 @@
+"""Where the machine allows too little, a training says so in one line and leaves nothing."""
+
+from pathlib import Path
+
+import pytest
+from commands import EVALUATE_OFF, QUICK, run
+
+from kartrl.config import read
+from kartrl.envs import describe_env
+from kartrl.errors import UserError, shortage
+from kartrl.runtime.sizes import choose_sizes, slab_shape
+
+TRAIN = ["train", *QUICK, *EVALUATE_OFF, "--set", "run.name=run", "--set", "run.agent_steps=500"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "words"),
+    [
+        pytest.param("NOFILE, (24, 24)", "too few open files (see ulimit -n)", id="open files"),
+        pytest.param("AS, (VmSize + 2**25,) * 2", "too little memory", id="address space"),
+    ],
+)
+def test_a_low_limit_is_told_in_one_line(tmp_path: Path, limit: str, words: str) -> None:
+    before = (
+        "import psutil, resource\nVmSize = psutil.Process().memory_info().vms\n"
+        f"resource.setrlimit(resource.RLIMIT_{limit})"
+    )
+    ended = run(*TRAIN, cwd=tmp_path, before=before)
+    assert ended.returncode in (1, 2), ended.stdout
+    assert words in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1, ended.stderr
+    assert not list(tmp_path.rglob("run.*"))
+
+
+def test_shortages_are_told_from_other_errors() -> None:
+    assert shortage(OSError(2, "No such file or directory")) is None
+    assert shortage(RuntimeError("shapes do not match")) is None
+    assert shortage(ValueError("too many open files")) is None
+    for error in (BlockingIOError(11, "Resource temporarily unavailable"), RuntimeError("can't start new thread")):
+        assert "ulimit -u" in (shortage(error) or "")
+    for error in (
+        MemoryError(),
+        OSError(12, "Cannot allocate memory"),
+        ImportError("libtorch.so: failed to map segment"),
+    ):
+        assert "memory" in (shortage(error) or "")
+
+
+def test_unrolls_that_do_not_fit_into_memory_are_refused() -> None:
+    config = read(overrides=["environment.id=CartPole-v1", "system.agents=2"])
+    spec = describe_env(config)
+    with pytest.raises(UserError, match=r"take [\d,.]+ GB of memory"):
+        slab_shape(config, spec, choose_sizes(config, spec)._replace(ring=10**9))

@@ -1,0 +1,131 @@
+"""Start states and movies that crash the emulator, or keep it for ever: one line, and signals work."""
+
+import importlib.util
+import signal
+import subprocess
+from pathlib import Path
+
+import psutil
+import pytest
+from commands import EVALUATE_OFF, assert_clear, run, start, wait_for
+from hostile import CRASHES, HANGS, STATE, write_hostile_movie, write_hostile_state
+from policies import KART, save_policy
+
+from kartrl.errors import UserError
+from kartrl.kart.cartridge import read_state
+from kartrl.kart.retro import Console
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator on this platform"
+)
+WAITS = "from kartrl.kart import isolated_emulator\nisolated_emulator.WAITS = {}"  # seconds
+SOON, NEVER = WAITS.format(3), WAITS.format(1000)
+CAUSES = {HANGS: "hangs", CRASHES: "crashes (killed by SIGSEGV)"}
+
+
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(save_policy(tmp_path_factory.mktemp("kart"), KART))
+
+
+def assert_refused(done: "subprocess.CompletedProcess[str]", file: Path, block: str) -> None:
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert str(file) in done.stderr
+    assert CAUSES[block] in done.stderr
+
+
+@pytest.mark.parametrize("block", CAUSES)
+def test_evaluate(tmp_path: Path, policy: str, block: str) -> None:
+    file = write_hostile_state(tmp_path / "odd.state", block)
+    assert_refused(run("evaluate", "-p", policy, "-s", str(file), cwd=tmp_path, before=SOON), file, block)
+
+
+def test_record(tmp_path: Path, policy: str) -> None:
+    file = write_hostile_state(tmp_path / "odd.state", CRASHES)
+    assert_refused(run("record", "-p", policy, "-s", str(file), cwd=tmp_path, before=SOON), file, CRASHES)
+    assert list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.parametrize("block", CAUSES)
+def test_a_movie_that_is_filmed(tmp_path: Path, block: str) -> None:
+    file = write_hostile_movie(tmp_path / "odd.bk2", block)
+    options = ("--game", "bundled", "--replay", str(file), "-o", "odd.mp4")
+    assert_refused(run("play", *options, cwd=tmp_path, before=SOON), file, block)
+    assert list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.parametrize("block", CAUSES)
+def test_train_names_the_state_and_the_cause(tmp_path: Path, block: str) -> None:
+    file = write_hostile_state(tmp_path / "odd.state", block)
+    levels = ("--set", f"levels.{file}=train", "--set", "environment.game=bundled")
+    assert_refused(run("train", *EVALUATE_OFF, *levels, cwd=tmp_path, before=SOON), file, block)
+    assert list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_ends_a_command_whose_emulator_hangs(tmp_path: Path, policy: str, number: int, status: int) -> None:
+    file = write_hostile_state(tmp_path / "odd.state", HANGS)
+    pipe = subprocess.PIPE
+    command = start("evaluate", "-p", policy, "-s", str(file), cwd=tmp_path, stdout=pipe, stderr=pipe, before=NEVER)
+    emulators: list[psutil.Process] = []
+
+    def hanging() -> bool:
+        family = psutil.Process(command.pid).children(recursive=True)
+        emulators[:] = [process for process in family if process.cmdline()[:1] == ["kartrl emulator"]]
+        return bool(emulators)
+
+    try:
+        wait_for(hanging, 60, "the emulator")
+        command.send_signal(number)
+        _, errors = command.communicate(timeout=60)
+    finally:
+        command.kill()
+    assert (command.returncode, errors) == (status, "")
+    psutil.wait_procs(emulators, timeout=10)
+    assert not any(process.is_running() for process in emulators)
+
+
+def test_an_emulator_of_its_own_does_the_same() -> None:
+    consoles = [Console("bundled", "MarioCircuit.Act1", isolated) for isolated in (False, True)]
+    try:
+        seen = []
+        for console in consoles:
+            console.step(console.buttons(["B"]), 60)
+            console.set_value("opponents", 2)
+            console.step(console.buttons(["B", "LEFT"]), 7, show_map=False)
+            seen.append((console.race(), console.screen().tobytes(), console.save()))
+        assert seen[0] == seen[1]
+        assert seen[0][0]["speed"] > 0
+    finally:
+        for console in consoles:
+            console.close()
+
+
+def test_a_lost_emulator_stays_lost(tmp_path: Path) -> None:
+    console = Console("bundled", isolated=True)
+    file = write_hostile_state(tmp_path / "odd.state", CRASHES)
+
+    def drive() -> None:
+        console.begin(read_state(file), file)
+        console.step(0, 60)
+
+    try:
+        for _ in range(2):
+            with pytest.raises(UserError, match=r"odd\.state: the emulator crashes") as error:
+                drive()
+            assert_clear(error.value)
+    finally:
+        console.close()
+
+
+def test_a_state_without_a_circuit_is_refused(tmp_path: Path) -> None:
+    console, state = Console("bundled"), bytearray(read_state(STATE))
+    try:
+        console.restore(bytes(state))
+        console.set_value("checkpoint_num", 0)
+        with pytest.raises(UserError, match=r"odd\.state: damaged") as error:
+            console.begin(console.save(), Path("odd.state"))
+        assert_clear(error.value)
+    finally:
+        console.close()

@@ -1,0 +1,65 @@
+"""Trackers beside TensorBoard: the real ones where they are installed, and one that fails."""
+
+import importlib.util
+import sys
+import threading
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from kartrl.config import read
+from kartrl.metrics import scalars_csv
+from kartrl.metrics.sinks import Sinks
+from kartrl.metrics.trackers import WAITING
+
+
+def log(folder, tracker):
+    """Two sets of scalars, the second of an earlier step, as an evaluation's are."""
+    sinks = Sinks(folder, 0, read(overrides=[f"run.tracker={tracker}"]))
+    sinks.scalars(200, {"losses/total": 1.0})
+    sinks.scalars(100, {"evaluation/train_return": 2.0})
+    sinks.close()
+    assert scalars_csv.values(folder, "evaluation/train_return") == [2.0]
+
+
+def test_a_tracker_that_fails_is_reported_once_and_given_up(tmp_path, monkeypatch, capsys):
+    broken = ModuleType("mlflow")  # a stranger's module without anything in it
+    monkeypatch.setitem(sys.modules, "mlflow", broken)
+    log(tmp_path, "mlflow")
+    errors = capsys.readouterr().err
+    assert errors.count("mlflow failed") == errors.count("\n") == 1
+
+
+def test_a_tracker_that_does_not_answer_keeps_nothing_waiting(tmp_path, monkeypatch, capsys):
+    silent, released = ModuleType("mlflow"), threading.Event()
+    silent.environment_variables = SimpleNamespace(MLFLOW_EXPERIMENT_NAME=SimpleNamespace(get=released.wait))
+    monkeypatch.setitem(sys.modules, "mlflow", silent)
+    sinks = Sinks(tmp_path, 0, read(overrides=["run.tracker=mlflow"]))
+    for step in range(2 * WAITING):
+        sinks.scalars(step, {"losses/total": 1.0})
+    sinks.flush()
+    assert len(scalars_csv.values(tmp_path, "losses/total")) == 2 * WAITING
+    released.set()
+    sinks.close()
+    assert capsys.readouterr().err.count("mlflow failed") == 1
+
+
+@pytest.mark.skipif(importlib.util.find_spec("wandb") is None, reason="wandb is not installed")
+def test_weights_and_biases(tmp_path, monkeypatch, capfd):
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    log(tmp_path / "run", "wandb")
+    assert "failed" not in capfd.readouterr().err
+    (written,) = tmp_path.rglob("*.wandb")
+    assert b"evaluation/train_return" in written.read_bytes()
+
+
+@pytest.mark.skipif(importlib.util.find_spec("mlflow") is None, reason="mlflow is not installed")
+def test_mlflow(tmp_path, monkeypatch):
+    import mlflow
+
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"file:{tmp_path / 'mlruns'}")
+    log(tmp_path / "run", "mlflow")
+    (found,) = mlflow.MlflowClient().search_runs([mlflow.get_experiment_by_name("kartrl").experiment_id])
+    assert found.data.metrics == {"losses/total": 1.0, "evaluation/train_return": 2.0}
+    assert found.data.params["optimizer.name"] == read().optimizer.name

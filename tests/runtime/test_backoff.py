@@ -1,0 +1,63 @@
+"""Helpers that die or stand still are replaced."""
+
+import multiprocessing
+
+import psutil
+import pytest
+from beating import live
+from commands import wait_for
+
+from kartrl.runtime.backoff import Helper
+from kartrl.runtime.index_queue import readable
+from kartrl.runtime.processes import spawn
+
+CONTEXT = multiprocessing.get_context("spawn")
+PATIENCE = 60.0
+
+
+@pytest.fixture
+def helper():
+    said = []
+    helper = Helper("logger", lambda signs: spawn(CONTEXT, "logger", live, signs), said.append, PATIENCE)
+    helper.said = said
+    yield helper
+    helper.process.kill()
+    helper.process.join(10)
+
+
+def shows_life(helper):
+    return readable(helper._signs.fileno(), 1.0)
+
+
+def stop(helper):
+    """Stop it, when it has shown signs of life that were not looked for yet."""
+    wait_for(lambda: shows_life(helper), 60, "a sign of life")
+    process = psutil.Process(helper.process.pid)
+    process.suspend()
+    wait_for(lambda: process.status() == psutil.STATUS_STOPPED, 10, "it to stop")
+    return helper.process
+
+
+def test_a_process_that_stands_still_is_replaced(helper):
+    helper.watch(0.0)
+    process = stop(helper)
+    helper.watch(10.0)  # sees its last signs
+    helper.watch(10.0 + PATIENCE)
+    assert helper.said == []
+    helper.watch(11.0 + PATIENCE)
+    assert helper.said == ["the logger has been standing still for 61 s, and is killed"]
+    process.join(10)
+    helper.watch(12.0 + PATIENCE)
+    assert helper.said[1:] == ["the logger died (exit status -9): restarting it; training continues"]
+    assert helper.process is not process
+    assert helper.process.is_alive()
+
+
+def test_one_that_shows_signs_of_life_is_left_alone(helper):
+    helper.watch(0.0)
+    process = helper.process
+    for now in range(1, 10):
+        wait_for(lambda: shows_life(helper), 60, "a sign of life")
+        helper.watch(now * PATIENCE)
+    assert helper.said == []
+    assert helper.process is process
