@@ -23,8 +23,8 @@ sys.excepthook = _report
 # What ends a run is the server's to decide, and ends its processes too. Until here both have been blocked.
 for number in (signal.SIGINT, signal.SIGHUP):
     signal.signal(number, signal.SIG_IGN)
-signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGHUP))
 # This server outlives all others of its run, also where they were killed and could not tidy up.
 atexit.register(remove_unused, Path(os.environ["KARTRL_SOCKETS"]), patience=1.0)
+signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGHUP, signal.SIGTERM))
 
 import kartrl.runtime.agent_process  # noqa: E402, F401  # so that agents come up with it loaded

@@ -42,10 +42,11 @@ def start_method() -> BaseContext:
     # Should the tracker be killed, another one is started: it keeps track of nothing of ours.
     warnings.filterwarnings("ignore", "resource_tracker: process died unexpectedly")
     try:
-        os.environ["KARTRL_SOCKETS"] = _socket_folder()
         with _blocked(signal.SIGHUP):
             resource_tracker.ensure_running()  # it unblocks SIGINT at last, so that it comes first
-        with _blocked(signal.SIGHUP, signal.SIGINT):
+        # A signal that ends this process comes when the fork server is there, which then removes the folder.
+        with _blocked(signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+            os.environ["KARTRL_SOCKETS"] = _socket_folder()
             forkserver.ensure_running()
     except OSError as error:
         cause = shortage(error) or f"their sockets need a folder for temporary files: {error.strerror or error}"
@@ -65,11 +66,21 @@ def _socket_folder() -> str:
 @contextlib.contextmanager
 def _blocked(*signals: signal.Signals) -> Iterator[None]:
     """Hold these signals back: processes that are started meanwhile are born with them blocked."""
+    received: list[int] = []  # by other threads, which do not block them
+    handlers = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in signals:
+            if signal.getsignal(number) != signal.SIG_IGN:  # as `nohup` has it
+                handlers[number] = signal.signal(number, lambda number, _: received.append(number))
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for number in received:
+            signal.raise_signal(number)
 
 
 def spawn(

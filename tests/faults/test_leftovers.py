@@ -149,6 +149,24 @@ def test_ctrl_c_while_processes_start_leaves_nothing(tmp_path: Path, temporary: 
     assert litter(tmp_path) == []
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signal_before_the_fork_server_starts_leaves_nothing(
+    tmp_path: Path, temporary: Path, number: signal.Signals
+) -> None:
+    """The folder of its sockets exists by then."""
+    slow = (
+        "import time\nfrom multiprocessing import forkserver\nstart = forkserver.ensure_running\n"
+        "forkserver.ensure_running = lambda: (time.sleep(1), start())"
+    )
+    with Training(tmp_path, *ENDLESS, before=slow, fresh=True) as training:
+        wait_for(lambda: list(temporary.iterdir()), 60, "the folder of its sockets")
+        os.killpg(training.process.pid, number)
+        status, output = training.end()
+        assert status in (-number, 128 + number), output
+        nothing_is_left(training, set(), temporary)
+    assert litter(tmp_path) == []
+
+
 @pytest.mark.timeout(240)
 def test_training_outlasts_its_terminal_until_it_hangs_up(tmp_path: Path, temporary: Path) -> None:
     """First nobody reads its output, then nobody can, and at last all its processes get SIGHUP."""
