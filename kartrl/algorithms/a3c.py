@@ -23,7 +23,6 @@ class A3C(AdvantageActorCritic[Section]):
     """
 
     synchronous: ClassVar[bool] = False
-    batch_share: ClassVar[float] = 0.25
 
     def loss(self, output: Output, batch: Batch) -> Loss:
         """See `AdvantageActorCritic`; adds how far the learner is from the policy that acted: nothing corrects that."""
