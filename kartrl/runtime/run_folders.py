@@ -12,7 +12,7 @@ import psutil
 import torch
 from filelock import FileLock, Timeout
 
-from kartrl.config import Config, Run, dump, read
+from kartrl.config import Config, Optimizer, Run, dump, read
 from kartrl.errors import UserError
 from kartrl.files import write_whole
 from kartrl.launch import typed
@@ -207,14 +207,18 @@ def resumed_config(stored: Checkpoint, files: list[str], overrides: list[str]) -
     for name in ("model", "environment"):
         if getattr(config, name) != getattr(stored.config, name):
             raise UserError(f"--resume: section [{name}] must stay as it was; start a new run to change it")
-    if set(state_shapes(config.optimizer, [torch.empty(1)])) != set(
-        state_shapes(stored.config.optimizer, [torch.empty(1)])
-    ):
+    if _kept(config.optimizer) != _kept(stored.config.optimizer):
         raise UserError(
-            "--resume: [optimizer] name and the use of momentum must stay as they were; start a new run to change them"
+            "--resume: [optimizer] name, amsgrad, centered and the use of momentum must stay as they were; start a new "
+            "run to change them"
         )
     _check_unfinished(config.run, stored.counters)
     return config
+
+
+def _kept(section: Optimizer) -> tuple[str, set[str]]:
+    """By which optimizer, and the names of what it keeps."""
+    return section.name, set(state_shapes(section, [torch.empty(1)]))
 
 
 def _check_unfinished(run: Run, counters: Counters) -> None:

@@ -49,12 +49,21 @@ class Trainer:
 
     Args:
         counters: to continue counting from.
+        read_steps: agent steps between two readings of the losses.
 
     Attributes:
         updating: held during an update; hold it to read a consistent state.
     """
 
-    def __init__(self, learner: Learner, section: Optimizer, progress: Progress, counters: Counters) -> None:
+    def __init__(
+        self,
+        learner: Learner,
+        section: Optimizer,
+        progress: Progress,
+        counters: Counters,
+        read_steps: int = READ_STEPS,
+    ) -> None:
+        self._read_steps = read_steps
         self.learner, self.counters = learner, counters
         self._section, self._progress = section, progress
         self.weights = PublishedWeights(learner.network)
@@ -94,7 +103,7 @@ class Trainer:
         rate = learning_rate(self._section, self.progress)
         before = self.counters
         after = before._replace(agent_steps=before.agent_steps + steps, updates=before.updates + 1)
-        read = after.agent_steps // READ_STEPS > before.agent_steps // READ_STEPS
+        read = after.agent_steps // self._read_steps > before.agent_steps // self._read_steps
         update = self.learner.update(trajectory, steps, rate, stopwatch.lap, probe=read)
         if (problem := self.guard.record(update.finite)) is not None:
             self._go_back(problem)
@@ -180,6 +189,12 @@ class Trainer:
         self.messages.append(f"{problem}; weights and optimizer go back to those of {steps:,} agent steps")
 
 
+def measure(batch: Trajectory[np.ndarray]) -> tuple[int, float]:
+    """Valid steps of a batch, and the mean of their rewards."""
+    steps = int(batch.valid.sum())
+    return steps, float(batch.reward[batch.valid].sum() / max(steps, 1))
+
+
 class TrainerThread(threading.Thread):
     """Makes updates until the source ends. With two of them, one assembles a batch while the other updates.
 
@@ -202,8 +217,7 @@ class TrainerThread(threading.Thread):
                 batch = self._source.next(self.stopwatch)
                 if batch is None:
                     return
-                steps = int(batch.valid.sum())
-                reward = float(batch.reward[batch.valid].sum() / max(steps, 1))
+                steps, reward = measure(batch)
                 trajectory = self._upload(batch)
             lap("gather")
             with self._trainer.updating:
