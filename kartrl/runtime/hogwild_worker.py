@@ -29,7 +29,7 @@ from kartrl.runtime.hogwild_board import HogwildBoard
 from kartrl.runtime.predictor_thread import Policy, group_states
 from kartrl.runtime.sizes import Sizes, slab_shape
 from kartrl.runtime.slab import Slab
-from kartrl.runtime.trainer_thread import READ_STEPS, Trainer, measure
+from kartrl.runtime.trainer_thread import Trainer, measure
 from kartrl.trajectory import Trajectory
 
 
@@ -146,8 +146,7 @@ class _WorkerTrainer(Trainer):
 
     def __init__(self, learner: Learner, config: Config, board: HogwildBoard, number: int, before: Counters) -> None:
         self._board, self._number, self._before = board, number, before
-        progress, every = Progress(config.run, before), READ_STEPS * board.num_agents
-        super().__init__(learner, config.optimizer, progress, before, every)
+        super().__init__(learner, config.optimizer, Progress(config.run, before), before)
         self.guard = _WorkerGuard(board, number)
 
     def update(

@@ -49,21 +49,12 @@ class Trainer:
 
     Args:
         counters: to continue counting from.
-        read_steps: agent steps between two readings of the losses.
 
     Attributes:
         updating: held during an update; hold it to read a consistent state.
     """
 
-    def __init__(
-        self,
-        learner: Learner,
-        section: Optimizer,
-        progress: Progress,
-        counters: Counters,
-        read_steps: int = READ_STEPS,
-    ) -> None:
-        self._read_steps = read_steps
+    def __init__(self, learner: Learner, section: Optimizer, progress: Progress, counters: Counters) -> None:
         self.learner, self.counters = learner, counters
         self._section, self._progress = section, progress
         self.weights = PublishedWeights(learner.network)
@@ -103,7 +94,8 @@ class Trainer:
         rate = learning_rate(self._section, self.progress)
         before = self.counters
         after = before._replace(agent_steps=before.agent_steps + steps, updates=before.updates + 1)
-        read = after.agent_steps // self._read_steps > before.agent_steps // self._read_steps
+        total = self._now().agent_steps
+        read = (total + steps) // READ_STEPS > total // READ_STEPS
         update = self.learner.update(trajectory, steps, rate, stopwatch.lap, probe=read)
         if (problem := self.guard.record(update.finite)) is not None:
             self._go_back(problem)
