@@ -74,6 +74,7 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
     """
     end_at_once()
     start_method()  # what it starts comes up while this process loads torch
+    from kartrl.envs.named_modules import trust
     from kartrl.envs.worlds import load_world
     from kartrl.learning import checkpoint
     from kartrl.metrics.terminal import Display
@@ -103,6 +104,7 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
         if stored is None:
             folder = runs.create(config)
             stack.callback(runs.release, folder)
+        trusted = trust(config.environment)
         display = Display(console, folder.path.name, world, plain)
         try:
             with display:
@@ -118,10 +120,10 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
         except RunFailed as failure:
             display.say(f"kartrl: the run failed: {failure}")
             if checkpoint.newest(folder.path) is not None:
-                display.say(f"kartrl: resume it from its last checkpoint: {resume_command(folder.path)}")
+                display.say(f"kartrl: resume it from its last checkpoint: {trusted}{resume_command(folder.path)}")
             return 1
         display.say(display.summary())
-        display.say(_next_steps(folder.path, world.levels("test") or world.levels("train")))
+        display.say(_next_steps(folder.path, world.levels("test") or world.levels("train"), trusted))
         return status
 
 
@@ -146,12 +148,13 @@ def train_each(runs: list[list[str]], overrides: list[str], parallel: bool) -> i
             process.wait()
 
 
-def _next_steps(folder: Path, levels: Sequence[str]) -> str:
+def _next_steps(folder: Path, levels: Sequence[str], trusted: str) -> str:
+    """Commands as they can be typed; `trusted` comes before each."""
     if not (folder / "best.pt").exists():
         return f"Ended before the first update; nothing was learned. Logs are in {folder}"
     run, level = named(folder), f" -s {shlex.quote(levels[0])}" if levels else ""
     return (
-        f"Resume:   {resume_command(folder)}\n"
-        f"Film:     {typed('record')} -p {run}{level}\n"
-        f"Evaluate: {typed('evaluate')} -p {run}"
+        f"Resume:   {trusted}{resume_command(folder)}\n"
+        f"Film:     {trusted}{typed('record')} -p {run}{level}\n"
+        f"Evaluate: {trusted}{typed('evaluate')} -p {run}"
     )

@@ -52,6 +52,8 @@ def test_it_is_trained_evaluated_and_resumed_from_its_folder(folder: Path) -> No
             training.terminate()
             assert training.wait(30) == 128 + signal.SIGTERM
     assert "mine:mine/Corridor-v0 has no use for environment.opponents" in printed.read_text()
+    for advice in ("Resume:   ", "Film:     ", "Evaluate: "):
+        assert re.search(rf"{advice}KARTRL_IMPORT=mine \S*kartrl ", printed.read_text()), "as it can be typed"
 
     path = checkpoint.newest(run)
     assert checkpoint.load(path).config.environment.kwargs == {"length": 3}
