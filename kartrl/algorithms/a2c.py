@@ -22,7 +22,7 @@ class A2C(Algorithm[Section]):
         value = split_decision(trajectory.decision, self.distribution.action_columns).value
         advantage = generalised_advantage(
             self._transform(trajectory.reward),
-            discounts(trajectory, self._discount),
+            discounts(trajectory, self._discount.at(self.progress)),
             trajectory.valid,
             value,
             last_value(network, trajectory),
@@ -43,7 +43,7 @@ class A2C(Algorithm[Section]):
         policy_gradient = policy_gradient_loss(log_prob, batch.targets["advantage"], weight)
         value_error = value_loss(value, batch.targets["value_target"], weight)
         entropy = entropy_bonus(self.distribution.entropy(policy), weight)
-        total = policy_gradient + section.value_cost * value_error - section.entropy_cost * entropy
+        total = policy_gradient + section.value_cost * value_error - section.entropy_cost.at(self.progress) * entropy
         terms = {"policy_gradient": policy_gradient, "value": value_error, "entropy": entropy}
         return Loss(total, terms, {"value": value, **batch.targets}, trajectory.valid)
 
