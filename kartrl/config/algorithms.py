@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from kartrl.config.schedule import Cost, Rate, Share, constant
 from kartrl.config.section import Numbers, Section, Words
 
 
@@ -14,7 +15,7 @@ class Algorithm(Section):
         "appo", description="asynchronous: appo (V-trace and PPO's clip), impala (V-trace), a3c; synchronous: ppo, a2c"
     )
     unroll_length: int = Field(32, ge=1, le=10_000, description="steps of one unroll (n in the papers)")
-    discount: float = Field(0.99, ge=0, le=1, description="gamma")
+    discount: Share = Field(constant(0.99), description="gamma, or its schedule: see optimizer.learning_rate")
     reward_transform: Literal["none", "clip", "asymmetric"] = Field(
         "none", description="none, clip to [-1, 1], or the seed's asymmetric tanh (0.5 above zero, 0.3 below)"
     )
@@ -28,7 +29,7 @@ class Impala(Section):
     policy_rho_bar: float = Field(1.0, gt=0, description="clip of the importance weights of the policy gradient")
     trace_lambda: float = Field(1.0, ge=0, le=1, description="lambda of the traces; 1 in the paper")
     value_cost: float = Field(0.5, ge=0, description="weight of the value loss")
-    entropy_cost: float = Field(0.002, ge=0, description="weight of the entropy bonus")
+    entropy_cost: Cost = Field(constant(0.002), description="weight of the entropy bonus, or its schedule")
 
 
 class A2C(Section):
@@ -40,7 +41,7 @@ class A2C(Section):
     )
     normalise_advantages: bool = Field(False, description="to mean 0 and deviation 1 over each batch")
     value_cost: float = Field(0.5, ge=0, description="weight of the value loss")
-    entropy_cost: float = Field(0.01, ge=0, description="weight of the entropy bonus")
+    entropy_cost: Cost = Field(constant(0.01), description="weight of the entropy bonus, or its schedule")
 
 
 class A3C(A2C):
@@ -79,13 +80,15 @@ class PPO(Section):
         le=1_000_000,
         description="agent steps of one optimizer step, about: a pass is divided by whole unrolls",
     )
-    clip_range: float = Field(0.2, gt=0, description="epsilon: how far the probability ratio counts")
+    clip_range: Rate = Field(
+        constant(0.2), description="epsilon: how far the probability ratio counts, or its schedule"
+    )
     value_clip_range: float = Field(0.0, ge=0, description="how far values may move in an update; 0: no limit")
     kl_limit: float = Field(0.0, ge=0, description="mean KL(old || new) of a pass that ends the update; 0: no limit")
     gae_lambda: float = Field(0.95, ge=0, le=1, description="lambda of GAE, or of V-trace's traces")
     normalise_advantages: bool = Field(True, description="to mean 0 and deviation 1 over each batch")
     value_cost: float = Field(0.5, ge=0, description="weight of the value loss")
-    entropy_cost: float = Field(0.01, ge=0, description="weight of the entropy bonus")
+    entropy_cost: Cost = Field(constant(0.01), description="weight of the entropy bonus, or its schedule")
 
 
 class APPO(PPO):
