@@ -126,6 +126,42 @@ def _parser() -> argparse.ArgumentParser:
     add_policy(evaluate)
     evaluate.add_argument("--episodes", type=positive, default=5, help="races on each circuit (default 5)")
 
+    compare = _add(
+        commands,
+        "compare",
+        _compare,
+        "compare runs: curves, scores with intervals, who is better; an experiment is trained first",
+        "compare ppo-1 ppo-2 appo-1 appo-2 -o ppo-or-appo.png",
+        "compare logs/stack1-* logs/stack4-* --by environment.frame_stack --reach 18",
+        "compare --config cartpole.toml",
+    )
+    compare.add_argument("runs", nargs="*", metavar="RUN", help="a run's name or folder")
+    compare.add_argument(
+        "-c",
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="an experiment (docs/comparing.md): what is missing is trained",
+    )
+    compare.add_argument(
+        "--by", metavar="SECTION.KEY", help="what tells the groups (default: algorithm.name; the experiment's names)"
+    )
+    compare.add_argument(
+        "--metric",
+        default="episodic_return",
+        help="a column of episodes.csv or a tag of scalars.csv, such as evaluation/train_return (default "
+        "episodic_return, of training episodes)",
+    )
+    compare.add_argument(
+        "--reach",
+        type=float,
+        metavar="VALUE",
+        help="also tell when the metric (of 100 episodes: their mean) reached it",
+    )
+    compare.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="the table and the picture: FILE.md and FILE.png"
+    )
+
     play = _add(
         commands,
         "play",
@@ -310,6 +346,19 @@ def _evaluate(options: argparse.Namespace) -> int:
 
     evaluate(_checkpoint(options), options.state, options.episodes, options.greedy, options.device, Console())
     return 0
+
+
+def _compare(options: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from kartrl.commands.compare import Question, compare, compare_experiment
+
+    question = Question(options.by, options.metric, options.reach)
+    if options.config is None:
+        return compare(options.runs, question, options.output, Console())
+    if options.runs:
+        raise UserError("give runs or an experiment, not both")
+    return compare_experiment(options.config, question, options.output, Console())
 
 
 def _play(options: argparse.Namespace) -> int:
