@@ -111,13 +111,13 @@ def train_all(cells: list[Cell], console: Console) -> list[Cell]:
     )
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         shares = [float(trained(cell.folder, cell.config.run) is not None) for cell in cells]
-        task = progress.add_task("", total=len(cells), completed=math.fsum(shares))
+        task = progress.add_task("", total=len(cells))
         for number, cell in enumerate(cells):
             if shares[number]:
                 continue
             title = f"{cell.folder.name}, {number + 1} of {len(cells)}"
             _say(console, f"{title}: training")
-            progress.update(task, description=title)
+            progress.update(task, description=title, completed=math.fsum(shares))
 
             def look(done: float = math.fsum(shares), cell: Cell = cell) -> None:
                 progress.update(task, completed=done + share_trained(cell.folder, cell.config.run))

@@ -16,8 +16,8 @@ from kartrl.metrics import episodes_csv, scalars_csv
 from kartrl.runtime.run_folders import find_run
 
 RETURN = "episodic_return"
-OBSERVATION_KEYS = {"id", "frame_stack", "height", "width", "crop_top", "crop_bottom", "grayscale"}
-"""Keys of [environment] that may differ: what the agent sees of a task; the id is looked at by itself."""
+LEARNERS_KEYS = {"frame_stack", "height", "width", "crop_top", "crop_bottom", "grayscale", "life_loss_ends"}
+"""Keys of [environment] that may differ: what the learner sees of a task."""
 PLACES = ("train", "test")  # uses of levels, as in tags
 
 
@@ -145,7 +145,7 @@ def _game(task: str) -> str:
 
 def _rules(config: Config) -> dict[str, str]:
     """What decides a task and its score, by key."""
-    keys = [key for key in type(config.environment).model_fields if key not in OBSERVATION_KEYS]
+    keys = [key for key in type(config.environment).model_fields if key not in {"id", *LEARNERS_KEYS}]
     rules = {f"environment.{key}": getattr(config.environment, key) for key in keys}
     rules |= {f"reward.{key}": getattr(config.reward, key) for key in type(config.reward).model_fields}
     for use in PLACES:
