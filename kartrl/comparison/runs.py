@@ -62,7 +62,7 @@ def read_run(name: str, metric: str) -> ComparedRun:
     points = _points(rows)
     if not len(points.value):
         near = difflib.get_close_matches(metric, [*tags, *episodes_csv.EpisodeRow._fields], n=1)
-        raise UserError(f"{folder}: has no {metric} yet" + f"; the nearest that it has is {near[0]}" * bool(near))
+        raise UserError(f"{folder}: has no {metric} yet" + (f"; the nearest that it has is {near[0]}" if near else ""))
     finished = {}
     for use in PLACES:
         if levels := [_points(found) for tag, found in tags.items() if _is_level(tag, use)]:
