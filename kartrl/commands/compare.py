@@ -1,16 +1,66 @@
 """`kartrl compare`: a table and a picture of several runs; with an experiment, trained first."""
 
+from __future__ import annotations
+
+import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.console import Console
 
-from kartrl.comparison.experiment import read_experiment, train_all
-from kartrl.comparison.report import Comparison, draw, make_comparison, markdown
-from kartrl.comparison.runs import group, read_run
+from kartrl.commands.arguments import Parser
 from kartrl.errors import UserError
 from kartrl.files import whole_file, write_whole
+
+if TYPE_CHECKING:
+    from kartrl.comparison.report import Comparison
+
+
+def add_arguments(parser: Parser) -> None:
+    """What `kartrl compare` takes."""
+    parser.runs(
+        run,
+        "compare ppo-1 ppo-2 appo-1 appo-2 -o ppo-or-appo.png",
+        "compare logs/stack1-* logs/stack4-* --by environment.frame_stack --reach 18",
+        "compare --config cartpole.toml",
+    )
+    parser.add_argument("runs", nargs="*", metavar="RUN", help="a run's name or folder")
+    parser.add_argument(
+        "-c",
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="an experiment (docs/comparing.md): what is missing is trained",
+    )
+    parser.add_argument(
+        "--by", metavar="SECTION.KEY", help="what tells the groups (default: algorithm.name; the experiment's names)"
+    )
+    parser.add_argument(
+        "--metric",
+        default="episodic_return",
+        help="a column of episodes.csv or a tag of scalars.csv, such as evaluation/train_return (default "
+        "episodic_return, of training episodes)",
+    )
+    parser.add_argument(
+        "--reach",
+        type=float,
+        metavar="VALUE",
+        help="also tell when the metric (of 100 episodes: their mean) reached it",
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="the table and the picture: FILE.md and FILE.png"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Compare what is named; the exit status."""
+    question = Question(options.by, options.metric, options.reach)
+    if options.config is None:
+        return compare(options.runs, question, options.output, Console())
+    if options.runs:
+        raise UserError("give runs or an experiment, not both")
+    return compare_experiment(options.config, question, options.output, Console())
 
 
 class Question(NamedTuple):
@@ -31,6 +81,9 @@ def compare(names: Sequence[str], question: Question, output: Path | None, conso
     Raises:
         UserError: a run is not there, or two cannot be compared.
     """
+    from kartrl.comparison.report import make_comparison
+    from kartrl.comparison.runs import group, read_run
+
     if not names:
         raise UserError("which runs? Give their folders or names, or an experiment: --config EXPERIMENT.toml")
     runs = [read_run(name, question.metric) for name in dict.fromkeys(names)]
@@ -45,6 +98,10 @@ def compare_experiment(file: Path, question: Question, output: Path | None, cons
     Raises:
         UserError: as `read_experiment`, `train_all` and `compare`.
     """
+    from kartrl.comparison.experiment import read_experiment, train_all
+    from kartrl.comparison.report import make_comparison
+    from kartrl.comparison.runs import group, read_run
+
     by = question.by or "algorithm"
     folder, cells = read_experiment(file, by)
     try:
@@ -67,6 +124,8 @@ def compare_experiment(file: Path, question: Question, output: Path | None, cons
 
 
 def _tell(comparison: Comparison, output: Path | None, console: Console) -> None:
+    from kartrl.comparison.report import draw, markdown
+
     text = markdown(comparison)
     console.print(text, highlight=False, markup=False, soft_wrap=True)
     if output is None:

@@ -117,7 +117,7 @@ def test_an_experiment_trains_what_is_missing_and_resumes_what_was_broken_off(tm
 
     status, said = asked(EXPERIMENT)
     assert status == 1, "one of the three cannot be trained"
-    assert "Going on at 100 agent steps" in (logs / "appo__1.log").read_text()
+    assert "Resuming at 100 agent steps" in (logs / "appo__1.log").read_text()
     assert "vast__1: training ended early with exit status 2" in said
     assert "Failed: vast__1; give the same command to retry" in said
     assert "| short | 1 |" in said
