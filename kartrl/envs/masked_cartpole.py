@@ -28,4 +28,4 @@ class MaskedCartPoleEnv(CartPoleEnv):
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """See CartPole."""
         observation, *rest = super().step(action)
-        return observation[POSITIONS], *rest  # type: ignore[return-value]
+        return observation[POSITIONS], *rest

@@ -1,7 +1,7 @@
 """`kartrl/Snake-v0`: a snake eats, grows, and dies of the wall or of itself."""
 
 from collections import deque
-from typing import Any, ClassVar
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -29,7 +29,7 @@ class SnakeEnv(gymnasium.Env[np.ndarray, Any]):
         ValueError: the board is too small for a snake and its food.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 10}
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012  # as Gymnasium has it
 
     def __init__(self, size: int = 15, foods: int = 2, render_mode: str | None = None) -> None:
         if size < BEGIN + 1 or not 1 <= foods <= size:
