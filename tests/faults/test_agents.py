@@ -166,6 +166,7 @@ def test_killed_logger_is_replaced_and_logging_continues(tmp_path):
         training.roles("logger")[0].kill()
         before = values(folder, "speed/updates")
         wait_for(lambda: len(values(folder, "speed/updates")) > len(before) + 1, 60, "further scalars")
+        assert values(folder, "speed/updates")[: len(before)] == before, "what the first logger wrote"
         status, output = training.end(signal.SIGTERM)
     assert status == 128 + signal.SIGTERM
     assert "the logger died (exit status -9): restarting it" in output

@@ -109,6 +109,20 @@ def test_signal_saves_a_checkpoint_and_leaves_nothing(
     assert litter(folder) == []
 
 
+def test_sigterm_to_all_processes_saves_and_loses_no_metrics(tmp_path: Path, temporary: Path) -> None:
+    """As by `timeout`."""
+    folder = tmp_path / "logs" / "run"
+    with Training(tmp_path, *ENDLESS) as training:
+        wait_for(lambda: steps(folder) > 0 and scalars_csv.values(folder, "lag/max"), 60, "a checkpoint and metrics")
+        before, shared = scalars_csv.values(folder, "lag/max"), shared_memory(training)
+        os.killpg(training.process.pid, signal.SIGTERM)
+        status, output = training.end()
+        assert status == 128 + signal.SIGTERM, output
+        assert "died" not in output and "started again" not in output, output
+        assert scalars_csv.values(folder, "lag/max")[: len(before)] == before
+        nothing_is_left(training, shared, temporary)
+
+
 def test_repeated_ctrl_c_ends_at_once(tmp_path: Path, temporary: Path) -> None:
     """Sent to all processes of the run as by a terminal; a stopped agent keeps the run from ending by itself."""
     with Training(tmp_path, *ENDLESS) as training:
