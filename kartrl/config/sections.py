@@ -128,6 +128,10 @@ class Environment(Section):
         description="at most this many frames (drawn at random) of idling, or for the kart of one drawn action, begin "
         "an episode",
     )
+    life_loss_ends: bool = Field(
+        True,
+        description="Atari: for the learner an episode ends with each life; returns count whole games all the same",
+    )
     random_start: bool = Field(True, description="kart: training episodes begin at a checkpoint drawn at random")
     opponents: int = Field(
         0, ge=0, le=3, description="kart: how many other karts drive in the race (bundled game only)"
