@@ -14,6 +14,11 @@ from kartrl.models import Distribution
 ALGORITHMS: dict[str, type[Algorithm[Any]]] = {"a2c": A2C, "appo": APPO, "impala": Impala, "ppo": PPO}
 
 
+def heads_of(config: Config) -> frozenset[str]:
+    """The heads that the algorithm needs of its network; see `ActorCritic`."""
+    return ALGORITHMS[config.algorithm.name].heads
+
+
 def make_algorithm(config: Config, distribution: Distribution) -> Algorithm[Any]:
     """The algorithm that `algorithm.name` names, with its own section."""
     section = config.algorithm

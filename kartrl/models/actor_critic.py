@@ -7,10 +7,13 @@ from torch import Tensor, nn
 
 from kartrl.config import Model
 from kartrl.envs.spec import ActionSpec
+from kartrl.errors import UserError
 from kartrl.models.cores import make_core
 from kartrl.models.distributions import make_distribution
 from kartrl.models.encoders import make_encoder
 from kartrl.models.scripting import export
+
+VALUE = frozenset({"value"})  # the heads beside the policy's that most algorithms need
 
 
 class Output(NamedTuple):
@@ -18,21 +21,40 @@ class Output(NamedTuple):
 
     policy: Tensor  # float32 [T + 1, B, P], parameters of the policy's distribution
     value: Tensor  # float32 [T + 1, B]
+    q: Tensor | None = None  # float32 [T + 1, B, A], values of the discrete actions, where the network has such a head
 
 
 class ActorCritic(nn.Module):
-    """The network of IMPALA's small agent (arXiv:1802.01561, figure 3), with any action distribution."""
+    """The network of IMPALA's small agent (arXiv:1802.01561, figure 3), with any action distribution.
+
+    Args:
+        heads: beside the policy's: "value", or "q", which gives a value to each discrete action; the value of an
+            observation is then their mean under the policy, sum_a pi(a) Q(a).
+
+    Raises:
+        UserError: the convolutions do not fit the image, or there is no "q" of continuous actions.
+    """
 
     state_size: Final[int]
     normalises: Final[bool]  # whether `observe` does anything
+    has_q: Final[bool]  # fixed when the module is compiled: branches on it vanish
 
-    def __init__(self, section: Model, observation_shape: tuple[int, ...], action: ActionSpec) -> None:
+    def __init__(
+        self,
+        section: Model,
+        observation_shape: tuple[int, ...],
+        action: ActionSpec,
+        heads: frozenset[str] = VALUE,
+    ) -> None:
         super().__init__()
+        self.has_q = "q" in heads
+        if self.has_q and action.kind != "discrete":
+            raise UserError(f"a value for each action needs discrete ones, not {action.title}")
         self.encoder = make_encoder(section, observation_shape)
         self.core = make_core(section)
         self.distribution = make_distribution(action)
         self.policy = nn.Linear(section.hidden_size, self.distribution.parameter_size)
-        self.value = nn.Linear(section.hidden_size, 1)
+        self.value = nn.Linear(section.hidden_size, action.size if self.has_q else 1)
         self.state_size = self.core.state_size
         self.normalises = self.encoder.normalises
         nn.init.orthogonal_(self.policy.weight, 0.01)  # begin with all actions about equally likely
@@ -58,7 +80,8 @@ class ActorCritic(nn.Module):
             Parameters of the policy [B, P], value [B], next state [B, S].
         """
         features, state = self.core.step(self.encoder(observation), first, state)
-        return self.distribution.normalise(self.policy(features)), self.value(features).squeeze(1), state
+        policy = self.distribution.normalise(self.policy(features))
+        return policy, self._values(policy, features)[0], state
 
     @export
     def act(
@@ -93,4 +116,13 @@ class ActorCritic(nn.Module):
         with torch.no_grad():
             last = self.encoder(observation[length])
         core, state = self.core.unroll(torch.cat([features, last.unsqueeze(0)]), first, state)
-        return Output(self.distribution.normalise(self.policy(core)), self.value(core).squeeze(2)), state
+        policy = self.distribution.normalise(self.policy(core))
+        value, q = self._values(policy, core)
+        return Output(policy, value, q), state
+
+    def _values(self, policy: Tensor, features: Tensor) -> tuple[Tensor, Tensor | None]:
+        """V [...], and Q [..., A] or None, of policies [..., P] and features [..., hidden_size]."""
+        values = self.value(features)
+        if self.has_q:
+            return (policy.exp() * values).sum(-1), values
+        return values.squeeze(-1), None

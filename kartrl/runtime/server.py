@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from kartrl.algorithms import heads_of
 from kartrl.config import Config
 from kartrl.envs.spec import EnvSpec
 from kartrl.errors import RunFailed, shortage
@@ -78,7 +79,8 @@ class Server:
         if config.run.reproducible:
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # which CUDA's library wants for that
             torch.use_deterministic_algorithms(True)
-        self._network = make_network(config.model, spec.observation_shape, spec.action).to(self._device)
+        network = make_network(config.model, spec.observation_shape, spec.action, heads_of(config))
+        self._network = network.to(self._device)
         if resume is not None:
             checkpoint.fit(self._network, resume.network)
         self._before = resume.counters if resume is not None else Counters()
@@ -163,6 +165,7 @@ class Server:
         learner = make_learner(self._config, self._network, self._spec.action)
         if self._resume is not None:
             set_state(learner.optimizer, self._resume.optimizer)
+            learner.algorithm.load_state_dict(dict(self._resume.algorithm))
         return Trainer(learner, self._config.optimizer, self._progress, self._before)
 
     def _make_order(self) -> tuple[Pacing, BatchSource]:
@@ -281,16 +284,23 @@ class Server:
             patience: seconds to wait for the end of an update.
         """
         try:
-            weights, optimizer, counters = self._trainer.state(patience)
+            state = self._trainer.state(patience)
         except TimeoutError as error:
             self._unsaved = str(error)
             self._display.say(f"could not save: {error}")
             return
-        counters = counters._replace(episodes=self._reporter.episodes, seconds=self._trainer.seconds)
+        counters = state.counters._replace(episodes=self._reporter.episodes, seconds=self._trainer.seconds)
         path = self._folder / "checkpoints" / f"{counters.agent_steps:010d}.pt"
         spec, random = self._spec, {name: generator.get_state() for name, generator in self._generators().items()}
         content = Checkpoint(
-            self._config, weights, optimizer, counters, spec.observation_shape, spec.action, random=random
+            self._config,
+            state.network,
+            state.optimizer,
+            counters,
+            spec.observation_shape,
+            spec.action,
+            random=random,
+            algorithm=state.algorithm,
         )
         try:
             checkpoint.save(path, content)

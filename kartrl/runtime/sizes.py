@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from kartrl.algorithms import ALGORITHMS
+from kartrl.algorithms import ALGORITHMS, heads_of
 from kartrl.config import Config
 from kartrl.envs.spec import EnvSpec
 from kartrl.errors import UserError
@@ -186,7 +186,7 @@ def forward_seconds(config: Config, spec: EnvSpec, batches: list[int]) -> dict[i
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        network = make_network(config.model, spec.observation_shape, spec.action).eval()
+        network = make_network(config.model, spec.observation_shape, spec.action, heads_of(config)).eval()
         result = {}
         with torch.inference_mode():
             for batch in batches:
@@ -210,7 +210,7 @@ def slab_shape(config: Config, spec: EnvSpec, sizes: Sizes) -> SlabShape:
         UserError: it takes more memory than there is.
     """
     with torch.device("meta"):  # shapes without memory
-        network = ActorCritic(config.model, spec.observation_shape, spec.action)
+        network = ActorCritic(config.model, spec.observation_shape, spec.action, heads_of(config))
     shape = SlabShape(
         num_agents=sizes.agents,
         groups_per_agent=sizes.groups_per_agent,

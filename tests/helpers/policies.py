@@ -33,12 +33,14 @@ def make_checkpoint(agent_steps: int, *overrides: str) -> Checkpoint:
     for parameter in learner.network.parameters():
         parameter.grad = torch.ones_like(parameter)
     learner.optimizer.step()
-    network, optimizer = learner.state()
+    network, optimizer, algorithm = learner.state()
     random = {
         "torch": torch.default_generator.get_state(),
         "predictor-0": torch.Generator().manual_seed(agent_steps).get_state(),
     }
-    return Checkpoint(config, network, optimizer, Counters(agent_steps, 2, 1, 3.5, 0.25), (4,), action, 1.5, random)
+    return Checkpoint(
+        config, network, optimizer, Counters(agent_steps, 2, 1, 3.5, 0.25), (4,), action, 1.5, random, algorithm
+    )
 
 
 def save_policy(

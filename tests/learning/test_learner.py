@@ -161,7 +161,7 @@ def test_it_goes_on_from_a_state_which_stays_as_it_was():
     update(learner, *batch_of(DISCRETE))
     state = learner.state()
     kept = [{name: tensor.clone() for name, tensor in group.items()} for group in state]
-    other.load_state(*state)
+    other.load_state(state)
     update(learner, *batch_of(DISCRETE, 1))
     update(other, *batch_of(DISCRETE, 1))
     for one, expected, before, given in zip(learner.state(), other.state(), kept, state, strict=True):
