@@ -143,6 +143,39 @@ def test_a_poisoned_batch_changes_nothing_and_is_counted(reward):
     assert not poisoned.messages
 
 
+def test_replayed_unrolls_are_learned_from_but_are_no_agent_steps():
+    trainer = make_trainer(configure("run.agent_steps=100000"))
+    batch = make_batch(trainer.learner.network, 7)
+    for online, steps, fresh in (([True] * 4, 20, True), ([False] * 4, 20, False), ([True, False] * 2, 30, True)):
+        before = trainer.state()
+        part = batch._replace(online=torch.tensor(online), version=torch.full((T, B), trainer.weights.version - 3))
+        with trainer.updating:
+            trainer.update(part, Trajectory(*(tensor.numpy() for tensor in part)), Stopwatch(TRAINER_STAGES))
+        assert trainer.counters.agent_steps == steps
+        assert trainer.counters.updates == before.counters.updates + 1
+        assert trainer.lag == 3.0 if fresh else True
+        assert any(not torch.equal(tensor, before.network[name]) for name, tensor in trainer.state().network.items())
+
+
+def test_after_each_reading_of_the_losses_one_replayed_batch_is_read_too():
+    trainer = make_trainer(configure("run.agent_steps=100000"))
+    trainer.counters = trainer.counters._replace(agent_steps=2990)
+    for online, version in ((True, 0), (False, -4), (False, -9), (True, 0)):
+        batch = make_batch(trainer.learner.network, 7)
+        batch = batch._replace(
+            online=torch.full((B,), online), version=torch.full((T, B), trainer.weights.version + version)
+        )
+        with trainer.updating:
+            trainer.update(batch, Trajectory(*(tensor.numpy() for tensor in batch)), Stopwatch(TRAINER_STAGES))
+        if not online:
+            trainer.counters = trainer.counters._replace(agent_steps=5990)
+    first, second = trainer.records
+    assert not any(tag.startswith("replay/") for tag in first.scalars)
+    assert second.scalars["replay/age_mean"] == second.scalars["replay/age_max"] == 4.0
+    assert math.isfinite(second.scalars["replay/total"])
+    assert (first.attempts, second.attempts) == (1, 2), "rounds are counted by fresh batches"
+
+
 def test_after_many_poisoned_batches_it_goes_back_once_and_then_gives_up():
     trainer = make_trainer(configure("optimizer.max_skipped_updates=3"))
     update(trainer, range(2))
