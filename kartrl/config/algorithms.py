@@ -10,8 +10,8 @@ from kartrl.config.section import Section
 class Algorithm(Section):
     """Which algorithm learns, and what all of them share."""
 
-    name: Literal["appo", "impala", "ppo", "a2c"] = Field(
-        "appo", description="asynchronous: appo (V-trace and PPO's clip), impala (V-trace); synchronous: ppo, a2c"
+    name: Literal["appo", "impala", "a3c", "ppo", "a2c"] = Field(
+        "appo", description="asynchronous: appo (V-trace and PPO's clip), impala (V-trace), a3c; synchronous: ppo, a2c"
     )
     unroll_length: int = Field(32, ge=1, le=10_000, description="steps of one unroll (n in the papers)")
     discount: float = Field(0.99, ge=0, le=1, description="gamma")
@@ -35,9 +35,16 @@ class A2C(Section):
     """Synchronous advantage actor-critic (arXiv:1602.01783), with GAE (arXiv:1506.02438)."""
 
     gae_lambda: float = Field(1.0, ge=0, le=1, description="lambda of GAE; 1: n-step returns")
+    value_target: Literal["lambda", "n-step"] = Field(
+        "lambda", description="what values learn: the return of the same lambda, or n-step returns whatever lambda is"
+    )
     normalise_advantages: bool = Field(False, description="to mean 0 and deviation 1 over each batch")
     value_cost: float = Field(0.5, ge=0, description="weight of the value loss")
     entropy_cost: float = Field(0.01, ge=0, description="weight of the entropy bonus")
+
+
+class A3C(A2C):
+    """Asynchronous advantage actor-critic (arXiv:1602.01783): GA3C's batches of one network (arXiv:1611.06256)."""
 
 
 class PPO(Section):

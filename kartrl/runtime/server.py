@@ -163,7 +163,7 @@ class Server:
 
     def _make_trainer(self) -> Trainer:
         learner = make_learner(self._config, self._network, self._spec.action)
-        if self._resume is not None:
+        if self._resume is not None and self._resume.optimizer:  # else it has made no step
             set_state(learner.optimizer, self._resume.optimizer)
             learner.algorithm.load_state_dict(dict(self._resume.algorithm))
         return Trainer(learner, self._config.optimizer, self._progress, self._before)

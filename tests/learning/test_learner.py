@@ -24,6 +24,7 @@ def configured(algorithm, *overrides):
         *single,
         "model.hidden_size=8",
         "a2c.normalise_advantages=true",
+        "a3c.normalise_advantages=true",
         "optimizer.gradient_clip=0.05",
         *overrides,
     )
