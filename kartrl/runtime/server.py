@@ -25,6 +25,7 @@ from kartrl.learning.optimizers import set_state
 from kartrl.learning.schedules import Progress
 from kartrl.metrics.terminal import Display, Status
 from kartrl.models import make_distribution, make_network
+from kartrl.replay import Replay, UniformReplay, UnrollMemory
 from kartrl.runtime.agent_supervisor import Agents
 from kartrl.runtime.batch_source import ArrivalSource, BatchSource, Rounds, SynchronousSource
 from kartrl.runtime.child_process import end_children, resume_fork_server
@@ -35,8 +36,9 @@ from kartrl.runtime.evaluations import Evaluations
 from kartrl.runtime.meter import Meter, StageShares
 from kartrl.runtime.predictor_thread import ArrivalPacing, Pacing, PredictorThread, group_states, make_policy
 from kartrl.runtime.processes import start_method
+from kartrl.runtime.replay_source import ReplaySource
 from kartrl.runtime.reporter import Reporter
-from kartrl.runtime.sizes import Sizes, slab_shape
+from kartrl.runtime.sizes import Sizes, replay_shape, slab_shape
 from kartrl.runtime.slab import Slab
 from kartrl.runtime.trainer_thread import Trainer, TrainerThread
 from kartrl.runtime.watchdog import Watchdog
@@ -90,6 +92,8 @@ class Server:
         self._slab = Slab(self._context, slab_shape(config, spec, sizes))
         self._stop = threading.Event()
         self._predictors: list[PredictorThread] = []
+        self._replay: Replay | None = None
+        self._draws = torch.Generator().manual_seed(config.run.seed + self._before.updates)  # of the replay
         seed = config.run.seed * 1_000_003 + self._before.updates
         self._agents = Agents(config, spec.action, self._slab, sizes.min_agents, seed, self._settle, display.say)
         self._trainers: list[TrainerThread] = []
@@ -179,7 +183,21 @@ class Server:
             pacing = source = Rounds(slab, sizes.training_blocks, self._stop, paces_only=synchronous)
         if synchronous:
             source = SynchronousSource(slab, weights, self._stop)
-        return pacing, source
+        return pacing, self._with_replay(source)
+
+    def _with_replay(self, source: BatchSource) -> BatchSource:
+        """The source, mixed with a replay where the algorithm learns from one."""
+        shape, section = replay_shape(self._config, self._spec), self._config.replaying
+        if shape is None or section is None:
+            return source
+        self._replay = UniformReplay(UnrollMemory(shape), self._draws)
+        self._display.say(f"The replay will take {shape.size() / 1e9:.1f} GB when it holds {shape.capacity:,} steps")
+        if self._resume is not None:
+            self._display.say(
+                "What the replay held is not in a checkpoint: it begins empty, and nothing is replayed for "
+                f"{section.replay_start:,} steps"
+            )
+        return ReplaySource(source, self._replay, section, self._draws, self._stop)
 
     # Watch
 
@@ -273,7 +291,8 @@ class Server:
 
     def _report(self, status: Status) -> None:
         self._receive(timeout=0.0)
-        self._reporter.report(status, self._agents, self._stages, self._pacing.enough, self._source.dropped)
+        replay = self._replay.scalars() if self._replay is not None else {}
+        self._reporter.report(status, self._agents, self._stages, self._pacing.enough, self._source.dropped, replay)
 
     # Stop
 
@@ -324,6 +343,7 @@ class Server:
         """All that this process draws from, by name."""
         return {
             "torch": torch.default_generator,
+            "replay": self._draws,
             **{predictor.name: predictor.policy.generator for predictor in self._predictors},
         }
 

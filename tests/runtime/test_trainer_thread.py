@@ -153,7 +153,7 @@ def test_replayed_unrolls_are_learned_from_but_are_no_agent_steps():
             trainer.update(part, Trajectory(*(tensor.numpy() for tensor in part)), Stopwatch(TRAINER_STAGES))
         assert trainer.counters.agent_steps == steps
         assert trainer.counters.updates == before.counters.updates + 1
-        assert trainer.lag == 3.0 if fresh else True
+        assert not fresh or trainer.lag == 3.0
         assert any(not torch.equal(tensor, before.network[name]) for name, tensor in trainer.state().network.items())
 
 
