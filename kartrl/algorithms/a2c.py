@@ -25,7 +25,7 @@ class AdvantageActorCritic(Algorithm[AnySection]):
         advantage_with = functools.partial(
             generalised_advantage,
             self._transform(trajectory.reward),
-            discounts(trajectory, self._discount),
+            discounts(trajectory, self._discount.at(self.progress)),
             valid,
             value,
             last_value(network, trajectory),
@@ -46,7 +46,7 @@ class AdvantageActorCritic(Algorithm[AnySection]):
         policy_gradient = policy_gradient_loss(log_prob, batch.targets["advantage"], weight)
         value_error = value_loss(value, batch.targets["value_target"], weight)
         entropy = entropy_bonus(self.distribution.entropy(policy), weight)
-        total = policy_gradient + section.value_cost * value_error - section.entropy_cost * entropy
+        total = policy_gradient + section.value_cost * value_error - section.entropy_cost.at(self.progress) * entropy
         terms = {"policy_gradient": policy_gradient, "value": value_error, "entropy": entropy}
         return Loss(total, terms, {"value": value, **batch.targets}, trajectory.valid)
 

@@ -14,6 +14,7 @@ from kartrl.algorithms.algorithm import Algorithm, Batch, Loss, RewardTransform
 from kartrl.algorithms.losses import entropy_bonus, value_loss
 from kartrl.algorithms.retrace import retrace
 from kartrl.config.algorithms import ACER as Section
+from kartrl.config.schedule import Schedule
 from kartrl.models import Distribution, Network, Output
 from kartrl.models.average import AverageNetwork
 from kartrl.models.scripting import scripted
@@ -37,7 +38,7 @@ class ACER(Algorithm[Section]):
     actions: ClassVar[frozenset[str]] = frozenset({"discrete"})
 
     def __init__(
-        self, section: Section, discount: float, reward_transform: RewardTransform, distribution: Distribution
+        self, section: Section, discount: Schedule, reward_transform: RewardTransform, distribution: Distribution
     ) -> None:
         super().__init__(section, discount, reward_transform, distribution)
         self._average: AverageNetwork | None = None  # until the first batch comes
@@ -83,7 +84,7 @@ class ACER(Algorithm[Section]):
         target = retrace(
             taken_ratio.clamp(max=1.0),
             self._transform(trajectory.reward),
-            discounts(trajectory, self._discount),
+            discounts(trajectory, self._discount.at(self.progress)),
             trajectory.valid,
             value[:-1],
             taken_q.detach(),
@@ -105,7 +106,7 @@ class ACER(Algorithm[Section]):
         surrogate = -(weight * (held * policy).sum(-1)).sum()
         value_error = value_loss(taken_q, target, weight)
         entropy = entropy_bonus(self.distribution.entropy(log_policy), weight)
-        total = surrogate + section.value_cost * value_error - section.entropy_cost * entropy
+        total = surrogate + section.value_cost * value_error - section.entropy_cost.at(self.progress) * entropy
         with torch.no_grad():
             terms = {
                 "policy_gradient": surrogate,

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from kartrl.config.schedule import Rate, Schedule
 from kartrl.config.section import DAY, YEAR, AutoInt, Count, Section
 
 
@@ -205,11 +206,11 @@ class Optimizer(Section):
             "adamw, nadam, radam, rprop",
         )
     )
-    learning_rate: float = Field(7e-4, gt=0, description="learning rate at the start")
-    schedule: Literal["constant", "linear", "polynomial"] = Field(
-        "linear", description="constant, linear to learning_rate_end, or polynomial of power 2"
+    learning_rate: Rate = Field(
+        Schedule("linear", 7e-4, 1e-5),
+        description="one number; or a schedule from the start to the end of the run: linear START END, or polynomial "
+        "START END (of power 2)",
     )
-    learning_rate_end: float = Field(1e-5, ge=0, description="learning rate at the end of the run")
     momentum: float = Field(0.0, ge=0, lt=1, description="momentum of rmsprop and sgd")
     decay: float = Field(0.999, ge=0, lt=1, description="decay of the mean square in rmsprop (beta2 in adam)")
     epsilon: float = Field(1e-5, gt=0, description="added to the denominator of rmsprop, adam and their like")

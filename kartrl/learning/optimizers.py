@@ -32,7 +32,7 @@ def make_optimizer(section: Optimizer, parameters: Iterable[nn.Parameter]) -> to
     that differs little from TensorFlow's, which the paper used.
     """
     keys: dict[str, Any] = {
-        "lr": section.learning_rate,
+        "lr": section.learning_rate.start,
         "alpha": section.decay,
         "rho": section.decay,
         "betas": (0.9, section.decay),

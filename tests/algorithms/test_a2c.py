@@ -13,6 +13,7 @@ from kartrl.algorithms.rewards import TRANSFORMS
 from kartrl.config import Model
 from kartrl.config.algorithms import A2C as Section
 from kartrl.config.algorithms import A3C as A3CSection
+from kartrl.config.schedule import constant
 from kartrl.models import Output, make_distribution, make_network
 from kartrl.trajectory import split_decision
 
@@ -41,7 +42,7 @@ class Case:
     def __init__(self, action, seed=0, core="lstm", section=None, algorithm=A2C):
         self.action, self.section = action, section or Section(gae_lambda=0.95)
         self.distribution, self.network = make_distribution(action), network_for(action, core)
-        self.algorithm = algorithm(self.section, GAMMA, TRANSFORMS["clip"], self.distribution)
+        self.algorithm = algorithm(self.section, constant(GAMMA), TRANSFORMS["clip"], self.distribution)
         self.trajectory = random_trajectory(action, seed, state_size=self.network.state_size)
         self.steps = int(self.trajectory.valid.sum())
         torch.manual_seed(seed)
@@ -95,7 +96,9 @@ def slow(case):
         terms["policy_gradient"] -= advantage[t, b] * step.log_prob / case.steps
         terms["value"] += 0.5 * error**2 / case.steps
         terms["entropy"] += step.entropy / case.steps
-        head_gradient[t, b] = -advantage[t, b] * step.log_prob_gradient - section.entropy_cost * step.entropy_gradient
+        head_gradient[t, b] = (
+            -advantage[t, b] * step.log_prob_gradient - section.entropy_cost.at(0) * step.entropy_gradient
+        )
         value_gradient[t, b] = -section.value_cost * error
     return terms, head_gradient / case.steps, value_gradient / case.steps
 
@@ -221,7 +224,7 @@ def network_gradient(network, algorithm, trajectory, output):
 @by_kind
 def test_the_gradient_goes_back_through_the_unroll_up_to_each_reset(action):
     network = network_for(action)
-    algorithm = A2C(Section(), GAMMA, TRANSFORMS["none"], make_distribution(action))
+    algorithm = A2C(Section(), constant(GAMMA), TRANSFORMS["none"], make_distribution(action))
     trajectory = random_trajectory(action, 2, state_size=network.state_size, dtype=torch.float32)
     assert trajectory.first[1:-1].any(), "resets inside"
     state, steps = trajectory.initial_state, []
@@ -239,7 +242,7 @@ def test_the_gradient_goes_back_through_the_unroll_up_to_each_reset(action):
 @pytest.mark.parametrize("reset", [False, True])
 def test_what_came_before_a_reset_has_no_gradient(reset):
     network = network_for(DISCRETE)
-    algorithm = A2C(Section(), GAMMA, TRANSFORMS["none"], make_distribution(DISCRETE))
+    algorithm = A2C(Section(), constant(GAMMA), TRANSFORMS["none"], make_distribution(DISCRETE))
     trajectory = random_trajectory(DISCRETE, 2, state_size=network.state_size, ends=0.0, dtype=torch.float32)
     trajectory.valid[:4] = False  # the loss is of steps 4 to 6
     trajectory.first[4] = reset

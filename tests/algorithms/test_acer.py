@@ -13,6 +13,7 @@ from kartrl.algorithms.retrace import retrace
 from kartrl.algorithms.rewards import TRANSFORMS
 from kartrl.config import Model
 from kartrl.config.algorithms import ACER as Section
+from kartrl.config.schedule import constant
 from kartrl.models import Output, make_distribution, make_network
 from kartrl.trajectory import split_decision
 
@@ -22,7 +23,7 @@ T, B, A = 7, 5, DISCRETE.size
 
 
 def acer(**settings):
-    return ACER(Section(**settings), GAMMA, TRANSFORMS["clip"], DISTRIBUTION)
+    return ACER(Section(**settings), constant(GAMMA), TRANSFORMS["clip"], DISTRIBUTION)
 
 
 def log_policy(seed, *leading):
@@ -106,7 +107,12 @@ def test_retrace_with_full_traces_and_q_equal_v_is_the_n_step_return_and_without
 
 @pytest.mark.parametrize(("trust_region", "truncation"), [(1e9, 0.8), (0.05, 0.8), (0.05, 10.0)])
 def test_loss_and_its_gradients_equal_loops_over_single_steps(trust_region, truncation):
-    settings = {"trust_region": trust_region, "truncation": truncation, "value_cost": 0.7, "entropy_cost": 0.03}
+    settings = {
+        "trust_region": trust_region,
+        "truncation": truncation,
+        "value_cost": 0.7,
+        "entropy_cost": constant(0.03),
+    }
     case = Case(**settings)
     loss = case.loss()
     loss.total.backward()
