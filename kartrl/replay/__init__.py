@@ -28,4 +28,4 @@ class Replay(Protocol):
         """So many unrolls of those that it holds, not `online`."""
 
     def scalars(self) -> dict[str, float]:
-        """For the logger: `replay/...`."""
+        """For the logger: `system/replay_...`."""

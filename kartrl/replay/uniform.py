@@ -38,4 +38,4 @@ class UniformReplay:
         """See `Replay`: what it holds of what it may."""
         shape = self._memory.shape
         full = self.steps / (shape.unrolls * shape.unroll_length)
-        return {"replay/steps": float(self.steps), "replay/gigabytes": full * shape.size() / 1e9}
+        return {"system/replay_steps": float(self.steps), "system/replay_gigabytes": full * shape.size() / 1e9}

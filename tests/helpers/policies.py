@@ -5,6 +5,7 @@ from pathlib import Path
 
 import torch
 
+from kartrl.algorithms import heads_of
 from kartrl.config import read
 from kartrl.envs.spec import ActionSpec
 from kartrl.envs.worlds import load_world
@@ -29,7 +30,7 @@ def make_checkpoint(agent_steps: int, *overrides: str) -> Checkpoint:
     config = read(overrides=["model.hidden_size=16", *overrides])
     torch.manual_seed(agent_steps)
     action = ActionSpec("discrete", 2)
-    learner = make_learner(config, make_network(config.model, (4,), action), action)
+    learner = make_learner(config, make_network(config.model, (4,), action, heads_of(config)), action)
     for parameter in learner.network.parameters():
         parameter.grad = torch.ones_like(parameter)
     learner.optimizer.step()
@@ -53,7 +54,7 @@ def save_policy(
     shape, action = env.observation_space.shape, ActionSpec.of(env.action_space)
     env.close()
     torch.manual_seed(agent_steps)
-    network = make_network(config.model, shape, action)
+    network = make_network(config.model, shape, action, heads_of(config))
     path = run_folder / "checkpoints" / f"{agent_steps:010d}.pt"
     checkpoint.save(path, Checkpoint(config, network.state_dict(), {}, Counters(agent_steps), shape, action, score))
     return path

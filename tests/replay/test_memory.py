@@ -181,5 +181,5 @@ def test_unrolls_are_drawn_evenly_from_those_that_are_held():
     counts = [(drawn == number).sum() for number in held]
     assert sum(counts) == 5000
     assert stats.chisquare(counts).pvalue > 0.001
-    gigabytes = replay.scalars()["replay/gigabytes"]
+    gigabytes = replay.scalars()["system/replay_gigabytes"]
     assert gigabytes == pytest.approx(memory.shape.size() / 1e9, rel=0.2)
