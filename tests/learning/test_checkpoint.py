@@ -52,7 +52,8 @@ def honest():
 
 def assert_same(one, other):
     groups = ("network", "optimizer", "random", "algorithm")
-    assert one._replace(**dict.fromkeys(groups, {})) == other._replace(**dict.fromkeys(groups, {}))
+    empty = {group: {} for group in groups}
+    assert one._replace(**empty) == other._replace(**empty)
     for group in groups:
         a, b = getattr(one, group), getattr(other, group)
         assert a.keys() == b.keys()
@@ -198,7 +199,7 @@ def continuous(low, high):
 
 
 FORGERIES = {
-    "a state of an algorithm that has none": lambda: {"algorithm": honest().network},
+    "a state of an algorithm that has none": lambda: {"algorithm": make_checkpoint(10).network},
     "an algorithm's state of another network": lambda: {
         "about": {"config": dump(make_checkpoint(10, "algorithm.name=acer").config)},
         "network": make_checkpoint(10, "algorithm.name=acer").network,

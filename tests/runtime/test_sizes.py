@@ -177,7 +177,7 @@ def test_a_replay_that_does_not_fit_is_refused_and_says_what_it_would_take(monke
     monkeypatch.setattr(tuning, "free_memory", lambda: 2 * 10**9)
     choose_sizes(read(overrides=[*ACER, "acer.replay_capacity=500000"]), SLOW)
     with pytest.raises(
-        UserError, match=r"^\[acer\] replay_capacity: 1,000,000 steps would take 3\.\d GB .* 2\.0 GB are f"
+        UserError, match=r"^\[acer\] replay_capacity: 1,000,000 steps would take 3\.\d GB .* 2\.0 GB are"
     ):
         choose_sizes(read(overrides=[*ACER, "acer.replay_capacity=1000000"]), SLOW)
     choose_sizes(read(overrides=[*ACER, "acer.replay_capacity=1000000", "acer.replay_ratio=0"]), SLOW)
