@@ -191,7 +191,8 @@ class Server:
         if shape is None or section is None:
             return source
         self._replay = UniformReplay(UnrollMemory(shape), self._draws)
-        self._display.say(f"The replay will take {shape.size() / 1e9:.1f} GB when it holds {shape.capacity:,} steps")
+        size = f"{shape.size() / 1e6:,.0f} MB"
+        self._display.say(f"The replay will take {size} of memory when it holds {shape.capacity:,} steps")
         if self._resume is not None:
             self._display.say(
                 "What the replay held is not in a checkpoint: it begins empty, and nothing is replayed for "
