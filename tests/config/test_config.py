@@ -121,7 +121,7 @@ def test_no_message_has_the_words_of_a_library(name):
         ("run.seed=4294967296", "less than 4294967296"),
         ("model.channels=" + "8 " * 17, "at most 16 entries"),
         ("nonsense", "expected section.key=value"),
-        ("algorithm.name=impalla", "[algorithm] name: must be 'appo', 'impala', 'a3c', 'ppo' or 'a2c' (got 'impalla')"),
+        ("algorithm.name=impalla", "[algorithm] name: must be 'appo', 'impala', 'acer', 'a3c', 'ppo' or 'a2c' (got 'impalla')"),
         ("algorithm.reward_transform=tanh", "'none', 'clip' or 'asymmetric'"),
         ("algorithm.unroll_length=0", "[algorithm] unroll_length"),
         ("a2c.gae_lambda=1.5", "must be 1 or less"),
