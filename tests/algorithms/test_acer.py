@@ -10,7 +10,7 @@ from trajectories import DISCRETE, pieces, random_ends, random_trajectory
 from kartrl.algorithms.acer import ACER, policy_gradient, within_trust_region
 from kartrl.algorithms.algorithm import Batch
 from kartrl.algorithms.retrace import retrace
-from kartrl.algorithms.rewards import TRANSFORMS
+from kartrl.algorithms.rewards import make_transform
 from kartrl.config import Model
 from kartrl.config.algorithms import ACER as Section
 from kartrl.config.schedule import constant
@@ -23,7 +23,7 @@ T, B, A = 7, 5, DISCRETE.size
 
 
 def acer(**settings):
-    return ACER(Section(**settings), constant(GAMMA), TRANSFORMS["clip"], DISTRIBUTION)
+    return ACER(Section(**settings), constant(GAMMA), make_transform("clip", 1.0), DISTRIBUTION)
 
 
 def log_policy(seed, *leading):
