@@ -191,9 +191,12 @@ def test_rewards_are_divided_by_the_deviation_of_returns_before_the_update(algor
     deviation = float(learner.network.return_deviation())
     assert deviation > 10
     plain = learner_of(configured(algorithm), DISCRETE, part=2)
-    network, optimizer = learner.state()
-    weights = {name: tensor for name, tensor in network.items() if not name.startswith("returns.")}
-    plain.load_state(weights, optimizer)
+    state = learner.state()
+    weights, average = (
+        {name: tensor for name, tensor in group.items() if not name.startswith("returns.")}
+        for group in (state.network, state.algorithm)
+    )
+    plain.load_state(state._replace(network=weights, algorithm=average))
 
     trajectory, steps = batch_of(DISCRETE, 1)
     update(learner, trajectory, steps)
