@@ -54,6 +54,33 @@ def test_an_unroll_equals_its_steps(shape, core):
     torch.testing.assert_close(state, last, atol=1e-5, rtol=1e-4)
 
 
+@by_core
+@pytest.mark.parametrize("torchscript", [True, False])
+def test_with_a_value_for_each_action_that_of_an_observation_is_their_mean_under_the_policy(core, torchscript):
+    torch.manual_seed(3)
+    section = Model(hidden_size=16, core=core, torchscript=torchscript)
+    network = make_network(section, (4,), DISCRETE, frozenset({"q"}))
+    observation, first = torch.randn(5, 3, 4), torch.rand(5, 3) < 0.3
+    state = torch.randn(3, network.state_size)
+    output, _ = network(observation, first, state)
+    assert output.q.shape == (5, 3, 4)
+    torch.testing.assert_close(output.value, (output.policy.exp() * output.q).sum(2))
+    noise = make_distribution(DISCRETE).noise(3, CPU, torch.Generator())
+    decision = split_decision(network.act(observation[0], first[0], state, noise, False)[0], 1)
+    torch.testing.assert_close(decision.value, output.value[0], atol=1e-5, rtol=1e-4)
+    output.q[:-1].sum().backward()
+    assert all(parameter.grad is None for name, parameter in network.named_parameters() if name.startswith("policy"))
+
+
+def test_without_that_head_there_is_none_and_of_continuous_actions_there_is_no_such_value():
+    network = make_network(Model(hidden_size=8), (4,), DISCRETE)
+    output, _ = network(torch.randn(3, 2, 4), torch.zeros(3, 2, dtype=torch.bool), network.initial_state(2))
+    assert output.q is None
+    assert network.value.weight.shape == (1, 8)
+    with pytest.raises(UserError, match="needs discrete ones, not 2 continuous actions"):
+        make_network(Model(hidden_size=8), (4,), CONTINUOUS, frozenset({"q"}))
+
+
 def test_the_recurrent_core_is_torchs_lstm():
     torch.manual_seed(1)
     network = ActorCritic(Model(hidden_size=16, core="lstm"), (4,), DISCRETE)
