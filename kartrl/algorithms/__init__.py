@@ -4,25 +4,32 @@ from typing import Any
 
 from kartrl.algorithms.a2c import A2C
 from kartrl.algorithms.a3c import A3C
+from kartrl.algorithms.acer import ACER
 from kartrl.algorithms.algorithm import Algorithm
 from kartrl.algorithms.appo import APPO
 from kartrl.algorithms.impala import Impala
 from kartrl.algorithms.ppo import PPO
-from kartrl.algorithms.rewards import TRANSFORMS
+from kartrl.algorithms.rewards import make_transform
 from kartrl.config import Config
 from kartrl.models import Distribution
 
 ALGORITHMS: dict[str, type[Algorithm[Any]]] = {
     "a2c": A2C,
     "a3c": A3C,
+    "acer": ACER,
     "appo": APPO,
     "impala": Impala,
     "ppo": PPO,
 }
 
 
+def heads_of(config: Config) -> frozenset[str]:
+    """The heads that the algorithm needs of its network; see `ActorCritic`."""
+    return ALGORITHMS[config.algorithm.name].heads
+
+
 def make_algorithm(config: Config, distribution: Distribution) -> Algorithm[Any]:
     """The algorithm that `algorithm.name` names, with its own section."""
     section = config.algorithm
-    settings = section.discount, TRANSFORMS[section.reward_transform], distribution
+    settings = section.discount, make_transform(section.reward_transform, section.reward_scale), distribution
     return ALGORITHMS[section.name](getattr(config, section.name), *settings)

@@ -20,6 +20,14 @@ from kartrl.models import Network, make_distribution
 from kartrl.trajectory import Trajectory
 
 
+class LearnerState(NamedTuple):
+    """Copies on the CPU of all that updates change."""
+
+    network: dict[str, Tensor]
+    optimizer: dict[str, Tensor]  # see `optimizers.get_state`
+    algorithm: dict[str, Tensor]  # see `Algorithm.state_dict`
+
+
 class Step(NamedTuple):
     """What came of an optimizer step."""
 
@@ -98,6 +106,8 @@ class Learner:
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate.at(progress)
         self.algorithm.progress = progress
+        if self.network.normalises_returns:
+            self.algorithm.return_deviation = float(self.network.return_deviation())
         before = PolicyProbe(self.network, self.algorithm.distribution, trajectory) if probe else None
         with torch.no_grad():
             batch = self.algorithm.prepare(self.network, trajectory, max(steps, 1))
@@ -108,6 +118,9 @@ class Learner:
                 return Update(made, None)
         if self.network.normalises:  # after the steps, which so see what was acted on
             self.network.observe(trajectory.observation[:-1][trajectory.valid])
+        if self.network.normalises_returns:
+            losses = [loss for step in made for loss in step.losses]
+            self.network.observe_returns(torch.cat([loss.steps["value_target"][loss.valid] for loss in losses]))
         return Update(made, None if before is None else before.divergence())
 
     def _step(self, batch: Batch, lap: Callable[[str], None]) -> Step:
@@ -128,17 +141,20 @@ class Learner:
         finite = math.isfinite(float(norm + sum(loss.total for loss in losses)))
         if finite:
             self.optimizer.step()
+            self.algorithm.after_step(self.network)
         lap("optimizer")
         return Step(finite, float(norm), losses)
 
-    def state(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """Copies on the CPU of the network's and the optimizer's state."""
-        return _copied(self.network.state_dict()), _copied(get_state(self.optimizer))
+    def state(self) -> LearnerState:
+        """See `LearnerState`."""
+        states = self.network.state_dict(), get_state(self.optimizer), self.algorithm.state_dict()
+        return LearnerState(*map(_copied, states))
 
-    def load_state(self, network: dict[str, Tensor], optimizer: dict[str, Tensor]) -> None:
+    def load_state(self, state: LearnerState) -> None:
         """Continue from what `state` gave."""
-        self.network.load_state_dict(network)
-        set_state(self.optimizer, optimizer)
+        self.network.load_state_dict(state.network)
+        set_state(self.optimizer, state.optimizer)
+        self.algorithm.load_state_dict(state.algorithm)
 
 
 def make_learner(
@@ -152,7 +168,7 @@ def make_learner(
     on_cpu = next(iter(network.parameters())).device.type == "cpu"
     return Learner(
         network,
-        make_algorithm(config, make_distribution(action)),
+        make_algorithm(config, make_distribution(action, config.model.squash_actions)),
         optimizer or make_optimizer(config.optimizer, network.parameters()),
         learning_rate=config.optimizer.learning_rate,
         gradient_clip=config.optimizer.gradient_clip or math.inf,

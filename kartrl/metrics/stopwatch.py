@@ -7,8 +7,8 @@ import numpy as np
 # Stages of the roles, in order. Wall-clock time: includes waiting for a busy core.
 AGENT_STAGES = ("environment", "write", "wait_block", "wait_action")
 PREDICTOR_STAGES = ("idle", "gather", "forward", "scatter")
-TRAINER_STAGES = ("idle", "gather", "forward", "loss", "backward", "optimizer", "publish")
-WORKER_STAGES = (*AGENT_STAGES, "act", *TRAINER_STAGES[1:])  # of Hogwild: all three in one process
+TRAINER_STAGES = ("idle", "gather", "replay", "forward", "loss", "backward", "optimizer", "publish")
+WORKER_STAGES = (*AGENT_STAGES, "act", "gather", *TRAINER_STAGES[3:])  # of Hogwild: all three in one process
 
 
 class Stopwatch:

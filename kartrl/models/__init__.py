@@ -9,11 +9,20 @@ from torch import Tensor, nn
 
 from kartrl.config import Model
 from kartrl.envs.spec import ActionSpec
-from kartrl.models.actor_critic import ActorCritic, Output
+from kartrl.models.actor_critic import VALUE, ActorCritic, Output
 from kartrl.models.distributions import Distribution, make_distribution
 from kartrl.models.scripting import script
 
-__all__ = ["ActorCritic", "Distribution", "Network", "Output", "for_inference", "make_distribution", "make_network"]
+__all__ = [
+    "VALUE",
+    "ActorCritic",
+    "Distribution",
+    "Network",
+    "Output",
+    "for_inference",
+    "make_distribution",
+    "make_network",
+]
 
 
 class Network(Protocol):
@@ -21,6 +30,7 @@ class Network(Protocol):
 
     state_size: int
     normalises: bool
+    normalises_returns: bool
 
     def __call__(self, observation: Tensor, first: Tensor, state: Tensor) -> tuple[Output, Tensor]: ...
 
@@ -33,6 +43,10 @@ class Network(Protocol):
     ) -> tuple[Tensor, Tensor]: ...
 
     def observe(self, observation: Tensor) -> None: ...
+
+    def return_deviation(self) -> Tensor: ...
+
+    def observe_returns(self, value_target: Tensor) -> None: ...
 
     def parameters(self) -> Iterator[nn.Parameter]: ...
 
@@ -47,13 +61,11 @@ class Network(Protocol):
     def eval(self) -> "Network": ...
 
 
-def make_network(section: Model, observation_shape: tuple[int, ...], action: ActionSpec) -> Network:
-    """The actor-critic for these observations ([H, W, C] images or [D] vectors) and actions.
-
-    Raises:
-        UserError: the convolutions of `section` do not fit the image.
-    """
-    network = ActorCritic(section, observation_shape, action)
+def make_network(
+    section: Model, observation_shape: tuple[int, ...], action: ActionSpec, heads: frozenset[str] = VALUE
+) -> Network:
+    """The actor-critic for these observations ([H, W, C] images or [D] vectors) and actions; see there."""
+    network = ActorCritic(section, observation_shape, action, heads)
     return cast(Network, script(network) if section.torchscript else network)
 
 
@@ -62,6 +74,7 @@ def for_inference(network: Network) -> Network:
     with torch.no_grad():  # or the copies of its parameters would come from an operation, which a cast then warns of
         copied: Any = copy.deepcopy(network)
     copied.eval()
-    if copied.encoder.bf16:
-        copied.encoder.to(torch.bfloat16)
+    for trunk in (copied.trunk, copied.critic):
+        if (encoder := getattr(trunk, "encoder", None)) is not None and encoder.bf16:
+            encoder.to(torch.bfloat16)
     return cast(Network, copied)

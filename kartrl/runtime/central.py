@@ -11,13 +11,15 @@ from kartrl.envs.spec import EnvSpec
 from kartrl.errors import RunFailed
 from kartrl.metrics.terminal import Status
 from kartrl.models import make_distribution
+from kartrl.replay import Replay, UniformReplay, UnrollMemory
 from kartrl.runtime.agent_supervisor import Agents
 from kartrl.runtime.batch_source import ArrivalSource, BatchSource, Rounds, SynchronousSource
 from kartrl.runtime.controller import Controller, make_controller
 from kartrl.runtime.messages import EpisodeEnd
 from kartrl.runtime.meter import StageShares, slab_stages
 from kartrl.runtime.predictor_thread import ArrivalPacing, Pacing, PredictorThread, group_states, make_policy
-from kartrl.runtime.sizes import Sizes, slab_shape
+from kartrl.runtime.replay_source import ReplaySource
+from kartrl.runtime.sizes import Sizes, replay_shape, slab_shape
 from kartrl.runtime.slab import Slab
 from kartrl.runtime.trainer_thread import Trainer, TrainerThread
 
@@ -33,6 +35,7 @@ class Central:
         spec: of the environment.
         context: of multiprocessing.
         trainer: of the network that learns.
+        resumed: whether the run goes on from a checkpoint.
         say: tells the user.
     """
 
@@ -43,10 +46,11 @@ class Central:
         spec: EnvSpec,
         context: Any,
         trainer: Trainer,
+        resumed: bool,
         say: Callable[[str], None],
     ) -> None:
         self._config, self._sizes, self._spec, self._say = config, sizes, spec, say
-        self.trainer = trainer
+        self.trainer, self._resumed = trainer, resumed
         self._first_update = trainer.counters.updates
         self._slab = Slab(context, slab_shape(config, spec, sizes))
         self._stop = threading.Event()
@@ -55,6 +59,8 @@ class Central:
         self._predictors: list[PredictorThread] = []
         self._trainers: list[TrainerThread] = []
         self._controller: Controller | None = None
+        self._replay: Replay | None = None
+        self._draws = torch.Generator().manual_seed(config.run.seed + self._first_update)  # of the replay
 
     @property
     def predictions(self) -> int:
@@ -69,7 +75,8 @@ class Central:
     @property
     def generators(self) -> dict[str, torch.Generator]:
         """See `Crew`."""
-        return {predictor.name: predictor.policy.generator for predictor in self._predictors}
+        drawing = {predictor.name: predictor.policy.generator for predictor in self._predictors}
+        return {"replay": self._draws, **drawing}
 
     def start(self) -> None:
         """See `Crew`."""
@@ -106,7 +113,22 @@ class Central:
             pacing = source = Rounds(slab, sizes.training_blocks, self._stop, paces_only=synchronous)
         if synchronous:
             source = SynchronousSource(slab, weights, self._stop)
-        return pacing, source
+        return pacing, self._with_replay(source)
+
+    def _with_replay(self, source: BatchSource) -> BatchSource:
+        """The source, mixed with a replay where the algorithm learns from one."""
+        shape, section = replay_shape(self._config, self._spec), self._config.replaying
+        if shape is None or section is None:
+            return source
+        self._replay = UniformReplay(UnrollMemory(shape), self._draws)
+        size = f"{shape.size() / 1e6:,.0f} MB"
+        self._say(f"The replay will take {size} of memory when it holds {shape.capacity:,} steps")
+        if self._resumed:
+            self._say(
+                "What the replay held is not in a checkpoint: it begins empty, and nothing is replayed for "
+                f"{section.replay_start:,} steps"
+            )
+        return ReplaySource(source, self._replay, section, self._draws, self._stop)
 
     def begin(self) -> None:
         """See `Crew`."""
@@ -131,13 +153,18 @@ class Central:
     def scalars(self) -> dict[str, float]:
         """See `Crew`."""
         slab = self._slab
-        return self._stages.shares() | {
-            "speed/finished_unrolls": float(slab.state.sum()) * slab.group_size,
-            "speed/running_agents": float((~slab.paused).sum()),
-            "speed/awaited_groups": float(self._pacing.enough),
-            "system/dropped_unrolls": float(self._source.dropped * slab.group_size),
-            "system/quarantined_unrolls": float(slab.quarantined.sum()),
-        }
+        replay = self._replay.scalars() if self._replay is not None else {}
+        return (
+            self._stages.shares()
+            | replay
+            | {
+                "speed/finished_unrolls": float(slab.state.sum()) * slab.group_size,
+                "speed/running_agents": float((~slab.paused).sum()),
+                "speed/awaited_groups": float(self._pacing.enough),
+                "system/dropped_unrolls": float(self._source.dropped * slab.group_size),
+                "system/quarantined_unrolls": float(slab.quarantined.sum()),
+            }
+        )
 
     def finish(self, timeout: float) -> None:
         """See `Crew`."""

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from kartrl.algorithms import heads_of
 from kartrl.config import Config
 from kartrl.envs.spec import EnvSpec
 from kartrl.learning.counters import Counters
@@ -29,7 +30,7 @@ from kartrl.runtime.hogwild_board import HogwildBoard
 from kartrl.runtime.predictor_thread import Policy, group_states
 from kartrl.runtime.sizes import Sizes, slab_shape
 from kartrl.runtime.slab import Slab
-from kartrl.runtime.trainer_thread import Trainer, measure
+from kartrl.runtime.trainer_thread import Trainer
 from kartrl.trajectory import Trajectory
 
 
@@ -88,8 +89,9 @@ class Worker:
         self.stopwatch = Stopwatch(WORKER_STAGES, board.stage_seconds[number])
         self.slab = Slab(multiprocessing.get_context(), slab_shape(config, spec, sizes._replace(agents=1)))
         self._device = choose_device(config.system.device)
-        network = make_network(config.model, spec.observation_shape, spec.action).to(self._device)
-        self._shared = ActorCritic(config.model, spec.observation_shape, spec.action)
+        shape, heads = spec.observation_shape, heads_of(config)
+        network = make_network(config.model, shape, spec.action, heads).to(self._device)
+        self._shared = ActorCritic(config.model, shape, spec.action, heads)
         board.network.take_place(self._shared)
         optimizer = make_optimizer(config.optimizer, self._shared.parameters())
         if board.statistics:
@@ -123,13 +125,12 @@ class Worker:
         """Make an update from a finished block, then begin the next with the newest weights."""
         board, number, trainer = self._board, self._number, self.trainer
         batch = self.slab.gather([block])
-        steps, reward = measure(batch)
         trajectory = Trajectory(*(torch.from_numpy(array).to(self._device) for array in batch))
         trainer.first_step = float(board.began[0]) or None
         self.stopwatch.lap("gather")
         if not trainer.finished:
             trainer.weights.version = int(board.updates.sum())  # the lag is the others' updates since the unroll began
-            trainer.update(trajectory, batch.version, steps, reward, self.stopwatch)
+            trainer.update(trajectory, batch, self.stopwatch)
             if self._shared.normalises:
                 self._shared.observe(trajectory.observation[:-1][trajectory.valid].cpu())
         for ours, all_lives in ((self.slab.unrolls, board.unrolls), (self.slab.quarantined, board.quarantined)):
@@ -149,12 +150,10 @@ class _WorkerTrainer(Trainer):
         super().__init__(learner, config.optimizer, Progress(config.run, before), before)
         self.guard = _WorkerGuard(board, number)
 
-    def update(
-        self, trajectory: Trajectory[Tensor], version: np.ndarray, steps: int, reward: float, stopwatch: Stopwatch
-    ) -> None:
+    def update(self, trajectory: Trajectory[Tensor], batch: Trajectory[np.ndarray], stopwatch: Stopwatch) -> None:
         """See `Trainer`."""
         before = self.counters
-        super().update(trajectory, version, steps, reward, stopwatch)
+        super().update(trajectory, batch, stopwatch)
         made = self.counters.updates - before.updates
         self._board.steps[self._number] += self.counters.agent_steps - before.agent_steps
         self._board.updates[self._number] += made

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from kartrl.algorithms import heads_of
 from kartrl.config import Config
 from kartrl.envs.named_modules import trust
 from kartrl.envs.spec import EnvSpec
@@ -78,7 +79,8 @@ class Server:
         if config.run.reproducible:
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # which CUDA's library wants for that
             torch.use_deterministic_algorithms(True)
-        self._network = make_network(config.model, spec.observation_shape, spec.action).to(device)
+        network = make_network(config.model, spec.observation_shape, spec.action, heads_of(config))
+        self._network = network.to(device)
         if resume is not None:
             checkpoint.fit(self._network, resume.network)
         self._before = resume.counters if resume is not None else Counters()
@@ -119,12 +121,13 @@ class Server:
     def _make_crew(self) -> Crew:
         config, sizes, spec, say = self._config, self._sizes, self._spec, self._display.say
         learner = make_learner(config, self._network, spec.action)
-        if self._resume is not None:
+        if self._resume is not None and self._resume.optimizer:  # else it has made no step
             set_state(learner.optimizer, self._resume.optimizer)
+            learner.algorithm.load_state_dict(dict(self._resume.algorithm))
         if self._hogwild:
             return Hogwild(config, sizes, spec, self._context, learner, self._progress, self._before, say)
         trainer = Trainer(learner, config.optimizer, self._progress, self._before)
-        return Central(config, sizes, spec, self._context, trainer, say)
+        return Central(config, sizes, spec, self._context, trainer, self._resume is not None, say)
 
     def _start(self) -> None:
         self._began = time.monotonic()
@@ -192,6 +195,8 @@ class Server:
 
     def _watch(self) -> None:
         """See that every process lives, or is replaced, and that there is progress."""
+        if self._request.number is not None:
+            return  # other processes may have ended by the same signal
         now, trained = time.monotonic(), self._trainer.first_update is not None
         resume_fork_server()
         self._crew.watch(now)
@@ -234,16 +239,23 @@ class Server:
             patience: seconds to wait for the end of an update.
         """
         try:
-            weights, optimizer, counters = self._trainer.state(patience)
+            state = self._trainer.state(patience)
         except TimeoutError as error:
             self._unsaved = str(error)
             self._display.say(f"could not save: {error}")
             return
-        counters = counters._replace(episodes=self._reporter.episodes, seconds=self._trainer.seconds)
+        counters = state.counters._replace(episodes=self._reporter.episodes, seconds=self._trainer.seconds)
         path = self._folder / "checkpoints" / f"{counters.agent_steps:010d}.pt"
         spec, random = self._spec, {name: generator.get_state() for name, generator in self.generators.items()}
         content = Checkpoint(
-            self._config, weights, optimizer, counters, spec.observation_shape, spec.action, random=random
+            self._config,
+            state.network,
+            state.optimizer,
+            counters,
+            spec.observation_shape,
+            spec.action,
+            random=random,
+            algorithm=state.algorithm,
         )
         try:
             checkpoint.save(path, content)

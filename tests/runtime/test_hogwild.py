@@ -20,7 +20,7 @@ from kartrl.runtime.hogwild import HogwildTrainer, worker_config
 from kartrl.runtime.hogwild_board import HogwildBoard
 from kartrl.runtime.hogwild_worker import Worker
 from kartrl.runtime.sizes import choose_sizes
-from kartrl.runtime.trainer_thread import Trainer, measure
+from kartrl.runtime.trainer_thread import Trainer
 from kartrl.trajectory import Trajectory, split_decision
 
 SPEC = EnvSpec("CartPole", (4,), "float32", ActionSpec("discrete", 2), 0.0)
@@ -80,7 +80,7 @@ def sequential(config, batches, before_each=lambda network, batch: None):
     for batch in batches:
         before_each(network, batch)
         with trainer.updating:
-            trainer.update(batch, batch.version.numpy(), *measure(batch), Stopwatch(TRAINER_STAGES))
+            trainer.update(batch, Trajectory(*(tensor.numpy() for tensor in batch)), Stopwatch(TRAINER_STAGES))
     return trainer
 
 
