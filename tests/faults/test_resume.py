@@ -85,6 +85,6 @@ def test_random_states_are_resumed(tmp_path, end_request):
         server._crew.make_threads()
         server.restore_generators()
         states = {name: generator.get_state() for name, generator in server.generators.items()}
-    assert states.keys() == {"torch", "predictor-0", "predictor-1"}, "a new predictor starts from a seed"
+    assert states.keys() == {"torch", "replay", "predictor-0", "predictor-1"}, "a new predictor starts from a seed"
     for name, state in stored.random.items():
         assert torch.equal(states[name], state), name
