@@ -4,7 +4,7 @@ import os
 import re
 
 import pytest
-from commands import EVALUATE_OFF, QUICK, run, steps
+from commands import EVALUATE_OFF, QUICK, REPORT_OFTEN, Training, run, steps, wait_for
 
 from kartrl.learning import checkpoint
 from kartrl.metrics import scalars_csv
@@ -153,7 +153,11 @@ def test_logs_that_are_a_file(tmp_path):
 def test_it_learns_cartpole(tmp_path):
     """The whole system, end to end, on the quickest task there is: returns must rise well above chance (about 22)."""
     options = ["-c", "cartpole", "--set", "run.agent_steps=150000", "--set", "run.name=run"]
-    result = run("train", *options, *EVALUATE_OFF, cwd=tmp_path)
-    assert result.returncode == 0, result.stderr
-    returns = scalars_csv.values(tmp_path / "logs" / "run", "charts/episodic_return")
-    assert max(returns) > 100, returns
+    folder = tmp_path / "logs" / "run"
+    with Training(tmp_path, *options, *EVALUATE_OFF, before=REPORT_OFTEN) as training:
+
+        def learned() -> bool:
+            return max(scalars_csv.values(folder, "charts/episodic_return"), default=0.0) > 100
+
+        wait_for(lambda: learned() or training.process.poll() is not None, 200, "the end")
+        assert learned(), training.end()[1]

@@ -70,7 +70,7 @@ def litter(folder: Path) -> list[Path]:
 
 def killed(training: Training) -> None:
     os.kill(training.process.pid, signal.SIGKILL)
-    training.process.wait(5)
+    training.process.wait(60)
 
 
 def test_normal_end_leaves_nothing(tmp_path: Path, temporary: Path) -> None:
@@ -121,7 +121,7 @@ def test_repeated_ctrl_c_ends_at_once(tmp_path: Path, temporary: Path) -> None:
                 os.killpg(training.process.pid, signal.SIGINT)
             return training.process.poll() is not None
 
-        wait_for(interrupted, 10, "the end")
+        wait_for(interrupted, 60, "the end")
         status, output = training.end()
         assert status == 128 + signal.SIGINT, output
         assert "Traceback" not in output
