@@ -141,8 +141,8 @@ class Agents:
                 if agent.restarts.due(now):
                     self._start(agent)
             elif not agent.process.is_alive():
-                # What it said is heard by now, or when `receive` was called once more: its pipe may have no end, since a
-                # process that its environment started may hold it.
+                # What it said is heard by now or, where its pipe does not end, since a process that its environment
+                # started holds it, when `receive` has been called once more.
                 if agent.messages is None or agent.ended:
                     self._reap(agent, now, trained)
                 agent.ended = True

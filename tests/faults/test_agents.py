@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 from commands import ENDLESS, EVALUATE_OFF, QUICK, REPORT_OFTEN, Training, run, steps, wait_for
 
@@ -127,32 +128,36 @@ def test_training_continues_with_one_of_two_agents(tmp_path, monkeypatch, option
     assert "agent 1 is started again; it ended: RuntimeError: the cartridge fell out" in output
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP, signal.SIGSEGV])
-def test_killed_or_stopped_agent_is_replaced(tmp_path, number):
+def replace_agent(training, number):
+    """Send agent 1 this signal, and wait for its successor."""
+    (victim,) = training.roles("agent-1")
+    victim.send_signal(number)
+    wait_for(lambda: training.roles("agent-1") not in ([], [victim]), 60, "a new agent")
+
+
+def test_killed_or_stopped_agent_is_replaced(tmp_path):
     with Training(tmp_path, *ENDLESS, "--set", "system.step_timeout=5") as training:
         folder = tmp_path / "logs" / "run"
         wait_for(lambda: steps(folder) > 0, 60, "a checkpoint")
-        (victim,) = training.roles("agent-1")
-        victim.send_signal(number)
-        wait_for(lambda: training.roles("agent-1") not in ([], [victim]), 60, "a new agent")
-        saved = steps(folder)
-        wait_for(lambda: steps(folder) > saved, 60, "training to continue")
+        for number in (signal.SIGKILL, signal.SIGSTOP, signal.SIGSEGV):
+            replace_agent(training, number)
+            saved = steps(folder)
+            wait_for(lambda: steps(folder) > saved, 60, "training to continue")  # noqa: B023
         status, output = training.end(signal.SIGTERM)
     assert status == 128 + signal.SIGTERM, output
-    assert "agent 1 is started again" in output
+    for cause in ("killed by SIGKILL", "no step came from it for system.step_timeout, 5 s", "killed by SIGSEGV"):
+        assert f"agent 1 is started again; it ended: {cause}" in output
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-def test_synchronous_training_stays_on_policy_when_an_agent_is_killed_or_stopped(tmp_path, number):
+def test_synchronous_training_stays_on_policy_when_an_agent_is_killed_or_stopped(tmp_path):
     options = ["--set", "algorithm.name=a2c", "--set", "system.step_timeout=5"]
     with Training(tmp_path, *ENDLESS, *options, before=REPORT_OFTEN) as training:
         folder = tmp_path / "logs" / "run"
         wait_for(lambda: values(folder, "lag/max"), 60, "updates")
-        (victim,) = training.roles("agent-1")
-        victim.send_signal(number)
-        wait_for(lambda: training.roles("agent-1") not in ([], [victim]), 60, "a new agent")
-        before = len(values(folder, "lag/max"))
-        wait_for(lambda: len(values(folder, "lag/max")) > before + 2, 60, "training to continue")
+        for number in (signal.SIGKILL, signal.SIGSTOP):
+            replace_agent(training, number)
+            before = len(values(folder, "lag/max"))
+            wait_for(lambda: len(values(folder, "lag/max")) > before + 2, 60, "training to continue")  # noqa: B023
         status, output = training.end(signal.SIGTERM)
     assert status == 128 + signal.SIGTERM, output
     assert set(values(folder, "lag/max")) == {0.0}
@@ -302,6 +307,32 @@ def _live(agents: Agents, drain: Drain, number: int) -> bool:
     agents.watch(time.monotonic(), trained=True)
     living = [float(agent.process.pid) for agent in agents._agents if agent.process is not None]
     return len(living) == number and all(pid in drain.seen for pid in living)
+
+
+def test_a_death_is_seen_though_a_process_of_the_environment_lives_on():
+    """It holds the agent's end of the pipe, so that the pipe does not end."""
+    config = read(overrides=["environment.id=crashing:Forking-v0", "system.device=cpu"])
+    slab = Slab(start_method(), SlabShape(1, 1, 1, 2, 5, (2,), "float32", 3, 0))
+    drain = Drain(slab)
+    agents = Agents(config, TWO_ACTIONS, slab, 1, 1, drain.settle, lambda text: None)
+    agents.start()
+    drain.start()
+    (agent,) = agents._agents
+    left: list[psutil.Process] = []
+    try:
+        wait_for(lambda: _live(agents, drain, 1), 60, "the agent")
+        left += psutil.Process(agent.process.pid).children()
+        assert len(left) == 1
+        agent.process.kill()
+        wait_for(lambda: _live(agents, drain, 1) and agents.deaths == 1, 60, "its successor")
+        left += psutil.Process(agent.process.pid).children()
+    finally:
+        drain.done.set()
+        drain.join(60)
+        if agent.process is not None:
+            agent.process.kill()
+        for process in left:
+            process.kill()
 
 
 def test_backoff_doubles_until_a_useful_lifetime():

@@ -7,6 +7,7 @@ This file, run, is the process that forks; `Forked` is what a test holds of a co
 import atexit
 import contextlib
 import functools
+import gc
 import json
 import os
 import runpy
@@ -141,6 +142,8 @@ def load() -> None:
     """What the commands need, in the order in which they would load it; nothing that begins a thread."""
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
+    import torch._dynamo  # noqa: F401  # which the first optimizer would load: seconds, in each training
+
     import kartrl.cli
     import kartrl.commands.bench
     import kartrl.commands.doctor
@@ -153,6 +156,7 @@ def load() -> None:
     import kartrl.kart.plots  # noqa: F401
 
     assert threading.active_count() == 1
+    gc.freeze()  # or a fork that collects garbage would look at, and copy, all of this
 
 
 def serve(requests: socket.socket) -> dict[str, Any] | None:
