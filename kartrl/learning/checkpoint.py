@@ -27,7 +27,7 @@ from kartrl.learning.counters import Counters
 from kartrl.learning.optimizers import state_shapes
 from kartrl.models import ActorCritic, Network, make_network
 
-FORMAT = "kartrl checkpoint 3"
+FORMAT = "kartrl checkpoint 4"
 LARGEST = 1 << 28  # bytes; a larger file is not one of ours
 LARGEST_HEADER = 1 << 20
 LARGEST_ACTION = 65_536  # actions or dimensions

@@ -161,7 +161,7 @@ class Server:
 
     def _make_trainer(self) -> Trainer:
         learner = make_learner(self._config, self._network, self._spec.action)
-        if self._resume is not None:
+        if self._resume is not None and self._resume.optimizer:  # else it has made no step
             set_state(learner.optimizer, self._resume.optimizer)
         return Trainer(learner, self._config.optimizer, self._progress, self._before)
 
