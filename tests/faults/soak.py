@@ -53,10 +53,10 @@ FIXED = [
     "run.agent_steps=1000000000",
     "run.minutes=0",
     "run.checkpoint_minutes=0.25",
-    "system.step_timeout=5",
+    "system.step_timeout=10",
 ]
-RESUME_SECONDS = 60.0  # timeout for a resumed run to save a new checkpoint
-GONE_SECONDS = 10.0  # timeout for all processes of an ended run to disappear
+RESUME_SECONDS = 180.0  # timeout for a resumed run to save a new checkpoint
+GONE_SECONDS = 60.0  # timeout for all processes of an ended run to disappear
 
 
 class Soak:
