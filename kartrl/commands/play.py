@@ -3,17 +3,60 @@
 import argparse
 from pathlib import Path
 
-from kartrl.kart.play import Options
-from kartrl.kart.play import play as play_kart
+from kartrl.commands.arguments import Parser, add_policy, find_policy
 
 
-def play(options: argparse.Namespace, checkpoint: Path | None) -> int:
+def add_arguments(parser: Parser) -> None:
+    """What `kartrl play` takes."""
+    parser.runs(
+        run,
+        "play -s RainbowRoad.Act1",
+        "play -s MarioCircuit.Act4 -p my-run",
+        "play --replay drive.bk2 -o drive.mp4",
+    )
+    parser.add_argument(
+        "-s",
+        "--state",
+        metavar="CIRCUIT",
+        help="a circuit, or several to choose from in the window: whatever [levels] takes (default: all there are)",
+    )
+    add_policy(parser, "race against the ghost of this network")
+    parser.add_argument(
+        "--ghost", type=Path, metavar="FILE", help="race against a movie's ghost: a .bk2 of an earlier drive"
+    )
+    parser.add_argument(
+        "--opponents", type=int, choices=range(4), default=0, help="karts that the game drives (default 0)"
+    )
+    parser.add_argument(
+        "--replay",
+        type=Path,
+        metavar="FILE",
+        help="show a movie; with -o FILE.mp4 it becomes a video, without a window",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="keep each race as a movie: FILE.bk2, and beside it FILE-2.bk2, ...",
+    )
+    parser.add_argument(
+        "--game",
+        choices=("auto", "bundled", "cartridge"),
+        default="auto",
+        help="auto: your own cartridge, if there is one",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
     """Open the window, or film a movie; the exit status."""
-    play_kart(
+    from kartrl.kart.play import Options, play
+
+    play(
         Options(
             circuit=options.state,
             game=options.game,
-            checkpoint=checkpoint,
+            checkpoint=None if options.checkpoint is None else find_policy(options),
             greedy=options.greedy,
             device=options.device,
             ghost=options.ghost,

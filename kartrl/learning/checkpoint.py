@@ -19,7 +19,7 @@ from torch import Tensor
 
 from kartrl import __version__
 from kartrl.config import Config, dump, read
-from kartrl.envs.named_modules import named_modules
+from kartrl.envs.named_modules import trust, untrusted_modules
 from kartrl.envs.spec import ActionSpec
 from kartrl.errors import UserError
 from kartrl.files import write_whole
@@ -109,12 +109,10 @@ def check_imports(config: Config) -> None:
     Raises:
         UserError: it would, and the user has not named the module in `KARTRL_IMPORT`.
     """
-    trusted = os.environ.get("KARTRL_IMPORT", "").replace(",", " ").split()
-    named = named_modules(config.environment)
-    if unknown := [module for module in named if module not in trusted]:
+    if unknown := untrusted_modules(config.environment):
         raise UserError(
             f"refused: this checkpoint's environment, {config.environment.id}, imports the module {unknown[0]}; "
-            f"if it is yours or you trust it, say so once, and try again: export KARTRL_IMPORT={','.join(named)}"
+            f"if it is yours or you trust it, say so once, and try again: export {trust(config.environment).strip()}"
         )
 
 

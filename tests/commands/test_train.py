@@ -35,7 +35,7 @@ def test_it_trains_saves_logs_and_resumes_passing_over_a_damaged_checkpoint(tmp_
     assert more.returncode == 0, more.stdout + more.stderr
     assert re.search(r"9999999999\.pt: .*; trying the previous one", more.stderr)
     assert damaged.with_suffix(".damaged").exists()
-    assert f"Going on at {trained:,} agent steps" in more.stdout
+    assert f"Resuming at {trained:,} agent steps" in more.stdout
     assert 12000 <= steps(folder) < 14000
     resumed = checkpoint.load(checkpoint.newest(folder))
     assert resumed.counters.updates > updates

@@ -145,7 +145,7 @@ def load() -> None:
     import torch._dynamo  # noqa: F401  # which the first optimizer would load: seconds, in each training
 
     import kartrl.cli
-    import kartrl.commands.bench
+    import kartrl.commands.bench.measure
     import kartrl.commands.doctor
     import kartrl.commands.evaluate
     import kartrl.commands.record
