@@ -4,8 +4,9 @@
 
 Faults are real signals to real processes: agents, the evaluator, the logger and the fork server are killed or stopped,
 the environment of one agent dies a few times, the reader of the output goes, and now and then the server or its whole
-group is killed or ended, after which the run is resumed. Other algorithms: `-- --set algorithm.name=a2c`. Exit status 1
-if a promise of the README was broken.
+group is killed or ended, after which the run is resumed. Other algorithms: `-- --set algorithm.name=a2c`; on a machine so
+busy that agents take seconds to start: `-- --set system.step_timeout=40`. Exit status 1 if a promise of the README was
+broken.
 """
 
 import argparse
@@ -78,7 +79,7 @@ class Soak:
         before = self._steps()
         self.reader, writer = os.pipe()
         with open(writer, "w") as output:
-            options = [*(["--resume", "soak"] if resume else []), *self.options, *fixed]
+            options = [*(["--resume", "soak"] if resume else []), *fixed, *self.options]
             training = Training(self.folder, *options, output=output, fresh=True)
         threading.Thread(target=self._read, args=(self.reader,), daemon=True).start()
         self._wait(lambda: self._steps() > before, RESUME_SECONDS, "a new checkpoint")
