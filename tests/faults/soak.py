@@ -4,9 +4,10 @@
 
 Faults are real signals to real processes: agents, the evaluator, the logger and the fork server are killed or stopped,
 the environment of one agent dies a few times, the reader of the output goes, and now and then the server or its whole
-group is killed or ended, after which the run is resumed. Other algorithms: `-- --set algorithm.name=a2c`; on a machine so
-busy that agents take seconds to start: `-- --set system.step_timeout=40`. Exit status 1 if a promise of the README was
-broken.
+group is killed or ended, after which the run is resumed. Exit status 1 if a promise of the README was broken.
+
+Other algorithms: `-- --set algorithm.name=a2c`. On a machine so busy that agents take seconds to start:
+`-- --set system.step_timeout=40`.
 """
 
 import argparse
