@@ -54,6 +54,7 @@ class Agent:
             0.0,
             0,
         )  # monotonic time and number of its newest request that was seen, or of this life's beginning
+        self.ended = False  # as `watch` has seen it
         self.cause = ""  # of its last death
 
 
@@ -114,7 +115,7 @@ class Supervisor(ABC, Generic[AnyBoard]):
         board = self._board
         # A restarted agent must not repeat the life that killed it.
         seed = self._seed + agent.number * self._envs + agent.restarts.total * 10_007
-        agent.unrolls, agent.cause = int(board.unrolls[agent.number]), ""
+        agent.unrolls, agent.ended, agent.cause = int(board.unrolls[agent.number]), False, ""
         agent.moved = (time.monotonic(), board.requests(agent.number))
         agent.process, messages = self._spawn(agent.number, seed)
         agent.messages = Inbox(messages)
@@ -150,7 +151,7 @@ class Supervisor(ABC, Generic[AnyBoard]):
                 agent.messages = None
 
     def watch(self, now: float, trained: bool) -> None:
-        """Reap dead agents, kill stalled ones, and restart those whose backoff is over.
+        """Reap dead agents, kill stalled ones, and restart those whose backoff is over; call `receive` before.
 
         Args:
             now: the monotonic time.
@@ -164,8 +165,11 @@ class Supervisor(ABC, Generic[AnyBoard]):
                 if agent.restarts.due(now):
                     self._start(agent)
             elif not agent.process.is_alive():
-                if agent.messages is None:  # all that it said has been heard
+                # What it said is heard by now or, where its pipe does not end, since a process that its environment
+                # started holds it, when `receive` has been called once more.
+                if agent.messages is None or agent.ended:
                     self._reap(agent, now, trained)
+                agent.ended = True
             elif self._is_stalled(agent, now):
                 agent.cause = f"no step came from it for system.step_timeout, {self._config.system.step_timeout:g} s"
                 agent.process.kill()
@@ -180,6 +184,9 @@ class Supervisor(ABC, Generic[AnyBoard]):
     def _reap(self, agent: Agent, now: float, trained: bool) -> None:
         assert agent.process is not None
         code, agent.process = agent.process.exitcode, None
+        if agent.messages is not None:
+            agent.messages.reader.close()
+            agent.messages = None
         cause = agent.cause.strip() or tell_exit(code)
         if not trained:  # nothing ever worked: starting again would loop
             raise RunFailed(f"{self._role} {agent.number} ended before the first update\n{cause}")

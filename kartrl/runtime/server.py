@@ -285,13 +285,15 @@ class Server:
         failed = sys.exc_info()[0] is not None
         self._crew.stop(JOIN_SECONDS)
         learned = not failed and self._trainer.counters.updates > 0
-        if learned:
-            self._save(2 * JOIN_SECONDS)
-            if self._request.number is None:
-                self._evaluations.finish(self._receive_evaluations, lambda: self._request.number is not None)
-        self._evaluations.terminate()
-        self._reporter.send(None)
-        end_children(JOIN_SECONDS)
-        self._reporter.close()
+        try:
+            if learned:
+                self._save(2 * JOIN_SECONDS)
+                if self._request.number is None:
+                    self._evaluations.finish(self._receive_evaluations, lambda: self._request.number is not None)
+        finally:
+            self._evaluations.terminate()
+            self._reporter.send(None)
+            end_children(JOIN_SECONDS)
+            self._reporter.close()
         if learned:
             self._evaluations.leave_best()
