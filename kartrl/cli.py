@@ -20,6 +20,7 @@ COMMANDS = {
     "train": "train a network (what run.py does)",
     "record": "film a drive and draw its line (what record.py does)",
     "evaluate": "race on every circuit and print a table",
+    "compare": "compare runs: curves, scores with intervals, who is better; an experiment is trained first",
     "play": "drive yourself: in a window, against the clock or a ghost",
     "bench": "measure how fast this machine could train, how fast it does, and where the time goes",
     "benchmark": "train on some circuits, and measure how well others are driven",
