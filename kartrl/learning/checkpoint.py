@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from kartrl import __version__
+from kartrl.algorithms import ALGORITHMS, heads_of
 from kartrl.config import Config, dump, read
 from kartrl.envs.named_modules import trust, untrusted_modules
 from kartrl.envs.spec import ActionSpec
@@ -32,7 +33,7 @@ LARGEST = 1 << 28  # bytes; a larger file is not one of ours
 LARGEST_HEADER = 1 << 20
 LARGEST_ACTION = 65_536  # actions or dimensions
 LARGEST_RANDOM = 65_536  # bytes of a random generator's state
-GROUPS = ("network", "optimizer", "random")  # of tensors, which begin their names
+GROUPS = ("network", "optimizer", "random", "algorithm")  # of tensors, which begin their names
 DTYPES = {"F32": torch.float32, "I64": torch.int64, "U8": torch.uint8}  # of tensors, as safetensors calls them
 
 
@@ -53,6 +54,7 @@ class Checkpoint(NamedTuple):
     random: Mapping[str, Tensor] = MappingProxyType(
         {}
     )  # states of the random generators, uint8 [any], by who draws from them
+    algorithm: Mapping[str, Tensor] = MappingProxyType({})  # see `Algorithm.state_dict`; empty before the first update
 
 
 def save(path: Path, checkpoint: Checkpoint) -> None:
@@ -122,7 +124,8 @@ def load_network(checkpoint: Checkpoint, device: torch.device) -> Network:
     Raises:
         UserError: the weights do not fit the network that the checkpoint's own configuration describes.
     """
-    network = make_network(checkpoint.config.model, checkpoint.observation_shape, checkpoint.action)
+    config = checkpoint.config
+    network = make_network(config.model, checkpoint.observation_shape, checkpoint.action, heads_of(config))
     fit(network, checkpoint.network)
     return network.to(device).eval()
 
@@ -178,7 +181,8 @@ def _read(file: BinaryIO) -> Checkpoint:
     if metadata["sha256"] != _digest(metadata["about"], tensors):
         raise UserError("damaged: its content is not what was written")
     groups = _groups(tensors)
-    return claimed._replace(network=groups["network"], optimizer=groups["optimizer"], random=groups["random"])
+    network, optimizer, random, algorithm = (groups[name] for name in GROUPS)
+    return claimed._replace(network=network, optimizer=optimizer, random=random, algorithm=algorithm)
 
 
 def _claimed(entry: dict[str, Any]) -> Tensor:
@@ -216,9 +220,7 @@ def _describe(text: str, tensors: dict[str, Tensor]) -> Checkpoint:
         observation_shape=tuple(int(size) for size in about["observation_shape"]),
         action=_action(*about["action"]),
         score=None if about["score"] is None else _score(about["score"]),
-        network=groups["network"],
-        optimizer=groups["optimizer"],
-        random=groups["random"],
+        **groups,
     )
     _check_tensors(checkpoint)
     return checkpoint
@@ -254,18 +256,23 @@ def _check_tensors(checkpoint: Checkpoint) -> None:
     if min(checkpoint.observation_shape) < 1:
         raise UserError("its observations make no sense")
     with torch.device("meta"):  # shapes without memory
-        network = ActorCritic(checkpoint.config.model, checkpoint.observation_shape, checkpoint.action)
+        config, shape = checkpoint.config, checkpoint.observation_shape
+        network = ActorCritic(config.model, shape, checkpoint.action, heads_of(config))
     if _types(checkpoint.network) != _types(network.state_dict()):
         raise UserError("its weights do not fit the network that its configuration describes")
     if checkpoint.optimizer:
         shapes = state_shapes(checkpoint.config.optimizer, network.parameters())
         if _types(checkpoint.optimizer) != {name: (torch.float32, shape) for name, shape in shapes.items()}:
             raise UserError("its optimizer's state does not fit its network")
+    if checkpoint.algorithm:
+        state = ALGORITHMS[checkpoint.config.algorithm.name].state_of(network.state_dict())
+        if _types(checkpoint.algorithm) != _types(state):
+            raise UserError("its algorithm's state does not fit its network")
     if any(tensor.dtype != torch.uint8 or tensor.nbytes > LARGEST_RANDOM for tensor in checkpoint.random.values()):
         raise UserError("its random states are not bytes, or too many")
 
 
-def _types(tensors: dict[str, Tensor]) -> dict[str, tuple[torch.dtype, torch.Size]]:
+def _types(tensors: Mapping[str, Tensor]) -> dict[str, tuple[torch.dtype, torch.Size]]:
     return {name: (tensor.dtype, tensor.shape) for name, tensor in tensors.items()}
 
 
