@@ -5,12 +5,13 @@ import argparse
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
 from kartrl import __version__
-from kartrl.commands.arguments import Parser, add_config, add_policy, positive
+from kartrl.commands.arguments import POLICY, Parser, add_config, add_policy, positive, setting, whole_number
 from kartrl.commands.circuit import add_parser as add_circuit_parser
 from kartrl.errors import RunFailed, UserError, shortage
 from kartrl.interrupts import deferred
@@ -72,6 +73,7 @@ def _parser() -> argparse.ArgumentParser:
         "train -c mine.cfg --set optimizer.learning_rate=0.0005",
         "train -c common.cfg a.cfg -c common.cfg b.cfg --parallel",
         "train --resume cartpole-2 --minutes 5",
+        "train --init cartpole-2 --seed 3 --set optimizer.learning_rate=0.0002",
     )
     add_config(train, several=True)
     train.add_argument(
@@ -87,6 +89,21 @@ def _parser() -> argparse.ArgumentParser:
         metavar="RUN",
         help="go on with this run (its folder, or its name in logs) or with the newest one: its weights, optimizer, "
         "counters and random generators",
+    )
+    train.add_argument(
+        "--init",
+        dest="set",
+        action="append",
+        type=setting("run.init"),
+        metavar="RUN",
+        help="a new run that begins with the weights of this one (its best checkpoint), or of this file",
+    )
+    train.add_argument(
+        "--with-optimizer",
+        dest="set",
+        action="append_const",
+        const="run.init_optimizer=true",
+        help="with --init: and with its optimizer's state",
     )
 
     record = _add(
@@ -141,10 +158,11 @@ def _parser() -> argparse.ArgumentParser:
         metavar="CIRCUIT",
         help="a circuit, or several to choose from in the window: whatever [levels] takes (default: all there are)",
     )
-    add_policy(play, "race against the ghost of this network")
+    add_policy(play, "the network whose ghost you race against")
     play.add_argument(
         "--ghost", type=Path, metavar="FILE", help="race against a movie's ghost: a .bk2 of an earlier drive"
     )
+    play.add_argument("--alone", action="store_true", help="race against the clock, without a ghost")
     play.add_argument(
         "--opponents", type=int, choices=range(4), default=0, help="karts that the game drives (default 0)"
     )
@@ -166,6 +184,26 @@ def _parser() -> argparse.ArgumentParser:
         choices=("auto", "bundled", "cartridge"),
         default="auto",
         help="auto: your own cartridge, if there is one",
+    )
+
+    export = _add(
+        commands,
+        "export",
+        _export,
+        "make a checkpoint small, to give it away, with a card that says what it is",
+        "export my-run -o my-kart.pt --half",
+    )
+    export.add_argument("checkpoint", metavar="RUN", help=POLICY)
+    export.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="the .pt; the card is its .md")
+    export.add_argument("--half", action="store_true", help="weights in half precision: half as large")
+    export.add_argument(
+        "-s", "--state", nargs="+", default=[], metavar="CIRCUIT", help="drive on these only, for the card"
+    )
+    export.add_argument(
+        "--episodes",
+        type=partial(whole_number, least=0),
+        default=3,
+        help="races on each circuit, for the card (default 3; 0: none)",
     )
 
     bench = _add(
@@ -257,14 +295,6 @@ def _add(
     return parser
 
 
-def _checkpoint(options: argparse.Namespace) -> Path:
-    from kartrl.runtime.run_folders import find_checkpoint
-
-    if options.checkpoint is None:
-        raise UserError("which network should drive? Give a run or a checkpoint: -p RUN, or -p logs/<run>/best.pt")
-    return find_checkpoint(options.checkpoint)
-
-
 def _config_files(options: argparse.Namespace) -> list[str]:
     """The files of a command that works with one configuration."""
     if len(options.config) > 1:
@@ -291,15 +321,15 @@ def _train(options: argparse.Namespace) -> int:
 def _record(options: argparse.Namespace) -> int:
     from rich.console import Console
 
+    from kartrl.commands.policy import find_policy
     from kartrl.commands.record import list_circuits, record
 
-    console = Console()
-    if options.state is None and options.checkpoint is None:
+    console, level = Console(), options.state
+    if level is None and options.checkpoint is None:
         list_circuits(console)
         return 0
-    record(
-        options.state, _checkpoint(options), options.output, options.episodes, options.greedy, options.device, console
-    )
+    path = find_policy(options.checkpoint, level is not None, console)
+    record(level, path, options.output, options.episodes, options.greedy, options.device, console)
     return 0
 
 
@@ -307,15 +337,31 @@ def _evaluate(options: argparse.Namespace) -> int:
     from rich.console import Console
 
     from kartrl.commands.evaluate import evaluate
+    from kartrl.commands.policy import find_policy
 
-    evaluate(_checkpoint(options), options.state, options.episodes, options.greedy, options.device, Console())
+    console = Console()
+    path = find_policy(options.checkpoint, bool(options.state), console)
+    evaluate(path, options.state, options.episodes, options.greedy, options.device, console)
     return 0
 
 
 def _play(options: argparse.Namespace) -> int:
+    from rich.console import Console
+
     from kartrl.commands.play import play
 
-    return play(options, None if options.checkpoint is None else _checkpoint(options))
+    return play(options, Console())
+
+
+def _export(options: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from kartrl.commands.export import export
+    from kartrl.runtime.run_folders import find_checkpoint
+
+    path = find_checkpoint(options.checkpoint, "export")
+    export(path, options.output, options.half, options.state, options.episodes, "auto", Console())
+    return 0
 
 
 def _bench(options: argparse.Namespace) -> int:

@@ -13,6 +13,7 @@ SHORTCUTS = {
     "--minutes": ("run.minutes", "M", "train for so many minutes at most"),
     "--name": ("run.name", "NAME", "name of the run: its folder in logs"),
 }
+POLICY = "a run's name or folder (its best checkpoint), or a checkpoint file"
 
 
 class Parser(argparse.ArgumentParser):
@@ -61,14 +62,19 @@ def add_config(parser: argparse.ArgumentParser, several: bool = False, shortcuts
     )
     for option, (key, metavar, text) in SHORTCUTS.items() if shortcuts else ():
         parser.add_argument(
-            option, dest="set", action="append", type=_setting(key), metavar=metavar, help=f"{text} ({key})"
+            option, dest="set", action="append", type=setting(key), metavar=metavar, help=f"{text} ({key})"
         )
 
 
 def add_policy(parser: argparse.ArgumentParser, text: str = "the network that drives") -> None:
     """The options that say which network drives, and how."""
-    about = f"{text}: a run's name or folder (its best checkpoint), or a checkpoint file"
+    about = f"{text}: {POLICY} (default: the newest run's best, else the one that comes with kartrl)"
     parser.add_argument("-p", "--checkpoint", metavar="RUN", help=about)
+    add_driving(parser)
+
+
+def add_driving(parser: argparse.ArgumentParser) -> None:
+    """The options that say how a network drives."""
     choice = parser.add_mutually_exclusive_group()
     choice.add_argument(
         "--greedy", dest="greedy", action="store_true", default=True, help="take the likeliest action (default)"
@@ -77,7 +83,8 @@ def add_policy(parser: argparse.ArgumentParser, text: str = "the network that dr
     parser.add_argument("--device", choices=("auto", "cpu", "cuda", "mps"), default="auto")
 
 
-def _setting(key: str) -> Any:
+def setting(key: str) -> Any:
+    """A value of this key as `--set` takes it, for argparse's `type`."""
     return lambda value: f"{key}={value}"
 
 

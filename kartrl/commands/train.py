@@ -37,6 +37,7 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
     from kartrl.metrics.terminal import Display
     from kartrl.metrics.trackers import check_tracker
     from kartrl.runtime import run_folders as runs
+    from kartrl.runtime.initial_weights import anew, load_initial
     from kartrl.runtime.inspection import inspect_env, remarks
     from kartrl.runtime.precision import resolve_precision
     from kartrl.runtime.server import Server
@@ -58,7 +59,12 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
             spec = inspect_env(config)  # what can be wrong with it comes out here, before any process is started
             config = resolve_precision(config, spec)
             sizes = choose_sizes(config, spec)
+        initial = None
         if stored is None:
+            if config.run.init != "none":
+                path = runs.find_checkpoint(config.run.init, "--init")
+                config = config.model_copy(update={"run": config.run.model_copy(update={"init": str(path)})})
+                initial = load_initial(path, config, spec)
             folder = runs.create(config)
             stack.callback(runs.release, folder)
         display = Display(console, folder.path.name, world, plain)
@@ -67,7 +73,13 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
                 display.say(f"Training on {spec.title}; logs in {folder.path}")
                 for remark in remarks(config, spec):
                     display.say(remark)
-                if stored is not None:
+                if initial is not None:
+                    display.say(
+                        f"Beginning with the weights of {config.run.init}, after {initial.counters.agent_steps:,} "
+                        f"agent steps{', and with its optimizer' * config.run.init_optimizer}; counting from 0"
+                    )
+                    stored = anew(initial, config)
+                elif stored is not None:
                     display.say(
                         f"Going on at {stored.counters.agent_steps:,} agent steps, {stored.counters.updates:,} updates"
                     )
