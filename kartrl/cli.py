@@ -11,7 +11,16 @@ from types import FrameType
 from typing import NoReturn
 
 from kartrl import __version__
-from kartrl.commands.arguments import POLICY, Parser, add_config, add_policy, positive, setting, whole_number
+from kartrl.commands.arguments import (
+    POLICY,
+    Parser,
+    add_config,
+    add_driving,
+    add_policy,
+    positive,
+    setting,
+    whole_number,
+)
 from kartrl.commands.circuit import add_parser as add_circuit_parser
 from kartrl.errors import RunFailed, UserError, shortage
 from kartrl.interrupts import deferred
@@ -142,6 +151,33 @@ def _parser() -> argparse.ArgumentParser:
     )
     add_policy(evaluate)
     evaluate.add_argument("--episodes", type=positive, default=5, help="races on each circuit (default 5)")
+
+    watch = _add(
+        commands,
+        "watch",
+        _watch,
+        "see a policy drive: in a window, circuit after circuit, with its line and what it sees",
+        "watch",
+        "watch my-run",
+        "watch logs/my-run/best.pt -s '*.Act1' -o film.mp4",
+    )
+    watch.add_argument(
+        "checkpoint",
+        nargs="?",
+        metavar="RUN",
+        help=f"{POLICY}; a run that is training is followed (default: the newest run's best, else the one that comes "
+        "with kartrl)",
+    )
+    watch.add_argument(
+        "-s", "--state", nargs="+", default=[], metavar="CIRCUIT", help="only these; as in [levels], also random:20"
+    )
+    watch.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="no window, but an MP4 (so it is where there is no display)"
+    )
+    watch.add_argument(
+        "--seconds", type=positive, default=0, help="go on to the next circuit after so many (default: after the race)"
+    )
+    add_driving(watch)
 
     play = _add(
         commands,
@@ -342,6 +378,16 @@ def _evaluate(options: argparse.Namespace) -> int:
     console = Console()
     path = find_policy(options.checkpoint, bool(options.state), console)
     evaluate(path, options.state, options.episodes, options.greedy, options.device, console)
+    return 0
+
+
+def _watch(options: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from kartrl.commands.watch import watch
+
+    choices = options.state, options.output, options.seconds, options.greedy, options.device
+    watch(options.checkpoint, *choices, Console())
     return 0
 
 

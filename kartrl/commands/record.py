@@ -1,5 +1,7 @@
 """`kartrl record`: a video of a trained policy, and the world's picture of it, such as the line that a kart drives."""
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import gymnasium
@@ -8,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from kartrl.envs.episode import Drive
+from kartrl.envs.world import World
 from kartrl.envs.worlds import CONSOLE_FPS
 from kartrl.errors import UserError
 from kartrl.kart.circuits.format import title_of
@@ -44,10 +47,11 @@ def record(
             raise UserError(f"-s {level}: means {len(driver.levels)} {world.level_word}s; one can be filmed at a time")
         level = next(iter(driver.levels), "")
         name = world.name_level(level) if level else world.config.environment.id
-        video = _named(output, name.replace("/", "-"))
+        video = video_file(output, name.replace("/", "-"))
         picture = video.with_suffix(".png")
         try:
-            drives = _film(driver, level, name, video, episodes, greedy, console)
+            with needing_pictures(world):
+                drives = _film(driver, level, name, video, episodes, greedy, console)
             drawn = world.draw(level, drives, f"{name}, after {driver.agent_steps:,} agent steps")
             if drawn is not None:
                 picture.write_bytes(png(drawn))
@@ -55,8 +59,6 @@ def record(
             raise UserError(
                 f"{video}: cannot write there ({error.strerror or error}); choose another place with -o"
             ) from error
-        except gymnasium.error.DependencyNotInstalled as error:
-            raise UserError(f"{world.config.environment.id}: no pictures to film: {error}") from error
     (first, *headings), *rows = world.list_episodes([one.episode for one in drives])
     lines = [Line(number, cells, level=False) for number, *cells in rows]
     console.print(fitted(first, headings, [lines], console.width, HEAVY_HEAD))
@@ -78,7 +80,12 @@ def list_circuits(console: Console, game: str = "auto") -> None:
         console.print(f"  {name:<18} {title}".rstrip(), highlight=False)
 
 
-def _named(output: Path | None, name: str) -> Path:
+def video_file(output: Path | None, name: str) -> Path:
+    """The MP4 that a user means by `output`: a file, a folder for one of this name, or None for the current folder.
+
+    Raises:
+        UserError: it has another suffix.
+    """
     if output is None:
         return Path(f"{name}.mp4")
     if output.is_dir():
@@ -88,6 +95,15 @@ def _named(output: Path | None, name: str) -> Path:
     if output.suffix != ".mp4":
         raise UserError(f"-o {output}: the video is an MP4; give a name that ends in .mp4")
     return output
+
+
+@contextlib.contextmanager
+def needing_pictures(world: World) -> Iterator[None]:
+    """Context manager: a library that an environment lacks to draw itself is a UserError."""
+    try:
+        yield
+    except gymnasium.error.DependencyNotInstalled as error:
+        raise UserError(f"{world.config.environment.id}: no pictures to film: {error}") from error
 
 
 def _film(
