@@ -3,10 +3,10 @@
 import contextlib
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-import gymnasium
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -59,11 +59,11 @@ def watch(
         _show(source, levels, seconds, greedy, device, console)
         return
     if output is None:
-        console.print("There is no display: this becomes a film (-o FILE.mp4 chooses where)", highlight=False)
+        _say(console, "There is no display: this becomes a film (-o FILE.mp4 chooses where)")
     if source.path is None:
         raise UserError(f"{source.follow}: has no checkpoint yet to film; wait for its first one")
     with contextlib.closing(Canvas()) as canvas, _open(source.path, levels, device, console) as driver:
-        show = Show(driver, source.path, source.follow, greedy, seconds)
+        show = Show(driver, source.path, source.follow, greedy, seconds, partial(_say, console))
         _film(show, canvas, video_file(output, "watch"), console)
 
 
@@ -84,18 +84,21 @@ def _open(path: Path, levels: Sequence[str], device: str, console: Console) -> I
 
 def _show(source: Source, levels: Sequence[str], seconds: float, greedy: bool, device: str, console: Console) -> None:
     with contextlib.closing(Window("KartRL")) as window:
-        path = source.path if source.follow is None else _await_checkpoint(source.follow, window)
+        path = source.path or _first_checkpoint(source, window)
         window.wait("loading the policy ...")
         with _open(path, levels, device, console) as driver:
-            keep_going(screen := WatchWindow(Show(driver, path, source.follow, greedy, seconds), window), screen.rate)
+            show = Show(driver, path, source.follow, greedy, seconds, partial(_say, console))
+            keep_going(WatchWindow(show, window), show.rate)
 
 
-def _await_checkpoint(folder: Path, window: Window) -> Path:
-    """The newest checkpoint of a run that is training.
+def _first_checkpoint(source: Source, window: Window) -> Path:
+    """Wait for it; Ctrl-C ends that.
 
     Raises:
-        UserError: it ended without one.
+        UserError: the run ended without one.
     """
+    folder = source.follow
+    assert folder is not None, "without a checkpoint a run is followed"
     while (path := checkpoint.newest(folder)) is None:
         if not is_training(folder):
             raise UserError(f"{folder}: the run ended without a checkpoint")
@@ -123,9 +126,13 @@ def _film(show: Show, canvas: Canvas, video: Path, console: Console) -> None:
                         for _ in range(every):
                             show.tick()
             except KeyboardInterrupt:
-                console.print("Ended by Ctrl-C; the film so far is kept", highlight=False)
+                _say(console, "Ended by Ctrl-C; the film so far is kept")
     except OSError as error:
         raise UserError(
             f"{video}: cannot write there ({error.strerror or error}); choose another place with -o"
         ) from error
-    console.print(f"Policy: {show.path}, {show.policy}\nVideo: {video}", highlight=False, markup=False, soft_wrap=True)
+    _say(console, f"Video: {video}")
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, highlight=False, markup=False, soft_wrap=True)

@@ -217,7 +217,7 @@ class World(ABC):
     # Pictures
 
     def trace(self, info: dict[str, Any]) -> tuple[float, ...]:
-        """What `draw` needs of each step, from its `info`; where there is a `map`, first x and y on it, in its pixels."""
+        """What `draw` needs of each step, from its `info`; first, where there is a `map`, x and y in its pixels."""
         return ()
 
     def map(self, level: str) -> np.ndarray | None:

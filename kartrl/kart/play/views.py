@@ -117,6 +117,7 @@ def _stack(window: Canvas, images: Sequence[Image], place: pygame.Rect) -> None:
     newest, *older = images
     row = place.width // max(4, len(older)) if older else 0
     large = _inside(pygame.Rect(place.left, place.top, place.width, place.height - row), newest)
+    large.top = place.top
     window.image(newest, large)
     for number, image in enumerate(older):
         cell = pygame.Rect(place.left + number * row, large.bottom + window.scale, row - window.scale, row)

@@ -1,7 +1,7 @@
 """A trained policy that drives level after level, frame by frame, with its line on the map and what it sees."""
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import cv2
@@ -19,7 +19,7 @@ from kartrl.runtime.driving import Driver, Step, steps, with_newer
 
 SIDE = 320  # of the map, pixels
 SHADE = 0.55  # of the map's brightness, so that the line stands out
-LINE, EDGE = (255, 207, 92), (20, 16, 10)  # colours of the line
+LINE = (255, 207, 92)  # colour of the line
 HOLD_SECONDS = 2.0  # for which the end of an episode is shown
 KEYS = ("N next   P pause   F11 full screen", "esc quit")
 
@@ -34,12 +34,19 @@ class Show:
         path: its checkpoint.
         follow: a run, whose newest checkpoint drives from the next episode on.
         seconds: of an episode at most; 0: to its end.
+        say: told which checkpoint drives, at first and whenever it is another one.
     """
 
-    def __init__(self, driver: Driver, path: Path, follow: Path | None, greedy: bool, seconds: float) -> None:
-        self._driver, self._follow, self._greedy = driver, follow, greedy
-        self.path = path
-        """The checkpoint that drives."""
+    def __init__(
+        self,
+        driver: Driver,
+        path: Path,
+        follow: Path | None,
+        greedy: bool,
+        seconds: float,
+        say: Callable[[str], None],
+    ) -> None:
+        self._driver, self._path, self._follow, self._greedy, self._say = driver, path, follow, greedy, say
         inner = driver.env.unwrapped
         self._each_frame = hasattr(inner, "on_frame")
         self.rate = float(CONSOLE_FPS) if self._each_frame else driver.world.pictures_per_second(driver.env)
@@ -52,6 +59,7 @@ class Show:
         self.rounds = 0
         """How often all levels have been driven."""
         self._place = -1
+        self._say(f"Showing {path}: {self.policy}")
         self.next()
 
     def next(self) -> None:
@@ -98,13 +106,14 @@ class Show:
 
     def _take_newest(self) -> None:
         newest = None if self._follow is None else checkpoint.newest(self._follow)
-        if newest is None or newest == self.path:
+        if newest is None or newest == self._path:
             return
         try:
             self._driver = with_newer(self._driver, newest)
         except UserError:  # the run has removed it meanwhile: the next one will do
             return
-        self.path = newest
+        self._path = newest
+        self._say(f"Showing {newest}: {self.policy}")
 
     @property
     def title(self) -> str:
@@ -197,11 +206,6 @@ class WatchWindow:
         """Whether nobody has closed it."""
         self._show, self._window = show, window
         self._paused = False
-
-    @property
-    def rate(self) -> float:
-        """Ticks per second."""
-        return self._show.rate
 
     def take(self, event: pygame.event.Event) -> None:
         """Handle an event of the window."""
