@@ -13,7 +13,7 @@ import psutil
 from rich.console import Console
 from rich.progress import Progress
 
-from kartrl.cli import add_config
+from kartrl.commands.arguments import add_config
 from kartrl.commands.bench.windows import train_window
 from kartrl.launch import config_options
 

@@ -14,8 +14,8 @@ import matplotlib.pyplot as plt
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from kartrl.cli import add_config
-from kartrl.commands.bench import measured_point
+from kartrl.commands.arguments import add_config
+from kartrl.commands.bench.measure import measured_point
 from kartrl.commands.bench.windows import Window, train_window
 from kartrl.config import read
 from kartrl.launch import config_options

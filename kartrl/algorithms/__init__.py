@@ -3,6 +3,7 @@
 from typing import Any
 
 from kartrl.algorithms.a2c import A2C
+from kartrl.algorithms.a3c import A3C
 from kartrl.algorithms.algorithm import Algorithm
 from kartrl.algorithms.appo import APPO
 from kartrl.algorithms.impala import Impala
@@ -11,7 +12,13 @@ from kartrl.algorithms.rewards import TRANSFORMS
 from kartrl.config import Config
 from kartrl.models import Distribution
 
-ALGORITHMS: dict[str, type[Algorithm[Any]]] = {"a2c": A2C, "appo": APPO, "impala": Impala, "ppo": PPO}
+ALGORITHMS: dict[str, type[Algorithm[Any]]] = {
+    "a2c": A2C,
+    "a3c": A3C,
+    "appo": APPO,
+    "impala": Impala,
+    "ppo": PPO,
+}
 
 
 def make_algorithm(config: Config, distribution: Distribution) -> Algorithm[Any]:

@@ -1,6 +1,7 @@
 """A2C: the synchronous form of A3C (Mnih et al. 2016, arXiv:1602.01783), with generalised advantage estimation."""
 
-from typing import ClassVar
+import functools
+from typing import ClassVar, TypeVar
 
 from torch import Tensor
 
@@ -11,30 +12,32 @@ from kartrl.config.algorithms import A2C as Section
 from kartrl.models import Network, Output
 from kartrl.trajectory import Trajectory, discounts, split_decision
 
+AnySection = TypeVar("AnySection", bound=Section)
 
-class A2C(Algorithm[Section]):
-    """Agents wait for each update, so all steps are on-policy: the values of acting are the learner's own."""
 
-    synchronous: ClassVar[bool] = True
+class AdvantageActorCritic(Algorithm[AnySection]):
+    """The gradient of section 4 of the paper, as a mean over valid steps, for the values that were acted with."""
 
     def prepare(self, network: Network, trajectory: Trajectory[Tensor], steps: int) -> Batch:
-        """See `Algorithm`: adds "advantage", and "value_target", which is the lambda-return A + V."""
+        """See `Algorithm`: adds "advantage", and "value_target", which is a lambda-return or an n-step return."""
+        section, valid = self._section, trajectory.valid
         value = split_decision(trajectory.decision, self.distribution.action_columns).value
-        advantage = generalised_advantage(
+        advantage_with = functools.partial(
+            generalised_advantage,
             self._transform(trajectory.reward),
-            discounts(trajectory, self._discount),
-            trajectory.valid,
+            discounts(trajectory, self._discount.at(self.progress)),
+            valid,
             value,
             last_value(network, trajectory),
-            self._section.gae_lambda,
         )
-        target = advantage + value
-        if self._section.normalise_advantages:
-            advantage = normalised(advantage, trajectory.valid)
+        advantage = advantage_with(section.gae_lambda)
+        target = value + (advantage if section.value_target == "lambda" else advantage_with(1.0))
+        if section.normalise_advantages:
+            advantage = normalised(advantage, valid)
         return Batch(trajectory, {"advantage": advantage, "value_target": target}, steps)
 
     def loss(self, output: Output, batch: Batch) -> Loss:
-        """See `Algorithm`: the gradient of section 4 of the paper, as a mean over valid steps."""
+        """See `Algorithm`: policy gradient, value error and entropy bonus."""
         section, trajectory = self._section, batch.trajectory
         action = split_decision(trajectory.decision, self.distribution.action_columns).action
         policy, value = output.policy[:-1], output.value[:-1]
@@ -43,9 +46,15 @@ class A2C(Algorithm[Section]):
         policy_gradient = policy_gradient_loss(log_prob, batch.targets["advantage"], weight)
         value_error = value_loss(value, batch.targets["value_target"], weight)
         entropy = entropy_bonus(self.distribution.entropy(policy), weight)
-        total = policy_gradient + section.value_cost * value_error - section.entropy_cost * entropy
+        total = policy_gradient + section.value_cost * value_error - section.entropy_cost.at(self.progress) * entropy
         terms = {"policy_gradient": policy_gradient, "value": value_error, "entropy": entropy}
         return Loss(total, terms, {"value": value, **batch.targets}, trajectory.valid)
+
+
+class A2C(AdvantageActorCritic[Section]):
+    """Agents wait for each update, so all steps are on-policy: the values of acting are the learner's own."""
+
+    synchronous: ClassVar[bool] = True
 
 
 def last_value(network: Network, trajectory: Trajectory[Tensor]) -> Tensor:

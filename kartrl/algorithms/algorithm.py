@@ -6,6 +6,7 @@ from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 from torch import Tensor
 
+from kartrl.config.schedule import Schedule
 from kartrl.models import Distribution, Network, Output
 from kartrl.trajectory import Trajectory
 
@@ -51,12 +52,13 @@ class Algorithm(ABC, Generic[Section]):
 
     Args:
         section: the algorithm's own.
-        discount: gamma.
+        discount: gamma, over the run.
         reward_transform: of rewards [T, B].
         distribution: of the policy.
 
     Attributes:
         distribution: of the policy.
+        progress: of the run's schedules, 0 to 1; the learner sets it before each update.
         synchronous: agents wait for each update, so that the policy lag is 0.
         batch_share: part of all environments whose unrolls make an update where the user does not say: the policy
             lag, in updates, is about its inverse, on any machine.
@@ -66,10 +68,11 @@ class Algorithm(ABC, Generic[Section]):
     batch_share: ClassVar[float] = 1.0
 
     def __init__(
-        self, section: Section, discount: float, reward_transform: RewardTransform, distribution: Distribution
+        self, section: Section, discount: Schedule, reward_transform: RewardTransform, distribution: Distribution
     ) -> None:
         self._section, self._discount = section, discount
         self._transform, self.distribution = reward_transform, distribution
+        self.progress = 0.0
 
     def prepare(self, network: Network, trajectory: Trajectory[Tensor], steps: int) -> Batch:
         """What the loss needs to know of the batch as a whole; called without gradients, once for each update."""

@@ -34,7 +34,7 @@ class APPO(ClippedSurrogate[Section]):
             behaviour.log_prob,
             old_log_prob,
             self._transform(trajectory.reward),
-            discounts(trajectory, self._discount),
+            discounts(trajectory, self._discount.at(self.progress)),
             valid,
             value,
             output.value[-1],

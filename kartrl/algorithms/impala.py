@@ -28,7 +28,7 @@ class Impala(Algorithm[Section]):
             behaviour.log_prob,
             log_prob.detach(),
             self._transform(trajectory.reward),
-            discounts(trajectory, self._discount),
+            discounts(trajectory, self._discount.at(self.progress)),
             trajectory.valid,
             value.detach(),
             output.value[-1].detach(),
@@ -41,7 +41,7 @@ class Impala(Algorithm[Section]):
         policy_gradient = policy_gradient_loss(log_prob, targets.advantage, weight)
         value_error = value_loss(value, targets.value_target, weight)
         entropy = entropy_bonus(self.distribution.entropy(policy), weight)
-        total = policy_gradient + section.value_cost * value_error - section.entropy_cost * entropy
+        total = policy_gradient + section.value_cost * value_error - section.entropy_cost.at(self.progress) * entropy
         with torch.no_grad():
             importance_weight = (log_prob - behaviour.log_prob).exp()
             clipped = (weight * (importance_weight > section.rho_bar)).sum()

@@ -17,6 +17,7 @@ from kartrl.algorithms.losses import (
     value_loss,
 )
 from kartrl.config.algorithms import PPO as Section
+from kartrl.config.schedule import Schedule
 from kartrl.models import Distribution, Network, Output
 from kartrl.trajectory import Trajectory, discounts, split_decision
 
@@ -31,7 +32,7 @@ class ClippedSurrogate(Algorithm[AnySection]):
     """
 
     def __init__(
-        self, section: AnySection, discount: float, reward_transform: RewardTransform, distribution: Distribution
+        self, section: AnySection, discount: Schedule, reward_transform: RewardTransform, distribution: Distribution
     ) -> None:
         super().__init__(section, discount, reward_transform, distribution)
         self._divergences: list[Tensor] = []  # KL(old || new) of the minibatches of this epoch
@@ -53,11 +54,12 @@ class ClippedSurrogate(Algorithm[AnySection]):
         action = split_decision(trajectory.decision, self.distribution.action_columns).action
         policy, value = output.policy[:-1], output.value[:-1]
         weight = trajectory.valid.to(value.dtype) / batch.steps
+        clip_range = section.clip_range.at(self.progress)
         ratio = (
             self.distribution.log_prob(policy, action)
             - self.distribution.log_prob(targets["old_policy"], action).detach()
         ).exp()
-        surrogate = clipped_policy_loss(ratio, targets["advantage"], section.clip_range, weight)
+        surrogate = clipped_policy_loss(ratio, targets["advantage"], clip_range, weight)
         if section.value_clip_range:
             value_error = clipped_value_loss(
                 value, targets["value_target"], targets["old_value"], section.value_clip_range, weight
@@ -65,10 +67,10 @@ class ClippedSurrogate(Algorithm[AnySection]):
         else:
             value_error = value_loss(value, targets["value_target"], weight)
         entropy = entropy_bonus(self.distribution.entropy(policy), weight)
-        total = surrogate + section.value_cost * value_error - section.entropy_cost * entropy
+        total = surrogate + section.value_cost * value_error - section.entropy_cost.at(self.progress) * entropy
         with torch.no_grad():
             divergence = (weight * self.distribution.kl(targets["old_policy"], policy)).sum()
-            clipped = (weight * ((ratio - 1).abs() > section.clip_range)).sum()
+            clipped = (weight * ((ratio - 1).abs() > clip_range)).sum()
         self._divergences.append(divergence)
         terms = {
             "policy_gradient": surrogate,
@@ -92,7 +94,7 @@ class PPO(ClippedSurrogate[Section]):
         behaviour = split_decision(trajectory.decision, self.distribution.action_columns)
         advantage = generalised_advantage(
             self._transform(trajectory.reward),
-            discounts(trajectory, self._discount),
+            discounts(trajectory, self._discount.at(self.progress)),
             valid,
             behaviour.value,
             last_value(network, trajectory),

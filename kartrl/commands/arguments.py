@@ -1,28 +1,54 @@
-"""The parser of the command line: nearest names for mistyped commands, and examples in every help."""
+"""What the commands' arguments have in common: their parser, the configuration, the network that drives."""
 
 import argparse
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
+from kartrl.errors import UserError
+
+Command = Callable[[argparse.Namespace], int]  # returns the exit status
 EXIT_STATUS = 2  # of bad input
+POLICY = "a run's name or folder (its best checkpoint), or a checkpoint file"
 SHORTCUTS = {
     "--env": ("environment.id", "ID", "the environment, such as CartPole-v1"),
     "--seed": ("run.seed", "N", "seed of everything that is drawn"),
     "--minutes": ("run.minutes", "M", "train for so many minutes at most"),
     "--name": ("run.name", "NAME", "name of the run: its folder in logs"),
 }
-POLICY = "a run's name or folder (its best checkpoint), or a checkpoint file"
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose help ends with examples, and that names the nearest command for one that does not exist."""
+    """A parser whose help ends with examples, and that names the nearest command for one that does not exist.
 
-    def __init__(self, *, examples: Sequence[str] = (), **options: Any) -> None:
-        shown = "\n".join(["examples:", *(f"  kartrl {example}" for example in examples)]) if examples else None
-        super().__init__(epilog=shown, formatter_class=argparse.RawDescriptionHelpFormatter, **options)
+    Args:
+        examples: as they are typed, without "kartrl".
+        on_use: called with the parser before it parses, to add its arguments then.
+    """
+
+    def __init__(
+        self, *, examples: Sequence[str] = (), on_use: "Callable[[Parser], None] | None" = None, **options: Any
+    ) -> None:
+        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, **options)
         self._commands: Any = None
+        self._on_use = on_use
+        self.show(*examples)
+
+    def show(self, *examples: str) -> None:
+        """End the help with these examples."""
+        self.epilog = "\n".join(["examples:", *(f"  kartrl {example}" for example in examples)]) if examples else None
+
+    def runs(self, command: Command, *examples: str) -> None:
+        """Have `command` run with what was parsed, and end the help with these examples of it."""
+        self.set_defaults(run=command)
+        self.show(*examples)
+
+    def parse_known_args(self, *arguments: Any) -> Any:  # type: ignore[override]  # argparse gives both by position
+        """See `argparse`."""
+        if self._on_use is not None:
+            self._on_use(self)
+        return super().parse_known_args(*arguments)
 
     def add_subparsers(self, **options: Any) -> Any:
         """See `argparse`."""
@@ -81,6 +107,17 @@ def add_driving(parser: argparse.ArgumentParser) -> None:
     )
     choice.add_argument("--sampled", dest="greedy", action="store_false", help="sample the actions")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda", "mps"), default="auto")
+
+
+def config_files(options: argparse.Namespace) -> list[str]:
+    """The files of a command that works with one configuration.
+
+    Raises:
+        UserError: -c was repeated.
+    """
+    if len(options.config) > 1:
+        raise UserError("-c may be given once here: -c A B changes A by B")
+    return [file for files in options.config for file in files]
 
 
 def setting(key: str) -> Any:

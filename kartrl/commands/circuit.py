@@ -1,22 +1,18 @@
 """`kartrl circuit`: its arguments; the implementation of each action is imported when it runs."""
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
 
-from kartrl.commands.arguments import Parser, whole_number
+from kartrl.commands.arguments import Command, Parser, whole_number
 from kartrl.kart.circuits import LAPS
 
 KINDS = "asphalt, dirt, planks, castle, mud, beach, ice or rainbow"
 
 
-def add_parser(commands: "argparse._SubParsersAction[Parser]") -> None:
-    """`kartrl circuit ACTION ...`."""
-    text = "create circuits for the bundled game: check, draw and build them, or generate random ones"
-    examples = [f"circuit {example}" for example in ("check mine.toml", "draw --all", "random --kind ice -n 5 -o ice")]
-    parser = commands.add_parser(
-        "circuit", help="create your own circuits, or generate random ones", description=text, examples=examples
-    )
+def add_arguments(parser: Parser) -> None:
+    """What `kartrl circuit` takes: actions, with arguments of their own."""
+    parser.description = "create circuits for the bundled game: check, draw and build them, or generate random ones"
+    parser.show("circuit check mine.toml", "circuit draw --all", "circuit random --kind ice -n 5 -o ice")
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     file = "a circuit's .toml file"
     any_of = "a circuit's .toml or .state file, or the name of a bundled circuit"
@@ -97,13 +93,12 @@ def add_parser(commands: "argparse._SubParsersAction[Parser]") -> None:
 
 
 def _add(actions: "argparse._SubParsersAction[Parser]", name: str, text: str, *examples: str) -> Parser:
-    shown = [f"circuit {example}" for example in examples]
-    parser = actions.add_parser(name, help=text, description=text, examples=shown)
-    parser.set_defaults(command=_import_later(name))
+    parser = actions.add_parser(name, help=text, description=text)
+    parser.runs(_import_later(name), *(f"circuit {example}" for example in examples))
     return parser
 
 
-def _import_later(name: str) -> Callable[[argparse.Namespace], int]:
+def _import_later(name: str) -> Command:
     """A command of `kartrl.kart.circuits.commands`, which is imported only when it runs."""
 
     def run(options: argparse.Namespace) -> int:

@@ -1,11 +1,18 @@
 """`kartrl config`: the configuration that a run would have."""
 
-from collections.abc import Sequence
+import argparse
 
+from kartrl.commands.arguments import Parser, add_config, config_files
 from kartrl.config import dump, read
 
 
-def show_config(files: Sequence[str], overrides: Sequence[str]) -> int:
+def add_arguments(parser: Parser) -> None:
+    """What `kartrl config` takes."""
+    parser.runs(run, "config", "config -c mine.cfg --set model.hidden_size=128")
+    add_config(parser)
+
+
+def run(options: argparse.Namespace) -> int:
     """Print it as an INI file; the exit status."""
-    print(dump(read(files, overrides)), end="")
+    print(dump(read(config_files(options), options.set)), end="")
     return 0

@@ -1,5 +1,6 @@
 """`kartrl evaluate`: episodes of a trained network on every level, and a table of them."""
 
+import argparse
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -9,12 +10,36 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from kartrl.commands.arguments import Parser, add_policy, positive
+from kartrl.commands.policy import find_policy
 from kartrl.envs.episode import Episode
 from kartrl.envs.world import World
 from kartrl.metrics.tables import Line, fitted
-from kartrl.runtime.driving import drive, open_driver
 
 USES = {"train": "", "test": " (unseen)", "none": " (other)"}  # what a table adds to the names
+
+
+def add_arguments(parser: Parser) -> None:
+    """What `kartrl evaluate` takes."""
+    parser.runs(run, "evaluate -p my-run", "evaluate -p my-run -s '*.Act1' random:100-119 --episodes 3")
+    parser.add_argument(
+        "-s",
+        "--state",
+        nargs="+",
+        default=[],
+        metavar="CIRCUIT",
+        help="only these; as in [levels], also random:100-119",
+    )
+    add_policy(parser)
+    parser.add_argument("--episodes", type=positive, default=5, help="races on each circuit (default 5)")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Drive, and print the table; the exit status."""
+    console = Console()
+    path = find_policy(options.checkpoint, bool(options.state), console)
+    evaluate(path, options.state, options.episodes, options.greedy, options.device, console)
+    return 0
 
 
 class Result(NamedTuple):
@@ -38,6 +63,8 @@ def evaluate(
     Raises:
         UserError: the checkpoint, a level or the device is not there or not usable.
     """
+    from kartrl.runtime.driving import drive, open_driver  # loads torch
+
     with open_driver(path, levels, device, console=console) as driver:
         world = driver.world
         chosen = driver.levels or ("",)

@@ -1,13 +1,16 @@
 """`kartrl export`: a checkpoint made small, to be given away, and a card beside it that tells what it is."""
 
+import argparse
 import platform
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
 from rich.console import Console
 
 from kartrl import __version__
+from kartrl.commands.arguments import POLICY, Parser, whole_number
 from kartrl.commands.evaluate import Result, evaluate
 from kartrl.config import Config, Run, settings
 from kartrl.envs.world import World
@@ -16,11 +19,38 @@ from kartrl.errors import UserError
 from kartrl.files import write_whole
 from kartrl.kart.retro import BUNDLED, build_id, game_folder
 from kartrl.kart.world import KartWorld
-from kartrl.learning import checkpoint
-from kartrl.learning.checkpoint import Checkpoint
 from kartrl.runtime.machine import cores
 
+if TYPE_CHECKING:
+    from kartrl.learning.checkpoint import Checkpoint
+
 LICENCE = "MIT, as kartrl"
+
+
+def add_arguments(parser: Parser) -> None:
+    """What `kartrl export` takes."""
+    parser.runs(run, "export my-run -o my-kart.pt --half")
+    parser.add_argument("checkpoint", metavar="RUN", help=POLICY)
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="the .pt; the card is its .md")
+    parser.add_argument("--half", action="store_true", help="weights in half precision: half as large")
+    parser.add_argument(
+        "-s", "--state", nargs="+", default=[], metavar="CIRCUIT", help="drive on these only, for the card"
+    )
+    parser.add_argument(
+        "--episodes",
+        type=partial(whole_number, least=0),
+        default=3,
+        help="races on each circuit, for the card (default 3; 0: none)",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write both files; the exit status."""
+    from kartrl.runtime.run_folders import find_checkpoint  # loads torch
+
+    path = find_checkpoint(options.checkpoint, "export")
+    export(path, options.output, options.half, options.state, options.episodes, "auto", Console())
+    return 0
 
 
 def export(
@@ -37,6 +67,8 @@ def export(
     Raises:
         UserError: the checkpoint, a level or the device is not there, or the files cannot be written.
     """
+    from kartrl.learning import checkpoint  # loads torch
+
     if output.suffix != ".pt":
         raise UserError(f"-o {output}: the file name must end in .pt")
     whole = checkpoint.load(path)
@@ -65,8 +97,10 @@ def _impersonal(config: Config) -> Config:
     return config.model_copy(update={"run": run, "environment": environment, "levels": levels})
 
 
-def describe(name: str, given: Checkpoint, half: bool, results: Sequence[Result], world: World) -> str:
+def describe(name: str, given: "Checkpoint", half: bool, results: Sequence[Result], world: World) -> str:
     """The card of a checkpoint of this file name, as Markdown."""
+    import torch
+
     config, counters = given.config, given.counters
     numbers = sum(tensor.numel() for tensor in given.network.values())
     rows = {
@@ -103,5 +137,7 @@ def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _machine() -> str:
+    import torch
+
     gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
     return ", ".join([f"{cores()} cores", f"{platform.system()} on {platform.machine()}", *gpus])

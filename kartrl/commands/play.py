@@ -5,23 +5,65 @@ from pathlib import Path
 
 from rich.console import Console
 
+from kartrl.commands.arguments import Parser, add_policy
 from kartrl.commands.policy import find_default
 from kartrl.config import Environment
 from kartrl.errors import UserError
 from kartrl.kart import KART
-from kartrl.kart.play import Options
-from kartrl.kart.play import play as play_kart
-from kartrl.kart.retro import BUNDLED, game_folder
-from kartrl.runtime.run_folders import find_checkpoint
 
 
-def play(options: argparse.Namespace, console: Console) -> int:
+def add_arguments(parser: Parser) -> None:
+    """What `kartrl play` takes."""
+    parser.runs(
+        run,
+        "play -s RainbowRoad.Act1",
+        "play -s MarioCircuit.Act4 -p my-run",
+        "play --replay drive.bk2 -o drive.mp4",
+    )
+    parser.add_argument(
+        "-s",
+        "--state",
+        metavar="CIRCUIT",
+        help="a circuit, or several to choose from in the window: whatever [levels] takes (default: all there are)",
+    )
+    add_policy(parser, "the network whose ghost you race against")
+    parser.add_argument(
+        "--ghost", type=Path, metavar="FILE", help="race against a movie's ghost: a .bk2 of an earlier drive"
+    )
+    parser.add_argument("--alone", action="store_true", help="race against the clock, without a ghost")
+    parser.add_argument(
+        "--opponents", type=int, choices=range(4), default=0, help="karts that the game drives (default 0)"
+    )
+    parser.add_argument(
+        "--replay",
+        type=Path,
+        metavar="FILE",
+        help="show a movie; with -o FILE.mp4 it becomes a video, without a window",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="keep each race as a movie: FILE.bk2, and beside it FILE-2.bk2, ...",
+    )
+    parser.add_argument(
+        "--game",
+        choices=("auto", "bundled", "cartridge"),
+        default="auto",
+        help="auto: your own cartridge, if there is one",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
     """Open the window, or film a movie; the exit status."""
-    play_kart(
+    from kartrl.kart.play import Options, play
+
+    play(
         Options(
             circuit=options.state,
             game=options.game,
-            checkpoint=find_rival(options, console),
+            checkpoint=find_rival(options, Console()),
             greedy=options.greedy,
             device=options.device,
             ghost=options.ghost,
@@ -35,6 +77,9 @@ def play(options: argparse.Namespace, console: Console) -> int:
 
 def find_rival(options: argparse.Namespace, console: Console) -> Path | None:
     """The checkpoint of the ghost: the one named or, where nothing else is asked for, the one for this game."""
+    from kartrl.kart.retro import BUNDLED, game_folder
+    from kartrl.runtime.run_folders import find_checkpoint  # loads torch
+
     if options.alone and (options.checkpoint or options.ghost):
         raise UserError("--alone cannot be combined with -p or --ghost")
     if options.checkpoint is not None:

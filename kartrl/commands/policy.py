@@ -10,7 +10,6 @@ from kartrl.config import Environment, Run
 from kartrl.envs.worlds import WORLDS
 from kartrl.errors import UserError
 from kartrl.launch import typed
-from kartrl.runtime.run_folders import find_checkpoint, find_newest
 
 SHIPPED = Path(kart.__file__).parent / "weights" / "kart.pt"
 """A policy for the bundled game that comes with the package, with its card beside it: `kartrl export` makes both."""
@@ -30,6 +29,8 @@ def find_policy(name: str | None, levels: bool, console: Console, option: str = 
     Raises:
         UserError: there is no such checkpoint, or none at all.
     """
+    from kartrl.runtime.run_folders import find_checkpoint  # loads torch
+
     if name is not None:
         return find_checkpoint(name, option)
     path = find_default(lambda section: not levels or section.id in WORLDS, True, console)
@@ -52,6 +53,8 @@ def find_default(fits: Fits, bundled: bool, console: Console, what: str = "Polic
     Returns:
         None where there is neither.
     """
+    from kartrl.runtime.run_folders import find_newest  # loads torch
+
     path, origin = find_newest(fits), "of the newest run"
     if path is None and bundled and SHIPPED.is_file():
         path, origin = SHIPPED, "which comes with kartrl"

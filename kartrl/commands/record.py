@@ -1,14 +1,18 @@
 """`kartrl record`: a video of a trained policy, and the world's picture of it, such as the line that a kart drives."""
 
+import argparse
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import gymnasium
 from rich.box import HEAVY_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from kartrl.commands.arguments import Parser, add_policy, positive
+from kartrl.commands.policy import find_policy
 from kartrl.envs.episode import Drive
 from kartrl.envs.world import World
 from kartrl.envs.worlds import CONSOLE_FPS
@@ -18,7 +22,38 @@ from kartrl.kart.retro import BUNDLED, circuits, game_folder
 from kartrl.kart.world import KartWorld
 from kartrl.metrics.tables import Line, fitted
 from kartrl.metrics.video import Mp4Writer, png
-from kartrl.runtime.driving import Driver, drive, open_driver
+
+if TYPE_CHECKING:
+    from kartrl.runtime.driving import Driver
+
+
+def add_arguments(parser: Parser) -> None:
+    """What `kartrl record` takes."""
+    parser.runs(
+        run,
+        "record -p my-run -s MarioCircuit.Act4",
+        "record -p logs/my-run/checkpoints/0000500000.pt -s RainbowRoad.Act1 -o rainbow.mp4",
+        "record",
+    )
+    parser.add_argument(
+        "-s", "--state", metavar="CIRCUIT", help="a name, as MarioCircuit.Act3, or a path; without it, names are listed"
+    )
+    add_policy(parser)
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="the MP4; the picture of the line goes beside it"
+    )
+    parser.add_argument("--episodes", type=positive, default=1, help="races to film (default 1)")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Film, or list circuits; the exit status."""
+    console = Console()
+    if options.state is None and options.checkpoint is None:
+        list_circuits(console)
+        return 0
+    path = find_policy(options.checkpoint, options.state is not None, console)
+    record(options.state, path, options.output, options.episodes, options.greedy, options.device, console)
+    return 0
 
 
 def record(
@@ -38,6 +73,8 @@ def record(
     Raises:
         UserError: the checkpoint, level or device is not there, or the output cannot be written.
     """
+    from kartrl.runtime.driving import open_driver  # loads torch
+
     with open_driver(path, [level] if level else [], device, render=True, console=console) as driver:
         world = driver.world
         if isinstance(world, KartWorld) and level is None:
@@ -107,8 +144,10 @@ def needing_pictures(world: World) -> Iterator[None]:
 
 
 def _film(
-    driver: Driver, level: str, name: str, video: Path, episodes: int, greedy: bool, console: Console
+    driver: "Driver", level: str, name: str, video: Path, episodes: int, greedy: bool, console: Console
 ) -> list[Drive]:
+    from kartrl.runtime.driving import drive
+
     fps = CONSOLE_FPS if hasattr(driver.env.unwrapped, "on_frame") else driver.world.pictures_per_second(driver.env)
     drives = []
     columns = (

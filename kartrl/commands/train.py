@@ -1,5 +1,6 @@
 """`kartrl train`: from configurations to finished runs."""
 
+import argparse
 import contextlib
 import shlex
 import subprocess
@@ -8,20 +9,77 @@ from pathlib import Path
 
 from rich.console import Console
 
+from kartrl.commands.arguments import Parser, add_config, config_files, setting
 from kartrl.config import read
-from kartrl.errors import RunFailed
+from kartrl.errors import RunFailed, UserError
 from kartrl.launch import config_options, named, resume_command, start_training, typed
+from kartrl.output import outlast_readers
 from kartrl.runtime.end_request import EndRequest, end_at_once
 from kartrl.runtime.processes import start_method
 
 
+def add_arguments(parser: Parser) -> None:
+    """What `kartrl train` takes."""
+    parser.runs(
+        run,
+        "train",
+        "train --env CartPole-v1 --seed 2 --minutes 1 --name cartpole-2",
+        "train -c mine.cfg --set optimizer.learning_rate=0.0005",
+        "train -c common.cfg a.cfg -c common.cfg b.cfg --parallel",
+        "train --resume cartpole-2 --minutes 5",
+        "train --init cartpole-2 --seed 3 --set optimizer.learning_rate=0.0002",
+    )
+    add_config(parser, several=True)
+    parser.add_argument(
+        "--parallel", action="store_true", help="with several -c: all runs at once, not one after another"
+    )
+    parser.add_argument(
+        "--plain", action="store_true", help="no panel, but lines that begin with the run's name, as --parallel prints"
+    )
+    parser.add_argument(
+        "--resume",
+        nargs="?",
+        const="",
+        metavar="RUN",
+        help="continue this run (its folder, or its name in logs) or the newest one: with its weights, optimizer, "
+        "counters and random generators",
+    )
+    parser.add_argument(
+        "--init",
+        dest="set",
+        action="append",
+        type=setting("run.init"),
+        metavar="RUN",
+        help="a new run that begins with the weights of this one (its best checkpoint), or of this file",
+    )
+    parser.add_argument(
+        "--with-optimizer",
+        dest="set",
+        action="append_const",
+        const="run.init_optimizer=true",
+        help="with --init: and with its optimizer's state",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """One run, or several; the exit status."""
+    outlast_readers(tell=True)
+    if len(options.config) > 1:
+        if options.resume is not None:
+            raise UserError("--resume goes with one run: give -c once at most")
+        return train_each(options.config, options.set, options.parallel)
+    if options.parallel:
+        raise UserError("--parallel needs several runs, each with a -c of its own: -c A -c B (-c A B changes A by B)")
+    return train(config_files(options), options.set, options.resume, Console(), options.plain)
+
+
 def train(files: list[str], overrides: list[str], resume: str | None, console: Console, plain: bool = False) -> int:
-    """One run, from these configuration files or going on from a checkpoint.
+    """One run, from these configuration files or resumed from a checkpoint.
 
     Args:
         files: configuration files, each changing what came before.
         overrides: `section.key=value`.
-        resume: None for a new run, else what to go on with: a run's folder or name, or "" for the newest.
+        resume: None for a new run, else which to resume: a run's folder or name, or "" for the newest.
         plain: see `Display`.
 
     Returns:
@@ -32,6 +90,7 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
     """
     end_at_once()
     start_method()  # what it starts comes up while this process loads torch
+    from kartrl.envs.named_modules import trust
     from kartrl.envs.worlds import load_world
     from kartrl.learning import checkpoint
     from kartrl.metrics.terminal import Display
@@ -67,6 +126,7 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
                 initial = load_initial(path, config, spec)
             folder = runs.create(config)
             stack.callback(runs.release, folder)
+        trusted = trust(config.environment)
         display = Display(console, folder.path.name, world, plain)
         try:
             with display:
@@ -81,17 +141,17 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
                     stored = anew(initial, config)
                 elif stored is not None:
                     display.say(
-                        f"Going on at {stored.counters.agent_steps:,} agent steps, {stored.counters.updates:,} updates"
+                        f"Resuming at {stored.counters.agent_steps:,} agent steps, {stored.counters.updates:,} updates"
                     )
                 display.say(f"Starting {sizes.agents} agents ...; to watch: tensorboard --logdir {config.run.logs}")
                 status = Server(config, sizes, folder.path, spec, display, request, stored).run()
         except RunFailed as failure:
             display.say(f"kartrl: the run failed: {failure}")
             if checkpoint.newest(folder.path) is not None:
-                display.say(f"kartrl: resume it from its last checkpoint: {resume_command(folder.path)}")
+                display.say(f"kartrl: resume it from its last checkpoint: {trusted}{resume_command(folder.path)}")
             return 1
         display.say(display.summary())
-        display.say(_next_steps(folder.path, world.levels("test") or world.levels("train")))
+        display.say(_next_steps(folder.path, world.levels("test") or world.levels("train"), trusted))
         return status
 
 
@@ -116,12 +176,13 @@ def train_each(runs: list[list[str]], overrides: list[str], parallel: bool) -> i
             process.wait()
 
 
-def _next_steps(folder: Path, levels: Sequence[str]) -> str:
+def _next_steps(folder: Path, levels: Sequence[str], trusted: str) -> str:
+    """Commands as they can be typed; `trusted` comes before each."""
     if not (folder / "best.pt").exists():
         return f"Ended before the first update; nothing was learned. Logs are in {folder}"
     run, level = named(folder), f" -s {shlex.quote(levels[0])}" if levels else ""
     return (
-        f"Resume:   {resume_command(folder)}\n"
-        f"Film:     {typed('record')} -p {run}{level}\n"
-        f"Evaluate: {typed('evaluate')} -p {run}"
+        f"Resume:   {trusted}{resume_command(folder)}\n"
+        f"Film:     {trusted}{typed('record')} -p {run}{level}\n"
+        f"Evaluate: {trusted}{typed('evaluate')} -p {run}"
     )

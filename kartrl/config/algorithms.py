@@ -4,17 +4,18 @@ from typing import Literal
 
 from pydantic import Field
 
+from kartrl.config.schedule import Cost, Rate, Share, constant
 from kartrl.config.section import Section
 
 
 class Algorithm(Section):
     """Which algorithm learns, and what all of them share."""
 
-    name: Literal["appo", "impala", "ppo", "a2c"] = Field(
-        "appo", description="asynchronous: appo (V-trace and PPO's clip), impala (V-trace); synchronous: ppo, a2c"
+    name: Literal["appo", "impala", "a3c", "ppo", "a2c"] = Field(
+        "appo", description="asynchronous: appo (V-trace and PPO's clip), impala (V-trace), a3c; synchronous: ppo, a2c"
     )
     unroll_length: int = Field(32, ge=1, le=10_000, description="steps of one unroll (n in the papers)")
-    discount: float = Field(0.99, ge=0, le=1, description="gamma")
+    discount: Share = Field(constant(0.99), description="gamma, or its schedule: see optimizer.learning_rate")
     reward_transform: Literal["none", "clip", "asymmetric"] = Field(
         "none", description="none, clip to [-1, 1], or the seed's asymmetric tanh (0.5 above zero, 0.3 below)"
     )
@@ -28,16 +29,23 @@ class Impala(Section):
     policy_rho_bar: float = Field(1.0, gt=0, description="clip of the importance weights of the policy gradient")
     trace_lambda: float = Field(1.0, ge=0, le=1, description="lambda of the traces; 1 in the paper")
     value_cost: float = Field(0.5, ge=0, description="weight of the value loss")
-    entropy_cost: float = Field(0.002, ge=0, description="weight of the entropy bonus")
+    entropy_cost: Cost = Field(constant(0.002), description="weight of the entropy bonus, or its schedule")
 
 
 class A2C(Section):
     """Synchronous advantage actor-critic (arXiv:1602.01783), with GAE (arXiv:1506.02438)."""
 
     gae_lambda: float = Field(1.0, ge=0, le=1, description="lambda of GAE; 1: n-step returns")
+    value_target: Literal["lambda", "n-step"] = Field(
+        "lambda", description="what values learn: the return of the same lambda, or n-step returns whatever lambda is"
+    )
     normalise_advantages: bool = Field(False, description="to mean 0 and deviation 1 over each batch")
     value_cost: float = Field(0.5, ge=0, description="weight of the value loss")
-    entropy_cost: float = Field(0.01, ge=0, description="weight of the entropy bonus")
+    entropy_cost: Cost = Field(constant(0.01), description="weight of the entropy bonus, or its schedule")
+
+
+class A3C(A2C):
+    """Asynchronous advantage actor-critic (arXiv:1602.01783): GA3C's batches of one network (arXiv:1611.06256)."""
 
 
 class PPO(Section):
@@ -50,13 +58,15 @@ class PPO(Section):
         le=1_000_000,
         description="agent steps of one optimizer step, about: a pass is divided by whole unrolls",
     )
-    clip_range: float = Field(0.2, gt=0, description="epsilon: how far the probability ratio counts")
+    clip_range: Rate = Field(
+        constant(0.2), description="epsilon: how far the probability ratio counts, or its schedule"
+    )
     value_clip_range: float = Field(0.0, ge=0, description="how far values may move in an update; 0: no limit")
     kl_limit: float = Field(0.0, ge=0, description="mean KL(old || new) of a pass that ends the update; 0: no limit")
     gae_lambda: float = Field(0.95, ge=0, le=1, description="lambda of GAE, or of V-trace's traces")
     normalise_advantages: bool = Field(True, description="to mean 0 and deviation 1 over each batch")
     value_cost: float = Field(0.5, ge=0, description="weight of the value loss")
-    entropy_cost: float = Field(0.01, ge=0, description="weight of the entropy bonus")
+    entropy_cost: Cost = Field(constant(0.01), description="weight of the entropy bonus, or its schedule")
 
 
 class APPO(PPO):

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from kartrl.config import arguments
-from kartrl.config.algorithms import A2C, APPO, PPO, Algorithm, Impala
+from kartrl.config.algorithms import A2C, A3C, APPO, PPO, Algorithm, Impala
 from kartrl.config.levels import Levels, merged, mistake
 from kartrl.config.section import Section
 from kartrl.config.sections import Environment, Evaluation, Model, Optimizer, Reward, Run, System
@@ -35,6 +35,7 @@ class Config(Section):
     appo: APPO = APPO()
     ppo: PPO = PPO()
     a2c: A2C = A2C()
+    a3c: A3C = A3C()
     optimizer: Optimizer = Optimizer()
     evaluation: Evaluation = Evaluation()
 

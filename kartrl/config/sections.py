@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from kartrl.config.schedule import Rate, Schedule
 from kartrl.config.section import DAY, YEAR, AutoInt, Count, Section
 
 
@@ -210,15 +211,21 @@ class Model(Section):
 class Optimizer(Section):
     """The update rule."""
 
-    name: Literal["rmsprop", "adam", "sgd"] = Field("adam", description="adam, rmsprop (IMPALA's and A3C's) or sgd")
-    learning_rate: float = Field(7e-4, gt=0, description="learning rate at the start")
-    schedule: Literal["constant", "linear", "polynomial"] = Field(
-        "linear", description="constant, linear to learning_rate_end, or polynomial of power 2"
+    name: Literal["adam", "rmsprop", "sgd", "adadelta", "adagrad", "adamax", "adamw", "nadam", "radam", "rprop"] = (
+        Field(
+            "adam",
+            description="adam, rmsprop (IMPALA's and A3C's), sgd, or another of torch's: adadelta, adagrad, adamax, "
+            "adamw, nadam, radam, rprop",
+        )
     )
-    learning_rate_end: float = Field(1e-5, ge=0, description="learning rate at the end of the run")
+    learning_rate: Rate = Field(
+        Schedule("linear", 7e-4, 1e-5),
+        description="one number; or a schedule from the start to the end of the run: linear START END, or polynomial "
+        "START END (of power 2)",
+    )
     momentum: float = Field(0.0, ge=0, lt=1, description="momentum of rmsprop and sgd")
     decay: float = Field(0.999, ge=0, lt=1, description="decay of the mean square in rmsprop (beta2 in adam)")
-    epsilon: float = Field(1e-5, gt=0, description="added to the denominator of rmsprop and adam")
+    epsilon: float = Field(1e-5, gt=0, description="added to the denominator of rmsprop, adam and their like")
     weight_decay: float = Field(0.0, ge=0, description="L2 penalty")
     gradient_clip: float = Field(0.5, ge=0, description="largest global norm of the gradient; 0: no clipping")
     max_skipped_updates: int = Field(

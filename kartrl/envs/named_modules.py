@@ -23,6 +23,17 @@ def named_modules(section: Environment) -> list[str]:
     return sorted({match[1] for text in _texts(section) if (match := _NAMED.match(text)) is not None})
 
 
+def untrusted_modules(section: Environment) -> list[str]:
+    """Of `named_modules`, those that the user has not named in `KARTRL_IMPORT`."""
+    trusted = os.environ.get("KARTRL_IMPORT", "").replace(",", " ").split()
+    return [module for module in named_modules(section) if module not in trusted]
+
+
+def trust(section: Environment) -> str:
+    """What the user types before a command that is given a checkpoint with this environment; "" for most."""
+    return f"KARTRL_IMPORT={','.join(named_modules(section))} " if untrusted_modules(section) else ""
+
+
 def _texts(section: Environment) -> Iterator[str]:
     yield section.id
     yield section.wrapper

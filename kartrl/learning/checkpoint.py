@@ -19,7 +19,7 @@ from torch import Tensor
 
 from kartrl import __version__
 from kartrl.config import Config, dump, read
-from kartrl.envs.named_modules import named_modules
+from kartrl.envs.named_modules import trust, untrusted_modules
 from kartrl.envs.spec import ActionSpec
 from kartrl.errors import UserError
 from kartrl.files import write_whole
@@ -27,7 +27,7 @@ from kartrl.learning.counters import Counters
 from kartrl.learning.optimizers import state_shapes
 from kartrl.models import ActorCritic, Network, make_network
 
-FORMAT = "kartrl checkpoint 3"
+FORMAT = "kartrl checkpoint 4"
 LARGEST = 1 << 28  # bytes; a larger file is not one of ours
 LARGEST_HEADER = 1 << 20
 LARGEST_ACTION = 65_536  # actions or dimensions
@@ -114,12 +114,10 @@ def check_imports(config: Config) -> None:
     Raises:
         UserError: it would, and the user has not named the module in `KARTRL_IMPORT`.
     """
-    trusted = os.environ.get("KARTRL_IMPORT", "").replace(",", " ").split()
-    named = named_modules(config.environment)
-    if unknown := [module for module in named if module not in trusted]:
+    if unknown := untrusted_modules(config.environment):
         raise UserError(
             f"refused: this checkpoint's environment, {config.environment.id}, imports the module {unknown[0]}; "
-            f"if it is yours or you trust it, say so once, and try again: export KARTRL_IMPORT={','.join(named)}"
+            f"if it is yours or you trust it, say so once, and try again: export {trust(config.environment).strip()}"
         )
 
 

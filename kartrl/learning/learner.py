@@ -12,6 +12,7 @@ from torch import Tensor
 from kartrl.algorithms import Algorithm, make_algorithm
 from kartrl.algorithms.algorithm import Batch, Loss
 from kartrl.config import Config
+from kartrl.config.schedule import Schedule
 from kartrl.envs.spec import ActionSpec
 from kartrl.learning.diagnostics import PolicyProbe, describe
 from kartrl.learning.optimizers import get_state, make_optimizer, set_state
@@ -55,6 +56,7 @@ class Learner:
     """A network, an algorithm and an optimizer: makes all optimizer steps.
 
     Args:
+        learning_rate: over the run.
         gradient_clip: largest global norm of the gradient; infinity for none.
         part: unrolls that go through the network at once. Gradients of parts add up to that of the batch; on a CPU,
             parts that fit its cache are faster and need less memory.
@@ -66,17 +68,18 @@ class Learner:
         algorithm: Algorithm[Any],
         optimizer: torch.optim.Optimizer,
         *,
+        learning_rate: Schedule,
         gradient_clip: float,
         part: int,
     ) -> None:
         self.network, self.algorithm, self.optimizer = network, algorithm, optimizer
-        self.gradient_clip, self._part = gradient_clip, part
+        self.learning_rate, self.gradient_clip, self._part = learning_rate, gradient_clip, part
 
     def update(
         self,
         trajectory: Trajectory[Tensor],
         steps: int,
-        learning_rate: float,
+        progress: float,
         lap: Callable[[str], None],
         probe: bool = False,
     ) -> Update:
@@ -85,6 +88,7 @@ class Learner:
         Args:
             trajectory: on the network's device.
             steps: valid ones in it.
+            progress: of the schedules, 0 to 1.
             lap: called after each of the stages forward, loss, backward and optimizer.
             probe: measure how far the update moves the policy, which costs two small forward passes.
 
@@ -92,7 +96,8 @@ class Learner:
             What came of it. Where a loss or gradient is not finite, the step is skipped and the update ends.
         """
         for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate
+            group["lr"] = self.learning_rate.at(progress)
+        self.algorithm.progress = progress
         before = PolicyProbe(self.network, self.algorithm.distribution, trajectory) if probe else None
         with torch.no_grad():
             batch = self.algorithm.prepare(self.network, trajectory, max(steps, 1))
@@ -143,6 +148,7 @@ def make_learner(config: Config, network: Network, action: ActionSpec) -> Learne
         network,
         make_algorithm(config, make_distribution(action)),
         make_optimizer(config.optimizer, network.parameters()),
+        learning_rate=config.optimizer.learning_rate,
         gradient_clip=config.optimizer.gradient_clip or math.inf,
         part=max(1, PART_STEPS // config.algorithm.unroll_length) if on_cpu else 1_000_000,
     )

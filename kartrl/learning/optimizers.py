@@ -1,40 +1,48 @@
 """Optimizers, by their names in the configuration, and what they keep."""
 
+import inspect
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from kartrl.config import Optimizer
 
+# torch's, but for those that need more than one gradient (LBFGS), sparse ones (SparseAdam), matrices alone (Muon), or a
+# step to know what they keep (Adafactor, ASGD).
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "adadelta": torch.optim.Adadelta,
+    "adagrad": torch.optim.Adagrad,
+    "adam": torch.optim.Adam,
+    "adamax": torch.optim.Adamax,
+    "adamw": torch.optim.AdamW,
+    "nadam": torch.optim.NAdam,
+    "radam": torch.optim.RAdam,
+    "rmsprop": torch.optim.RMSprop,
+    "rprop": torch.optim.Rprop,
+    "sgd": torch.optim.SGD,
+}
+
 
 def make_optimizer(section: Optimizer, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-    """The optimizer that `section` names, at its first learning rate.
+    """The optimizer that `section` names, at its first learning rate, with those of the section's keys that it takes.
 
     torch's RMSprop adds epsilon outside the square root; with epsilon small beside the gradients' size, as here,
     that differs little from TensorFlow's, which the paper used.
     """
-    makers: dict[str, Callable[[], torch.optim.Optimizer]] = {
-        "rmsprop": lambda: torch.optim.RMSprop(
-            parameters,
-            lr=section.learning_rate,
-            alpha=section.decay,
-            eps=section.epsilon,
-            momentum=section.momentum,
-            weight_decay=section.weight_decay,
-        ),
-        "adam": lambda: torch.optim.Adam(
-            parameters,
-            lr=section.learning_rate,
-            betas=(0.9, section.decay),
-            eps=section.epsilon,
-            weight_decay=section.weight_decay,
-        ),
-        "sgd": lambda: torch.optim.SGD(
-            parameters, lr=section.learning_rate, momentum=section.momentum, weight_decay=section.weight_decay
-        ),
+    keys: dict[str, Any] = {
+        "lr": section.learning_rate.start,
+        "alpha": section.decay,
+        "rho": section.decay,
+        "betas": (0.9, section.decay),
+        "eps": section.epsilon,
+        "momentum": section.momentum,
+        "weight_decay": section.weight_decay,
     }
-    return makers[section.name]()
+    maker = OPTIMIZERS[section.name]
+    takes = inspect.signature(maker).parameters
+    return maker(parameters, **{key: value for key, value in keys.items() if key in takes})
 
 
 def state_shapes(section: Optimizer, parameters: Iterable[Tensor]) -> dict[str, torch.Size]:
@@ -59,6 +67,6 @@ def set_state(optimizer: torch.optim.Optimizer, state: dict[str, Tensor]) -> Non
     for key, value in state.items():
         index, _, name = key.partition("/")
         parameter = optimizer.param_groups[0]["params"][int(index)]
-        # As torch keeps it: in the parameter's layout and on its device, but for the count of steps.
-        kept = value.clone() if name == "step" else torch.empty_like(parameter, requires_grad=False).copy_(value)
+        # As torch keeps it: in the parameter's layout and on its device, but for counts of steps and such.
+        kept = torch.empty_like(parameter, requires_grad=False).copy_(value) if value.dim() else value.clone()
         optimizer.state[parameter][name] = kept

@@ -1,6 +1,6 @@
-"""Schedules: from how far a run has come to the learning rate."""
+"""How far a run and its schedules (`config.schedule`) have come."""
 
-from kartrl.config import Optimizer, Run
+from kartrl.config import Run
 from kartrl.learning.counters import Counters
 
 
@@ -31,9 +31,3 @@ class Progress:
             return fraction
         done = (fraction - self._begin_fraction) / (1 - self._begin_fraction)
         return self._begin + (1 - self._begin) * max(0.0, done)
-
-
-def learning_rate(section: Optimizer, progress: float) -> float:
-    """The learning rate at this progress, 0 to 1, of the schedules."""
-    power = {"constant": 0.0, "linear": 1.0, "polynomial": 2.0}[section.schedule]
-    return section.learning_rate_end + (section.learning_rate - section.learning_rate_end) * (1.0 - progress) ** power

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from kartrl.config import Config
+from kartrl.envs.named_modules import trust
 from kartrl.envs.spec import EnvSpec
 from kartrl.errors import RunFailed, shortage
 from kartrl.launch import resume_command
@@ -161,7 +162,7 @@ class Server:
 
     def _make_trainer(self) -> Trainer:
         learner = make_learner(self._config, self._network, self._spec.action)
-        if self._resume is not None:
+        if self._resume is not None and self._resume.optimizer:  # else it has made no step
             set_state(learner.optimizer, self._resume.optimizer)
         return Trainer(learner, self._config.optimizer, self._progress, self._before)
 
@@ -307,7 +308,8 @@ class Server:
         lost = self._trainer.counters.agent_steps - self._saved
         words = f"{lost:,} agent steps are lost" if lost else "nothing is lost"
         if self._saved:
-            words += f"; resume from {self._saved:,} with: {resume_command(self._folder)}"
+            resume = f"{trust(self._config.environment)}{resume_command(self._folder)}"
+            words += f"; resume from {self._saved:,} with: {resume}"
         return words
 
     def _generators(self) -> dict[str, torch.Generator]:

@@ -14,7 +14,7 @@ from kartrl.config import Optimizer
 from kartrl.learning.counters import Counters
 from kartrl.learning.divergence_guard import DivergenceGuard
 from kartrl.learning.learner import Learner
-from kartrl.learning.schedules import Progress, learning_rate
+from kartrl.learning.schedules import Progress
 from kartrl.metrics.stopwatch import TRAINER_STAGES, Stopwatch
 from kartrl.runtime.batch_source import BatchSource
 from kartrl.runtime.published_weights import PublishedWeights
@@ -56,7 +56,7 @@ class Trainer:
 
     def __init__(self, learner: Learner, section: Optimizer, progress: Progress, counters: Counters) -> None:
         self.learner, self.counters = learner, counters
-        self._section, self._progress = section, progress
+        self._progress = progress
         self.weights = PublishedWeights(learner.network)
         self.guard = DivergenceGuard(section.max_skipped_updates)
         self.updating = threading.Lock()
@@ -91,11 +91,11 @@ class Trainer:
         self._attempts += 1
         if steps == 0:  # all unrolls were quarantined, or only carried last observations
             return
-        rate = learning_rate(self._section, self.progress)
+        progress = self.progress
         before = self.counters
         after = before._replace(agent_steps=before.agent_steps + steps, updates=before.updates + 1)
         read = after.agent_steps // READ_STEPS > before.agent_steps // READ_STEPS
-        update = self.learner.update(trajectory, steps, rate, stopwatch.lap, probe=read)
+        update = self.learner.update(trajectory, steps, progress, stopwatch.lap, probe=read)
         if (problem := self.guard.record(update.finite)) is not None:
             self._go_back(problem)
         if not update.finite:
@@ -114,7 +114,7 @@ class Trainer:
             mean_reward = sum(count * mean for count, mean in rewards) / trained
             scalars = {
                 **update.scalars(),
-                "losses/learning_rate": rate,
+                "losses/learning_rate": self.learner.learning_rate.at(progress),
                 "losses/mean_reward": mean_reward,
                 "losses/update_to_weight_ratio": relative,
                 "losses/gradient_norm": fmean(norms),

@@ -1,4 +1,4 @@
-"""A2C's targets, loss and gradient against loops over single steps in float64."""
+"""A2C's and A3C's targets, loss and gradient against loops over single steps in float64."""
 
 import functools
 
@@ -8,9 +8,12 @@ import torch
 from trajectories import ACTIONS, DISCRETE, kind, pieces, random_trajectory, said
 
 from kartrl.algorithms.a2c import A2C, last_value
+from kartrl.algorithms.a3c import A3C
 from kartrl.algorithms.rewards import TRANSFORMS
 from kartrl.config import Model
 from kartrl.config.algorithms import A2C as Section
+from kartrl.config.algorithms import A3C as A3CSection
+from kartrl.config.schedule import constant
 from kartrl.models import Output, make_distribution, make_network
 from kartrl.trajectory import split_decision
 
@@ -36,10 +39,10 @@ def value_by_steps(network, trajectory):
 class Case:
     """A batch, a network that gives the last value, and outputs of the heads, with gradients."""
 
-    def __init__(self, action, seed=0, core="lstm", section=None):
+    def __init__(self, action, seed=0, core="lstm", section=None, algorithm=A2C):
         self.action, self.section = action, section or Section(gae_lambda=0.95)
         self.distribution, self.network = make_distribution(action), network_for(action, core)
-        self.algorithm = A2C(self.section, GAMMA, TRANSFORMS["clip"], self.distribution)
+        self.algorithm = algorithm(self.section, constant(GAMMA), TRANSFORMS["clip"], self.distribution)
         self.trajectory = random_trajectory(action, seed, state_size=self.network.state_size)
         self.steps = int(self.trajectory.valid.sum())
         torch.manual_seed(seed)
@@ -58,7 +61,7 @@ class Case:
         return self.algorithm.loss(output, self.prepare().unrolls(part))
 
 
-def slow_advantage(case):
+def slow_advantage(case, gae_lambda):
     """Each episode's piece on its own, from the values that were acted with."""
     trajectory = case.trajectory
     value = split_decision(trajectory.decision, case.action.columns).value.numpy()
@@ -70,16 +73,17 @@ def slow_advantage(case):
             following = 0.0
             for t in reversed(range(first, end)):
                 after = values[t + 1, b] if t + 1 < end else 0.0 if bootstrap is None else values[bootstrap, b]
-                following = reward[t, b] + GAMMA * after - values[t, b] + GAMMA * case.section.gae_lambda * following
+                following = reward[t, b] + GAMMA * after - values[t, b] + GAMMA * gae_lambda * following
                 advantage[t, b] = following
-    return advantage, value
+    return advantage
 
 
 def slow(case):
     """Terms of the loss, and the gradients with respect to the head and the value."""
     trajectory, section = case.trajectory, case.section
-    advantage, acted = slow_advantage(case)
-    target, valid = advantage + acted, trajectory.valid.numpy()
+    acted, valid = split_decision(trajectory.decision, case.action.columns).value.numpy(), trajectory.valid.numpy()
+    advantage = slow_advantage(case, section.gae_lambda)
+    target = acted + (advantage if section.value_target == "lambda" else slow_advantage(case, 1.0))
     if section.normalise_advantages:
         advantage = (advantage - advantage[valid].mean()) / advantage[valid].std()
     taken = split_decision(trajectory.decision, case.action.columns).action.numpy()
@@ -92,25 +96,56 @@ def slow(case):
         terms["policy_gradient"] -= advantage[t, b] * step.log_prob / case.steps
         terms["value"] += 0.5 * error**2 / case.steps
         terms["entropy"] += step.entropy / case.steps
-        head_gradient[t, b] = -advantage[t, b] * step.log_prob_gradient - section.entropy_cost * step.entropy_gradient
+        head_gradient[t, b] = (
+            -advantage[t, b] * step.log_prob_gradient - section.entropy_cost.at(0) * step.entropy_gradient
+        )
         value_gradient[t, b] = -section.value_cost * error
     return terms, head_gradient / case.steps, value_gradient / case.steps
 
 
 @by_kind
 @by_core
-@pytest.mark.parametrize("normalise", [False, True])
-def test_loss_and_its_gradient_equal_loops_over_single_steps(action, core, normalise):
-    section = Section(gae_lambda=0.8, normalise_advantages=normalise, value_cost=0.7, entropy_cost=0.03)
-    case = Case(action, core=core, section=section)
+@pytest.mark.parametrize(("algorithm", "make_section"), [(A2C, Section), (A3C, A3CSection)], ids=["a2c", "a3c"])
+@pytest.mark.parametrize(("normalise", "target"), [(False, "lambda"), (True, "lambda"), (True, "n-step")])
+def test_loss_and_its_gradient_equal_loops_over_single_steps(action, core, algorithm, make_section, normalise, target):
+    costs = {"value_cost": 0.7, "entropy_cost": 0.03}
+    section = make_section(gae_lambda=0.8, normalise_advantages=normalise, value_target=target, **costs)
+    case = Case(action, core=core, section=section, algorithm=algorithm)
     loss = case.loss()
     loss.total.backward()
     terms, head_gradient, value_gradient = slow(case)
+    if algorithm is A3C:
+        del loss.terms["behaviour_kl"]
     assert {name: term.item() for name, term in loss.terms.items()} == pytest.approx(terms, rel=1e-5, abs=1e-6)
     total = loss.terms["policy_gradient"] + 0.7 * loss.terms["value"] - 0.03 * loss.terms["entropy"]
     torch.testing.assert_close(loss.total, total)
     np.testing.assert_allclose(case.head.grad.numpy(), head_gradient, atol=1e-6)
     np.testing.assert_allclose(case.value.grad.numpy(), value_gradient, atol=1e-6)
+
+
+@by_kind
+def test_a3c_says_how_far_the_learner_is_from_the_policy_that_acted(action):
+    case = Case(action, algorithm=A3C, section=A3CSection())
+    loss, trajectory = case.loss(), case.trajectory
+    behaviour = split_decision(trajectory.decision, action.columns)
+    divergence, weights = 0.0, np.ones(trajectory.reward.shape)
+    for t, b in np.argwhere(trajectory.valid.numpy()):
+        taken, head = behaviour.action[t, b].numpy(), case.head[t, b].detach().numpy()
+        log_prob = said(action.kind, head, taken).log_prob
+        weights[t, b] = np.exp(log_prob - said(action.kind, behaviour.parameters[t, b].numpy(), taken).log_prob)
+        divergence += slow_kl(action.kind, behaviour.parameters[t, b].numpy(), head) / case.steps
+    assert loss.terms["behaviour_kl"].item() == pytest.approx(divergence, rel=1e-5)
+    valid = trajectory.valid.numpy()
+    np.testing.assert_allclose(loss.steps["importance_weight"].numpy()[valid], weights[valid], rtol=1e-5)
+
+
+def slow_kl(kind, p, q):
+    """KL(p || q) of what two heads say."""
+    if kind == "discrete":
+        p, q = (np.exp(head) / np.exp(head).sum() for head in (p, q))
+        return (p * np.log(p / q)).sum()
+    (mean, deviation), (other, wide) = ((m, np.exp(s)) for m, s in (np.split(head, 2) for head in (p, q)))
+    return (np.log(wide / deviation) + (deviation**2 + (mean - other) ** 2) / (2 * wide**2) - 0.5).sum()
 
 
 @by_kind
@@ -189,7 +224,7 @@ def network_gradient(network, algorithm, trajectory, output):
 @by_kind
 def test_the_gradient_goes_back_through_the_unroll_up_to_each_reset(action):
     network = network_for(action)
-    algorithm = A2C(Section(), GAMMA, TRANSFORMS["none"], make_distribution(action))
+    algorithm = A2C(Section(), constant(GAMMA), TRANSFORMS["none"], make_distribution(action))
     trajectory = random_trajectory(action, 2, state_size=network.state_size, dtype=torch.float32)
     assert trajectory.first[1:-1].any(), "resets inside"
     state, steps = trajectory.initial_state, []
@@ -207,7 +242,7 @@ def test_the_gradient_goes_back_through_the_unroll_up_to_each_reset(action):
 @pytest.mark.parametrize("reset", [False, True])
 def test_what_came_before_a_reset_has_no_gradient(reset):
     network = network_for(DISCRETE)
-    algorithm = A2C(Section(), GAMMA, TRANSFORMS["none"], make_distribution(DISCRETE))
+    algorithm = A2C(Section(), constant(GAMMA), TRANSFORMS["none"], make_distribution(DISCRETE))
     trajectory = random_trajectory(DISCRETE, 2, state_size=network.state_size, ends=0.0, dtype=torch.float32)
     trajectory.valid[:4] = False  # the loss is of steps 4 to 6
     trajectory.first[4] = reset

@@ -10,6 +10,7 @@ from kartrl.algorithms.impala import Impala
 from kartrl.algorithms.rewards import TRANSFORMS
 from kartrl.algorithms.vtrace import vtrace
 from kartrl.config.algorithms import Impala as Section
+from kartrl.config.schedule import constant
 from kartrl.models import Output, make_distribution
 from kartrl.trajectory import split_decision
 
@@ -24,7 +25,7 @@ class Case:
         self.action = action
         self.section = section or Section(entropy_cost=0.03)
         self.distribution = make_distribution(action)
-        self.algorithm = Impala(self.section, GAMMA, TRANSFORMS["clip"], self.distribution)
+        self.algorithm = Impala(self.section, constant(GAMMA), TRANSFORMS["clip"], self.distribution)
         self.trajectory = random_trajectory(action, seed, **shape)
         self.steps = int(self.trajectory.valid.sum())
         torch.manual_seed(seed)
@@ -83,7 +84,7 @@ def slow(case):
         ratio = np.exp(step.log_prob - decision.log_prob[t, b].item())
         terms["rho_clipped"] += (ratio > section.rho_bar) / case.steps
         terms["behaviour_kl"] += slow_kl(case.action.kind, decision.parameters[t, b].numpy(), head[t, b]) / case.steps
-        head_gradient[t, b] = -advantage * step.log_prob_gradient - section.entropy_cost * step.entropy_gradient
+        head_gradient[t, b] = -advantage * step.log_prob_gradient - section.entropy_cost.at(0) * step.entropy_gradient
         value_gradient[t, b] = -section.value_cost * error
     return terms, head_gradient / case.steps, value_gradient / case.steps
 

@@ -15,6 +15,7 @@ from kartrl.config import Model
 from kartrl.config.algorithms import A2C as A2CSection
 from kartrl.config.algorithms import APPO as APPOSection
 from kartrl.config.algorithms import PPO as PPOSection
+from kartrl.config.schedule import constant
 from kartrl.models import Output, make_distribution, make_network
 from kartrl.trajectory import split_decision
 
@@ -25,7 +26,7 @@ by_algorithm = pytest.mark.parametrize("algorithm", [PPO, APPO])
 
 def made(algorithm, action, **settings):
     section = {PPO: PPOSection, APPO: APPOSection, A2C: A2CSection}[algorithm](**settings)
-    return algorithm(section, GAMMA, TRANSFORMS["clip"], make_distribution(action))
+    return algorithm(section, constant(GAMMA), TRANSFORMS["clip"], make_distribution(action))
 
 
 def network_for(action, core="lstm"):

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from commands import ROOT, environment, wait_for
+from commands import ROOT, environment, steps, wait_for
 
 from kartrl.config import read
 from kartrl.errors import UserError
@@ -47,11 +47,13 @@ def test_it_is_trained_evaluated_and_resumed_from_its_folder(folder: Path) -> No
         command = [KARTRL, "train", *sets(*CORRIDOR, *mine, *often)]
         training = subprocess.Popen(command, cwd=folder, env=environment(), stdout=output, stderr=subprocess.STDOUT)
         try:
-            wait_for(lambda: checkpoint.newest(run) is not None, 100, "a checkpoint")
+            wait_for(lambda: steps(run), 100, "a checkpoint after an update")
         finally:
             training.terminate()
             assert training.wait(30) == 128 + signal.SIGTERM
     assert "mine:mine/Corridor-v0 has no use for environment.opponents" in printed.read_text()
+    for advice in ("Resume:   ", "Film:     ", "Evaluate: "):
+        assert re.search(rf"{advice}KARTRL_IMPORT=mine \S*kartrl ", printed.read_text()), "as it can be typed"
 
     path = checkpoint.newest(run)
     assert checkpoint.load(path).config.environment.kwargs == {"length": 3}
@@ -67,8 +69,8 @@ def test_it_is_trained_evaluated_and_resumed_from_its_folder(folder: Path) -> No
     film = kartrl(folder, "record", "-p", str(path), trusted="mine")
     assert film.returncode == 2
     assert "gives no pictures" in film.stderr
-    steps = f"run.agent_steps={int(path.stem) + 2000}"
-    more = kartrl(folder, "train", "--resume", "run", *sets(steps), trusted="mine")
+    limit = f"run.agent_steps={int(path.stem) + 2000}"
+    more = kartrl(folder, "train", "--resume", "run", *sets(limit), trusted="mine")
     assert more.returncode == 0, more.stdout + more.stderr
 
 

@@ -32,7 +32,7 @@ def test_it_trains_saves_logs_and_resumes(tmp_path):
 
     more = run("train", "--resume", "--set", "run.agent_steps=12000", cwd=tmp_path, fresh=True)
     assert more.returncode == 0, more.stdout + more.stderr
-    assert f"Going on at {trained:,} agent steps" in more.stdout
+    assert f"Resuming at {trained:,} agent steps" in more.stdout
     assert 12000 <= steps(folder) < 14000
     resumed = checkpoint.load(checkpoint.newest(folder))
     assert resumed.counters.updates > updates

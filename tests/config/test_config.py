@@ -103,7 +103,14 @@ def test_no_message_has_the_words_of_a_library(name):
         ("system.agents=0", "[system] agents: must be 1 or more or 'auto' (got '0')"),
         ("run.seed=-1", "[run] seed"),
         ("optimizer.learning_rate=nan", "finite"),
-        ("algorithm.discount=perhaps", "[algorithm] discount"),
+        (
+            "algorithm.discount=perhaps",
+            "[algorithm] discount: must be one number, or: linear START END, or: polynomial",
+        ),
+        ("algorithm.discount=linear 0.9 1.1", "[algorithm] discount: must be 1 or less"),
+        ("algorithm.discount=linear 0.9", "must be one number, or: linear START END"),
+        ("ppo.clip_range=linear 0 0.2", "must be more than 0, at least at the start"),
+        ("impala.entropy_cost=quadratic 0.1 0.2", "must be one number, or: linear START END"),
         ("levels.MarioCircuit.Act9=train", "MarioCircuit.Act4"),
         ("levels.MarioCircuit.Act4=exam", "'train', 'test' or 'none'"),
         ("environment.crop_top=200", "crop_top must be less than crop_bottom"),
@@ -114,7 +121,7 @@ def test_no_message_has_the_words_of_a_library(name):
         ("run.seed=4294967296", "less than 4294967296"),
         ("model.channels=" + "8 " * 17, "at most 16 entries"),
         ("nonsense", "expected section.key=value"),
-        ("algorithm.name=impalla", "[algorithm] name: must be 'appo', 'impala', 'ppo' or 'a2c' (got 'impalla')"),
+        ("algorithm.name=impalla", "[algorithm] name: must be 'appo', 'impala', 'a3c', 'ppo' or 'a2c' (got 'impalla')"),
         ("algorithm.reward_transform=tanh", "'none', 'clip' or 'asymmetric'"),
         ("algorithm.unroll_length=0", "[algorithm] unroll_length"),
         ("a2c.gae_lambda=1.5", "must be 1 or less"),
@@ -223,7 +230,10 @@ def test_any_overrides_are_a_configuration_or_one_clear_line(overrides):
                 lambda text: not {"/", "\\"} & set(text) and text[0] != "."
             ),
             "system.agents": st.one_of(st.just("auto"), st.integers(1, 99)),
-            "optimizer.learning_rate": st.floats(1e-9, 1.0),
+            "optimizer.learning_rate": st.floats(1e-9, 1.0)
+            | st.tuples(st.sampled_from(["linear", "polynomial"]), st.floats(1e-9, 1.0), st.floats(0, 1.0)).map(
+                lambda words: " ".join(map(str, words))
+            ),
             "algorithm.name": st.sampled_from(["impala", "a2c"]),
             "algorithm.discount": st.floats(0, 1),
             "environment.grayscale": st.booleans(),

@@ -47,7 +47,7 @@ def test_curves_continue_without_overlap_after_a_kill(tmp_path):
     saved, before = newest_steps(folder), list(scalars_csv.read(folder))
     resumed = run("train", "--resume", "run", "--set", f"run.agent_steps={saved + 1500}", cwd=tmp_path)
     assert resumed.returncode == 0, resumed.stdout + resumed.stderr
-    assert f"Going on at {saved:,} agent steps" in resumed.stdout
+    assert f"Resuming at {saved:,} agent steps" in resumed.stdout
 
     after, kept = list(scalars_csv.read(folder)), [row for row in before if row.agent_steps <= saved]
     assert after[: len(kept)] == kept

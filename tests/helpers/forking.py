@@ -135,7 +135,7 @@ def load() -> None:
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
     import kartrl.cli
-    import kartrl.commands.bench
+    import kartrl.commands.bench.measure
     import kartrl.commands.doctor
     import kartrl.commands.evaluate
     import kartrl.commands.record

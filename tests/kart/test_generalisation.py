@@ -208,7 +208,7 @@ def test_interrupted_benchmark_resumes(tmp_path):
     assert 0 < reached < 2000, "the training has saved what it had"
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=90, check=False)
     assert done.returncode == 0, done.stderr
-    assert f"Going on at {reached:,} agent steps" in (folder / "runs" / "tiny-seed1.log").read_text()
+    assert f"Resuming at {reached:,} agent steps" in (folder / "runs" / "tiny-seed1.log").read_text()
     assert (folder / "results.md").exists()
 
 

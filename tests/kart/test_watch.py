@@ -15,7 +15,7 @@ from policies import CARTPOLE, KART, save_policy
 from rich.console import Console
 from screens import Screen, colours, needs_screen, on_screen
 
-from kartrl.commands.watch import watch
+from kartrl.commands.watch.showing import watch
 from kartrl.errors import UserError
 from kartrl.kart.play.watching import SIDE, Show, WatchWindow, images_of
 from kartrl.kart.play.window import Canvas, Window, pygame

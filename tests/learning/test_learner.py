@@ -24,7 +24,9 @@ def configured(algorithm, *overrides):
         *single,
         "model.hidden_size=8",
         "a2c.normalise_advantages=true",
+        "a3c.normalise_advantages=true",
         "optimizer.gradient_clip=0.05",
+        f"optimizer.learning_rate={RATE}",
         *overrides,
     )
     return read(overrides=[f"algorithm.name={algorithm}", "model.torchscript=false", *overrides])
@@ -42,6 +44,7 @@ def learner_of(config, action, part):
         network,
         make_algorithm(config, make_distribution(action)),
         make_optimizer(config.optimizer, network.parameters()),
+        learning_rate=config.optimizer.learning_rate,
         gradient_clip=config.optimizer.gradient_clip or math.inf,
         part=part,
     )
@@ -49,7 +52,7 @@ def learner_of(config, action, part):
 
 def update(learner, trajectory, steps, laps=None):
     torch.manual_seed(2)  # of the order of minibatches
-    return learner.update(trajectory, steps, RATE, (laps if laps is not None else []).append)
+    return learner.update(trajectory, steps, 0.0, (laps if laps is not None else []).append)
 
 
 def assert_same(one, other, **tolerance):
@@ -144,15 +147,36 @@ def test_an_update_that_is_not_finite_is_skipped_and_changes_nothing(algorithm, 
         assert_same(one, expected, atol=0, rtol=0)
 
 
-def test_it_steps_at_the_learning_rate_it_is_told():
-    config = configured("impala", "optimizer.name=sgd", "optimizer.gradient_clip=0")
+def test_it_steps_at_the_learning_rate_of_the_moment():
+    overrides = ("optimizer.name=sgd", "optimizer.gradient_clip=0", "optimizer.learning_rate=linear 0.03 0.01")
+    config = configured("impala", *overrides)
     moved = []
-    for rate in (0.01, 0.02):
+    for progress in (1.0, 0.5):
         learner = learner_of(config, DISCRETE, part=100)
         before = learner.state()[0]
-        learner.update(*batch_of(DISCRETE), rate, lambda stage: None)
+        learner.update(*batch_of(DISCRETE), progress, lambda stage: None)
         moved.append({name: tensor - before[name] for name, tensor in learner.state()[0].items()})
     assert_same(moved[1], {name: 2 * tensor for name, tensor in moved[0].items()}, atol=1e-6, rtol=1e-3)
+
+
+@by_algorithm
+def test_what_algorithms_schedule_is_that_of_the_moment(algorithm):
+    """As if the value at half of the run had been there from the beginning."""
+    schedules = {"algorithm.discount": ("linear 0.9 0.8", 0.85), f"{algorithm}.entropy_cost": ("linear 2 1", 1.5)}
+    if algorithm in ("ppo", "appo"):
+        schedules[f"{algorithm}.clip_range"] = ("polynomial 0.04 0", 0.01)
+    for key, (schedule, value) in schedules.items():
+        made = []
+        for setting, progress in ((schedule, 0.5), (value, 0.0), (schedule, 0.0)):
+            settings = [f"{name}={fixed}" for name, (_, fixed) in schedules.items() if name != key]
+            single = ["ppo.epochs=6", "appo.epochs=6"]
+            config = configured(algorithm, *settings, *single, f"{key}={setting}")
+            learner = learner_of(config, DISCRETE, part=100)
+            torch.manual_seed(2)
+            learner.update(*batch_of(DISCRETE), progress, lambda stage: None)
+            made.append(learner.state()[0])
+        assert_same(made[0], made[1])
+        assert any(not torch.equal(tensor, made[2][name]) for name, tensor in made[0].items()), key
 
 
 def test_it_goes_on_from_a_state_which_stays_as_it_was():

@@ -1,13 +1,14 @@
 """Optimizers do what their names say, and what they keep goes with them; reward transforms."""
 
 import math
+from typing import get_args
 
 import pytest
 import torch
 
 from kartrl.algorithms.rewards import TRANSFORMS
 from kartrl.config import Optimizer
-from kartrl.learning.optimizers import get_state, make_optimizer, set_state, state_shapes
+from kartrl.learning.optimizers import OPTIMIZERS, get_state, make_optimizer, set_state, state_shapes
 
 
 def descend(section, gradients):
@@ -48,10 +49,26 @@ def test_sgd_with_momentum_and_weight_decay():
     assert descend(section, (2.0, -1.0)) == pytest.approx(expected)
 
 
+def test_other_optimizers_of_torch_take_the_keys_that_they_know():
+    section = Optimizer(name="adadelta", learning_rate=0.1, decay=0.9, epsilon=0.01, weight_decay=0.2)
+    expected, square, moved = 1.0, 0.0, 0.0
+    for gradient in (2.0, -1.0, 3.0):
+        gradient += 0.2 * expected
+        square = 0.9 * square + 0.1 * gradient**2
+        step = math.sqrt(moved + 0.01) / math.sqrt(square + 0.01) * gradient
+        moved = 0.9 * moved + 0.1 * step**2
+        expected -= 0.1 * step
+    assert descend(section, (2.0, -1.0, 3.0)) == pytest.approx(expected)
+
+
+def test_every_optimizer_of_the_configuration_is_known():
+    assert set(get_args(Optimizer.model_fields["name"].annotation)) == set(OPTIMIZERS)
+
+
 SECTIONS = [
     Optimizer(name=name, momentum=momentum, weight_decay=weight_decay)
-    for name in ("rmsprop", "adam", "sgd")
-    for momentum in (0.0, 0.5)
+    for name in OPTIMIZERS
+    for momentum in ((0.0, 0.5) if name in ("rmsprop", "sgd") else (0.0,))
     for weight_decay in (0.0, 0.1)
 ]
 by_section = pytest.mark.parametrize(
@@ -77,12 +94,12 @@ def step(optimizer, parameters, number):
 def test_the_shapes_of_what_an_optimizer_keeps_are_known_without_it(section):
     made = parameters()
     optimizer = make_optimizer(section, made)
-    assert get_state(optimizer) == {}
+    assert (get_state(optimizer) == {}) is (section.name != "adagrad"), "which begins with its sums"
     step(optimizer, made, 1)
     kept = {name: tensor.shape for name, tensor in get_state(optimizer).items()}
     assert state_shapes(section, made) == kept
-    with torch.device("meta"):
-        assert state_shapes(section, [torch.empty(parameter.shape) for parameter in made]) == kept
+    stand_ins = [torch.empty(parameter.shape, device="meta") for parameter in made]
+    assert state_shapes(section, stand_ins) == kept
     assert (kept == {}) is (section.name == "sgd" and section.momentum == 0)
 
 

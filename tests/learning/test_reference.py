@@ -17,7 +17,7 @@ from kartrl.config import read
 from kartrl.envs.spec import ActionSpec
 from kartrl.learning.counters import Counters
 from kartrl.learning.learner import make_learner
-from kartrl.learning.schedules import Progress, learning_rate
+from kartrl.learning.schedules import Progress
 from kartrl.models import make_network
 from kartrl.trajectory import Trajectory
 
@@ -31,7 +31,7 @@ OVERRIDES = (
     "algorithm.name=impala",
     "algorithm.unroll_length=10",
     "optimizer.name=rmsprop",
-    "optimizer.learning_rate=0.001",
+    "optimizer.learning_rate=linear 0.001 1e-5",
     "optimizer.decay=0.99",
     "optimizer.gradient_clip=40",
     "algorithm.reward_transform=clip",
@@ -81,8 +81,7 @@ def difference(*overrides: str) -> float:
     for number in range(UPDATES):
         batch = trajectory(number, network.state_size)
         steps = int(batch.valid.sum())
-        rate = learning_rate(config.optimizer, progress.schedule(counters))
-        assert learner.update(batch, steps, rate, lambda stage: None).finite
+        assert learner.update(batch, steps, progress.schedule(counters), lambda stage: None).finite
         counters = counters._replace(agent_steps=counters.agent_steps + steps)
     return max(float((network.state_dict()[name] - tensor).abs().max()) for name, tensor in weights("end").items())
 

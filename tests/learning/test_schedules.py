@@ -4,20 +4,24 @@ from itertools import pairwise
 
 import pytest
 
-from kartrl.config import Optimizer, Run
+from kartrl.config import Run
+from kartrl.config.schedule import Schedule, constant
 from kartrl.learning.counters import Counters
-from kartrl.learning.schedules import Progress, learning_rate
-
-SECTION = Optimizer(learning_rate=1.0, learning_rate_end=0.1, schedule="linear")
+from kartrl.learning.schedules import Progress
 
 
 @pytest.mark.parametrize(
     ("schedule", "expected"),
-    [("constant", (1.0, 1.0, 1.0)), ("linear", (1.0, 0.55, 0.1)), ("polynomial", (1.0, 0.1 + 0.9 / 4, 0.1))],
+    [
+        (constant(0.3), (0.3, 0.3, 0.3)),
+        (Schedule("linear", 1.0, 0.1), (1.0, 0.55, 0.1)),
+        (Schedule("linear", 0.99, 0.995), (0.99, 0.9925, 0.995)),
+        (Schedule("polynomial", 1.0, 0.1), (1.0, 0.1 + 0.9 / 4, 0.1)),
+    ],
+    ids=str,
 )
-def test_learning_rates_of_each_schedule(schedule, expected):
-    section = Optimizer(learning_rate=1.0, learning_rate_end=0.1, schedule=schedule)
-    assert [learning_rate(section, progress) for progress in (0.0, 0.5, 1.0)] == pytest.approx(expected)
+def test_values_at_the_start_the_middle_and_the_end(schedule, expected):
+    assert [schedule.at(progress) for progress in (0.0, 0.5, 1.0)] == pytest.approx(expected)
 
 
 def saved(progress, agent_steps, seconds=0.0):
@@ -44,8 +48,9 @@ def test_a_run_resumed_with_more_steps_never_raises_the_learning_rate_again():
     first = Progress(Run(agent_steps=1000), Counters())
     before = saved(first, 600)
     progress = Progress(Run(agent_steps=3000), before)
-    rates = [learning_rate(SECTION, progress.schedule(before._replace(agent_steps=n))) for n in range(600, 3001, 100)]
-    assert rates[0] == learning_rate(SECTION, first.schedule(before)), "it continues from where it stood"
+    schedule = Schedule("linear", 1.0, 0.1)
+    rates = [schedule.at(progress.schedule(before._replace(agent_steps=n))) for n in range(600, 3001, 100)]
+    assert rates[0] == schedule.at(first.schedule(before)), "it continues from where it stood"
     assert all(later < earlier for earlier, later in pairwise(rates))
     assert rates[-1] == pytest.approx(0.1)
 

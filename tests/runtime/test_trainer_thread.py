@@ -27,8 +27,18 @@ ALGORITHMS = ["algorithm.name=impala", "algorithm.name=a2c", "algorithm.name=app
 IMAGE, VECTOR = (54, 54, 1), (4,)
 OPTIMIZERS = {
     "rmsprop": ["optimizer.name=rmsprop"],
-    "rmsprop with momentum": ["optimizer.name=rmsprop", "optimizer.momentum=0.9", "optimizer.schedule=polynomial"],
-    "adam": ["optimizer.name=adam", "optimizer.schedule=constant"],
+    "rmsprop with momentum": [
+        "optimizer.name=rmsprop",
+        "optimizer.momentum=0.9",
+        "optimizer.learning_rate=polynomial 0.0007 1e-05",
+    ],
+    "adam": ["optimizer.name=adam", "optimizer.learning_rate=0.001"],
+    "schedules": [
+        "algorithm.name=ppo",
+        "algorithm.discount=linear 0.9 0.99",
+        "ppo.clip_range=linear 0.2 0",
+        "ppo.entropy_cost=linear 0.1 0",
+    ],
     "sgd": ["optimizer.name=sgd"],
     "sgd with momentum": ["optimizer.name=sgd", "optimizer.momentum=0.9"],
 }

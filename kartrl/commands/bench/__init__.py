@@ -1,168 +1,35 @@
-"""`kartrl bench`: what the machine could do for a configuration, what training does, and where the time goes between.
+"""`kartrl bench`: its arguments; `measure` does the work, and is imported when it runs."""
 
-The stages of an agent step are measured separately; their sum gives the ideal, cores / (t_environment + t_infer +
-t_train) agent steps per second, with every core doing only necessary work. Then it trains, for several windows,
-alternating with a peer if one is given.
-"""
-
-import json
-import statistics
+import argparse
 from pathlib import Path
-from typing import Any, NamedTuple
 
-import numpy as np
-from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
-
-from kartrl.commands.bench.parts import Parts, measure_parts
-from kartrl.commands.bench.windows import Window, peer_rate, train_window
-from kartrl.config import Config, read
-from kartrl.envs.worlds import load_world
-from kartrl.launch import config_options
-from kartrl.runtime.devices import choose_device
-from kartrl.runtime.inspection import inspect_env
-from kartrl.runtime.machine import cores
-from kartrl.runtime.precision import resolve_precision
-from kartrl.runtime.sizes import Sizes, choose_sizes
-
-PART_SECONDS = 4.0  # for which each part is measured, at most
+from kartrl.commands.arguments import Parser, add_config, config_files, positive
 
 
-class Settings(NamedTuple):
-    """What `kartrl bench` was asked."""
-
-    seconds: float  # of each window
-    warm: float  # seconds between the first update and the window
-    repeat: int  # windows
-    peer: str  # a command to compare with; "" for none
-    json: Path | None  # where the figures go
-
-
-def bench(files: list[str], overrides: list[str], settings: Settings, console: Console) -> None:
-    """Measure, print, and write JSON if asked.
-
-    Raises:
-        UserError: bad input, or a training or a peer that ends early.
-    """
-    config = load_world(read(files, overrides)).prepare(console)
-    spec = inspect_env(config)
-    config = resolve_precision(config, spec)
-    sizes = choose_sizes(config, spec)
-    number, on_gpu = cores(), choose_device(config.system.device).type == "cuda"
-    options = config_options(files, overrides)
-    windows: list[Window] = []
-    peers: list[float] = []
-    with Progress(
-        SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console, transient=True
-    ) as progress:
-        task = progress.add_task("environment, network and messages, each alone", total=None)
-        parts = measure_parts(config, spec, sizes, min(PART_SECONDS, settings.seconds / 10))
-        progress.remove_task(task)
-        ideal = parts.ideal(number, on_gpu)
-        console.print(_parts_table(parts, ideal, number, on_gpu), str(sizes), highlight=False)
-        for _ in range(settings.repeat):
-            windows.append(train_window(options, settings.seconds, settings.warm, progress))
-            console.print(_line(windows[-1], ideal, config), highlight=False)
-            if settings.peer:
-                peers.append(peer_rate(settings.peer, settings.seconds, settings.warm, progress))
-                ratio = windows[-1].agent_steps_per_second / peers[-1]
-                console.print(
-                    f"peer: {peers[-1]:,.0f} agent steps/s; training is {ratio:.2f} times as fast", highlight=False
-                )
-    rates = [window.agent_steps_per_second for window in windows]
-    typical = windows[rates.index(statistics.median_low(rates))]
-    console.print(_stages_table(typical, sizes))
-    median = statistics.median(rates)
-    summary = f"median of {len(rates)}: {median:,.0f} agent steps/s, {median / ideal:.2f} of the ideal"
-    if peers:
-        ratio = statistics.median(rate / peer for rate, peer in zip(rates, peers, strict=True))
-        summary += f", {ratio:.2f} times the peer"
-    console.print(summary, highlight=False)
-    if settings.json is not None:
-        figures = {
-            "cores": number,
-            "parts": parts._asdict(),
-            "ideal": ideal,
-            "windows": [window._asdict() for window in windows],
-            "peer": peers,
-            **_for_simulation(config, parts, sizes, typical),
-        }
-        settings.json.write_text(json.dumps(figures, indent=1), encoding="utf-8")
-
-
-def _parts_table(parts: Parts, ideal: float, number: int, on_gpu: bool) -> Table:
-    table = Table(
-        "part", "us a step", "", title="Each part alone" + ("" if number == 1 else f", on {number} cores at once")
+def add_arguments(parser: Parser) -> None:
+    """What `kartrl bench` takes."""
+    parser.runs(run, "bench", "bench -c mine.cfg --seconds 60 --repeat 3 --json bench.json")
+    add_config(parser, shortcuts=False)
+    parser.add_argument("--seconds", type=positive, default=90, help="length of a window of training (default 90)")
+    parser.add_argument(
+        "--warm", type=positive, default=15, help="seconds between the first update and the window (default 15)"
     )
-    table.add_row("environment", f"{parts.environment * 1e6:.0f}", f"{1 / parts.environment:,.0f} agent steps/s a core")
-    sizes = ", ".join(f"{size}: {seconds * 1e6:.0f}" for size, seconds in parts.infer_by_size.items())
-    table.add_row("infer", f"{parts.infer * 1e6:.0f}", f"forward pass, us an observation by batch size: {sizes}")
-    table.add_row("train", f"{parts.train * 1e6:.0f}", "forward, loss, backward, optimizer, publish")
-    table.add_row(
-        "message",
-        f"{1e6 / parts.round_trips:.0f}",
-        f"a group's round trip without the rest; {parts.round_trips:,.0f} a second",
+    parser.add_argument("--repeat", type=positive, default=1, help="windows (default 1)")
+    parser.add_argument(
+        "--peer",
+        default="",
+        metavar="COMMAND",
+        help="another system's training that prints '@B steps=N upd=N', as benchmarks/peers",
     )
-    formula = "the slower of environment and GPU" if on_gpu else f"{number} / (environment + infer + train)"
-    table.add_row("ideal", "", f"{ideal:,.0f} agent steps/s: {formula}")
-    return table
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here")
 
 
-def _line(window: Window, ideal: float, config: Config) -> str:
-    rate = window.agent_steps_per_second
-    frames = f"{rate * config.environment.frame_skip:,.0f} frames/s, " if config.environment.frame_skip > 1 else ""
-    return (
-        f"training: {rate:,.0f} agent steps/s ({frames}{rate / ideal:.2f} of the ideal), "
-        f"batches of {window.prediction_batch:.1f}, lag {window.lag:.1f}, {window.memory_gb:.2f} GB, "
-        f"first update after {window.first_update_seconds:.1f} s"
-    )
+def run(options: argparse.Namespace) -> int:
+    """Measure and print; the exit status."""
+    from rich.console import Console
 
+    from kartrl.commands.bench.measure import Settings, bench
 
-def _stages_table(window: Window, sizes: Sizes) -> Table:
-    """Where the wall-clock time of each role goes; a stage also holds what it waits for a core."""
-    table = Table("role", "stage", "share of the role's time", "us an agent step", title="Where the time goes")
-    workers = {"agent": sizes.agents, "predictor": sizes.predictors, "trainer": sizes.trainers}
-    for stage, share in window.stages.items():
-        role, _, name = stage.partition("_")
-        microseconds = 1e6 * share * workers[role] / window.agent_steps_per_second
-        table.add_row(role, name.replace("_", " "), f"{share:.1%}", f"{microseconds:.0f}")
-    for role, busy in window.cores.items():
-        table.add_row(
-            role,
-            "processors kept busy",
-            f"{busy:.2f}",
-            f"{1e6 * busy / window.agent_steps_per_second:.0f}",
-            style="dim",
-        )
-    return table
-
-
-def _for_simulation(config: Config, parts: Parts, sizes: Sizes, window: Window) -> dict[str, Any]:
-    """The stage times and sizes as benchmarks/simulate.py reads them, seconds."""
-    batches = np.array(sorted(parts.infer_by_size))
-    whole = np.array([parts.infer_by_size[size] * size for size in batches])
-    slope, base = np.polyfit(batches, whole, 1) if len(batches) > 1 else (parts.infer, 0.0)
-    return {
-        "environment": parts.environment,
-        "message": 1 / parts.round_trips,
-        "forward_base": max(0.0, float(base)),
-        "forward_per_observation": float(slope),
-        "wake": 5e-6,
-        "update_base": 0.0,
-        "update_per_step": parts.train,
-        **sizes._asdict(),
-        "unroll_length": config.algorithm.unroll_length,
-        "measured": [measured_point(sizes, window)],
-    }
-
-
-def measured_point(sizes: Sizes, window: Window) -> dict[str, float]:
-    """A training as benchmarks/simulate.py checks itself against it."""
-    return {
-        "agents": sizes.agents,
-        "groups_per_agent": sizes.groups_per_agent,
-        "group_size": sizes.group_size,
-        "agent_steps_per_second": window.agent_steps_per_second,
-        "lag": window.lag,
-    }
+    settings = Settings(options.seconds, options.warm, options.repeat, options.peer, options.json)
+    bench(config_files(options), options.set, settings, Console())
+    return 0

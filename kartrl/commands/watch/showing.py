@@ -1,4 +1,4 @@
-"""`kartrl watch`: a trained policy drives in a window, level after level; or in a film, where there is no display."""
+"""The window of `kartrl watch`, and its film."""
 
 import contextlib
 import time

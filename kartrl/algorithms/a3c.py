@@ -1,0 +1,37 @@
+"""A3C (Mnih et al. 2016, arXiv:1602.01783) as GA3C runs it (Babaeizadeh et al. 2017, arXiv:1611.06256).
+
+One network acts and learns, in asynchronous batches, without a correction for the policy lag.
+"""
+
+from typing import ClassVar
+
+import torch
+
+from kartrl.algorithms.a2c import AdvantageActorCritic
+from kartrl.algorithms.algorithm import Batch, Loss
+from kartrl.config.algorithms import A3C as Section
+from kartrl.models import Output
+from kartrl.trajectory import split_decision
+
+
+class A3C(AdvantageActorCritic[Section]):
+    """A2C's loss on whatever comes. The paper sums over an unroll's steps; with the mean, rates do not depend on T.
+
+    Advantages and value targets are of the values that were acted with, as a worker of the paper has them and as
+    GA3C's returns bootstrap; only V(x_T) is the learner's, as nobody has acted there yet. GA3C's baseline is the
+    learner's newer value: without lag the same, and an uncorrected gradient bears little lag anyway.
+    """
+
+    synchronous: ClassVar[bool] = False
+
+    def loss(self, output: Output, batch: Batch) -> Loss:
+        """See `AdvantageActorCritic`; adds how far the learner is from the policy that acted: nothing corrects that."""
+        loss, columns = super().loss(output, batch), self.distribution.action_columns
+        behaviour = split_decision(batch.trajectory.decision, columns)
+        with torch.no_grad():
+            policy = output.policy[:-1]
+            log_prob = self.distribution.log_prob(policy, behaviour.action)
+            divergence = self.distribution.kl(behaviour.parameters, policy)
+        loss.terms["behaviour_kl"] = (loss.valid / batch.steps * divergence).sum()  # KL(mu || pi): 0 on-policy
+        loss.steps["importance_weight"] = (log_prob - behaviour.log_prob).exp()
+        return loss

@@ -1,0 +1,89 @@
+"""`kartrl doctor`: checks whether this machine is ready for a run; each line says what to do.
+
+Each check imports what it needs: a missing or broken library affects only its own line of the report.
+"""
+
+import argparse
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from kartrl.commands.arguments import Parser, add_config, config_files
+from kartrl.commands.doctor import configured, game, machine
+from kartrl.commands.doctor.configured import Examined, State
+from kartrl.errors import UserError
+
+CHECKS: dict[str, Callable[[Examined], tuple[State, str]]] = {
+    "python": machine.check_python,
+    "configuration": configured.check_configuration,
+    "torch": machine.check_torch,
+    "emulator": game.check_emulator,
+    "bundled ROM": game.check_bundled_rom,
+    "cartridge": game.check_cartridge,
+    "atari": game.check_atari,
+    "environment": configured.check_environment,
+    "auto chooses": configured.check_sizes,
+    "cores": machine.check_cores,
+    "memory": configured.check_memory,
+    "logs": machine.check_logs,
+    "cartridge folder": machine.check_data,
+    "temporary folder": machine.check_temporary,
+    "video": machine.check_video,
+}
+COLOURS = {"ok": "green", "warning": "yellow", "problem": "bold red"}
+
+
+def add_arguments(parser: Parser) -> None:
+    """What `kartrl doctor` takes."""
+    parser.runs(run, "doctor", "doctor -c mine.cfg")
+    add_config(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the report; the exit status."""
+    return doctor(config_files(options), options.set, Console())
+
+
+class Finding(NamedTuple):
+    """A line of the report."""
+
+    state: State
+    subject: str
+    text: str  # the result and, if not ok, what to do
+
+
+def doctor(files: list[str], overrides: list[str], console: Console) -> int:
+    """Print a line per check: a table in a terminal, else plain lines.
+
+    Returns:
+        0 if a run with this configuration can start, else 1.
+    """
+    table = Table(box=None, show_header=False, pad_edge=False)
+    problems = 0
+    for state, subject, text in examine(files, overrides):
+        problems += state == "problem"
+        table.add_row(Text(state, COLOURS[state]), subject, Text(text))
+        if not console.is_terminal:
+            console.print(f"{state:<8} {subject:<17} {text}", markup=False, highlight=False, soft_wrap=True)
+    if console.is_terminal:
+        console.print(table)
+    console.print(f"Not ready: {problems} to solve." if problems else "Ready.", highlight=False)
+    return int(problems > 0)
+
+
+def examine(files: list[str], overrides: list[str]) -> Iterator[Finding]:
+    """Run all checks; an exception in one is reported as its finding."""
+    examined = Examined(files, overrides)
+    for subject, check in CHECKS.items():
+        try:
+            state, text = check(examined)
+        except UserError as error:
+            state, text = "problem", str(error)
+        except ImportError as error:
+            state, text = "problem", f"a library is missing or broken ({error}): pip install -r requirements.lock"
+        except Exception as error:
+            state, text = "problem", f"check failed: {type(error).__name__}: {error}"
+        yield Finding(state, subject, " ".join(text.split()))

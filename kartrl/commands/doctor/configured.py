@@ -1,0 +1,81 @@
+"""Checks of what is configured: it is valid, its environment works, and a run of its sizes fits into memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from kartrl.config import Config, read
+from kartrl.errors import UserError
+
+if TYPE_CHECKING:
+    from kartrl.envs.spec import EnvSpec
+    from kartrl.runtime.sizes import Sizes
+
+State = Literal["ok", "warning", "problem"]
+RUN_BYTES = 1.5e9  # memory of a run besides its agents
+GIGABYTE = 1e9
+
+
+@dataclass
+class Examined:
+    """The subject of the checks, with results that later checks use."""
+
+    files: list[str]
+    overrides: list[str]
+    config: Config = field(default_factory=Config)  # of the files and overrides, if they are valid
+    spec: EnvSpec | None = None
+    sizes: Sizes | None = None
+
+
+def check_configuration(examined: Examined) -> tuple[State, str]:
+    """That it can be read."""
+    try:
+        examined.config = read(examined.files, examined.overrides)
+    except UserError as error:
+        return "problem", f"{error}; the lines below are for the defaults"
+    return "ok", " ".join(
+        ["valid:", *examined.files, *examined.overrides]
+    ) if examined.files or examined.overrides else "the defaults"
+
+
+def check_environment(examined: Examined) -> tuple[State, str]:
+    """That it can be made, and what the network would see of it."""
+    from kartrl.envs.worlds import load_world
+    from kartrl.runtime.inspection import inspect_env, remarks
+
+    spec = examined.spec = inspect_env(load_world(examined.config).prepare())
+    shape = " x ".join(map(str, spec.observation_shape))
+    text = f"{spec.title}: observations {shape} {spec.observation_dtype}, {spec.action.title}"
+    found = remarks(examined.config, spec)
+    return ("warning", "; ".join([text, *found])) if found else ("ok", text)
+
+
+def check_sizes(examined: Examined) -> tuple[State, str]:
+    """What `auto` means here."""
+    if examined.spec is None:
+        return "warning", "unknown until the environment starts"
+    from kartrl.runtime.sizes import choose_sizes
+
+    sizes = examined.sizes = choose_sizes(examined.config, examined.spec)
+    return "ok", str(sizes)
+
+
+def check_memory(examined: Examined) -> tuple[State, str]:
+    """That the run fits into it."""
+    from kartrl.runtime.machine import free_memory
+
+    free = free_memory()
+    if examined.sizes is None:
+        return "ok", f"{free / GIGABYTE:.1f} GB free"
+    from kartrl.runtime.sizes import AGENT_BYTES, slab_shape
+
+    assert examined.spec is not None
+    slab = slab_shape(examined.config, examined.spec, examined.sizes).size()
+    need = RUN_BYTES + examined.sizes.agents * AGENT_BYTES + slab
+    text = f"{free / GIGABYTE:.1f} GB free, this run needs about {need / GIGABYTE:.1f}"
+    return (
+        ("ok", text)
+        if free > need
+        else ("warning", f"{text}: close other programs, or use fewer agents: --set system.agents=N")
+    )

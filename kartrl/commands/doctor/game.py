@@ -1,0 +1,105 @@
+"""Checks of the games: the emulator, the bundled game, one's own cartridge, Atari."""
+
+import hashlib
+import importlib.metadata
+import importlib.util
+from pathlib import Path
+
+from kartrl.commands.doctor.configured import Examined, State
+from kartrl.config import Config
+from kartrl.errors import UserError
+from kartrl.kart import KART, cartridge
+from kartrl.runtime.isolation import run_isolated
+
+MISSING = "missing"
+
+
+def check_emulator(examined: Examined) -> tuple[State, str]:
+    """That it runs the bundled game for a second."""
+    from kartrl.kart.retro import core_file
+
+    try:
+        core = core_file()
+        title = run_isolated(_drive_a_second)
+    except UserError as error:
+        return "problem" if examined.config.environment.id == KART else "warning", str(error)
+    return "ok", f"stable-retro {importlib.metadata.version('stable-retro')}: {core.name} drives {title}"
+
+
+def _drive_a_second() -> str:
+    """Run the bundled ROM for a second; returns the game's title."""
+    import numpy as np
+
+    from kartrl.kart import retro
+
+    folder = retro.GAMES / retro.BUNDLED
+    console = retro.Console(folder, retro.circuits(folder)[0])
+    try:
+        console.step(console.buttons(["B"]), 60)
+        if np.ptp(console.screen()) == 0 or console.race()["speed"] == 0:
+            raise UserError(
+                "the emulator runs, but the bundled game does not: reinstall kartrl, or rebuild it with `make game`"
+            )
+        return console.game.title
+    finally:
+        console.close()
+
+
+def check_bundled_rom(examined: Examined) -> tuple[State, str]:
+    """That it is whole."""
+    from kartrl.kart.retro import BUNDLED, GAMES, circuits
+
+    folder = GAMES / BUNDLED
+    expected = (folder / "rom.sha").read_text(encoding="ascii").strip()
+    found = _sha1(folder / "rom.sfc")
+    if found == expected:
+        return "ok", f"SHA-1 {found}, as expected; {len(circuits(folder))} circuits"
+    advice = "reinstall kartrl, or rebuild it with `make game`"
+    text = f"SHA-1 {found}, expected {expected}, of {folder / 'rom.sfc'}: {advice}"
+    required = examined.config.environment.id == KART and not _drives_cartridge(examined.config)
+    return "problem" if required else "warning", text
+
+
+def check_cartridge(examined: Examined) -> tuple[State, str]:
+    """That it is the right one, if there is one or one is needed."""
+    from kartrl.kart.retro import circuits
+
+    folder = cartridge.folder()
+    driven = _drives_cartridge(examined.config)
+    found = _sha1(folder / "rom.sfc")
+    if found == cartridge.SHA1:
+        states = f"start states of {len(circuits(folder))} circuits"
+        return "ok", f"SHA-1 {found}, as expected; {states}; used by environment.game=auto"
+    if found == MISSING:
+        text = f"none in {folder}; optional: import your own Super Mario Kart (US) with kartrl import-rom FILE"
+        return (
+            ("problem", f"none in {folder}: kartrl import-rom FILE, or --set environment.game=bundled")
+            if driven
+            else ("ok", text)
+        )
+    advice = "kartrl import-rom FILE, or --set environment.game=bundled"
+    text = f"SHA-1 {found}, expected {cartridge.SHA1}, in {folder}: {advice}"
+    return "problem" if driven else "warning", text
+
+
+def _drives_cartridge(config: Config) -> bool:
+    game = config.environment.game
+    return config.environment.id == KART and (
+        game == "cartridge" or (game == "auto" and (cartridge.folder() / "rom.sfc").is_file())
+    )
+
+
+def _sha1(file: Path) -> str:
+    try:
+        return hashlib.sha1(file.read_bytes(), usedforsecurity=False).hexdigest()
+    except (FileNotFoundError, NotADirectoryError):
+        return MISSING
+    except OSError as error:
+        return f"unreadable ({error.strerror})"
+
+
+def check_atari(_: Examined) -> tuple[State, str]:
+    """Whether its games are installed."""
+    if importlib.util.find_spec("ale_py") is None:
+        return "ok", "ale-py is not installed; only Atari games need it: pip install kartrl[atari]"
+    return "ok", f"ale-py {importlib.metadata.version('ale-py')}"

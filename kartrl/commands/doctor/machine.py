@@ -1,0 +1,125 @@
+"""Checks of the machine: Python, PyTorch, cores, folders that are written to, videos."""
+
+import importlib.metadata
+import os
+import platform
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from kartrl import __version__
+from kartrl.commands.doctor.configured import GIGABYTE, Examined, State
+from kartrl.kart import cartridge
+
+LITTLE_DISK, TOO_LITTLE_DISK = 1e9, 2e7  # bytes: a few hours of logs, checkpoints and videos; one checkpoint
+
+
+def check_python(_: Examined) -> tuple[State, str]:
+    """That its version is one that is tested."""
+    text = f"{platform.python_version()}, kartrl {__version__}, {platform.system()} on {platform.machine()}"
+    if (3, 11) <= sys.version_info[:2] <= (3, 14):
+        return "ok", text
+    return "warning", f"{text}; kartrl is tested with Python 3.11 to 3.14: make run PYTHON=python3.12"
+
+
+def check_torch(examined: Examined) -> tuple[State, str]:
+    """Its version and device, and whether these fit the configuration."""
+    import torch
+
+    from kartrl.runtime.devices import choose_device
+    from kartrl.runtime.precision import multiplies_bf16
+
+    device = choose_device(examined.config.system.device)
+    name, bf16 = torch.cuda.get_device_name(device) if device.type == "cuda" else "no GPU", multiplies_bf16(device)
+    text = (
+        f"{torch.__version__}, the network runs on {device.type} ({name}), where bf16 is {'fast' if bf16 else 'slow'}"
+    )
+    if examined.config.model.precision == "bf16" and not bf16:
+        return "warning", f"{text}: use --set model.precision=fp32"
+    if device.type == "cpu" and _nvidia_gpus():
+        return "warning", f"{text}, but the machine has an NVIDIA GPU: install PyTorch's CUDA build"
+    return "ok", text
+
+
+def _nvidia_gpus() -> int:
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+        return int(pynvml.nvmlDeviceGetCount())
+    except pynvml.NVMLError:  # no driver
+        return 0
+
+
+def check_cores(_: Examined) -> tuple[State, str]:
+    """How many there are."""
+    from kartrl.runtime.machine import cores
+
+    here = os.cpu_count() or 1
+    return "ok", f"{cores()} of {here} available" if cores() < here else f"{here}"
+
+
+def check_logs(examined: Examined) -> tuple[State, str]:
+    """That the folder can be written to, and has room."""
+    logs = Path(examined.config.run.logs).absolute()
+    there = _nearest(logs)
+    if reason := _unwritable(there):
+        return "problem", f"{logs}: cannot write ({reason}); choose another folder with --set run.logs=FOLDER"
+    free = shutil.disk_usage(there).free
+    text = f"{logs} is writable; {free / GIGABYTE:.1f} GB free"
+    if free > LITTLE_DISK:
+        return "ok", text
+    advice = "free some space, or choose another disk with --set run.logs=FOLDER"
+    return "warning" if free > TOO_LITTLE_DISK else "problem", f"{text}: {advice}"
+
+
+def check_data(_: Examined) -> tuple[State, str]:
+    """That a cartridge could be taken in."""
+    folder = cartridge.folder().absolute()
+    if reason := _unwritable(_nearest(folder)):
+        return (
+            "warning",
+            f"{folder}: cannot write ({reason}), so import-rom will fail; set KARTRL_DATA to another folder",
+        )
+    return "ok", f"{folder.parent} is writable, for import-rom"
+
+
+def check_temporary(_: Examined) -> tuple[State, str]:
+    """That there is a folder for sockets."""
+    try:
+        return "ok", f"{tempfile.gettempdir()} is writable"
+    except FileNotFoundError:
+        return (
+            "problem",
+            "none is writable, but processes need it for sockets: docker run --tmpfs /tmp, or set TMPDIR to a folder",
+        )
+
+
+def _nearest(path: Path) -> Path:
+    """The path, or its nearest existing ancestor."""
+    return next(folder for folder in (path, *path.parents) if folder.exists())
+
+
+def _unwritable(folder: Path) -> str:
+    """Why no file can be created in the folder; "" if one can."""
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return ""
+    except OSError as error:
+        return error.strerror or str(error)
+
+
+def check_video(_: Examined) -> tuple[State, str]:
+    """That videos can be written."""
+    import numpy as np
+
+    from kartrl.metrics.video import Mp4Writer
+
+    try:
+        with tempfile.TemporaryDirectory() as folder, Mp4Writer(Path(folder) / "test.mp4", fps=30) as video:
+            for shade in range(2):
+                video.add(np.full((224, 256, 3), shade, np.uint8))
+    except Exception as error:  # codecs raise various types
+        return "warning", f"kartrl record cannot write videos ({error}): pip install --force-reinstall av"
+    return "ok", f"H.264 by PyAV {importlib.metadata.version('av')}"

@@ -1,0 +1,74 @@
+"""Schedules: values that may change while a run goes on, in one syntax for every key that takes one."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, PlainSerializer
+
+POWERS = {"constant": 0, "linear": 1, "polynomial": 2}
+SYNTAX = "one number, or: linear START END, or: polynomial START END"
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A value from the beginning of a run, `start`, to its end, `end`; `str` gives what `parse` reads."""
+
+    kind: Literal["constant", "linear", "polynomial"]
+    start: float
+    end: float
+
+    def at(self, progress: float) -> float:
+        """The value when this part of the run, 0 to 1, is done (`learning.schedules.Progress`)."""
+        return self.end + (self.start - self.end) * (1.0 - progress) ** POWERS[self.kind]
+
+    def __str__(self) -> str:
+        return str(self.start) if self.kind == "constant" else f"{self.kind} {self.start} {self.end}"
+
+
+def constant(value: float) -> Schedule:
+    """The same value from beginning to end."""
+    return Schedule("constant", value, value)
+
+
+def _parse(value: Any) -> Any:
+    """A schedule of a number, or of a text as in the configuration; a schedule itself is left as it is."""
+    if isinstance(value, Schedule):
+        return value
+    kind, *numbers = words if len(words := str(value).split()) != 1 else ["constant", *words * 2]
+    try:
+        start, end = map(float, numbers)
+    except ValueError:
+        raise ValueError(f"must be {SYNTAX}") from None
+    if kind not in POWERS:
+        raise ValueError(f"must be {SYNTAX}")
+    if not (math.isfinite(start) and math.isfinite(end)):
+        raise ValueError("must be of finite numbers")
+    return Schedule(kind, start, end)  # type: ignore[arg-type]  # it is one of these
+
+
+def _within(low: float, high: float) -> Callable[[Schedule], Schedule]:
+    def check(schedule: Schedule) -> Schedule:
+        if min(schedule.start, schedule.end) < low:
+            raise ValueError(f"must be {low:g} or more")
+        if max(schedule.start, schedule.end) > high:
+            raise ValueError(f"must be {high:g} or less")
+        return schedule
+
+    return check
+
+
+def _starts_above_zero(schedule: Schedule) -> Schedule:
+    if schedule.start <= 0:
+        raise ValueError("must be more than 0, at least at the start")
+    return schedule
+
+
+def _plain(schedule: Schedule) -> float | str:
+    return schedule.start if schedule.kind == "constant" else str(schedule)
+
+
+Cost = Annotated[Schedule, BeforeValidator(_parse), AfterValidator(_within(0, math.inf)), PlainSerializer(_plain)]
+Share = Annotated[Schedule, BeforeValidator(_parse), AfterValidator(_within(0, 1)), PlainSerializer(_plain)]
+Rate = Annotated[Cost, AfterValidator(_starts_above_zero)]

@@ -1,0 +1,42 @@
+"""The help of every command."""
+
+import shlex
+import subprocess
+import sys
+
+import pytest
+from commands import environment
+
+from kartrl.cli import COMMANDS, make_parser
+
+ACTIONS = [f"circuit {action}" for action in ("check", "build", "draw", "random", "drive")]
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, *ACTIONS])
+def test_its_examples_are_commands_as_they_stand(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        make_parser().parse_args([*command.split(), "--help"])
+    assert ended.value.code == 0
+    examples = capsys.readouterr().out.partition("\nexamples:\n")[2].splitlines()
+    assert examples
+    for example in examples:
+        typed = shlex.split(example)
+        assert typed[: 1 + len(command.split())] == ["kartrl", *command.split()]
+        assert callable(make_parser().parse_args(typed[1:]).run)
+
+
+def test_help_loads_no_torch() -> None:
+    code = f"""
+import sys
+from kartrl.cli import make_parser
+for command in {list(COMMANDS)}:
+    try:
+        make_parser().parse_args([command, "--help"])
+    except SystemExit:
+        pass
+sys.exit("torch" in sys.modules)
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
