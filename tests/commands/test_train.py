@@ -41,7 +41,7 @@ def test_it_trains_saves_logs_and_resumes(tmp_path):
 
 @pytest.mark.timeout(240)
 def test_a_new_run_begins_with_the_weights_of_another(tmp_path):
-    options = [*QUICK, *EVALUATE_OFF, "--set", "optimizer.schedule=constant"]
+    options = [*QUICK, *EVALUATE_OFF]
     first = run("train", *options, "--name", "one", "--set", "run.agent_steps=4000", cwd=tmp_path)
     assert first.returncode == 0, first.stdout + first.stderr
     given = checkpoint.load(tmp_path / "logs" / "one" / "best.pt")

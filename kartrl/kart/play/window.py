@@ -14,6 +14,7 @@ from kartrl.errors import UserError
 WIDTH, HEIGHT = 256, 224  # of the console's screen
 PANEL = 96  # width of the panel beside it, in console pixels
 SCALE = 3  # window pixels per console pixel in a new window, if the display is large enough
+INVISIBLE = ("dummy", "offscreen")  # drivers of SDL without a display
 SMALLEST = 9  # minimum legible height of a letter, pixels
 
 Colour = tuple[int, int, int]
@@ -151,8 +152,10 @@ def _flag() -> pygame.Surface:
 
 
 def has_display() -> bool:
-    """Whether a window could be opened, as far as the environment's variables tell."""
-    return bool(os.environ.get("SDL_VIDEODRIVER") or not sys.platform.startswith("linux") or _display_drivers())
+    """Whether a window could be opened and seen, as far as the environment's variables tell."""
+    if chosen := os.environ.get("SDL_VIDEODRIVER"):
+        return chosen not in INVISIBLE
+    return not sys.platform.startswith("linux") or bool(_display_drivers())
 
 
 def _display_drivers() -> list[str]:
@@ -167,7 +170,8 @@ def _choose_driver() -> None:
     Raises:
         UserError: there is no display.
     """
+    if os.environ.get("SDL_VIDEODRIVER") or not sys.platform.startswith("linux"):
+        return
     if not has_display():
         raise UserError("no display (neither DISPLAY nor WAYLAND_DISPLAY is set): a window needs one")
-    if not os.environ.get("SDL_VIDEODRIVER") and sys.platform.startswith("linux"):
-        os.environ["SDL_VIDEODRIVER"] = ",".join(_display_drivers())
+    os.environ["SDL_VIDEODRIVER"] = ",".join(_display_drivers())
