@@ -6,12 +6,13 @@
 A training episode starts at any section and counts as a race after five laps from there. Evaluation drives greedily
 from the start line, on the train circuits and on unseen ones.
 
-How steady a run was is judged on training itself: the mean reward of trained steps in windows of ten seconds, from the
-first one on that is at least half of the run's final value (the mean of the last tenth of its windows). Windows under
-half are counted, and the longest stretch of them.
+How steady a run was is judged on training itself: the mean reward of trained steps in windows of 20,000 agent steps,
+about ten seconds on two cores, from the first one on that is at least half of the run's final value (the mean of the
+last tenth of its windows). Windows under half are counted, and the longest stretch of them.
 """
 
 import argparse
+import csv
 import itertools
 import statistics
 from collections import defaultdict
@@ -73,7 +74,7 @@ def last_share(tags: dict[str, Points], prefix: str, count: int = 3) -> str:
     return f"{statistics.fmean(values):.0%}" if values else "-"
 
 
-WINDOW = 10 / 60  # minutes
+WINDOW = 20_000  # agent steps
 
 
 class Steadiness(NamedTuple):
@@ -83,19 +84,24 @@ class Steadiness(NamedTuple):
     windows: int
     low: int  # under half of the final reward
     collapses: int  # stretches of such windows
-    longest: float  # of these stretches, seconds
-    good_after: float  # minutes until the first good window ended
+    longest: int  # of these stretches, windows
+    good_after: int  # agent steps until the first good window ended
 
     def __str__(self) -> str:
-        return f"{self.low} of {self.windows} windows low, {self.collapses} collapses, longest {self.longest:.0f} s"
+        return f"{self.low} of {self.windows} windows low, {self.collapses} collapses, longest {self.longest}"
+
+
+def window_means(points: Points) -> dict[int, float]:
+    """Mean value in each window, by the window's number."""
+    windows: dict[int, list[float]] = defaultdict(list)
+    for _, steps, value in points:
+        windows[steps // WINDOW].append(value)
+    return {number: statistics.fmean(values) for number, values in sorted(windows.items())}
 
 
 def steadiness(points: Points) -> Steadiness | None:
     """Of the points of `losses/mean_reward`; None of a run too short for it."""
-    windows: dict[int, list[float]] = defaultdict(list)
-    for minutes, _, value in points:
-        windows[int(minutes / WINDOW)].append(value)
-    means = {number: statistics.fmean(values) for number, values in sorted(windows.items())}
+    means = window_means(points)
     if not means:
         return None
     final = statistics.fmean(list(means.values())[-max(1, len(means) // 10) :])
@@ -104,9 +110,7 @@ def steadiness(points: Points) -> Steadiness | None:
         return None
     low = [mean < final / 2 for number, mean in means.items() if number >= first]
     stretches = [len(list(same)) for is_low, same in itertools.groupby(low) if is_low]
-    return Steadiness(
-        final, len(low), sum(low), len(stretches), 60 * WINDOW * max(stretches, default=0), (first + 1) * WINDOW
-    )
+    return Steadiness(final, len(low), sum(low), len(stretches), max(stretches, default=0), (first + 1) * WINDOW)
 
 
 def summary(run: Path) -> list[str]:
@@ -138,7 +142,7 @@ COLUMNS = [
     "race on the unseen",
     "finished at the end, train",
     "unseen",
-    "reward of training from the first good ten seconds on",
+    "reward of training from the first good window of 20,000 steps on",
 ]
 
 
@@ -148,6 +152,33 @@ PANELS = (
     ("evaluation/test_progress", "laps of a race, unseen, each evaluation", 5.0),
     ("charts/lap_time", "seconds per lap, agents in training", None),
 )
+
+
+THINNED = (
+    "losses/mean_reward",
+    "losses/entropy",
+    "losses/policy_kl",
+    "losses/explained_variance",
+    "losses/gradients_clipped",
+    "lag/mean",
+    "lag/max",
+    "charts/finished",
+    "evaluation/train_finished",
+    "evaluation/test_finished",
+)
+
+
+def write_thinned(runs: list[Path], output: Path) -> None:
+    """Means over windows of the scalars that say how steady a run was; empty where a window has no point."""
+    with output.open("w", encoding="utf-8", newline="") as file:
+        rows = csv.writer(file, lineterminator="\n")
+        rows.writerow(("run", "agent_steps", *THINNED))
+        for run in runs:
+            tags = read(run)
+            means = [window_means(tags[tag]) for tag in THINNED]
+            for number in sorted(set().union(*means)):
+                values = (f"{mean[number]:.4g}" if number in mean else "" for mean in means)
+                rows.writerow((run.name, (number + 1) * WINDOW, *values))
 
 
 def plot(runs: list[Path], output: Path) -> None:
@@ -177,12 +208,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="+", type=Path)
     parser.add_argument("-o", "--output", type=Path, help="a PNG of the curves")
+    parser.add_argument("--thinned", type=Path, metavar="FILE", help="a CSV of the scalars, thinned to the windows")
     arguments = parser.parse_args()
     print(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}")
     for run in arguments.runs:
         print(f"| {' | '.join(summary(run))} |")
     if arguments.output:
         plot(arguments.runs, arguments.output)
+    if arguments.thinned:
+        write_thinned(arguments.runs, arguments.thinned)
 
 
 if __name__ == "__main__":

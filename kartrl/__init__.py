@@ -1,6 +1,6 @@
 """kartrl: a GA3C/IMPALA actor-learner for pixel games, first of all a kart racer on the SNES.
 
-Importing this registers `kartrl/Kart-v0` with Gymnasium, and does nothing else.
+Importing this registers `kartrl/Kart-v0` and two small environments with Gymnasium, and does nothing else.
 """
 
 import gymnasium
@@ -8,3 +8,10 @@ import gymnasium
 __version__ = "0.1.0"
 
 gymnasium.register("kartrl/Kart-v0", entry_point="kartrl.kart.env:KartEnv")
+gymnasium.register("kartrl/Snake-v0", entry_point="kartrl.envs.snake:SnakeEnv")
+gymnasium.register(
+    "kartrl/MaskedCartPole-v1",
+    entry_point="kartrl.envs.masked_cartpole:MaskedCartPoleEnv",
+    max_episode_steps=500,
+    reward_threshold=475.0,
+)

@@ -8,7 +8,7 @@ from kartrl.algorithms.algorithm import Algorithm
 from kartrl.algorithms.appo import APPO
 from kartrl.algorithms.impala import Impala
 from kartrl.algorithms.ppo import PPO
-from kartrl.algorithms.rewards import TRANSFORMS
+from kartrl.algorithms.rewards import make_transform
 from kartrl.config import Config
 from kartrl.models import Distribution
 
@@ -24,5 +24,5 @@ ALGORITHMS: dict[str, type[Algorithm[Any]]] = {
 def make_algorithm(config: Config, distribution: Distribution) -> Algorithm[Any]:
     """The algorithm that `algorithm.name` names, with its own section."""
     section = config.algorithm
-    settings = section.discount, TRANSFORMS[section.reward_transform], distribution
+    settings = section.discount, make_transform(section.reward_transform, section.reward_scale), distribution
     return ALGORITHMS[section.name](getattr(config, section.name), *settings)

@@ -59,6 +59,7 @@ class Algorithm(ABC, Generic[Section]):
     Attributes:
         distribution: of the policy.
         progress: of the run's schedules, 0 to 1; the learner sets it before each update.
+        return_deviation: by which rewards are divided, so that values are in that unit; set likewise.
         synchronous: agents wait for each update, so that the policy lag is 0.
         batch_share: part of all environments whose unrolls make an update where the user does not say: the policy
             lag, in updates, is about its inverse, on any machine.
@@ -71,8 +72,12 @@ class Algorithm(ABC, Generic[Section]):
         self, section: Section, discount: Schedule, reward_transform: RewardTransform, distribution: Distribution
     ) -> None:
         self._section, self._discount = section, discount
-        self._transform, self.distribution = reward_transform, distribution
-        self.progress = 0.0
+        self._reward_transform, self.distribution = reward_transform, distribution
+        self.progress, self.return_deviation = 0.0, 1.0
+
+    def _transform(self, reward: Tensor) -> Tensor:
+        """Rewards [T, B] as they are learned from."""
+        return self._reward_transform(reward) / self.return_deviation
 
     def prepare(self, network: Network, trajectory: Trajectory[Tensor], steps: int) -> Batch:
         """What the loss needs to know of the batch as a whole; called without gradients, once for each update."""

@@ -1,8 +1,9 @@
 """APPO: PPO's clip (arXiv:1707.06347) on V-trace's targets (arXiv:1802.01561), with asynchronous agents.
 
-The clip holds the new policy close to that of the learner when the batch came, not to the older one that acted; the
-difference between these two is corrected by V-trace's importance weights ("decoupled" PPO, Hilton et al. 2022,
-arXiv:2110.00641). On-policy it is PPO with GAE.
+Values and advantages are V-trace's, from the learner's network when the batch came; the clip is around the policy that
+acted, so that the learner cannot move further from it than the clip range, however large the policy lag is. On-policy
+this is PPO with GAE. "Decoupled" PPO (Hilton et al. 2022, arXiv:2110.00641), whose clip is around a newer policy, lost
+the kart's policy at a lag of ten updates (docs/results.md).
 """
 
 from typing import ClassVar
@@ -40,7 +41,6 @@ class APPO(ClippedSurrogate[Section]):
             output.value[-1],
             section.rho_bar,
             section.c_bar,
-            section.rho_bar,
             section.gae_lambda,
         )
         advantage = normalised(targets.advantage, valid) if section.normalise_advantages else targets.advantage
@@ -50,7 +50,6 @@ class APPO(ClippedSurrogate[Section]):
                 "advantage": advantage,
                 "value_target": targets.value_target,
                 "old_value": value,
-                "old_policy": policy,
                 "importance_weight": (old_log_prob - behaviour.log_prob).exp(),
                 "behaviour_kl": self.distribution.kl(behaviour.parameters, policy),
             },
@@ -58,9 +57,9 @@ class APPO(ClippedSurrogate[Section]):
         )
 
     def loss(self, output: Output, batch: Batch) -> Loss:
-        """See `ClippedSurrogate`; adds how far the learner was from the policy that acted, when the batch came."""
+        """See `ClippedSurrogate`; adds how far the learner was from the policy that acted when the batch came."""
         loss, targets = super().loss(output, batch), batch.targets
         weight = loss.valid / batch.steps
         loss.terms["rho_clipped"] = (weight * (targets["importance_weight"] > self._section.rho_bar)).sum()
-        loss.terms["behaviour_kl"] = (weight * targets["behaviour_kl"]).sum()  # KL(mu || old)
+        loss.terms["behaviour_kl"] = (weight * targets["behaviour_kl"]).sum()  # KL(mu || pi)
         return loss

@@ -34,16 +34,16 @@ class Impala(Algorithm[Section]):
             output.value[-1].detach(),
             section.rho_bar,
             section.c_bar,
-            section.policy_rho_bar,
             section.trace_lambda,
         )
+        importance_weight = (log_prob.detach() - behaviour.log_prob).exp()
+        advantage = importance_weight.clamp(max=section.policy_rho_bar) * targets.advantage
         weight = trajectory.valid.to(value.dtype) / batch.steps
-        policy_gradient = policy_gradient_loss(log_prob, targets.advantage, weight)
+        policy_gradient = policy_gradient_loss(log_prob, advantage, weight)
         value_error = value_loss(value, targets.value_target, weight)
         entropy = entropy_bonus(self.distribution.entropy(policy), weight)
         total = policy_gradient + section.value_cost * value_error - section.entropy_cost.at(self.progress) * entropy
         with torch.no_grad():
-            importance_weight = (log_prob - behaviour.log_prob).exp()
             clipped = (weight * (importance_weight > section.rho_bar)).sum()
             divergence = (weight * self.distribution.kl(behaviour.parameters, policy)).sum()
         terms = {
@@ -53,5 +53,10 @@ class Impala(Algorithm[Section]):
             "rho_clipped": clipped,  # share of importance weights above rho_bar
             "behaviour_kl": divergence,  # KL(mu || pi): 0 on-policy
         }
-        steps = {"value": value, **targets._asdict(), "importance_weight": importance_weight}
+        steps = {
+            "value": value,
+            "value_target": targets.value_target,
+            "advantage": advantage,
+            "importance_weight": importance_weight,
+        }
         return Loss(total, terms, steps, trajectory.valid)

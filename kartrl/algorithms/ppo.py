@@ -27,15 +27,15 @@ AnySection = TypeVar("AnySection", bound=Section)
 class ClippedSurrogate(Algorithm[AnySection]):
     """Epochs of minibatches and the loss of equation 9, for the advantages and value targets that `prepare` gives.
 
-    `prepare` must add "advantage", "value_target", "old_value" [T, B] and "old_policy" [T, B, P]: the parameters of
-    the policy that the clip holds the new one close to.
+    The clip holds the new policy close to the one that acted. `prepare` must add "advantage", "value_target" and
+    "old_value" [T, B].
     """
 
     def __init__(
         self, section: AnySection, discount: Schedule, reward_transform: RewardTransform, distribution: Distribution
     ) -> None:
         super().__init__(section, discount, reward_transform, distribution)
-        self._divergences: list[Tensor] = []  # KL(old || new) of the minibatches of this epoch
+        self._divergences: list[Tensor] = []  # KL(mu || pi) of the minibatches of this epoch
 
     def minibatches(self, batch: Batch) -> Iterator[Batch]:
         """See `Algorithm`: whole unrolls, in an order drawn anew for each epoch; the KL limit ends it between two."""
@@ -51,14 +51,11 @@ class ClippedSurrogate(Algorithm[AnySection]):
     def loss(self, output: Output, batch: Batch) -> Loss:
         """See `Algorithm`: the clipped surrogate objective, value error and entropy bonus."""
         section, trajectory, targets = self._section, batch.trajectory, batch.targets
-        action = split_decision(trajectory.decision, self.distribution.action_columns).action
+        behaviour = split_decision(trajectory.decision, self.distribution.action_columns)
         policy, value = output.policy[:-1], output.value[:-1]
         weight = trajectory.valid.to(value.dtype) / batch.steps
         clip_range = section.clip_range.at(self.progress)
-        ratio = (
-            self.distribution.log_prob(policy, action)
-            - self.distribution.log_prob(targets["old_policy"], action).detach()
-        ).exp()
+        ratio = (self.distribution.log_prob(policy, behaviour.action) - behaviour.log_prob).exp()
         surrogate = clipped_policy_loss(ratio, targets["advantage"], clip_range, weight)
         if section.value_clip_range:
             value_error = clipped_value_loss(
@@ -69,14 +66,14 @@ class ClippedSurrogate(Algorithm[AnySection]):
         entropy = entropy_bonus(self.distribution.entropy(policy), weight)
         total = surrogate + section.value_cost * value_error - section.entropy_cost.at(self.progress) * entropy
         with torch.no_grad():
-            divergence = (weight * self.distribution.kl(targets["old_policy"], policy)).sum()
+            divergence = (weight * self.distribution.kl(behaviour.parameters, policy)).sum()
             clipped = (weight * ((ratio - 1).abs() > clip_range)).sum()
         self._divergences.append(divergence)
         terms = {
             "policy_gradient": surrogate,
             "value": value_error,
             "entropy": entropy,
-            "old_kl": divergence,  # KL(old || new)
+            "old_kl": divergence,  # KL(mu || pi)
             "clip_fraction": clipped,  # share of ratios outside the clip range
         }
         steps = {name: target for name, target in targets.items() if target.dim() == 2}
@@ -84,7 +81,7 @@ class ClippedSurrogate(Algorithm[AnySection]):
 
 
 class PPO(ClippedSurrogate[Section]):
-    """Agents wait for each update, so the old policy is the one that acted: GAE from its values."""
+    """Agents wait for each update, so that the values of acting are the learner's own: GAE from them."""
 
     synchronous: ClassVar[bool] = True
 
@@ -104,6 +101,5 @@ class PPO(ClippedSurrogate[Section]):
             "advantage": normalised(advantage, valid) if section.normalise_advantages else advantage,
             "value_target": advantage + behaviour.value,
             "old_value": behaviour.value,
-            "old_policy": behaviour.parameters,
         }
         return Batch(trajectory, targets, steps)

@@ -1,4 +1,4 @@
-"""Reward transforms, by their names in the configuration."""
+"""Reward transforms, by their names in the configuration: of rewards [T, B]."""
 
 from collections.abc import Callable
 
@@ -10,14 +10,26 @@ def clip(reward: Tensor) -> Tensor:
     return reward.clamp(-1.0, 1.0)
 
 
-def asymmetric(reward: Tensor) -> Tensor:
-    """0.3 min(tanh r, 0) + 0.5 max(tanh r, 0): the optimistic asymmetric clipping, with 0.5 instead of IMPALA's 5."""
+def asymmetric(reward: Tensor, gain: float = 0.5) -> Tensor:
+    """0.3 min(tanh r, 0) + gain max(tanh r, 0): the optimistic asymmetric clipping, with 0.5 instead of IMPALA's 5."""
     squeezed = reward.tanh()
-    return 0.3 * squeezed.clamp(max=0.0) + 0.5 * squeezed.clamp(min=0.0)
+    return 0.3 * squeezed.clamp(max=0.0) + gain * squeezed.clamp(min=0.0)
+
+
+def optimistic(reward: Tensor) -> Tensor:
+    """0.3 min(tanh r, 0) + 5 max(tanh r, 0): IMPALA's on DMLab-30 (arXiv:1802.01561, figure D.1)."""
+    return asymmetric(reward, 5.0)
 
 
 TRANSFORMS: dict[str, Callable[[Tensor], Tensor]] = {
     "none": lambda reward: reward,
+    "sign": lambda reward: reward.sign(),
     "clip": clip,
     "asymmetric": asymmetric,
+    "optimistic": optimistic,
 }
+
+
+def make_transform(name: str, scale: float) -> Callable[[Tensor], Tensor]:
+    """The transform of this name, of rewards times `scale`."""
+    return lambda reward: TRANSFORMS[name](scale * reward)

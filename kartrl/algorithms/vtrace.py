@@ -12,7 +12,7 @@ class VTrace(NamedTuple):
     """Targets of an unroll; no gradient flows through them."""
 
     value_target: Tensor  # v_s, float32 [T, B]
-    advantage: Tensor  # rho_s (r_s + gamma_s v_{s+1} - V(x_s)), float32 [T, B]
+    advantage: Tensor  # r_s + gamma_s v_{s+1} - V(x_s), without an importance weight of step s, float32 [T, B]
 
 
 @scripted
@@ -26,7 +26,6 @@ def vtrace(
     bootstrap_value: Tensor,
     rho_bar: float,
     c_bar: float,
-    policy_rho_bar: float,
     trace_lambda: float,
 ) -> VTrace:
     """Targets for the values and advantages for the policy gradient, by equation 1 in its recursive form (remark 1).
@@ -35,7 +34,7 @@ def vtrace(
     lambda v_{s+1} + (1 - lambda) V(x_{s+1}), so that on-policy it is GAE's (arXiv:1506.02438).
 
     A step that is not `valid` holds no action: it carries the last observation of a truncated episode. Its target is
-    its own value, from which the step before it bootstraps, and nothing flows back across it.
+    its own value, from which the step before it bootstraps, its advantage is 0, and nothing flows back across it.
 
     Args:
         behaviour_log_prob: log mu(a_s | x_s) of the policy that acted, float [T, B].
@@ -47,7 +46,6 @@ def vtrace(
         bootstrap_value: V(x_T), float [B].
         rho_bar: truncation of the importance weights in the temporal differences.
         c_bar: truncation of the importance weights in the trace.
-        policy_rho_bar: truncation of the importance weights of the advantages.
         trace_lambda: lambda of the traces; 1 in the paper.
     """
     ratio = torch.exp(target_log_prob - behaviour_log_prob) * valid
@@ -65,5 +63,5 @@ def vtrace(
     correction_of_all = torch.stack(corrections)
     value_target = value + correction_of_all
     ahead = value_next + trace_lambda * torch.cat([correction_of_all[1:], torch.zeros_like(correction_of_all[:1])])
-    advantage = ratio.clamp(max=policy_rho_bar) * (reward + discount * ahead - value)
+    advantage = (reward + discount * ahead - value) * valid
     return VTrace(value_target.detach(), advantage.detach())

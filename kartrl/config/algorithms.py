@@ -16,8 +16,11 @@ class Algorithm(Section):
     )
     unroll_length: int = Field(32, ge=1, le=10_000, description="steps of one unroll (n in the papers)")
     discount: Share = Field(constant(0.99), description="gamma, or its schedule: see optimizer.learning_rate")
-    reward_transform: Literal["none", "clip", "asymmetric"] = Field(
-        "none", description="none, clip to [-1, 1], or the seed's asymmetric tanh (0.5 above zero, 0.3 below)"
+    reward_scale: float = Field(1.0, gt=0, description="rewards are multiplied by it")
+    reward_transform: Literal["none", "sign", "clip", "asymmetric", "optimistic"] = Field(
+        "none",
+        description="then: none, sign, clip to [-1, 1], the seed's asymmetric tanh (0.5 above zero, 0.3 below), or "
+        "IMPALA's optimistic one (5 above zero, 0.3 below)",
     )
 
 

@@ -140,6 +140,10 @@ class Environment(Section):
         description="at most this many frames (drawn at random) of idling, or for the kart of one drawn action, begin "
         "an episode",
     )
+    life_loss_ends: bool = Field(
+        True,
+        description="Atari: for the learner an episode ends with each life; returns count whole games all the same",
+    )
     random_start: bool = Field(True, description="kart: training episodes begin at a checkpoint drawn at random")
     opponents: int = Field(
         0, ge=0, le=3, description="kart: how many other karts drive in the race (bundled game only)"
@@ -181,12 +185,34 @@ class Reward(Section):
 class Model(Section):
     """The network: an encoder, a recurrent core or none, and heads for policy and value."""
 
-    channels: Numbers = Field((16, 32, 32), description="output channels of each convolution")
-    kernels: Numbers = Field((8, 4, 3), description="kernel size of each convolution")
-    strides: Numbers = Field((4, 2, 1), description="stride of each convolution")
-    hidden_size: int = Field(256, ge=1, le=65_536, description="units of the encoder's last layer and of the LSTM")
-    core: Literal["lstm", "none"] = Field(
-        "none", description="what remembers: lstm, or none for a feed-forward network"
+    encoder: Literal["convolutional", "a3c", "nature", "a3g", "impala", "mlp"] = Field(
+        "convolutional",
+        description="of images: convolutional (the layers below), those of papers: a3c, nature, a3g, impala (deep, "
+        "residual), or mlp (two layers on the pixels); vectors have the mlp",
+    )
+    channels: Numbers = Field((16, 32, 32), description="convolutional: output channels of each layer")
+    kernels: Numbers = Field((8, 4, 3), description="convolutional: kernel size of each layer")
+    strides: Numbers = Field((4, 2, 1), description="convolutional: stride of each layer")
+    pooling: Literal["flatten", "average"] = Field(
+        "flatten", description="what the convolutions have made of all places: flatten it, or take its average"
+    )
+    hidden_size: int = Field(256, ge=1, le=65_536, description="units of the encoder's last layer and of the core")
+    layer_norm: bool = Field(False, description="layer normalisation in the encoder's linear layers, before the ReLU")
+    core: Literal["lstm", "gru", "none"] = Field(
+        "none", description="what remembers: lstm, gru, or none for a feed-forward network"
+    )
+    critic: Literal["shared", "detached", "separate"] = Field(
+        "shared",
+        description="what the value is made from: the policy's encoder and core (shared), the same without a gradient "
+        "into them (detached), or an encoder and core of its own (separate)",
+    )
+    deviation: Literal["state", "free"] = Field(
+        "state",
+        description="continuous actions: their standard deviation is an output of the network (state), or parameters "
+        "that are the same everywhere (free)",
+    )
+    squash_actions: bool = Field(
+        False, description="continuous actions: squashed into their bounds by tanh; false: clipped by the environment"
     )
     precision: Literal["auto", "fp32", "bf16"] = Field(
         "auto",
@@ -196,6 +222,9 @@ class Model(Section):
 
     normalise_observations: bool = Field(
         False, description="vectors only: subtract their running mean and divide by their running deviation"
+    )
+    normalise_returns: bool = Field(
+        False, description="divide rewards by the running deviation of returns, so that values are of ordinary size"
     )
     torchscript: bool = Field(
         True, description="compile the network with TorchScript, where that works; false: run it eagerly"

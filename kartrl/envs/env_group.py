@@ -13,6 +13,7 @@ import gymnasium
 import numpy as np
 
 from kartrl.config import Environment
+from kartrl.envs.atari import NOOP
 from kartrl.envs.episode import Episode
 from kartrl.envs.observations import NonFiniteImage
 
@@ -88,7 +89,7 @@ class SingleGroup:
             if faulty[index]:  # An episode with such a number in it is broken off, and counts nowhere.
                 observations[index], reward[index] = self._blank, 0.0
                 terminated[index], truncated[index] = False, True
-            elif terminated[index] or truncated[index]:
+            elif (terminated[index] or truncated[index]) and "episode" in info:  # not the loss of a life alone
                 episodes.append(self._make_episode(info, bool(terminated[index])))
         self._done = terminated | truncated
         return GroupStep(np.stack(observations), reward, terminated, truncated, faulty, episodes)
@@ -105,6 +106,8 @@ def _finite(observation: np.ndarray) -> bool:
 
 class AtariGroup:
     """Atari games on ale-py's AtariVectorEnv: the same pictures and rewards as its single ones, in less time.
+
+    The loss of a life is found here: ale-py's own `episodic_life` would begin a new game with it.
 
     Args:
         spec: with no other arguments than `ARGUMENTS`.
@@ -135,8 +138,13 @@ class AtariGroup:
             frameskip=section.frame_skip,
             noop_max=section.noop_max,
             reward_clipping=False,
-            use_fire_reset=False,
+            use_fire_reset=True,
         )
+        actions = [action.name for action in self._env.ale.get_action_set()]
+        self._fire = actions.index("FIRE") if "FIRE" in actions else None
+        self._life_loss_ends = section.life_loss_ends
+        self._lives = np.zeros(size, np.int64)
+        self._lost = np.zeros(size, bool)  # a life, with the last step
         self._shape = (size, section.height, section.width, (1 if section.grayscale else 3) * section.frame_stack)
         self._merge = section.grayscale and section.frame_stack > 1
         self._length = np.zeros(size, np.int64)
@@ -144,11 +152,20 @@ class AtariGroup:
 
     def reset(self, seed: int) -> np.ndarray:
         """See `EnvGroup`."""
-        return self._pictures(self._env.reset(seed=seed)[0])
+        stack, info = self._env.reset(seed=seed)
+        self._lives[:] = info["lives"]
+        return self._pictures(stack)
 
     def step(self, action: np.ndarray) -> GroupStep:
         """See `EnvGroup`."""
-        stack, reward, terminated, truncated, _ = self._env.step(action)
+        begins = self._lost if self._life_loss_ends else np.zeros_like(self._lost)
+        if self._fire is not None:
+            action = np.where(self._lost, self._fire, action)
+        elif self._life_loss_ends:
+            action = np.where(self._lost, NOOP, action)
+        stack, reward, terminated, truncated, info = self._env.step(action)
+        self._lost = (info["lives"] > 0) & (info["lives"] < self._lives) & ~terminated & ~truncated
+        self._lives[:] = info["lives"]
         self._length += 1
         self._return += reward
         episodes: list[Episode] = []
@@ -156,7 +173,10 @@ class AtariGroup:
             episodes.append(Episode(int(self._length[index]), float(self._return[index]), bool(terminated[index])))
             self._length[index], self._return[index] = -1, 0.0  # the next step only resets
         fine = np.zeros(len(reward), bool)  # ale-py's pictures and scores are whole numbers
-        return GroupStep(self._pictures(stack), reward.astype(np.float32), terminated, truncated, fine, episodes)
+        if self._life_loss_ends:
+            terminated = terminated | self._lost
+        seen = np.where(begins, 0, reward).astype(np.float32)
+        return GroupStep(self._pictures(stack), seen, terminated, truncated, fine, episodes)
 
     def _pictures(self, stack: np.ndarray) -> np.ndarray:
         """[G, frame_stack, H, W] or [G, frame_stack, H, W, 3] as [G, H, W, C], the newest picture last."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 WORLDS = {"kartrl/Kart-v0": "kartrl.kart.world:KartWorld"}
 """`environment.id` -> module and class, imported when it is asked for, as in Gymnasium's registry."""
 IMAGE_KEYS = {"frame_stack", "height", "width", "grayscale"}  # of [environment]
-ATARI_KEYS = {"frame_skip", "noop_max"}
+ATARI_KEYS = {"frame_skip", "noop_max", "life_loss_ends"}
 CONSOLE_FPS = 60  # of an SNES and an Atari alike
 
 
@@ -34,6 +34,14 @@ class GymnasiumWorld(World):
             "SDL_VIDEODRIVER", "dummy"
         )  # what draws with pygame here needs no display, nor warns of it
         return make_other(self.config.environment, render)
+
+    def open_env(self, levels: Sequence[str] = (), training: bool = True, render: bool = False) -> Env:
+        """See `World`; in training, the loss of a life in an Atari game may be an episode's end."""
+        from kartrl.envs.atari import LifeLossEnds
+        from kartrl.envs.wrappers import atari_spec
+
+        env, section = super().open_env(levels, training, render), self.config.environment
+        return LifeLossEnds(env) if training and section.life_loss_ends and atari_spec(section) is not None else env
 
     def make_group(self, size: int) -> EnvGroup:
         """See `World`."""

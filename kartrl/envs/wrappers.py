@@ -12,6 +12,7 @@ from gymnasium import spaces, wrappers
 from gymnasium.envs.registration import EnvSpec as Registered
 
 from kartrl.config import Environment
+from kartrl.envs.atari import Begin, FireAfterLife
 from kartrl.envs.named_modules import apply_wrapper, import_named, look_here
 from kartrl.envs.observations import prepare_observations, stack_frames
 from kartrl.envs.spec import ActionSpec
@@ -123,11 +124,13 @@ def _nearest(wanted: str) -> list[str]:
 def _atari(env: Env, section: Environment) -> Env:
     rows, columns = env.unwrapped.ale.getScreenDims()  # type: ignore[attr-defined]
     screen = spaces.Box(0, 255, (rows, columns) if section.grayscale else (rows, columns, 3), np.uint8)
-    return wrappers.AtariPreprocessing(
-        wrappers.TransformObservation(env, lambda memory: memory, screen),  # only its shape is looked at
-        noop_max=section.noop_max,
+    processed = wrappers.AtariPreprocessing(
+        # of its observations only the shape is looked at
+        wrappers.TransformObservation(Begin(env, section.noop_max), lambda memory: memory, screen),
+        noop_max=0,
         frame_skip=section.frame_skip,
         screen_size=(section.width, section.height),
         grayscale_obs=section.grayscale,
         grayscale_newaxis=True,
     )
+    return FireAfterLife(processed)

@@ -98,6 +98,8 @@ class Learner:
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate.at(progress)
         self.algorithm.progress = progress
+        if self.network.normalises_returns:
+            self.algorithm.return_deviation = float(self.network.return_deviation())
         before = PolicyProbe(self.network, self.algorithm.distribution, trajectory) if probe else None
         with torch.no_grad():
             batch = self.algorithm.prepare(self.network, trajectory, max(steps, 1))
@@ -108,6 +110,9 @@ class Learner:
                 return Update(made, None)
         if self.network.normalises:  # after the steps, which so see what was acted on
             self.network.observe(trajectory.observation[:-1][trajectory.valid])
+        if self.network.normalises_returns:
+            losses = [loss for step in made for loss in step.losses]
+            self.network.observe_returns(torch.cat([loss.steps["value_target"][loss.valid] for loss in losses]))
         return Update(made, None if before is None else before.divergence())
 
     def _step(self, batch: Batch, lap: Callable[[str], None]) -> Step:
@@ -146,7 +151,7 @@ def make_learner(config: Config, network: Network, action: ActionSpec) -> Learne
     on_cpu = next(iter(network.parameters())).device.type == "cpu"
     return Learner(
         network,
-        make_algorithm(config, make_distribution(action)),
+        make_algorithm(config, make_distribution(action, config.model.squash_actions)),
         make_optimizer(config.optimizer, network.parameters()),
         learning_rate=config.optimizer.learning_rate,
         gradient_clip=config.optimizer.gradient_clip or math.inf,

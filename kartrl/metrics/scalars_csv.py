@@ -53,12 +53,17 @@ def values(run_folder: Path, tag: str) -> list[float]:
 
 def last_step(run_folder: Path) -> int:
     """Agent steps that a run has come to, by the end of its file; 0 where it has no row yet."""
+    return come_to(run_folder)[1]
+
+
+def come_to(run_folder: Path) -> tuple[float, int]:
+    """Seconds of training and agent steps that a run has come to, by the end of its file; 0 where it has no row yet."""
     try:
         with (run_folder / NAME).open("rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL))
             lines = file.read().decode("utf-8", errors="replace").splitlines(keepends=True)
     except OSError:
-        return 0
+        return 0.0, 0
     # without the first: the header, or half a line; the most, as evaluations are of earlier steps than their neighbours
-    rows = (csv_table.parse(line, Row) for line in lines[1:])
-    return max((row.agent_steps for row in rows if row is not None), default=0)
+    rows = [row for line in lines[1:] if (row := csv_table.parse(line, Row)) is not None]
+    return max((row.seconds for row in rows), default=0.0), max((row.agent_steps for row in rows), default=0)

@@ -21,6 +21,7 @@ class Network(Protocol):
 
     state_size: int
     normalises: bool
+    normalises_returns: bool
 
     def __call__(self, observation: Tensor, first: Tensor, state: Tensor) -> tuple[Output, Tensor]: ...
 
@@ -33,6 +34,10 @@ class Network(Protocol):
     ) -> tuple[Tensor, Tensor]: ...
 
     def observe(self, observation: Tensor) -> None: ...
+
+    def return_deviation(self) -> Tensor: ...
+
+    def observe_returns(self, value_target: Tensor) -> None: ...
 
     def parameters(self) -> Iterator[nn.Parameter]: ...
 
@@ -62,6 +67,7 @@ def for_inference(network: Network) -> Network:
     with torch.no_grad():  # or the copies of its parameters would come from an operation, which a cast then warns of
         copied: Any = copy.deepcopy(network)
     copied.eval()
-    if copied.encoder.bf16:
-        copied.encoder.to(torch.bfloat16)
+    for trunk in (copied.trunk, copied.critic):
+        if (encoder := getattr(trunk, "encoder", None)) is not None and encoder.bf16:
+            encoder.to(torch.bfloat16)
     return cast(Network, copied)

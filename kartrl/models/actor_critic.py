@@ -7,10 +7,11 @@ from torch import Tensor, nn
 
 from kartrl.config import Model
 from kartrl.envs.spec import ActionSpec
-from kartrl.models.cores import make_core
 from kartrl.models.distributions import make_distribution
-from kartrl.models.encoders import make_encoder
+from kartrl.models.heads import initialised, policy_head
+from kartrl.models.normaliser import RunningNormaliser
 from kartrl.models.scripting import export
+from kartrl.models.trunk import Trunk
 
 
 class Output(NamedTuple):
@@ -21,24 +22,30 @@ class Output(NamedTuple):
 
 
 class ActorCritic(nn.Module):
-    """The network of IMPALA's small agent (arXiv:1802.01561, figure 3), with any action distribution."""
+    """A policy and a value, on one trunk or on one each, with any action distribution.
+
+    Raises:
+        UserError: the convolutions do not fit the image.
+    """
 
     state_size: Final[int]
     normalises: Final[bool]  # whether `observe` does anything
+    normalises_returns: Final[bool]  # whether `observe_returns` does anything
+    separate: Final[bool]  # fixed when the module is compiled: branches on it vanish
+    detached: Final[bool]
 
     def __init__(self, section: Model, observation_shape: tuple[int, ...], action: ActionSpec) -> None:
         super().__init__()
-        self.encoder = make_encoder(section, observation_shape)
-        self.core = make_core(section)
-        self.distribution = make_distribution(action)
-        self.policy = nn.Linear(section.hidden_size, self.distribution.parameter_size)
-        self.value = nn.Linear(section.hidden_size, 1)
-        self.state_size = self.core.state_size
-        self.normalises = self.encoder.normalises
-        nn.init.orthogonal_(self.policy.weight, 0.01)  # begin with all actions about equally likely
-        nn.init.zeros_(self.policy.bias)
-        nn.init.orthogonal_(self.value.weight, 1.0)
-        nn.init.zeros_(self.value.bias)
+        self.separate, self.detached = section.critic == "separate", section.critic == "detached"
+        self.trunk = Trunk(section, observation_shape)
+        self.critic = Trunk(section, observation_shape) if self.separate else nn.Identity()
+        self.distribution = make_distribution(action, squash=section.squash_actions)
+        self.policy = policy_head(section, action, self.distribution, self.trunk.size)
+        self.value = initialised(nn.Linear(self.trunk.size, 1), 1.0)
+        self.state_size = self.trunk.state_size * (2 if self.separate else 1)
+        self.normalises = self.trunk.encoder.normalises
+        self.normalises_returns = section.normalise_returns
+        self.returns = RunningNormaliser(1) if self.normalises_returns else nn.Identity()
 
     @export
     def initial_state(self, batch: int) -> Tensor:
@@ -57,8 +64,15 @@ class ActorCritic(nn.Module):
         Returns:
             Parameters of the policy [B, P], value [B], next state [B, S].
         """
-        features, state = self.core.step(self.encoder(observation), first, state)
-        return self.distribution.normalise(self.policy(features)), self.value(features).squeeze(1), state
+        if self.separate:
+            own, critics = state.chunk(2, 1)
+            features, own = self.trunk.step(observation, first, own)
+            critic_features, critics = self.critic.step(observation, first, critics)
+            output = self._say(features, critic_features)
+            return output.policy, output.value, torch.cat([own, critics], 1)
+        features, state = self.trunk.step(observation, first, state)
+        output = self._say(features, features)
+        return output.policy, output.value, state
 
     @export
     def act(
@@ -81,16 +95,48 @@ class ActorCritic(nn.Module):
     @export
     def observe(self, observation: Tensor) -> None:
         """Count observations [N, ...], all finite, in the running statistics by which the encoder normalises them."""
-        self.encoder.observe(observation)
+        self.trunk.observe(observation)
+        if self.separate:
+            self.critic.observe(observation)
+
+    @export
+    def return_deviation(self) -> Tensor:
+        """The running deviation of returns, float32 [1], by which rewards are divided: values are in this unit."""
+        if self.normalises_returns:
+            return (self.returns.var + self.returns.epsilon).sqrt()
+        return torch.ones(1)
+
+    @export
+    def observe_returns(self, value_target: Tensor) -> None:
+        """Count value targets [N], all finite, in the present unit, in the statistics of returns.
+
+        The value head is then scaled so that what it says of returns is the same in the new unit (PopArt,
+        arXiv:1602.07714, without a shift).
+        """
+        if self.normalises_returns:
+            with torch.no_grad():
+                before = self.return_deviation()
+                self.returns.update((value_target * before).unsqueeze(1))
+                change = before / self.return_deviation()
+                self.value.weight.mul_(change)
+                self.value.bias.mul_(change)
 
     def forward(self, observation: Tensor, first: Tensor, state: Tensor) -> tuple[Output, Tensor]:
         """An unroll of T + 1 steps: as `step`, with a leading dimension T + 1 on all but the state.
 
         The last step only gives the value to bootstrap from, through which no gradient flows; none is computed.
         """
-        length, batch = first.shape[0] - 1, first.shape[1]
-        features = self.encoder(observation[:length].flatten(0, 1)).unflatten(0, [length, batch])
-        with torch.no_grad():
-            last = self.encoder(observation[length])
-        core, state = self.core.unroll(torch.cat([features, last.unsqueeze(0)]), first, state)
-        return Output(self.distribution.normalise(self.policy(core)), self.value(core).squeeze(2)), state
+        if self.separate:
+            own, critics = state.chunk(2, 1)
+            features, own = self.trunk.unroll(observation, first, own)
+            critic_features, critics = self.critic.unroll(observation, first, critics)
+            return self._say(features, critic_features), torch.cat([own, critics], 1)
+        features, state = self.trunk.unroll(observation, first, state)
+        return self._say(features, features), state
+
+    def _say(self, features: Tensor, critic_features: Tensor) -> Output:
+        """The heads' words on features [..., size]."""
+        if self.detached:
+            critic_features = critic_features.detach()
+        policy = self.distribution.normalise(self.policy(features))
+        return Output(policy, self.value(critic_features).squeeze(-1))

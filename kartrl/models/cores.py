@@ -1,5 +1,6 @@
 """Recurrent cores, between encoder and heads. The state of a slot is one row of one tensor, float32 [B, S]."""
 
+from collections.abc import Callable
 from typing import Final
 
 import torch
@@ -12,10 +13,11 @@ class NoCore(nn.Module):
     """Remembers nothing: S = 0."""
 
     state_size: Final[int]
+    size: Final[int]
 
-    def __init__(self) -> None:
+    def __init__(self, features: int) -> None:
         super().__init__()
-        self.state_size = 0
+        self.state_size, self.size = 0, features
 
     def step(self, features: Tensor, first: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """See `LstmCore`."""
@@ -30,14 +32,19 @@ class LstmCore(nn.Module):
     """An LSTM; the state is its output, then its cell: S = 2 * size."""
 
     state_size: Final[int]
+    size: Final[int]
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, features: int, size: int) -> None:
         super().__init__()
-        self.lstm = nn.LSTM(size, size)
-        self.state_size = 2 * size
+        self.lstm = nn.LSTM(features, size)
+        self.state_size, self.size = 2 * size, size
 
     def step(self, features: Tensor, first: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """One step from features [B, size]; where `first`, bool [B], the state is zeroed before it."""
+        """One step from features [B, features]; where `first`, bool [B], the state is zeroed before it.
+
+        Returns:
+            [B, size], and the next state [B, S].
+        """
         output, cell = (state * (~first).to(state.dtype).unsqueeze(1)).chunk(2, 1)
         lstm = self.lstm  # a cell rather than the layer, which prepares its weights anew at each call
         weights = (lstm.weight_ih_l0, lstm.weight_hh_l0, lstm.bias_ih_l0, lstm.bias_hh_l0)
@@ -45,23 +52,64 @@ class LstmCore(nn.Module):
         return output, torch.cat([output, cell], 1)
 
     def unroll(self, features: Tensor, first: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """All steps of features [T, B, size], `first` [T, B], from state [B, S]: outputs [T, B, size], state [B, S].
+        """All steps of features [T, B, features], `first` [T, B], from state [B, S]: [T, B, size], state [B, S].
 
         The library's fused recurrence knows no resets, so it runs from one step with a reset to the next.
         """
-        resets: list[int] = torch.nonzero(first[1:].any(1)).flatten().tolist()
-        starts = [0] + [t + 1 for t in resets]
         output, cell = state.unsqueeze(0).chunk(2, 2)
         outputs: list[Tensor] = []
-        for index in range(len(starts)):
-            start = starts[index]
-            end = starts[index + 1] if index + 1 < len(starts) else features.shape[0]
-            keep = (~first[start]).to(state.dtype).unsqueeze(1)
-            part, (output, cell) = self.lstm(features[start:end], (output * keep, cell * keep))
+        starts = _resets(first)
+        for index in range(len(starts) - 1):
+            keep = (~first[starts[index]]).to(state.dtype).unsqueeze(1)
+            part, (output, cell) = self.lstm(features[starts[index] : starts[index + 1]], (output * keep, cell * keep))
             outputs.append(part)
         return torch.cat(outputs), torch.cat([output, cell], 2).squeeze(0)
 
 
-def make_core(section: Model) -> nn.Module:
-    """The core that the configuration names, for features of `hidden_size`."""
-    return LstmCore(section.hidden_size) if section.core == "lstm" else NoCore()
+class GruCore(nn.Module):
+    """A gated recurrent unit (arXiv:1406.1078); the state is its output: S = size."""
+
+    state_size: Final[int]
+    size: Final[int]
+
+    def __init__(self, features: int, size: int) -> None:
+        super().__init__()
+        self.gru = nn.GRU(features, size)
+        self.state_size, self.size = size, size
+
+    def step(self, features: Tensor, first: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """See `LstmCore`."""
+        gru = self.gru
+        before = state * (~first).to(state.dtype).unsqueeze(1)
+        weights = (gru.weight_ih_l0, gru.weight_hh_l0, gru.bias_ih_l0, gru.bias_hh_l0)
+        output = torch.gru_cell(features, before, *weights)
+        return output, output
+
+    def unroll(self, features: Tensor, first: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """See `LstmCore`."""
+        state = state.unsqueeze(0)
+        outputs: list[Tensor] = []
+        starts = _resets(first)
+        for index in range(len(starts) - 1):
+            keep = (~first[starts[index]]).to(state.dtype).unsqueeze(1)
+            part, state = self.gru(features[starts[index] : starts[index + 1]], state * keep)
+            outputs.append(part)
+        return torch.cat(outputs), state.squeeze(0)
+
+
+def _resets(first: Tensor) -> list[int]:
+    """0, the later steps with a reset of any unroll, and T, of `first`, bool [T, B]."""
+    resets: list[int] = torch.nonzero(first[1:].any(1)).flatten().tolist()
+    return [0] + [t + 1 for t in resets] + [first.shape[0]]
+
+
+CORES: dict[str, Callable[[int, int], nn.Module]] = {
+    "none": lambda features, _: NoCore(features),
+    "lstm": LstmCore,
+    "gru": GruCore,
+}
+
+
+def make_core(section: Model, features: int) -> nn.Module:
+    """The core that the configuration names, for this many features, of `hidden_size`."""
+    return CORES[section.core](features, section.hidden_size)

@@ -7,8 +7,10 @@ output; actions are float32 [..., action_columns]. Leading dimensions are free; 
 import math
 from typing import Final, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from kartrl.envs.spec import ActionSpec
 
@@ -87,16 +89,26 @@ class DiagonalGaussian(nn.Module):
     """Independent normal distributions of `size` dimensions; parameters are the means, then the logs of the deviations.
 
     Actions are not clipped here: an environment clips what it is given, and the log-density is of the unclipped action.
+
+    Args:
+        squash: actions are the tanh of what is drawn, so that none needs to be clipped; densities are those of the
+            squashed action (Haarnoja et al. 2018, arXiv:1801.01290, appendix C).
     """
 
     parameter_size: Final[int]
     action_columns: Final[int]
+    squash: Final[bool]
     LOG_DEVIATION: Final[tuple[float, float]]  # bounds
+    LARGEST: Final[float]  # squashed action; a larger one, which rounding makes, is taken for it
+    NODES: Final[tuple[float, ...]]  # of the Gauss-Hermite quadrature of a standard normal's expectations
+    WEIGHTS: Final[tuple[float, ...]]
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, squash: bool = False) -> None:
         super().__init__()
-        self.parameter_size, self.action_columns = 2 * size, size
-        self.LOG_DEVIATION = (-5.0, 2.0)
+        self.parameter_size, self.action_columns, self.squash = 2 * size, size, squash
+        self.LOG_DEVIATION, self.LARGEST = (-5.0, 2.0), 1 - 2.0**-20
+        nodes, weights = np.polynomial.hermite_e.hermegauss(32)
+        self.NODES, self.WEIGHTS = tuple(nodes.tolist()), tuple((weights / weights.sum()).tolist())
 
     def noise(self, batch: int, device: torch.device, generator: torch.Generator) -> Tensor:
         """See `Distribution`: standard normal."""
@@ -110,24 +122,41 @@ class DiagonalGaussian(nn.Module):
     def sample(self, parameters: Tensor, noise: Tensor) -> Tensor:
         """See `Distribution`."""
         mean, log_deviation = parameters.chunk(2, -1)
-        return (mean + log_deviation.exp() * noise).detach()
+        drawn = (mean + log_deviation.exp() * noise).detach()
+        return drawn.tanh() if self.squash else drawn
 
     def mode(self, parameters: Tensor) -> Tensor:
-        """See `Distribution`."""
-        return parameters.chunk(2, -1)[0]
+        """See `Distribution`; of squashed actions the median of each, as the density may be largest at the bounds."""
+        mean = parameters.chunk(2, -1)[0]
+        return mean.tanh() if self.squash else mean
 
     def log_prob(self, parameters: Tensor, action: Tensor) -> Tensor:
         """See `Distribution`."""
         mean, log_deviation = parameters.chunk(2, -1)
-        error = (action - mean) * (-log_deviation).exp()
-        return (-0.5 * error**2 - log_deviation - 0.5 * math.log(2 * math.pi)).sum(-1)
+        drawn = action.clamp(-self.LARGEST, self.LARGEST).atanh() if self.squash else action
+        error = (drawn - mean) * (-log_deviation).exp()
+        log_density = -0.5 * error**2 - log_deviation - 0.5 * math.log(2 * math.pi)
+        if self.squash:
+            log_density = log_density - log_slope_of_tanh(drawn)
+        return log_density.sum(-1)
 
     def entropy(self, parameters: Tensor) -> Tensor:
-        """See `Distribution`."""
-        return (parameters.chunk(2, -1)[1] + 0.5 * math.log(2 * math.pi * math.e)).sum(-1)
+        """See `Distribution`. It grows with the deviation, and is negative where that is small.
+
+        Of squashed actions it is H(normal) + E[log(1 - tanh(x)^2)], the expectation by a quadrature of 32 points: it
+        then has a largest value, near that of uniform actions, beyond which a larger deviation lessens it.
+        """
+        mean, log_deviation = parameters.chunk(2, -1)
+        entropy = log_deviation + 0.5 * math.log(2 * math.pi * math.e)
+        if self.squash:
+            nodes = torch.tensor(self.NODES, dtype=parameters.dtype, device=parameters.device)
+            weights = torch.tensor(self.WEIGHTS, dtype=parameters.dtype, device=parameters.device)
+            drawn = mean.unsqueeze(-1) + log_deviation.exp().unsqueeze(-1) * nodes
+            entropy = entropy + (weights * log_slope_of_tanh(drawn)).sum(-1)
+        return entropy.sum(-1)
 
     def kl(self, p: Tensor, q: Tensor) -> Tensor:
-        """See `Distribution`."""
+        """See `Distribution`; squashing changes nothing in it."""
         mean, log_deviation = p.chunk(2, -1)
         other_mean, other_log_deviation = q.chunk(2, -1)
         square = (2 * (log_deviation - other_log_deviation)).exp()
@@ -135,6 +164,11 @@ class DiagonalGaussian(nn.Module):
         return (other_log_deviation - log_deviation + 0.5 * (square + error**2 - 1)).sum(-1)
 
 
-def make_distribution(action: ActionSpec) -> Distribution:
-    """The distribution of policies over these actions."""
-    return Categorical(action.size) if action.kind == "discrete" else DiagonalGaussian(action.size)
+def log_slope_of_tanh(x: Tensor) -> Tensor:
+    """log(1 - tanh(x)^2), also where that is far below the smallest float."""
+    return 2 * (math.log(2) - x - functional.softplus(-2 * x))
+
+
+def make_distribution(action: ActionSpec, squash: bool = False) -> Distribution:
+    """The distribution of policies over these actions; `squash` is `model.squash_actions`, which noise is none of."""
+    return Categorical(action.size) if action.kind == "discrete" else DiagonalGaussian(action.size, squash)

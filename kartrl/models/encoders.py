@@ -1,6 +1,7 @@
-"""Encoders: from an observation to a feature vector."""
+"""Encoders: from an observation to a feature vector, by their names in the configuration."""
 
 import math
+from collections.abc import Callable
 from typing import Final
 
 import torch
@@ -12,31 +13,156 @@ from kartrl.errors import UserError
 from kartrl.models.normaliser import RunningNormaliser
 
 
-class ConvEncoder(nn.Module):
-    """Convolutions and a linear layer over uint8 images [B, H, W, C] -> float32 [B, hidden_size].
+class Convolution(nn.Conv2d):
+    """A convolution in the precision of its input, whatever that of its parameters.
+
+    Args:
+        scale: of the input, [B, C, H, W]; the weights are multiplied by it instead, which are fewer.
+    """
+
+    scale: Final[float]  # fixed when the module is compiled: branches on it vanish
+
+    def __init__(
+        self, inputs: int, outputs: int, kernel: int, stride: int = 1, padding: int = 0, scale: float = 1.0
+    ) -> None:
+        super().__init__(inputs, outputs, kernel, stride, padding)
+        self.scale = scale
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight = self.weight
+        if self.scale != 1.0:
+            weight = weight * self.scale
+        return functional.conv2d(x, weight.to(x.dtype), self.bias.to(x.dtype), self.stride, self.padding)
+
+
+class Dense(nn.Module):
+    """A linear layer, layer normalisation (arXiv:1607.06450) or not, and a ReLU, in the precision of the input."""
+
+    norm: Final[bool]
+
+    def __init__(self, inputs: int, outputs: int, norm: bool) -> None:
+        super().__init__()
+        self.linear = nn.Linear(inputs, outputs)
+        self.norm = norm
+        self.layer_norm = nn.LayerNorm(outputs) if norm else nn.Identity()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, inputs] -> [B, outputs]."""
+        linear = self.linear
+        x = functional.linear(x, linear.weight.to(x.dtype), linear.bias.to(x.dtype))
+        if self.norm:
+            norm = self.layer_norm
+            x = functional.layer_norm(x, x.shape[-1:], norm.weight.to(x.dtype), norm.bias.to(x.dtype))
+        return x.relu_()
+
+
+class Convolutions(nn.Module):
+    """Convolutions, each with a ReLU, and a max-pooling before that where an A3G network is asked for.
+
+    Attributes:
+        shape: of what comes out, (C, H, W).
+    """
+
+    pooled: Final[bool]
+
+    def __init__(
+        self,
+        shape: tuple[int, int, int],
+        channels: tuple[int, ...],
+        kernels: tuple[int, ...],
+        strides: tuple[int, ...],
+        paddings: tuple[int, ...] | None = None,
+        pooled: bool = False,
+    ) -> None:
+        super().__init__()
+        height, width, inputs = shape
+        self.pooled = pooled
+        layers: list[nn.Module] = []
+        for outputs, kernel, stride, padding in zip(
+            channels, kernels, strides, paddings or [0] * len(channels), strict=True
+        ):
+            layers.append(Convolution(inputs, outputs, kernel, stride, padding, scale=1.0 if layers else 1.0 / 255.0))
+            height, width = (
+                ((size + 2 * padding - kernel) // stride + 1) // (2 if pooled else 1) for size in (height, width)
+            )
+            inputs = outputs
+            if min(height, width) < 1:
+                raise UserError(f"[model] the convolutions do not fit an image of {shape[0]}x{shape[1]}")
+        self.convolutions = nn.ModuleList(layers)
+        self.shape = (inputs, height, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, C, H, W], of 0 to 255."""
+        for convolution in self.convolutions:
+            x = convolution(x)
+            if self.pooled:
+                x = functional.max_pool2d(x, 2)
+            x = x.relu_()
+        return x
+
+
+class ResidualBlock(nn.Module):
+    """x + conv(relu(conv(relu(x)))), the convolutions 3x3. What is added begins small, or a chain of six would grow."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.convolutions = nn.ModuleList(Convolution(channels, channels, 3, padding=1) for _ in range(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x
+        for convolution in self.convolutions:
+            y = convolution(y.relu())
+        return x + y
+
+
+class ResidualConvolutions(nn.Module):
+    """IMPALA's deep network (arXiv:1802.01561, figure 3, right): 15 convolutions.
+
+    Three sections, each of a 3x3 convolution, a max-pooling by 3x3 with stride 2, and two residual blocks.
+
+    Attributes:
+        shape: of what comes out, (C, H, W).
+    """
+
+    CHANNELS = (16, 32, 32)
+
+    def __init__(self, shape: tuple[int, int, int]) -> None:
+        super().__init__()
+        height, width, inputs = shape
+        layers: list[nn.Module] = []
+        for outputs in self.CHANNELS:
+            layers.append(Convolution(inputs, outputs, 3, padding=1, scale=1.0 if layers else 1.0 / 255.0))
+            layers += [nn.MaxPool2d(3, 2, padding=1), ResidualBlock(outputs), ResidualBlock(outputs)]
+            height, width, inputs = (height + 1) // 2, (width + 1) // 2, outputs
+        self.layers = nn.Sequential(*layers)
+        self.shape = (inputs, height, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, C, H, W], of 0 to 255."""
+        return self.layers(x).relu()
+
+
+class ImageEncoder(nn.Module):
+    """Convolutions, and a linear layer or not, over uint8 images [B, H, W, C] -> float32 [B, features].
 
     Images and weights keep their channels last, the order in which PyTorch's convolutions are fastest. With precision
     bf16 the products are taken in bfloat16 and the parameters kept in float32; a copy that only predicts may be turned
     to bfloat16 whole.
     """
 
-    bf16: Final[bool]  # fixed when the module is compiled: branches on it vanish
+    bf16: Final[bool]
     normalises: Final[bool]
+    average: Final[bool]
+    features: Final[int]
 
-    def __init__(self, section: Model, shape: tuple[int, int, int]) -> None:
+    def __init__(self, section: Model, body: Convolutions | ResidualConvolutions, linear: bool) -> None:
         super().__init__()
-        height, width, channels = shape
-        layers: list[nn.Module] = []
-        for out_channels, kernel, stride in zip(section.channels, section.kernels, section.strides, strict=True):
-            height, width = (height - kernel) // stride + 1, (width - kernel) // stride + 1
-            if min(height, width) < 1:
-                raise UserError(
-                    f"[model] kernels, strides: the convolutions do not fit an image of {shape[0]}x{shape[1]}"
-                )
-            layers.append(nn.Conv2d(channels, out_channels, kernel, stride))
-            channels = out_channels
-        self.convolutions = nn.ModuleList(layers)
-        self.linear = nn.Linear(channels * height * width, section.hidden_size)
+        self.body = body
+        channels, height, width = body.shape
+        self.average = section.pooling == "average"
+        size = channels if self.average else channels * height * width
+        self.linear = Dense(size, section.hidden_size, section.layer_norm) if linear else nn.Identity()
+        self.features = section.hidden_size if linear else size
         self.bf16 = section.precision == "bf16"
         self.normalises = False
         _initialise(self)
@@ -46,39 +172,38 @@ class ConvEncoder(nn.Module):
         x = observation.permute(0, 3, 1, 2).to(
             torch.bfloat16 if self.bf16 else torch.float32
         )  # 0 to 255 are exact in either
-        scale = 1.0 / 255.0  # of the first layer's weights rather than of the images, which are more
-        for layer in self.convolutions:
-            bias = layer.bias
-            assert bias is not None
-            x = functional.conv2d(x, self._rounded(layer.weight * scale), self._rounded(bias), layer.stride).relu_()
-            scale = 1.0
-        x = functional.linear(x.flatten(1), self._rounded(self.linear.weight), self._rounded(self.linear.bias)).relu_()
-        return x.to(torch.float32)
+        x = self.body(x)
+        x = x.mean((2, 3)) if self.average else x.flatten(1)
+        return self.linear(x).to(torch.float32)
 
     def observe(self, observation: Tensor) -> None:
-        """See `VectorEncoder`: images are not normalised by statistics."""
-
-    def _rounded(self, parameter: Tensor) -> Tensor:
-        return parameter.to(torch.bfloat16) if self.bf16 else parameter
+        """See `MlpEncoder`: images are not normalised by statistics."""
 
 
-class VectorEncoder(nn.Module):
-    """Two linear layers over float32 vectors [B, D] -> float32 [B, hidden_size]; always fp32, as bf16 gains nothing."""
+class MlpEncoder(nn.Module):
+    """Two linear layers over float32 vectors [B, D], or over the pixels of images uint8 [B, H, W, C].
+
+    Gives float32 [B, hidden_size]. It is always fp32, as bf16 gains nothing.
+    """
 
     bf16: Final[bool]
     normalises: Final[bool]
+    features: Final[int]
+    scale: Final[float]
 
-    def __init__(self, section: Model, size: int) -> None:
+    def __init__(self, section: Model, shape: tuple[int, ...]) -> None:
         super().__init__()
-        hidden = section.hidden_size
-        self.normalises = section.normalise_observations
+        size, hidden = math.prod(shape), section.hidden_size
+        image = len(shape) == 3
+        self.scale = 1.0 / 255.0 if image else 1.0
+        self.normalises = section.normalise_observations and not image
         self.normaliser = RunningNormaliser(size) if self.normalises else nn.Identity()
-        self.layers = nn.Sequential(nn.Linear(size, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU())
-        self.bf16 = False
+        self.layers = nn.Sequential(Dense(size, hidden, section.layer_norm), Dense(hidden, hidden, section.layer_norm))
+        self.bf16, self.features = False, hidden
         _initialise(self)
 
     def forward(self, observation: Tensor) -> Tensor:
-        return self.layers(self.normaliser(observation.float()))
+        return self.layers(self.normaliser(observation.flatten(1).float() * self.scale))
 
     def observe(self, observation: Tensor) -> None:
         """Count observations [N, D] in the running statistics, if there are any."""
@@ -86,11 +211,35 @@ class VectorEncoder(nn.Module):
             self.normaliser.update(observation)
 
 
+Shape = tuple[int, int, int]
+
+# Of images. All but the first two are as published but for the first layer's input and the last layer's size.
+ENCODERS: dict[str, Callable[[Model, Shape], nn.Module]] = {
+    "convolutional": lambda section, shape: ImageEncoder(
+        section, Convolutions(shape, section.channels, section.kernels, section.strides), linear=True
+    ),
+    "mlp": MlpEncoder,
+    # A3C's, and the first of DQN (arXiv:1602.01783, arXiv:1312.5602)
+    "a3c": lambda section, shape: ImageEncoder(section, Convolutions(shape, (16, 32), (8, 4), (4, 2)), linear=True),
+    # the second of DQN (Mnih et al. 2015, Nature 518)
+    "nature": lambda section, shape: ImageEncoder(
+        section, Convolutions(shape, (32, 64, 64), (8, 4, 3), (4, 2, 1)), linear=True
+    ),
+    # the repository rl_a3c_pytorch's: no linear layer before its LSTM of 512
+    "a3g": lambda section, shape: ImageEncoder(
+        section,
+        Convolutions(shape, (32, 32, 64, 64), (5, 5, 4, 3), (1, 1, 1, 1), (2, 1, 1, 1), pooled=True),
+        linear=False,
+    ),
+    "impala": lambda section, shape: ImageEncoder(section, ResidualConvolutions(shape), linear=True),
+}
+
+
 def make_encoder(section: Model, shape: tuple[int, ...]) -> nn.Module:
-    """The encoder for observations of this shape: [H, W, C] images or [D] vectors."""
+    """The encoder for observations of this shape: [H, W, C] images, or [D] vectors, for which there is one alone."""
     if len(shape) == 3:
-        return ConvEncoder(section, (shape[0], shape[1], shape[2]))
-    return VectorEncoder(section, math.prod(shape))
+        return ENCODERS[section.encoder](section, (shape[0], shape[1], shape[2]))
+    return MlpEncoder(section, shape)
 
 
 def _initialise(module: nn.Module) -> None:
@@ -98,3 +247,6 @@ def _initialise(module: nn.Module) -> None:
         if isinstance(layer, nn.Conv2d | nn.Linear):
             nn.init.orthogonal_(layer.weight, math.sqrt(2.0))
             nn.init.zeros_(layer.bias)
+    for block in module.modules():
+        if isinstance(block, ResidualBlock):
+            nn.init.orthogonal_(block.convolutions[1].weight, 0.2)

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import signal
 import time
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -30,10 +31,11 @@ def run(
         run_folder: gets the event file and `scalars.csv`, which hold the same scalars, and `episodes.csv`.
         records: gives `Scalars`, `Histograms`, `EpisodeRecord`, and at last None. The evaluator's
             episodes arrive as means only, in `Scalars`.
-        first_step: agent steps at which this run begins or is resumed; what was logged later than that, by a run
-            that went further than its last checkpoint, is forgotten.
+        first_step: agent steps at which this process begins; what was logged later than that, by a run that went
+            further than the checkpoint from which it is resumed, is forgotten.
         signs: of life go there; see `Pulse`.
     """
+    signal.signal(signal.SIGTERM, lambda *_: None)  # which comes to the whole group: the last records are still to come
     pulse, world = Pulse(signs), load_world(config)
     parent = multiprocessing.parent_process()
     sinks = Sinks(run_folder, first_step, config)

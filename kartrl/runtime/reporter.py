@@ -53,7 +53,6 @@ class Reporter:
         self._config, self._folder, self._context = config, run_folder, context
         self._display, self._trainer, self._slab = display, trainer, slab
         self._training_blocks = training_blocks
-        self._first_step = trainer.counters.agent_steps
         self.episodes = trainer.counters.episodes
         self._ended: list[EpisodeEnd] = []  # reproducible: episodes whose round was not yet trained on
         self._pipe: RecordPipe | None = None
@@ -64,7 +63,8 @@ class Reporter:
     def _start_logger(self, signs: Connection) -> ChildProcess:
         self.close()
         self._pipe = RecordPipe(self._context, LARGEST_QUEUE)
-        arguments = self._config, self._folder, self._pipe.reader, self._first_step, signs
+        step = self._trainer.counters.agent_steps  # what another logger has written until here stays
+        arguments = self._config, self._folder, self._pipe.reader, step, signs
         process = spawn(self._context, "logger", logger_process.run, *arguments)
         self._pipe.reader.close()
         return process

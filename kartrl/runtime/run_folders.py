@@ -148,26 +148,31 @@ def find_checkpoint(name: str, option: str = "-p") -> Path:
     """
     if Path(name).is_file():
         return Path(name)
-    folder = find_folder(name, option)
-    path = _best_or_newest(folder)
-    if path is None:
-        raise UserError(f"{option} {name}: there is no checkpoint in the folder {folder} yet")
-    return path
+    logs = Path(Run().logs)
+    for folder in (Path(name), logs / name):
+        if (path := _best_or_newest(folder)) is not None:
+            return path
+        if folder.is_dir():
+            raise UserError(f"{option} {name}: there is no checkpoint in the folder {folder} yet")
+    raise UserError(f"{option} {name}: no such checkpoint{_nearest(logs, name)}")
 
 
-def find_folder(name: str, option: str) -> Path:
-    """The folder of the run that a user names by it, or by its name in logs.
+def find_run(name: str) -> Path:
+    """The folder of the run that a user names: by its folder or its name.
 
     Raises:
         UserError: there is none.
     """
     logs = Path(Run().logs)
     for folder in (Path(name), logs / name):
-        if folder.is_dir():
+        if (folder / "config.cfg").is_file():
             return folder
+    raise UserError(f"{name}: no such run{_nearest(logs, name)}")
+
+
+def _nearest(logs: Path, name: str) -> str:
     near = difflib.get_close_matches(name, [path.name for path in logs.glob("*") if path.is_dir()], n=1)
-    hint = f"; did you mean the run {near[0]}?" if near else f", nor is there such a run in {logs}"
-    raise UserError(f"{option} {name}: no such checkpoint{hint}")
+    return f"; did you mean the run {near[0]}?" if near else f", nor is there such a run in {logs}"
 
 
 def find_newest(fits: Callable[[Environment], bool]) -> Path | None:

@@ -230,6 +230,8 @@ class Server:
 
     def _watch(self) -> None:
         """See that every process lives, or is replaced, and that there is progress."""
+        if self._request.number is not None:
+            return  # other processes may have ended by the same signal
         now, trained = time.monotonic(), self._trainer.first_update is not None
         resume_fork_server()
         self._agents.watch(now, trained)

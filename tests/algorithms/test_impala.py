@@ -70,18 +70,18 @@ def slow(case):
         torch.from_numpy(value[-1]),
         section.rho_bar,
         section.c_bar,
-        section.policy_rho_bar,
         section.trace_lambda,
     )
     terms = dict.fromkeys(("policy_gradient", "value", "entropy", "rho_clipped", "behaviour_kl"), 0.0)
     head_gradient, value_gradient = np.zeros_like(head), np.zeros_like(value)
     for t, b in np.argwhere(trajectory.valid.numpy()):
-        step, advantage = says[t][b], targets.advantage[t, b].item()
+        step = says[t][b]
+        ratio = np.exp(step.log_prob - decision.log_prob[t, b].item())
+        advantage = min(section.policy_rho_bar, ratio) * targets.advantage[t, b].item()
         error = targets.value_target[t, b].item() - value[t, b]
         terms["policy_gradient"] -= advantage * step.log_prob / case.steps
         terms["value"] += 0.5 * error**2 / case.steps
         terms["entropy"] += step.entropy / case.steps
-        ratio = np.exp(step.log_prob - decision.log_prob[t, b].item())
         terms["rho_clipped"] += (ratio > section.rho_bar) / case.steps
         terms["behaviour_kl"] += slow_kl(case.action.kind, decision.parameters[t, b].numpy(), head[t, b]) / case.steps
         head_gradient[t, b] = -advantage * step.log_prob_gradient - section.entropy_cost.at(0) * step.entropy_gradient
@@ -90,9 +90,12 @@ def slow(case):
 
 
 @by_kind
-@pytest.mark.parametrize("bars", [(1.0, 1.0), (0.7, 0.4), (3.0, 1.5)])
+@pytest.mark.parametrize("bars", [(1.0, 1.0, 1.0), (0.7, 0.4, 0.5), (3.0, 1.5, 2.0)])
 def test_loss_and_its_gradient_equal_loops_over_single_steps(action, bars):
-    case = Case(action, section=Section(rho_bar=bars[0], c_bar=bars[1], value_cost=0.7, entropy_cost=0.03))
+    case = Case(
+        action,
+        section=Section(rho_bar=bars[0], c_bar=bars[1], policy_rho_bar=bars[2], value_cost=0.7, entropy_cost=0.03),
+    )
     loss = case.loss()
     loss.total.backward()
     terms, head_gradient, value_gradient = slow(case)

@@ -75,15 +75,15 @@ def test_loss_and_its_gradient_equal_loops_over_single_steps(algorithm, action, 
     loss.total.backward()
 
     targets = {name: target.double().numpy() for name, target in batch.targets.items()}
-    taken = split_decision(batch.trajectory.decision, action.columns).action.numpy()
+    behaviour = split_decision(batch.trajectory.decision, action.columns)
+    taken, old_log_prob = behaviour.action.numpy(), behaviour.log_prob.numpy()
     valid = batch.trajectory.valid.numpy()
     terms = dict.fromkeys(loss.terms, 0.0)
     head_gradient, value_gradient = np.zeros(head.shape), np.zeros(value.shape)
     outside = 0
     for t, b in np.argwhere(valid):
         new = said(action.kind, head[t, b].detach().numpy(), taken[t, b])
-        old = said(action.kind, targets["old_policy"][t, b], taken[t, b])
-        ratio, advantage = np.exp(new.log_prob - old.log_prob), targets["advantage"][t, b]
+        ratio, advantage = np.exp(new.log_prob - old_log_prob[t, b]), targets["advantage"][t, b]
         plain, clipped = ratio * advantage, np.clip(ratio, 0.75, 1.25) * advantage
         error = targets["value_target"][t, b] - value[t, b].item()
         near = targets["old_value"][t, b] + np.clip(value[t, b].item() - targets["old_value"][t, b], -0.3, 0.3)
@@ -127,19 +127,23 @@ def test_on_policy_both_have_the_targets_of_gae_and_the_first_gradient_of_a2c(al
 
 
 @by_kind
-def test_off_policy_appo_corrects_for_what_acted_and_clips_around_the_learner(action):
+def test_off_policy_appo_takes_the_values_of_the_learner_and_the_clip_around_what_acted(action):
     network, distribution = network_for(action), make_distribution(action)
     trajectory = random_trajectory(action, dtype=torch.float32)
-    targets = prepared(made(APPO, action, normalise_advantages=False), network, trajectory).targets
+    agent = made(APPO, action, normalise_advantages=False, minibatch_size=1000)
+    batch = prepared(agent, network, trajectory)
     _, output = acted_with(network, trajectory, distribution)
-    torch.testing.assert_close(targets["old_policy"], output.policy[:-1])
-    torch.testing.assert_close(targets["old_value"], output.value[:-1])
-    behaviour = split_decision(trajectory.decision, distribution.action_columns)
-    ratio = (distribution.log_prob(output.policy[:-1], behaviour.action) - behaviour.log_prob).exp().clamp(max=1.0)
-    last = trajectory.terminated & trajectory.valid  # where nothing follows, rho (r - V) is all of it
+    torch.testing.assert_close(batch.targets["old_value"], output.value[:-1])
+    last = trajectory.terminated & trajectory.valid  # where nothing follows, r - V is all of it
     assert last.any()
-    expected = ratio * (trajectory.reward.clamp(-1, 1) - output.value[:-1])
-    torch.testing.assert_close(targets["advantage"][last], expected[last])
+    expected = trajectory.reward.clamp(-1, 1) - output.value[:-1]
+    torch.testing.assert_close(batch.targets["advantage"][last], expected[last])
+    behaviour = split_decision(trajectory.decision, distribution.action_columns)
+    ratio = (distribution.log_prob(output.policy[:-1], behaviour.action) - behaviour.log_prob).exp()
+    outside = (ratio - 1).abs() > 0.2
+    assert outside[trajectory.valid].any()
+    clipped = agent.loss(output, only_minibatch(agent, batch)).terms["clip_fraction"]
+    torch.testing.assert_close(clipped, outside[trajectory.valid].float().mean())
 
 
 @by_algorithm
@@ -152,7 +156,7 @@ def test_each_epoch_takes_every_unroll_once_in_another_order(algorithm):
     drawn = []
     for minibatch in agent.minibatches(batch):
         assert minibatch.steps == int(minibatch.trajectory.valid.sum())
-        assert minibatch.targets["old_policy"].shape[1] == 3
+        assert minibatch.targets["advantage"].shape[1] == 3
         drawn.append([int(number) for number in minibatch.trajectory.reward[0]])
     epochs = [drawn[0] + drawn[1], drawn[2] + drawn[3], drawn[4] + drawn[5]]
     assert len(drawn) == 6

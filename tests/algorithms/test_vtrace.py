@@ -10,7 +10,7 @@ from kartrl.algorithms.gae import generalised_advantage
 from kartrl.algorithms.vtrace import vtrace
 
 
-def paper_vtrace(log_mu, log_pi, reward, discount, value, bootstrap, rho_bar, c_bar, policy_rho_bar, trace_lambda):
+def paper_vtrace(log_mu, log_pi, reward, discount, value, bootstrap, rho_bar, c_bar, trace_lambda):
     """Equation 1 of arXiv:1802.01561 as the sum over t and the products it is written as; one sequence, float64 [T].
 
     With lambda, c is that of remark 2, and values ahead are mixed into the advantage.
@@ -27,12 +27,11 @@ def paper_vtrace(log_mu, log_pi, reward, discount, value, bootstrap, rho_bar, c_
             total += weight * rho[t] * (reward[t] + discount[t] * values[t + 1] - values[t])
         targets.append(total)
     following = trace_lambda * np.append(targets[1:], bootstrap) + (1 - trace_lambda) * values[1:]
-    policy_rho = np.minimum(policy_rho_bar, ratio)
-    advantage = [policy_rho[s] * (reward[s] + discount[s] * following[s] - values[s]) for s in range(length)]
+    advantage = [reward[s] + discount[s] * following[s] - values[s] for s in range(length)]
     return np.array(targets), np.array(advantage)
 
 
-def reference(batch, rho_bar, c_bar, policy_rho_bar=1.0, trace_lambda=1.0):
+def reference(batch, rho_bar, c_bar, trace_lambda=1.0):
     """Each episode's piece of each unroll on its own, with no masks."""
     length, size = batch["reward"].shape
     values = np.vstack([batch["value"], batch["bootstrap_value"]])
@@ -51,7 +50,6 @@ def reference(batch, rho_bar, c_bar, policy_rho_bar=1.0, trace_lambda=1.0):
                 0.0 if bootstrap is None else values[bootstrap, b],
                 rho_bar,
                 c_bar,
-                policy_rho_bar,
                 trace_lambda,
             )
     return targets, advantages
@@ -73,7 +71,7 @@ def random_batch(seed, length, size, ends=0.25, on_policy=False):
     }
 
 
-def run(batch, rho_bar=1.0, c_bar=1.0, policy_rho_bar=1.0, trace_lambda=1.0, dtype=torch.float64):
+def run(batch, rho_bar=1.0, c_bar=1.0, trace_lambda=1.0, dtype=torch.float64):
     def tensor(name):
         return torch.tensor(batch[name], dtype=dtype)
 
@@ -87,7 +85,6 @@ def run(batch, rho_bar=1.0, c_bar=1.0, policy_rho_bar=1.0, trace_lambda=1.0, dty
         tensor("bootstrap_value"),
         rho_bar,
         c_bar,
-        policy_rho_bar,
         trace_lambda,
     )
 
@@ -100,13 +97,12 @@ def run(batch, rho_bar=1.0, c_bar=1.0, policy_rho_bar=1.0, trace_lambda=1.0, dty
     ends=st.sampled_from([0.0, 0.2, 0.6]),
     rho_bar=st.sampled_from([0.3, 1.0, 4.0]),
     c_bar=st.sampled_from([0.3, 1.0, 2.0]),
-    policy_rho_bar=st.sampled_from([0.5, 1.0, 3.0]),
     trace_lambda=st.sampled_from([0.0, 0.9, 1.0]),
 )
-def test_equals_the_papers_sums_piece_by_piece(seed, length, size, ends, rho_bar, c_bar, policy_rho_bar, trace_lambda):
+def test_equals_the_papers_sums_piece_by_piece(seed, length, size, ends, rho_bar, c_bar, trace_lambda):
     batch = random_batch(seed, length, size, ends)
-    targets, advantages = reference(batch, rho_bar, c_bar, policy_rho_bar, trace_lambda)
-    result = run(batch, rho_bar, c_bar, policy_rho_bar, trace_lambda)
+    targets, advantages = reference(batch, rho_bar, c_bar, trace_lambda)
+    result = run(batch, rho_bar, c_bar, trace_lambda)
     np.testing.assert_allclose(result.value_target.numpy(), targets, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(result.advantage.numpy(), advantages, rtol=1e-9, atol=1e-9)
 

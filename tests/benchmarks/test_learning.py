@@ -6,20 +6,29 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-from learning import steadiness
+from learning import THINNED, steadiness, write_thinned
 from time_to_drive import Reached, read
 
 
 def curve(rewards):
-    """Two points in each window of ten seconds."""
-    return [((10 * number + part) / 60, 0, reward) for number, reward in enumerate(rewards) for part in (2, 7)]
+    """Two points in each window of 20,000 steps."""
+    return [(0.0, 20_000 * number + part, reward) for number, reward in enumerate(rewards) for part in (2, 19_999)]
 
 
 def test_a_collapse_between_good_windows_is_counted_and_its_length_told():
     found = steadiness(curve([-0.01, 0.0, 0.03, *[0.04] * 10, 0.01, 0.0, *[0.04] * 5, 0.015, *[0.04] * 10]))
-    assert (found.low, found.collapses, found.longest) == (3, 2, 20)
+    assert (found.low, found.collapses, found.longest) == (3, 2, 2)
     assert found.final == pytest.approx(0.04)
-    assert found.good_after == pytest.approx(0.5), "the third window is the first good one"
+    assert found.good_after == 60_000, "the third window is the first good one"
+
+
+def test_thinned_scalars_are_means_over_windows(tmp_path):
+    (tmp_path / "run").mkdir()
+    rows = [f"{number},{10_000 * number},{THINNED[0]},{number}" for number in range(4)]
+    (tmp_path / "run" / "scalars.csv").write_text("\n".join(["seconds,agent_steps,tag,value", *rows]) + "\n")
+    write_thinned([tmp_path / "run"], tmp_path / "thinned.csv")
+    lines = (tmp_path / "thinned.csv").read_text().splitlines()
+    assert lines[1:] == ["run,20000,0.5" + "," * 9, "run,40000,2.5" + "," * 9]
 
 
 def test_before_the_first_good_window_nothing_counts():

@@ -6,6 +6,8 @@ import pytest
 from kartrl.config import read
 from kartrl.envs import make_env, make_group
 from kartrl.envs.env_group import AtariGroup, SingleGroup
+from kartrl.envs.world import World
+from kartrl.envs.worlds import load_world
 from kartrl.envs.wrappers import atari_spec
 from kartrl.errors import UserError
 
@@ -67,6 +69,78 @@ def test_atari_together_is_atari_alone(view):
     assert first.reward[0] == 0
     assert not first.terminated[0]
     np.testing.assert_array_equal(first.observation[0], single.reset()[0])
+    group.close()
+
+
+def atari(game, *overrides):
+    return read(
+        overrides=[
+            f"environment.id={game}NoFrameskip-v4",
+            "environment.frame_skip=4",
+            "environment.height=16",
+            "environment.width=16",
+            "environment.noop_max=0",
+            *overrides,
+        ]
+    )
+
+
+@pytest.mark.parametrize("ends", ["true", "false"])
+@pytest.mark.parametrize("game", ["Breakout", "MsPacman"])  # with and without FIRE
+def test_lives_are_the_same_together_and_alone(game, ends):
+    config = atari(game, f"environment.life_loss_ends={ends}")
+    group, single = make_group(config, 1), World.make_group(load_world(config), 1)
+    assert isinstance(group, AtariGroup)
+    assert isinstance(single, SingleGroup)
+    np.testing.assert_array_equal(group.reset(seed=3), single.reset(seed=3))
+    random, ended, began, seen, total, episodes = np.random.default_rng(0), 0, False, 0.0, 0.0, []
+    while len(episodes) < 2:
+        action = random.integers(0, 4, 1)
+        step, other = group.step(action), single.step(action)
+        for mine, its in zip(step[:5], other[:5], strict=True):
+            np.testing.assert_array_equal(mine, its)
+        assert list(step.episodes) == list(other.episodes)
+        assert step.reward[0] == 0 or not began
+        seen, total = seen + step.reward[0], total + sum(episode.episodic_return for episode in step.episodes)
+        ended += int(step.terminated[0])
+        began = bool(step.terminated[0])
+        episodes += step.episodes
+    lives = {"Breakout": 5, "MsPacman": 3}[game]
+    assert ended == (2 * lives if ends == "true" else 2), "an end with each life, but one return a game"
+    assert total == seen > 0
+    group.close()
+    single.close()
+
+
+def test_every_life_begins_with_fire_where_a_game_waits_for_it():
+    """Nobody presses anything: without FIRE no ball would ever fall."""
+    env, lives = make_env(atari("Breakout"), training=False), []
+    env.reset(seed=1)
+    while True:
+        _, _, terminated, truncated, info = env.step(0)
+        lives.append(info["lives"])
+        if terminated or truncated or len(lives) > 1000:
+            break
+    assert sorted(set(lives)) == [0, 1, 2, 3, 4, 5]
+    assert terminated, "in an evaluation an episode is the whole game"
+    assert info["episode"]["l"] == len(lives)
+
+
+@pytest.mark.parametrize(("name", "sticky"), [("PongNoFrameskip-v4", 0.0), ("ALE/Pong-v5", 0.25)])
+def test_frames_are_skipped_once_whatever_the_id_skips_itself(name, sticky):
+    config = read(overrides=[f"environment.id={name}", "environment.frame_skip=4", "environment.noop_max=5"])
+    env = make_env(config)
+    env.reset(seed=1)
+    ale = env.unwrapped.ale
+    assert ale.getFloat("repeat_action_probability") == sticky
+    before = ale.getEpisodeFrameNumber()
+    for _ in range(10):
+        env.step(0)
+    assert ale.getEpisodeFrameNumber() == before + 40
+    group = make_group(config, 1)
+    group.reset(seed=1)
+    frames = [group._env.step(np.array([0]))[4]["episode_frame_number"][0] for _ in range(2)]
+    assert frames[1] - frames[0] == 4
     group.close()
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import ENDLESS, EVALUATE_OFF, QUICK, REPORT_OFTEN, Training, run, steps, wait_for
+from commands import ENDLESS, EVALUATE_OFF, QUICK, REPORT_OFTEN, Training, logged, run, steps, wait_for
 
 from kartrl.config import read
 from kartrl.envs.spec import ActionSpec
@@ -162,10 +162,11 @@ def test_synchronous_training_stays_on_policy_when_an_agent_is_killed_or_stopped
 def test_killed_logger_is_replaced_and_logging_continues(tmp_path):
     with Training(tmp_path, *ENDLESS, before=REPORT_OFTEN) as training:
         folder = tmp_path / "logs" / "run"
-        wait_for(lambda: values(folder, "speed/updates"), 60, "the first scalars")
+        wait_for(lambda: logged(folder), 60, "the first scalars")
+        before = logged(folder)
         training.roles("logger")[0].kill()
-        before = values(folder, "speed/updates")
-        wait_for(lambda: len(values(folder, "speed/updates")) > len(before) + 1, 60, "further scalars")
+        wait_for(lambda: logged(folder)[-1].agent_steps > before[-1].agent_steps, 60, "further scalars")
+        assert logged(folder)[: len(before)] == before
         status, output = training.end(signal.SIGTERM)
     assert status == 128 + signal.SIGTERM
     assert "the logger died (exit status -9): restarting it" in output

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from commands import ENDLESS, EVALUATE_OFF, QUICK, UNTIL_ENDED, Training, run, steps, wait_for
+from commands import ENDLESS, EVALUATE_OFF, QUICK, REPORT_OFTEN, UNTIL_ENDED, Training, logged, run, steps, wait_for
 
 from kartrl.metrics import scalars_csv
 
@@ -107,6 +107,21 @@ def test_signal_saves_a_checkpoint_and_leaves_nothing(
         assert steps(folder) >= saved
         nothing_is_left(training, shared, temporary)
     assert litter(folder) == []
+
+
+def test_sigterm_to_all_processes_saves_and_loses_no_metrics(tmp_path: Path, temporary: Path) -> None:
+    """As by `timeout`."""
+    folder = tmp_path / "logs" / "run"
+    with Training(tmp_path, *ENDLESS, before=REPORT_OFTEN) as training:
+        wait_for(lambda: logged(folder), 60, "metrics")
+        before, shared = logged(folder), shared_memory(training)
+        os.killpg(training.process.pid, signal.SIGTERM)
+        status, output = training.end()
+        assert status == 128 + signal.SIGTERM, output
+        assert "died" not in output, output
+        assert "started again" not in output, output
+        assert logged(folder)[: len(before)] == before
+        nothing_is_left(training, shared, temporary)
 
 
 def test_repeated_ctrl_c_ends_at_once(tmp_path: Path, temporary: Path) -> None:

@@ -14,6 +14,7 @@ import psutil
 from forking import Forked
 
 from kartrl.learning import checkpoint
+from kartrl.metrics import scalars_csv
 
 ROOT = Path(__file__).parents[2]
 HELPERS = Path(__file__).parent
@@ -124,6 +125,11 @@ class Training:
             self.process.send_signal(number)
         output, _ = self.process.communicate(timeout=timeout)
         return self.process.returncode, output
+
+
+def logged(folder: Path) -> list[scalars_csv.Row]:
+    """The scalars that a run has logged since its first update."""
+    return [row for row in scalars_csv.read(folder) if row.agent_steps > 0]
 
 
 def assert_clear(error: Exception) -> None:

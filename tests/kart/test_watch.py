@@ -161,6 +161,7 @@ def test_without_a_display_any_environment_becomes_a_film(tmp_path: Path, monkey
     monkeypatch.chdir(tmp_path)
     run_folder = Path("logs") / "pole"
     newest = save_policy(run_folder, CARTPOLE)
+    (run_folder / "config.cfg").touch()
     newest.with_name("0000000500.pt").write_bytes(newest.read_bytes())
     (run_folder / "best.pt").write_bytes(newest.read_bytes())
     done = run("watch", "pole", cwd=tmp_path)
@@ -184,7 +185,7 @@ def test_without_a_display_any_environment_becomes_a_film(tmp_path: Path, monkey
     with pytest.raises(UserError, match="no checkpoint yet to film") as caught:
         watch("pole", [], tmp_path / "none.mp4", 0, True, "cpu", console)
     assert_clear(caught.value)
-    for arguments, words in ((["nowhere"], "watch nowhere: no such"), (["pole", "-o", "a.avi"], ".mp4")):
+    for arguments, words in ((["nowhere"], "nowhere: no such run"), (["pole", "-o", "a.avi"], ".mp4")):
         bad = run("watch", *arguments, cwd=tmp_path)
         assert (bad.returncode, bad.stderr.count("\n")) == (2, 1), bad.stderr
         assert words in bad.stderr

@@ -179,6 +179,34 @@ def test_what_algorithms_schedule_is_that_of_the_moment(algorithm):
         assert any(not torch.equal(tensor, made[2][name]) for name, tensor in made[0].items()), key
 
 
+@by_algorithm
+def test_rewards_are_divided_by_the_deviation_of_returns_before_the_update(algorithm):
+    normalising = configured(algorithm, "model.normalise_returns=true")
+    learner = learner_of(normalising, DISCRETE, part=2)
+    trajectory, steps = batch_of(DISCRETE)
+    update(learner, trajectory._replace(reward=50 * trajectory.reward), steps)
+    deviation = float(learner.network.return_deviation())
+    assert deviation > 10
+    plain = learner_of(configured(algorithm), DISCRETE, part=2)
+    network, optimizer = learner.state()
+    weights = {name: tensor for name, tensor in network.items() if not name.startswith("returns.")}
+    plain.load_state(weights, optimizer)
+
+    trajectory, steps = batch_of(DISCRETE, 1)
+    update(learner, trajectory, steps)
+    update(plain, trajectory._replace(reward=trajectory.reward / deviation), steps)
+    change = deviation / float(learner.network.return_deviation())
+    expected = {
+        name: tensor * change if name.startswith("value.") else tensor for name, tensor in plain.state()[0].items()
+    }
+    assert_same({name: tensor for name, tensor in learner.state()[0].items() if name in expected}, expected)
+    before = {name: tensor.clone() for name, tensor in learner.network.state_dict().items()}
+    learner.network.act(
+        trajectory.observation[0], trajectory.first[0], trajectory.initial_state, torch.ones(5, 4), True
+    )
+    assert_same(learner.network.state_dict(), before, atol=0, rtol=0)
+
+
 def test_it_goes_on_from_a_state_which_stays_as_it_was():
     config = configured("impala", "optimizer.name=adam")
     learner, other = learner_of(config, DISCRETE, part=100), learner_of(config, DISCRETE, part=100)

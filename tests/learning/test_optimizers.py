@@ -6,7 +6,7 @@ from typing import get_args
 import pytest
 import torch
 
-from kartrl.algorithms.rewards import TRANSFORMS
+from kartrl.algorithms.rewards import TRANSFORMS, make_transform
 from kartrl.config import Optimizer
 from kartrl.learning.optimizers import OPTIMIZERS, get_state, make_optimizer, set_state, state_shapes
 
@@ -134,6 +134,10 @@ def test_without_a_state_an_optimizer_begins_anew():
 def test_reward_transforms():
     rewards = torch.tensor([-5.0, -0.5, 0.0, 0.5, 5.0], dtype=torch.float64)
     assert TRANSFORMS["none"](rewards).tolist() == rewards.tolist()
+    assert TRANSFORMS["sign"](rewards).tolist() == [-1.0, -1.0, 0.0, 1.0, 1.0]
+    assert make_transform("clip", 0.1)(rewards).tolist() == [-0.5, -0.05, 0.0, 0.05, 0.5]
+    optimistic = [0.3 * min(math.tanh(r), 0.0) + 5 * max(math.tanh(r), 0.0) for r in rewards.tolist()]
+    assert TRANSFORMS["optimistic"](rewards).tolist() == pytest.approx(optimistic)
     assert TRANSFORMS["clip"](rewards).tolist() == [-1.0, -0.5, 0.0, 0.5, 1.0]
     expected = [0.3 * min(math.tanh(r), 0.0) + 0.5 * max(math.tanh(r), 0.0) for r in rewards.tolist()]
     assert TRANSFORMS["asymmetric"](rewards).tolist() == pytest.approx(expected)

@@ -124,6 +124,68 @@ def test_a_wider_policy_has_more_entropy():
     assert 0 < Categorical(4).entropy(sure).item() < 0.02
 
 
+def squashed(size, dtype=torch.float64):
+    """A distribution of squashed actions, parameters [50, 2 * size], and torch's own."""
+    distribution = DiagonalGaussian(size, squash=True)
+    parameters = distribution.normalise(0.5 * heads(distribution, 50, seed=4, dtype=dtype))  # few are near the bounds
+    mean, log_deviation = parameters.chunk(2, -1)
+    transform = peers.TanhTransform(cache_size=1)  # remembers what it has squashed, and so is exact
+    return distribution, parameters, peers.TransformedDistribution(peers.Normal(mean, log_deviation.exp()), [transform])
+
+
+def test_squashed_actions_have_torchs_density_and_stay_within_the_bounds():
+    distribution, parameters, expected = squashed(3)
+    action = expected.sample()
+    torch.testing.assert_close(distribution.log_prob(parameters, action), expected.log_prob(action).sum(-1))
+    torch.testing.assert_close(distribution.mode(parameters), parameters[:, :3].tanh())
+    drawn = distribution.sample(parameters, noise(distribution, 50).double())
+    torch.testing.assert_close(drawn.atanh(), DiagonalGaussian(3).sample(parameters, noise(distribution, 50).double()))
+    plain = DiagonalGaussian(3)
+    other = parameters.flip(0)
+    torch.testing.assert_close(distribution.kl(parameters, other), plain.kl(parameters, other))
+
+
+def test_the_density_of_squashed_actions_is_finite_and_alike_for_all_up_to_the_bounds():
+    """In float32 a tanh is 1 from 9 on."""
+    distribution = DiagonalGaussian(1, squash=True)
+    parameters = torch.tensor([[6.0, 1.0]]).expand(1000, 2).clone().requires_grad_()
+    action = distribution.sample(parameters, noise(distribution, 1000))
+    assert (action == 1).any()
+    log_prob = distribution.log_prob(parameters, action)
+    log_prob.sum().backward()
+    assert log_prob.isfinite().all()
+    assert parameters.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("wrap", [lambda module: module, script], ids=["eager", "scripted"])
+def test_the_entropy_of_squashed_actions_is_that_of_their_density(wrap):
+    """By the sum of -p log p over a fine grid, in float64."""
+    distribution = DiagonalGaussian(1, squash=True)
+    whole = wrap(Whole(distribution))
+    for mean in (-2.0, 0.0, 0.7):
+        for log_deviation, tolerance in ((-3.0, 1e-6), (-1.0, 1e-6), (0.0, 2e-3), (1.0, 0.05)):
+            deviation = math.exp(log_deviation)
+            drawn = torch.linspace(mean - 12 * deviation, mean + 12 * deviation, 200_001, dtype=torch.float64)
+            density = peers.Normal(mean, deviation).log_prob(drawn)
+            slope = torch.log1p(-(drawn.tanh() ** 2).clamp(max=1 - 1e-300)).clamp(min=-700)
+            slope = torch.where(drawn.abs() > 15, 2 * (math.log(2) - drawn.abs()), slope)
+            expected = -torch.trapezoid(density.exp() * (density - slope), drawn).item()
+            parameters = torch.tensor([[mean, log_deviation]], dtype=torch.float64)
+            entropy = whole(parameters, parameters, torch.zeros(1, 1, dtype=torch.float64))[4]
+            assert entropy.item() == pytest.approx(expected, abs=tolerance)
+
+
+def test_the_entropy_of_squashed_actions_pulls_towards_a_middle_width():
+    """Its sign: a narrow policy is widened; one that only takes the bounds is narrowed, unlike one that is clipped."""
+    for log_deviation, sign in ((-3.0, 1.0), (-1.0, 1.0), (1.5, -1.0)):
+        parameters = torch.tensor([[0.0, log_deviation]], requires_grad=True)
+        DiagonalGaussian(1, squash=True).entropy(parameters).sum().backward()
+        assert parameters.grad[0, 1].item() * sign > 0.1
+    assert DiagonalGaussian(1, squash=True).entropy(torch.tensor([[0.0, -0.1]])).item() == pytest.approx(
+        math.log(2), abs=0.05
+    ), "nearly uniform"
+
+
 def test_discrete_samples_have_the_policys_frequencies():
     distribution = Categorical(4)
     policy = torch.tensor([0.5, 0.3, 0.15, 0.05])
@@ -170,3 +232,4 @@ def test_the_spec_of_actions_chooses_the_distribution():
     continuous = make_distribution(ActionSpec("continuous", 3, (-1.0,) * 3, (1.0,) * 3))
     assert (discrete.parameter_size, discrete.action_columns) == (9, 1)
     assert (continuous.parameter_size, continuous.action_columns) == (6, 3)
+    assert make_distribution(ActionSpec("continuous", 1, (0.0,), (1.0,)), squash=True).squash

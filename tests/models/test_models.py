@@ -8,12 +8,15 @@ import numpy as np
 import pytest
 import torch
 from commands import environment
+from torch.nn import functional
 from trajectories import ACTIONS, CONTINUOUS, DISCRETE, kind
 
 from kartrl.config import Model
 from kartrl.envs.spec import ActionSpec
 from kartrl.errors import UserError
 from kartrl.models import ActorCritic, for_inference, make_distribution, make_network, scripting
+from kartrl.models.cores import CORES
+from kartrl.models.encoders import ENCODERS
 from kartrl.runtime.messages import Requests
 from kartrl.runtime.predictor_thread import group_states, make_policy
 from kartrl.runtime.slab import Slab, SlabShape
@@ -21,7 +24,7 @@ from kartrl.trajectory import decision_size, split_decision
 
 SHAPES = {"image": (54, 54, 1), "stacked": (84, 84, 4), "vector": (4,)}
 by_shape = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
-by_core = pytest.mark.parametrize("core", ["lstm", "none"])
+by_core = pytest.mark.parametrize("core", CORES)
 by_kind = pytest.mark.parametrize("action", ACTIONS, ids=kind)
 CPU = torch.device("cpu")
 
@@ -38,7 +41,7 @@ def test_an_unroll_equals_its_steps(shape, core):
     torch.manual_seed(0)
     network = make_network(Model(hidden_size=32, core=core), shape, DISCRETE)
     observation, first = observations(shape, 7, 3), torch.rand(7, 3) < 0.3
-    state = torch.randn(3, 64 if core == "lstm" else 0)
+    state = torch.randn(3, network.state_size)
     output, last = network(observation, first, state)
     assert output.policy.shape == (7, 3, 4)
     assert output.value.shape == (7, 3)
@@ -55,17 +58,28 @@ def test_the_recurrent_core_is_torchs_lstm():
     observation, state = torch.randn(5, 2, 4), torch.randn(2, 32)
     _, after = network(observation, torch.zeros(5, 2, dtype=torch.bool), state)
     halves = (state[None, :, :16].contiguous(), state[None, :, 16:].contiguous())
-    _, (output, cell) = network.core.lstm(network.encoder(observation.flatten(0, 1)).view(5, 2, 16), halves)
+    _, (output, cell) = network.trunk.core.lstm(network.trunk.encoder(observation.flatten(0, 1)).view(5, 2, 16), halves)
     torch.testing.assert_close(after, torch.cat([output, cell], 2)[0])
 
 
-def test_a_reset_forgets_and_stops_the_gradient():
+def test_the_gated_core_is_torchs_gru():
+    torch.manual_seed(1)
+    network = ActorCritic(Model(hidden_size=16, core="gru"), (4,), DISCRETE)
+    observation, state = torch.randn(5, 2, 4), torch.randn(2, 16)
+    _, after = network(observation, torch.zeros(5, 2, dtype=torch.bool), state)
+    features = network.trunk.encoder(observation.flatten(0, 1)).view(5, 2, 16)
+    torch.testing.assert_close(after, network.trunk.core.gru(features, state[None])[1][0])
+
+
+@pytest.mark.parametrize("core", ["lstm", "gru"])
+@pytest.mark.parametrize("critic", ["shared", "separate"])
+def test_a_reset_forgets_and_stops_the_gradient(core, critic):
     torch.manual_seed(2)
-    network = make_network(Model(hidden_size=16, core="lstm"), (4,), DISCRETE)
+    network = make_network(Model(hidden_size=16, core=core, critic=critic), (4,), DISCRETE)
     observation = torch.randn(6, 1, 4, requires_grad=True)
     first = torch.zeros(6, 1, dtype=torch.bool)
     first[3] = True
-    state = torch.randn(1, 32)
+    state = torch.randn(1, network.state_size)
     value = network(observation, first, state)[0].value
     fresh = network(observation[3:], torch.zeros(3, 1, dtype=torch.bool), network.initial_state(1))[0].value
     torch.testing.assert_close(value[3:], fresh)
@@ -157,7 +171,7 @@ def test_only_the_copy_that_predicts_is_turned_to_bfloat16():
     network = make_network(Model(precision="bf16", core="lstm"), (54, 54, 1), DISCRETE)
     copied = for_inference(network)
     assert {parameter.dtype for parameter in network.parameters()} == {torch.float32}
-    assert {parameter.dtype for parameter in copied.encoder.parameters()} == {torch.bfloat16}
+    assert {parameter.dtype for parameter in copied.trunk.encoder.parameters()} == {torch.bfloat16}
     assert copied.policy.weight.dtype == torch.float32
     with torch.no_grad():
         network.policy.bias.fill_(3.0)
@@ -175,6 +189,133 @@ def test_feed_forward_it_is_the_nature_network():
     assert sum(parameter.numel() for parameter in network.parameters()) == 1_687_719
 
 
+def parameters(module):
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+@pytest.mark.parametrize(
+    ("encoder", "hidden_size", "shape", "expected"),
+    [
+        ("a3c", 256, (84, 84, 4), 4_112 + 8_224 + 2_592 * 256 + 256),
+        ("nature", 512, (84, 84, 4), 1_684_128),
+        ("a3g", 512, (80, 80, 1), 832 + 25_632 + 32_832 + 36_928),
+        # figure 3: 15 convolutions; 72x96 images become 9x12
+        ("impala", 256, (72, 96, 3), 448 + 4 * 2_320 + 4_640 + 4 * 9_248 + 5 * 9_248 + 9 * 12 * 32 * 256 + 256),
+        ("mlp", 256, (84, 84, 4), 84 * 84 * 4 * 256 + 256 + 256 * 256 + 256),
+    ],
+)
+def test_published_networks_have_their_numbers_of_parameters(encoder, hidden_size, shape, expected):
+    section = Model(encoder=encoder, hidden_size=hidden_size, core="lstm", torchscript=False)
+    network = make_network(section, shape, ActionSpec("discrete", 6))
+    assert parameters(network.trunk.encoder) == expected
+    features = 1024 if encoder == "a3g" else hidden_size  # 64 channels of 4x4, without a linear layer
+    assert network.trunk.core.lstm.input_size == features
+    assert parameters(network.trunk.core) == 4 * hidden_size * (features + hidden_size + 2)
+
+
+def test_the_deep_network_is_that_of_the_figure():
+    """By hand, with the functional forms, in float64."""
+    torch.manual_seed(3)
+    network = ActorCritic(Model(encoder="impala", hidden_size=16), (20, 22, 3), DISCRETE)
+    image = observations((20, 22, 3), 2)
+    encoder, weights = network.trunk.encoder, list(network.trunk.encoder.double().parameters())
+    convolutions = iter(zip(weights[0:30:2], weights[1:30:2], strict=True))
+
+    def convolve(x):
+        return functional.conv2d(x, *next(convolutions), padding=1)
+
+    x = image.permute(0, 3, 1, 2).double() / 255
+    for _ in range(3):
+        x = functional.max_pool2d(convolve(x), 3, 2, 1)
+        for _ in range(2):
+            x = x + convolve(convolve(x.relu()).relu())
+    expected = functional.linear(x.relu().flatten(1), *weights[30:]).relu()
+    body = encoder.body(image.permute(0, 3, 1, 2).double())
+    torch.testing.assert_close(encoder.linear(body.flatten(1)), expected)
+
+
+def test_average_pooling_takes_the_mean_over_all_places_and_images_of_any_size():
+    torch.manual_seed(3)
+    network = ActorCritic(Model(encoder="impala", hidden_size=16, pooling="average"), (40, 40, 1), DISCRETE)
+    encoder = network.trunk.encoder
+    assert encoder.linear.linear.weight.shape == (16, 32)
+    image = observations((64, 48, 1), 3)
+    expected = encoder.linear(encoder.body(image.permute(0, 3, 1, 2).float()).flatten(2).mean(2))
+    torch.testing.assert_close(encoder(image), expected)
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.mark.parametrize("layer_norm", [False, True])
+def test_each_encoder_learns_with_all_of_its_parameters(encoder, layer_norm):
+    """Some steps on which of two images it sees; scripted too, and nearly the same in bf16."""
+    torch.manual_seed(5)
+    section = Model(encoder=encoder, hidden_size=16, layer_norm=layer_norm, torchscript=encoder in ("a3g", "impala"))
+    shape = (48, 48, 1)
+    network = make_network(section, shape, DISCRETE)
+    images, first = observations(shape, 1, 2), torch.zeros(2, 2, dtype=torch.bool)
+    images[0, 0, :24] //= 8
+    images[0, 1, 24:] //= 8
+    target, state = torch.tensor([-2.0, 2.0]), network.initial_state(2)
+    optimizer = torch.optim.Adam(network.parameters(), lr=2e-3)
+    errors = []
+    for _ in range(30):
+        output, _ = network(images.expand(2, *images.shape[1:]), first, state)
+        error = (output.value[0] - target).square().mean()
+        optimizer.zero_grad()
+        (error + 1e-3 * output.policy[0, :, 0].sum()).backward()
+        assert all(bool(parameter.grad.abs().any()) for parameter in network.parameters())
+        optimizer.step()
+        errors.append(error.item())
+    assert errors[-1] < 0.1 * errors[0]
+    rounded = make_network(section.model_copy(update={"precision": "bf16"}), shape, DISCRETE)
+    rounded.load_state_dict(network.state_dict())
+    for other in (rounded, for_inference(rounded)):
+        value = other.step(images[0], first[0], state)[1]
+        torch.testing.assert_close(value, network.step(images[0], first[0], state)[1], atol=0.1, rtol=0.1)
+
+
+@pytest.mark.parametrize("critic", ["shared", "detached", "separate"])
+def test_the_values_gradient_reaches_the_policys_trunk_only_where_it_is_shared(critic):
+    torch.manual_seed(6)
+    network = make_network(Model(hidden_size=16, core="gru", critic=critic, torchscript=False), (4,), DISCRETE)
+    first = torch.zeros(4, 2, dtype=torch.bool)
+    network(torch.randn(4, 2, 4), first, network.initial_state(2))[0].value[:-1].sum().backward()
+    reached = [bool(parameter.grad is not None and parameter.grad.any()) for parameter in network.trunk.parameters()]
+    assert all(reached) if critic == "shared" else not any(reached)
+    others = [bool(parameter.grad.any()) for parameter in network.critic.parameters()]
+    assert all(others)
+    assert bool(others) is (critic == "separate")
+
+
+def test_a_free_deviation_is_the_same_everywhere_and_learned():
+    torch.manual_seed(7)
+    network = make_network(Model(hidden_size=16, deviation="free"), (4,), CONTINUOUS)
+    with torch.no_grad():
+        network.policy.log_deviation.copy_(torch.tensor([-1.0, 0.5]))
+    parameters, _, _ = network.step(torch.randn(5, 4), torch.ones(5, dtype=torch.bool), network.initial_state(5))
+    assert torch.equal(parameters[:, 2:], torch.tensor([[-1.0, 0.5]]).expand(5, 2))
+    parameters[:, 2:].sum().backward()
+    assert network.policy.log_deviation.grad.tolist() == [5.0, 5.0]
+    assert make_network(Model(deviation="free"), (4,), DISCRETE).policy.weight.shape == (4, 256)
+
+
+@pytest.mark.parametrize("torchscript", [False, True])
+def test_a_new_unit_of_returns_changes_nothing_that_is_said_of_them(torchscript):
+    torch.manual_seed(8)
+    network = make_network(Model(hidden_size=16, normalise_returns=True, torchscript=torchscript), (4,), DISCRETE)
+    arguments = torch.randn(5, 4), torch.ones(5, dtype=torch.bool), network.initial_state(5)
+    assert float(network.return_deviation()) == pytest.approx(1.0)
+    returns = []
+    for size in (100, 3, 50):
+        deviation = float(network.return_deviation())
+        before = network.step(*arguments)[1] * deviation
+        returns.append(torch.randn(size) * 30 + 100)
+        network.observe_returns(returns[-1] / deviation)
+        expected = float(torch.cat(returns).double().var(correction=0).sqrt())
+        assert float(network.return_deviation()) == pytest.approx(expected, rel=1e-4)
+        torch.testing.assert_close(network.step(*arguments)[1] * network.return_deviation(), before)
+
+
 def test_convolutions_that_do_not_fit_are_a_clear_error():
     with pytest.raises(UserError, match="do not fit an image of 10x10"):
         make_network(Model(), (10, 10, 1), DISCRETE)
@@ -182,15 +323,21 @@ def test_convolutions_that_do_not_fit_are_a_clear_error():
 
 @pytest.mark.skipif(not scripting.AVAILABLE, reason="Python 3.14 has no TorchScript to compare with")
 @pytest.mark.parametrize(
-    ("shape", "core", "action"),
-    [("image", "lstm", DISCRETE), ("stacked", "none", DISCRETE), ("vector", "lstm", CONTINUOUS)],
-    ids=["image", "stacked", "vector"],
+    ("shape", "settings", "action"),
+    [
+        ("image", {"core": "lstm"}, DISCRETE),
+        ("stacked", {}, DISCRETE),
+        ("vector", {"core": "lstm"}, CONTINUOUS),
+        ("image", {"core": "gru", "critic": "separate", "encoder": "impala", "layer_norm": True}, CONTINUOUS),
+        ("vector", {"squash_actions": True, "deviation": "free", "critic": "detached"}, CONTINUOUS),
+    ],
+    ids=["image", "stacked", "vector", "separate", "squashed"],
 )
-def test_without_torchscript_the_numbers_are_the_same(shape, core, action):
+def test_without_torchscript_the_numbers_are_the_same(shape, settings, action):
     torch.manual_seed(6)
     shape = SHAPES[shape]
-    scripted = make_network(Model(hidden_size=16, core=core), shape, action)
-    eager = make_network(Model(hidden_size=16, core=core, torchscript=False), shape, action)
+    scripted = make_network(Model(hidden_size=16, **settings), shape, action)
+    eager = make_network(Model(hidden_size=16, **settings, torchscript=False), shape, action)
     assert isinstance(scripted, torch.jit.ScriptModule)
     assert not isinstance(eager, torch.jit.ScriptModule)
     eager.load_state_dict(scripted.state_dict())

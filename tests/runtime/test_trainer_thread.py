@@ -33,6 +33,7 @@ OPTIMIZERS = {
         "optimizer.learning_rate=polynomial 0.0007 1e-05",
     ],
     "adam": ["optimizer.name=adam", "optimizer.learning_rate=0.001"],
+    "normalisers": ["model.normalise_observations=true", "model.normalise_returns=true"],
     "schedules": [
         "algorithm.name=ppo",
         "algorithm.discount=linear 0.9 0.99",

@@ -101,7 +101,9 @@ def _train(config: Config, spec: EnvSpec, sizes: Sizes, seed: int, seconds: floa
     )
     with torch.inference_mode():
         state = network.initial_state(batch)
-        noise = make_distribution(spec.action).noise(batch, device, torch.Generator(device).manual_seed(seed))
+        noise = make_distribution(spec.action, config.model.squash_actions).noise(
+            batch, device, torch.Generator(device).manual_seed(seed)
+        )
         decision = network.act(observation[0], off[0], state, noise, False)[0].expand(length, -1, -1)
     version = zeros.long()
     trajectory = Trajectory(observation, off, state, decision, zeros, off[1:], ~off[1:], version)

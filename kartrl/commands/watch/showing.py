@@ -20,7 +20,7 @@ from kartrl.kart.play.window import Canvas, Window, has_display
 from kartrl.learning import checkpoint
 from kartrl.metrics.video import Mp4Writer
 from kartrl.runtime.driving import Driver, open_driver
-from kartrl.runtime.run_folders import find_checkpoint, find_folder, is_training
+from kartrl.runtime.run_folders import find_checkpoint, find_run, is_training
 
 FILM_FPS = 30  # at most: what is drawn for each picture of a console takes longer than the console
 LOOK_SECONDS = 0.2  # between two looks for a run's first checkpoint
@@ -70,7 +70,7 @@ def watch(
 def _find(name: str | None, levels: Sequence[str], console: Console) -> Source:
     if name is None or Path(name).is_file():
         return Source(find_policy(name, bool(levels), console, "watch"), None)
-    folder = find_folder(name, "watch")
+    folder = find_run(name)
     if is_training(folder):
         return Source(checkpoint.newest(folder), folder)
     return Source(find_checkpoint(name, "watch"), None)

@@ -150,7 +150,7 @@ class _Benchmark:
 
     def _run(self, run: Run) -> None:
         protocol, sets = self._plan.protocol, self._circuits[run.split.name]
-        path = train(run, protocol, lambda _: self._update_progress(f"{run.name}: training"))
+        path = train(run, protocol, lambda: self._update_progress(f"{run.name}: training"))
         counters = checkpoint.load(path).counters
         count, driven = sum(map(len, sets.values())), 0
 

@@ -1,0 +1,61 @@
+"""Train with agents that act on old weights: how much policy lag an algorithm bears.
+
+    python benchmarks/policy_lag.py --updates 10 --set run.name=lag10 --set system.max_policy_lag=1000
+
+Predictors get each update's weights only when so many more updates were made, as if the learner were that much faster
+than its agents. All other arguments go to run.py.
+"""
+
+import argparse
+import sys
+from collections import deque
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from kartrl import cli
+from kartrl.models import Network
+from kartrl.runtime import trainer_thread
+from kartrl.runtime.published_weights import PublishedWeights, published
+
+
+def delayed(updates: int) -> type[PublishedWeights]:
+    """Published weights that can be fetched only `updates` updates later."""
+
+    class DelayedWeights(PublishedWeights):
+        def __init__(self, network: Network) -> None:
+            super().__init__(network)
+            self._kept: deque[Tensor] = deque([self._flat.clone()], maxlen=updates + 1)
+
+        def publish(self) -> None:
+            super().publish()
+            with self._lock:
+                self._kept.append(self._flat.clone())
+
+        @torch.no_grad()
+        def fetch(self, network: Network, version: int) -> int:
+            with self._lock:
+                fetched = self.version - len(self._kept) + 1
+                if fetched == version:
+                    return version
+                tensors = published(network)
+                pieces = self._kept[0].split([tensor.numel() for tensor in tensors])
+                for tensor, piece in zip(tensors, pieces, strict=True):
+                    tensor.copy_(piece.view_as(tensor))
+                return fetched
+
+    return DelayedWeights
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--updates", type=int, default=10, help="that the weights of agents lag behind (default 10)")
+    options, others = parser.parse_known_args()
+    trainer_thread.PublishedWeights = delayed(options.updates)  # type: ignore[misc]
+    return cli.main(["train", *others])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,141 @@
+"""`kartrl compare`: a table and a picture of several runs; with an experiment, trained first."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from rich.console import Console
+
+from kartrl.commands.arguments import Parser
+from kartrl.errors import UserError
+from kartrl.files import whole_file, write_whole
+
+if TYPE_CHECKING:
+    from kartrl.comparison.report import Comparison
+
+
+def add_arguments(parser: Parser) -> None:
+    """What `kartrl compare` takes."""
+    parser.runs(
+        run,
+        "compare ppo-1 ppo-2 appo-1 appo-2 -o ppo-or-appo.png",
+        "compare logs/stack1-* logs/stack4-* --by environment.frame_stack --reach 18",
+        "compare --config cartpole.toml",
+    )
+    parser.add_argument("runs", nargs="*", metavar="RUN", help="a run's name or folder")
+    parser.add_argument(
+        "-c",
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="an experiment (docs/comparing.md): what is missing is trained",
+    )
+    parser.add_argument(
+        "--by", metavar="SECTION.KEY", help="what tells the groups (default: algorithm.name; the experiment's names)"
+    )
+    parser.add_argument(
+        "--metric",
+        default="episodic_return",
+        help="a column of episodes.csv or a tag of scalars.csv, such as evaluation/train_return (default "
+        "episodic_return, of training episodes)",
+    )
+    parser.add_argument(
+        "--reach",
+        type=float,
+        metavar="VALUE",
+        help="also tell when the metric (of 100 episodes: their mean) reached it",
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="the table and the picture: FILE.md and FILE.png"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Compare what is named; the exit status."""
+    question = Question(options.by, options.metric, options.reach)
+    if options.config is None:
+        return compare(options.runs, question, options.output, Console())
+    if options.runs:
+        raise UserError("give runs or an experiment, not both")
+    return compare_experiment(options.config, question, options.output, Console())
+
+
+class Question(NamedTuple):
+    """What is asked of the runs."""
+
+    by: str | None  # key of the configuration; None: the algorithm
+    metric: str
+    least: float | None  # of the metric: when was it reached?
+
+
+def compare(names: Sequence[str], question: Question, output: Path | None, console: Console) -> int:
+    """Compare runs that there are; the exit status.
+
+    Args:
+        names: folders of runs, or their names in logs.
+        output: the table and the picture go there, as .md and .png.
+
+    Raises:
+        UserError: a run is not there, or two cannot be compared.
+    """
+    from kartrl.comparison.report import make_comparison
+    from kartrl.comparison.runs import group, read_run
+
+    if not names:
+        raise UserError("which runs? Give their folders or names, or an experiment: --config EXPERIMENT.toml")
+    runs = [read_run(name, question.metric) for name in dict.fromkeys(names)]
+    by = question.by or "algorithm.name"
+    _tell(make_comparison(group(runs, by), question.metric, by, question.least), output, console)
+    return 0
+
+
+def compare_experiment(file: Path, question: Question, output: Path | None, console: Console) -> int:
+    """Train what an experiment's file names and is not trained yet, then compare; the exit status: 1 if a run failed.
+
+    Raises:
+        UserError: as `read_experiment`, `train_all` and `compare`.
+    """
+    from kartrl.comparison.experiment import read_experiment, train_all
+    from kartrl.comparison.report import make_comparison
+    from kartrl.comparison.runs import group, read_run
+
+    by = question.by or "algorithm"
+    folder, cells = read_experiment(file, by)
+    try:
+        failed = train_all(cells, console)
+    except KeyboardInterrupt:
+        console.print("Interrupted; give the same command to go on", highlight=False)
+        raise
+    except OSError as error:
+        raise UserError(f"{folder}: cannot write ({error.strerror or error}); name another folder") from error
+    done = [cell for cell in cells if cell not in failed]
+    if done:
+        runs = [read_run(str(cell.folder), question.metric) for cell in done]
+        groups = group(runs, by, [] if question.by else [cell.algorithm for cell in done])
+        comparison = make_comparison(groups, question.metric, by, question.least)
+        _tell(comparison, output or folder / "comparison", console)
+    if failed:
+        names = ", ".join(cell.folder.name for cell in failed)
+        console.print(f"Failed: {names}; give the same command to retry", style="red", highlight=False, soft_wrap=True)
+    return 1 if failed else 0
+
+
+def _tell(comparison: Comparison, output: Path | None, console: Console) -> None:
+    from kartrl.comparison.report import draw, markdown
+
+    text = markdown(comparison)
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
+    if output is None:
+        return
+    base = output.with_suffix("") if output.suffix in (".md", ".png") else output
+    table, picture = base.with_name(f"{base.name}.md"), base.with_name(f"{base.name}.png")
+    try:
+        write_whole(table, f"{text}\n![The same runs]({picture.name})\n".encode())
+        with whole_file(picture) as file:
+            draw(comparison, file)
+    except OSError as error:
+        raise UserError(f"-o {output}: cannot write ({error.strerror or error})") from error
+    console.print(f"Written to {table} and {picture}", highlight=False, markup=False, soft_wrap=True)

@@ -1,0 +1,150 @@
+"""An experiment: a TOML file that names a grid of runs. They are trained one after another, and resumed if broken off.
+
+docs/comparing.md describes the file. The runs lie in one folder; beside each are its configuration, `<run>.cfg`, and
+what its training printed, `<run>.log`.
+"""
+
+import itertools
+import math
+import re
+import tomllib
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+from pydantic import Field, ValidationError, field_validator
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from kartrl.comparison.runs import check_comparable
+from kartrl.config import Config, dump, read
+from kartrl.config.section import Section
+from kartrl.config.wording import word
+from kartrl.errors import RunFailed, UserError
+from kartrl.files import write_whole
+from kartrl.launch import config_options
+from kartrl.runtime.training_process import share_trained, train_to_end, trained
+
+Part = tuple[str, ...]
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+
+
+class Experiment(Section):
+    """The grid: each algorithm on each environment with each seed.
+
+    A part of a configuration is a list of what `-c` takes and, with an equals sign, of what `--set` takes.
+    """
+
+    folder: str = Field("", description="of the runs; default: the file's name, in logs")
+    seeds: tuple[Seed, ...] = Field(min_length=1)
+    common: Part = ()
+    algorithms: dict[str, Part] = Field(min_length=1)
+    environments: dict[str, Part] = Field({"": ()}, min_length=1)
+
+    @field_validator("algorithms", "environments")
+    @classmethod
+    def _names_fit_folders(cls, parts: dict[str, Part]) -> dict[str, Part]:
+        for name in parts:
+            if name and re.fullmatch(r"\w[\w.+-]*", name) is None:
+                raise ValueError(f"{name[:40]!r} cannot be a part of a folder's name: letters, digits, . _ + - can")
+        return parts
+
+
+class Cell(NamedTuple):
+    """A run of the grid."""
+
+    algorithm: str  # its name in the file
+    config: Config
+    folder: Path
+
+
+def read_experiment(file: Path, by: str) -> tuple[Path, list[Cell]]:
+    """The folder of the runs, and the runs in the order in which they are trained: seed by seed.
+
+    Args:
+        by: what they are to be compared by.
+
+    Raises:
+        UserError: the file cannot be read, it or a configuration is not valid, or what they say cannot be compared.
+    """
+    try:
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
+        experiment = Experiment.model_validate(content)
+    except OSError as error:
+        raise UserError(f"{file}: cannot read this experiment ({error.strerror or error})") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{file}: not valid TOML: {error}") from error
+    except ValidationError as errors:
+        first = errors.errors()[0]
+        raise UserError(f"{file}: {'.'.join(map(str, first['loc']))}: {word(first)}") from errors
+    folder = Path(experiment.folder) if experiment.folder else Path("logs") / file.stem
+    grid = itertools.product(experiment.seeds, experiment.environments.items(), experiment.algorithms.items())
+    cells = []
+    for seed, (environment, its), (algorithm, own) in grid:
+        name = "__".join(part for part in (environment, algorithm, str(seed)) if part)
+        parts = [*experiment.common, *its, *own]
+        ours = [f"run.logs={folder}", f"run.name={name}", f"run.seed={seed}"]
+        config = read([part for part in parts if "=" not in part], [*(part for part in parts if "=" in part), *ours])
+        cells.append(Cell(algorithm, config, folder / name))
+    check_comparable([(cell.folder.name, cell.config) for cell in cells], by)
+    return folder, cells
+
+
+def train_all(cells: list[Cell], console: Console) -> list[Cell]:
+    """Train what is not trained yet; those that failed.
+
+    Raises:
+        UserError: a run was begun with another configuration.
+        OSError: the folder cannot be written to.
+    """
+    for cell in cells:
+        _check(cell)
+    for cell in cells:
+        cell.folder.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(_recorded(cell), dump(cell.config).encode())
+    failed = []
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        shares = [float(trained(cell.folder, cell.config.run) is not None) for cell in cells]
+        task = progress.add_task("", total=len(cells))
+        for number, cell in enumerate(cells):
+            if shares[number]:
+                continue
+            title = f"{cell.folder.name}, {number + 1} of {len(cells)}"
+            _say(console, f"{title}: training")
+            progress.update(task, description=title, completed=math.fsum(shares))
+
+            def look(done: float = math.fsum(shares), cell: Cell = cell) -> None:
+                progress.update(task, completed=done + share_trained(cell.folder, cell.config.run))
+
+            try:
+                train_to_end(cell.folder, config_options([str(_recorded(cell))], []), cell.config.run, look)
+                shares[number] = 1.0
+            except (RunFailed, UserError) as failure:
+                failed.append(cell)
+                _say(console, f"kartrl: {cell.folder.name}: {failure}", "red")
+    return failed
+
+
+def _recorded(cell: Cell) -> Path:
+    return cell.folder.with_name(f"{cell.folder.name}.cfg")
+
+
+def _check(cell: Cell) -> None:
+    """Refuse a run of the same name that is not this one."""
+    file = _recorded(cell)
+    begun = file.read_text(encoding="utf-8") if file.exists() else None
+    if begun != dump(cell.config) and (begun is not None or cell.folder.exists()):
+        raise UserError(
+            f"{cell.folder}: was begun with another configuration; remove it and {file}, or let the experiment's "
+            "folder be another one"
+        )
+
+
+def _say(console: Console, text: str, style: str = "") -> None:
+    console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)

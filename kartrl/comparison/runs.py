@@ -1,0 +1,155 @@
+"""Runs to compare: read from their folders, put into groups, and refused where their scores mean different things."""
+
+import difflib
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from kartrl.comparison.curves import Moment, Points, all_reached
+from kartrl.config import Config, read, settings
+from kartrl.errors import UserError
+from kartrl.metrics import episodes_csv, scalars_csv
+from kartrl.runtime.run_folders import find_run
+
+RETURN = "episodic_return"
+LEARNERS_KEYS = {"frame_stack", "height", "width", "crop_top", "crop_bottom", "grayscale", "life_loss_ends"}
+"""Keys of [environment] that may differ: what the learner sees of a task."""
+PLACES = ("train", "test")  # uses of levels, as in tags
+
+
+class ComparedRun(NamedTuple):
+    """A run and its metric."""
+
+    name: str
+    config: Config
+    points: Points  # at least one
+    finished: dict[str, Moment | None]  # use of levels -> when all of them were finished; no key where there are none
+
+    @property
+    def task(self) -> str:
+        """What it learns: the environment's id."""
+        return self.config.environment.id
+
+
+Groups = dict[str, dict[str, list[ComparedRun]]]
+"""Group -> task -> its runs; all groups have the same tasks."""
+
+
+def read_run(name: str, metric: str) -> ComparedRun:
+    """A run by its folder, or its name in logs.
+
+    Args:
+        metric: a column of episodes.csv, or a tag of scalars.csv.
+
+    Raises:
+        UserError: there is no such run, it cannot be read, or has no value of the metric; this names the nearest.
+    """
+    folder = find_run(name)
+    config = read([folder / "config.cfg"])
+    rows: list[tuple[float, float, float]]
+    try:
+        tags = _read_tags(folder)
+        if metric in episodes_csv.EpisodeRow._fields:
+            rows = [(row.agent_steps, row.seconds / 60, getattr(row, metric)) for row in episodes_csv.read(folder)]
+        else:
+            rows = tags.get(metric, [])
+    except OSError as error:
+        raise UserError(f"{folder}: cannot read this run ({error.strerror or error})") from error
+    points = _points(rows)
+    if not len(points.value):
+        near = difflib.get_close_matches(metric, [*tags, *episodes_csv.EpisodeRow._fields], n=1)
+        raise UserError(f"{folder}: has no {metric} yet" + (f"; the nearest that it has is {near[0]}" if near else ""))
+    finished = {}
+    for use in PLACES:
+        if levels := [_points(found) for tag, found in tags.items() if _is_level(tag, use)]:
+            finished[use] = all_reached(levels, 1.0)
+    return ComparedRun(folder.name, config, points, finished)
+
+
+def group(runs: Sequence[ComparedRun], by: str, labels: Sequence[str] = ()) -> Groups:
+    """The runs by a key of their configuration, or by `labels` where there are some, one for each run.
+
+    Raises:
+        UserError: a run has no such key, see `check_comparable`; or a group lacks a task of the others.
+    """
+    check_comparable([(run.name, run.config) for run in runs], by)
+    groups: defaultdict[str, dict[str, list[ComparedRun]]] = defaultdict(dict)
+    for index, run in enumerate(runs):
+        label = labels[index] if labels else _setting(run, by)
+        groups[label].setdefault(run.task, []).append(run)
+    tasks = {run.task: run for run in runs}
+    for label, members in groups.items():
+        if missing := [task for task in tasks if task not in members]:
+            raise UserError(
+                f"cannot compare: {by} = {label} has no run on {missing[0]}, as {tasks[missing[0]].name} is"
+            )
+    return dict(groups)
+
+
+def check_comparable(runs: Sequence[tuple[str, Config]], by: str) -> None:
+    """Refuse runs on one task whose scores or steps mean different things.
+
+    Args:
+        runs: their names and configurations.
+        by: a key that may differ, as it is what they are compared by.
+
+    Raises:
+        UserError: two cannot be compared; it names them and says why.
+    """
+    for other, there in runs:
+        game = _game(there.environment.id)
+        one, here = next(run for run in runs if _game(run[1].environment.id) == game)
+        if here.environment.id != there.environment.id:
+            raise UserError(
+                f"cannot compare: {one} is on {here.environment.id}, {other} on another version, {there.environment.id}"
+            )
+        for key, value in _rules(here).items():
+            its = _rules(there)[key]
+            if value != its and not f"{by}.".startswith(f"{key}."):
+                raise UserError(f"cannot compare: {one} has {key} = {value or 'none'}, {other} has {its or 'none'}")
+
+
+def _read_tags(folder: Path) -> dict[str, list[tuple[float, float, float]]]:
+    tags: defaultdict[str, list[tuple[float, float, float]]] = defaultdict(list)
+    for row in scalars_csv.read(folder):
+        tags[row.tag].append((row.agent_steps, row.seconds / 60, row.value))
+    return tags
+
+
+def _points(rows: Sequence[tuple[float, float, float]]) -> Points:
+    values = np.array(rows, np.float64).reshape(-1, 3)
+    values = values[np.isfinite(values).all(1)]
+    return Points(values[:, 0], values[:, 1], values[:, 2])
+
+
+def _is_level(tag: str, use: str) -> bool:
+    return tag.startswith(f"evaluation_{use}/") and tag.endswith("/finished")
+
+
+def _setting(run: ComparedRun, key: str) -> str:
+    known = settings(run.config)
+    if key not in known:
+        near = difflib.get_close_matches(key, known, n=1, cutoff=0.0)[0]
+        raise UserError(f"--by {key}: the run {run.name} has no such key; the nearest that it has is {near}")
+    return str(known[key])
+
+
+def _game(task: str) -> str:
+    """The id without namespace, version and what Atari's ids say of the frame skip."""
+    return re.sub(r"(NoFrameskip|Deterministic)?(-v\d+)?$", "", re.split("[:/]", task)[-1])
+
+
+def _rules(config: Config) -> dict[str, str]:
+    """What decides a task and its score, by key."""
+    keys = [key for key in type(config.environment).model_fields if key not in {"id", *LEARNERS_KEYS}]
+    rules = {f"environment.{key}": getattr(config.environment, key) for key in keys}
+    rules |= {f"reward.{key}": getattr(config.reward, key) for key in type(config.reward).model_fields}
+    for use in PLACES:
+        rules[f"levels ({use})"] = " ".join(
+            sorted(key for key, is_for in config.levels.circuits.items() if is_for == use)
+        )
+    return {key: str(value) for key, value in rules.items()}

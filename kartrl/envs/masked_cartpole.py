@@ -1,0 +1,31 @@
+"""`kartrl/MaskedCartPole-v1`: CartPole without its velocities, which only what remembers can solve."""
+
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.envs.classic_control import CartPoleEnv
+
+POSITIONS = [0, 2]  # of the cart and, as an angle, of the pole
+
+
+class MaskedCartPoleEnv(CartPoleEnv):
+    """Observations float32 [2]; all else is CartPole's, and so are the arguments."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        whole = self.observation_space
+        assert isinstance(whole, spaces.Box)
+        self.observation_space = spaces.Box(whole.low[POSITIONS], whole.high[POSITIONS], dtype=np.float32)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """See CartPole."""
+        observation, info = super().reset(seed=seed, options=options)
+        return observation[POSITIONS], info
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """See CartPole."""
+        observation, *rest = super().step(action)
+        return observation[POSITIONS], *rest

@@ -1,0 +1,100 @@
+"""`kartrl/Snake-v0`: a snake eats, grows, and dies of the wall or of itself."""
+
+from collections import deque
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))  # rows and columns: up, right, down, left
+BEGIN = 3  # cells of a new snake
+HEAD, FOOD, WALL = (255, 255, 255), (255, 60, 60), (110, 110, 130)
+NECK, TAIL = 255, 90  # of the body's green, which fades
+CELL = 16  # pixels of a cell in a picture to look at
+
+
+class SnakeEnv(gymnasium.Env[np.ndarray, Any]):
+    """A square board with a wall around it; one pixel a cell is what the agent sees.
+
+    A food is worth 1, and another appears elsewhere; death is worth -1. The way straight back is not taken: the snake
+    goes on. Who eats nothing for as many steps as there are cells is truncated, and so is a snake that fills the board.
+
+    Args:
+        size: cells of a side of the board.
+        foods: on the board at once.
+        render_mode: "rgb_array" or None.
+
+    Raises:
+        ValueError: the board is too small for a snake and its food.
+    """
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012  # as Gymnasium has it
+
+    def __init__(self, size: int = 15, foods: int = 2, render_mode: str | None = None) -> None:
+        if size < BEGIN + 1 or not 1 <= foods <= size:
+            raise ValueError(f"size must be at least {BEGIN + 1} and foods 1 to size (got {size} and {foods})")
+        self._size, self._foods, self.render_mode = size, foods, render_mode
+        self.action_space = spaces.Discrete(len(MOVES))
+        self.observation_space = spaces.Box(0, 255, (size + 2, size + 2, 3), np.uint8)
+        self._empty = np.full(self.observation_space.shape or (), WALL, np.uint8)
+        self._empty[1:-1, 1:-1] = 0
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """The snake lies in the middle, its head to the right."""
+        super().reset(seed=seed)
+        middle = self._size // 2
+        self._body = deque((middle, middle - number) for number in range(BEGIN))  # the head first
+        self._move, self._food, self._eaten, self._hungry = MOVES[1], set[tuple[int, int]](), 0, 0
+        self._place_food()
+        return self._look(), {"foods": 0}
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """Go on by a cell: 0 up, 1 right, 2 down, 3 left."""
+        row, column = MOVES[action]
+        if (row, column) != (-self._move[0], -self._move[1]):
+            self._move = row, column
+        head = self._body[0][0] + self._move[0], self._body[0][1] + self._move[1]
+        eats = head in self._food
+        if not eats:
+            self._body.pop()  # the tail moves on first: the head may follow into its cell
+        dies = not all(0 <= place < self._size for place in head) or head in self._body
+        self._hungry += 1
+        if not dies:
+            self._body.appendleft(head)
+        if eats:
+            self._food.remove(head)
+            self._eaten, self._hungry = self._eaten + 1, 0
+            self._place_food()
+        starved = self._hungry >= self._size**2 or not self._food
+        reward = -1.0 if dies else float(eats)
+        return self._look(), reward, dies, starved and not dies, {"foods": self._eaten}
+
+    def _place_food(self) -> None:
+        taken = {*self._body, *self._food}
+        free = [(row, column) for row in range(self._size) for column in range(self._size)]
+        free = [cell for cell in free if cell not in taken]
+        while free and len(self._food) < self._foods:
+            self._food.add(free.pop(int(self.np_random.integers(len(free)))))
+
+    def _look(self) -> np.ndarray:
+        """uint8 [size + 2, size + 2, 3]: the head white, the body green and darker towards the tail, food red."""
+        picture = self._empty.copy()
+        board = picture[1:-1, 1:-1]
+        for cell, green in zip(self._body, np.linspace(NECK, TAIL, len(self._body)), strict=True):
+            board[cell] = (0, green, 0)
+        board[self._body[0]] = HEAD
+        for cell in self._food:
+            board[cell] = FOOD
+        return picture
+
+    def render(self) -> Any:
+        """The same picture, 16 pixels a cell, with lines between the cells; None without a render mode."""
+        if self.render_mode is None:
+            return None
+        picture = self._look().repeat(CELL, 0).repeat(CELL, 1)
+        picture[::CELL] //= 2
+        picture[:, ::CELL] //= 2
+        return picture

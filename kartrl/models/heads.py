@@ -1,0 +1,36 @@
+"""Heads: linear layers on what encoder and core have made, for the policy and the value."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from kartrl.config import Model
+from kartrl.envs.spec import ActionSpec
+from kartrl.models.distributions import Distribution
+
+
+class FreeDeviation(nn.Linear):
+    """Means of a Gaussian policy by a linear layer; the logs of its deviations are parameters, the same everywhere."""
+
+    def __init__(self, inputs: int, dimensions: int) -> None:
+        super().__init__(inputs, dimensions)
+        self.log_deviation = nn.Parameter(torch.zeros(dimensions))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., inputs] -> [..., 2 * dimensions]: means, then logs of deviations."""
+        mean = functional.linear(x, self.weight, self.bias)
+        return torch.cat([mean, self.log_deviation.expand_as(mean)], -1)
+
+
+def policy_head(section: Model, action: ActionSpec, distribution: Distribution, inputs: int) -> nn.Linear:
+    """The output that the distribution makes a policy of; at first all actions are about equally likely."""
+    if action.kind == "continuous" and section.deviation == "free":
+        return initialised(FreeDeviation(inputs, action.size), 0.01)
+    return initialised(nn.Linear(inputs, distribution.parameter_size), 0.01)
+
+
+def initialised(layer: nn.Linear, gain: float) -> nn.Linear:
+    """The layer, its weights orthogonal and scaled by `gain`, its biases 0."""
+    nn.init.orthogonal_(layer.weight, gain)
+    nn.init.zeros_(layer.bias)
+    return layer

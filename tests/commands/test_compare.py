@@ -1,0 +1,134 @@
+"""`kartrl compare`: tables and pictures of runs, and experiments that are trained first."""
+
+import io
+from pathlib import Path
+
+import pytest
+from commands import assert_clear, run
+from finished_runs import write_run
+from PIL import Image
+from policies import make_checkpoint
+from rich.console import Console
+
+from kartrl.commands.compare import Question, compare_experiment
+from kartrl.comparison.runs import RETURN
+from kartrl.config import dump, read
+from kartrl.errors import UserError
+from kartrl.learning import checkpoint
+
+TINY = ("model.hidden_size=16", "system.agents=1", "evaluation.minutes=0", "run.agent_steps=300")
+EXPERIMENT = f"""
+seeds = [1]
+common = ["cartpole", {", ".join(f'"{part}"' for part in TINY)}]
+
+[algorithms]
+appo = []
+short = ["algorithm.unroll_length=8"]
+vast = ["system.envs_per_agent=65536", "algorithm.unroll_length=10000"]
+"""
+
+
+def test_runs_are_told_in_a_table_and_a_picture(tmp_path):
+    for seed in (1, 2, 3):
+        for name, step in (("ppo", 2.0), ("a2c", 1.0)):
+            returns = [seed + step * number for number in range(200)]
+            tags = {"evaluation_train/a/finished": [0.0, float(name == "ppo")]}
+            write_run(tmp_path / "logs" / f"{name}-{seed}", f"algorithm.name={name}", returns=returns, scalars=tags)
+    names = [f"{name}-{seed}" for name in ("ppo", "a2c") for seed in (1, 2, 3)]
+    done = run("compare", *names, "--reach", "250", "-o", "found/both.png", cwd=tmp_path)
+    assert done.returncode == 2, "there is no folder found"
+    assert_clear(UserError(done.stderr.strip()))
+    done = run("compare", *names, "--reach", "250", "-o", "both.png", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    # the mean of the last 20 of 200 episodes: 2 * 189.5 + seed; that of 100 episodes reaches 250 with the 175th
+    assert "| ppo | 3 | 381 [380, 382] | 380 to 382 | 381 [380, 382] | 17.5 min, 18 k steps (3 of 3) |" in done.stdout
+    assert "| 2.0 min, 2 k steps (3 of 3) |" in done.stdout
+    assert "| a2c | 3 | 191.5 [190.5, 192.5] | 190.5 to 192.5 |" in done.stdout
+    assert done.stdout.count("not reached (0 of 3)") == 2
+    assert "| ppo |  | 100% [100%, 100%] |" in done.stdout
+    table, picture_line = (tmp_path / "both.md").read_text().rstrip().rsplit("\n", 1)
+    assert table.strip() in done.stdout
+    assert picture_line == "![The same runs](both.png)"
+    with Image.open(tmp_path / "both.png") as picture:
+        colours = picture.convert("RGB").getcolors(1 << 20)
+    assert len(colours) > 50
+
+
+def test_several_tasks_are_put_on_one_scale(tmp_path):
+    for env, scale in (("CartPole-v1", 100.0), ("Acrobot-v1", 1.0)):
+        for name, value in (("ppo", 4.0), ("a2c", 2.0)):
+            write_run(tmp_path / f"{name}-{env}", f"algorithm.name={name}", env=env, returns=[scale * value])
+    done = run("compare", *(path.name for path in sorted(tmp_path.iterdir())), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "All 2 tasks, scaled" in done.stdout
+    assert "| ppo | 2 | 1 |" in done.stdout
+    assert "| a2c | 2 | 0 |" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "which runs?"),
+        (["nobody"], "nobody: no such run"),
+        (["one", "--by", "model.cor"], "model.core"),
+        (["one", "--metric", "nothing"], "has no nothing yet"),
+        (["one", "--config", "e.toml"], "not both"),
+        (["--config", "missing.toml"], "cannot read this experiment"),
+        (["--config", "broken.toml"], "not valid TOML"),
+        (["--config", "seedless.toml"], "seeds: is missing"),
+        (["--config", "mistyped.toml"], "hidden_size"),
+        (["--config", "unlike.toml"], "cannot compare: a__1 has environment.frame_skip = 5, b__1 has 4"),
+        (["--config", "outside.toml"], "cannot be a part of a folder's name"),
+    ],
+)
+def test_bad_input_is_one_line_and_leaves_no_files(tmp_path, arguments, said):
+    write_run(tmp_path / "one")
+    for name, text in {
+        "broken": "seeds = [",
+        "seedless": "[algorithms]\na = []",
+        "mistyped": 'seeds = [1]\n[algorithms]\na = ["model.hiden_size=4"]',
+        "unlike": 'seeds = [1]\n[algorithms]\na = []\nb = ["environment.frame_skip=4"]',
+        "outside": 'seeds = [1]\n[algorithms]\n"../a" = []',
+    }.items():
+        (tmp_path / f"{name}.toml").write_text(text)
+    before = set(tmp_path.rglob("*"))
+    done = run("compare", *arguments, cwd=tmp_path)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert said in done.stderr
+    assert_clear(UserError(done.stderr.strip()))
+    assert set(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.timeout(300)
+def test_an_experiment_trains_what_is_missing_and_resumes_what_was_broken_off(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    file, logs = Path("tiny.toml"), tmp_path / "logs" / "tiny"
+    config = read(["cartpole"], [*TINY, "run.logs=logs/tiny", "run.name=appo__1", "run.seed=1"])
+    state = make_checkpoint(100, "model.hidden_size=16")
+    checkpoint.save(logs / "appo__1" / "checkpoints" / "0000000100.pt", state._replace(config=config))
+    for path in (logs / "appo__1" / "config.cfg", logs / "appo__1.cfg"):
+        path.write_text(dump(config))
+
+    def asked(text):
+        file.write_text(text)
+        console = Console(file=io.StringIO(), width=200)
+        status = compare_experiment(file, Question(None, RETURN, None), None, console)
+        return status, console.file.getvalue()
+
+    status, said = asked(EXPERIMENT)
+    assert status == 1, "one of the three cannot be trained"
+    assert "Resuming at 100 agent steps" in (logs / "appo__1.log").read_text()
+    assert "vast__1: training ended early with exit status 2" in said
+    assert "Failed: vast__1; give the same command to retry" in said
+    assert "| short | 1 |" in said
+    assert (logs / "comparison.png").stat().st_size > 10_000
+    for name in ("appo__1", "short__1"):
+        assert int(checkpoint.newest(logs / name).stem) >= 300
+
+    times = [path.stat().st_mtime_ns for path in sorted(logs.glob("*__1/**/*"))]
+    status, said = asked(EXPERIMENT.partition("vast")[0])
+    assert (status, "training" in said) == (0, False)
+    assert [path.stat().st_mtime_ns for path in sorted(logs.glob("*__1/**/*"))] == times, "nothing is done twice"
+
+    with pytest.raises(UserError, match="short__1: was begun with another configuration"):
+        asked(EXPERIMENT.replace("unroll_length=8", "unroll_length=16"))

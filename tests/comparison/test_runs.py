@@ -1,0 +1,98 @@
+"""Which runs are put together, and which are refused with the reason."""
+
+import pytest
+from commands import assert_clear
+from finished_runs import write_run
+
+from kartrl.comparison.runs import RETURN, group, read_run
+from kartrl.errors import UserError
+
+PONG = {"env": "PongNoFrameskip-v4"}
+
+
+def runs(tmp_path, *several):
+    """Each (overrides, how): a run on disk, read again."""
+    folders = [write_run(tmp_path / f"run{number}", *over, **how) for number, (over, how) in enumerate(several)]
+    return [read_run(str(folder), RETURN) for folder in folders]
+
+
+def refused(question):
+    with pytest.raises(UserError) as error:
+        question()
+    assert_clear(error.value)
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "reason"),
+    [
+        (
+            ((), PONG),
+            ((), {"env": "ALE/Pong-v5"}),
+            "run0 is on PongNoFrameskip-v4, run1 on another version, ALE/Pong-v5",
+        ),
+        (((), PONG), ((), {"env": "Pong-v4"}), "another version, Pong-v4"),
+        ((("environment.frame_skip=4",), PONG), ((), PONG), "run0 has environment.frame_skip = 4, run1 has 5"),
+        (
+            ((), {}),
+            (("environment.kwargs.sutton_barto_reward=true",), {}),
+            "environment.kwargs = {}, run1 has {'sutton",
+        ),
+        (
+            ((), {"env": "kartrl/Kart-v0"}),
+            (("levels.MarioCircuit.Act4=none",), {"env": "kartrl/Kart-v0"}),
+            "levels (test) = MarioCircuit.Act4, run1 has none",
+        ),
+        (((), {}), (("reward.progress=3",), {}), "reward.progress = 10.0, run1 has 3.0"),
+    ],
+)
+def test_runs_that_cannot_be_compared_are_refused_with_the_reason(tmp_path, one, other, reason):
+    assert reason in refused(lambda: group(runs(tmp_path, one, other), "algorithm.name"))
+
+
+def test_what_is_compared_may_differ_and_what_the_agent_sees_too(tmp_path):
+    both = runs(tmp_path, (("environment.frame_skip=4", "environment.frame_stack=4"), PONG), ((), PONG))
+    assert list(group(both, "environment.frame_skip")) == ["4", "5"]
+
+
+def test_groups_are_made_by_a_key_or_by_labels(tmp_path):
+    several = runs(
+        tmp_path,
+        (("algorithm.name=ppo", "run.seed=1"), {}),
+        (("algorithm.name=a2c",), {}),
+        (("algorithm.name=ppo", "run.seed=2"), {}),
+    )
+    groups = group(several, "algorithm.name")
+    assert {label: [run.name for run in members["CartPole-v1"]] for label, members in groups.items()} == {
+        "ppo": ["run0", "run2"],
+        "a2c": ["run1"],
+    }
+    assert list(group(several, "whatever", ["x", "y", "x"])) == ["x", "y"]
+    assert "nearest that it has is algorithm.name" in refused(lambda: group(several, "algorithm.nam"))
+    assert "run1 has no such key" in refused(lambda: group(several, "ppo.epochs"))
+
+
+def test_a_group_without_a_run_on_a_task_is_refused(tmp_path):
+    several = runs(
+        tmp_path, (("algorithm.name=ppo",), {}), (("algorithm.name=ppo",), PONG), (("algorithm.name=a2c",), {})
+    )
+    assert "algorithm.name = a2c has no run on PongNoFrameskip-v4, as run1 is" in refused(
+        lambda: group(several, "algorithm.name")
+    )
+
+
+def test_a_run_without_the_metric_is_refused_with_the_nearest(tmp_path):
+    folder = write_run(tmp_path / "run", scalars={"losses/entropy": [1.0, float("nan")], "speed/updates": []})
+    assert read_run(str(folder), "losses/entropy").points.value.tolist() == [1.0]
+    assert "the nearest that it has is losses/entropy" in refused(lambda: read_run(str(folder), "loses/entropy"))
+    assert "no such run" in refused(lambda: read_run(str(tmp_path), RETURN))
+
+
+def test_all_levels_are_finished_when_the_last_first_was(tmp_path):
+    tags = {
+        "evaluation_train/a/finished": [0.0, 1.0, 0.0],
+        "evaluation_train/b/finished": [0.0, 0.5, 1.0],
+        "evaluation_test/c/finished": [0.0, 0.0, 0.0],
+    }
+    (run,) = runs(tmp_path, ((), {"env": "kartrl/Kart-v0", "scalars": tags}))
+    assert run.finished == {"train": (3.0, 3000.0), "test": None}

@@ -1,0 +1,33 @@
+"""Folders of runs that have ended, as a training leaves them, for what reads them."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from kartrl.config import dump, read
+from kartrl.metrics.episodes_csv import EpisodeRow
+from kartrl.metrics.scalars_csv import Row
+
+
+def write_run(
+    folder: Path,
+    *overrides: str,
+    returns: Sequence[float] = (1.0,),
+    scalars: Mapping[str, Sequence[float]] | None = None,
+    env: str = "CartPole-v1",
+) -> Path:
+    """An episode every 100 steps and 6 seconds; each tag of `scalars` every 1000 steps and 60 seconds."""
+    folder.mkdir(parents=True)
+    config = read(overrides=[f"environment.id={env}", *overrides])
+    (folder / "config.cfg").write_text(dump(config), encoding="utf-8")
+    episodes = [
+        EpisodeRow(6.0 * number, 100 * number, "0", "", value, 10, 0) for number, value in enumerate(returns, 1)
+    ]
+    values = [
+        Row(60.0 * number, 1000 * number, tag, value)
+        for tag, series in (scalars or {}).items()
+        for number, value in enumerate(series, 1)
+    ]
+    for name, fields, rows in (("episodes", EpisodeRow._fields, episodes), ("scalars", Row._fields, values)):
+        lines = [",".join(map(str, row)) for row in (fields, *rows)]
+        (folder / f"{name}.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return folder
