@@ -208,7 +208,7 @@ def test_ctrl_c_keeps_the_film_so_far(kart: Path, tmp_path: Path) -> None:
 def test_the_window_on_a_virtual_display(kart: Path, screen: Screen, tmp_path: Path) -> None:
     """It drives by itself, goes on at a key, and ends at Ctrl-C."""
     with on_screen(screen, tmp_path, "watch", str(kart), "-s", *CIRCUITS) as shown:
-        wait_for(lambda: colours(screen.look()) > 100, 60, "the race")
+        wait_for(lambda: colours(screen.look()) > 60, 100, "the race")
         before = np.asarray(screen.look())
         wait_for(lambda: np.mean(np.asarray(screen.look()) != before) > 0.02, 20, "a kart that moves")
         screen.do("key", "n")

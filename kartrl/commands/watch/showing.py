@@ -58,13 +58,14 @@ def watch(
     if output is None and has_display():
         _show(source, levels, seconds, greedy, device, console)
         return
+    video = video_file(output, "watch")
     if output is None:
         _say(console, "There is no display: this becomes a film (-o FILE.mp4 chooses where)")
     if source.path is None:
         raise UserError(f"{source.follow}: has no checkpoint yet to film; wait for its first one")
     with contextlib.closing(Canvas()) as canvas, _open(source.path, levels, device, console) as driver:
         show = Show(driver, source.path, source.follow, greedy, seconds, partial(_say, console))
-        _film(show, canvas, video_file(output, "watch"), console)
+        _film(show, canvas, video, console)
 
 
 def _find(name: str | None, levels: Sequence[str], console: Console) -> Source:
