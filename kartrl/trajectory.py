@@ -9,6 +9,9 @@ from typing import Generic, NamedTuple, TypeVar
 Array = TypeVar("Array")  # np.ndarray on the slab, torch.Tensor on the device
 
 
+WITHOUT_TIME = ("initial_state", "online")  # fields [B, ...]
+
+
 class Trajectory(NamedTuple, Generic[Array]):
     """B unrolls of T steps, time first."""
 
@@ -20,11 +23,14 @@ class Trajectory(NamedTuple, Generic[Array]):
     terminated: Array  # bool [T, B]
     valid: Array  # bool [T, B], False where a step only carries an episode's last observation
     version: Array  # int64 [T, B], of the weights that acted
+    online: Array  # bool [B], False where the unroll comes from a replay
 
     def unrolls(self, part: slice | Array) -> "Trajectory[Array]":
         """Only these unrolls: a slice of them, or int64 [any] with their numbers."""
-        fields = {name: getattr(self, name)[:, part] for name in self._fields if name != "initial_state"}
-        return Trajectory(initial_state=self.initial_state[part], **fields)  # type: ignore[index]
+        fields = {
+            name: field[part] if name in WITHOUT_TIME else field[:, part] for name, field in self._asdict().items()
+        }
+        return Trajectory(**fields)
 
 
 class Decision(NamedTuple, Generic[Array]):

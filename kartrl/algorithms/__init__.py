@@ -4,6 +4,7 @@ from typing import Any
 
 from kartrl.algorithms.a2c import A2C
 from kartrl.algorithms.a3c import A3C
+from kartrl.algorithms.acer import ACER
 from kartrl.algorithms.algorithm import Algorithm
 from kartrl.algorithms.appo import APPO
 from kartrl.algorithms.impala import Impala
@@ -15,10 +16,16 @@ from kartrl.models import Distribution
 ALGORITHMS: dict[str, type[Algorithm[Any]]] = {
     "a2c": A2C,
     "a3c": A3C,
+    "acer": ACER,
     "appo": APPO,
     "impala": Impala,
     "ppo": PPO,
 }
+
+
+def heads_of(config: Config) -> frozenset[str]:
+    """The heads that the algorithm needs of its network; see `ActorCritic`."""
+    return ALGORITHMS[config.algorithm.name].heads
 
 
 def make_algorithm(config: Config, distribution: Distribution) -> Algorithm[Any]:

@@ -7,7 +7,7 @@ from typing import ClassVar, Generic, NamedTuple, TypeVar
 from torch import Tensor
 
 from kartrl.config.schedule import Schedule
-from kartrl.models import Distribution, Network, Output
+from kartrl.models import VALUE, Distribution, Network, Output
 from kartrl.trajectory import Trajectory
 
 RewardTransform = Callable[[Tensor], Tensor]
@@ -63,10 +63,14 @@ class Algorithm(ABC, Generic[Section]):
         synchronous: agents wait for each update, so that the policy lag is 0.
         batch_share: part of all environments whose unrolls make an update where the user does not say: the policy
             lag, in updates, is about its inverse, on any machine.
+        heads: of the network, see `ActorCritic`.
+        actions: kinds of actions that it can choose.
     """
 
     synchronous: ClassVar[bool]
     batch_share: ClassVar[float] = 1.0
+    heads: ClassVar[frozenset[str]] = VALUE
+    actions: ClassVar[frozenset[str]] = frozenset({"discrete", "continuous"})
 
     def __init__(
         self, section: Section, discount: Schedule, reward_transform: RewardTransform, distribution: Distribution
@@ -86,6 +90,21 @@ class Algorithm(ABC, Generic[Section]):
     def minibatches(self, batch: Batch) -> Iterator[Batch]:
         """What each of the update's optimizer steps is made from, of what `prepare` gave: by default all of it."""
         yield batch
+
+    def after_step(self, network: Network) -> None:
+        """Called after each optimizer step, with the network that it changed."""
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """All that the algorithm keeps from one update to the next, float32 or int64; not copied."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Continue from what `state_dict` gave."""
+
+    @classmethod
+    def state_of(cls, network: dict[str, Tensor]) -> dict[str, Tensor]:
+        """What `state_dict` gives for a network with this state, after an update: names, shapes and types."""
+        return {}
 
     @abstractmethod
     def loss(self, output: Output, batch: Batch) -> Loss:

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from kartrl.config.schedule import Cost, Rate, Share, constant
 from kartrl.config.section import Section
@@ -11,8 +11,10 @@ from kartrl.config.section import Section
 class Algorithm(Section):
     """Which algorithm learns, and what all of them share."""
 
-    name: Literal["appo", "impala", "a3c", "ppo", "a2c"] = Field(
-        "appo", description="asynchronous: appo (V-trace and PPO's clip), impala (V-trace), a3c; synchronous: ppo, a2c"
+    name: Literal["appo", "impala", "acer", "a3c", "ppo", "a2c"] = Field(
+        "appo",
+        description="asynchronous: appo (V-trace and PPO's clip), impala (V-trace), acer (replay), a3c; synchronous: "
+        "ppo, a2c",
     )
     unroll_length: int = Field(32, ge=1, le=10_000, description="steps of one unroll (n in the papers)")
     discount: Share = Field(constant(0.99), description="gamma, or its schedule: see optimizer.learning_rate")
@@ -33,6 +35,36 @@ class Impala(Section):
     trace_lambda: float = Field(1.0, ge=0, le=1, description="lambda of the traces; 1 in the paper")
     value_cost: float = Field(0.5, ge=0, description="weight of the value loss")
     entropy_cost: Cost = Field(constant(0.002), description="weight of the entropy bonus, or its schedule")
+
+
+class Replaying(Section):
+    """A replay of unrolls, drawn uniformly."""
+
+    replay_capacity: int = Field(
+        100_000, ge=1, le=10**9, description="steps that the replay holds at most, each picture once, in memory"
+    )
+    replay_start: int = Field(10_000, ge=1, le=10**9, description="steps that it holds before any is drawn")
+    replay_ratio: float = Field(
+        4.0, ge=0, le=100, description="mean number of replayed updates after each fresh one (Poisson); 0: no replay"
+    )
+
+    @model_validator(mode="after")
+    def _starts(self) -> "Replaying":
+        if self.replay_start > self.replay_capacity:
+            raise ValueError("replay_start must not be greater than replay_capacity")
+        return self
+
+
+class ACER(Replaying):
+    """Actor-critic with experience replay (arXiv:1611.01224): Retrace, a trust region; discrete actions."""
+
+    truncation: float = Field(10.0, gt=0, description="c: truncation of the importance weights of the policy gradient")
+    trust_region: float = Field(
+        1.0, gt=0, description="delta: how far a step's gradient may go from the average policy"
+    )
+    average_decay: float = Field(0.99, ge=0, le=1, description="alpha: decay of the average network at each update")
+    value_cost: float = Field(1.0, ge=0, description="weight of the error of Q")
+    entropy_cost: Cost = Field(constant(0.001), description="weight of the entropy bonus, or its schedule")
 
 
 class A2C(Section):

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from kartrl.config import arguments
-from kartrl.config.algorithms import A2C, A3C, APPO, PPO, Algorithm, Impala
+from kartrl.config.algorithms import A2C, A3C, ACER, APPO, PPO, Algorithm, Impala, Replaying
 from kartrl.config.levels import Levels, merged, mistake
 from kartrl.config.section import Section
 from kartrl.config.sections import Environment, Evaluation, Model, Optimizer, Reward, Run, System
@@ -36,8 +36,15 @@ class Config(Section):
     ppo: PPO = PPO()
     a2c: A2C = A2C()
     a3c: A3C = A3C()
+    acer: ACER = ACER()
     optimizer: Optimizer = Optimizer()
     evaluation: Evaluation = Evaluation()
+
+    @property
+    def replaying(self) -> Replaying | None:
+        """The section of the algorithm, where that learns from a replay."""
+        section = getattr(self, self.algorithm.name)
+        return section if isinstance(section, Replaying) and section.replay_ratio else None
 
 
 Values = dict[str, dict[str, str]]

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from kartrl import __version__
+from kartrl.algorithms import ALGORITHMS, heads_of
 from kartrl.config import Config, dump, read
 from kartrl.envs.named_modules import trust, untrusted_modules
 from kartrl.envs.spec import ActionSpec
@@ -32,7 +33,7 @@ LARGEST = 1 << 28  # bytes; a larger file is not one of ours
 LARGEST_HEADER = 1 << 20
 LARGEST_ACTION = 65_536  # actions or dimensions
 LARGEST_RANDOM = 65_536  # bytes of a random generator's state
-GROUPS = ("network", "optimizer", "random")  # of tensors, which begin their names
+GROUPS = ("network", "optimizer", "random", "algorithm")  # of tensors, which begin their names
 DTYPES = {
     "F32": torch.float32,
     "F16": torch.float16,
@@ -58,6 +59,7 @@ class Checkpoint(NamedTuple):
     random: Mapping[str, Tensor] = MappingProxyType(
         {}
     )  # states of the random generators, uint8 [any], by who draws from them
+    algorithm: Mapping[str, Tensor] = MappingProxyType({})  # see `Algorithm.state_dict`; empty before the first update
 
 
 def save(path: Path, checkpoint: Checkpoint) -> None:
@@ -122,7 +124,7 @@ def check_imports(config: Config) -> None:
 
 
 def for_driving(checkpoint: Checkpoint, half: bool) -> Checkpoint:
-    """Without what only a run needs that goes on: the state of the optimizer and of the random generators.
+    """Without what only a run needs that is resumed: the states of optimizer, algorithm and random generators.
 
     Args:
         half: parameters as float16, which halves the file; running statistics stay as they are.
@@ -135,7 +137,7 @@ def for_driving(checkpoint: Checkpoint, half: bool) -> Checkpoint:
         weights |= {name: weights[name].half() for name, _ in _outline(checkpoint).named_parameters()}
         if not all(bool(tensor.isfinite().all()) for tensor in weights.values()):
             raise NotFinite("a weight is too large for half precision")
-    return checkpoint._replace(network=weights, optimizer={}, random={})
+    return checkpoint._replace(network=weights, optimizer={}, random={}, algorithm={})
 
 
 def load_network(checkpoint: Checkpoint, device: torch.device) -> Network:
@@ -144,7 +146,8 @@ def load_network(checkpoint: Checkpoint, device: torch.device) -> Network:
     Raises:
         UserError: the weights do not fit the network that the checkpoint's own configuration describes.
     """
-    network = make_network(checkpoint.config.model, checkpoint.observation_shape, checkpoint.action)
+    config = checkpoint.config
+    network = make_network(config.model, checkpoint.observation_shape, checkpoint.action, heads_of(config))
     fit(network, checkpoint.network)
     return network.to(device).eval()
 
@@ -200,8 +203,9 @@ def _read(file: BinaryIO) -> Checkpoint:
     if metadata["sha256"] != _digest(metadata["about"], tensors):
         raise UserError("damaged: its content is not what was written")
     groups = _groups(tensors)
+    _, optimizer, random, algorithm = (groups[name] for name in GROUPS)
     network = {name: _widened(tensor) for name, tensor in groups["network"].items()}
-    return claimed._replace(network=network, optimizer=groups["optimizer"], random=groups["random"])
+    return claimed._replace(network=network, optimizer=optimizer, random=random, algorithm=algorithm)
 
 
 def _claimed(entry: dict[str, Any]) -> Tensor:
@@ -239,9 +243,7 @@ def _describe(text: str, tensors: dict[str, Tensor]) -> Checkpoint:
         observation_shape=tuple(int(size) for size in about["observation_shape"]),
         action=_action(*about["action"]),
         score=None if about["score"] is None else _score(about["score"]),
-        network=groups["network"],
-        optimizer=groups["optimizer"],
-        random=groups["random"],
+        **groups,
     )
     _check_tensors(checkpoint)
     return checkpoint
@@ -285,6 +287,10 @@ def _check_tensors(checkpoint: Checkpoint) -> None:
         shapes = state_shapes(checkpoint.config.optimizer, network.parameters())
         if _types(checkpoint.optimizer) != {name: (torch.float32, shape) for name, shape in shapes.items()}:
             raise UserError("its optimizer's state does not fit its network")
+    if checkpoint.algorithm:
+        state = ALGORITHMS[checkpoint.config.algorithm.name].state_of(network.state_dict())
+        if _types(checkpoint.algorithm) != _types(state):
+            raise UserError("its algorithm's state does not fit its network")
     if any(tensor.dtype != torch.uint8 or tensor.nbytes > LARGEST_RANDOM for tensor in checkpoint.random.values()):
         raise UserError("its random states are not bytes, or too many")
 
@@ -292,14 +298,15 @@ def _check_tensors(checkpoint: Checkpoint) -> None:
 def _outline(checkpoint: Checkpoint) -> ActorCritic:
     """The network that the configuration describes, without memory for its weights."""
     with torch.device("meta"):
-        return ActorCritic(checkpoint.config.model, checkpoint.observation_shape, checkpoint.action)
+        config, shape = checkpoint.config, checkpoint.observation_shape
+        return ActorCritic(config.model, shape, checkpoint.action, heads_of(config))
 
 
 def _widened(tensor: Tensor) -> Tensor:
     return tensor.float() if tensor.dtype == torch.float16 else tensor
 
 
-def _types(tensors: dict[str, Tensor]) -> dict[str, tuple[torch.dtype, torch.Size]]:
+def _types(tensors: Mapping[str, Tensor]) -> dict[str, tuple[torch.dtype, torch.Size]]:
     return {name: (tensor.dtype, tensor.shape) for name, tensor in tensors.items()}
 
 

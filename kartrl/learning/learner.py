@@ -20,6 +20,14 @@ from kartrl.models import Network, make_distribution
 from kartrl.trajectory import Trajectory
 
 
+class LearnerState(NamedTuple):
+    """Copies on the CPU of all that updates change."""
+
+    network: dict[str, Tensor]
+    optimizer: dict[str, Tensor]  # see `optimizers.get_state`
+    algorithm: dict[str, Tensor]  # see `Algorithm.state_dict`
+
+
 class Step(NamedTuple):
     """What came of an optimizer step."""
 
@@ -133,17 +141,20 @@ class Learner:
         finite = math.isfinite(float(norm + sum(loss.total for loss in losses)))
         if finite:
             self.optimizer.step()
+            self.algorithm.after_step(self.network)
         lap("optimizer")
         return Step(finite, float(norm), losses)
 
-    def state(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """Copies on the CPU of the network's and the optimizer's state."""
-        return _copied(self.network.state_dict()), _copied(get_state(self.optimizer))
+    def state(self) -> LearnerState:
+        """See `LearnerState`."""
+        states = self.network.state_dict(), get_state(self.optimizer), self.algorithm.state_dict()
+        return LearnerState(*map(_copied, states))
 
-    def load_state(self, network: dict[str, Tensor], optimizer: dict[str, Tensor]) -> None:
+    def load_state(self, state: LearnerState) -> None:
         """Continue from what `state` gave."""
-        self.network.load_state_dict(network)
-        set_state(self.optimizer, optimizer)
+        self.network.load_state_dict(state.network)
+        set_state(self.optimizer, state.optimizer)
+        self.algorithm.load_state_dict(state.algorithm)
 
 
 def make_learner(config: Config, network: Network, action: ActionSpec) -> Learner:

@@ -7,7 +7,7 @@ import numpy as np
 # Stages of the roles, in order. Wall-clock time: includes waiting for a busy core.
 AGENT_STAGES = ("environment", "write", "wait_block", "wait_action")
 PREDICTOR_STAGES = ("idle", "gather", "forward", "scatter")
-TRAINER_STAGES = ("idle", "gather", "forward", "loss", "backward", "optimizer", "publish")
+TRAINER_STAGES = ("idle", "gather", "replay", "forward", "loss", "backward", "optimizer", "publish")
 
 
 class Stopwatch:

@@ -9,11 +9,20 @@ from torch import Tensor, nn
 
 from kartrl.config import Model
 from kartrl.envs.spec import ActionSpec
-from kartrl.models.actor_critic import ActorCritic, Output
+from kartrl.models.actor_critic import VALUE, ActorCritic, Output
 from kartrl.models.distributions import Distribution, make_distribution
 from kartrl.models.scripting import script
 
-__all__ = ["ActorCritic", "Distribution", "Network", "Output", "for_inference", "make_distribution", "make_network"]
+__all__ = [
+    "VALUE",
+    "ActorCritic",
+    "Distribution",
+    "Network",
+    "Output",
+    "for_inference",
+    "make_distribution",
+    "make_network",
+]
 
 
 class Network(Protocol):
@@ -52,13 +61,11 @@ class Network(Protocol):
     def eval(self) -> "Network": ...
 
 
-def make_network(section: Model, observation_shape: tuple[int, ...], action: ActionSpec) -> Network:
-    """The actor-critic for these observations ([H, W, C] images or [D] vectors) and actions.
-
-    Raises:
-        UserError: the convolutions of `section` do not fit the image.
-    """
-    network = ActorCritic(section, observation_shape, action)
+def make_network(
+    section: Model, observation_shape: tuple[int, ...], action: ActionSpec, heads: frozenset[str] = VALUE
+) -> Network:
+    """The actor-critic for these observations ([H, W, C] images or [D] vectors) and actions; see there."""
+    network = ActorCritic(section, observation_shape, action, heads)
     return cast(Network, script(network) if section.torchscript else network)
 
 

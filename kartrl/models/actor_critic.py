@@ -7,11 +7,14 @@ from torch import Tensor, nn
 
 from kartrl.config import Model
 from kartrl.envs.spec import ActionSpec
+from kartrl.errors import UserError
 from kartrl.models.distributions import make_distribution
 from kartrl.models.heads import initialised, policy_head
 from kartrl.models.normaliser import RunningNormaliser
 from kartrl.models.scripting import export
 from kartrl.models.trunk import Trunk
+
+VALUE = frozenset({"value"})  # the heads beside the policy's that most algorithms need
 
 
 class Output(NamedTuple):
@@ -19,13 +22,18 @@ class Output(NamedTuple):
 
     policy: Tensor  # float32 [T + 1, B, P], parameters of the policy's distribution
     value: Tensor  # float32 [T + 1, B]
+    q: Tensor | None = None  # float32 [T + 1, B, A], values of the discrete actions, where the network has such a head
 
 
 class ActorCritic(nn.Module):
     """A policy and a value, on one trunk or on one each, with any action distribution.
 
+    Args:
+        heads: beside the policy's: "value", or "q", which gives a value to each discrete action; the value of an
+            observation is then their mean under the policy, sum_a pi(a) Q(a).
+
     Raises:
-        UserError: the convolutions do not fit the image.
+        UserError: the convolutions do not fit the image, or there is no "q" of continuous actions.
     """
 
     state_size: Final[int]
@@ -33,15 +41,25 @@ class ActorCritic(nn.Module):
     normalises_returns: Final[bool]  # whether `observe_returns` does anything
     separate: Final[bool]  # fixed when the module is compiled: branches on it vanish
     detached: Final[bool]
+    has_q: Final[bool]
 
-    def __init__(self, section: Model, observation_shape: tuple[int, ...], action: ActionSpec) -> None:
+    def __init__(
+        self,
+        section: Model,
+        observation_shape: tuple[int, ...],
+        action: ActionSpec,
+        heads: frozenset[str] = VALUE,
+    ) -> None:
         super().__init__()
+        self.has_q = "q" in heads
+        if self.has_q and action.kind != "discrete":
+            raise UserError(f"a value for each action needs discrete ones, not {action.title}")
         self.separate, self.detached = section.critic == "separate", section.critic == "detached"
         self.trunk = Trunk(section, observation_shape)
         self.critic = Trunk(section, observation_shape) if self.separate else nn.Identity()
         self.distribution = make_distribution(action, squash=section.squash_actions)
         self.policy = policy_head(section, action, self.distribution, self.trunk.size)
-        self.value = initialised(nn.Linear(self.trunk.size, 1), 1.0)
+        self.value = initialised(nn.Linear(self.trunk.size, action.size if self.has_q else 1), 1.0)
         self.state_size = self.trunk.state_size * (2 if self.separate else 1)
         self.normalises = self.trunk.encoder.normalises
         self.normalises_returns = section.normalise_returns
@@ -139,4 +157,7 @@ class ActorCritic(nn.Module):
         if self.detached:
             critic_features = critic_features.detach()
         policy = self.distribution.normalise(self.policy(features))
-        return Output(policy, self.value(critic_features).squeeze(-1))
+        values = self.value(critic_features)
+        if self.has_q:
+            return Output(policy, (policy.exp() * values).sum(-1), values)
+        return Output(policy, values.squeeze(-1), None)

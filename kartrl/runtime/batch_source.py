@@ -20,7 +20,8 @@ class BatchSource(Protocol):
         dropped: blocks so far that were too old to train on.
     """
 
-    dropped: int
+    @property
+    def dropped(self) -> int: ...
 
     def next(self, stopwatch: Stopwatch) -> Trajectory[np.ndarray] | None:
         """The next batch; None when the run is stopping. Waiting is the stage idle, copying is gather."""

@@ -17,6 +17,7 @@ import gymnasium
 import numpy as np
 import torch
 
+from kartrl.algorithms import heads_of
 from kartrl.config import Config
 from kartrl.envs.episode import Drive, Episode
 from kartrl.envs.world import Env, World
@@ -323,7 +324,7 @@ def _write_graph(folder: Path, loaded: Checkpoint) -> None:
     section = loaded.config.model.model_copy(
         update={"precision": "fp32"}
     )  # tracing cannot follow the other; the layers are the same
-    network = ActorCritic(section, loaded.observation_shape, loaded.action).eval()
+    network = ActorCritic(section, loaded.observation_shape, loaded.action, heads_of(loaded.config)).eval()
     dtype = torch.uint8 if len(loaded.observation_shape) == 3 else torch.float32
     observation = torch.zeros(1, *loaded.observation_shape, dtype=dtype)
     with warnings.catch_warnings(), SummaryWriter(str(folder)) as writer:

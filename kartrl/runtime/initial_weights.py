@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 
+from kartrl.algorithms import heads_of
 from kartrl.config import Config
 from kartrl.config.section import Section
 from kartrl.envs.spec import EnvSpec
@@ -40,11 +41,16 @@ def load_initial(path: Path, config: Config, spec: EnvSpec) -> Checkpoint:
 def anew(initial: Checkpoint, config: Config) -> Checkpoint:
     """The start of a run with these weights: counters at zero, no random states, the optimizer's only if it says so."""
     optimizer = initial.optimizer if config.run.init_optimizer else {}
-    return initial._replace(config=config, counters=Counters(), optimizer=optimizer, random={}, score=None)
+    return initial._replace(
+        config=config, counters=Counters(), optimizer=optimizer, random={}, algorithm={}, score=None
+    )
 
 
 def _model(stored: Checkpoint, config: Config) -> list[str]:
-    return _differences("model", stored.config.model, config.model, set(type(config.model).model_fields) - HOW_COMPUTED)
+    keys = set(type(config.model).model_fields) - HOW_COMPUTED
+    there, here = (" and ".join(sorted({"policy", *heads_of(one)})) for one in (stored.config, config))
+    heads = [f"heads for {there} there, for {here} here (algorithm.name)"] if there != here else []
+    return _differences("model", stored.config.model, config.model, keys) + heads
 
 
 def _observations(stored: Checkpoint, config: Config, spec: EnvSpec) -> list[str]:
@@ -68,7 +74,7 @@ def _check_optimizer(path: Path, stored: Checkpoint, config: Config, spec: EnvSp
     if not stored.optimizer:
         raise UserError(f"--with-optimizer: {path} holds no optimizer's state; begin without it")
     with torch.device("meta"):  # shapes without memory
-        network = ActorCritic(config.model, spec.observation_shape, spec.action)
+        network = ActorCritic(config.model, spec.observation_shape, spec.action, heads_of(config))
     if state_shapes(config.optimizer, network.parameters()).keys() != stored.optimizer.keys():
         raise UserError(
             f"--with-optimizer: {path} holds the state of {stored.config.optimizer.name}, with momentum "

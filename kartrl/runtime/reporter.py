@@ -104,18 +104,27 @@ class Reporter:
         values = {f"weights/{name}": tensor.float().flatten().numpy() for name, tensor in weights.items()}
         self.send(Histograms(self._trainer.counters.agent_steps, values))
 
-    def report(self, status: Status, agents: Agents, stages: StageShares, awaited_groups: int, dropped: int) -> None:
+    def report(
+        self,
+        status: Status,
+        agents: Agents,
+        stages: StageShares,
+        awaited_groups: int,
+        dropped: int,
+        replay: dict[str, float],
+    ) -> None:
         """Send what has been measured since the last call; agents' messages must have been received before.
 
         Args:
             awaited_groups: for which a predictor waits.
             dropped: blocks so far that were too old to train on.
+            replay: what there is to say of the replay, if there is one.
         """
         trainer, slab = self._trainer, self._slab
         while trainer.messages:
             self._display.say(trainer.messages.popleft())
         scalars = self._report_updates(status)
-        scalars |= stages.shares()
+        scalars |= stages.shares() | replay
         if trainer.first_update is not None and not self._reported_first_update:
             self._reported_first_update = True
             scalars["speed/first_update_seconds"] = trainer.first_update - psutil.Process().create_time()

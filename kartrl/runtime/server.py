@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from kartrl.algorithms import heads_of
 from kartrl.config import Config
 from kartrl.envs.named_modules import trust
 from kartrl.envs.spec import EnvSpec
@@ -25,6 +26,7 @@ from kartrl.learning.optimizers import set_state
 from kartrl.learning.schedules import Progress
 from kartrl.metrics.terminal import Display, Status
 from kartrl.models import make_distribution, make_network
+from kartrl.replay import Replay, UniformReplay, UnrollMemory
 from kartrl.runtime.agent_supervisor import Agents
 from kartrl.runtime.batch_source import ArrivalSource, BatchSource, Rounds, SynchronousSource
 from kartrl.runtime.child_process import end_children, resume_fork_server
@@ -35,8 +37,9 @@ from kartrl.runtime.evaluations import Evaluations
 from kartrl.runtime.meter import Meter, StageShares
 from kartrl.runtime.predictor_thread import ArrivalPacing, Pacing, PredictorThread, group_states, make_policy
 from kartrl.runtime.processes import start_method
+from kartrl.runtime.replay_source import ReplaySource
 from kartrl.runtime.reporter import Reporter
-from kartrl.runtime.sizes import Sizes, slab_shape
+from kartrl.runtime.sizes import Sizes, replay_shape, slab_shape
 from kartrl.runtime.slab import Slab
 from kartrl.runtime.trainer_thread import Trainer, TrainerThread
 from kartrl.runtime.watchdog import Watchdog
@@ -79,7 +82,8 @@ class Server:
         if config.run.reproducible:
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # which CUDA's library wants for that
             torch.use_deterministic_algorithms(True)
-        self._network = make_network(config.model, spec.observation_shape, spec.action).to(self._device)
+        network = make_network(config.model, spec.observation_shape, spec.action, heads_of(config))
+        self._network = network.to(self._device)
         if resume is not None:
             checkpoint.fit(self._network, resume.network)
         self._before = resume.counters if resume is not None else Counters()
@@ -89,6 +93,8 @@ class Server:
         self._slab = Slab(self._context, slab_shape(config, spec, sizes))
         self._stop = threading.Event()
         self._predictors: list[PredictorThread] = []
+        self._replay: Replay | None = None
+        self._draws = torch.Generator().manual_seed(config.run.seed + self._before.updates)  # of the replay
         seed = config.run.seed * 1_000_003 + self._before.updates
         self._agents = Agents(config, spec.action, self._slab, sizes.min_agents, seed, self._settle, display.say)
         self._trainers: list[TrainerThread] = []
@@ -164,6 +170,7 @@ class Server:
         learner = make_learner(self._config, self._network, self._spec.action)
         if self._resume is not None and self._resume.optimizer:  # else it has made no step
             set_state(learner.optimizer, self._resume.optimizer)
+            learner.algorithm.load_state_dict(dict(self._resume.algorithm))
         return Trainer(learner, self._config.optimizer, self._progress, self._before)
 
     def _make_order(self) -> tuple[Pacing, BatchSource]:
@@ -177,7 +184,22 @@ class Server:
             pacing = source = Rounds(slab, sizes.training_blocks, self._stop, paces_only=synchronous)
         if synchronous:
             source = SynchronousSource(slab, weights, self._stop)
-        return pacing, source
+        return pacing, self._with_replay(source)
+
+    def _with_replay(self, source: BatchSource) -> BatchSource:
+        """The source, mixed with a replay where the algorithm learns from one."""
+        shape, section = replay_shape(self._config, self._spec), self._config.replaying
+        if shape is None or section is None:
+            return source
+        self._replay = UniformReplay(UnrollMemory(shape), self._draws)
+        size = f"{shape.size() / 1e6:,.0f} MB"
+        self._display.say(f"The replay will take {size} of memory when it holds {shape.capacity:,} steps")
+        if self._resume is not None:
+            self._display.say(
+                "What the replay held is not in a checkpoint: it begins empty, and nothing is replayed for "
+                f"{section.replay_start:,} steps"
+            )
+        return ReplaySource(source, self._replay, section, self._draws, self._stop)
 
     # Watch
 
@@ -273,7 +295,8 @@ class Server:
 
     def _report(self, status: Status) -> None:
         self._receive(timeout=0.0)
-        self._reporter.report(status, self._agents, self._stages, self._pacing.enough, self._source.dropped)
+        replay = self._replay.scalars() if self._replay is not None else {}
+        self._reporter.report(status, self._agents, self._stages, self._pacing.enough, self._source.dropped, replay)
 
     # Stop
 
@@ -284,16 +307,23 @@ class Server:
             patience: seconds to wait for the end of an update.
         """
         try:
-            weights, optimizer, counters = self._trainer.state(patience)
+            state = self._trainer.state(patience)
         except TimeoutError as error:
             self._unsaved = str(error)
             self._display.say(f"could not save: {error}")
             return
-        counters = counters._replace(episodes=self._reporter.episodes, seconds=self._trainer.seconds)
+        counters = state.counters._replace(episodes=self._reporter.episodes, seconds=self._trainer.seconds)
         path = self._folder / "checkpoints" / f"{counters.agent_steps:010d}.pt"
         spec, random = self._spec, {name: generator.get_state() for name, generator in self._generators().items()}
         content = Checkpoint(
-            self._config, weights, optimizer, counters, spec.observation_shape, spec.action, random=random
+            self._config,
+            state.network,
+            state.optimizer,
+            counters,
+            spec.observation_shape,
+            spec.action,
+            random=random,
+            algorithm=state.algorithm,
         )
         try:
             checkpoint.save(path, content)
@@ -318,6 +348,7 @@ class Server:
         """All that this process draws from, by name."""
         return {
             "torch": torch.default_generator,
+            "replay": self._draws,
             **{predictor.name: predictor.policy.generator for predictor in self._predictors},
         }
 

@@ -10,11 +10,12 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from kartrl.algorithms import ALGORITHMS
+from kartrl.algorithms import ALGORITHMS, heads_of
 from kartrl.config import Config
 from kartrl.envs.spec import EnvSpec
 from kartrl.errors import UserError
 from kartrl.models import ActorCritic, make_network
+from kartrl.replay import MemoryShape
 from kartrl.runtime.devices import choose_device
 from kartrl.runtime.machine import cores, free_memory
 from kartrl.runtime.slab import SlabShape
@@ -65,6 +66,8 @@ def choose_sizes(config: Config, spec: EnvSpec) -> Sizes:
     algorithm = ALGORITHMS[config.algorithm.name]
     synchronous = algorithm.synchronous
     _check(config, synchronous)
+    _check_actions(config, spec)
+    ratio = config.replaying.replay_ratio if config.replaying is not None else 0.0
     on_cpu = choose_device(system.device).type == "cpu"
     envs = _or(system.envs_per_agent, 2 * _group_size(0.0 if fixed else spec.step_seconds))
     groups_per_agent = 2 if envs % 2 == 0 else 1
@@ -81,6 +84,7 @@ def choose_sizes(config: Config, spec: EnvSpec) -> Sizes:
             f"[system] training_batch_size: {size} environments are stepped together, "
             f"so that it must be a multiple of {size} (got {batch})"
         )
+    replay_shape(config, spec)  # is there room for it?
     blocks = batch // size
     if fixed and groups % blocks:
         raise UserError(
@@ -104,7 +108,7 @@ def choose_sizes(config: Config, spec: EnvSpec) -> Sizes:
             limit, (groups + 1) // 2 if fixed else _min_groups(config, spec, groups, size, number, on_cpu, synchronous)
         ),
         training_blocks=blocks,
-        max_lag=_or(system.max_policy_lag, max(10, SEVERAL * groups // blocks)),
+        max_lag=_or(system.max_policy_lag, max(10, round(SEVERAL * groups / blocks * (1 + ratio)))),
         ring=1 if synchronous else _ring(blocks, groups, min_agents * groups_per_agent),
         torch_threads=_or(system.torch_threads, threads if on_cpu else 1),
     )
@@ -134,6 +138,17 @@ def _check(config: Config, synchronous: bool) -> None:
                 "[evaluation] minutes: an evaluation by the clock is not reproducible; set evaluation.minutes=0, "
                 "and run `kartrl evaluate` afterwards"
             )
+
+
+def _check_actions(config: Config, spec: EnvSpec) -> None:
+    """Refuse actions that the algorithm cannot choose."""
+    name, kind = config.algorithm.name, spec.action.kind
+    if kind not in ALGORITHMS[name].actions:
+        others = ", ".join(sorted(other for other, algorithm in ALGORITHMS.items() if kind in algorithm.actions))
+        raise UserError(
+            f"[algorithm] name: {name} chooses {' and '.join(sorted(ALGORITHMS[name].actions))} actions, and "
+            f"{config.environment.id} has {spec.action.title}; of these learn {others}"
+        )
 
 
 def _check_memory(need: int, agents: int, envs: int) -> None:
@@ -186,7 +201,7 @@ def forward_seconds(config: Config, spec: EnvSpec, batches: list[int]) -> dict[i
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        network = make_network(config.model, spec.observation_shape, spec.action).eval()
+        network = make_network(config.model, spec.observation_shape, spec.action, heads_of(config)).eval()
         result = {}
         with torch.inference_mode():
             for batch in batches:
@@ -210,7 +225,7 @@ def slab_shape(config: Config, spec: EnvSpec, sizes: Sizes) -> SlabShape:
         UserError: it takes more memory than there is.
     """
     with torch.device("meta"):  # shapes without memory
-        network = ActorCritic(config.model, spec.observation_shape, spec.action)
+        network = ActorCritic(config.model, spec.observation_shape, spec.action, heads_of(config))
     shape = SlabShape(
         num_agents=sizes.agents,
         groups_per_agent=sizes.groups_per_agent,
@@ -223,6 +238,40 @@ def slab_shape(config: Config, spec: EnvSpec, sizes: Sizes) -> SlabShape:
         state_size=network.state_size,
     )
     _check_memory(shape.size(), sizes.agents, sizes.groups_per_agent * sizes.group_size)
+    return shape
+
+
+def replay_shape(config: Config, spec: EnvSpec) -> MemoryShape | None:
+    """The memory of the replay, where the algorithm learns from one.
+
+    Raises:
+        UserError: it cannot hold an unroll, or takes more memory than there is.
+    """
+    section, length = config.replaying, config.algorithm.unroll_length
+    if section is None:
+        return None
+    if section.replay_capacity < length:
+        raise UserError(
+            f"[{config.algorithm.name}] replay_capacity: must be at least algorithm.unroll_length, which is {length} "
+            f"(got {section.replay_capacity})"
+        )
+    with torch.device("meta"):  # shapes without memory
+        network = ActorCritic(config.model, spec.observation_shape, spec.action, heads_of(config))
+    stack = config.environment.frame_stack
+    shape = MemoryShape(
+        capacity=section.replay_capacity,
+        unroll_length=length,
+        observation_shape=spec.observation_shape,
+        observation_dtype=spec.observation_dtype,
+        stack=stack if len(spec.observation_shape) == 3 and spec.observation_shape[2] % stack == 0 else 1,
+        decision_size=decision_size(spec.action.columns, network.distribution.parameter_size),
+        state_size=network.state_size,
+    )
+    if shape.size() > (free := free_memory()):
+        raise UserError(
+            f"[{config.algorithm.name}] replay_capacity: {section.replay_capacity:,} steps would take "
+            f"{shape.size() / 1e9:,.1f} GB of memory, and {free / 1e9:,.1f} GB are free; lower it"
+        )
     return shape
 
 

@@ -27,7 +27,7 @@ from kartrl.metrics.stopwatch import AGENT_STAGES
 from kartrl.runtime.index_queue import IndexQueue
 from kartrl.runtime.messages import Requests
 from kartrl.runtime.shared_memory import SharedMemory
-from kartrl.trajectory import Trajectory
+from kartrl.trajectory import WITHOUT_TIME, Trajectory
 
 WAKE_SECONDS = 1.0  # no wait is longer: then it is checked whether the run is stopping
 FREE, FINISHED = 0, 1
@@ -230,10 +230,11 @@ class Slab:
     def gather(self, blocks: Sequence[int]) -> Trajectory[np.ndarray]:
         """Copy these finished blocks into a batch of unrolls, B = G a block."""
         fields = {
-            name: np.concatenate([getattr(self, name)[block] for block in blocks], int(name != "initial_state"))
+            name: np.concatenate([getattr(self, name)[block] for block in blocks], int(name not in WITHOUT_TIME))
             for name in Trajectory._fields
+            if name != "online"
         }
-        return Trajectory(**fields)
+        return Trajectory(online=np.ones(len(blocks) * self.group_size, bool), **fields)
 
     def release(self, blocks: Sequence[int]) -> None:
         """Give the memory of these blocks back to their agents."""

@@ -13,7 +13,7 @@ from torch import Tensor
 from kartrl.config import Optimizer
 from kartrl.learning.counters import Counters
 from kartrl.learning.divergence_guard import DivergenceGuard
-from kartrl.learning.learner import Learner
+from kartrl.learning.learner import Learner, LearnerState
 from kartrl.learning.schedules import Progress
 from kartrl.metrics.stopwatch import TRAINER_STAGES, Stopwatch
 from kartrl.runtime.batch_source import BatchSource
@@ -27,7 +27,8 @@ class State(NamedTuple):
     """A copy on the CPU of all that updates change."""
 
     network: dict[str, Tensor]
-    optimizer: dict[str, Tensor]  # see `optimizers.get_state`
+    optimizer: dict[str, Tensor]
+    algorithm: dict[str, Tensor]
     counters: Counters
 
 
@@ -35,7 +36,7 @@ class Record(NamedTuple):
     """What is logged of an update."""
 
     counters: Counters  # after it
-    attempts: int  # updates of this process so far, with those that were skipped
+    attempts: int  # updates of this process from fresh steps so far, with those that were skipped
     scalars: dict[str, float]
     steps: int  # trained since the record before
     mean_reward: float  # of these steps, before any transform
@@ -71,49 +72,57 @@ class Trainer:
         self.first_step: float | None = None  # when the agents took it (monotonic); set by the server
         self._updated = time.monotonic()
         self._longest_pause = 0.0
+        self._replay_due = False  # whether the next update from replay alone is to be read
+        self._replay_scalars: dict[str, float] = {}
         self._good = self.state()
 
-    def update(
-        self, trajectory: Trajectory[Tensor], version: np.ndarray, steps: int, reward: float, stopwatch: Stopwatch
-    ) -> None:
-        """One update; hold `updating`.
+    def update(self, trajectory: Trajectory[Tensor], batch: Trajectory[np.ndarray], stopwatch: Stopwatch) -> None:
+        """One update; hold `updating`. Only unrolls that are `online` count as agent steps, in policy lag and reward.
 
         Args:
-            trajectory: on the network's device.
-            version: int64 [T, B], of the weights that acted, on the CPU.
-            steps: valid ones; without any, nothing is done.
-            reward: mean over the valid steps, before any transform.
+            trajectory: the batch on the network's device; without a valid step, nothing is done.
+            batch: the same on the CPU.
 
         Raises:
             Diverged: too many updates in a row were not finite, for the second time.
         """
         start = time.monotonic()
-        self._attempts += 1
+        fresh = batch.unrolls(batch.online)
+        self._attempts += bool(batch.online.any())
+        steps, fresh_steps = int(batch.valid.sum()), int(fresh.valid.sum())
         if steps == 0:  # all unrolls were quarantined, or only carried last observations
             return
         progress = self.progress
         before = self.counters
-        after = before._replace(agent_steps=before.agent_steps + steps, updates=before.updates + 1)
-        read = after.agent_steps // READ_STEPS > before.agent_steps // READ_STEPS
+        after = before._replace(agent_steps=before.agent_steps + fresh_steps, updates=before.updates + 1)
+        due = after.agent_steps // READ_STEPS > before.agent_steps // READ_STEPS
+        read = due or (self._replay_due and fresh_steps == 0)
         update = self.learner.update(trajectory, steps, progress, stopwatch.lap, probe=read)
         if (problem := self.guard.record(update.finite)) is not None:
             self._go_back(problem)
         if not update.finite:
             return
-        self._rewards.append((steps, reward))
         self._norms += [step.gradient_norm for step in update.steps]
-        lag = self.weights.version - version
-        self.lag = float(lag.mean())
-        relative = self.weights.relative_change() if read else 0.0
+        lag, age = (self.weights.version - batch.version[:, part] for part in (batch.online, ~batch.online))
+        if fresh_steps:
+            self._rewards.append((fresh_steps, float(fresh.reward[fresh.valid].mean())))
+            self.lag = float(lag.mean())
+        relative = self.weights.relative_change() if due else 0.0
         self.weights.publish()
         self.counters = after
-        if read:
+        if read and age.size:  # shown with what is next read of an update from fresh steps
+            ages = {"replay/age_mean": float(age.mean()), "replay/age_max": float(age.max())}
+            renamed = {tag.replace("losses/", "replay/"): value for tag, value in update.scalars().items()}
+            self._replay_scalars = ages if fresh_steps else renamed | ages
+        self._replay_due = due or (self._replay_due and not read)
+        if due:
             norms, self._norms = self._norms, []
             rewards, self._rewards = self._rewards, []
             trained = sum(count for count, _ in rewards)
             mean_reward = sum(count * mean for count, mean in rewards) / trained
             scalars = {
                 **update.scalars(),
+                **self._replay_scalars,
                 "losses/learning_rate": self.learner.learning_rate.at(progress),
                 "losses/mean_reward": mean_reward,
                 "losses/update_to_weight_ratio": relative,
@@ -174,9 +183,10 @@ class Trainer:
             self.updating.release()
 
     def _go_back(self, problem: str) -> None:
-        self.learner.load_state(self._good.network, self._good.optimizer)
+        good = self._good
+        self.learner.load_state(LearnerState(good.network, good.optimizer, good.algorithm))
         self.weights.publish()
-        steps = self._good.counters.agent_steps
+        steps = good.counters.agent_steps
         self.messages.append(f"{problem}; weights and optimizer go back to those of {steps:,} agent steps")
 
 
@@ -202,13 +212,11 @@ class TrainerThread(threading.Thread):
                 batch = self._source.next(self.stopwatch)
                 if batch is None:
                     return
-                steps = int(batch.valid.sum())
-                reward = float(batch.reward[batch.valid].sum() / max(steps, 1))
                 trajectory = self._upload(batch)
             lap("gather")
             with self._trainer.updating:
                 lap("idle")
-                self._trainer.update(trajectory, batch.version, steps, reward, self.stopwatch)
+                self._trainer.update(trajectory, batch, self.stopwatch)
                 self._source.published()
 
     def _upload(self, batch: Trajectory[np.ndarray]) -> Trajectory[Tensor]:

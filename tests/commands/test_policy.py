@@ -130,9 +130,9 @@ def kart_like(observation_shape=(54, 54, 1), actions=9):
     for parameter in learner.network.parameters():
         parameter.grad = torch.zeros_like(parameter)
     learner.optimizer.step()
-    network, optimizer = learner.state()
-    network["policy.weight"] *= 300
-    return Checkpoint(config, network, optimizer, Counters(12, 3, 1, 90.0), observation_shape, action)
+    state = learner.state()
+    state.network["policy.weight"] *= 300
+    return Checkpoint(config, state.network, state.optimizer, Counters(12, 3, 1, 90.0), observation_shape, action)
 
 
 @needs_kart

@@ -121,7 +121,10 @@ def test_no_message_has_the_words_of_a_library(name):
         ("run.seed=4294967296", "less than 4294967296"),
         ("model.channels=" + "8 " * 17, "at most 16 entries"),
         ("nonsense", "expected section.key=value"),
-        ("algorithm.name=impalla", "[algorithm] name: must be 'appo', 'impala', 'a3c', 'ppo' or 'a2c' (got 'impalla')"),
+        (
+            "algorithm.name=impalla",
+            "[algorithm] name: must be 'appo', 'impala', 'acer', 'a3c', 'ppo' or 'a2c' (got 'impalla')",
+        ),
         ("algorithm.reward_transform=tanh", "'none', 'sign', 'clip', 'asymmetric' or 'optimistic'"),
         ("model.encoder=resnet", "'convolutional', 'a3c', 'nature', 'a3g', 'impala' or 'mlp'"),
         ("model.core=rnn", "'lstm', 'gru' or 'none'"),

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import torch
 
+from kartrl.algorithms import heads_of
 from kartrl.config import read
 from kartrl.envs.spec import ActionSpec
 from kartrl.envs.worlds import load_world
@@ -29,16 +30,18 @@ def make_checkpoint(agent_steps: int, *overrides: str) -> Checkpoint:
     config = read(overrides=["model.hidden_size=16", *overrides])
     torch.manual_seed(agent_steps)
     action = ActionSpec("discrete", 2)
-    learner = make_learner(config, make_network(config.model, (4,), action), action)
+    learner = make_learner(config, make_network(config.model, (4,), action, heads_of(config)), action)
     for parameter in learner.network.parameters():
         parameter.grad = torch.ones_like(parameter)
     learner.optimizer.step()
-    network, optimizer = learner.state()
+    network, optimizer, algorithm = learner.state()
     random = {
         "torch": torch.default_generator.get_state(),
         "predictor-0": torch.Generator().manual_seed(agent_steps).get_state(),
     }
-    return Checkpoint(config, network, optimizer, Counters(agent_steps, 2, 1, 3.5, 0.25), (4,), action, 1.5, random)
+    return Checkpoint(
+        config, network, optimizer, Counters(agent_steps, 2, 1, 3.5, 0.25), (4,), action, 1.5, random, algorithm
+    )
 
 
 def save_policy(
@@ -51,7 +54,7 @@ def save_policy(
     shape, action = env.observation_space.shape, ActionSpec.of(env.action_space)
     env.close()
     torch.manual_seed(agent_steps)
-    network = make_network(config.model, shape, action)
+    network = make_network(config.model, shape, action, heads_of(config))
     path = run_folder / "checkpoints" / f"{agent_steps:010d}.pt"
     checkpoint.save(path, Checkpoint(config, network.state_dict(), {}, Counters(agent_steps), shape, action, score))
     return path

@@ -76,6 +76,7 @@ def random_trajectory(
         terminated=torch.from_numpy(terminated),
         valid=torch.from_numpy(valid),
         version=torch.zeros(length, size, dtype=torch.int64),
+        online=torch.ones(size, dtype=torch.bool),
     )
 
 

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from policies import make_checkpoint
 
-from kartrl.config import Config, read
+from kartrl.config import Config, dump, read
 from kartrl.envs.spec import ActionSpec
 from kartrl.errors import UserError
 from kartrl.learning import checkpoint
@@ -34,6 +34,7 @@ STATES = [
     ["optimizer.name=adam", "optimizer.momentum=0.5"],
     ["optimizer.name=sgd"],
     ["optimizer.name=sgd", "optimizer.momentum=0.5"],
+    ["algorithm.name=acer"],
 ]
 
 
@@ -50,8 +51,10 @@ def honest():
 
 
 def assert_same(one, other):
-    assert one._replace(network={}, optimizer={}, random={}) == other._replace(network={}, optimizer={}, random={})
-    for group in ("network", "optimizer", "random"):
+    groups = ("network", "optimizer", "random", "algorithm")
+    empty = {group: {} for group in groups}
+    assert one._replace(**empty) == other._replace(**empty)
+    for group in groups:
         a, b = getattr(one, group), getattr(other, group)
         assert a.keys() == b.keys()
         for name, tensor in a.items():
@@ -62,6 +65,8 @@ def assert_same(one, other):
 @pytest.mark.parametrize("overrides", STATES, ids=" ".join)
 def test_round_trip(tmp_path, overrides):
     original = make_checkpoint(10, *overrides)
+    if "algorithm.name=acer" in overrides:
+        original = original._replace(algorithm={name: tensor + 1 for name, tensor in original.network.items()})
     checkpoint.save(tmp_path / "a" / "1.pt", original)
     loaded = checkpoint.load(tmp_path / "a" / "1.pt")
     assert_same(loaded, original)
@@ -194,6 +199,17 @@ def continuous(low, high):
 
 
 FORGERIES = {
+    "a state of an algorithm that has none": lambda: {"algorithm": make_checkpoint(10).network},
+    "an algorithm's state of another network": lambda: {
+        "about": {"config": dump(make_checkpoint(10, "algorithm.name=acer").config)},
+        "network": make_checkpoint(10, "algorithm.name=acer").network,
+        "optimizer": {},
+        "algorithm": honest().network,
+    },
+    "an algorithm for other actions": lambda: {
+        **continuous([-1, -1], [1, 1]),
+        "about": {"action": ["continuous", 2, [-1, -1], [1, 1]], "config": "[algorithm]\nname = acer\n"},
+    },
     "another format": lambda: {"about": {"format": "kartrl checkpoint 1"}},
     "a giant network": lambda: {"about": {"config": "[model]\nhidden_size = 65536\n"}},
     "an impossible network": lambda: {"about": {"config": f"[model]\nhidden_size = {10**30}\n"}},

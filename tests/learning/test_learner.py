@@ -4,9 +4,9 @@ import math
 
 import pytest
 import torch
-from trajectories import ACTIONS, CONTINUOUS, DISCRETE, kind, random_trajectory
+from trajectories import ACTIONS, DISCRETE, kind, random_trajectory
 
-from kartrl.algorithms import ALGORITHMS, make_algorithm
+from kartrl.algorithms import ALGORITHMS, heads_of, make_algorithm
 from kartrl.config import read
 from kartrl.learning.diagnostics import describe
 from kartrl.learning.learner import Learner, make_learner
@@ -14,8 +14,11 @@ from kartrl.learning.optimizers import make_optimizer
 from kartrl.models import make_distribution, make_network
 
 RATE = 0.01
-by_kind = pytest.mark.parametrize("action", ACTIONS, ids=kind)
 by_algorithm = pytest.mark.parametrize("algorithm", ALGORITHMS)
+PAIRS = [(name, action) for name in ALGORITHMS for action in ACTIONS if action.kind in ALGORITHMS[name].actions]
+by_pair = pytest.mark.parametrize(
+    ("algorithm", "action"), PAIRS, ids=[f"{name}-{kind(action)}" for name, action in PAIRS]
+)
 
 
 def configured(algorithm, *overrides):
@@ -39,7 +42,7 @@ def batch_of(action, seed=0, size=5):
 
 def learner_of(config, action, part):
     torch.manual_seed(1)
-    network = make_network(config.model, (3,), action)
+    network = make_network(config.model, (3,), action, heads_of(config))
     return Learner(
         network,
         make_algorithm(config, make_distribution(action)),
@@ -64,7 +67,7 @@ def assert_same(one, other, **tolerance):
 def by_hand(config, action, updates):
     """Weights after these updates, the last loss, and its explained variance, without any part of the learner."""
     torch.manual_seed(1)
-    network = make_network(config.model, (3,), action)
+    network = make_network(config.model, (3,), action, heads_of(config))
     algorithm = make_algorithm(config, make_distribution(action))
     optimizer = torch.optim.RMSprop(network.parameters(), lr=RATE, alpha=0.99, eps=1e-5)
     for number in range(updates):
@@ -80,11 +83,11 @@ def by_hand(config, action, updates):
         for parameter in network.parameters():
             parameter.grad *= min(1.0, config.optimizer.gradient_clip / (norm + 1e-6))
         optimizer.step()
+        algorithm.after_step(network)
     return network.state_dict(), loss, norm
 
 
-@by_algorithm
-@by_kind
+@by_pair
 @pytest.mark.parametrize("part", [1, 2, 100])
 def test_an_update_is_that_of_the_whole_batch_by_hand_however_it_is_divided(algorithm, action, part):
     config = configured(algorithm)
@@ -126,23 +129,23 @@ def test_a_minibatch_without_a_valid_step_is_no_trouble(algorithm):
     assert math.isfinite(result.scalars()["losses/explained_variance"])
 
 
-@by_algorithm
+@by_pair
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_an_update_that_is_not_finite_is_skipped_and_changes_nothing(algorithm, value):
+def test_an_update_that_is_not_finite_is_skipped_and_changes_nothing(algorithm, action, value):
     config = configured(algorithm, "model.normalise_observations=true", "optimizer.name=adam")
-    learner, other = learner_of(config, CONTINUOUS, part=2), learner_of(config, CONTINUOUS, part=2)
-    assert update(learner, *batch_of(CONTINUOUS)).finite
+    learner, other = learner_of(config, action, part=2), learner_of(config, action, part=2)
+    assert update(learner, *batch_of(action)).finite
     before = learner.state()
-    trajectory, steps = batch_of(CONTINUOUS, 1)
+    trajectory, steps = batch_of(action, 1)
     trajectory.reward[
         torch.nonzero(trajectory.valid)[-1].tolist()[0], torch.nonzero(trajectory.valid)[-1].tolist()[1]
     ] = value
     assert not update(learner, trajectory, steps).finite
     for one, kept in zip(learner.state(), before, strict=True):
         assert_same(one, kept, atol=0, rtol=0)
-    assert update(learner, *batch_of(CONTINUOUS, 2)).finite
-    update(other, *batch_of(CONTINUOUS))
-    update(other, *batch_of(CONTINUOUS, 2))
+    assert update(learner, *batch_of(action, 2)).finite
+    update(other, *batch_of(action))
+    update(other, *batch_of(action, 2))
     for one, expected in zip(learner.state(), other.state(), strict=True):
         assert_same(one, expected, atol=0, rtol=0)
 
@@ -188,9 +191,12 @@ def test_rewards_are_divided_by_the_deviation_of_returns_before_the_update(algor
     deviation = float(learner.network.return_deviation())
     assert deviation > 10
     plain = learner_of(configured(algorithm), DISCRETE, part=2)
-    network, optimizer = learner.state()
-    weights = {name: tensor for name, tensor in network.items() if not name.startswith("returns.")}
-    plain.load_state(weights, optimizer)
+    state = learner.state()
+    weights, average = (
+        {name: tensor for name, tensor in group.items() if not name.startswith("returns.")}
+        for group in (state.network, state.algorithm)
+    )
+    plain.load_state(state._replace(network=weights, algorithm=average))
 
     trajectory, steps = batch_of(DISCRETE, 1)
     update(learner, trajectory, steps)
@@ -213,7 +219,7 @@ def test_it_goes_on_from_a_state_which_stays_as_it_was():
     update(learner, *batch_of(DISCRETE))
     state = learner.state()
     kept = [{name: tensor.clone() for name, tensor in group.items()} for group in state]
-    other.load_state(*state)
+    other.load_state(state)
     update(learner, *batch_of(DISCRETE, 1))
     update(other, *batch_of(DISCRETE, 1))
     for one, expected, before, given in zip(learner.state(), other.state(), kept, state, strict=True):
@@ -227,10 +233,10 @@ def test_the_stages_of_each_part_are_timed():
     assert laps == ["forward", "loss", "backward"] * 2 + ["optimizer"]
 
 
-@by_algorithm
-def test_the_configuration_chooses_the_algorithm(algorithm):
+@by_pair
+def test_the_configuration_chooses_the_algorithm(algorithm, action):
     config = configured(algorithm)
-    learner = make_learner(config, make_network(config.model, (3,), CONTINUOUS), CONTINUOUS)
+    learner = make_learner(config, make_network(config.model, (3,), action, heads_of(config)), action)
     assert type(learner.algorithm) is ALGORITHMS[algorithm]
     assert learner.algorithm.synchronous is (algorithm in ("a2c", "ppo"))
-    assert update(learner, *batch_of(CONTINUOUS)).finite
+    assert update(learner, *batch_of(action)).finite

@@ -60,6 +60,7 @@ def trajectory(number: int, state_size: int) -> Trajectory[torch.Tensor]:
         terminated=terminated,
         valid=valid,
         version=np.zeros((T, B), np.int64),
+        online=np.ones(B, bool),
     )
     return Trajectory(*map(torch.from_numpy, arrays))
 

@@ -3,6 +3,7 @@
 import multiprocessing
 import subprocess
 import sys
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -11,9 +12,10 @@ from commands import environment
 from torch.nn import functional
 from trajectories import ACTIONS, CONTINUOUS, DISCRETE, kind
 
-from kartrl.config import Model
+from kartrl.config import Model, read
 from kartrl.envs.spec import ActionSpec
 from kartrl.errors import UserError
+from kartrl.learning.learner import make_learner
 from kartrl.models import ActorCritic, for_inference, make_distribution, make_network, scripting
 from kartrl.models.cores import CORES
 from kartrl.models.encoders import ENCODERS
@@ -50,6 +52,33 @@ def test_an_unroll_equals_its_steps(shape, core):
         torch.testing.assert_close(policy, output.policy[t], atol=1e-5, rtol=1e-4)
         torch.testing.assert_close(value, output.value[t], atol=1e-5, rtol=1e-4)
     torch.testing.assert_close(state, last, atol=1e-5, rtol=1e-4)
+
+
+@by_core
+@pytest.mark.parametrize("torchscript", [True, False])
+def test_with_a_value_for_each_action_that_of_an_observation_is_their_mean_under_the_policy(core, torchscript):
+    torch.manual_seed(3)
+    section = Model(hidden_size=16, core=core, torchscript=torchscript)
+    network = make_network(section, (4,), DISCRETE, frozenset({"q"}))
+    observation, first = torch.randn(5, 3, 4), torch.rand(5, 3) < 0.3
+    state = torch.randn(3, network.state_size)
+    output, _ = network(observation, first, state)
+    assert output.q.shape == (5, 3, 4)
+    torch.testing.assert_close(output.value, (output.policy.exp() * output.q).sum(2))
+    noise = make_distribution(DISCRETE).noise(3, CPU, torch.Generator())
+    decision = split_decision(network.act(observation[0], first[0], state, noise, False)[0], 1)
+    torch.testing.assert_close(decision.value, output.value[0], atol=1e-5, rtol=1e-4)
+    output.q[:-1].sum().backward()
+    assert all(parameter.grad is None for name, parameter in network.named_parameters() if name.startswith("policy"))
+
+
+def test_without_that_head_there_is_none_and_of_continuous_actions_there_is_no_such_value():
+    network = make_network(Model(hidden_size=8), (4,), DISCRETE)
+    output, _ = network(torch.randn(3, 2, 4), torch.zeros(3, 2, dtype=torch.bool), network.initial_state(2))
+    assert output.q is None
+    assert network.value.weight.shape == (1, 8)
+    with pytest.raises(UserError, match="needs discrete ones, not 2 continuous actions"):
+        make_network(Model(hidden_size=8), (4,), CONTINUOUS, frozenset({"q"}))
 
 
 def test_the_recurrent_core_is_torchs_lstm():
@@ -132,6 +161,23 @@ def test_the_columns_of_a_decision_are_what_the_network_says(action, greedy):
     torch.testing.assert_close(parts.value, value)
     torch.testing.assert_close(parts.parameters, parameters)
     torch.testing.assert_close(after_too, after)
+
+
+def test_learners_give_squashed_actions_the_density_that_they_were_taken_with():
+    torch.manual_seed(4)
+    config = read(overrides=["model.hidden_size=16", "model.squash_actions=true", "model.torchscript=false"])
+    network = make_network(config.model, (4,), CONTINUOUS)
+    with torch.no_grad():
+        network.policy.bias.copy_(torch.tensor([2.0, -4.0, 0.0, 1.0]))
+    observation, first = torch.randn(200, 4), torch.ones(200, dtype=torch.bool)
+    distribution = make_learner(config, network, CONTINUOUS).algorithm.distribution
+    noise = distribution.noise(200, CPU, torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        decision = split_decision(network.act(observation, first, network.initial_state(200), noise, False)[0], 2)
+    assert decision.action.abs().max() <= 1
+    assert CONTINUOUS.taken(decision.action.numpy()).max() <= 1
+    assert (decision.action.abs() > 0.999).any(), "near the bounds too"
+    torch.testing.assert_close(distribution.log_prob(decision.parameters, decision.action), decision.log_prob)
 
 
 def test_actions_are_samples_of_the_policy():
@@ -314,6 +360,11 @@ def test_a_new_unit_of_returns_changes_nothing_that_is_said_of_them(torchscript)
         expected = float(torch.cat(returns).double().var(correction=0).sqrt())
         assert float(network.return_deviation()) == pytest.approx(expected, rel=1e-4)
         torch.testing.assert_close(network.step(*arguments)[1] * network.return_deviation(), before)
+
+
+def test_every_name_in_the_configuration_is_in_a_table():
+    for key, table in (("encoder", ENCODERS), ("core", CORES)):
+        assert set(get_args(Model.model_fields[key].annotation)) == set(table)
 
 
 def test_convolutions_that_do_not_fit_are_a_clear_error():

@@ -41,6 +41,7 @@ def test_a_new_run_counts_from_zero_and_draws_anew(given):
     ("overrides", "spec", "said"),
     [
         (["model.hidden_size=32"], SPEC, ["model.hidden_size is 16 there, 32 here"]),
+        (["algorithm.name=acer"], SPEC, ["heads for policy and value there, for policy and q here"]),
         (["model.core=lstm"], SPEC, ["model.core is none there, lstm here"]),
         ([], SPEC._replace(observation_shape=(6,)), ["observations are 4 numbers there, 6 numbers here"]),
         ([], SPEC._replace(action=ActionSpec("discrete", 3)), ["2 actions there, 3 actions here"]),

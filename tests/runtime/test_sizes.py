@@ -8,7 +8,7 @@ from kartrl.config import read
 from kartrl.envs.spec import ActionSpec, EnvSpec
 from kartrl.errors import UserError
 from kartrl.runtime import sizes as tuning
-from kartrl.runtime.sizes import choose_sizes, forward_seconds, slab_shape
+from kartrl.runtime.sizes import choose_sizes, forward_seconds, replay_shape, slab_shape
 from kartrl.runtime.slab import Slab
 
 SLOW = EnvSpec("slow", (54, 54, 1), "uint8", ActionSpec("discrete", 6), 3e-3)
@@ -161,3 +161,47 @@ def test_unrolls_that_no_memory_holds_are_refused():
     config = read(overrides=["system.agents=1024", "system.envs_per_agent=65536", "algorithm.unroll_length=10000"])
     with pytest.raises(UserError, match=r"of 1024 agents .* would take .* GB of memory"):
         choose_sizes(config, SLOW)
+
+
+ACER = ("algorithm.name=acer", *SMALL)
+
+
+def test_replayed_updates_are_no_policy_lag_that_drops_unrolls():
+    without = choose_sizes(read(overrides=[*ACER, "acer.replay_ratio=0"]), QUICK)
+    replaying = choose_sizes(read(overrides=[*ACER, "acer.replay_ratio=4"]), QUICK)
+    assert replaying.max_lag == 5 * without.max_lag
+    assert replaying.training_blocks == without.training_blocks == 2, "a quarter of the environments"
+
+
+def test_a_replay_that_does_not_fit_is_refused_and_says_what_it_would_take(monkeypatch):
+    monkeypatch.setattr(tuning, "free_memory", lambda: 2 * 10**9)
+    choose_sizes(read(overrides=[*ACER, "acer.replay_capacity=500000"]), SLOW)
+    with pytest.raises(
+        UserError, match=r"^\[acer\] replay_capacity: 1,000,000 steps would take 3\.\d GB .* 2\.0 GB are"
+    ):
+        choose_sizes(read(overrides=[*ACER, "acer.replay_capacity=1000000"]), SLOW)
+    choose_sizes(read(overrides=[*ACER, "acer.replay_capacity=1000000", "acer.replay_ratio=0"]), SLOW)
+
+
+def test_a_replay_must_hold_an_unroll_and_begin_before_it_is_full():
+    with pytest.raises(UserError, match=r"at least algorithm.unroll_length, which is 32 \(got 31\)"):
+        choose_sizes(read(overrides=[*ACER, "acer.replay_capacity=31", "acer.replay_start=1"]), QUICK)
+    with pytest.raises(UserError, match=r"\[acer\].*replay_start must not be greater than replay_capacity"):
+        read(overrides=["acer.replay_capacity=100", "acer.replay_start=101"])
+
+
+def test_stacked_observations_are_kept_frame_by_frame():
+    stacked = SLOW._replace(observation_shape=(84, 84, 4))
+    config = read(overrides=[*ACER, "environment.frame_stack=4", "acer.replay_capacity=100000"])
+    one = replay_shape(config, stacked)
+    assert one.stack == 4
+    assert one.size() < 1.1 * 100_000 * 84 * 84
+    assert replay_shape(config, QUICK).stack == 1
+
+
+def test_actions_that_the_algorithm_cannot_choose_are_refused_with_those_that_can():
+    pendulum = QUICK._replace(action=ActionSpec("continuous", 1, (-2.0,), (2.0,)))
+    with pytest.raises(
+        UserError, match=r"acer chooses discrete actions, and X has 1 continuous action; of these learn a2c, .*ppo"
+    ):
+        choose_sizes(read(overrides=ACER), pendulum)

@@ -3,7 +3,6 @@
 import itertools
 import math
 
-import numpy as np
 import pytest
 import torch
 
@@ -58,6 +57,7 @@ def make_trainer(config, shape=VECTOR, seed=1, stored=None):
     learner = make_learner(config, network, ACTION)
     if stored is not None:
         set_state(learner.optimizer, stored.optimizer)
+        learner.algorithm.load_state_dict(stored.algorithm)
     counters = stored.counters if stored is not None else Counters()
     return Trainer(learner, config.optimizer, Progress(config.run, counters), counters)
 
@@ -84,6 +84,7 @@ def make_batch(network, seed, shape=VECTOR, reward=None):
         terminated=first[1:],
         valid=torch.ones(T, B, dtype=torch.bool),
         version=torch.zeros(T, B, dtype=torch.int64),
+        online=torch.ones(B, dtype=torch.bool),
     )
 
 
@@ -92,7 +93,7 @@ def update(trainer, seeds, shape=VECTOR, reward=None):
         batch = make_batch(trainer.learner.network, seed, shape, reward)
         torch.manual_seed(seed)  # of the order of minibatches, as a checkpoint keeps it
         with trainer.updating:
-            trainer.update(batch, np.zeros((T, B), np.int64), T * B, 0.0, Stopwatch(TRAINER_STAGES))
+            trainer.update(batch, Trajectory(*(tensor.numpy() for tensor in batch)), Stopwatch(TRAINER_STAGES))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -106,7 +107,7 @@ def compiled():
 def assert_same(one, other):
     """Bit for bit, but for the progress of the moment."""
     assert one.counters._replace(progress=0) == other.counters._replace(progress=0)
-    for a, b in ((one.network, other.network), (one.optimizer, other.optimizer)):
+    for a, b in zip(one[:3], other[:3], strict=True):
         assert a.keys() == b.keys()
         for name, tensor in a.items():
             assert torch.equal(tensor, b[name]), name
@@ -123,7 +124,9 @@ def test_a_saved_trainer_goes_on_as_if_never_stopped(tmp_path, overrides, shape)
 
     first = make_trainer(config, shape)
     update(first, range(3), shape)
-    checkpoint.save(tmp_path / "a.pt", Checkpoint(config, *first.state(), shape, ACTION))
+    state = first.state()
+    content = Checkpoint(config, state.network, state.optimizer, state.counters, shape, ACTION)
+    checkpoint.save(tmp_path / "a.pt", content._replace(algorithm=state.algorithm))
     stored = checkpoint.load(tmp_path / "a.pt")
     second = make_trainer(stored.config, shape, seed=99, stored=stored)
     assert_same(second.state(), first.state())
@@ -149,6 +152,39 @@ def test_a_poisoned_batch_changes_nothing_and_is_counted(reward):
     assert_same(poisoned.state(), clean.state())
     assert poisoned.guard.skipped == 2
     assert not poisoned.messages
+
+
+def test_replayed_unrolls_are_learned_from_but_are_no_agent_steps():
+    trainer = make_trainer(configure("run.agent_steps=100000"))
+    batch = make_batch(trainer.learner.network, 7)
+    for online, steps, fresh in (([True] * 4, 20, True), ([False] * 4, 20, False), ([True, False] * 2, 30, True)):
+        before = trainer.state()
+        part = batch._replace(online=torch.tensor(online), version=torch.full((T, B), trainer.weights.version - 3))
+        with trainer.updating:
+            trainer.update(part, Trajectory(*(tensor.numpy() for tensor in part)), Stopwatch(TRAINER_STAGES))
+        assert trainer.counters.agent_steps == steps
+        assert trainer.counters.updates == before.counters.updates + 1
+        assert not fresh or trainer.lag == 3.0
+        assert any(not torch.equal(tensor, before.network[name]) for name, tensor in trainer.state().network.items())
+
+
+def test_after_each_reading_of_the_losses_one_replayed_batch_is_read_too():
+    trainer = make_trainer(configure("run.agent_steps=100000"))
+    trainer.counters = trainer.counters._replace(agent_steps=2990)
+    for online, version in ((True, 0), (False, -4), (False, -9), (True, 0)):
+        batch = make_batch(trainer.learner.network, 7)
+        batch = batch._replace(
+            online=torch.full((B,), online), version=torch.full((T, B), trainer.weights.version + version)
+        )
+        with trainer.updating:
+            trainer.update(batch, Trajectory(*(tensor.numpy() for tensor in batch)), Stopwatch(TRAINER_STAGES))
+        if not online:
+            trainer.counters = trainer.counters._replace(agent_steps=5990)
+    first, second = trainer.records
+    assert not any(tag.startswith("replay/") for tag in first.scalars)
+    assert second.scalars["replay/age_mean"] == second.scalars["replay/age_max"] == 4.0
+    assert math.isfinite(second.scalars["replay/total"])
+    assert (first.attempts, second.attempts) == (1, 2), "rounds are counted by fresh batches"
 
 
 def test_after_many_poisoned_batches_it_goes_back_once_and_then_gives_up():

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from kartrl.algorithms import heads_of
 from kartrl.config import Config
 from kartrl.envs import make_group
 from kartrl.envs.spec import EnvSpec
@@ -73,7 +74,7 @@ def _infer(config: Config, spec: EnvSpec, sizes: Sizes, seed: int, seconds: floa
     largest = sizes.prediction_groups
     slab = Slab(CONTEXT, slab_shape(config, spec, sizes)._replace(num_agents=largest, groups_per_agent=1, ring=1))
     device = choose_device(config.system.device)
-    network = make_network(config.model, spec.observation_shape, spec.action).to(device).eval()
+    network = make_network(config.model, spec.observation_shape, spec.action, heads_of(config)).to(device).eval()
     distribution = make_distribution(spec.action)
     policy = make_policy(network, distribution, group_states(slab, network), seed, slab, largest)
     by_size = {}
@@ -89,7 +90,7 @@ def _train(config: Config, spec: EnvSpec, sizes: Sizes, seed: int, seconds: floa
     torch.set_num_threads(1)
     keep_freed_memory()
     device = choose_device(config.system.device)
-    network = make_network(config.model, spec.observation_shape, spec.action).to(device)
+    network = make_network(config.model, spec.observation_shape, spec.action, heads_of(config)).to(device)
     trainer = Trainer(
         make_learner(config, network, spec.action), config.optimizer, Progress(config.run, Counters()), Counters()
     )
@@ -105,13 +106,12 @@ def _train(config: Config, spec: EnvSpec, sizes: Sizes, seed: int, seconds: floa
             batch, device, torch.Generator(device).manual_seed(seed)
         )
         decision = network.act(observation[0], off[0], state, noise, False)[0].expand(length, -1, -1)
-    version = zeros.long()
-    trajectory = Trajectory(observation, off, state, decision, zeros, off[1:], ~off[1:], version)
+    trajectory = Trajectory(observation, off, state, decision, zeros, off[1:], ~off[1:], zeros.long(), ~off[0])
     trajectory = Trajectory(*(tensor.clone() for tensor in trajectory))  # made outside of inference mode
-    stopwatch = Stopwatch(TRAINER_STAGES)
+    stopwatch, batch_on_cpu = Stopwatch(TRAINER_STAGES), Trajectory(*(tensor.cpu().numpy() for tensor in trajectory))
 
     def update() -> None:
-        trainer.update(trajectory, version.cpu().numpy(), length * batch, 0.0, stopwatch)
+        trainer.update(trajectory, batch_on_cpu, stopwatch)
         if device.type == "cuda":
             torch.cuda.synchronize()
 

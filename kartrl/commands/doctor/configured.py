@@ -68,12 +68,16 @@ def check_memory(examined: Examined) -> tuple[State, str]:
     free = free_memory()
     if examined.sizes is None:
         return "ok", f"{free / GIGABYTE:.1f} GB free"
-    from kartrl.runtime.sizes import AGENT_BYTES, slab_shape
+    from kartrl.runtime.sizes import AGENT_BYTES, replay_shape, slab_shape
 
     assert examined.spec is not None
     slab = slab_shape(examined.config, examined.spec, examined.sizes).size()
-    need = RUN_BYTES + examined.sizes.agents * AGENT_BYTES + slab
+    shape = replay_shape(examined.config, examined.spec)
+    replay = shape.size() if shape is not None else 0
+    need = RUN_BYTES + examined.sizes.agents * AGENT_BYTES + slab + replay
     text = f"{free / GIGABYTE:.1f} GB free, this run needs about {need / GIGABYTE:.1f}"
+    if replay:
+        text += f", of which the replay {replay / GIGABYTE:.1f}"
     return (
         ("ok", text)
         if free > need

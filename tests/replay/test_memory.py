@@ -1,0 +1,185 @@
+"""What a replay holds is what was put in, bit for bit, each frame once; what it draws is drawn evenly."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from kartrl.replay import MemoryShape, UniformReplay, UnrollMemory
+from kartrl.trajectory import Trajectory
+
+T, K, STATE = 5, 6, 3
+SIDE = 6
+
+
+class Game:
+    """An environment that shows random frames as stacks, as Gymnasium's wrapper and ale-py's vector do."""
+
+    def __init__(self, seed, stack, channels, padding, ends):
+        self.random = np.random.default_rng(seed)
+        self.stack, self.channels, self.padding, self.ends = stack, channels, padding, ends
+        self.observation, self.first = self.reset(), True
+
+    def frame(self):
+        return self.random.integers(0, 256, (SIDE, SIDE, self.channels), dtype=np.uint8)
+
+    def reset(self):
+        frame = self.frame()
+        before = {"zero": np.zeros_like(frame), "reset": frame}[self.padding]
+        return np.concatenate([before] * (self.stack - 1) + [frame], 2)
+
+    def unroll(self, length=T):
+        """Unrolls that begin with the observation with which the one before ended, as agents write them."""
+        observations, firsts, terminated, valid = [self.observation], [self.first], [], []
+        for _ in range(length):
+            if terminated and terminated[-1]:
+                observation, first = self.reset(), True
+            else:
+                observation = np.concatenate([self.observation[..., self.channels :], self.frame()], 2)
+                first = False
+            terminated.append(bool(self.random.random() < self.ends))
+            valid.append(not first)
+            self.observation, self.first = observation, first
+            observations.append(observation)
+            firsts.append(first)
+        return np.stack(observations), np.array(firsts), np.array(terminated), np.array(valid)
+
+
+def batch_of(games, random, number):
+    unrolls = [game.unroll() for game in games]
+    observation, first, terminated, valid = (np.stack(parts, 1) for parts in zip(*unrolls, strict=True))
+    size = len(games)
+    return Trajectory(
+        observation=observation,
+        first=first,
+        initial_state=random.normal(size=(size, STATE)).astype(np.float32),
+        decision=random.normal(size=(T, size, K)).astype(np.float32),
+        reward=np.full((T, size), number, np.float32) + np.arange(size, dtype=np.float32) / 100,
+        terminated=terminated,
+        valid=valid,
+        version=np.full((T, size), number),
+        online=np.ones(size, bool),
+    )
+
+
+def memory_of(capacity, stack=4, channels=1):
+    shape = (SIDE, SIDE, channels * stack)
+    return UnrollMemory(MemoryShape(capacity, T, shape, "uint8", stack, K, STATE))
+
+
+def assert_held(memory, inserted):
+    """Each unroll that is held is one that was inserted, in every field; returns which ones, newest first."""
+    places = memory.places()
+    read = memory.read(places)
+    assert not read.online.any()
+    held = []
+    for column in range(len(places)):
+        number = float(read.reward[0, column])
+        batch, b = inserted[round(int(number)), round((number % 1) * 100)]
+        for name, array in batch._asdict().items():
+            if name != "online":
+                part = array[b] if name == "initial_state" else array[:, b]
+                mine = getattr(read, name)[column] if name == "initial_state" else getattr(read, name)[:, column]
+                assert mine.dtype == part.dtype, name
+                np.testing.assert_array_equal(mine, part, name)
+        held.append((round(int(number)), round((number % 1) * 100)))
+    return held
+
+
+def fill(memory, games, batches, drop=None):
+    random = np.random.default_rng(0)
+    inserted = {}
+    for number in range(batches):
+        batch = batch_of(games, random, number)
+        if drop is not None and drop(number):
+            continue
+        memory.insert(batch)
+        inserted |= {(number, b): (batch, b) for b in range(len(games))}
+    return inserted
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    stack=st.sampled_from([1, 2, 4]),
+    channels=st.sampled_from([1, 3]),
+    padding=st.sampled_from(["zero", "reset"]),
+    ends=st.sampled_from([0.0, 0.1, 0.5]),
+    environments=st.integers(1, 4),
+    batches=st.integers(1, 12),
+    dropped=st.integers(2, 20),
+)
+def test_what_is_read_is_what_was_inserted_bit_for_bit(stack, channels, padding, ends, environments, batches, dropped):
+    memory = memory_of(60, stack, channels)
+    games = [Game(seed, stack, channels, padding, ends) for seed in range(environments)]
+    inserted = fill(memory, games, batches, drop=lambda number: number % dropped == dropped - 1)
+    held = assert_held(memory, inserted)
+    assert len(set(held)) == len(held)
+    assert len(held) <= 60 // T
+    newest = sorted(inserted, reverse=True)[: len(held)]
+    assert sorted(held, reverse=True) == newest, "the oldest go first"
+
+
+@pytest.mark.parametrize("padding", ["zero", "reset"])
+def test_each_frame_is_stored_once_across_unrolls_and_ends(padding):
+    memory, games = memory_of(10_000), [Game(seed, 4, 1, padding, 0.02) for seed in range(3)]
+    inserted = fill(memory, games, 100)
+    ends = sum(int(batch.terminated[:, b].sum()) for batch, b in inserted.values())
+    assert ends > 20
+    written = memory._ring.written
+    beginnings = 3 * (2 if padding == "zero" else 1) + ends * (padding == "zero")
+    assert 100 * 3 * T <= written <= 100 * 3 * T + beginnings
+    assert len(memory._ends) == 3, "only the newest end of each environment can go on"
+
+
+def test_a_full_memory_holds_its_capacity_and_takes_the_bytes_that_it_said():
+    memory, games = memory_of(400), [Game(seed, 4, 1, "zero", 0.01) for seed in range(2)]
+    inserted = fill(memory, games, 150)
+    held = assert_held(memory, inserted)
+    assert 400 - 2 * 2 * T <= len(held) * T <= 400
+    arrays = [memory._ring._frames, *memory._fields.values()]
+    assert sum(array.nbytes for array in arrays) == memory.shape.size()
+
+
+def test_a_million_small_pictures_take_hardly_more_than_their_pixels():
+    shape = MemoryShape(1_000_000, 20, (84, 84, 4), "uint8", 4, 9, 0)
+    frames = shape.frames * 84 * 84
+    assert frames < 1.02 * 1_000_000 * 84 * 84
+    assert shape.size() < 7.4e9
+
+
+def test_unrolls_without_a_valid_step_are_left_out():
+    memory, games = memory_of(60), [Game(seed, 4, 1, "zero", 0.1) for seed in range(2)]
+    batch = batch_of(games, np.random.default_rng(0), 0)
+    batch.valid[:, 0] = False
+    memory.insert(batch)
+    assert assert_held(memory, {(0, 1): (batch, 1)}) == [(0, 1)]
+
+
+def test_vectors_are_kept_too():
+    memory = UnrollMemory(MemoryShape(50, T, (4,), "float32", 1, K, STATE))
+    random = np.random.default_rng(0)
+    inserted = {}
+    for number in range(3):
+        batch = batch_of([Game(0, 1, 1, "zero", 0.1)] * 2, random, number)
+        batch = batch._replace(observation=random.normal(size=(T + 1, 2, 4)).astype(np.float32))
+        memory.insert(batch)
+        inserted |= {(number, b): (batch, b) for b in range(2)}
+    assert len(assert_held(memory, inserted)) == 6
+
+
+def test_unrolls_are_drawn_evenly_from_those_that_are_held():
+    memory = memory_of(100)
+    replay = UniformReplay(memory, torch.Generator().manual_seed(3))
+    random, games = np.random.default_rng(0), [Game(seed, 4, 1, "zero", 0.1) for seed in range(2)]
+    for number in range(40):
+        replay.insert(batch_of(games, random, number))
+    held = memory.read(memory.places()).reward[0]
+    assert replay.steps == len(held) * T
+    drawn = np.concatenate([replay.sample(50).reward[0] for _ in range(100)])
+    counts = [(drawn == number).sum() for number in held]
+    assert sum(counts) == 5000
+    assert stats.chisquare(counts).pvalue > 0.001
+    gigabytes = replay.scalars()["system/replay_gigabytes"]
+    assert gigabytes == pytest.approx(memory.shape.size() / 1e9, rel=0.2)
