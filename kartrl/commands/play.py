@@ -77,15 +77,16 @@ def run(options: argparse.Namespace) -> int:
 
 def find_rival(options: argparse.Namespace, console: Console) -> Path | None:
     """The checkpoint of the ghost: the one named or, where nothing else is asked for, the one for this game."""
-    from kartrl.kart.retro import BUNDLED, game_folder
-    from kartrl.runtime.run_folders import find_checkpoint  # loads torch
-
     if options.alone and (options.checkpoint or options.ghost):
         raise UserError("--alone cannot be combined with -p or --ghost")
     if options.checkpoint is not None:
+        from kartrl.runtime.run_folders import find_checkpoint  # loads torch
+
         return find_checkpoint(options.checkpoint)
     if options.alone or options.ghost or options.replay or options.opponents:
         return None
+    from kartrl.kart.retro import BUNDLED, game_folder
+
     folder = game_folder(options.game)
 
     def fits(section: Environment) -> bool:
