@@ -111,15 +111,15 @@ def compare_experiment(file: Path, question: Question, output: Path | None, cons
         raise
     except OSError as error:
         raise UserError(f"{folder}: cannot write ({error.strerror or error}); name another folder") from error
+    if failed:
+        names = ", ".join(cell.folder.name for cell in failed)
+        console.print(f"Failed: {names}; give the same command to retry", style="red", highlight=False, soft_wrap=True)
     done = [cell for cell in cells if cell not in failed]
     if done:
         runs = [read_run(str(cell.folder), question.metric) for cell in done]
         groups = group(runs, by, [] if question.by else [cell.algorithm for cell in done])
         comparison = make_comparison(groups, question.metric, by, question.least)
         _tell(comparison, output or folder / "comparison", console)
-    if failed:
-        names = ", ".join(cell.folder.name for cell in failed)
-        console.print(f"Failed: {names}; give the same command to retry", style="red", highlight=False, soft_wrap=True)
     return 1 if failed else 0
 
 

@@ -16,6 +16,7 @@ from kartrl.metrics import episodes_csv, scalars_csv
 from kartrl.runtime.run_folders import find_run
 
 RETURN = "episodic_return"
+EPISODE_METRICS = (RETURN, "episodic_length", "finished")  # columns of episodes.csv
 LEARNERS_KEYS = {"frame_stack", "height", "width", "crop_top", "crop_bottom", "grayscale", "life_loss_ends"}
 """Keys of [environment] that may differ: what the learner sees of a task."""
 PLACES = ("train", "test")  # uses of levels, as in tags
@@ -43,7 +44,7 @@ def read_run(name: str, metric: str) -> ComparedRun:
     """A run by its folder, or its name in logs.
 
     Args:
-        metric: a column of episodes.csv, or a tag of scalars.csv.
+        metric: one of `EPISODE_METRICS`, or a tag of scalars.csv.
 
     Raises:
         UserError: there is no such run, it cannot be read, or has no value of the metric; this names the nearest.
@@ -53,7 +54,7 @@ def read_run(name: str, metric: str) -> ComparedRun:
     rows: list[tuple[float, float, float]]
     try:
         tags = _read_tags(folder)
-        if metric in episodes_csv.EpisodeRow._fields:
+        if metric in EPISODE_METRICS:
             rows = [(row.agent_steps, row.seconds / 60, getattr(row, metric)) for row in episodes_csv.read(folder)]
         else:
             rows = tags.get(metric, [])
@@ -61,7 +62,7 @@ def read_run(name: str, metric: str) -> ComparedRun:
         raise UserError(f"{folder}: cannot read this run ({error.strerror or error})") from error
     points = _points(rows)
     if not len(points.value):
-        near = difflib.get_close_matches(metric, [*tags, *episodes_csv.EpisodeRow._fields], n=1)
+        near = difflib.get_close_matches(metric, [*tags, *EPISODE_METRICS], n=1)
         raise UserError(f"{folder}: has no {metric} yet" + (f"; the nearest that it has is {near[0]}" if near else ""))
     finished = {}
     for use in PLACES:

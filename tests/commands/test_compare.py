@@ -72,6 +72,7 @@ def test_several_tasks_are_put_on_one_scale(tmp_path):
         (["nobody"], "nobody: no such run"),
         (["one", "--by", "model.cor"], "model.core"),
         (["one", "--metric", "nothing"], "has no nothing yet"),
+        (["one", "--metric", "level"], "has no level yet"),
         (["one", "--config", "e.toml"], "not both"),
         (["--config", "missing.toml"], "cannot read this experiment"),
         (["--config", "broken.toml"], "not valid TOML"),

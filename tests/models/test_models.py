@@ -3,6 +3,7 @@
 import multiprocessing
 import subprocess
 import sys
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -11,9 +12,10 @@ from commands import environment
 from torch.nn import functional
 from trajectories import ACTIONS, CONTINUOUS, DISCRETE, kind
 
-from kartrl.config import Model
+from kartrl.config import Model, read
 from kartrl.envs.spec import ActionSpec
 from kartrl.errors import UserError
+from kartrl.learning.learner import make_learner
 from kartrl.models import ActorCritic, for_inference, make_distribution, make_network, scripting
 from kartrl.models.cores import CORES
 from kartrl.models.encoders import ENCODERS
@@ -159,6 +161,23 @@ def test_the_columns_of_a_decision_are_what_the_network_says(action, greedy):
     torch.testing.assert_close(parts.value, value)
     torch.testing.assert_close(parts.parameters, parameters)
     torch.testing.assert_close(after_too, after)
+
+
+def test_learners_give_squashed_actions_the_density_that_they_were_taken_with():
+    torch.manual_seed(4)
+    config = read(overrides=["model.hidden_size=16", "model.squash_actions=true", "model.torchscript=false"])
+    network = make_network(config.model, (4,), CONTINUOUS)
+    with torch.no_grad():
+        network.policy.bias.copy_(torch.tensor([2.0, -4.0, 0.0, 1.0]))
+    observation, first = torch.randn(200, 4), torch.ones(200, dtype=torch.bool)
+    distribution = make_learner(config, network, CONTINUOUS).algorithm.distribution
+    noise = distribution.noise(200, CPU, torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        decision = split_decision(network.act(observation, first, network.initial_state(200), noise, False)[0], 2)
+    assert decision.action.abs().max() <= 1
+    assert CONTINUOUS.taken(decision.action.numpy()).max() <= 1
+    assert (decision.action.abs() > 0.999).any(), "near the bounds too"
+    torch.testing.assert_close(distribution.log_prob(decision.parameters, decision.action), decision.log_prob)
 
 
 def test_actions_are_samples_of_the_policy():
@@ -341,6 +360,11 @@ def test_a_new_unit_of_returns_changes_nothing_that_is_said_of_them(torchscript)
         expected = float(torch.cat(returns).double().var(correction=0).sqrt())
         assert float(network.return_deviation()) == pytest.approx(expected, rel=1e-4)
         torch.testing.assert_close(network.step(*arguments)[1] * network.return_deviation(), before)
+
+
+def test_every_name_in_the_configuration_is_in_a_table():
+    for key, table in (("encoder", ENCODERS), ("core", CORES)):
+        assert set(get_args(Model.model_fields[key].annotation)) == set(table)
 
 
 def test_convolutions_that_do_not_fit_are_a_clear_error():
