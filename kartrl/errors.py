@@ -8,7 +8,13 @@ from pathlib import Path
 LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 OURS = str(Path(__file__).parent)
 # of dlopen and of PyTorch
-NO_MEMORY = ("failed to map segment", "can't allocate memory", "cannot allocate memory", "Cannot allocate memory")
+NO_MEMORY = (
+    "std::bad_alloc",
+    "failed to map segment",
+    "can't allocate memory",
+    "cannot allocate memory",
+    "Cannot allocate memory",
+)
 
 
 class UserError(Exception):

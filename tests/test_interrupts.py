@@ -88,13 +88,13 @@ def test_a_call_in_another_thread_holds_nothing_up() -> None:
     def call() -> None:
         with held():
             begun.set()
-            over.wait(30)
+            over.wait(60)
 
     thread = threading.Thread(target=call)
     earlier = signal.signal(signal.SIGUSR1, deferred(lambda number, frame: seen.append(number)))
     try:
         thread.start()
-        begun.wait(30)
+        begun.wait(60)
         signal.raise_signal(signal.SIGUSR1)
         assert seen == [signal.SIGUSR1]
     finally:

@@ -3,12 +3,13 @@
 import ctypes
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from kartrl.errors import UserError
+from kartrl.kart.cartridge import STATE_LIMIT
 from kartrl.kart.libretro import ALL, Emulator, Frame, to_rgb
 from kartrl.runtime.child_process import tell_exit
 from kartrl.runtime.processes import spawn, start_method
@@ -24,11 +25,22 @@ class EmulatorLost(UserError):
     """The process crashed, or did not answer in time."""
 
 
+class Shared(NamedTuple):
+    """Memory of both processes, uint8, so that a call costs one short message each way.
+
+    What is longer than the pipe takes at once would be waited for without end where a process was stopped meanwhile.
+    """
+
+    ram: Any  # a copy of the console's working memory
+    pixels: Any  # of the last frame
+    state: Any  # that was saved, or is to be restored
+
+
 class IsolatedEmulator:
     """An `Emulator` in a process of its own, with the same methods; not to be used in a daemonic process.
 
-    Memory and screen are shared, so that a frame costs one short message each way. When the core crashes or hangs, its
-    process is ended, and this call and all later ones raise `EmulatorLost`.
+    When the core crashes or hangs, or its process is stopped, that process is ended, and this call and all later ones
+    raise `EmulatorLost`.
 
     Raises:
         UserError: as `Emulator`.
@@ -38,11 +50,13 @@ class IsolatedEmulator:
         self.pressed = 0
         """Buttons held on the first joypad, as in `Emulator`."""
         context: Any = start_method()
-        self.ram = context.RawArray(ctypes.c_uint8, RAM_BYTES)
+        self._shared = Shared(
+            *(context.RawArray(ctypes.c_uint8, size) for size in (RAM_BYTES, FRAME_BYTES, STATE_LIMIT))
+        )
+        self.ram = self._shared.ram
         """A copy of the console's working memory; what is written to it counts from the next call on."""
-        self._pixels = context.RawArray(ctypes.c_uint8, FRAME_BYTES)
         self._pipe, theirs = context.Pipe()
-        self._process = spawn(context, "emulator", serve, core, rom, self.ram, self._pixels, theirs)
+        self._process = spawn(context, "emulator", serve, core, rom, self._shared, theirs)
         theirs.close()
         self._lost = ""  # why there will be no more answers
         self._frame = Frame(*self._receive(waits=round(START_SECONDS / WAIT_SECONDS)))
@@ -53,16 +67,19 @@ class IsolatedEmulator:
 
     def screen(self, rows: slice = ALL) -> npt.NDArray[np.uint8]:
         """The last video frame or some rows of it, as in `Emulator`."""
-        return to_rgb(memoryview(self._pixels)[: self._frame.size], self._frame, rows)
+        return to_rgb(memoryview(self._shared.pixels)[: self._frame.size], self._frame, rows)
 
     def save(self) -> bytes:
         """Serialize the console's state."""
-        state: bytes = self._call("save")
-        return state
+        size = self._call("save")
+        return bytes(memoryview(self._shared.state)[:size])
 
     def restore(self, state: bytes) -> bool:
         """Restore a saved state; the screen is updated with the next frame. Returns False if the core rejects it."""
-        return bool(self._call("restore", state))
+        if len(state) > STATE_LIMIT:
+            return False
+        ctypes.memmove(self._shared.state, state, len(state))
+        return bool(self._call("restore", len(state)))
 
     def close(self) -> None:
         """End the process. Closing twice is allowed."""
@@ -104,21 +121,26 @@ class IsolatedEmulator:
         raise EmulatorLost(f"the emulator {cause}")
 
 
-def serve(core: Path, rom: Path, ram: Any, pixels: Any, pipe: Connection) -> None:
+def serve(core: Path, rom: Path, shared: Shared, pipe: Connection) -> None:
     """Body of the emulator's process: answers one call after another, until the other end of the pipe is closed."""
     try:
         emulator = Emulator(core, rom)
-        pipe.send(_share(emulator, ram, pixels))
+        pipe.send(_share(emulator, shared))
         while True:
             name, *arguments = pipe.recv()
-            ctypes.memmove(emulator.ram, ram, RAM_BYTES)
+            ctypes.memmove(emulator.ram, shared.ram, RAM_BYTES)
             if name == "run":
                 (emulator.pressed,) = arguments
                 emulator.run()
-                answer: Any = _share(emulator, ram, pixels)
+                answer: Any = _share(emulator, shared)
+            elif name == "save":
+                state = emulator.save()
+                memoryview(shared.state).cast("B")[: len(state)] = state
+                answer = len(state)
             else:
-                answer = getattr(emulator, name)(*arguments)
-                ctypes.memmove(ram, emulator.ram, RAM_BYTES)
+                (size,) = arguments
+                answer = emulator.restore(bytes(memoryview(shared.state)[:size]))
+                ctypes.memmove(shared.ram, emulator.ram, RAM_BYTES)
             pipe.send(answer)
     except UserError as error:
         pipe.send(error)
@@ -126,9 +148,9 @@ def serve(core: Path, rom: Path, ram: Any, pixels: Any, pipe: Connection) -> Non
         return
 
 
-def _share(emulator: Emulator, ram: Any, pixels: Any) -> Frame:
+def _share(emulator: Emulator, shared: Shared) -> Frame:
     """Copy memory and screen to where both processes see them."""
     frame = emulator.frame
-    ctypes.memmove(ram, emulator.ram, RAM_BYTES)
-    ctypes.memmove(pixels, frame.address, frame.size)
+    ctypes.memmove(shared.ram, emulator.ram, RAM_BYTES)
+    ctypes.memmove(shared.pixels, frame.address, frame.size)
     return frame

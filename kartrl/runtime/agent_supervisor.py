@@ -29,6 +29,7 @@ class Agent:
             0.0,
             0,
         )  # monotonic time and number of its newest request that was seen, or of this life's beginning
+        self.ended = False  # as `watch` has seen it
         self.cause = ""  # of its last death
 
 
@@ -84,7 +85,7 @@ class Agents:
         # A restarted agent must not repeat the life that killed it.
         envs = slab.groups_per_agent * slab.group_size
         seed = self._seed + agent.number * envs + agent.restarts.total * 10_007
-        agent.unrolls, agent.cause = int(slab.unrolls[agent.number]), ""
+        agent.unrolls, agent.ended, agent.cause = int(slab.unrolls[agent.number]), False, ""
         agent.moved = (time.monotonic(), slab.requests(agent.number))
         slab.admit(agent.number)
         agent.process = spawn(
@@ -126,7 +127,7 @@ class Agents:
                 agent.messages = None
 
     def watch(self, now: float, trained: bool) -> None:
-        """Reap dead agents, kill stalled ones, and restart those whose backoff is over.
+        """Reap dead agents, kill stalled ones, and restart those whose backoff is over; call `receive` before.
 
         Args:
             now: the monotonic time.
@@ -140,8 +141,11 @@ class Agents:
                 if agent.restarts.due(now):
                     self._start(agent)
             elif not agent.process.is_alive():
-                if agent.messages is None:  # all that it said has been heard
+                # What it said is heard by now or, where its pipe does not end, since a process that its environment
+                # started holds it, when `receive` has been called once more.
+                if agent.messages is None or agent.ended:
                     self._reap(agent, now, trained)
+                agent.ended = True
             elif self._is_stalled(agent, now):
                 agent.cause = f"no step came from it for system.step_timeout, {self._config.system.step_timeout:g} s"
                 agent.process.kill()
@@ -156,6 +160,9 @@ class Agents:
     def _reap(self, agent: Agent, now: float, trained: bool) -> None:
         assert agent.process is not None
         code, agent.process = agent.process.exitcode, None
+        if agent.messages is not None:
+            agent.messages.reader.close()
+            agent.messages = None
         cause = agent.cause.strip() or tell_exit(code)
         if not trained:  # nothing ever worked: starting again would loop
             raise RunFailed(f"agent {agent.number} ended before the first update\n{cause}")

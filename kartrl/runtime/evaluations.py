@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kartrl.config import Config
+from kartrl.errors import RunFailed, shortage
 from kartrl.files import write_whole
 from kartrl.learning import checkpoint
 from kartrl.metrics.records import EpisodeRecord, Scalars
@@ -62,7 +63,11 @@ class Evaluations:
             skipped: whether to wait no longer.
         """
         begun = time.monotonic()
-        self.watch(begun)
+        try:
+            self.watch(begun)
+        except (OSError, RunFailed) as error:  # it would have to be started
+            self._say(f"The last checkpoint is not evaluated: {shortage(error) or error}")
+            return
         process = self._helper.process
         if process is None or self._inbox is None:
             return

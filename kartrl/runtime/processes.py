@@ -111,11 +111,16 @@ def _run(role: str, place: tuple[str, str], arguments: tuple[Any, ...], options:
     setproctitle(f"kartrl {role}")
     parent = multiprocessing.parent_process()
     assert parent is not None
-    # A thread watches, so this works while the process loads or computes, or waits for the rest of a message that its
-    # dead parent never finished writing.
-    threading.Thread(target=_follow, args=(parent,), name="follow-parent", daemon=True).start()
     module, name = place
-    getattr(importlib.import_module(module), name)(*arguments, **options)
+    try:
+        # A thread watches, so this works while the process loads or computes, or waits for the rest of a message that
+        # its dead parent never finished writing.
+        threading.Thread(target=_follow, args=(parent,), name="follow-parent", daemon=True).start()
+        getattr(importlib.import_module(module), name)(*arguments, **options)
+    except Exception as error:
+        if (cause := shortage(error)) is None:
+            raise
+        raise SystemExit(f"kartrl: {role}: {cause}") from error  # multiprocessing prints it
 
 
 def yield_cores() -> None:

@@ -361,15 +361,17 @@ class Server:
             if thread.ident is not None:
                 thread.join(JOIN_SECONDS)
         learned = not failed and self._trainer.counters.updates > 0
-        if learned:
-            self._save(2 * JOIN_SECONDS)
-            if self._request.number is None:
-                self._evaluations.finish(self._receive_evaluations, lambda: self._request.number is not None)
-        self._evaluations.terminate()
-        if self._trainers:  # or it did not come to be
-            self._reporter.send(None)
-        end_children(JOIN_SECONDS)
-        if self._trainers:
-            self._reporter.close()
+        try:
+            if learned:
+                self._save(2 * JOIN_SECONDS)
+                if self._request.number is None:
+                    self._evaluations.finish(self._receive_evaluations, lambda: self._request.number is not None)
+        finally:
+            self._evaluations.terminate()
+            if self._trainers:  # or it did not come to be
+                self._reporter.send(None)
+            end_children(JOIN_SECONDS)
+            if self._trainers:
+                self._reporter.close()
         if learned:
             self._evaluations.leave_best()

@@ -4,17 +4,17 @@ import json
 import sys
 
 import pytest
-from commands import QUICK, run
+from commands import PACED, QUICK, run
 
 PEER = "import time\nfor k in range(1000):\n print(f'@B steps={100 * k} upd={k}', flush=True)\n time.sleep(0.05)"
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(300)
 def test_it_measures_prints_and_writes_json(tmp_path):
     (tmp_path / "peer.py").write_text(PEER)
     peer = f"{sys.executable} {tmp_path / 'peer.py'}"
-    options = ["--seconds", "6", "--warm", "1", "--peer", peer, "--json", "figures.json"]
-    ended = run("bench", *QUICK, *options, "--set", "evaluation.minutes=0", cwd=tmp_path, timeout=200)
+    options = ["--seconds", "3", "--warm", "1", "--peer", peer, "--json", "figures.json"]
+    ended = run("bench", *QUICK, *PACED, *options, "--set", "evaluation.minutes=0", cwd=tmp_path, timeout=280)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     for word in (
         "environment",

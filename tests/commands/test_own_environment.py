@@ -1,13 +1,11 @@
 """What docs/environments.md says of an environment of one's own, with the code of that page."""
 
 import re
-import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from commands import ROOT, environment, steps, wait_for
+from commands import ROOT, run
 
 from kartrl.config import read
 from kartrl.errors import UserError
@@ -15,15 +13,7 @@ from kartrl.learning import checkpoint
 from kartrl.runtime.inspection import inspect_env
 
 PAGE = (ROOT / "docs" / "environments.md").read_text(encoding="utf-8")
-KARTRL = Path(sys.executable).with_name("kartrl")  # the installed command: it does not look in the current folder
 CORRIDOR = ("environment.id=mine:mine/Corridor-v0", "model.hidden_size=16", "system.agents=2", "run.name=run")
-
-
-def kartrl(cwd: Path, *arguments: str, trusted: str = "") -> subprocess.CompletedProcess[str]:
-    env = environment() | {"KARTRL_IMPORT": trusted}
-    return subprocess.run(
-        [KARTRL, *arguments], cwd=cwd, env=env, capture_output=True, text=True, timeout=110, check=False
-    )
 
 
 def sets(*overrides: str) -> list[str]:
@@ -38,39 +28,35 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.timeout(400)
-def test_it_is_trained_evaluated_and_resumed_from_its_folder(folder: Path) -> None:
-    often = ("run.agent_steps=1000000000", "run.checkpoint_minutes=0.01", "evaluation.minutes=0")
-    mine = ("environment.kwargs.length=3", "environment.wrapper=mine:shifted", "environment.opponents=1")
-    run, printed = folder / "logs" / "run", folder / "output"
-    with printed.open("w") as output:
-        command = [KARTRL, "train", *sets(*CORRIDOR, *mine, *often)]
-        training = subprocess.Popen(command, cwd=folder, env=environment(), stdout=output, stderr=subprocess.STDOUT)
-        try:
-            wait_for(lambda: steps(run), 100, "a checkpoint after an update")
-        finally:
-            training.terminate()
-            assert training.wait(30) == 128 + signal.SIGTERM
-    assert "mine:mine/Corridor-v0 has no use for environment.opponents" in printed.read_text()
-    for advice in ("Resume:   ", "Film:     ", "Evaluate: "):
-        assert re.search(rf"{advice}KARTRL_IMPORT=mine \S*kartrl ", printed.read_text()), "as it can be typed"
+def test_it_is_trained_evaluated_and_resumed_from_its_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def kartrl(*arguments: str, trusted: str = "", fresh: bool = False) -> subprocess.CompletedProcess[str]:
+        monkeypatch.setenv("KARTRL_IMPORT", trusted)
+        return run(*arguments, cwd=folder, installed=True, fresh=fresh)
 
-    path = checkpoint.newest(run)
+    mine = ("environment.kwargs.length=3", "environment.wrapper=mine:shifted", "environment.opponents=1")
+    some = ("run.agent_steps=1000", "evaluation.minutes=0")
+    trained = kartrl("train", *sets(*CORRIDOR, *mine, *some), fresh=True)
+    assert trained.returncode == 0, trained.stdout + trained.stderr
+    assert "mine:mine/Corridor-v0 has no use for environment.opponents" in trained.stdout
+    for advice in ("Resume:   ", "Film:     ", "Evaluate: "):
+        assert re.search(rf"{advice}KARTRL_IMPORT=mine \S*kartrl ", trained.stdout), "as it can be typed"
+
+    path = checkpoint.newest(folder / "logs" / "run")
     assert checkpoint.load(path).config.environment.kwargs == {"length": 3}
     for arguments in (["evaluate", "-p", str(path)], ["train", "--resume", "run"]):
-        refused = kartrl(folder, *arguments)
+        refused = kartrl(*arguments)
         assert refused.returncode == 2
         assert "export KARTRL_IMPORT=mine\n" in refused.stderr
         assert len(refused.stderr.splitlines()) == 1
 
-    table = kartrl(folder, "evaluate", "-p", str(path), "--episodes", "2", trusted="other, mine")
+    table = kartrl("evaluate", "-p", str(path), "--episodes", "2", trusted="other, mine")
     assert table.returncode == 0, table.stderr
     assert "Corridor" in table.stdout
-    film = kartrl(folder, "record", "-p", str(path), trusted="mine")
+    film = kartrl("record", "-p", str(path), trusted="mine")
     assert film.returncode == 2
     assert "gives no pictures" in film.stderr
-    limit = f"run.agent_steps={int(path.stem) + 2000}"
-    more = kartrl(folder, "train", "--resume", "run", *sets(limit), trusted="mine")
+    steps = f"run.agent_steps={int(path.stem) + 1000}"
+    more = kartrl("train", "--resume", "run", *sets(steps), trusted="mine")
     assert more.returncode == 0, more.stdout + more.stderr
 
 

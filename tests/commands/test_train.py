@@ -4,13 +4,13 @@ import os
 import re
 
 import pytest
-from commands import EVALUATE_OFF, QUICK, run, steps
+from commands import EVALUATE_OFF, QUICK, REPORT_OFTEN, Training, run, steps, wait_for
 
 from kartrl.learning import checkpoint
 from kartrl.metrics import scalars_csv
 
 
-def test_it_trains_saves_logs_and_resumes(tmp_path):
+def test_it_trains_saves_logs_and_resumes_passing_over_a_damaged_checkpoint(tmp_path):
     options = [*QUICK, *EVALUATE_OFF, "--set", "run.agent_steps=8000", "--set", "run.name=run"]
     first = run("train", *options, cwd=tmp_path, fresh=True)
     assert first.returncode == 0, first.stdout + first.stderr
@@ -29,8 +29,12 @@ def test_it_trains_saves_logs_and_resumes(tmp_path):
     assert again.returncode == 2
     assert "this run exists" in again.stderr
 
+    damaged = folder / "checkpoints" / "9999999999.pt"
+    damaged.write_bytes(checkpoint.newest(folder).read_bytes()[:-500])
     more = run("train", "--resume", "--set", "run.agent_steps=12000", cwd=tmp_path, fresh=True)
     assert more.returncode == 0, more.stdout + more.stderr
+    assert re.search(r"9999999999\.pt: .*; trying the previous one", more.stderr)
+    assert damaged.with_suffix(".damaged").exists()
     assert f"Resuming at {trained:,} agent steps" in more.stdout
     assert 12000 <= steps(folder) < 14000
     resumed = checkpoint.load(checkpoint.newest(folder))
@@ -72,22 +76,6 @@ def test_several_predictors_and_trainers_share_the_work(tmp_path):
     )
     assert result.returncode == 0, result.stdout + result.stderr
     assert steps(tmp_path / "logs" / "run") >= 8000
-
-
-def test_a_damaged_newest_checkpoint_is_passed_over_with_a_warning(tmp_path):
-    assert (
-        run(
-            "train", *QUICK, *EVALUATE_OFF, "--set", "run.agent_steps=3000", "--set", "run.name=run", cwd=tmp_path
-        ).returncode
-        == 0
-    )
-    good = checkpoint.newest(tmp_path / "logs" / "run")
-    (good.parent / "9999999999.pt").write_bytes(good.read_bytes()[:-500])
-    resumed = run("train", "--resume", "run", "--set", "run.agent_steps=5000", cwd=tmp_path)
-    assert resumed.returncode == 0, resumed.stderr
-    assert "9999999999.pt" in resumed.stderr
-    assert "trying the previous one" in resumed.stderr
-    assert (good.parent / "9999999999.damaged").exists()
 
 
 def test_several_configurations_one_after_another(tmp_path):  # at once: tests/faults/test_two_runs.py
@@ -153,7 +141,11 @@ def test_logs_that_are_a_file(tmp_path):
 def test_it_learns_cartpole(tmp_path):
     """The whole system, end to end, on the quickest task there is: returns must rise well above chance (about 22)."""
     options = ["-c", "cartpole", "--set", "run.agent_steps=150000", "--set", "run.name=run"]
-    result = run("train", *options, *EVALUATE_OFF, cwd=tmp_path)
-    assert result.returncode == 0, result.stderr
-    returns = scalars_csv.values(tmp_path / "logs" / "run", "charts/episodic_return")
-    assert max(returns) > 100, returns
+    folder = tmp_path / "logs" / "run"
+    with Training(tmp_path, *options, *EVALUATE_OFF, before=REPORT_OFTEN) as training:
+
+        def learned() -> bool:
+            return max(scalars_csv.values(folder, "charts/episodic_return"), default=0.0) > 100
+
+        wait_for(lambda: learned() or training.process.poll() is not None, 200, "the end")
+        assert learned(), training.end()[1]

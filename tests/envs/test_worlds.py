@@ -39,10 +39,10 @@ def trained(tmp_path_factory):
         training = subprocess.Popen([*COMMAND, "train", *settings], cwd=folder, env=environment(), stdout=output)
         try:
             wait_for(lambda: scalars.exists() and "evaluation/test_place" in scalars.read_text(), 100, "an evaluation")
-            wait_for(lambda: "charts/place" in scalars.read_text(), 30, "the agents' episodes")
+            wait_for(lambda: "charts/place" in scalars.read_text(), 60, "the agents' episodes")
         finally:
             training.terminate()
-            assert training.wait(30) == 128 + signal.SIGTERM
+            assert training.wait(60) == 128 + signal.SIGTERM
     return folder, (folder / "output").read_text()
 
 

@@ -4,8 +4,10 @@
 
 Faults are real signals to real processes: agents, the evaluator, the logger and the fork server are killed or stopped,
 the environment of one agent dies a few times, the reader of the output goes, and now and then the server or its whole
-group is killed or ended, after which the run is resumed. Other algorithms: `-- --set algorithm.name=a2c`. Exit status 1
-if a promise of the README was broken.
+group is killed or ended, after which the run is resumed. Exit status 1 if a promise of the README was broken.
+
+Other algorithms: `-- --set algorithm.name=a2c`. On a machine so busy that agents take seconds to start:
+`-- --set system.step_timeout=40`.
 """
 
 import argparse
@@ -53,10 +55,10 @@ FIXED = [
     "run.agent_steps=1000000000",
     "run.minutes=0",
     "run.checkpoint_minutes=0.25",
-    "system.step_timeout=5",
+    "system.step_timeout=10",
 ]
-RESUME_SECONDS = 60.0  # timeout for a resumed run to save a new checkpoint
-GONE_SECONDS = 10.0  # timeout for all processes of an ended run to disappear
+RESUME_SECONDS = 180.0  # timeout for a resumed run to save a new checkpoint
+GONE_SECONDS = 60.0  # timeout for all processes of an ended run to disappear
 
 
 class Soak:
@@ -78,7 +80,7 @@ class Soak:
         before = self._steps()
         self.reader, writer = os.pipe()
         with open(writer, "w") as output:
-            options = [*(["--resume", "soak"] if resume else []), *self.options, *fixed]
+            options = [*(["--resume", "soak"] if resume else []), *fixed, *self.options]
             training = Training(self.folder, *options, output=output, fresh=True)
         threading.Thread(target=self._read, args=(self.reader,), daemon=True).start()
         self._wait(lambda: self._steps() > before, RESUME_SECONDS, "a new checkpoint")

@@ -33,7 +33,7 @@ def test_a_stopped_fork_server_hinders_neither_restarts_nor_the_end(tmp_path):
         server.suspend()
         training.roles("agent-0")[0].suspend()  # which is to be killed at the end
         status, output = training.end(signal.SIGTERM)
-        wait_for(lambda: not training.family(), 10, "all processes to be gone")
+        wait_for(lambda: not training.family(), 60, "all processes to be gone")
     assert status == 128 + signal.SIGTERM, output
     assert "agent 1 is started again; it ended: killed by SIGKILL" in output
 
@@ -50,7 +50,7 @@ def test_a_killed_fork_server_takes_nothing_with_it(tmp_path):
         wait_for(lambda: len(values(folder, "speed/updates")) > reports + 2, 60, "reports")
         assert (training.roles("agent-0"), training.roles("logger")) == before
         status, output = training.end(signal.SIGTERM)
-        wait_for(lambda: not training.family(), 10, "all processes to be gone")
+        wait_for(lambda: not training.family(), 60, "all processes to be gone")
     assert status == 128 + signal.SIGTERM, output
     assert "agent 1 is started again; it ended: killed by SIGKILL" in output
     assert "logger died" not in output

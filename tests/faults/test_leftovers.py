@@ -70,11 +70,11 @@ def litter(folder: Path) -> list[Path]:
 
 def killed(training: Training) -> None:
     os.kill(training.process.pid, signal.SIGKILL)
-    training.process.wait(5)
+    training.process.wait(60)
 
 
 def test_normal_end_leaves_nothing(tmp_path: Path, temporary: Path) -> None:
-    with Training(tmp_path, *QUICK, *NAMED, "--set", "run.agent_steps=5000") as training:
+    with Training(tmp_path, *QUICK, *NAMED, "--set", "run.agent_steps=2000") as training:
         wait_for(lambda: len(training.roles("agent-0") + training.roles("agent-1")) == 2, 60, "the agents")
         shared = shared_memory(training)
         status, output = training.end()
@@ -91,8 +91,26 @@ def test_failing_environment_leaves_nothing(tmp_path: Path, temporary: Path) -> 
     assert litter(tmp_path) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("options", [ENDLESS, KART], ids=["CartPole", "kart"])
+def test_a_process_that_cannot_be_started_at_the_end_leaves_nothing(tmp_path: Path, temporary: Path) -> None:
+    """The evaluator of the last checkpoint."""
+    failing = (
+        "from kartrl.errors import RunFailed\nfrom kartrl.runtime.server import Evaluations, Server\n"
+        "def fail(*_):\n    raise RunFailed('there is no fork server')\n"
+        "def shut_down(self, real=Server._shut_down):\n    Evaluations.watch = fail\n    real(self)\n"
+        "Server._shut_down = shut_down"
+    )
+    with Training(tmp_path, *QUICK, *NAMED, "--set", "run.agent_steps=2000", before=failing) as training:
+        status, output = training.end()
+        assert status == 0, output
+        assert "The last checkpoint is not evaluated: there is no fork server" in output
+        nothing_is_left(training, set(), temporary)
+    assert litter(tmp_path) == []
+    assert (tmp_path / "logs" / "run" / "best.pt").exists()
+
+
+@pytest.mark.parametrize(
+    ("number", "options"), [(signal.SIGTERM, ENDLESS), (signal.SIGINT, KART)], ids=["CartPole", "kart"]
+)
 def test_signal_saves_a_checkpoint_and_leaves_nothing(
     tmp_path: Path, temporary: Path, number: signal.Signals, options: list[str]
 ) -> None:
@@ -136,7 +154,7 @@ def test_repeated_ctrl_c_ends_at_once(tmp_path: Path, temporary: Path) -> None:
                 os.killpg(training.process.pid, signal.SIGINT)
             return training.process.poll() is not None
 
-        wait_for(interrupted, 10, "the end")
+        wait_for(interrupted, 60, "the end")
         status, output = training.end()
         assert status == 128 + signal.SIGINT, output
         assert "Traceback" not in output
@@ -164,7 +182,7 @@ def test_ctrl_c_while_processes_start_leaves_nothing(tmp_path: Path, temporary: 
     assert litter(tmp_path) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_signal_before_the_fork_server_starts_leaves_nothing(
     tmp_path: Path, temporary: Path, number: signal.Signals
 ) -> None:

@@ -1,5 +1,6 @@
 """Where the machine allows too little, a training says so in one line and leaves nothing."""
 
+import multiprocessing
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from commands import EVALUATE_OFF, QUICK, run
 from kartrl.config import read
 from kartrl.envs import describe_env
 from kartrl.errors import UserError, shortage
+from kartrl.runtime.processes import spawn
 from kartrl.runtime.sizes import choose_sizes, slab_shape
 
 TRAIN = ["train", *QUICK, *EVALUATE_OFF, "--set", "run.name=run", "--set", "run.agent_steps=500"]
@@ -32,6 +34,19 @@ def test_a_low_limit_is_told_in_one_line(tmp_path: Path, limit: str, words: str)
     assert not list(tmp_path.rglob("run.*"))
 
 
+def take_too_much() -> None:
+    bytearray(2**62)
+
+
+def test_a_role_that_meets_a_limit_says_so_in_one_line(capfd: pytest.CaptureFixture[str]) -> None:
+    process = spawn(multiprocessing.get_context("spawn"), "role", take_too_much)
+    process.join(60)
+    assert process.exitcode == 1
+    errors = capfd.readouterr().err
+    assert errors.startswith("kartrl: role: the machine has, or allows, too little memory"), errors
+    assert len(errors.splitlines()) == 1, errors
+
+
 def test_shortages_are_told_from_other_errors() -> None:
     assert shortage(OSError(2, "No such file or directory")) is None
     assert shortage(RuntimeError("shapes do not match")) is None
@@ -41,6 +56,7 @@ def test_shortages_are_told_from_other_errors() -> None:
     for error in (
         MemoryError(),
         OSError(12, "Cannot allocate memory"),
+        RuntimeError("std::bad_alloc"),
         ImportError("libtorch.so: failed to map segment"),
     ):
         assert "memory" in (shortage(error) or "")

@@ -42,8 +42,8 @@ def test_curves_continue_without_overlap_after_a_kill(tmp_path):
 
         wait_for(logged_on_both_sides_of_the_checkpoint, 90, "metrics of steps after a checkpoint")
         training.process.send_signal(signal.SIGKILL)
-        training.process.wait(10)
-        wait_for(lambda: not training.family(), 20, "the orphans to be gone")
+        training.process.wait(60)
+        wait_for(lambda: not training.family(), 60, "the orphans to be gone")
     saved, before = newest_steps(folder), list(scalars_csv.read(folder))
     resumed = run("train", "--resume", "run", "--set", f"run.agent_steps={saved + 1500}", cwd=tmp_path)
     assert resumed.returncode == 0, resumed.stdout + resumed.stderr

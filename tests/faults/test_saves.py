@@ -122,7 +122,7 @@ def test_training_continues_when_saving_fails(tmp_path):
         wait_for(lambda: checkpoint.newest(folder) > kept, 60, "a save to succeed again")
         training.process.send_signal(signal.SIGTERM)
         assert training.process.wait(60) == 128 + signal.SIGTERM
-        listener.join(10)
+        listener.join(60)
     assert any("File too large); training goes on" in line for line in lines)
     assert not list(folder.rglob("*.tmp"))
 

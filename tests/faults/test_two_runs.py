@@ -45,7 +45,7 @@ def test_lock_of_a_killed_run_does_not_block_resuming(tmp_path):
     with Training(tmp_path, *ENDLESS) as first:
         wait_for(lambda: steps(folder) > 0, 60, "a checkpoint")
         first.process.kill()
-        first.process.wait(10)
+        first.process.wait(60)
     assert (folder / "run.pid").read_text() == f"{first.process.pid}\n"
     begun = steps(folder)
     with Training(tmp_path, "--resume", "run") as second:

@@ -18,10 +18,12 @@ from kartrl.metrics import scalars_csv
 
 ROOT = Path(__file__).parents[2]
 HELPERS = Path(__file__).parent
+KARTRL = Path(sys.executable).with_name("kartrl")
 QUICK = ["--set", "environment.id=CartPole-v1", "--set", "model.hidden_size=16", "--set", "system.agents=2"]
 EVALUATE_OFF = ["--set", "evaluation.minutes=0"]
 UNTIL_ENDED = ["--set", "run.agent_steps=1000000000", "--set", "run.checkpoint_minutes=0.02"]
-ENDLESS = [*QUICK, *EVALUATE_OFF, *UNTIL_ENDED, "--set", "run.name=run"]
+PACED = ["--set", "environment.id=pacing:Paced-v0"]
+ENDLESS = [*QUICK, *PACED, *EVALUATE_OFF, *UNTIL_ENDED, "--set", "run.name=run"]
 # code to run before: the server reports several times a second
 REPORT_OFTEN = "from kartrl.runtime import server\nserver.REPORT_SECONDS = 0.2"
 
@@ -29,6 +31,7 @@ REPORT_OFTEN = "from kartrl.runtime import server\nserver.REPORT_SECONDS = 0.2"
 def environment(*first: Path) -> dict[str, str]:
     """Of kartrl's commands; Python looks in the folders `first` before all others."""
     return {
+        "KARTRL_IMPORT": "pacing",
         **os.environ,
         "PYTHONPATH": os.pathsep.join(map(str, (*first, ROOT, HELPERS))),
         "PYTHONWARNINGS": "error::UserWarning:kartrl",
@@ -44,6 +47,7 @@ def start(
     first: Sequence[Path] = (),
     before: str = "",
     fresh: bool = False,
+    installed: bool = False,
 ) -> "subprocess.Popen[str] | Forked":
     """A kartrl command, in a session of its own.
 
@@ -51,14 +55,15 @@ def start(
         first: folders in which Python looks for modules before all others.
         before: code that runs first in its process.
         fresh: loads everything anew, as `python -m kartrl`, instead of in a fork of a process that has it loaded.
+        installed: does not look for modules in the current folder, as the installed command `kartrl`.
     """
     env = environment(*first)
     if not (fresh or first) and hasattr(os, "fork"):
-        return Forked(list(arguments), before, cwd, env, stdout, stderr)
+        return Forked(list(arguments), before, KARTRL.parent if installed else cwd, cwd, env, stdout, stderr)
     code = f"import sys\n{before}\nfrom kartrl.cli import main\nsys.exit(main(sys.argv[1:]))"
-    how = ["-c", code] if before else ["-m", "kartrl"]
+    python = [sys.executable, "-c", code] if before else [sys.executable, "-m", "kartrl"]
     return subprocess.Popen(
-        [sys.executable, *how, *arguments],
+        [*([str(KARTRL)] if installed else python), *arguments],
         cwd=cwd,
         env=env,
         text=True,
@@ -75,7 +80,7 @@ def run(*arguments: str, cwd: Path, timeout: float = 100, **how: Any) -> subproc
         output, errors = process.communicate(timeout=timeout)
     finally:
         process.kill()
-    return subprocess.CompletedProcess(arguments, process.wait(10), output, errors)
+    return subprocess.CompletedProcess(arguments, process.wait(60), output, errors)
 
 
 class Training:
@@ -95,7 +100,7 @@ class Training:
     def __exit__(self, *_: object) -> None:
         for process in self.family():
             process.kill()
-        self.process.wait(10)
+        self.process.wait(60)
         if self.process.stdout is not None:
             self.process.stdout.close()
 

@@ -129,6 +129,16 @@ class Life(gymnasium.Env):
         return self._look(), 0.0, self.age % 17 == 0, False, {}
 
 
+class Forking(Life):
+    """Life with a process of its own, which outlives it and holds all that was open."""
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        super().__init__(render_mode)
+        if os.fork() == 0:
+            time.sleep(3600)
+            os._exit(0)
+
+
 gymnasium.register("Crash-v0", Faulty, kwargs={"lifetime": 200})
 gymnasium.register("CrashAtOnce-v0", Faulty, kwargs={"lifetime": 3})
 gymnasium.register("ExitAtOnce-v0", Faulty, kwargs={"lifetime": 3, "kind": "exit"})
@@ -144,4 +154,5 @@ gymnasium.register("Doomed-v0", Doomed, kwargs={"lifetime": 0, "switch": os.envi
 gymnasium.register("Hiccup-v0", Hiccup, kwargs={"lifetime": 1_000_000})
 gymnasium.register("Talkative-v0", Talkative, kwargs={"lifetime": 1_000_000_000})
 gymnasium.register("Life-v0", Life)
+gymnasium.register("Forking-v0", Forking)
 gymnasium.register("CrashHard-v0", CrashHard, kwargs={"lifetime": 0})

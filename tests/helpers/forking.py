@@ -7,6 +7,7 @@ This file, run, is the process that forks; `Forked` is what a test holds of a co
 import atexit
 import contextlib
 import functools
+import gc
 import json
 import os
 import runpy
@@ -30,15 +31,22 @@ class Forked:
     """A command at work: what of `subprocess.Popen` the tests use."""
 
     def __init__(
-        self, arguments: list[str], before: str, cwd: Path, env: Mapping[str, str], stdout: int | IO[str], stderr: int
+        self,
+        arguments: list[str],
+        before: str,
+        script: Path,
+        cwd: Path,
+        env: Mapping[str, str],
+        stdout: int | IO[str],
+        stderr: int,
     ) -> None:
-        """Args as those of `Popen`, but for `before`: code to run first."""
+        """Args as those of `Popen`, but for `before`: code to run first; and `script`: the folder of the command."""
         self.args, self.returncode = arguments, None
         self.stdout, output = self._stream(stdout)
         self.stderr, errors = (None, output) if stderr == subprocess.STDOUT else self._stream(stderr)
         self._status, status = os.pipe()
         self._read: dict[IO[str], str] = {}
-        request = {"arguments": arguments, "before": before, "cwd": str(cwd), "env": dict(env)}
+        request = {"arguments": arguments, "before": before, "script": str(script), "cwd": str(cwd), "env": dict(env)}
         payload = json.dumps(request).encode()
         forks = _forks(env["PYTHONPATH"])
         socket.send_fds(forks, [NUMBER.pack(len(payload))], [output, errors, status])
@@ -134,6 +142,8 @@ def load() -> None:
     """What the commands need, in the order in which they would load it; nothing that begins a thread."""
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
+    import torch._dynamo  # noqa: F401  # which the first optimizer would load: seconds, in each training
+
     import kartrl.cli
     import kartrl.commands.bench.measure
     import kartrl.commands.doctor
@@ -146,6 +156,7 @@ def load() -> None:
     import kartrl.kart.plots  # noqa: F401
 
     assert threading.active_count() == 1
+    gc.freeze()  # or a fork that collects garbage would look at, and copy, all of this
 
 
 def serve(requests: socket.socket) -> dict[str, Any] | None:
@@ -187,7 +198,7 @@ def become(request: dict[str, Any], output: int, errors: int, status: int) -> No
     os.write(status, NUMBER.pack(os.getpid()))
     for descriptor in {output, errors, status}:
         os.close(descriptor)
-    sys.path[0] = request["cwd"]
+    sys.path[0] = request["script"]
     sys.argv[1:] = request["arguments"]
 
 

@@ -4,6 +4,7 @@ Its levels are paths of so many steps, and each step to the right is one further
 """
 
 import sys
+import time
 
 import gymnasium
 import numpy as np
@@ -34,6 +35,7 @@ class Walk(gymnasium.Env):
         return self._look(), self._info()
 
     def step(self, action):
+        time.sleep(0.002)  # leaves the cores to other tests
         self.age += 1
         self.place = max(0, self.place + (1 if action else -1))
         finished = self.place == LENGTHS[self.path]

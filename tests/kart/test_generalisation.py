@@ -201,7 +201,7 @@ def test_interrupted_benchmark_resumes(tmp_path):
             lambda: steps(folder / "runs" / "tiny-seed1") > 0 or process.poll() is not None, 60, "a first checkpoint"
         )
         process.send_signal(signal.SIGINT)
-        said, _ = process.communicate(timeout=30)
+        said, _ = process.communicate(timeout=60)
     assert process.returncode != 0
     assert "run the same command to resume" in said
     reached = int(checkpoint.newest(folder / "runs" / "tiny-seed1").stem)

@@ -1,6 +1,7 @@
 """Start states and movies that crash the emulator, or keep it for ever: one line, and signals work."""
 
 import importlib.util
+import os
 import signal
 import subprocess
 from pathlib import Path
@@ -12,8 +13,9 @@ from hostile import CRASHES, HANGS, STATE, write_hostile_movie, write_hostile_st
 from policies import KART, save_policy
 
 from kartrl.errors import UserError
+from kartrl.kart import isolated_emulator
 from kartrl.kart.cartridge import read_state
-from kartrl.kart.retro import Console
+from kartrl.kart.retro import BUNDLED, GAMES, Console, core_file
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator on this platform"
@@ -100,6 +102,20 @@ def test_an_emulator_of_its_own_does_the_same() -> None:
     finally:
         for console in consoles:
             console.close()
+
+
+def test_a_stopped_emulator_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where it has not taken in all of a call."""
+    monkeypatch.setattr(isolated_emulator, "WAITS", 1)
+    emulator = isolated_emulator.IsolatedEmulator(core_file(), GAMES / BUNDLED / "rom.sfc")
+    try:
+        state = emulator.save()
+        os.kill(emulator._process.pid, signal.SIGSTOP)
+        with pytest.raises(isolated_emulator.EmulatorLost, match="did not come back within 1 s"):
+            emulator.restore(state)
+        assert not emulator._process.is_alive()
+    finally:
+        emulator.close()
 
 
 def test_a_lost_emulator_stays_lost(tmp_path: Path) -> None:

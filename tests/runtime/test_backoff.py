@@ -22,7 +22,7 @@ def helper():
     helper.said = said
     yield helper
     helper.process.kill()
-    helper.process.join(10)
+    helper.process.join(60)
 
 
 def shows_life(helper):
@@ -34,7 +34,7 @@ def stop(helper):
     wait_for(lambda: shows_life(helper), 60, "a sign of life")
     process = psutil.Process(helper.process.pid)
     process.suspend()
-    wait_for(lambda: process.status() == psutil.STATUS_STOPPED, 10, "it to stop")
+    wait_for(lambda: process.status() == psutil.STATUS_STOPPED, 60, "it to stop")
     return helper.process
 
 
@@ -46,7 +46,7 @@ def test_a_process_that_stands_still_is_replaced(helper):
     assert helper.said == []
     helper.watch(11.0 + PATIENCE)
     assert helper.said == ["the logger has been standing still for 61 s, and is killed"]
-    process.join(10)
+    process.join(60)
     helper.watch(12.0 + PATIENCE)
     assert helper.said[1:] == ["the logger died (exit status -9): restarting it; training continues"]
     assert helper.process is not process

@@ -88,7 +88,7 @@ class Run:
         self.stop.set()
         self.slab.stop()
         for thread in (self.predictor, *self.agents):
-            thread.join(5)
+            thread.join(60)
 
     def begin(self, agent):
         """As the agents' supervisor does it."""

@@ -54,7 +54,7 @@ class Evaluator:
 
     def __exit__(self, *_: object) -> None:
         self.process.kill()
-        self.process.join(10)
+        self.process.join(60)
         self.messages.close()
 
     def round(self) -> tuple[list[EpisodeRecord], Scalars]:
@@ -89,7 +89,7 @@ def run_folder(tmp_path_factory):
         evaluator.process.join(0.5)
         assert evaluator.process.is_alive(), "Ctrl-C is the server's business"
         evaluator.process.terminate()
-        evaluator.process.join(30)  # SIGTERM ends it, however busy the machine is
+        evaluator.process.join(60)  # SIGTERM ends it, however busy the machine is
         assert evaluator.process.exitcode == 0
 
     best = checkpoint.load(folder / "best.pt")._replace(score=1e9)
@@ -98,7 +98,7 @@ def run_folder(tmp_path_factory):
     with Evaluator(folder) as evaluator:
         assert evaluator.round()[1].agent_steps == 2000
         evaluator.process.terminate()
-        evaluator.process.join(30)  # SIGTERM ends it, however busy the machine is
+        evaluator.process.join(60)  # SIGTERM ends it, however busy the machine is
     return folder
 
 
@@ -243,7 +243,7 @@ def test_tensorboard_shows_curves_lines_and_videos(run_folder, tmp_path):
             )
         )
     sender.send(None)
-    logger.join(30)
+    logger.join(60)
     sender.close()
     port = free_port()
     command = [

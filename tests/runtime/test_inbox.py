@@ -34,7 +34,7 @@ def test_a_message_larger_than_the_pipe_comes_in_pieces(pipe):
     while not received:
         received = inbox.receive()
     assert received == [large]
-    sender.join(10)
+    sender.join(60)
 
 
 def test_half_a_message_is_not_waited_for(pipe):

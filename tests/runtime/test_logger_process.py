@@ -45,7 +45,7 @@ def log(folder, messages, first_step=0, target=logger_process.run):
     process.start()
     for message in [*messages, None]:
         sender.send(message)
-    process.join(30)
+    process.join(60)
     sender.close()
     return process.exitcode
 
@@ -170,7 +170,7 @@ def test_on_a_disk_that_was_full_it_goes_on(small_disk, capfd):
     folder = small_disk / "run"
     process = CONTEXT.Process(target=run_impatiently, args=(Config(), folder, records, 0))
     process.start()
-    wait_for(lambda: (folder / "scalars.csv").exists(), 30, "the logger to start")
+    wait_for(lambda: (folder / "scalars.csv").exists(), 60, "the logger to start")
     with (small_disk / "other").open("wb", buffering=0) as other, contextlib.suppress(OSError):
         while True:
             other.write(bytes(512))
@@ -192,7 +192,7 @@ def test_on_a_disk_that_was_full_it_goes_on(small_disk, capfd):
         "metrics after the disk was full",
     )
     sender.send(None)
-    process.join(30)
+    process.join(60)
     assert process.exitcode == 0
     assert "Traceback" not in capfd.readouterr().err
     assert all(file.stat().st_size > 0 and file.suffix != ".tmp" for file in folder.iterdir()), (
@@ -219,12 +219,12 @@ def test_it_ends_when_its_parent_is_killed(tmp_path):
     ) as parent:
         assert parent.stdout is not None
         logger = psutil.Process(int(parent.stdout.readline()))
-        wait_for(lambda: list((tmp_path / "run").glob("events.*")) or time.sleep(0.2), 20, "the logger to start")
+        wait_for(lambda: list((tmp_path / "run").glob("events.*")) or time.sleep(0.2), 60, "the logger to start")
         logger.send_signal(signal.SIGINT)
         time.sleep(0.5)
         assert logger.is_running(), "Ctrl-C is the server's business"
         parent.kill()
-    wait_for(lambda: not logger.is_running() or logger.status() == psutil.STATUS_ZOMBIE, 10, "the logger to end")
+    wait_for(lambda: not logger.is_running() or logger.status() == psutil.STATUS_ZOMBIE, 60, "the logger to end")
 
 
 def test_it_does_not_load_torch():

@@ -79,7 +79,7 @@ def test_the_learner_reproduces_what_the_predictor_decided(shape, action, overri
             for thread in agents:
                 thread.start()
             for agent, thread in enumerate(agents):
-                thread.join(30)
+                thread.join(60)
                 assert not thread.is_alive()
                 slab.retire(agent)
                 with predictor.predicting:
@@ -87,7 +87,7 @@ def test_the_learner_reproduces_what_the_predictor_decided(shape, action, overri
                 slab.admit(agent)
     finally:
         stop.set()
-        predictor.join(5)
+        predictor.join(60)
 
     blocks = sorted(slab.finished.get_many(100, 0.0))
     assert len(blocks) == 3 * AGENTS * GROUPS

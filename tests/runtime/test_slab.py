@@ -59,7 +59,7 @@ class Predictor(threading.Thread):
 
     def __exit__(self, *_):
         self.done.set()
-        self.join(5)
+        self.join(60)
 
 
 def mailbox_of(slab, agent=0):
@@ -159,7 +159,7 @@ def test_blocks_are_bounded_and_agents_wait_for_the_learner():
         assert first == [0, 1]
         assert not slab.finished.get_many(10, 0.2)
         take(slab, *first)
-        agent.join(5)
+        agent.join(60)
         assert not agent.is_alive()
 
 
@@ -188,7 +188,7 @@ def test_no_answer_reaches_the_wrong_life():
     for _ in range(2):
         requests = slab.gather_requests(slab.await_requests(1, 5.0))
         decide(slab, requests)
-    play_two.join(5)
+    play_two.join(60)
     late = slab.gather_requests(slab.await_requests(1, 5.0))  # of step 2; then its agent dies
     assert late.step.tolist() == [2]
     slab.retire(0)
@@ -265,7 +265,7 @@ def test_an_agent_that_replaces_one_killed_with_a_full_ring_waits_for_its_oldest
         waiting.join(0.2)
         assert waiting.is_alive()
         take(slab, 0)
-        waiting.join(5)
+        waiting.join(60)
         assert not waiting.is_alive()
 
 
@@ -295,7 +295,7 @@ def test_a_full_ring_holds_up_its_own_group_only():
         assert agent.is_alive(), "the first group's turn has come, and its ring is full"
         assert mailbox.deferred == groups[:1], "meanwhile, the second one's request is on its way"
         take(slab, 0)
-        agent.join(5)
+        agent.join(60)
         assert not agent.is_alive()
 
 
@@ -336,7 +336,7 @@ def test_an_answer_is_read_only_when_its_number_came_through_the_waker():
     waiting.join(0.2)
     assert waiting.is_alive()
     decide(slab, slab.gather_requests(slab.await_requests(1, 1.0)))
-    waiting.join(5)
+    waiting.join(60)
     assert answers == [2.0]
     assert mailbox.answered[0] == 1
 
@@ -363,7 +363,7 @@ def test_blocks_keep_what_they_hold_until_they_are_released():
         assert agent.is_alive(), "it waits for the block, though it was read"
         again = slab.gather(blocks)
         slab.release(blocks)
-        agent.join(5)
+        agent.join(60)
     for one, other in zip(first, again, strict=True):
         np.testing.assert_array_equal(one, other)
     assert first.observation[:, 0, 0].tolist() == [0, 1, 2], "a copy"
@@ -414,13 +414,13 @@ def test_a_request_that_was_announced_twice_is_answered_once_also_by_two_predict
             slab.requested[group] = number
             slab.waiting.put(group)
             slab.waiting.put(group)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while len(answered) < 8 * number:
             assert time.monotonic() < deadline
             time.sleep(0.0001)
     done.set()
     for predictor in predictors:
-        predictor.join(5)
+        predictor.join(60)
     assert sorted(answered) == [(group, number) for group in range(8) for number in range(1, 201)]
 
 
@@ -429,8 +429,8 @@ def test_a_predictor_waits_for_enough_groups_but_not_for_ever():
     threading.Timer(0.05, slab.waiting.put, args=(1,)).start()
     slab.waiting.put(0)
     start = time.monotonic()
-    assert sorted(slab.await_requests(8, 1.0, enough=2, patience=5.0)) == [0, 1]
-    assert time.monotonic() - start < 4.0
+    assert sorted(slab.await_requests(8, 1.0, enough=2, patience=60.0)) == [0, 1]
+    assert time.monotonic() - start < 50.0
     slab.waiting.put(2)
     assert slab.await_requests(8, 1.0, enough=2, patience=0.05) == [2]
 
@@ -451,12 +451,12 @@ def test_a_paused_agent_waits_and_goes_on():
     with Predictor(slab):
         for agent in agents:
             agent.start()
-        agents[0].join(5)
+        agents[0].join(60)
         assert not agents[0].is_alive()
         agents[1].join(0.2)
         assert agents[1].is_alive()
         slab.run_agents(2)
-        agents[1].join(5)
+        agents[1].join(60)
         assert not agents[1].is_alive()
 
 
@@ -485,7 +485,7 @@ def test_predictions_of_many_agents_are_batched():
         time.sleep(0.001)
     with Predictor(slab) as predictor:
         for agent in agents:
-            agent.join(10)
+            agent.join(60)
     assert not any(agent.is_alive() for agent in agents)
     assert 160 <= sum(predictor.sizes) <= 168, "the last requests need no answer"
     assert predictor.sizes[0] == 8
@@ -504,13 +504,13 @@ def test_several_threads_share_a_queue():
     for worker in (*readers, *processes):
         worker.start()
     for process in processes:
-        process.join(30)
-    deadline = time.monotonic() + 10
+        process.join(60)
+    deadline = time.monotonic() + 60
     while len(seen) < 6000 and time.monotonic() < deadline:
         time.sleep(0.01)
     done.set()
     for reader in readers:
-        reader.join(5)
+        reader.join(60)
     assert sorted(seen) == [*range(3000), *range(10_000, 13_000)]
 
 
@@ -530,6 +530,6 @@ def test_index_queue_keeps_every_number_of_every_process():
         assert got, "a number was lost"
         seen += got
     for process in processes:
-        process.join(10)
+        process.join(60)
     for rank in range(3):
         assert [number for number in seen if number // 1000 == rank] == list(range(1000 * rank, 1000 * rank + 500))

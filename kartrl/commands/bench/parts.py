@@ -155,7 +155,7 @@ def measure_parts(config: Config, spec: EnvSpec, sizes: Sizes, seconds: float) -
     on_gpu = choose_device(config.system.device).type == "cuda"
     number = cores()
     results = []
-    for parts, copies in ((PARTS[:1], number), (PARTS[1:], 1 if on_gpu else number)):
+    for parts, copies in ((PARTS[:1], number), (PARTS[1:], 1)) if on_gpu else ((PARTS, number),):
         barrier = CONTEXT.Barrier(copies)
         pipes = [CONTEXT.Pipe(duplex=False) for _ in range(copies)]
         workers = [
