@@ -12,9 +12,10 @@ LINK = re.compile(r"(!?)(\[[^]]*\]\()(?!https?:|#)([^)]+)\)")
 
 
 def absolute(link: re.Match[str]) -> str:
-    """The link to the file in the repository: an image's content, or a page that shows it."""
+    """The link to the file in the repository: an image's content, or a page that shows a folder or file."""
     image, text, path = link.groups()
-    return f"{image}{text}{REPOSITORY}/{'raw' if image else 'blob'}/HEAD/{path})"
+    kind = "raw" if image else "tree" if (ROOT / path).is_dir() else "blob"
+    return f"{image}{text}{REPOSITORY}/{kind}/HEAD/{path})"
 
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -214,6 +214,7 @@ def test_wheel_has_the_games_the_configurations_and_a_description_whose_links_wo
     links = re.findall(r"\]\(([^)]+)\)", about)
     assert len(links) > 25
     assert all(link.startswith("https://") for link in links), links
-    named = [link.removeprefix(repository).split("/", 3)[3] for link in links if link.startswith(f"{repository}/")]
+    named = [link.removeprefix(repository).split("/", 3)[1::2] for link in links if link.startswith(f"{repository}/")]
     assert len(named) > 20
-    assert all((ROOT / path.partition("#")[0]).exists() for path in named), named
+    assert all((ROOT / path.partition("#")[0]).exists() for _, path in named), named
+    assert {kind for kind, path in named if (ROOT / path).is_dir()} == {"tree"}
