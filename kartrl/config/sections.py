@@ -31,6 +31,12 @@ class Run(Section):
     name: str = Field(
         "auto", pattern=r"^[^/\\.][^/\\]*$", description="the run's folder in logs; auto: environment, seed and time"
     )
+    init: str = Field(
+        "none",
+        min_length=1,
+        description="begin a new run with the weights of this checkpoint file or run (its best): train --init; or none",
+    )
+    init_optimizer: bool = Field(False, description="begin with its optimizer's state too: train --with-optimizer")
     seed: int = Field(1, ge=0, lt=2**32, description="seeds the network, the environments and the sampling")
     agent_steps: int = Field(
         1_000_000, ge=1, le=10**15, description="training ends after this many agent steps (actions chosen)"
@@ -46,6 +52,12 @@ class Run(Section):
     tracker: Literal["none", "wandb", "mlflow"] = Field(
         "none", description="where scalars go beside TensorBoard: wandb, mlflow or none (docs/tracking.md)"
     )
+
+    @model_validator(mode="after")
+    def _optimizer_of_something(self) -> "Run":
+        if self.init_optimizer and self.init == "none":
+            raise ValueError("init_optimizer needs init: train --init RUN --with-optimizer")
+        return self
 
 
 class System(Section):

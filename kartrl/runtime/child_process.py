@@ -23,7 +23,7 @@ START_SECONDS = 30.0  # in which the fork server must have started a process, or
 LOOK_SECONDS = 0.02  # between two looks whether a process has ended
 ANSWER_SECONDS = 1.0  # in which a fork server that was stopped tells how a process ended
 NO_ANSWER = 255  # the exit status that multiprocessing makes up where the fork server died first
-SET_CHILD_SUBREAPER = 36  # of Linux' prctl
+SET_PARENT_DEATH_SIGNAL, SET_CHILD_SUBREAPER = 1, 36  # of Linux' prctl
 
 
 class ChildProcess:
@@ -176,5 +176,25 @@ def _send(pid: int | None, number: signal.Signals) -> None:
 
 def _adopt_orphans() -> None:
     """Become the parent of processes whose fork server is killed, as only a parent learns how its child has ended."""
+    _prctl(SET_CHILD_SUBREAPER, 1)
+
+
+def continue_after_parent() -> None:
+    """When this process's parent ends, have it and its children continue, should they be stopped.
+
+    So they notice that end, and end too; only on Linux.
+    """
+    own, parent = os.getpid(), os.getppid()
+
+    def wake_children(*_: object) -> None:
+        if os.getpid() == own and os.getppid() != parent:
+            for child in psutil.Process().children():
+                _send(child.pid, signal.SIGCONT)
+
+    signal.signal(signal.SIGCONT, wake_children)
+    _prctl(SET_PARENT_DEATH_SIGNAL, signal.SIGCONT)
+
+
+def _prctl(option: int, value: int) -> None:
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)

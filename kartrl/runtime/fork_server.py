@@ -28,3 +28,6 @@ atexit.register(remove_unused, Path(os.environ["KARTRL_SOCKETS"]), patience=1.0)
 signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGHUP, signal.SIGTERM))
 
 import kartrl.runtime.agent_process  # noqa: E402, F401  # so that agents come up with it loaded
+from kartrl.runtime.child_process import continue_after_parent  # noqa: E402
+
+continue_after_parent()

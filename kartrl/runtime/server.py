@@ -59,7 +59,7 @@ class Server:
         spec: of the environment.
         display: what the terminal shows.
         request: by which a signal ends it.
-        resume: the checkpoint to resume from.
+        resume: the checkpoint to resume from; with counters at zero, to begin with.
     """
 
     def __init__(

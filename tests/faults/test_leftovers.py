@@ -315,6 +315,17 @@ def test_killed_server_leaves_nothing(
         nothing_is_left(training, shared, temporary)
 
 
+@pytest.mark.skipif(not psutil.LINUX, reason="elsewhere a stopped process does not learn that its parent has ended")
+def test_processes_that_are_stopped_end_with_a_killed_server(tmp_path: Path, temporary: Path) -> None:
+    with Training(tmp_path, *ENDLESS) as training:
+        wait_for(lambda: steps(tmp_path / "logs" / "run") > 0, 60, "a checkpoint")
+        (agent,) = training.roles("agent-0")
+        for process in (agent, *training.roles("logger"), psutil.Process(agent.ppid())):
+            process.suspend()
+        killed(training)
+        nothing_is_left(training, set(), temporary)
+
+
 def test_run_with_a_killed_server_can_be_resumed(tmp_path: Path) -> None:
     folder = tmp_path / "logs" / "run"
     with Training(tmp_path, *ENDLESS) as training:
