@@ -19,9 +19,11 @@ from kartrl.interrupts import deferred
 COMMANDS = {
     "train": "train a network (what run.py does)",
     "record": "film a drive and draw its line (what record.py does)",
+    "watch": "see a policy drive, circuit after circuit, with its line and what it sees",
     "evaluate": "race on every circuit and print a table",
     "compare": "compare runs: curves, scores with intervals, who is better; an experiment is trained first",
     "play": "drive yourself: in a window, against the clock or a ghost",
+    "export": "make a checkpoint small, to give it away, with a card that says what it is",
     "bench": "measure how fast this machine could train, how fast it does, and where the time goes",
     "benchmark": "train on some circuits, and measure how well others are driven",
     "import-rom": "take in your own cartridge's ROM",

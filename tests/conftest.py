@@ -52,6 +52,15 @@ def make_kart() -> Iterator[Callable[..., Any]]:
         env.close()
 
 
+@pytest.fixture
+def screen() -> Iterator[Any]:
+    """A virtual display; see `screens`."""
+    from screens import open_screen
+
+    with open_screen() as opened:
+        yield opened
+
+
 @pytest.fixture(scope="module")
 def movie_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Ten seconds on `players.CIRCUIT`."""

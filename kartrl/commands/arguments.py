@@ -4,13 +4,13 @@ import argparse
 import difflib
 import re
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, NoReturn
 
 from kartrl.errors import UserError
 
 Command = Callable[[argparse.Namespace], int]  # returns the exit status
 EXIT_STATUS = 2  # of bad input
+POLICY = "a run's name or folder (its best checkpoint), or a checkpoint file"
 SHORTCUTS = {
     "--env": ("environment.id", "ID", "the environment, such as CartPole-v1"),
     "--seed": ("run.seed", "N", "seed of everything that is drawn"),
@@ -88,14 +88,19 @@ def add_config(parser: argparse.ArgumentParser, several: bool = False, shortcuts
     )
     for option, (key, metavar, text) in SHORTCUTS.items() if shortcuts else ():
         parser.add_argument(
-            option, dest="set", action="append", type=_setting(key), metavar=metavar, help=f"{text} ({key})"
+            option, dest="set", action="append", type=setting(key), metavar=metavar, help=f"{text} ({key})"
         )
 
 
 def add_policy(parser: argparse.ArgumentParser, text: str = "the network that drives") -> None:
     """The options that say which network drives, and how."""
-    about = f"{text}: a run's name or folder (its best checkpoint), or a checkpoint file"
+    about = f"{text}: {POLICY} (default: the newest run's best, else the one that comes with kartrl)"
     parser.add_argument("-p", "--checkpoint", metavar="RUN", help=about)
+    add_driving(parser)
+
+
+def add_driving(parser: argparse.ArgumentParser) -> None:
+    """The options that say how a network drives."""
     choice = parser.add_mutually_exclusive_group()
     choice.add_argument(
         "--greedy", dest="greedy", action="store_true", default=True, help="take the likeliest action (default)"
@@ -115,20 +120,8 @@ def config_files(options: argparse.Namespace) -> list[str]:
     return [file for files in options.config for file in files]
 
 
-def find_policy(options: argparse.Namespace) -> Path:
-    """The checkpoint that -p names.
-
-    Raises:
-        UserError: there is none.
-    """
-    from kartrl.runtime.run_folders import find_checkpoint
-
-    if options.checkpoint is None:
-        raise UserError("which network should drive? Give a run or a checkpoint: -p RUN, or -p logs/<run>/best.pt")
-    return find_checkpoint(options.checkpoint)
-
-
-def _setting(key: str) -> Any:
+def setting(key: str) -> Any:
+    """A value of this key as `--set` takes it, for argparse's `type`."""
     return lambda value: f"{key}={value}"
 
 

@@ -10,7 +10,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from kartrl.commands.arguments import Parser, add_policy, find_policy, positive
+from kartrl.commands.arguments import Parser, add_policy, positive
+from kartrl.commands.policy import find_policy
 from kartrl.envs.episode import Episode
 from kartrl.envs.world import World
 from kartrl.metrics.tables import Line, fitted
@@ -35,7 +36,9 @@ def add_arguments(parser: Parser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Drive, and print the table; the exit status."""
-    evaluate(find_policy(options), options.state, options.episodes, options.greedy, options.device, Console())
+    console = Console()
+    path = find_policy(options.checkpoint, bool(options.state), console)
+    evaluate(path, options.state, options.episodes, options.greedy, options.device, console)
     return 0
 
 

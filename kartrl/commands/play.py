@@ -3,7 +3,13 @@
 import argparse
 from pathlib import Path
 
-from kartrl.commands.arguments import Parser, add_policy, find_policy
+from rich.console import Console
+
+from kartrl.commands.arguments import Parser, add_policy
+from kartrl.commands.policy import find_default
+from kartrl.config import Environment
+from kartrl.errors import UserError
+from kartrl.kart import KART
 
 
 def add_arguments(parser: Parser) -> None:
@@ -20,10 +26,11 @@ def add_arguments(parser: Parser) -> None:
         metavar="CIRCUIT",
         help="a circuit, or several to choose from in the window: whatever [levels] takes (default: all there are)",
     )
-    add_policy(parser, "race against the ghost of this network")
+    add_policy(parser, "the network whose ghost you race against")
     parser.add_argument(
         "--ghost", type=Path, metavar="FILE", help="race against a movie's ghost: a .bk2 of an earlier drive"
     )
+    parser.add_argument("--alone", action="store_true", help="race against the clock, without a ghost")
     parser.add_argument(
         "--opponents", type=int, choices=range(4), default=0, help="karts that the game drives (default 0)"
     )
@@ -56,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
         Options(
             circuit=options.state,
             game=options.game,
-            checkpoint=None if options.checkpoint is None else find_policy(options),
+            checkpoint=find_rival(options, Console()),
             greedy=options.greedy,
             device=options.device,
             ghost=options.ghost,
@@ -66,3 +73,23 @@ def run(options: argparse.Namespace) -> int:
         )
     )
     return 0
+
+
+def find_rival(options: argparse.Namespace, console: Console) -> Path | None:
+    """The checkpoint of the ghost: the one named or, where nothing else is asked for, the one for this game."""
+    if options.alone and (options.checkpoint or options.ghost):
+        raise UserError("--alone cannot be combined with -p or --ghost")
+    if options.checkpoint is not None:
+        from kartrl.runtime.run_folders import find_checkpoint  # loads torch
+
+        return find_checkpoint(options.checkpoint)
+    if options.alone or options.ghost or options.replay or options.opponents:
+        return None
+    from kartrl.kart.retro import BUNDLED, game_folder
+
+    folder = game_folder(options.game)
+
+    def fits(section: Environment) -> bool:
+        return section.id == KART and game_folder(section.game) == folder
+
+    return find_default(fits, folder.name == BUNDLED, console, "Ghost")

@@ -1,6 +1,8 @@
 """`kartrl record`: a video of a trained policy, and the world's picture of it, such as the line that a kart drives."""
 
 import argparse
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,8 +11,10 @@ from rich.box import HEAVY_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from kartrl.commands.arguments import Parser, add_policy, find_policy, positive
+from kartrl.commands.arguments import Parser, add_policy, positive
+from kartrl.commands.policy import find_policy
 from kartrl.envs.episode import Drive
+from kartrl.envs.world import World
 from kartrl.envs.worlds import CONSOLE_FPS
 from kartrl.errors import UserError
 from kartrl.kart.circuits.format import title_of
@@ -47,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
     if options.state is None and options.checkpoint is None:
         list_circuits(console)
         return 0
-    path = find_policy(options)
+    path = find_policy(options.checkpoint, options.state is not None, console)
     record(options.state, path, options.output, options.episodes, options.greedy, options.device, console)
     return 0
 
@@ -80,10 +84,11 @@ def record(
             raise UserError(f"-s {level}: means {len(driver.levels)} {world.level_word}s; one can be filmed at a time")
         level = next(iter(driver.levels), "")
         name = world.name_level(level) if level else world.config.environment.id
-        video = _named(output, name.replace("/", "-"))
+        video = video_file(output, name.replace("/", "-"))
         picture = video.with_suffix(".png")
         try:
-            drives = _film(driver, level, name, video, episodes, greedy, console)
+            with needing_pictures(world):
+                drives = _film(driver, level, name, video, episodes, greedy, console)
             drawn = world.draw(level, drives, f"{name}, after {driver.agent_steps:,} agent steps")
             if drawn is not None:
                 picture.write_bytes(png(drawn))
@@ -91,8 +96,6 @@ def record(
             raise UserError(
                 f"{video}: cannot write there ({error.strerror or error}); choose another place with -o"
             ) from error
-        except gymnasium.error.DependencyNotInstalled as error:
-            raise UserError(f"{world.config.environment.id}: no pictures to film: {error}") from error
     (first, *headings), *rows = world.list_episodes([one.episode for one in drives])
     lines = [Line(number, cells, level=False) for number, *cells in rows]
     console.print(fitted(first, headings, [lines], console.width, HEAVY_HEAD))
@@ -114,7 +117,12 @@ def list_circuits(console: Console, game: str = "auto") -> None:
         console.print(f"  {name:<18} {title}".rstrip(), highlight=False)
 
 
-def _named(output: Path | None, name: str) -> Path:
+def video_file(output: Path | None, name: str) -> Path:
+    """The MP4 that a user means by `output`: a file, a folder for one of this name, or None for the current folder.
+
+    Raises:
+        UserError: it has another suffix.
+    """
     if output is None:
         return Path(f"{name}.mp4")
     if output.is_dir():
@@ -124,6 +132,15 @@ def _named(output: Path | None, name: str) -> Path:
     if output.suffix != ".mp4":
         raise UserError(f"-o {output}: the video is an MP4; give a name that ends in .mp4")
     return output
+
+
+@contextlib.contextmanager
+def needing_pictures(world: World) -> Iterator[None]:
+    """Context manager: a library that an environment lacks to draw itself is a UserError."""
+    try:
+        yield
+    except gymnasium.error.DependencyNotInstalled as error:
+        raise UserError(f"{world.config.environment.id}: no pictures to film: {error}") from error
 
 
 def _film(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from kartrl.commands.arguments import Parser, add_config, config_files
+from kartrl.commands.arguments import Parser, add_config, config_files, setting
 from kartrl.config import read
 from kartrl.errors import RunFailed, UserError
 from kartrl.launch import config_options, named, resume_command, start_training, typed
@@ -27,6 +27,7 @@ def add_arguments(parser: Parser) -> None:
         "train -c mine.cfg --set optimizer.learning_rate=0.0005",
         "train -c common.cfg a.cfg -c common.cfg b.cfg --parallel",
         "train --resume cartpole-2 --minutes 5",
+        "train --init cartpole-2 --seed 3 --set optimizer.learning_rate=0.0002",
     )
     add_config(parser, several=True)
     parser.add_argument(
@@ -42,6 +43,21 @@ def add_arguments(parser: Parser) -> None:
         metavar="RUN",
         help="continue this run (its folder, or its name in logs) or the newest one: with its weights, optimizer, "
         "counters and random generators",
+    )
+    parser.add_argument(
+        "--init",
+        dest="set",
+        action="append",
+        type=setting("run.init"),
+        metavar="RUN",
+        help="a new run that begins with the weights of this one (its best checkpoint), or of this file",
+    )
+    parser.add_argument(
+        "--with-optimizer",
+        dest="set",
+        action="append_const",
+        const="run.init_optimizer=true",
+        help="with --init: and with its optimizer's state",
     )
 
 
@@ -80,6 +96,7 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
     from kartrl.metrics.terminal import Display
     from kartrl.metrics.trackers import check_tracker
     from kartrl.runtime import run_folders as runs
+    from kartrl.runtime.initial_weights import anew, load_initial
     from kartrl.runtime.inspection import inspect_env, remarks
     from kartrl.runtime.precision import resolve_precision
     from kartrl.runtime.server import Server
@@ -101,7 +118,12 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
             spec = inspect_env(config)  # what can be wrong with it comes out here, before any process is started
             config = resolve_precision(config, spec)
             sizes = choose_sizes(config, spec)
+        initial = None
         if stored is None:
+            if config.run.init != "none":
+                path = runs.find_checkpoint(config.run.init, "--init")
+                config = config.model_copy(update={"run": config.run.model_copy(update={"init": str(path)})})
+                initial = load_initial(path, config, spec)
             folder = runs.create(config)
             stack.callback(runs.release, folder)
         trusted = trust(config.environment)
@@ -111,7 +133,13 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
                 display.say(f"Training on {spec.title}; logs in {folder.path}")
                 for remark in remarks(config, spec):
                     display.say(remark)
-                if stored is not None:
+                if initial is not None:
+                    display.say(
+                        f"Beginning with the weights of {config.run.init}, after {initial.counters.agent_steps:,} "
+                        f"agent steps{', and with its optimizer' * config.run.init_optimizer}; counting from 0"
+                    )
+                    stored = anew(initial, config)
+                elif stored is not None:
                     display.say(
                         f"Resuming at {stored.counters.agent_steps:,} agent steps, {stored.counters.updates:,} updates"
                     )

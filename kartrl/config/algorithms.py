@@ -1,11 +1,11 @@
 """The sections of the algorithms: what they share, and one section each, with the names and defaults of its paper."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from kartrl.config.schedule import Cost, Rate, Share, constant
-from kartrl.config.section import Section
+from kartrl.config.section import Numbers, Section, Words
 
 
 class Algorithm(Section):
@@ -80,7 +80,29 @@ class A2C(Section):
 
 
 class A3C(A2C):
-    """Asynchronous advantage actor-critic (arXiv:1602.01783): GA3C's batches of one network (arXiv:1611.06256)."""
+    """Asynchronous advantage actor-critic (arXiv:1602.01783): as in GA3C (arXiv:1611.06256), or Hogwild."""
+
+    hogwild: bool = Field(
+        False,
+        description="as published: each agent is a worker that acts and learns with a network of its own, and updates "
+        "parameters that all share, without locks; false: one network acts and learns, as in GA3C",
+    )
+    unroll_lengths: Numbers | Literal["auto"] = Field(
+        "auto", description="hogwild: steps of the workers' unrolls, in turn: 16 32 64; auto: algorithm.unroll_length"
+    )
+    share_statistics: bool = Field(
+        True, description="hogwild: the optimizer's moments and count of steps are shared too; false: each worker's own"
+    )
+    devices: Annotated[Words, Field(min_length=1)] = Field(
+        ("auto",), description="hogwild: where the workers' networks run, in turn: cuda:0 cuda:1; auto: system.device"
+    )
+
+    @model_validator(mode="after")
+    def _workers_are_there(self) -> "A3C":
+        plain = self.unroll_lengths == "auto" and self.share_statistics and self.devices == ("auto",)
+        if not (self.hogwild or plain):
+            raise ValueError("unroll_lengths, share_statistics and devices are of workers: they need hogwild = true")
+        return self
 
 
 class PPO(Section):

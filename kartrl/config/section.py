@@ -1,14 +1,23 @@
 """What all sections of the configuration share."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+
+def _numbers(value: Any) -> Any:
+    return value.replace(",", " ").split() if isinstance(value, str) else value
+
 
 # Bounds that no run on one machine reaches keep a stranger's configuration from asking for all of it.
 Count = Annotated[int, Field(ge=1, le=65_536)]
 AutoInt = Count | Literal["auto"]
 DAY = 86_400.0  # seconds
 YEAR = 527_040.0  # minutes
+
+# Bounds that no network of this kind reaches keep a stranger's configuration from asking for all memory.
+Numbers = Annotated[tuple[Annotated[int, Field(ge=1, le=65_536)], ...], BeforeValidator(_numbers), Field(max_length=16)]
+Words = Annotated[tuple[str, ...], BeforeValidator(_numbers), Field(max_length=4096)]
 
 
 class Section(BaseModel):

@@ -3,25 +3,16 @@
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from kartrl.config.schedule import Rate, Schedule
-from kartrl.config.section import DAY, YEAR, AutoInt, Count, Section
-
-
-def _numbers(value: Any) -> Any:
-    return value.replace(",", " ").split() if isinstance(value, str) else value
+from kartrl.config.section import DAY, YEAR, AutoInt, Count, Numbers, Section, Words
 
 
 def _function(value: str) -> str:
     if value != "none" and re.fullmatch(r"[^\W\d][\w.]*:[^\W\d][\w.]*", value) is None:
         raise ValueError("expected module:function, such as minigrid.wrappers:ImgObsWrapper, or none")
     return value
-
-
-# Bounds that no network of this kind reaches keep a stranger's configuration from asking for all memory.
-Numbers = Annotated[tuple[Annotated[int, Field(ge=1, le=65_536)], ...], BeforeValidator(_numbers), Field(max_length=16)]
-Words = Annotated[tuple[str, ...], BeforeValidator(_numbers), Field(max_length=4096)]
 
 
 class Run(Section):
@@ -31,6 +22,12 @@ class Run(Section):
     name: str = Field(
         "auto", pattern=r"^[^/\\.][^/\\]*$", description="the run's folder in logs; auto: environment, seed and time"
     )
+    init: str = Field(
+        "none",
+        min_length=1,
+        description="begin a new run with the weights of this checkpoint file or run (its best): train --init; or none",
+    )
+    init_optimizer: bool = Field(False, description="begin with its optimizer's state too: train --with-optimizer")
     seed: int = Field(1, ge=0, lt=2**32, description="seeds the network, the environments and the sampling")
     agent_steps: int = Field(
         1_000_000, ge=1, le=10**15, description="training ends after this many agent steps (actions chosen)"
@@ -46,6 +43,12 @@ class Run(Section):
     tracker: Literal["none", "wandb", "mlflow"] = Field(
         "none", description="where scalars go beside TensorBoard: wandb, mlflow or none (docs/tracking.md)"
     )
+
+    @model_validator(mode="after")
+    def _optimizer_of_something(self) -> "Run":
+        if self.init_optimizer and self.init == "none":
+            raise ValueError("init_optimizer needs init: train --init RUN --with-optimizer")
+        return self
 
 
 class System(Section):
@@ -243,6 +246,8 @@ class Optimizer(Section):
     momentum: float = Field(0.0, ge=0, lt=1, description="momentum of rmsprop and sgd")
     decay: float = Field(0.999, ge=0, lt=1, description="decay of the mean square in rmsprop (beta2 in adam)")
     epsilon: float = Field(1e-5, gt=0, description="added to the denominator of rmsprop, adam and their like")
+    amsgrad: bool = Field(False, description="adam, adamw: divide by the largest mean square so far")
+    centered: bool = Field(False, description="rmsprop: divide by the deviation rather than the mean square")
     weight_decay: float = Field(0.0, ge=0, description="L2 penalty")
     gradient_clip: float = Field(0.5, ge=0, description="largest global norm of the gradient; 0: no clipping")
     max_skipped_updates: int = Field(
@@ -251,6 +256,14 @@ class Optimizer(Section):
         description="updates skipped in a row, for a loss or gradient that is not finite, until weights go back to the "
         "last good ones; once: then the run ends",
     )
+
+    @model_validator(mode="after")
+    def _variants_fit(self) -> "Optimizer":
+        if self.amsgrad and self.name not in ("adam", "adamw"):
+            raise ValueError(f"amsgrad is a variant of adam and adamw, not of {self.name}")
+        if self.centered and self.name != "rmsprop":
+            raise ValueError(f"centered is a variant of rmsprop, not of {self.name}")
+        return self
 
 
 class Evaluation(Section):

@@ -1,4 +1,4 @@
-"""`kartrl/MaskedCartPole-v1`: CartPole without its velocities, which only what remembers can solve."""
+"""`kartrl/MaskedCartPole-v1`: CartPole without its velocities, which an agent can know only by remembering."""
 
 from typing import Any
 

@@ -202,6 +202,10 @@ class World(ABC):
             f"{length:.1f}",
         ]
 
+    def tell_episode(self, episode: Episode) -> str:
+        """What an episode came to, in one line."""
+        return f"return {episode.episodic_return:.2f} in {episode.agent_steps:,} agent steps"
+
     def list_episodes(self, episodes: Sequence[Episode]) -> list[list[str]]:
         """A table of single episodes, at least one: the headings, then a row for each."""
         rows = [
@@ -213,8 +217,12 @@ class World(ABC):
     # Pictures
 
     def trace(self, info: dict[str, Any]) -> tuple[float, ...]:
-        """What `draw` needs of each step, from its `info`."""
+        """What `draw` needs of each step, from its `info`; first, where there is a `map`, x and y in its pixels."""
         return ()
+
+    def map(self, level: str) -> np.ndarray | None:
+        """A level from above, uint8 [H, W, 3]; None if this world has no maps."""
+        return None
 
     def draw(self, level: str, drives: Sequence[Drive], title: str, inches: float = 8.0) -> np.ndarray | None:
         """Draw a picture of drives on a level, uint8 [H, W, 3], 100 pixels per inch; None if this world draws none.

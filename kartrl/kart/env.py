@@ -102,7 +102,7 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
         self.observation_space = spaces.Box(0, 255, self._picture.shape, np.uint8)
         self.action_space = spaces.Discrete(len(section.actions))
         self.on_frame: Callable[[Image], None] | None = None
-        """Called with each video frame, uint8 [224, 256, 3], one for each tick; slower than running without."""
+        """Called with what `render` gives after each tick; slower than running without."""
         self._isolated = False
         self._console: Console | None = None
         self._courses: dict[str, Course | None] = {}
@@ -212,8 +212,8 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
         )
 
     def render(self) -> Image | None:
-        """The whole screen, uint8 [224, 256, 3]; without a `render_mode`, the map below may be missing."""
-        return None if self._console is None else self._console.screen()
+        """The screen to look at, uint8 [224, 256, 3]; without a `render_mode`, the map below may be missing."""
+        return None if self._console is None else self._console.picture()
 
     def race(self) -> dict[str, int]:
         """The race state as raw as it stands in the console's memory."""
@@ -268,7 +268,7 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
         else:
             for _ in range(ticks):
                 console.step(buttons)
-                self.on_frame(console.screen())
+                self.on_frame(console.picture())
 
     def _look(self, console: Console) -> Image:
         return self._picture.show(console.screen(self._picture.rows))

@@ -209,6 +209,16 @@ class Console:
         """The last video frame, uint8 [224, 256, 3], or some rows of it; a new array."""
         return self._open().screen(rows)
 
+    def picture(self) -> npt.NDArray[np.uint8]:
+        """`screen` to look at: lines that the console leaves black, to write to video memory then, are filled."""
+        screen, ground = self.screen(), self.game.map_top
+        lit = np.flatnonzero(screen[:ground].any((1, 2)))
+        if len(lit):
+            rows = np.arange(ground or len(screen))
+            screen[:ground] = screen[lit[np.maximum(np.searchsorted(lit, rows, side="right") - 1, 0)]]
+            screen[: lit[0]] = np.median(screen[lit[0]], axis=0)  # the sky's colour, without what may be in it
+        return screen
+
     def race(self) -> dict[str, int]:
         """The raw race state from the console's memory; data.json defines its names."""
         return self._memory.read(self._open().ram)

@@ -194,6 +194,15 @@ class KartWorld(World):
             title_of(*levels) if titled else "",
         ]
 
+    def tell_episode(self, episode: Episode) -> str:
+        """See `World`."""
+        progress, times, _ = race_of(episode)
+        if not times:
+            return f"{progress:.2f} laps, none completed"
+        laps = "  ".join(f"{time:.2f}" for time in times)
+        end = f"race {sum(times):.2f} s" if episode.finished else f"{progress:.2f} laps driven"
+        return f"laps {laps}, {end}"
+
     def list_episodes(self, episodes: Sequence[Episode]) -> list[list[str]]:
         """See `World`: the times of all laps. The clock on the screen starts before the agent does."""
         count = max(len(race_of(episode).lap_times) for episode in episodes)
@@ -214,9 +223,16 @@ class KartWorld(World):
         """Position on the map (x grows east, y south) and speed, km/h."""
         return info["x"], info["y"], info["speed"] * KMH
 
+    def map(self, level: str) -> np.ndarray | None:
+        """See `World`."""
+        from kartrl.kart.circuit_map import circuit_map
+        from kartrl.kart.retro import game_folder
+
+        return circuit_map(game_folder(self.config.environment.game), level)
+
     def draw(self, level: str, drives: Sequence[Drive], title: str, inches: float = 8.0) -> np.ndarray:
         """See `World`: the driven lines on the circuit's map, and the lap times of the best drive."""
-        from kartrl.kart.circuit_map import circuit_block, circuit_map
+        from kartrl.kart.circuit_map import circuit_block
         from kartrl.kart.plots import Line, driven_lines
         from kartrl.kart.retro import game_folder
 
@@ -225,26 +241,15 @@ class KartWorld(World):
         for drive in drives:
             x, y, speed = drive.trace.T
             lines.append(Line(x, y, speed, drive.episode.finished))
-        folder = game_folder(self.config.environment.game)
-        block = circuit_block(folder, level)
+        block = circuit_block(game_folder(self.config.environment.game), level)
         corner = "" if block is None else block.title.title()
-        return driven_lines(circuit_map(folder, level), lines, f"{title}\n{lap_line(best)}", inches, corner)
+        return driven_lines(self.map(level), lines, f"{title}\n{self.tell_episode(best)}", inches, corner)
 
 
 def race_of(episode: Episode) -> Race:
     """The details of an episode of the kart."""
     race: Race = episode.details
     return race
-
-
-def lap_line(episode: Episode) -> str:
-    """What an episode came to, in one line."""
-    progress, times, _ = race_of(episode)
-    if not times:
-        return f"{progress:.2f} laps, none completed"
-    laps = "  ".join(f"{time:.2f}" for time in times)
-    end = f"race {sum(times):.2f} s" if episode.finished else f"{progress:.2f} laps driven"
-    return f"laps {laps}, {end}"
 
 
 def _rank(episode: Episode) -> tuple[float, float]:

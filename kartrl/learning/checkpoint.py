@@ -34,7 +34,12 @@ LARGEST_HEADER = 1 << 20
 LARGEST_ACTION = 65_536  # actions or dimensions
 LARGEST_RANDOM = 65_536  # bytes of a random generator's state
 GROUPS = ("network", "optimizer", "random", "algorithm")  # of tensors, which begin their names
-DTYPES = {"F32": torch.float32, "I64": torch.int64, "U8": torch.uint8}  # of tensors, as safetensors calls them
+DTYPES = {
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "I64": torch.int64,
+    "U8": torch.uint8,
+}  # of tensors, as safetensors calls them
 
 
 class NotFinite(ValueError):
@@ -45,7 +50,7 @@ class Checkpoint(NamedTuple):
     """All that a run needs to go on, and all that driving needs."""
 
     config: Config
-    network: dict[str, Tensor]  # float32, by the names of the network's parameters
+    network: dict[str, Tensor]  # float32 (parameters in a file also float16), by the names in the network's state
     optimizer: dict[str, Tensor]  # float32, by "<number of the parameter>/<name>"; empty before the first update
     counters: Counters
     observation_shape: tuple[int, ...]
@@ -118,6 +123,23 @@ def check_imports(config: Config) -> None:
         )
 
 
+def for_driving(checkpoint: Checkpoint, half: bool) -> Checkpoint:
+    """Without what only a run needs that is resumed: the states of optimizer, algorithm and random generators.
+
+    Args:
+        half: parameters as float16, which halves the file; running statistics stay as they are.
+
+    Raises:
+        NotFinite: a parameter is too large for that.
+    """
+    weights = dict(checkpoint.network)
+    if half:
+        weights |= {name: weights[name].half() for name, _ in _outline(checkpoint).named_parameters()}
+        if not all(bool(tensor.isfinite().all()) for tensor in weights.values()):
+            raise NotFinite("a weight is too large for half precision")
+    return checkpoint._replace(network=weights, optimizer={}, random={}, algorithm={})
+
+
 def load_network(checkpoint: Checkpoint, device: torch.device) -> Network:
     """The network of a checkpoint, on `device`, in evaluation mode.
 
@@ -181,7 +203,8 @@ def _read(file: BinaryIO) -> Checkpoint:
     if metadata["sha256"] != _digest(metadata["about"], tensors):
         raise UserError("damaged: its content is not what was written")
     groups = _groups(tensors)
-    network, optimizer, random, algorithm = (groups[name] for name in GROUPS)
+    _, optimizer, random, algorithm = (groups[name] for name in GROUPS)
+    network = {name: _widened(tensor) for name, tensor in groups["network"].items()}
     return claimed._replace(network=network, optimizer=optimizer, random=random, algorithm=algorithm)
 
 
@@ -255,10 +278,10 @@ def _check_tensors(checkpoint: Checkpoint) -> None:
     """
     if min(checkpoint.observation_shape) < 1:
         raise UserError("its observations make no sense")
-    with torch.device("meta"):  # shapes without memory
-        config, shape = checkpoint.config, checkpoint.observation_shape
-        network = ActorCritic(config.model, shape, checkpoint.action, heads_of(config))
-    if _types(checkpoint.network) != _types(network.state_dict()):
+    network = _outline(checkpoint)
+    halves = {name for name, tensor in checkpoint.network.items() if tensor.dtype == torch.float16}
+    widened = {name: _widened(tensor) for name, tensor in checkpoint.network.items()}
+    if _types(widened) != _types(network.state_dict()) or not halves <= dict(network.named_parameters()).keys():
         raise UserError("its weights do not fit the network that its configuration describes")
     if checkpoint.optimizer:
         shapes = state_shapes(checkpoint.config.optimizer, network.parameters())
@@ -270,6 +293,17 @@ def _check_tensors(checkpoint: Checkpoint) -> None:
             raise UserError("its algorithm's state does not fit its network")
     if any(tensor.dtype != torch.uint8 or tensor.nbytes > LARGEST_RANDOM for tensor in checkpoint.random.values()):
         raise UserError("its random states are not bytes, or too many")
+
+
+def _outline(checkpoint: Checkpoint) -> ActorCritic:
+    """The network that the configuration describes, without memory for its weights."""
+    with torch.device("meta"):
+        config, shape = checkpoint.config, checkpoint.observation_shape
+        return ActorCritic(config.model, shape, checkpoint.action, heads_of(config))
+
+
+def _widened(tensor: Tensor) -> Tensor:
+    return tensor.float() if tensor.dtype == torch.float16 else tensor
 
 
 def _types(tensors: Mapping[str, Tensor]) -> dict[str, tuple[torch.dtype, torch.Size]]:

@@ -32,12 +32,12 @@ class DivergenceGuard:
         Raises:
             Diverged: it would be the second time.
         """
-        if finite:
-            self._in_a_row = 0
-            return None
-        self.skipped += 1
-        self._in_a_row += 1
-        if self._in_a_row < self._limit:
+        return self.compare(self.skipped, 0) if finite else self.compare(self.skipped + 1, self._in_a_row + 1)
+
+    def compare(self, skipped: int, in_a_row: int) -> str | None:
+        """As `record`, where the updates are counted elsewhere: those that were skipped, and the newest of them."""
+        self.skipped, self._in_a_row = skipped, in_a_row
+        if in_a_row < self._limit:
             return None
         problem = f"the loss or gradient of {self._in_a_row} updates in a row was not finite"
         if not self._may_go_back:

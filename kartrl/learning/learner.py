@@ -157,13 +157,19 @@ class Learner:
         self.algorithm.load_state_dict(state.algorithm)
 
 
-def make_learner(config: Config, network: Network, action: ActionSpec) -> Learner:
-    """The learner that the configuration describes, for a network with these actions."""
+def make_learner(
+    config: Config, network: Network, action: ActionSpec, optimizer: torch.optim.Optimizer | None = None
+) -> Learner:
+    """The learner that the configuration describes, for a network with these actions.
+
+    Args:
+        optimizer: of the network's parameters, where it is not the configuration's.
+    """
     on_cpu = next(iter(network.parameters())).device.type == "cpu"
     return Learner(
         network,
         make_algorithm(config, make_distribution(action, config.model.squash_actions)),
-        make_optimizer(config.optimizer, network.parameters()),
+        optimizer or make_optimizer(config.optimizer, network.parameters()),
         learning_rate=config.optimizer.learning_rate,
         gradient_clip=config.optimizer.gradient_clip or math.inf,
         part=max(1, PART_STEPS // config.algorithm.unroll_length) if on_cpu else 1_000_000,

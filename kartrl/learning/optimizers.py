@@ -1,7 +1,7 @@
 """Optimizers, by their names in the configuration, and what they keep."""
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -24,6 +24,8 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "sgd": torch.optim.SGD,
 }
 
+FROM_ZERO = frozenset(OPTIMIZERS) - {"nadam", "rprop"}  # all that they keep begins with zeros
+
 
 def make_optimizer(section: Optimizer, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
     """The optimizer that `section` names, at its first learning rate, with those of the section's keys that it takes.
@@ -38,6 +40,8 @@ def make_optimizer(section: Optimizer, parameters: Iterable[nn.Parameter]) -> to
         "betas": (0.9, section.decay),
         "eps": section.epsilon,
         "momentum": section.momentum,
+        "amsgrad": section.amsgrad,
+        "centered": section.centered,
         "weight_decay": section.weight_decay,
     }
     maker = OPTIMIZERS[section.name]
@@ -63,10 +67,28 @@ def get_state(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 def set_state(optimizer: torch.optim.Optimizer, state: dict[str, Tensor]) -> None:
     """What `get_state` gave; empty for an optimizer that has made no step."""
+    hold_state(optimizer, {key: _like(_parameter(optimizer, key), value) for key, value in state.items()})
+
+
+def hold_state(optimizer: torch.optim.Optimizer, state: Mapping[str, Tensor]) -> None:
+    """As `set_state`, but the optimizer keeps these very tensors, which others may keep too."""
     optimizer.state.clear()
     for key, value in state.items():
-        index, _, name = key.partition("/")
-        parameter = optimizer.param_groups[0]["params"][int(index)]
-        # As torch keeps it: in the parameter's layout and on its device, but for counts of steps and such.
-        kept = torch.empty_like(parameter, requires_grad=False).copy_(value) if value.dim() else value.clone()
-        optimizer.state[parameter][name] = kept
+        optimizer.state[_parameter(optimizer, key)][key.partition("/")[2]] = value
+
+
+def first_state(section: Optimizer, parameters: Iterable[Tensor]) -> dict[str, Tensor]:
+    """What an optimizer of `FROM_ZERO` keeps before its first step, as torch would make it then."""
+    parameters = [*parameters]
+    shapes = state_shapes(section, parameters)
+    return {key: _like(parameters[int(key.partition("/")[0])], torch.zeros(shape)) for key, shape in shapes.items()}
+
+
+def _parameter(optimizer: torch.optim.Optimizer, key: str) -> nn.Parameter:
+    parameter: nn.Parameter = optimizer.param_groups[0]["params"][int(key.partition("/")[0])]
+    return parameter
+
+
+def _like(parameter: Tensor, value: Tensor) -> Tensor:
+    """A copy as torch keeps it: in the parameter's layout and on its device, but for counts of steps and such."""
+    return torch.empty_like(parameter, requires_grad=False).copy_(value) if value.dim() else value.clone()

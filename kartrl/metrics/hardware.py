@@ -9,7 +9,7 @@ import psutil
 import pynvml
 
 GIGABYTE = 1e9
-ROLES = ("agents", "evaluator", "logger")
+ROLES = ("agents", "workers", "evaluator", "logger")
 
 
 class Hardware:
@@ -57,7 +57,7 @@ class Hardware:
         return values
 
     def _role(self, process: psutil.Process) -> str:
-        """agents, evaluator, logger, server or other, by the process title (`processes.spawn`)."""
+        """agents, workers, evaluator, logger, server or other, by the process title (`processes.spawn`)."""
         if process.pid == self._root:
             return "server"
         name = process.name()

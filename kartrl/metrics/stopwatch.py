@@ -8,6 +8,7 @@ import numpy as np
 AGENT_STAGES = ("environment", "write", "wait_block", "wait_action")
 PREDICTOR_STAGES = ("idle", "gather", "forward", "scatter")
 TRAINER_STAGES = ("idle", "gather", "replay", "forward", "loss", "backward", "optimizer", "publish")
+WORKER_STAGES = (*AGENT_STAGES, "act", "gather", *TRAINER_STAGES[3:])  # of Hogwild: all three in one process
 
 
 class Stopwatch:

@@ -25,10 +25,11 @@ class Mailbox:
 
     Args:
         waker: `Slab.waker` of the agent.
+        serve: called before each look at the waker, by a process that has to do itself what its agent waits for.
     """
 
-    def __init__(self, slab: Slab, waker: Connection) -> None:
-        self._slab, self._waker = slab, waker
+    def __init__(self, slab: Slab, waker: Connection, serve: Callable[[], None] = lambda: None) -> None:
+        self._slab, self._waker, self._serve = slab, waker, serve
         self.answered: dict[int, int] = {}
         """Number of the newest answered request, by group, as far as it was received: an answer is read only then."""
         self.deferred: list[AgentGroup] = []
@@ -42,6 +43,7 @@ class Mailbox:
         """
         self._post()
         while not ready():
+            self._serve()
             file = self._waker.fileno()
             if readable(file, WAKE_SECONDS):
                 messages = os.read(file, 64 * ANSWER.size)

@@ -1,6 +1,8 @@
 """An agent: steps its environments and writes what it sees into their slab. It knows nothing of networks."""
 
+import contextlib
 import traceback
+from collections.abc import Iterator
 from multiprocessing.connection import Connection
 
 import numpy as np
@@ -34,8 +36,24 @@ def run(
         server: gets an `EpisodeEnd` at each episode's end, and a `Failure` if the agent cannot go on.
     """
     yield_cores()
+    with telling(server):
+        play(
+            config,
+            action,
+            slab,
+            agent,
+            seed,
+            Mailbox(slab, waker),
+            Stopwatch(AGENT_STAGES, slab.stage_seconds[agent]),
+            server,
+        )
+
+
+@contextlib.contextmanager
+def telling(server: Connection) -> Iterator[None]:
+    """Context manager: what ends an agent is sent to the server as a `Failure`, unless the run is stopping."""
     try:
-        _play(config, action, slab, agent, seed, waker, server)
+        yield
     except (Stopped, BrokenPipeError):
         return
     except UserError as error:
@@ -47,13 +65,22 @@ def run(
         raise SystemExit(1) from error
 
 
-def _play(
-    config: Config, action: ActionSpec, slab: Slab, agent: int, seed: int, waker: Connection, server: Connection
+def play(
+    config: Config,
+    action: ActionSpec,
+    slab: Slab,
+    agent: int,
+    seed: int,
+    mailbox: Mailbox,
+    stopwatch: Stopwatch,
+    server: Connection,
 ) -> None:
-    """Step the agent's groups in turn: one is stepped while the others wait for their actions."""
-    stopwatch = Stopwatch(AGENT_STAGES, slab.stage_seconds[agent])
+    """Step the agent's groups in turn, for ever: one is stepped while the others wait for their actions.
+
+    Raises:
+        Stopped: the run is stopping.
+    """
     first = agent * slab.groups_per_agent
-    mailbox = Mailbox(slab, waker)
     groups = [AgentGroup(slab, first + index, mailbox, stopwatch) for index in range(slab.groups_per_agent)]
     envs: list[EnvGroup] = []
     done = np.zeros((len(groups), slab.group_size), bool)

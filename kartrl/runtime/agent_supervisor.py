@@ -1,8 +1,12 @@
-"""The agent processes: started, watched, and replaced when they die or stall."""
+"""The processes that act: started, watched, and replaced when they die or stall."""
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection, wait
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
 
 from kartrl.config import Config
 from kartrl.envs.spec import ActionSpec
@@ -11,9 +15,30 @@ from kartrl.runtime import agent_process
 from kartrl.runtime.backoff import Restarts
 from kartrl.runtime.child_process import ChildProcess, tell_exit
 from kartrl.runtime.inbox import Inbox
-from kartrl.runtime.messages import EpisodeEnd
+from kartrl.runtime.messages import Failure
 from kartrl.runtime.processes import spawn
 from kartrl.runtime.slab import Slab
+
+
+class Board(Protocol):
+    """Where the processes' progress can be seen.
+
+    Attributes:
+        num_agents: processes.
+        unrolls: int64 [num_agents], finished by each in all its lives.
+    """
+
+    num_agents: int
+    unrolls: np.ndarray
+
+    def requests(self, agent: int) -> int:
+        """How many actions it has asked for, in all its lives."""
+
+    def may_move(self, agent: int) -> bool:
+        """Whether nothing keeps it from its next request."""
+
+
+AnyBoard = TypeVar("AnyBoard", bound=Board)
 
 
 class Agent:
@@ -33,36 +58,43 @@ class Agent:
         self.cause = ""  # of its last death
 
 
-class Agents:
-    """All agents of a run.
+class Supervisor(ABC, Generic[AnyBoard]):
+    """All processes of a run that act.
 
-    A dead agent costs its partial unrolls, and nothing else: it is replaced, under `Restarts`. The run fails when fewer
+    A dead one costs its partial unrolls, and nothing else: it is replaced, under `Restarts`. The run fails when fewer
     than `min_agents` are healthy, and when one dies before there has been an update: then nothing ever worked.
 
     Args:
         config: the configuration.
-        action: what agents may do.
-        slab: the shared memory.
+        board: where their progress can be seen.
+        role: what they are called.
+        envs: environments of each.
         min_agents: healthy ones that training needs.
-        seed: of the first agent's first environment.
-        settle: returns when no predictor works any more on requests that it had gathered before.
+        seed: of the first one's first environment.
         say: tells the user.
     """
 
     def __init__(
         self,
         config: Config,
-        action: ActionSpec,
-        slab: Slab,
+        board: AnyBoard,
+        role: str,
+        envs: int,
         min_agents: int,
         seed: int,
-        settle: Callable[[], None],
         say: Callable[[str], None],
     ) -> None:
-        self._config, self._action, self._slab = config, action, slab
+        self._config, self._board, self._role, self._envs = config, board, role, envs
         self._min_agents, self._seed = min_agents, seed
-        self._settle, self._say = settle, say
-        self._agents = [Agent(number) for number in range(slab.num_agents)]
+        self._say = say
+        self._agents = [Agent(number) for number in range(board.num_agents)]
+
+    @abstractmethod
+    def _spawn(self, number: int, seed: int) -> tuple[ChildProcess, Connection]:
+        """Start one of them: its process, and what it sends."""
+
+    def _make_good(self, number: int) -> None:
+        """What has to be done after the death of one of them."""
 
     @property
     def alive(self) -> int:
@@ -80,31 +112,23 @@ class Agents:
             self._start(agent)
 
     def _start(self, agent: Agent) -> None:
-        slab = self._slab
-        reader, writer = slab.context.Pipe(duplex=False)
+        board = self._board
         # A restarted agent must not repeat the life that killed it.
-        envs = slab.groups_per_agent * slab.group_size
-        seed = self._seed + agent.number * envs + agent.restarts.total * 10_007
-        agent.unrolls, agent.ended, agent.cause = int(slab.unrolls[agent.number]), False, ""
-        agent.moved = (time.monotonic(), slab.requests(agent.number))
-        slab.admit(agent.number)
-        agent.process = spawn(
-            slab.context,
-            f"agent-{agent.number}",
-            agent_process.run,
-            self._config,
-            self._action,
-            slab,
-            agent.number,
-            seed,
-            slab.waker(agent.number),
-            writer,
-        )
-        agent.messages = Inbox(reader)
-        writer.close()
+        seed = self._seed + agent.number * self._envs + agent.restarts.total * 10_007
+        agent.unrolls, agent.ended, agent.cause = int(board.unrolls[agent.number]), False, ""
+        agent.moved = (time.monotonic(), board.requests(agent.number))
+        agent.process, messages = self._spawn(agent.number, seed)
+        agent.messages = Inbox(messages)
 
-    def receive(self, timeout: float) -> Iterator[EpisodeEnd]:
-        """The episodes that have ended; waits for a message at most this long.
+    def join(self, timeout: float) -> None:
+        """Wait until all of them have ended, at most this many seconds."""
+        deadline = time.monotonic() + timeout
+        for agent in self._agents:
+            if agent.process is not None:
+                agent.process.join(max(0.0, deadline - time.monotonic()))
+
+    def receive(self, timeout: float) -> Iterator[Any]:
+        """What they have sent, but for `Failure`; waits for a message at most this long.
 
         Raises:
             UserError: an agent met bad input.
@@ -116,7 +140,7 @@ class Agents:
             assert agent.messages is not None
             try:
                 for message in agent.messages.receive():
-                    if isinstance(message, EpisodeEnd):
+                    if not isinstance(message, Failure):
                         yield message
                     elif message.user_error:
                         raise UserError(message.reason)
@@ -152,8 +176,8 @@ class Agents:
 
     def _is_stalled(self, agent: Agent, now: float) -> bool:
         """Whether it has not moved for too long, though nothing kept it from moving."""
-        requests = self._slab.requests(agent.number)
-        if requests != agent.moved[1] or not self._slab.may_move(agent.number):
+        requests = self._board.requests(agent.number)
+        if requests != agent.moved[1] or not self._board.may_move(agent.number):
             agent.moved = (now, requests)
         return now - agent.moved[0] > self._config.system.step_timeout
 
@@ -165,19 +189,55 @@ class Agents:
             agent.messages = None
         cause = agent.cause.strip() or tell_exit(code)
         if not trained:  # nothing ever worked: starting again would loop
-            raise RunFailed(f"agent {agent.number} ended before the first update\n{cause}")
-        agent.restarts.died(now, useful=int(self._slab.unrolls[agent.number]) > agent.unrolls)
+            raise RunFailed(f"{self._role} {agent.number} ended before the first update\n{cause}")
+        agent.restarts.died(now, useful=int(self._board.unrolls[agent.number]) > agent.unrolls)
         healthy = sum(not other.restarts.failing for other in self._agents)
         if healthy < self._min_agents:
             raise RunFailed(
-                f"{healthy} of {len(self._agents)} agents are healthy, "
+                f"{healthy} of {len(self._agents)} {self._role}s are healthy, "
                 f"and system.min_agents asks for {self._min_agents}\n"
-                f"agent {agent.number}, which died {agent.restarts.strikes} times without finishing an unroll: {cause}"
+                f"{self._role} {agent.number}, which died {agent.restarts.strikes} times without finishing an unroll: "
+                f"{cause}"
             )
-        self._slab.retire(agent.number)
-        self._slab.run_agents(self._slab.num_agents)  # one that the controller had paused may have to take its place
-        self._settle()
-        self._slab.recover(agent.number)
+        self._make_good(agent.number)
         if self._config.run.reproducible and self.deaths == 1:
             self._say("an agent has died: from here on this run cannot be reproduced")
-        self._say(f"agent {agent.number} is started again; it ended: {cause.splitlines()[-1]}")
+        self._say(f"{self._role} {agent.number} is started again; it ended: {cause.splitlines()[-1]}")
+
+
+class Agents(Supervisor[Slab]):
+    """The agents of a slab.
+
+    Args:
+        action: what agents may do.
+        settle: returns when no predictor works any more on requests that it had gathered before.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        action: ActionSpec,
+        slab: Slab,
+        min_agents: int,
+        seed: int,
+        settle: Callable[[], None],
+        say: Callable[[str], None],
+    ) -> None:
+        super().__init__(config, slab, "agent", slab.groups_per_agent * slab.group_size, min_agents, seed, say)
+        self._action, self._settle = action, settle
+
+    def _spawn(self, number: int, seed: int) -> tuple[ChildProcess, Connection]:
+        slab = self._board
+        reader, writer = slab.context.Pipe(duplex=False)
+        slab.admit(number)
+        arguments = self._config, self._action, slab, number, seed, slab.waker(number), writer
+        process = spawn(slab.context, f"agent-{number}", agent_process.run, *arguments)
+        writer.close()
+        return process, reader
+
+    def _make_good(self, number: int) -> None:
+        slab = self._board
+        slab.retire(number)
+        slab.run_agents(slab.num_agents)  # one that the controller had paused may have to take its place
+        self._settle()
+        slab.recover(number)

@@ -9,7 +9,7 @@ from kartrl.errors import UserError
 
 
 def choose_device(name: str) -> torch.device:
-    """The device called `name`; auto is the fastest available one.
+    """The device called `name`, such as cpu, cuda or cuda:1; auto is the fastest available one.
 
     Raises:
         UserError: the device is not available on this machine or in this build of PyTorch.
@@ -17,7 +17,8 @@ def choose_device(name: str) -> torch.device:
     available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if name == "auto":
         return torch.device(next(kind for kind, there in available.items() if there))
-    if not available[name]:
+    kind, _, index = name.partition(":")
+    if not available.get(kind) or (index and not (index.isdecimal() and int(index) < torch.cuda.device_count())):
         there = ", ".join(kind for kind, is_there in available.items() if is_there)
         raise UserError(
             f"device {name}: not available on this machine or in this build of PyTorch; use {there} or auto"

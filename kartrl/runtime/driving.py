@@ -25,6 +25,16 @@ MOST_BUILT = 1000  # circuits that a checkpoint may have generated without being
 OnPicture = Callable[[np.ndarray], None]
 
 
+class Step(NamedTuple):
+    """Where an episode stands after a step, or at its start."""
+
+    observation: np.ndarray  # what the network acts on next
+    reward: float
+    info: dict[str, Any]
+    terminated: bool
+    ended: bool
+
+
 class Driver(NamedTuple):
     """A trained network on the environment it was trained for; see `open_driver`."""
 
@@ -74,6 +84,17 @@ def open_driver(
         yield Driver(world, loaded.counters.agent_steps, env, network, found)
     finally:
         env.close()
+
+
+def with_newer(driver: Driver, path: Path) -> Driver:
+    """The driver with the network of another checkpoint of its run.
+
+    Raises:
+        UserError: it cannot be read, or is of another network.
+    """
+    loaded = checkpoint.load(path)
+    device = next(driver.network.parameters()).device
+    return driver._replace(agent_steps=loaded.counters.agent_steps, network=checkpoint.load_network(loaded, device))
 
 
 def _needed(config: Config) -> Config:
@@ -132,14 +153,14 @@ def drive(
     options = world.reset_options(level) if level else {}
     trace: list[tuple[float, ...]] = []
     try:
-        for info, terminated, _ in steps(env, network, options, greedy=greedy, seed=seed):  # noqa: B007  # the last counts
+        for step in steps(env, network, options, greedy=greedy, seed=seed):  # the last counts
             if on_picture is not None and not frames:
                 on_picture(env.render())  # type: ignore[arg-type]
-            trace.append(world.trace(info))
+            trace.append(world.trace(step.info))
     finally:
         if frames:
             inner.on_frame = None  # type: ignore[attr-defined]
-    return Drive(world.make_episode(info, terminated, use), np.array(trace, np.float32))
+    return Drive(world.make_episode(step.info, step.terminated, use), np.array(trace, np.float32))
 
 
 def steps(
@@ -149,21 +170,17 @@ def steps(
     *,
     greedy: bool,
     seed: int,
-) -> Iterator[tuple[dict[str, Any], bool, bool]]:
+) -> Iterator[Step]:
     """Drive one episode step by step; the other arguments are those of `drive`.
 
     Args:
         options: of the environment's `reset`, such as `World.reset_options`.
-
-    Yields:
-        `info`, whether the episode is terminated, and whether it has ended, at the start and after each step.
     """
     actor = Actor(network, ActionSpec.of(env.action_space), greedy=greedy, seed=seed)
     observation, info = env.reset(seed=seed, options=options or None)
-    terminated = ended = False
-    while True:
-        yield info, terminated, ended
-        if ended:
-            return
-        observation, _, terminated, truncated, info = env.step(actor.act(observation))
-        ended = terminated or truncated
+    step = Step(observation, 0.0, info, False, False)
+    yield step
+    while not step.ended:
+        observation, reward, terminated, truncated, info = env.step(actor.act(step.observation))
+        step = Step(observation, float(reward), info, terminated, terminated or truncated)
+        yield step

@@ -1,7 +1,7 @@
 """Speeds of a run over a sliding window, and where its roles' time goes."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -18,21 +18,25 @@ class Meter:
 
     WINDOW = 10.0  # seconds
 
-    def __init__(self, now: float, counters: Counters, predictors: list[PredictorThread]) -> None:
-        self._points: deque[tuple[float, Counters, int, int]] = deque([(now, counters, *_predicted(predictors))])
+    def __init__(self, now: float, counters: Counters) -> None:
+        self._points: deque[tuple[float, Counters, int, int]] = deque([(now, counters, 0, 0)])
 
     def status(
         self,
         now: float,
         counters: Counters,
-        predictors: list[PredictorThread],
+        predicted: tuple[int, int],
         lag: float,
         fraction: float,
         agents: int,
         stuck: float,
     ) -> Status:
-        """The run's state at the monotonic time `now`."""
-        self._points.append((now, counters, *_predicted(predictors)))
+        """The run's state at the monotonic time `now`.
+
+        Args:
+            predicted: observations so far for which actions were chosen, and forward passes in which they were.
+        """
+        self._points.append((now, counters, *predicted))
         while len(self._points) > 2 and now - self._points[1][0] > self.WINDOW:
             self._points.popleft()
         then, before, predictions, batches = self._points[0]
@@ -52,27 +56,34 @@ class Meter:
         )
 
 
-def _predicted(predictors: list[PredictorThread]) -> tuple[int, int]:
-    return sum(predictor.predictions for predictor in predictors), sum(predictor.batches for predictor in predictors)
+Stages = Sequence[tuple[str, tuple[str, ...], Sequence[np.ndarray]]]  # role, its stages, seconds in each of each one
+
+
+def slab_stages(slab: Slab, predictors: Sequence[PredictorThread], trainers: Sequence[TrainerThread]) -> Stages:
+    """Where the time of agents, predictors and trainers went until now."""
+    return (
+        ("agent", AGENT_STAGES, [*slab.stage_seconds]),
+        ("predictor", PREDICTOR_STAGES, [predictor.stopwatch.seconds for predictor in predictors]),
+        ("trainer", TRAINER_STAGES, [trainer.stopwatch.seconds for trainer in trainers]),
+    )
 
 
 class StageShares:
-    """How the agents, predictors and trainers spend their time, between one call and the next."""
+    """How the roles of a run spend their time, between one call and the next.
 
-    def __init__(self, slab: Slab, predictors: Sequence[PredictorThread], trainers: Sequence[TrainerThread]) -> None:
-        self._slab, self._predictors, self._trainers = slab, predictors, trainers
+    Args:
+        stages: where their time went until now.
+    """
+
+    def __init__(self, stages: Callable[[], Stages]) -> None:
+        self._stages = stages
         self._before = self._seconds()
 
     def _seconds(self) -> dict[str, float]:
-        """Seconds of all agents, predictors and trainers, by "<role>_<stage>"."""
-        roles = (
-            ("agent", AGENT_STAGES, [*self._slab.stage_seconds]),
-            ("predictor", PREDICTOR_STAGES, [predictor.stopwatch.seconds for predictor in self._predictors]),
-            ("trainer", TRAINER_STAGES, [trainer.stopwatch.seconds for trainer in self._trainers]),
-        )
+        """Seconds of all together, by "<role>_<stage>"."""
         return {
             f"{role}_{stage}": float(total)
-            for role, stages, seconds in roles
+            for role, stages, seconds in self._stages()
             for stage, total in zip(stages, np.sum(seconds, 0), strict=True)
         }
 

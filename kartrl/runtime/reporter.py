@@ -11,14 +11,12 @@ from kartrl.config import Config
 from kartrl.metrics.records import EpisodeBatch, EpisodeRecord, Histograms, Record, Scalars
 from kartrl.metrics.terminal import Display, Status
 from kartrl.runtime import logger_process
-from kartrl.runtime.agent_supervisor import Agents
 from kartrl.runtime.backoff import STILL_SECONDS, Helper
 from kartrl.runtime.child_process import ChildProcess
 from kartrl.runtime.messages import EpisodeEnd
-from kartrl.runtime.meter import StageShares
 from kartrl.runtime.processes import spawn
 from kartrl.runtime.record_pipe import RecordPipe
-from kartrl.runtime.slab import Slab
+from kartrl.runtime.sizes import Sizes
 from kartrl.runtime.trainer_thread import Trainer
 
 UPDATE_SECONDS = 10.0  # to wait for the end of an update
@@ -36,8 +34,7 @@ class Reporter:
         context: of multiprocessing.
         display: the terminal.
         trainer: of which updates are reported.
-        slab: the shared memory.
-        training_blocks: of an update.
+        sizes: how many blocks make an update, of how many groups.
     """
 
     def __init__(
@@ -47,12 +44,10 @@ class Reporter:
         context: BaseContext,
         display: Display,
         trainer: Trainer,
-        slab: Slab,
-        training_blocks: int,
+        sizes: Sizes,
     ) -> None:
         self._config, self._folder, self._context = config, run_folder, context
-        self._display, self._trainer, self._slab = display, trainer, slab
-        self._training_blocks = training_blocks
+        self._display, self._trainer, self._sizes = display, trainer, sizes
         self.episodes = trainer.counters.episodes
         self._ended: list[EpisodeEnd] = []  # reproducible: episodes whose round was not yet trained on
         self._pipe: RecordPipe | None = None
@@ -104,27 +99,17 @@ class Reporter:
         values = {f"weights/{name}": tensor.float().flatten().numpy() for name, tensor in weights.items()}
         self.send(Histograms(self._trainer.counters.agent_steps, values))
 
-    def report(
-        self,
-        status: Status,
-        agents: Agents,
-        stages: StageShares,
-        awaited_groups: int,
-        dropped: int,
-        replay: dict[str, float],
-    ) -> None:
+    def report(self, status: Status, deaths: int, crew: dict[str, float]) -> None:
         """Send what has been measured since the last call; agents' messages must have been received before.
 
         Args:
-            awaited_groups: for which a predictor waits.
-            dropped: blocks so far that were too old to train on.
-            replay: what there is to say of the replay, if there is one.
+            deaths: of agents so far.
+            crew: `Crew.scalars`.
         """
-        trainer, slab = self._trainer, self._slab
+        trainer = self._trainer
         while trainer.messages:
             self._display.say(trainer.messages.popleft())
-        scalars = self._report_updates(status)
-        scalars |= stages.shares() | replay
+        scalars = self._report_updates(status) | crew
         if trainer.first_update is not None and not self._reported_first_update:
             self._reported_first_update = True
             scalars["speed/first_update_seconds"] = trainer.first_update - psutil.Process().create_time()
@@ -134,14 +119,9 @@ class Reporter:
             "speed/updates_per_second": status.updates_per_second,
             "speed/longest_pause_seconds": trainer.longest_pause(),
             "speed/prediction_batch_size": status.prediction_batch,
-            "speed/finished_unrolls": float(slab.state.sum()) * slab.group_size,
             "speed/agents": float(status.agents),
-            "speed/running_agents": float((~slab.paused).sum()),
-            "speed/awaited_groups": float(awaited_groups),
-            "system/dropped_unrolls": float(dropped * slab.group_size),
             "speed/lost_metrics": float(self._lost),
-            "system/agent_deaths": float(agents.deaths),
-            "system/quarantined_unrolls": float(slab.quarantined.sum()),
+            "system/agent_deaths": float(deaths),
             "system/skipped_updates": float(trainer.guard.skipped),
         }
         self.send(Scalars(status.counters.agent_steps, scalars))
@@ -159,9 +139,10 @@ class Reporter:
             means = {tag: sum(numbers) / len(numbers) for tag, numbers in values.items()}
             counters = status.counters
             return means | {"speed/updates": float(counters.updates), "speed/episodes": float(counters.episodes)}
+        groups = self._sizes.agents * self._sizes.groups_per_agent
         for record in records:
             # Agents send an episode before they finish its block, so all of a trained round's have been received.
-            rounds = record.attempts * self._training_blocks // self._slab.num_groups
+            rounds = record.attempts * self._sizes.training_blocks // groups
             ended = [end for end in self._ended if end.block < rounds]
             self._ended = [end for end in self._ended if end.block >= rounds]
             ended.sort(key=lambda end: (end.block, end.group))

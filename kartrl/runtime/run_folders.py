@@ -5,6 +5,7 @@ import difflib
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ import psutil
 import torch
 from filelock import FileLock, Timeout
 
-from kartrl.config import Config, Run, dump, read
+from kartrl.config import Config, Environment, Optimizer, Run, dump, read
 from kartrl.errors import UserError
 from kartrl.files import write_whole
 from kartrl.launch import typed
@@ -136,8 +137,11 @@ def release(folder: RunFolder) -> None:
     folder.lock.release()
 
 
-def find_checkpoint(name: str) -> Path:
+def find_checkpoint(name: str, option: str = "-p") -> Path:
     """The checkpoint that a user names: a file, or the best (else the newest) of a run, by its folder or its name.
+
+    Args:
+        option: by which it was named, for messages.
 
     Raises:
         UserError: there is neither.
@@ -146,12 +150,11 @@ def find_checkpoint(name: str) -> Path:
         return Path(name)
     logs = Path(Run().logs)
     for folder in (Path(name), logs / name):
-        for path in (folder / "best.pt", checkpoint.newest(folder)):
-            if path is not None and path.is_file():
-                return path
+        if (path := _best_or_newest(folder)) is not None:
+            return path
         if folder.is_dir():
-            raise UserError(f"-p {name}: there is no checkpoint in the folder {folder} yet")
-    raise UserError(f"-p {name}: no such checkpoint{_nearest(logs, name)}")
+            raise UserError(f"{option} {name}: there is no checkpoint in the folder {folder} yet")
+    raise UserError(f"{option} {name}: no such checkpoint{_nearest(logs, name)}")
 
 
 def find_run(name: str) -> Path:
@@ -172,6 +175,40 @@ def _nearest(logs: Path, name: str) -> str:
     return f"; did you mean the run {near[0]}?" if near else f", nor is there such a run in {logs}"
 
 
+def find_newest(fits: Callable[[Environment], bool]) -> Path | None:
+    """The best checkpoint (else the newest) of the newest run in logs that was trained on what fits; None: no run was.
+
+    Runs whose configuration this version cannot read are passed over.
+    """
+    for folder in newest_first(Path(Run().logs)):
+        with contextlib.suppress(UserError):
+            if fits(read([folder / "config.cfg"]).environment):
+                return _best_or_newest(folder)
+    return None
+
+
+def newest_first(logs: Path) -> list[Path]:
+    """Folders of the runs in `logs` that have a checkpoint, the one begun last first."""
+
+    def begun(run: Path) -> float:
+        return (run / "config.cfg").stat().st_mtime if (run / "config.cfg").exists() else 0.0
+
+    return sorted((path for path in logs.glob("*") if checkpoint.newest(path) is not None), key=begun, reverse=True)
+
+
+def is_training(folder: Path) -> bool:
+    """Whether a process trains in this run folder now."""
+    try:
+        return psutil.pid_exists(int((folder / "run.pid").read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return False
+
+
+def _best_or_newest(folder: Path) -> Path | None:
+    best = folder / "best.pt"
+    return best if best.is_file() else checkpoint.newest(folder)
+
+
 def find(logs: Path, name: str) -> Path:
     """The run folder to resume: `name` as a path or inside `logs`; for "" the newest run in `logs`.
 
@@ -183,10 +220,10 @@ def find(logs: Path, name: str) -> Path:
             if checkpoint.newest(path) is not None:
                 return path
         raise UserError(f"--resume {name}: no run with a checkpoint there")
-    runs = [path for path in logs.glob("*") if checkpoint.newest(path) is not None]
+    runs = newest_first(logs)
     if not runs:
         raise UserError(f"--resume: no run with a checkpoint in {logs}; start one with: {typed('train')}")
-    return max(runs, key=lambda path: (path / "config.cfg").stat().st_mtime if (path / "config.cfg").exists() else 0.0)
+    return runs[0]
 
 
 def load_newest(path: Path) -> Checkpoint:
@@ -223,14 +260,20 @@ def resumed_config(stored: Checkpoint, files: list[str], overrides: list[str]) -
     for name in ("model", "environment"):
         if getattr(config, name) != getattr(stored.config, name):
             raise UserError(f"--resume: section [{name}] must stay as it was; start a new run to change it")
-    if set(state_shapes(config.optimizer, [torch.empty(1)])) != set(
-        state_shapes(stored.config.optimizer, [torch.empty(1)])
-    ):
+    if config.run.init != stored.config.run.init:
+        raise UserError("--init: begins a new run, and --resume goes on with one; give one of them")
+    if _kept(config.optimizer) != _kept(stored.config.optimizer):
         raise UserError(
-            "--resume: [optimizer] name and the use of momentum must stay as they were; start a new run to change them"
+            "--resume: [optimizer] name, amsgrad, centered and the use of momentum must stay as they were; start a new "
+            "run to change them"
         )
     _check_unfinished(config.run, stored.counters)
     return config
+
+
+def _kept(section: Optimizer) -> tuple[str, set[str]]:
+    """By which optimizer, and the names of what it keeps."""
+    return section.name, set(state_shapes(section, [torch.empty(1)]))
 
 
 def _check_unfinished(run: Run, counters: Counters) -> None:

@@ -25,23 +25,19 @@ from kartrl.learning.learner import make_learner
 from kartrl.learning.optimizers import set_state
 from kartrl.learning.schedules import Progress
 from kartrl.metrics.terminal import Display, Status
-from kartrl.models import make_distribution, make_network
-from kartrl.replay import Replay, UniformReplay, UnrollMemory
-from kartrl.runtime.agent_supervisor import Agents
-from kartrl.runtime.batch_source import ArrivalSource, BatchSource, Rounds, SynchronousSource
+from kartrl.models import make_network
+from kartrl.runtime.central import Central
 from kartrl.runtime.child_process import end_children, resume_fork_server
-from kartrl.runtime.controller import Controller, make_controller
+from kartrl.runtime.crew import Crew
 from kartrl.runtime.devices import choose_device, keep_freed_memory
 from kartrl.runtime.end_request import EndRequest
 from kartrl.runtime.evaluations import Evaluations
-from kartrl.runtime.meter import Meter, StageShares
-from kartrl.runtime.predictor_thread import ArrivalPacing, Pacing, PredictorThread, group_states, make_policy
+from kartrl.runtime.hogwild import Hogwild
+from kartrl.runtime.meter import Meter
 from kartrl.runtime.processes import start_method
-from kartrl.runtime.replay_source import ReplaySource
 from kartrl.runtime.reporter import Reporter
-from kartrl.runtime.sizes import Sizes, replay_shape, slab_shape
-from kartrl.runtime.slab import Slab
-from kartrl.runtime.trainer_thread import Trainer, TrainerThread
+from kartrl.runtime.sizes import Sizes, is_hogwild
+from kartrl.runtime.trainer_thread import Trainer
 from kartrl.runtime.watchdog import Watchdog
 
 REPORT_SECONDS = 5.0  # between two sets of scalars
@@ -59,7 +55,7 @@ class Server:
         spec: of the environment.
         display: what the terminal shows.
         request: by which a signal ends it.
-        resume: the checkpoint to resume from.
+        resume: the checkpoint to resume from; with counters at zero, to begin with.
     """
 
     def __init__(
@@ -78,28 +74,24 @@ class Server:
         keep_freed_memory()
         torch.set_num_threads(sizes.torch_threads)
         torch.manual_seed(config.run.seed)
-        self._device = choose_device(config.system.device)
+        self._hogwild = is_hogwild(config)
+        device = choose_device("cpu" if self._hogwild else config.system.device)
         if config.run.reproducible:
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # which CUDA's library wants for that
             torch.use_deterministic_algorithms(True)
         network = make_network(config.model, spec.observation_shape, spec.action, heads_of(config))
-        self._network = network.to(self._device)
+        self._network = network.to(device)
         if resume is not None:
             checkpoint.fit(self._network, resume.network)
         self._before = resume.counters if resume is not None else Counters()
         self._saved = self._before.agent_steps  # in the newest checkpoint
         self._progress = Progress(config.run, self._before)
         self._context: Any = start_method()
-        self._slab = Slab(self._context, slab_shape(config, spec, sizes))
-        self._stop = threading.Event()
-        self._predictors: list[PredictorThread] = []
-        self._replay: Replay | None = None
-        self._draws = torch.Generator().manual_seed(config.run.seed + self._before.updates)  # of the replay
-        seed = config.run.seed * 1_000_003 + self._before.updates
-        self._agents = Agents(config, spec.action, self._slab, sizes.min_agents, seed, self._settle, display.say)
-        self._trainers: list[TrainerThread] = []
-        self._controller: Controller | None = None
+        self._crew = self._make_crew()
+        self._trainer = self._crew.trainer
+        self._reporter = Reporter(config, run_folder, self._context, display, self._trainer, sizes)
         self._evaluations = Evaluations(config, run_folder, self._context, display.say)
+        self._ending = False
         self._thread_failure: str | None = None
         self._unsaved: str | None = None  # why the newest checkpoint could not be saved
 
@@ -126,91 +118,44 @@ class Server:
 
     # Start
 
+    def _make_crew(self) -> Crew:
+        config, sizes, spec, say = self._config, self._sizes, self._spec, self._display.say
+        learner = make_learner(config, self._network, spec.action)
+        if self._resume is not None and self._resume.optimizer:  # else it has made no step
+            set_state(learner.optimizer, self._resume.optimizer)
+            learner.algorithm.load_state_dict(dict(self._resume.algorithm))
+        if self._hogwild:
+            return Hogwild(config, sizes, spec, self._context, learner, self._progress, self._before, say)
+        trainer = Trainer(learner, config.optimizer, self._progress, self._before)
+        return Central(config, sizes, spec, self._context, trainer, self._resume is not None, say)
+
     def _start(self) -> None:
         self._began = time.monotonic()
         fewest = self._sizes.min_agents / self._sizes.agents
         self._watchdog = Watchdog(self._began, self._config.system.step_timeout, fewest)
-        self._agents.start()
-        self._make_threads()  # while the agents come up
-        for thread in (*self._predictors, *self._trainers):
-            thread.start()
+        self._crew.start()
+        self.restore_generators()
+        self._crew.begin()
         self._reporter.logger.watch(self._began)
 
-    def _make_threads(self) -> None:
-        config, sizes, slab = self._config, self._sizes, self._slab
-        self._trainer = self._make_trainer()
-        self._reporter = Reporter(
-            config, self._folder, self._context, self._display, self._trainer, slab, sizes.training_blocks
-        )
-        self._pacing, self._source = self._make_order()
-        distribution = make_distribution(self._spec.action)
-        states = group_states(slab, self._network)
-        for index in range(sizes.predictors):
-            seed = config.run.seed * 1000 + self._before.updates + index
-            policy = make_policy(self._network, distribution, states, seed, slab, sizes.prediction_groups)
-            predictor = PredictorThread(
-                f"predictor-{index}", slab, policy, self._trainer.weights, self._pacing, self._stop
-            )
-            self._predictors.append(predictor)
+    def restore_generators(self) -> None:
+        """Go on with the random numbers of the checkpoint that is resumed; call it before anything is drawn."""
         # What a predictor has drawn since the last update depends on the clock: reproducible runs begin with new seeds.
-        resumed = None if config.run.reproducible else self._resume
+        resumed = None if self._config.run.reproducible else self._resume
         for name, state in (resumed.random if resumed is not None else {}).items():
             with contextlib.suppress(KeyError, RuntimeError):  # of a predictor that is no more, or of another device
-                self._generators()[name].set_state(state)
-        sourcing = threading.Lock()
-        for index in range(sizes.trainers):
-            self._trainers.append(TrainerThread(f"trainer-{index}", self._source, self._trainer, sourcing))
-        self._stages = StageShares(slab, self._predictors, self._trainers)
-        if config.system.controller:
-            limit = sizes.max_lag
-            assert isinstance(self._pacing, ArrivalPacing)
-            self._controller = make_controller(slab, self._pacing, sizes.min_groups, limit, self._display.say)
-
-    def _make_trainer(self) -> Trainer:
-        learner = make_learner(self._config, self._network, self._spec.action)
-        if self._resume is not None and self._resume.optimizer:  # else it has made no step
-            set_state(learner.optimizer, self._resume.optimizer)
-            learner.algorithm.load_state_dict(dict(self._resume.algorithm))
-        return Trainer(learner, self._config.optimizer, self._progress, self._before)
-
-    def _make_order(self) -> tuple[Pacing, BatchSource]:
-        """Which requests are answered together, and which blocks trained on: by arrival, or in a fixed order."""
-        slab, sizes = self._slab, self._sizes
-        synchronous = self._trainer.learner.algorithm.synchronous
-        pacing: Pacing = ArrivalPacing(slab, sizes.prediction_groups, sizes.min_groups)
-        weights = self._trainer.weights
-        source: BatchSource = ArrivalSource(slab, sizes.training_blocks, weights, sizes.max_lag, self._stop)
-        if self._config.run.reproducible:
-            pacing = source = Rounds(slab, sizes.training_blocks, self._stop, paces_only=synchronous)
-        if synchronous:
-            source = SynchronousSource(slab, weights, self._stop)
-        return pacing, self._with_replay(source)
-
-    def _with_replay(self, source: BatchSource) -> BatchSource:
-        """The source, mixed with a replay where the algorithm learns from one."""
-        shape, section = replay_shape(self._config, self._spec), self._config.replaying
-        if shape is None or section is None:
-            return source
-        self._replay = UniformReplay(UnrollMemory(shape), self._draws)
-        size = f"{shape.size() / 1e6:,.0f} MB"
-        self._display.say(f"The replay will take {size} of memory when it holds {shape.capacity:,} steps")
-        if self._resume is not None:
-            self._display.say(
-                "What the replay held is not in a checkpoint: it begins empty, and nothing is replayed for "
-                f"{section.replay_start:,} steps"
-            )
-        return ReplaySource(source, self._replay, section, self._draws, self._stop)
+                self.generators[name].set_state(state)
 
     # Watch
 
     def _supervise(self) -> None:
         last = dict.fromkeys(("report", "checkpoint", "histogram"), self._began)
-        meter = Meter(self._began, self._trainer.counters, self._predictors)
+        meter, crew = Meter(self._began, self._trainer.counters), self._crew
 
         def status() -> Status:
             lag, fraction = self._trainer.lag, self._fraction()
-            now, alive, stuck = time.monotonic(), self._agents.alive, self._watchdog.stuck
-            return meter.status(now, self._counters(), self._predictors, lag, fraction, alive, stuck)
+            now, alive, stuck = time.monotonic(), crew.supervisor.alive, self._watchdog.stuck
+            return meter.status(now, self._counters(), (crew.predictions, crew.batches), lag, fraction, alive, stuck)
 
         self._request.silent, self._request.last_words = True, self._losses
         while self._request.number is None and not self._finished():
@@ -219,8 +164,7 @@ class Server:
                 raise RunFailed(self._thread_failure)
             self._watch()
             now, newest = time.monotonic(), status()
-            if self._controller is not None:
-                self._controller.tick(now, newest.counters.agent_steps, newest.lag)
+            crew.tune(now, newest)
             self._display.show(newest)
             if now - last["report"] >= REPORT_SECONDS:
                 last["report"] = now
@@ -234,14 +178,13 @@ class Server:
         if self._request.number is not None:
             self._display.say("Saving and ending; once more ends at once")
         elif self._config.run.reproducible:
-            for trainer in self._trainers:
-                trainer.join(JOIN_SECONDS)  # its last update is reported too
+            crew.finish(JOIN_SECONDS)  # the last update is reported too
         self._report(status())
         self._display.show(status(), final=True)
 
     def _receive(self, timeout: float) -> None:
         """Take in the agents' and the evaluator's messages; wait for them at most this long."""
-        for end in self._agents.receive(timeout):
+        for end in self._crew.receive(timeout):
             self._reporter.add(end)
         self._receive_evaluations()
 
@@ -256,25 +199,15 @@ class Server:
             return  # other processes may have ended by the same signal
         now, trained = time.monotonic(), self._trainer.first_update is not None
         resume_fork_server()
-        self._agents.watch(now, trained)
+        self._crew.watch(now)
         self._reporter.logger.watch(now)
         if trained:  # there is nothing to evaluate before
             self._evaluations.watch(now)
-        predictions = sum(predictor.batches for predictor in self._predictors)
-        if predictions:
-            self._trainer.first_step = self._trainer.first_step or now
         try:
-            self._watchdog.look(now, predictions, self._trainer.counters.updates - self._before.updates)
+            self._watchdog.look(now, self._crew.batches, self._trainer.counters.updates - self._before.updates)
         except RunFailed:
             faulthandler.dump_traceback()  # to stderr: where each thread stands
             raise
-
-    def _settle(self) -> None:
-        """Wait until no predictor works any more on what it has gathered before now."""
-        for predictor in self._predictors:
-            if not predictor.predicting.acquire(timeout=JOIN_SECONDS):
-                raise RunFailed(f"{predictor.name} does not finish a forward pass")
-            predictor.predicting.release()
 
     def _on_thread_failure(self, failure: threading.ExceptHookArgs) -> None:
         name = failure.thread.name if failure.thread is not None else "a thread"
@@ -295,8 +228,7 @@ class Server:
 
     def _report(self, status: Status) -> None:
         self._receive(timeout=0.0)
-        replay = self._replay.scalars() if self._replay is not None else {}
-        self._reporter.report(status, self._agents, self._stages, self._pacing.enough, self._source.dropped, replay)
+        self._reporter.report(status, self._crew.supervisor.deaths, self._crew.scalars())
 
     # Stop
 
@@ -314,7 +246,7 @@ class Server:
             return
         counters = state.counters._replace(episodes=self._reporter.episodes, seconds=self._trainer.seconds)
         path = self._folder / "checkpoints" / f"{counters.agent_steps:010d}.pt"
-        spec, random = self._spec, {name: generator.get_state() for name, generator in self._generators().items()}
+        spec, random = self._spec, {name: generator.get_state() for name, generator in self.generators.items()}
         content = Checkpoint(
             self._config,
             state.network,
@@ -331,9 +263,7 @@ class Server:
             checkpoint.remove_oldest(self._folder, self._config.run.keep_checkpoints)
         except (OSError, checkpoint.NotFinite) as error:
             self._unsaved = (error.strerror if isinstance(error, OSError) else None) or str(error)
-            self._display.say(
-                f"could not save {path} ({self._unsaved}){'' if self._stop.is_set() else '; training goes on'}"
-            )
+            self._display.say(f"could not save {path} ({self._unsaved}){'' if self._ending else '; training goes on'}")
 
     def _losses(self) -> str:
         """What is lost if the process ends now."""
@@ -344,22 +274,16 @@ class Server:
             words += f"; resume from {self._saved:,} with: {resume}"
         return words
 
-    def _generators(self) -> dict[str, torch.Generator]:
+    @property
+    def generators(self) -> dict[str, torch.Generator]:
         """All that this process draws from, by name."""
-        return {
-            "torch": torch.default_generator,
-            "replay": self._draws,
-            **{predictor.name: predictor.policy.generator for predictor in self._predictors},
-        }
+        return {"torch": torch.default_generator, **self._crew.generators}
 
     def _shut_down(self) -> None:
         """End every thread and process, and save; what does not end in time is killed."""
-        self._stop.set()
-        self._slab.stop()
+        self._ending = True
         failed = sys.exc_info()[0] is not None
-        for thread in (*self._predictors, *self._trainers):
-            if thread.ident is not None:
-                thread.join(JOIN_SECONDS)
+        self._crew.stop(JOIN_SECONDS)
         learned = not failed and self._trainer.counters.updates > 0
         try:
             if learned:
@@ -368,10 +292,8 @@ class Server:
                     self._evaluations.finish(self._receive_evaluations, lambda: self._request.number is not None)
         finally:
             self._evaluations.terminate()
-            if self._trainers:  # or it did not come to be
-                self._reporter.send(None)
+            self._reporter.send(None)
             end_children(JOIN_SECONDS)
-            if self._trainers:
-                self._reporter.close()
+            self._reporter.close()
         if learned:
             self._evaluations.leave_best()

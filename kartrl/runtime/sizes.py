@@ -11,9 +11,10 @@ import numpy as np
 import torch
 
 from kartrl.algorithms import ALGORITHMS, heads_of
-from kartrl.config import Config
+from kartrl.config import Config, System
 from kartrl.envs.spec import EnvSpec
 from kartrl.errors import UserError
+from kartrl.learning.optimizers import FROM_ZERO
 from kartrl.models import ActorCritic, make_network
 from kartrl.replay import MemoryShape
 from kartrl.runtime.devices import choose_device
@@ -24,9 +25,20 @@ from kartrl.trajectory import decision_size
 GROUP_SECONDS = 4e-3  # that a group should be stepped for, so that messages and batches of one cost little beside it
 LARGEST_GROUP = 4  # more environments would each be seen less often between two updates, and learning take more steps
 AGENTS_PER_CORE = 6  # where an agent has one environment: while most wait for a batch to fill, some must be running
+WORKER_BYTES = 400e6  # of a Hogwild worker, which loads torch
 AGENT_BYTES = 80e6  # of memory that an agent process takes, with its emulator
 SEVERAL = 4  # times the policy lag that the sizes lead to is too old
 NEARLY = 1.1  # a forward pass whose cost for an observation is within this factor of the least is large enough
+
+_OF_CENTRAL = (  # keys of [system] that say nothing to Hogwild workers
+    "predictors",
+    "trainers",
+    "prediction_batch_size",
+    "min_prediction_batch_size",
+    "training_batch_size",
+    "controller",
+    "max_policy_lag",
+)
 
 
 class Sizes(NamedTuple):
@@ -47,6 +59,8 @@ class Sizes(NamedTuple):
 
     def __str__(self) -> str:
         size = self.group_size
+        if not self.predictors:
+            return f"{self.agents} Hogwild workers x {size} environments; {size} unrolls in an update of one of them"
         return (
             f"{self.agents} agents x {self.groups_per_agent * size} environments, stepped in groups of {size}; "
             f"{self.prediction_groups * size} observations in a forward pass at most "
@@ -62,6 +76,8 @@ def choose_sizes(config: Config, spec: EnvSpec) -> Sizes:
     Raises:
         UserError: numbers that do not go together, or for which there is not enough memory.
     """
+    if is_hogwild(config):
+        return _hogwild_sizes(config, spec)
     system, number, fixed = config.system, cores(), config.run.reproducible
     algorithm = ALGORITHMS[config.algorithm.name]
     synchronous = algorithm.synchronous
@@ -111,6 +127,49 @@ def choose_sizes(config: Config, spec: EnvSpec) -> Sizes:
         max_lag=_or(system.max_policy_lag, max(10, round(SEVERAL * groups / blocks * (1 + ratio)))),
         ring=1 if synchronous else _ring(blocks, groups, min_agents * groups_per_agent),
         torch_threads=_or(system.torch_threads, threads if on_cpu else 1),
+    )
+
+
+def is_hogwild(config: Config) -> bool:
+    """Whether workers act and learn by themselves, rather than agents, predictors and trainers together."""
+    return config.algorithm.name == "a3c" and config.a3c.hogwild
+
+
+def _hogwild_sizes(config: Config, spec: EnvSpec) -> Sizes:
+    """Workers, which take the agents' place, one for each core; nothing else is there."""
+    system, section = config.system, config.a3c
+    if config.run.reproducible:
+        raise UserError("[a3c] hogwild: updates without locks come in no fixed order; set run.reproducible=false")
+    if config.model.normalise_returns:
+        raise UserError("[model] normalise_returns: not with a3c.hogwild; set it to false")
+    for key in _OF_CENTRAL:
+        if getattr(system, key) != System.model_fields[key].default:
+            raise UserError(f"[system] {key}: Hogwild workers have no use for it; leave it at its default")
+    if section.share_statistics and config.optimizer.name not in FROM_ZERO:
+        raise UserError(
+            f"[a3c] share_statistics: not with optimizer.name = {config.optimizer.name}; set it to false, or take "
+            f"{', '.join(sorted(FROM_ZERO))}"
+        )
+    for device in section.devices:
+        choose_device(system.device if device == "auto" else device)
+    lengths = (config.algorithm.unroll_length,) if section.unroll_lengths == "auto" else section.unroll_lengths
+    memory, envs = max(1, int(free_memory() / 2 / WORKER_BYTES)), _or(system.envs_per_agent, 1)
+    workers = _or(system.agents, min(memory, cores()))
+    observation = math.prod(spec.observation_shape) * np.dtype(spec.observation_dtype).itemsize
+    _check_memory(workers * envs * max(lengths) * observation, workers, envs)
+    return Sizes(
+        agents=workers,
+        min_agents=min(workers, _or(system.min_agents, (workers + 1) // 2)),
+        groups_per_agent=1,
+        group_size=envs,
+        predictors=0,
+        trainers=0,
+        prediction_groups=1,
+        min_groups=1,
+        training_blocks=1,
+        max_lag=0,
+        ring=1,
+        torch_threads=_or(system.torch_threads, 1),
     )
 
 

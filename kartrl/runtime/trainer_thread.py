@@ -95,7 +95,8 @@ class Trainer:
         progress = self.progress
         before = self.counters
         after = before._replace(agent_steps=before.agent_steps + fresh_steps, updates=before.updates + 1)
-        due = after.agent_steps // READ_STEPS > before.agent_steps // READ_STEPS
+        total = self._now().agent_steps
+        due = (total + fresh_steps) // READ_STEPS > total // READ_STEPS
         read = due or (self._replay_due and fresh_steps == 0)
         update = self.learner.update(trajectory, steps, progress, stopwatch.lap, probe=read)
         if (problem := self.guard.record(update.finite)) is not None:

@@ -4,6 +4,7 @@ import os
 import re
 
 import pytest
+import torch
 from commands import EVALUATE_OFF, QUICK, REPORT_OFTEN, Training, run, steps, wait_for
 
 from kartrl.learning import checkpoint
@@ -40,6 +41,33 @@ def test_it_trains_saves_logs_and_resumes_passing_over_a_damaged_checkpoint(tmp_
     resumed = checkpoint.load(checkpoint.newest(folder))
     assert resumed.counters.updates > updates
     assert resumed.optimizer, "the optimizer goes on too"
+
+
+@pytest.mark.timeout(240)
+def test_a_new_run_begins_with_the_weights_of_another(tmp_path):
+    options = [*QUICK, *EVALUATE_OFF]
+    first = run("train", *options, "--name", "one", "--set", "run.agent_steps=4000", cwd=tmp_path)
+    assert first.returncode == 0, first.stdout + first.stderr
+    given = checkpoint.load(tmp_path / "logs" / "one" / "best.pt")
+    still = ["--set", "optimizer.learning_rate=1e-12", "--set", "run.agent_steps=1000"]
+    second = run("train", *options, *still, "--name", "two", "--init", "one", "--with-optimizer", cwd=tmp_path)
+    assert second.returncode == 0, second.stdout + second.stderr
+    said = "Beginning with the weights of logs/one/best.pt, after 4,"
+    assert said in second.stdout
+    assert "and with its optimizer; counting from 0" in second.stdout
+    begun = checkpoint.load(checkpoint.newest(tmp_path / "logs" / "two"))
+    assert (begun.config.run.init, begun.config.run.init_optimizer) == ("logs/one/best.pt", True)
+    assert begun.counters.agent_steps < given.counters.agent_steps
+    assert all(torch.allclose(tensor, given.network[name], atol=1e-6) for name, tensor in begun.network.items())
+    updates = [float(made.optimizer["0/step"]) for made in (given, begun)]
+    assert updates[1] > updates[0] > 0, "Adam goes on"
+    refused = run("train", *QUICK, "--set", "model.hidden_size=32", "--init", "one", cwd=tmp_path)
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1), refused.stderr
+    assert "model.hidden_size is 16 there, 32 here" in refused.stderr
+    assert {path.name for path in (tmp_path / "logs").iterdir()} == {"one", "two"}, "no run was begun"
+    both = run("train", "--resume", "one", "--init", "two", cwd=tmp_path)
+    assert (both.returncode, both.stderr.count("\n")) == (2, 1)
+    assert "give one of them" in both.stderr
 
 
 @pytest.mark.timeout(240)
@@ -107,7 +135,8 @@ BAD_INPUT = {
     "nothing to resume": (["train", "--resume"], "no run with a checkpoint"),
     "resume what is not there": (["train", "--resume", "nowhere"], "nowhere"),
     "resume with several": (["train", "--resume", "-c", "a.cfg", "-c", "b.cfg"], "one run"),
-    "no checkpoint given": (["evaluate"], "-p"),
+    "optimizer of no run": (["train", "--with-optimizer"], "train --init RUN --with-optimizer"),
+    "begin with what is not there": (["train", "--env", "CartPole-v1", "--init", "nowhere"], "--init nowhere: no such"),
     "missing checkpoint": (["evaluate", "-p", "none.pt"], "none.pt"),
     "record: missing checkpoint": (["record", "-s", "MarioCircuit.Act1", "-p", "none.pt"], "none.pt"),
     "missing ROM": (["import-rom", "none.sfc"], "none.sfc"),

@@ -82,8 +82,9 @@ def test_random_states_are_resumed(tmp_path, end_request):
     with Display(Console(file=io.StringIO()), "test", load_world(stored.config)) as display:
         sizes = choose_sizes(stored.config, spec)
         server = Server(stored.config, sizes, tmp_path, spec, display, end_request, stored)
-        server._make_threads()
-        states = {name: generator.get_state() for name, generator in server._generators().items()}
-    assert states.keys() == {"torch", "predictor-0", "predictor-1"}, "a new predictor starts from a seed"
+        server._crew.make_threads()
+        server.restore_generators()
+        states = {name: generator.get_state() for name, generator in server.generators.items()}
+    assert states.keys() == {"torch", "replay", "predictor-0", "predictor-1"}, "a new predictor starts from a seed"
     for name, state in stored.random.items():
         assert torch.equal(states[name], state), name

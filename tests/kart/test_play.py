@@ -253,6 +253,6 @@ def test_no_black_lines_are_shown_at_the_horizon_or_above():
         drive(session, some_driving(30))
         ground = session.console.game.map_top
         assert not session.screen()[:ground].any((1, 2)).all(), "the console has some: it writes to video memory then"
-        assert session.picture()[:ground].any((1, 2)).all()
-        assert (session.picture()[ground:] == session.screen()[ground:]).all()
+        assert session.console.picture()[:ground].any((1, 2)).all()
+        assert (session.console.picture()[ground:] == session.screen()[ground:]).all()
         assert session.title == "Meadow Ring"

@@ -3,20 +3,18 @@
 import contextlib
 import importlib.util
 import os
-import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import environment, wait_for
-from PIL import Image, ImageGrab
+from commands import wait_for
 from players import CIRCUIT, Player
 from policies import KART, save_policy
+from screens import Screen, colours, needs_screen, on_screen
 
 from kartrl.kart.libretro import BUTTONS
 from kartrl.kart.play.movie import read_movie
@@ -27,10 +25,6 @@ from kartrl.kart.retro import Console
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator on this platform"
-)
-needs_screen = pytest.mark.skipif(
-    shutil.which("Xvfb") is None or shutil.which("xdotool") is None,
-    reason="needs a virtual display: install the packages xvfb and xdotool",
 )
 
 
@@ -246,56 +240,11 @@ def test_gamepads_map_to_the_joypad() -> None:
     assert set(BIT) == set(BUTTONS)
 
 
-class Screen:
-    """A virtual display."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def do(self, *words: str) -> None:
-        """An action of xdotool."""
-        subprocess.run(["xdotool", *words], env={**os.environ, "DISPLAY": self.name}, check=True, timeout=20)
-
-    def look(self) -> Image.Image:
-        """What it shows."""
-        return ImageGrab.grab(xdisplay=self.name)
-
-
-@pytest.fixture
-def screen(tmp_path: Path) -> Iterator[Screen]:
-    """A display of 1280x800 on which nothing else runs."""
-    reader, writer = os.pipe()
-    server = subprocess.Popen(
-        ["Xvfb", "-displayfd", str(writer), "-screen", "0", "1280x800x24", "-nolisten", "tcp"],
-        pass_fds=[writer], stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    os.close(writer)
-    with os.fdopen(reader) as stream:
-        number = stream.readline().strip()
-    yield Screen(f":{number}")
-    server.terminate()
-    server.wait(10)
-
-
 @contextlib.contextmanager
 def playing(screen: Screen, folder: Path, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
-    """`kartrl play` on the virtual display."""
-    variables = {**environment(), "DISPLAY": screen.name}
-    for name in ("SDL_VIDEODRIVER", "WAYLAND_DISPLAY"):
-        variables.pop(name, None)
-    command = [sys.executable, "-m", "kartrl", "play", "--game", "bundled", *arguments]
-    game = subprocess.Popen(
-        command, cwd=folder, env=variables, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    try:
+    """`kartrl play`, against the clock, on the virtual display."""
+    with on_screen(screen, folder, "play", "--game", "bundled", "--alone", *arguments) as game:
         yield game
-    finally:
-        game.kill()
-        game.communicate()
-
-
-def colours(picture: Image.Image) -> int:
-    return len(np.unique(np.asarray(picture).reshape(-1, 3), axis=0))
 
 
 @needs_screen

@@ -163,6 +163,37 @@ def test_unrolls_that_no_memory_holds_are_refused():
         choose_sizes(config, SLOW)
 
 
+HOGWILD = (*SMALL, "algorithm.name=a3c", "a3c.hogwild=true")
+
+
+def test_hogwild_workers_take_the_agents_place_with_one_environment_each():
+    sizes = choose_sizes(read(overrides=HOGWILD), QUICK)
+    assert (sizes.agents, sizes.min_agents, sizes.group_size, sizes.torch_threads) == (4, 2, 1, 1)
+    assert str(sizes) == "4 Hogwild workers x 1 environments; 1 unrolls in an update of one of them"
+    given = choose_sizes(read(overrides=[*HOGWILD, "system.agents=18", "system.envs_per_agent=3"]), QUICK)
+    assert (given.agents, given.group_size) == (18, 3)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["run.reproducible=true"], "hogwild: updates without locks come in no fixed order"),
+        (["system.trainers=2"], "trainers: Hogwild workers have no use for it"),
+        (["system.training_batch_size=8"], "training_batch_size: Hogwild workers have no use for it"),
+        (
+            ["optimizer.name=nadam"],
+            r"share_statistics: not with optimizer.name = nadam; .* take .*, adam, .*, rmsprop, ",
+        ),
+        (["a3c.devices=cpu cuda:99"], "device cuda:99: not available"),
+        (["a3c.devices=toaster"], "device toaster: not available"),
+    ],
+)
+def test_what_does_not_go_with_hogwild_is_one_line(overrides, message):
+    with pytest.raises(UserError, match=message) as error:
+        choose_sizes(read(overrides=[*HOGWILD, *overrides]), QUICK)
+    assert "\n" not in str(error.value)
+
+
 ACER = ("algorithm.name=acer", *SMALL)
 
 

@@ -122,10 +122,10 @@ def _line(window: Window, ideal: float, config: Config) -> str:
 def _stages_table(window: Window, sizes: Sizes) -> Table:
     """Where the wall-clock time of each role goes; a stage also holds what it waits for a core."""
     table = Table("role", "stage", "share of the role's time", "us an agent step", title="Where the time goes")
-    workers = {"agent": sizes.agents, "predictor": sizes.predictors, "trainer": sizes.trainers}
+    number = {"predictor": sizes.predictors, "trainer": sizes.trainers}  # of the others: agents, or Hogwild workers
     for stage, share in window.stages.items():
         role, _, name = stage.partition("_")
-        microseconds = 1e6 * share * workers[role] / window.agent_steps_per_second
+        microseconds = 1e6 * share * number.get(role, sizes.agents) / window.agent_steps_per_second
         table.add_row(role, name.replace("_", " "), f"{share:.1%}", f"{microseconds:.0f}")
     for role, busy in window.cores.items():
         table.add_row(

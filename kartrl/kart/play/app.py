@@ -1,12 +1,11 @@
 """The main loop of the window: sixty ticks per second, events, and switching between menu and race."""
 
-import time
 from pathlib import Path
 
 import pygame
 
+from kartrl.kart.play.loop import keep_going
 from kartrl.kart.play.menu import Menu
-from kartrl.kart.play.pace import Pacer
 from kartrl.kart.play.pad import Pad
 from kartrl.kart.play.racing import Racing, Shelf
 from kartrl.kart.play.session import Session
@@ -29,7 +28,8 @@ class App:
         self._stage, self._window = stage, window
         self.shelf = Shelf(output)
         self._pad = Pad(arrows_drive=stage.bundled)
-        self._open = True
+        self.open = True
+        """Whether the player has not quit."""
         self._menu: Menu | None = None
         self._racing: Racing | None = None
         first = stage.first()
@@ -40,17 +40,8 @@ class App:
 
     def run(self) -> None:
         """Run until the player quits."""
-        pacer = Pacer(time.perf_counter(), TICKS_PER_SECOND)
         try:
-            while self._open:
-                for event in pygame.event.get():
-                    self.take(event)
-                ticks = pacer.due(time.perf_counter())
-                for _ in range(ticks):
-                    self.tick()
-                if ticks:
-                    self.draw()
-                time.sleep(pacer.wait(time.perf_counter()))
+            keep_going(self, TICKS_PER_SECOND)
         finally:
             if self._racing is not None:  # also on SIGTERM
                 self._racing.leave()
@@ -59,7 +50,7 @@ class App:
         """Handle an event of the window."""
         self._pad.take(event)
         if event.type == pygame.QUIT:
-            self._open = False
+            self.open = False
         elif event.type == pygame.KEYDOWN and event.key == pygame.K_F11:
             self._window.toggle_full_screen()
         elif self._racing is not None:
@@ -67,12 +58,12 @@ class App:
             if self._racing.over:
                 self._racing = None
                 if self._menu is None:
-                    self._open = False
+                    self.open = False
                 else:
                     self._menu.begin()
         elif self._menu is not None:
             self._menu.take(event)
-            self._open = not self._menu.over
+            self.open = not self._menu.over
             if self._menu.chosen is not None:
                 self._enter(self._menu.chosen)
 

@@ -18,9 +18,9 @@ def film(stage: Stage, output: Path) -> None:
     assert session is not None, "a stage with a movie has a first session"
     try:
         with Mp4Writer(output, TICKS_PER_SECOND) as video:
-            video.add(session.picture())
+            video.add(session.console.picture())
             while not session.ended:
                 session.tick(0)
-                video.add(session.picture())
+                video.add(session.console.picture())
     except OSError as error:
         raise UserError(f"{output}: cannot write ({error.strerror or error}); choose another file with -o") from error

@@ -124,16 +124,6 @@ class Session:
         """The console's screen, uint8 [224, 256, 3]."""
         return self.console.screen()
 
-    def picture(self) -> npt.NDArray[np.uint8]:
-        """The screen to look at: lines that the console leaves black, to write to video memory then, are filled."""
-        screen, ground = self.console.screen(), self.console.game.map_top
-        lit = np.flatnonzero(screen[:ground].any((1, 2)))
-        if len(lit):
-            rows = np.arange(ground or len(screen))
-            screen[:ground] = screen[lit[np.maximum(np.searchsorted(lit, rows, side="right") - 1, 0)]]
-            screen[: lit[0]] = np.median(screen[lit[0]], axis=0)  # the sky's colour, without what may be in it
-        return screen
-
     def movie(self) -> Movie:
         """The race so far as a movie."""
         return Movie(self.console.folder.name, self.circuit, self._start, tuple(self._inputs))

@@ -1,14 +1,19 @@
 """Layouts of the window: a race with its panel, notices, messages, the menu, and the dialog for a name."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pygame
 
 from kartrl.kart.play.session import Session
-from kartrl.kart.play.window import BACK, BLUE, CARD, DIM, GOLD, GREEN, GREY, LINE, RED, WHITE, Window
+from kartrl.kart.play.window import BACK, BLUE, CARD, DIM, GOLD, GREEN, GREY, LINE, RED, WHITE, Canvas
 
+if TYPE_CHECKING:
+    from kartrl.kart.play.watching import Show
+
+Image = npt.NDArray[np.uint8]
 Keys = Sequence[tuple[str, str]]
 
 
@@ -18,9 +23,9 @@ def clock(seconds: float) -> str:
     return f"{hundredths // 6000}:{hundredths // 100 % 60:02}.{hundredths % 100:02}"
 
 
-def race(window: Window, session: Session, recording: bool, keys: Keys) -> None:
+def race(window: Canvas, session: Session, recording: bool, keys: Keys) -> None:
     """Draw the console's screen, and the panel with the lap times."""
-    window.image(session.picture(), window.picture)
+    window.image(session.console.picture(), window.picture)
     u, panel, drive, laps = window.scale, window.panel, session.drive, session.console.game.laps
     left, right = panel.left + 6 * u, panel.right - 6 * u
     y = window.text(session.circuit or session.console.game.title, 10, WHITE, left, panel.top + 6 * u)
@@ -77,7 +82,70 @@ def race(window: Window, session: Session, recording: bool, keys: Keys) -> None:
     _foot(window, recording, keys)
 
 
-def _foot(window: Window, recording: bool, keys: Keys) -> None:
+def show(window: Canvas, shown: "Show", keys: Sequence[str]) -> None:
+    """Draw a policy's picture, and the panel with its line on the map and what it sees."""
+    u, panel = window.scale, window.panel
+    window.image(shown.picture, _inside(window.picture, shown.picture))
+    left = panel.left + 4 * u
+    y = window.text(shown.title, 9, WHITE, left, panel.top + 4 * u)
+    y = window.text(shown.policy, 7.5, BLUE, left, y)
+    y = window.text(shown.progress, 7, DIM, left, y) + 2 * u
+    place = pygame.Rect(left, y, panel.width - 8 * u, 0)
+    if shown.map is not None:
+        place.height = place.width
+        window.image(shown.map, place)
+        x, south = shown.position
+        window.dot(place.left + x * place.width, place.top + south * place.height, 2.6, BACK)
+        window.dot(place.left + x * place.width, place.top + south * place.height, 1.8, WHITE)
+        place.top = place.bottom + 2 * u
+    foot = panel.bottom - (3 + 7 * len(keys)) * u
+    place.top = window.text("what the network sees", 6.5, GREY, left, place.top)
+    place.height = foot - 2 * u - place.top
+    if shown.seen:
+        _stack(window, shown.seen, place)
+    else:
+        _numbers(window, shown.numbers, place)
+    for key in keys:
+        window.text(key, 6.5, DIM, left, foot)
+        foot += 7 * u
+    if shown.summary:
+        notice(window, shown.summary)
+
+
+def _stack(window: Canvas, images: Sequence[Image], place: pygame.Rect) -> None:
+    """The newest image large, those before it in a row below."""
+    newest, *older = images
+    row = place.width // max(4, len(older)) if older else 0
+    large = _inside(pygame.Rect(place.left, place.top, place.width, place.height - row), newest)
+    large.top = place.top
+    window.image(newest, large)
+    for number, image in enumerate(older):
+        cell = pygame.Rect(place.left + number * row, large.bottom + window.scale, row - window.scale, row)
+        window.image(image, _inside(cell, image))
+
+
+def _numbers(window: Canvas, numbers: Sequence[float], place: pygame.Rect) -> None:
+    """As many rows of three numbers as there is room for."""
+    u = window.scale
+    room = max(1, place.height // (8 * u)) * 3
+    shown = [f"{number:.2f}" for number in numbers]
+    if len(shown) > room:
+        shown = [*shown[: room - 1], "..."]
+    for index, text in enumerate(shown):
+        x = place.left + (index % 3 + 1) * place.width // 3 - 3 * u
+        window.text(text, 7, WHITE, x, place.top + index // 3 * 8 * u, "right")
+
+
+def _inside(place: pygame.Rect, image: Image) -> pygame.Rect:
+    """The largest place for the image in `place`, in the middle."""
+    height, width = image.shape[:2]
+    scale = min(place.width / width, place.height / height)
+    found = pygame.Rect(0, 0, max(1, round(width * scale)), max(1, round(height * scale)))
+    found.center = place.center
+    return found
+
+
+def _foot(window: Canvas, recording: bool, keys: Keys) -> None:
     """Draw the keys at the bottom of the panel, and above them whether the race is recorded."""
     u, panel = window.scale, window.panel
     left = panel.left + 6 * u
@@ -93,7 +161,7 @@ def _foot(window: Window, recording: bool, keys: Keys) -> None:
         window.text("recording", 6.5, GREY, left + 8 * u, top)
 
 
-def notice(window: Window, text: str) -> None:
+def notice(window: Canvas, text: str) -> None:
     """Draw a notice at the bottom of the console's screen."""
     u, lines = window.scale, _wrap(text, 52)
     height = (8 + 9 * len(lines)) * u
@@ -103,7 +171,7 @@ def notice(window: Window, text: str) -> None:
         window.text(line, 8, GOLD, place.centerx, place.top + (5 + 9 * number) * u, "middle")
 
 
-def message(window: Window, title: str, lines: Sequence[str]) -> None:
+def message(window: Canvas, title: str, lines: Sequence[str]) -> None:
     """Draw a box in the middle of the console's screen."""
     u = window.scale
     place = pygame.Rect(0, 0, 200 * u, (27 + 10 * len(lines)) * u)
@@ -117,11 +185,11 @@ def message(window: Window, title: str, lines: Sequence[str]) -> None:
 
 
 def menu(
-    window: Window,
+    window: Canvas,
     title: str,
     entries: Sequence[tuple[str, str]],
     chosen: int,
-    pictures: Sequence[npt.NDArray[np.uint8]],
+    pictures: Sequence[Image],
     status: str,
     keys: Keys,
 ) -> None:
@@ -152,7 +220,7 @@ def menu(
     window.text(help_line, 7, DIM, whole.left + 12 * u, whole.bottom - 14 * u)
 
 
-def question(window: Window, title: str, text: str, lines: Sequence[str]) -> None:
+def question(window: Canvas, title: str, text: str, lines: Sequence[str]) -> None:
     """Draw a box with a text field."""
     u = window.scale
     place = pygame.Rect(0, 0, 236 * u, (42 + 9 * len(lines)) * u)

@@ -1,4 +1,4 @@
-"""The window: its size, the console's screen, and drawing of images, text and boxes. Independent of races."""
+"""What is drawn on, in a window or for a film: a picture, a panel beside it; images, text, boxes. Knows no races."""
 
 import os
 import sys
@@ -14,6 +14,7 @@ from kartrl.errors import UserError
 WIDTH, HEIGHT = 256, 224  # of the console's screen
 PANEL = 96  # width of the panel beside it, in console pixels
 SCALE = 3  # window pixels per console pixel in a new window, if the display is large enough
+INVISIBLE = ("dummy", "offscreen")  # drivers of SDL without a display
 SMALLEST = 9  # minimum legible height of a letter, pixels
 
 Colour = tuple[int, int, int]
@@ -23,41 +24,33 @@ WHITE, GREY, DIM = (240, 243, 250), (164, 172, 192), (112, 121, 146)
 GOLD, GREEN, RED, BLUE = (255, 207, 92), (104, 224, 142), (255, 112, 104), (112, 180, 255)
 
 
-class Window:
-    """An open window; must be closed.
+class Canvas:
+    """A surface to draw on, with a picture of the console's size at the left and a panel at the right.
 
-    Raises:
-        UserError: there is no display.
+    Args:
+        surface: to draw on; None: one in memory, of `SCALE`. Must be closed, as the window must.
     """
 
-    def __init__(self, title: str) -> None:
-        _choose_driver()
-        try:
-            pygame.display.init()
-            width, height = pygame.display.get_desktop_sizes()[0]
-            scale = max(1, min(SCALE, width // (WIDTH + PANEL), height // HEIGHT))
-            pygame.display.set_mode(((WIDTH + PANEL) * scale, HEIGHT * scale), pygame.RESIZABLE)
-        except pygame.error as error:
-            raise UserError(f"cannot open a window ({error}): kartrl play needs a display") from error
-        pygame.key.stop_text_input()  # or some desktops open an accent menu for a held key
+    def __init__(self, surface: pygame.Surface | None = None) -> None:
         pygame.font.init()
-        self._windowed: tuple[int, int] | None = None  # its size before full screen
-        pygame.display.set_caption(title)
-        pygame.display.set_icon(_flag())
+        self._surface = surface or pygame.Surface(((WIDTH + PANEL) * SCALE, HEIGHT * SCALE))
         self.begin()
 
     def begin(self) -> None:
-        """Begin a frame: update the layout to the window's size, and clear it."""
-        self._surface = cast(pygame.Surface, pygame.display.get_surface())
+        """Begin a frame: clear it, and lay it out anew, as its size may be another one."""
         width, height = self._surface.get_size()
         self.scale = max(1, min(width // (WIDTH + PANEL), height // HEIGHT))
-        """Window pixels per console pixel: an integer, for sharp pixels."""
+        """Pixels per console pixel: an integer, for sharp pixels."""
         left = max(0, (width - (WIDTH + PANEL) * self.scale) // 2)
         top = max(0, (height - HEIGHT * self.scale) // 2)
         self.picture = pygame.Rect(left, top, WIDTH * self.scale, HEIGHT * self.scale)
         self.panel = pygame.Rect(self.picture.right, top, PANEL * self.scale, HEIGHT * self.scale)
         self.whole = self.picture.union(self.panel)
         self._surface.fill(BACK)
+
+    def pixels(self) -> npt.NDArray[np.uint8]:
+        """What has been drawn, uint8 [H, W, 3]; a new array."""
+        return np.ascontiguousarray(pygame.surfarray.array3d(self._surface).swapaxes(0, 1))
 
     def image(self, image: npt.NDArray[np.uint8], place: pygame.Rect) -> None:
         """Draw an image, uint8 [H, W, 3], scaled to `place`; sharp where the sizes are integer multiples."""
@@ -93,6 +86,39 @@ class Window:
         """Draw a disc."""
         pygame.draw.circle(self._surface, colour, (round(x), round(y)), max(1, round(radius * self.scale)))
 
+    def close(self) -> None:
+        """Close it. Closing twice is allowed."""
+        _rendered.cache_clear()
+        pygame.quit()
+
+
+class Window(Canvas):
+    """An open window; must be closed.
+
+    Raises:
+        UserError: there is no display.
+    """
+
+    def __init__(self, title: str) -> None:
+        _choose_driver()
+        try:
+            pygame.display.init()
+            width, height = pygame.display.get_desktop_sizes()[0]
+            scale = max(1, min(SCALE, width // (WIDTH + PANEL), height // HEIGHT))
+            surface = pygame.display.set_mode(((WIDTH + PANEL) * scale, HEIGHT * scale), pygame.RESIZABLE)
+        except pygame.error as error:
+            raise UserError(f"cannot open a window ({error}): it needs a display") from error
+        pygame.key.stop_text_input()  # or some desktops open an accent menu for a held key
+        self._windowed: tuple[int, int] | None = None  # its size before full screen
+        pygame.display.set_caption(title)
+        pygame.display.set_icon(_flag())
+        super().__init__(surface)
+
+    def begin(self) -> None:
+        """See `Canvas`."""
+        self._surface = cast(pygame.Surface, pygame.display.get_surface())
+        super().begin()
+
     def toggle_full_screen(self) -> None:
         """Switch between full screen and a window."""
         if self._windowed is None:
@@ -113,11 +139,6 @@ class Window:
         """Show the frame on the display."""
         pygame.display.flip()
 
-    def close(self) -> None:
-        """Close the window. Closing twice is allowed."""
-        _rendered.cache_clear()
-        pygame.quit()
-
 
 @lru_cache(maxsize=512)
 def _rendered(text: str, size: int, colour: Colour) -> pygame.Surface:
@@ -130,6 +151,19 @@ def _flag() -> pygame.Surface:
     return pygame.transform.scale(pygame.surfarray.make_surface(checks[..., None].repeat(3, 2)), (32, 32))
 
 
+def has_display() -> bool:
+    """Whether a window could be opened and seen, as far as the environment's variables tell."""
+    if chosen := os.environ.get("SDL_VIDEODRIVER"):
+        return chosen not in INVISIBLE
+    return not sys.platform.startswith("linux") or bool(_display_drivers())
+
+
+def _display_drivers() -> list[str]:
+    """SDL's drivers of the displays that there are, on Linux."""
+    drivers = (("x11", "DISPLAY"), ("wayland", "WAYLAND_DISPLAY"))
+    return [driver for driver, variable in drivers if os.environ.get(variable)]
+
+
 def _choose_driver() -> None:
     """Restrict SDL to real displays: without one it would open an invisible window.
 
@@ -138,9 +172,6 @@ def _choose_driver() -> None:
     """
     if os.environ.get("SDL_VIDEODRIVER") or not sys.platform.startswith("linux"):
         return
-    drivers = [
-        driver for driver, variable in (("x11", "DISPLAY"), ("wayland", "WAYLAND_DISPLAY")) if os.environ.get(variable)
-    ]
-    if not drivers:
-        raise UserError("no display (neither DISPLAY nor WAYLAND_DISPLAY is set): kartrl play needs a window")
-    os.environ["SDL_VIDEODRIVER"] = ",".join(drivers)
+    if not has_display():
+        raise UserError("no display (neither DISPLAY nor WAYLAND_DISPLAY is set): a window needs one")
+    os.environ["SDL_VIDEODRIVER"] = ",".join(_display_drivers())

@@ -1,0 +1,143 @@
+"""`kartrl export`: a checkpoint made small, to be given away, and a card beside it that tells what it is."""
+
+import argparse
+import platform
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from kartrl import __version__
+from kartrl.commands.arguments import POLICY, Parser, whole_number
+from kartrl.commands.evaluate import Result, evaluate
+from kartrl.config import Config, Run, settings
+from kartrl.envs.world import World
+from kartrl.envs.worlds import load_world
+from kartrl.errors import UserError
+from kartrl.files import write_whole
+from kartrl.kart.retro import BUNDLED, build_id, game_folder
+from kartrl.kart.world import KartWorld
+from kartrl.runtime.machine import cores
+
+if TYPE_CHECKING:
+    from kartrl.learning.checkpoint import Checkpoint
+
+LICENCE = "MIT, as kartrl"
+
+
+def add_arguments(parser: Parser) -> None:
+    """What `kartrl export` takes."""
+    parser.runs(run, "export my-run -o my-kart.pt --half")
+    parser.add_argument("checkpoint", metavar="RUN", help=POLICY)
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="the .pt; the card is its .md")
+    parser.add_argument("--half", action="store_true", help="weights in half precision: half as large")
+    parser.add_argument(
+        "-s", "--state", nargs="+", default=[], metavar="CIRCUIT", help="drive on these only, for the card"
+    )
+    parser.add_argument(
+        "--episodes",
+        type=partial(whole_number, least=0),
+        default=3,
+        help="races on each circuit, for the card (default 3; 0: none)",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write both files; the exit status."""
+    from kartrl.runtime.run_folders import find_checkpoint  # loads torch
+
+    path = find_checkpoint(options.checkpoint, "export")
+    export(path, options.output, options.half, options.state, options.episodes, "auto", Console())
+    return 0
+
+
+def export(
+    path: Path, output: Path, half: bool, levels: Sequence[str], episodes: int, device: str, console: Console
+) -> None:
+    """Write the checkpoint at `path` without what only training needs, drive with it, and write the card.
+
+    Args:
+        output: the new checkpoint; the card's name ends in .md instead.
+        half: its parameters as float16.
+        levels: to drive on; without any, those of its configuration.
+        episodes: on each of these; 0: the card has no results.
+
+    Raises:
+        UserError: the checkpoint, a level or the device is not there, or the files cannot be written.
+    """
+    from kartrl.learning import checkpoint  # loads torch
+
+    if output.suffix != ".pt":
+        raise UserError(f"-o {output}: the file name must end in .pt")
+    whole = checkpoint.load(path)
+    given = whole._replace(config=_impersonal(whole.config))
+    try:
+        checkpoint.save(output, checkpoint.for_driving(given, half))
+    except checkpoint.NotFinite as error:
+        raise UserError(f"{path}: {error}; export it without --half") from error
+    except OSError as error:
+        raise UserError(f"-o {output}: cannot write ({error.strerror or error})") from error
+    results = evaluate(output, levels, episodes, True, device, console) if episodes else []
+    card = output.with_suffix(".md")
+    write_whole(card, describe(output.name, given, half, results, load_world(given.config)).encode())
+    size = output.stat().st_size / 1e6
+    console.print(f"Weights: {output} ({size:.2f} MB)\nCard: {card}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _impersonal(config: Config) -> Config:
+    """The configuration without the places of its user: folders, paths of circuits, whether a cartridge is there."""
+    run = config.run.model_copy(update={name: getattr(Run(), name) for name in ("logs", "name", "init")})
+    environment = config.environment
+    if isinstance(load_world(config), KartWorld):
+        game = "bundled" if game_folder(environment.game).name == BUNDLED else "cartridge"
+        environment = environment.model_copy(update={"game": game})
+    levels = config.levels.without_paths()
+    return config.model_copy(update={"run": run, "environment": environment, "levels": levels})
+
+
+def describe(name: str, given: "Checkpoint", half: bool, results: Sequence[Result], world: World) -> str:
+    """The card of a checkpoint of this file name, as Markdown."""
+    import torch
+
+    config, counters = given.config, given.counters
+    numbers = sum(tensor.numel() for tensor in given.network.values())
+    rows = {
+        "drives": config.environment.id,
+        "weights": f"{numbers:,} numbers, {'half' if half else 'single'} precision",
+        "algorithm": config.algorithm.name,
+        "seed": str(config.run.seed),
+        "steps": f"{counters.agent_steps:,} agent steps, {counters.updates:,} updates",
+        "minutes": f"{counters.seconds / 60:.1f} of training",
+        "hardware": f"{_machine()} (on which this card was written)",
+        "made with": f"kartrl {__version__}, PyTorch {torch.__version__}",
+        "licence": LICENCE,
+    }
+    if isinstance(world, KartWorld):
+        folder = game_folder(config.environment.game)
+        rows["ROM"] = f"{folder.name}, build {build_id(folder):08x}" if folder.name == BUNDLED else folder.name
+    lines = [f"# {name}", "", *_table(["", ""], [list(row) for row in rows.items()])]
+    if results:
+        headings = [world.level_word, "use", *world.summary_columns]
+        cells = [
+            [result.level or config.environment.id, result.use, *world.summarize(result.episodes)] for result in results
+        ]
+        lines += ["", "## Results", "", "Greedy, with this file.", "", *_table(headings, cells)]
+    changed = dict(settings(config).items() - settings(Config()).items())
+    changed |= {key: value for key, value in settings(config).items() if key.startswith("levels.")}
+    lines += ["", "## Configuration", "", "What differs from `default.cfg`, and all circuits of `[levels]`.", "", "```"]
+    lines += [f"{key} = {changed[key]}" for key in sorted(changed)]
+    return "\n".join([*lines, "```", ""])
+
+
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of Markdown."""
+    return [f"| {' | '.join(cells)} |" for cells in (headings, ["---"] * len(headings), *rows)]
+
+
+def _machine() -> str:
+    import torch
+
+    gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    return ", ".join([f"{cores()} cores", f"{platform.system()} on {platform.machine()}", *gpus])

@@ -1,0 +1,63 @@
+"""Which policy drives: the one that the user names, else the newest run's, else the one that comes with kartrl."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from rich.console import Console
+
+from kartrl import kart
+from kartrl.config import Environment, Run
+from kartrl.envs.worlds import WORLDS
+from kartrl.errors import UserError
+from kartrl.launch import typed
+
+SHIPPED = Path(kart.__file__).parent / "weights" / "kart.pt"
+"""A policy for the bundled game that comes with the package, with its card beside it: `kartrl export` makes both."""
+OTHER = "-p RUN: another"
+
+Fits = Callable[[Environment], bool]
+
+
+def find_policy(name: str | None, levels: bool, console: Console, option: str = "-p") -> Path:
+    """The checkpoint to drive with; where the user names none, a line says which it is.
+
+    Args:
+        name: a checkpoint's file, or a run's name or folder (its best checkpoint); None: none is named.
+        levels: whether the user names levels, such as circuits: it must then be of a world that has any.
+        option: by which it is named, for messages.
+
+    Raises:
+        UserError: there is no such checkpoint, or none at all.
+    """
+    from kartrl.runtime.run_folders import find_checkpoint  # loads torch
+
+    if name is not None:
+        return find_checkpoint(name, option)
+    path = find_default(lambda section: not levels or section.id in WORLDS, True, console)
+    if path is None:
+        raise UserError(
+            f"which network should drive? {Run().logs} holds no run{' of the kart' * levels} with a checkpoint: "
+            f"train one with {typed('train')}, or name one with {option} RUN, or {option} logs/<run>/best.pt"
+        )
+    return path
+
+
+def find_default(fits: Fits, bundled: bool, console: Console, what: str = "Policy") -> Path | None:
+    """The best checkpoint of the newest run in logs that fits, else the weights that come with kartrl; says which.
+
+    Args:
+        fits: what a run must have been trained on.
+        bundled: whether a policy for the bundled game does.
+        what: the role of the policy, for that line.
+
+    Returns:
+        None where there is neither.
+    """
+    from kartrl.runtime.run_folders import find_newest  # loads torch
+
+    path, origin = find_newest(fits), "of the newest run"
+    if path is None and bundled and SHIPPED.is_file():
+        path, origin = SHIPPED, "which comes with kartrl"
+    if path is not None:
+        console.print(f"{what}: {path}, {origin} ({OTHER})", highlight=False, markup=False, soft_wrap=True)
+    return path

@@ -1,0 +1,139 @@
+"""The window of `kartrl watch`, and its film."""
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from kartrl.commands.policy import find_policy
+from kartrl.commands.record import needing_pictures, video_file
+from kartrl.errors import UserError
+from kartrl.interrupts import held
+from kartrl.kart.play.loop import keep_going
+from kartrl.kart.play.watching import Show, WatchWindow
+from kartrl.kart.play.window import Canvas, Window, has_display
+from kartrl.learning import checkpoint
+from kartrl.metrics.video import Mp4Writer
+from kartrl.runtime.driving import Driver, open_driver
+from kartrl.runtime.run_folders import find_checkpoint, find_run, is_training
+
+FILM_FPS = 30  # at most: what is drawn for each picture of a console takes longer than the console
+LOOK_SECONDS = 0.2  # between two looks for a run's first checkpoint
+
+
+class Source(NamedTuple):
+    """Where the policy comes from."""
+
+    path: Path | None  # None: the run that is followed has no checkpoint yet
+    follow: Path | None  # the folder of a run that is training
+
+
+def watch(
+    name: str | None,
+    levels: Sequence[str],
+    output: Path | None,
+    seconds: float,
+    greedy: bool,
+    device: str,
+    console: Console,
+) -> None:
+    """Show a policy until the window is closed, or film it once on each level.
+
+    Args:
+        name: a checkpoint's file, or a run's name or folder: one that is training is followed from checkpoint to
+            checkpoint. None: the newest run's best, else the one that comes with kartrl.
+        levels: as the world takes them; without any, those of the checkpoint's configuration.
+        output: the film. None: a window or, without a display, a film in the current folder.
+        seconds: of an episode at most; 0: to its end.
+
+    Raises:
+        UserError: the checkpoint, a level or the device is not there, or the environment gives no pictures.
+    """
+    source = _find(name, levels, console)
+    if output is None and has_display():
+        _show(source, levels, seconds, greedy, device, console)
+        return
+    video = video_file(output, "watch")
+    if output is None:
+        _say(console, "There is no display: this becomes a film (-o FILE.mp4 chooses where)")
+    if source.path is None:
+        raise UserError(f"{source.follow}: has no checkpoint yet to film; wait for its first one")
+    with contextlib.closing(Canvas()) as canvas, _open(source.path, levels, device, console) as driver:
+        show = Show(driver, source.path, source.follow, greedy, seconds, partial(_say, console))
+        _film(show, canvas, video, console)
+
+
+def _find(name: str | None, levels: Sequence[str], console: Console) -> Source:
+    if name is None or Path(name).is_file():
+        return Source(find_policy(name, bool(levels), console, "watch"), None)
+    folder = find_run(name)
+    if is_training(folder):
+        return Source(checkpoint.newest(folder), folder)
+    return Source(find_checkpoint(name, "watch"), None)
+
+
+@contextlib.contextmanager
+def _open(path: Path, levels: Sequence[str], device: str, console: Console) -> Iterator[Driver]:
+    with open_driver(path, levels, device, render=True, console=console) as driver, needing_pictures(driver.world):
+        yield driver
+
+
+def _show(source: Source, levels: Sequence[str], seconds: float, greedy: bool, device: str, console: Console) -> None:
+    with contextlib.closing(Window("KartRL")) as window:
+        path = source.path or _first_checkpoint(source, window)
+        window.wait("loading the policy ...")
+        with _open(path, levels, device, console) as driver:
+            show = Show(driver, path, source.follow, greedy, seconds, partial(_say, console))
+            keep_going(WatchWindow(show, window), show.rate)
+
+
+def _first_checkpoint(source: Source, window: Window) -> Path:
+    """Wait for it; Ctrl-C ends that.
+
+    Raises:
+        UserError: the run ended without one.
+    """
+    folder = source.follow
+    assert folder is not None, "without a checkpoint a run is followed"
+    while (path := checkpoint.newest(folder)) is None:
+        if not is_training(folder):
+            raise UserError(f"{folder}: the run ended without a checkpoint")
+        window.wait(f"waiting for the first checkpoint of {folder} ...")
+        time.sleep(LOOK_SECONDS)
+    return path
+
+
+def _film(show: Show, canvas: Canvas, video: Path, console: Console) -> None:
+    """Film one round; what Ctrl-C ends is kept."""
+    every = max(1, round(show.rate / FILM_FPS))
+    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+    try:
+        with (
+            Mp4Writer(video, show.rate / every) as mp4,
+            Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress,
+        ):
+            task = progress.add_task("", total=None)
+            try:
+                while show.rounds == 0:
+                    progress.update(task, description=f"filming {show.title}, {mp4.frames * every / show.rate:.0f} s")
+                    with held():  # a film whose frames are whole
+                        show.draw(canvas)
+                        mp4.add(canvas.pixels())
+                        for _ in range(every):
+                            show.tick()
+            except KeyboardInterrupt:
+                _say(console, "Ended by Ctrl-C; the film so far is kept")
+    except OSError as error:
+        raise UserError(
+            f"{video}: cannot write there ({error.strerror or error}); choose another place with -o"
+        ) from error
+    _say(console, f"Video: {video}")
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, highlight=False, markup=False, soft_wrap=True)

@@ -1,0 +1,214 @@
+"""The Hogwild crew of A3C (arXiv:1602.01783): workers that act and learn, each with a network of its own.
+
+Parameters lie in memory that all share, as does what the optimizer keeps; nobody waits for anybody (Hogwild!,
+arXiv:1106.5730). The server only watches: it counts, saves, and replaces workers that die.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
+from typing import Any, cast
+
+import torch
+from torch import nn
+
+from kartrl.config import Config
+from kartrl.envs.spec import EnvSpec
+from kartrl.errors import RunFailed
+from kartrl.learning.counters import Counters
+from kartrl.learning.divergence_guard import Diverged
+from kartrl.learning.learner import Learner
+from kartrl.learning.optimizers import first_state, get_state, hold_state
+from kartrl.learning.schedules import Progress
+from kartrl.metrics.stopwatch import WORKER_STAGES
+from kartrl.metrics.terminal import Status
+from kartrl.runtime import hogwild_worker
+from kartrl.runtime.agent_supervisor import Supervisor
+from kartrl.runtime.child_process import ChildProcess
+from kartrl.runtime.hogwild_board import HogwildBoard
+from kartrl.runtime.messages import EpisodeEnd
+from kartrl.runtime.meter import StageShares
+from kartrl.runtime.processes import spawn
+from kartrl.runtime.sizes import Sizes
+from kartrl.runtime.trainer_thread import Record, Trainer
+
+
+class Hogwild:
+    """See `Crew`.
+
+    Args:
+        config: the configuration.
+        sizes: of the processes.
+        spec: of the environment.
+        context: of multiprocessing.
+        learner: with the network and the optimizer's state to begin with, on the CPU; they become the shared ones.
+        progress: of the run.
+        before: counters to go on from.
+        say: tells the user.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        sizes: Sizes,
+        spec: EnvSpec,
+        context: Any,
+        learner: Learner,
+        progress: Progress,
+        before: Counters,
+        say: Callable[[str], None],
+    ) -> None:
+        self._sizes = sizes
+        parameters = [*learner.network.parameters()]
+        statistics = get_state(learner.optimizer) or first_state(config.optimizer, parameters)
+        if not config.a3c.share_statistics:
+            statistics = {}
+        self._board = board = HogwildBoard(sizes.agents, learner.network.state_dict(), statistics)
+        board.network.take_place(cast(nn.Module, learner.network))
+        if board.statistics:
+            hold_state(learner.optimizer, board.statistics)
+        self.trainer = self._observer = HogwildTrainer(board, learner, config, progress, before)
+        seed = config.run.seed * 1_000_003 + before.updates
+        self.supervisor = Workers(config, sizes, spec, context, board, before, seed, say)
+        self._stages = StageShares(lambda: [("worker", WORKER_STAGES, [*board.stage_seconds])])
+
+    @property
+    def predictions(self) -> int:
+        """See `Crew`."""
+        return self.batches * self._sizes.group_size
+
+    @property
+    def batches(self) -> int:
+        """See `Crew`."""
+        return int(self._board.moves.sum())
+
+    @property
+    def generators(self) -> dict[str, torch.Generator]:
+        """See `Crew`: workers, which come and go, begin with new seeds."""
+        return {}
+
+    def start(self) -> None:
+        """See `Crew`."""
+        self.supervisor.start()
+
+    def begin(self) -> None:
+        """See `Crew`: there are no threads."""
+
+    def receive(self, timeout: float) -> Iterator[EpisodeEnd]:
+        """See `Crew`."""
+        for message in self.supervisor.receive(timeout):
+            if isinstance(message, Record):
+                self._observer.add(message)
+            else:
+                yield message
+        self._observer.look()
+
+    def watch(self, now: float) -> None:
+        """See `Crew`."""
+        board = self._board
+        if self.batches and not board.began[0]:
+            board.began[0] = now
+        self.supervisor.watch(now, self.trainer.first_update is not None)
+        try:
+            self._observer.guard_against_divergence()
+        except Diverged as error:
+            raise RunFailed(str(error)) from error
+
+    def tune(self, now: float, status: Status) -> None:
+        """See `Crew`: nothing is adjusted."""
+
+    def scalars(self) -> dict[str, float]:
+        """See `Crew`."""
+        return self._stages.shares() | {"system/quarantined_unrolls": float(self._board.quarantined.sum())}
+
+    def finish(self, timeout: float) -> None:
+        """See `Crew`: workers stop by themselves at the limit."""
+
+    def stop(self, timeout: float) -> None:
+        """See `Crew`."""
+        self._board.stopping[0] = True
+        self.supervisor.join(timeout)
+        self._observer.look()
+
+
+class Workers(Supervisor[HogwildBoard]):
+    """The worker processes; see `Hogwild`."""
+
+    def __init__(
+        self,
+        config: Config,
+        sizes: Sizes,
+        spec: EnvSpec,
+        context: Any,
+        board: HogwildBoard,
+        before: Counters,
+        seed: int,
+        say: Callable[[str], None],
+    ) -> None:
+        super().__init__(config, board, "worker", sizes.group_size, sizes.min_agents, seed, say)
+        self._sizes, self._spec, self._context, self._before = sizes, spec, context, before
+
+    def _spawn(self, number: int, seed: int) -> tuple[ChildProcess, Connection]:
+        reader, writer = self._context.Pipe(duplex=False)
+        config = worker_config(self._config, number)
+        arguments = config, self._sizes, self._spec, self._board, number, seed, self._before, writer
+        process = spawn(self._context, f"worker-{number}", hogwild_worker.run, *arguments)
+        writer.close()
+        return process, reader
+
+
+def worker_config(config: Config, number: int) -> Config:
+    """The configuration of one worker: the length of its unrolls and its device are its own, in turn."""
+    section, lengths = config.a3c, config.a3c.unroll_lengths
+    length = config.algorithm.unroll_length if lengths == "auto" else lengths[number % len(lengths)]
+    device = section.devices[number % len(section.devices)]
+    algorithm = config.algorithm.model_copy(update={"unroll_length": length})
+    system = config.system.model_copy(update={} if device == "auto" else {"device": device})
+    return config.model_copy(update={"algorithm": algorithm, "system": system})
+
+
+class HogwildTrainer(Trainer):
+    """What the server knows of the workers' updates; its network and its optimizer's state are the shared ones.
+
+    A copy of them is not of one moment, but of some updates: a worker sees no more than that either.
+    """
+
+    def __init__(
+        self, board: HogwildBoard, learner: Learner, config: Config, progress: Progress, before: Counters
+    ) -> None:
+        super().__init__(learner, config.optimizer, progress, before)
+        self._board, self._before = board, before
+
+    def add(self, record: Record) -> None:
+        """Take in a worker's."""
+        self.records.append(record)
+        self.lag = record.scalars["lag/mean"]
+
+    def look(self) -> None:
+        """See how far the workers have come."""
+        board = self._board
+        self.counters = board.counters(self._before)
+        self.first_step = float(board.began[0]) or None
+        newest = float(board.updated.max())
+        if newest:
+            self.first_update = self.first_update or time.time()
+            self._longest_pause = max(self._longest_pause, time.monotonic() - newest)
+            self._updated = newest
+
+    def guard_against_divergence(self) -> None:
+        """Go back to the last good weights where a worker has had to skip too many updates in a row.
+
+        Raises:
+            Diverged: for the second time.
+        """
+        board = self._board
+        if (problem := self.guard.compare(int(board.skipped.sum()), int(board.in_a_row.max()))) is not None:
+            self._go_back(problem)
+            board.in_a_row[:] = 0
+
+    def _go_back(self, problem: str) -> None:
+        super()._go_back(problem)
+        if statistics := self._board.statistics:  # what has been loaded is this optimizer's alone
+            for name, tensor in statistics.items():
+                tensor.copy_(self._good.optimizer[name])
+            hold_state(self.learner.optimizer, statistics)

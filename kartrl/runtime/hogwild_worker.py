@@ -1,0 +1,179 @@
+"""A Hogwild worker: an agent that chooses its own actions and learns from them, on parameters that all workers share.
+
+Agent, predictor and trainer of the central crew are at work here too, on a slab of the worker's own, in one thread:
+while the agent waits for an action, the worker chooses it; when an unroll is finished, the worker learns from it.
+"""
+
+import multiprocessing
+import time
+from multiprocessing.connection import Connection
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kartrl.algorithms import heads_of
+from kartrl.config import Config
+from kartrl.envs.spec import EnvSpec
+from kartrl.learning.counters import Counters
+from kartrl.learning.divergence_guard import DivergenceGuard
+from kartrl.learning.hogwild_optimizer import HogwildOptimizer
+from kartrl.learning.learner import Learner, make_learner
+from kartrl.learning.optimizers import hold_state, make_optimizer
+from kartrl.learning.schedules import Progress
+from kartrl.metrics.stopwatch import WORKER_STAGES, Stopwatch
+from kartrl.models import ActorCritic, make_distribution, make_network
+from kartrl.runtime.agent_group import Mailbox, Stopped
+from kartrl.runtime.agent_process import play, telling
+from kartrl.runtime.devices import choose_device, keep_freed_memory
+from kartrl.runtime.hogwild_board import HogwildBoard
+from kartrl.runtime.predictor_thread import Policy, group_states
+from kartrl.runtime.sizes import Sizes, slab_shape
+from kartrl.runtime.slab import Slab
+from kartrl.runtime.trainer_thread import Trainer
+from kartrl.trajectory import Trajectory
+
+
+def run(
+    config: Config,
+    sizes: Sizes,
+    spec: EnvSpec,
+    board: HogwildBoard,
+    number: int,
+    seed: int,
+    before: Counters,
+    server: Connection,
+) -> None:
+    """Body of a worker process.
+
+    Args:
+        config: of this worker, whose unrolls may be of another length than others', and on another device.
+        sizes: of all workers.
+        spec: of the environment.
+        board: shared with the other workers and the server.
+        number: of this worker.
+        seed: of its environments and its sampling.
+        before: the counters with which the run began.
+        server: gets an `EpisodeEnd` at each episode's end, the `Record` of some updates, and a `Failure` if the worker
+            cannot go on.
+    """
+    keep_freed_memory()
+    torch.set_num_threads(sizes.torch_threads)
+    torch.manual_seed(seed)
+    with telling(server):
+        worker = Worker(config, sizes, spec, board, number, seed, before, server)
+        mailbox = Mailbox(worker.slab, worker.slab.waker(0), worker.serve)
+        play(config, spec.action, worker.slab, 0, seed, mailbox, worker.stopwatch, server)
+
+
+class Worker:
+    """What an agent waits for, done by its own process; see `run`.
+
+    Attributes:
+        slab: of this worker alone, with one agent and one group.
+        trainer: of its own network, whose steps go to the shared parameters.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        sizes: Sizes,
+        spec: EnvSpec,
+        board: HogwildBoard,
+        number: int,
+        seed: int,
+        before: Counters,
+        server: Connection,
+    ) -> None:
+        self._board, self._number, self._server = board, number, server
+        self.stopwatch = Stopwatch(WORKER_STAGES, board.stage_seconds[number])
+        self.slab = Slab(multiprocessing.get_context(), slab_shape(config, spec, sizes._replace(agents=1)))
+        self._device = choose_device(config.system.device)
+        shape, heads = spec.observation_shape, heads_of(config)
+        network = make_network(config.model, shape, spec.action, heads).to(self._device)
+        self._shared = ActorCritic(config.model, shape, spec.action, heads)
+        board.network.take_place(self._shared)
+        optimizer = make_optimizer(config.optimizer, self._shared.parameters())
+        if board.statistics:
+            hold_state(optimizer, board.statistics)
+        self._optimizer = HogwildOptimizer(network, self._shared, optimizer)
+        self._optimizer.fetch()
+        learner = make_learner(config, network, spec.action, self._optimizer)
+        self.trainer = _WorkerTrainer(learner, config, board, number, before)
+        self._policy = Policy(network, make_distribution(spec.action), group_states(self.slab, network), seed)
+
+    def serve(self) -> None:
+        """Learn from what is finished, and choose the actions that are waited for.
+
+        Raises:
+            Stopped: the run is stopping.
+        """
+        slab, board = self.slab, self._board
+        if board.stopping[0]:
+            raise Stopped
+        for block in slab.finished.get_many(slab.num_blocks, 0.0):
+            self._learn(block)
+            slab.release([block])
+        requests = slab.gather_requests(slab.await_requests(slab.num_groups, 0.0))
+        if requests is not None:
+            decision, initial_state = self._policy.act(requests)
+            slab.answer_requests(requests, decision, initial_state, self.trainer.weights.version)
+            board.moves[self._number] += 1
+            self.stopwatch.lap("act")
+
+    def _learn(self, block: int) -> None:
+        """Make an update from a finished block, then begin the next with the newest weights."""
+        board, number, trainer = self._board, self._number, self.trainer
+        batch = self.slab.gather([block])
+        trajectory = Trajectory(*(torch.from_numpy(array).to(self._device) for array in batch))
+        trainer.first_step = float(board.began[0]) or None
+        self.stopwatch.lap("gather")
+        if not trainer.finished:
+            trainer.weights.version = int(board.updates.sum())  # the lag is the others' updates since the unroll began
+            trainer.update(trajectory, batch, self.stopwatch)
+            if self._shared.normalises:
+                self._shared.observe(trajectory.observation[:-1][trajectory.valid].cpu())
+        for ours, all_lives in ((self.slab.unrolls, board.unrolls), (self.slab.quarantined, board.quarantined)):
+            all_lives[number] += ours[0]
+            ours[0] = 0
+        while trainer.records:
+            self._server.send(trainer.records.popleft())
+        self._optimizer.fetch()
+        trainer.weights.version = int(board.updates.sum())
+
+
+class _WorkerTrainer(Trainer):
+    """Counts where all can see it; how far the run has come is what all workers have done together."""
+
+    def __init__(self, learner: Learner, config: Config, board: HogwildBoard, number: int, before: Counters) -> None:
+        self._board, self._number, self._before = board, number, before
+        super().__init__(learner, config.optimizer, Progress(config.run, before), before)
+        self.guard = _WorkerGuard(board, number)
+
+    def update(self, trajectory: Trajectory[Tensor], batch: Trajectory[np.ndarray], stopwatch: Stopwatch) -> None:
+        """See `Trainer`."""
+        before = self.counters
+        super().update(trajectory, batch, stopwatch)
+        made = self.counters.updates - before.updates
+        self._board.steps[self._number] += self.counters.agent_steps - before.agent_steps
+        self._board.updates[self._number] += made
+        if made:
+            self._board.updated[self._number] = time.monotonic()
+
+    def _now(self) -> Counters:
+        return self._board.counters(self._before)._replace(seconds=self.seconds)
+
+
+class _WorkerGuard(DivergenceGuard):
+    """Notes updates that had to be skipped where the server, which decides what to do, can see it."""
+
+    def __init__(self, board: HogwildBoard, number: int) -> None:
+        super().__init__(limit=1)
+        self._board, self._number = board, number
+
+    def compare(self, skipped: int, in_a_row: int) -> None:
+        """See `DivergenceGuard`."""
+        board, number = self._board, self._number
+        board.skipped[number] += skipped - self.skipped
+        board.in_a_row[number] = board.in_a_row[number] + 1 if in_a_row else 0
+        self.skipped = skipped

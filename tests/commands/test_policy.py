@@ -1,0 +1,183 @@
+"""Which policy drives where none is named, and policies made to be given away."""
+
+import argparse
+import importlib.util
+import io
+from pathlib import Path
+
+import pytest
+import torch
+from commands import assert_clear, run
+from policies import CARTPOLE, KART, make_checkpoint, save_policy
+from rich.console import Console
+
+from kartrl.commands import policy
+from kartrl.commands.export import export
+from kartrl.commands.play import find_rival
+from kartrl.commands.policy import find_policy
+from kartrl.config import dump, read
+from kartrl.envs.spec import ActionSpec
+from kartrl.errors import UserError
+from kartrl.learning import checkpoint
+from kartrl.learning.checkpoint import Checkpoint
+from kartrl.learning.counters import Counters
+from kartrl.learning.learner import make_learner
+from kartrl.models import make_network
+
+needs_kart = pytest.mark.skipif(
+    importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator on this platform"
+)
+NO_OPTIONS = argparse.Namespace(
+    checkpoint=None, alone=False, ghost=None, replay=None, opponents=0, game="bundled", state=None
+)
+
+
+@pytest.fixture
+def console():
+    return Console(file=io.StringIO(), width=300)
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """The current folder, without runs, and a kartrl without weights of its own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(policy, "SHIPPED", tmp_path / "package" / "kart.pt")
+    return tmp_path
+
+
+def add_run(name, *overrides, best=True):
+    """A run in the current folder's logs; its newest checkpoint."""
+    folder = Path("logs") / name
+    config = read(overrides=["model.hidden_size=16", *overrides])
+    newest = folder / "checkpoints" / "0000002000.pt"
+    for path in (newest, folder / "best.pt") if best else (newest,):
+        checkpoint.save(path, make_checkpoint(2000)._replace(config=config))
+    (folder / "config.cfg").write_text(dump(config), encoding="utf-8")
+    return newest
+
+
+def test_the_newest_run_drives_and_is_named(home, console):
+    add_run("older")
+    add_run("newer")
+    assert find_policy(None, False, console) == Path("logs/newer/best.pt")
+    assert console.file.getvalue() == "Policy: logs/newer/best.pt, of the newest run (-p RUN: another)\n"
+    newest = add_run("newest", best=False)
+    assert find_policy(None, False, console) == newest
+    (home / "logs" / "newest" / "config.cfg").write_text("[of]\nanother = version\n", encoding="utf-8")
+    assert find_policy(None, False, console) == Path("logs/newer/best.pt"), "passed over"
+    assert find_policy("older", False, console) == Path("logs/older/best.pt")
+
+
+def test_circuits_are_driven_by_a_policy_that_knows_circuits(home, console):
+    add_run("kart")
+    add_run("pole", *CARTPOLE)
+    assert find_policy(None, False, console) == Path("logs/pole/best.pt")
+    assert find_policy(None, True, console) == Path("logs/kart/best.pt")
+
+
+def test_without_a_run_the_policy_that_comes_along_drives(home, console):
+    with pytest.raises(UserError, match=r"logs holds no run of the kart .*train.*-p RUN") as caught:
+        find_policy(None, True, console)
+    assert_clear(caught.value)
+    checkpoint.save(policy.SHIPPED, make_checkpoint(10))
+    assert find_policy(None, True, console) == policy.SHIPPED
+    assert "which comes with kartrl" in console.file.getvalue()
+    add_run("pole", *CARTPOLE)
+    assert find_policy(None, True, console) == policy.SHIPPED
+
+
+@needs_kart
+def test_the_window_has_a_ghost_unless_it_is_told_otherwise(home, console, monkeypatch):
+    assert find_rival(NO_OPTIONS, console) is None
+    checkpoint.save(policy.SHIPPED, make_checkpoint(10))
+    assert find_rival(NO_OPTIONS, console) == policy.SHIPPED
+    assert console.file.getvalue().startswith("Ghost: ")
+    add_run("kart", "environment.game=bundled")
+    add_run("pole", *CARTPOLE)
+    best = Path("logs/kart/best.pt")
+    assert find_rival(NO_OPTIONS, console) == best
+    for others in ({"alone": True}, {"opponents": 1}, {"ghost": Path("a.bk2")}, {"replay": Path("a.bk2")}):
+        assert find_rival(argparse.Namespace(**{**vars(NO_OPTIONS), **others}), console) is None
+    with pytest.raises(UserError, match="--alone"):
+        find_rival(argparse.Namespace(**{**vars(NO_OPTIONS), "alone": True, "checkpoint": str(best)}), console)
+
+
+def test_evaluate_and_export_as_they_are_typed(tmp_path):
+    """`evaluate` without -p, then the same policy made small."""
+    path = save_policy(tmp_path / "logs" / "pole", CARTPOLE)
+    config = dump(checkpoint.load(path).config)
+    (tmp_path / "logs" / "pole" / "config.cfg").write_text(config, encoding="utf-8")
+    shown = run("evaluate", "--episodes", "1", cwd=tmp_path)
+    assert shown.returncode == 0, shown.stderr
+    assert "Policy: logs/pole/checkpoints/0000001000.pt, of the newest run" in shown.stdout
+    given = run("export", "pole", "-o", "small.pt", "--half", "--episodes", "2", cwd=tmp_path)
+    assert given.returncode == 0, given.stderr
+    card = (tmp_path / "small.md").read_text(encoding="utf-8")
+    for words in ("| seed | 1 |", "| 1,000 agent steps", "half precision", "| licence |", "model.hidden_size = 16"):
+        assert words in card
+    assert card.count("CartPole-v1") >= 2, "what it drives, and its configuration"
+    assert "| episodes | mean return |" in card
+    bad = run("export", "pole", "-o", "small.mp4", cwd=tmp_path)
+    assert (bad.returncode, bad.stderr.count("\n")) == (2, 1)
+
+
+def kart_like(observation_shape=(54, 54, 1), actions=9):
+    """A checkpoint whose network has made up its mind: far from all actions being equally likely."""
+    config = read(overrides=[*KART, "run.name=secret", "run.logs=/home/somebody", "levels./home/*/a.state=train"])
+    torch.manual_seed(3)
+    action = ActionSpec("discrete", actions)
+    learner = make_learner(config, make_network(config.model, observation_shape, action), action)
+    for parameter in learner.network.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    learner.optimizer.step()
+    state = learner.state()
+    state.network["policy.weight"] *= 300
+    return Checkpoint(config, state.network, state.optimizer, Counters(12, 3, 1, 90.0), observation_shape, action)
+
+
+@needs_kart
+@pytest.mark.parametrize("half", [False, True])
+def test_an_exported_policy_acts_as_before_and_carries_nothing_else(tmp_path, console, half):
+    original = kart_like()
+    checkpoint.save(tmp_path / "given.pt", original)
+    export(tmp_path / "given.pt", tmp_path / "small.pt", half, [], 0, "cpu", console)
+    small = checkpoint.load(tmp_path / "small.pt")
+    assert (small.optimizer, dict(small.random), small.counters) == ({}, {}, original.counters)
+    numbers = sum(tensor.numel() for tensor in original.network.values())
+    assert (tmp_path / "small.pt").stat().st_size < (2 if half else 4) * numbers + 20_000
+    for text in ((tmp_path / "small.md").read_text(encoding="utf-8"), dump(small.config)):
+        assert "secret" not in text
+        assert "/home" not in text
+    observation = torch.randint(0, 256, (1, 200, 54, 54, 1), dtype=torch.uint8).repeat(2, 1, 1, 1, 1)
+    first = torch.ones(2, 200, dtype=torch.bool)
+    policies = []
+    for one in (original, small):
+        network = checkpoint.load_network(one, torch.device("cpu"))
+        policies.append(network(observation, first, network.initial_state(200))[0].policy[0])
+    before, after = policies
+    assert before.argmax(1).unique().numel() > 2, "it does not do the same whatever it sees"
+    if half:
+        assert (before.argmax(1) == after.argmax(1)).float().mean() >= 0.98
+        assert (before - after).abs().max() < 0.05 * before.std()
+    else:
+        assert torch.equal(before, after)
+
+
+def test_weights_that_are_too_large_are_not_halved(tmp_path, console):
+    large = make_checkpoint(10)
+    large.network["value.bias"].fill_(1e6)
+    checkpoint.save(tmp_path / "large.pt", large)
+    with pytest.raises(UserError, match=r"too large for half precision; export it without --half") as caught:
+        export(tmp_path / "large.pt", tmp_path / "small.pt", True, [], 0, "cpu", console)
+    assert_clear(caught.value)
+    assert not (tmp_path / "small.pt").exists()
+
+
+@pytest.mark.skipif(not policy.SHIPPED.exists(), reason="no weights come along yet")
+def test_what_ships_is_small_and_has_a_card():
+    shipped = checkpoint.load(policy.SHIPPED)
+    assert policy.SHIPPED.stat().st_size <= 3_000_000
+    assert (shipped.optimizer, dict(shipped.random)) == ({}, {})
+    card = policy.SHIPPED.with_suffix(".md").read_text(encoding="utf-8")
+    assert "## Results" in card
+    assert "| ROM | KartRL-Snes, build " in card
