@@ -116,7 +116,7 @@ def test_policy_ghost_drives_as_in_evaluation(tmp_path: Path) -> None:
     with open_driver(policy, [CIRCUIT], "cpu") as driver:
         start = {"circuit": CIRCUIT, "noop": 0}
         drives = steps(driver.env, driver.network, start, greedy=True, seed=0)
-        infos = [info for info, _, _ in drives]
+        infos = [step.info for step in drives]
     stage, session = begun(circuit=CIRCUIT, checkpoint=policy)
     with stage:
         for _ in range(2):
