@@ -16,6 +16,7 @@ import os
 import random
 import signal
 import statistics
+import subprocess
 import sys
 import tempfile
 import threading
@@ -136,7 +137,10 @@ class Soak:
         if number == signal.SIGSTOP:
             time.sleep(FROZEN_SECONDS)
             training.process.kill()
-        training.process.wait(60)
+        try:
+            training.process.wait(GONE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.broken.append(f"the server has not ended {GONE_SECONDS:.0f} s after {number.name}: {where(training)}")
         self._wait(lambda: not training.family(), GONE_SECONDS, "all processes to be gone")
         training.__exit__()
         self.lost_steps += max(0, reached - self._steps())
@@ -177,6 +181,14 @@ class Soak:
                 self.broken.append(f"waited {seconds:.0f} s for {what}")
                 return
             time.sleep(0.1)
+
+
+def where(training: Training) -> str:
+    """What the kernel says of all threads of the server, to find what it waits for; on Linux."""
+    tasks = Path(f"/proc/{training.process.pid}/task")
+    return ", ".join(
+        f"{(task / 'comm').read_text().strip()}: {(task / 'wchan').read_text()}" for task in tasks.glob("*")
+    )
 
 
 def main() -> int:
