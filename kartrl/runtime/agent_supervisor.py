@@ -58,6 +58,11 @@ class Agent:
         self.cause = ""  # of its last death
 
 
+def first_seed(run_seed: int, updates: int) -> int:
+    """The seed for a `Supervisor`: another one in each run and after each resume."""
+    return run_seed * 1_000_003 + updates
+
+
 class Supervisor(ABC, Generic[AnyBoard]):
     """All processes of a run that act.
 

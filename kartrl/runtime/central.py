@@ -12,7 +12,7 @@ from kartrl.errors import RunFailed
 from kartrl.metrics.terminal import Status
 from kartrl.models import make_distribution
 from kartrl.replay import Replay, UniformReplay, UnrollMemory
-from kartrl.runtime.agent_supervisor import Agents
+from kartrl.runtime.agent_supervisor import Agents, first_seed
 from kartrl.runtime.batch_source import ArrivalSource, BatchSource, Rounds, SynchronousSource
 from kartrl.runtime.controller import Controller, make_controller
 from kartrl.runtime.messages import EpisodeEnd
@@ -54,7 +54,7 @@ class Central:
         self._first_update = trainer.counters.updates
         self._slab = Slab(context, slab_shape(config, spec, sizes))
         self._stop = threading.Event()
-        seed = config.run.seed * 1_000_003 + self._first_update
+        seed = first_seed(config.run.seed, self._first_update)
         self.supervisor = Agents(config, spec.action, self._slab, sizes.min_agents, seed, self._settle, say)
         self._predictors: list[PredictorThread] = []
         self._trainers: list[TrainerThread] = []

@@ -23,7 +23,7 @@ from kartrl.learning.schedules import Progress
 from kartrl.metrics.stopwatch import WORKER_STAGES
 from kartrl.metrics.terminal import Status
 from kartrl.runtime import hogwild_worker
-from kartrl.runtime.agent_supervisor import Supervisor
+from kartrl.runtime.agent_supervisor import Supervisor, first_seed
 from kartrl.runtime.child_process import ChildProcess
 from kartrl.runtime.hogwild_board import HogwildBoard
 from kartrl.runtime.messages import EpisodeEnd
@@ -68,7 +68,7 @@ class Hogwild:
         if board.statistics:
             hold_state(learner.optimizer, board.statistics)
         self.trainer = self._observer = HogwildTrainer(board, learner, config, progress, before)
-        seed = config.run.seed * 1_000_003 + before.updates
+        seed = first_seed(config.run.seed, before.updates)
         self.supervisor = Workers(config, sizes, spec, context, board, before, seed, say)
         self._stages = StageShares(lambda: [("worker", WORKER_STAGES, [*board.stage_seconds])])
 
