@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import gymnasium
@@ -393,3 +394,23 @@ def test_opponents_on_request(make_kart: MakeKart) -> None:
     ranks = [step[4]["rank"] for step in drive(among, 600)]
     assert ranks[-1] == 1
     assert {step[4]["rank"] for step in drive(alone, 60)} == {1}
+
+
+@pytest.mark.parametrize("sampling", ["episodes", "steps"])
+def test_circuits_get_as_many_steps_or_as_many_episodes(make_kart: MakeKart, sampling: str) -> None:
+    """On one of them each episode ends after a few steps."""
+    short, long = "MarioCircuit.Act1", "MarioCircuit.Act2"
+    env = make_kart(circuit=[short, long], circuit_sampling=sampling, noop_max=0)
+    steps, episodes = Counter[str](), Counter[str]()
+    env.reset(seed=1)
+    for _ in range(40):
+        _, info = env.reset()
+        circuit = info["circuit"]
+        for _ in range(5 if circuit == short else 20):
+            env.step(NONE)
+            steps[circuit] += 1
+        episodes[circuit] += 1
+    if sampling == "steps":
+        assert abs(steps[short] - steps[long]) <= 20 and episodes[short] > 3 * episodes[long]
+    else:
+        assert steps[long] > 2 * steps[short]
