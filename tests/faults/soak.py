@@ -112,6 +112,8 @@ class Soak:
     def _strike(self, training: Training, victim: psutil.Process, whom: str, number: signal.Signals) -> None:
         with contextlib.suppress(psutil.Error):
             victim.send_signal(number)
+            if number == signal.SIGSEGV:
+                victim.send_signal(signal.SIGCONT)  # one that was stopped before would not die of it
             if whom == "forkserver":
                 time.sleep(FROZEN_SECONDS)
                 victim.send_signal(signal.SIGCONT)
