@@ -104,7 +104,8 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
         self.action_space = spaces.Discrete(len(section.actions))
         self.on_frame: Callable[[Image], None] | None = None
         """Called with what `render` gives after each tick; slower than running without."""
-        self._steps: Counter[str] = Counter()  # on each circuit so far
+        self.steps: Counter[str] = Counter()
+        """Steps on each circuit so far, by which `circuit_sampling = steps` draws; environments may share it."""
         self._isolated = False
         self._console: Console | None = None
         self._courses: dict[str, Course | None] = {}
@@ -175,7 +176,7 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
             raise gymnasium.error.InvalidAction(f"kartrl/Kart-v0: no action {action!r}; there are 0 to {last}")
         ticks = self._section.frame_skip
         self._run(console, self._buttons[int(action)], ticks)
-        self._steps[self._circuit] += 1
+        self.steps[self._circuit] += 1
         race = console.race()
 
         gained, advanced = self._progress.update(race["checkpoint"], self._offset(race))
@@ -248,8 +249,8 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
         """The circuit of the next race."""
         names = list(self._names)
         if self._section.circuit_sampling == "steps":
-            fewest = min(self._steps[name] for name in names)
-            names = [name for name in names if self._steps[name] == fewest]
+            fewest = min(self.steps[name] for name in names)
+            names = [name for name in names if self.steps[name] == fewest]
         return names[int(self.np_random.integers(len(names)))]
 
     def _opened(self) -> Console:

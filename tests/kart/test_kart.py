@@ -12,7 +12,7 @@ from gymnasium.utils.env_checker import check_env
 from karts import CIRCUITS, LEFT_B, NONE, RIGHT_B, SECTION, START, MakeKart, block_of, drive, record, same, steer
 
 from kartrl.config import Config, read
-from kartrl.envs import make_env
+from kartrl.envs import make_env, make_group
 from kartrl.errors import UserError
 
 pytest.importorskip("stable_retro", reason="no SNES emulator on this platform")
@@ -411,6 +411,19 @@ def test_circuits_get_as_many_steps_or_as_many_episodes(make_kart: MakeKart, sam
             steps[circuit] += 1
         episodes[circuit] += 1
     if sampling == "steps":
-        assert abs(steps[short] - steps[long]) <= 20 and episodes[short] > 3 * episodes[long]
+        assert abs(steps[short] - steps[long]) <= 20
+        assert episodes[short] > 3 * episodes[long]
     else:
         assert steps[long] > 2 * steps[short]
+
+
+def test_the_environments_of_a_group_share_out_the_steps_on_circuits() -> None:
+    config = read([], ["environment.game=bundled", "environment.circuit_sampling=steps", "levels.*=train"])
+    group = make_group(config, 3)
+    group.reset(1)
+    for _ in range(4):
+        group.step(np.zeros(3, np.int64))
+    counts = [env.unwrapped.steps for env in group._envs]
+    assert counts[0] is counts[1] is counts[2]
+    assert sum(counts[0].values()) == 12
+    group.close()
