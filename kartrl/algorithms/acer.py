@@ -33,6 +33,7 @@ class ACER(Algorithm[Section]):
     """
 
     synchronous: ClassVar[bool] = False
+    replays: ClassVar[bool] = True
     batch_share: ClassVar[float] = 0.25
     heads: ClassVar[frozenset[str]] = frozenset({"q"})
     actions: ClassVar[frozenset[str]] = frozenset({"discrete"})
@@ -102,7 +103,7 @@ class ACER(Algorithm[Section]):
         average = batch.targets["average_policy"]
         divergence_gradient = -average.exp() / policy.detach().clamp(min=SMALLEST)
         held = within_trust_region(gradient, divergence_gradient, section.trust_region)
-        weight = trajectory.valid.to(taken_q.dtype) / batch.steps
+        weight = batch.weight
         surrogate = -(weight * (held * policy).sum(-1)).sum()
         value_error = value_loss(taken_q, target, weight)
         entropy = entropy_bonus(self.distribution.entropy(log_policy), weight)

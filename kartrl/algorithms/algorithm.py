@@ -21,6 +21,11 @@ class Batch(NamedTuple):
     targets: dict[str, Tensor]  # float32 [T, B] or [T, B, any] each
     steps: int  # valid ones of the whole batch, over which means are taken
 
+    @property
+    def weight(self) -> Tensor:
+        """Of each step in the losses, float32 [T, B]: a mean over valid steps, with the unrolls' importance."""
+        return self.trajectory.valid * self.trajectory.importance / self.steps
+
     def unrolls(self, part: slice) -> "Batch":
         """Only these unrolls; means stay those over the whole batch."""
         targets = {name: target[:, part] for name, target in self.targets.items()}
@@ -61,6 +66,7 @@ class Algorithm(ABC, Generic[Section]):
         progress: of the run's schedules, 0 to 1; the learner sets it before each update.
         return_deviation: by which rewards are divided, so that values are in that unit; set likewise.
         synchronous: agents wait for each update, so that the policy lag is 0.
+        replays: it can learn from unrolls of older policies.
         batch_share: part of all environments whose unrolls make an update where the user does not say: the policy
             lag, in updates, is about its inverse, on any machine.
         heads: of the network, see `ActorCritic`.
@@ -68,6 +74,7 @@ class Algorithm(ABC, Generic[Section]):
     """
 
     synchronous: ClassVar[bool]
+    replays: ClassVar[bool] = False
     batch_share: ClassVar[float] = 1.0
     heads: ClassVar[frozenset[str]] = VALUE
     actions: ClassVar[frozenset[str]] = frozenset({"discrete", "continuous"})

@@ -23,6 +23,7 @@ class APPO(ClippedSurrogate[Section]):
     """V-trace, from the learner's policy and values when the batch came."""
 
     synchronous: ClassVar[bool] = False
+    replays: ClassVar[bool] = True
 
     def prepare(self, network: Network, trajectory: Trajectory[Tensor], steps: int) -> Batch:
         """See `ClippedSurrogate`."""
@@ -59,7 +60,7 @@ class APPO(ClippedSurrogate[Section]):
     def loss(self, output: Output, batch: Batch) -> Loss:
         """See `ClippedSurrogate`; adds how far the learner was from the policy that acted when the batch came."""
         loss, targets = super().loss(output, batch), batch.targets
-        weight = loss.valid / batch.steps
+        weight = batch.weight
         loss.terms["rho_clipped"] = (weight * (targets["importance_weight"] > self._section.rho_bar)).sum()
         loss.terms["behaviour_kl"] = (weight * targets["behaviour_kl"]).sum()  # KL(mu || pi)
         return loss

@@ -16,6 +16,7 @@ class Impala(Algorithm[Section]):
     """The loss of section 4.2, as a mean over valid steps (the paper sums), so that rates do not depend on T and B."""
 
     synchronous: ClassVar[bool] = False
+    replays: ClassVar[bool] = True
     batch_share: ClassVar[float] = 0.25
 
     def loss(self, output: Output, batch: Batch) -> Loss:
@@ -38,7 +39,7 @@ class Impala(Algorithm[Section]):
         )
         importance_weight = (log_prob.detach() - behaviour.log_prob).exp()
         advantage = importance_weight.clamp(max=section.policy_rho_bar) * targets.advantage
-        weight = trajectory.valid.to(value.dtype) / batch.steps
+        weight = batch.weight
         policy_gradient = policy_gradient_loss(log_prob, advantage, weight)
         value_error = value_loss(value, targets.value_target, weight)
         entropy = entropy_bonus(self.distribution.entropy(policy), weight)

@@ -53,7 +53,7 @@ class ClippedSurrogate(Algorithm[AnySection]):
         section, trajectory, targets = self._section, batch.trajectory, batch.targets
         behaviour = split_decision(trajectory.decision, self.distribution.action_columns)
         policy, value = output.policy[:-1], output.value[:-1]
-        weight = trajectory.valid.to(value.dtype) / batch.steps
+        weight = batch.weight
         clip_range = section.clip_range.at(self.progress)
         ratio = (self.distribution.log_prob(policy, behaviour.action) - behaviour.log_prob).exp()
         surrogate = clipped_policy_loss(ratio, targets["advantage"], clip_range, weight)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from statistics import fmean
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -34,6 +35,7 @@ class Step(NamedTuple):
     finite: bool  # else it was skipped: nothing has changed
     gradient_norm: float  # before clipping
     losses: list[Loss]  # of the parts of the minibatch
+    serials: list[Tensor]  # of the unrolls in each part, int64 [b]; see `Trajectory`
 
 
 class Update(NamedTuple):
@@ -47,6 +49,23 @@ class Update(NamedTuple):
         """Whether all steps were made."""
         return self.steps[-1].finite
 
+    def td_errors(self) -> tuple[np.ndarray, np.ndarray]:
+        """Serial numbers of unrolls that a replay holds, int64 [n], and how large their TD errors were, float32 [n].
+
+        0.9 times the largest of an unroll's valid steps and 0.1 times their mean, as in R2D2 (Kapturowski et al. 2019).
+        An unroll may come several times, the newest update of it last; this waits for the device.
+        """
+        serials, errors = [], []
+        for step in self.steps:
+            for loss, serial in zip(step.losses, step.serials, strict=True):
+                error = (loss.steps["value_target"] - loss.steps["value"]).abs() * loss.valid
+                mean = error.sum(0) / loss.valid.sum(0).clamp(min=1)
+                errors.append(LARGEST_SHARE * error.amax(0) + (1 - LARGEST_SHARE) * mean)
+                serials.append(serial)
+        every = torch.cat(serials)
+        held = every >= 0
+        return every[held].cpu().numpy(), torch.cat(errors)[held].float().cpu().numpy()
+
     def scalars(self) -> dict[str, float]:
         """For the logger, means over the steps; this waits for the device."""
         values: dict[str, list[float]] = defaultdict(list)  # a minibatch without a valid step has only some
@@ -57,6 +76,7 @@ class Update(NamedTuple):
         return means if self.policy_kl is None else means | {"losses/policy_kl": self.policy_kl}
 
 
+LARGEST_SHARE = 0.9  # of the largest TD error in that of an unroll; the mean has the rest
 PART_STEPS = 160  # of a batch that go through the network at once on a CPU: what they need fits into its cache
 
 
@@ -126,6 +146,7 @@ class Learner:
     def _step(self, batch: Batch, lap: Callable[[str], None]) -> Step:
         self.optimizer.zero_grad(set_to_none=True)
         losses: list[Loss] = []
+        serials: list[Tensor] = []
         for begin in range(0, batch.trajectory.reward.shape[1], self._part):
             part = batch.unrolls(slice(begin, begin + self._part))
             trajectory = part.trajectory
@@ -136,6 +157,7 @@ class Learner:
             loss.total.backward()
             lap("backward")
             losses.append(loss.detach())
+            serials.append(trajectory.serial)
         norm = torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.gradient_clip)
         # On a GPU this waits for the device, once a step: the price of never stepping into weights that are lost.
         finite = math.isfinite(float(norm + sum(loss.total for loss in losses)))
@@ -143,7 +165,7 @@ class Learner:
             self.optimizer.step()
             self.algorithm.after_step(self.network)
         lap("optimizer")
-        return Step(finite, float(norm), losses)
+        return Step(finite, float(norm), losses, serials)
 
     def state(self) -> LearnerState:
         """See `LearnerState`."""

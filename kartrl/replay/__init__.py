@@ -1,31 +1,42 @@
-"""Replays: what they keep of unrolls, and which of them they draw again."""
+"""Replays: what they keep of unrolls, and which of them they draw again; and the one table of their methods."""
 
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
-import numpy as np
+import torch
 
+from kartrl.config.replay import Drawn
+from kartrl.config.replay import Replay as Section
+from kartrl.replay.mixture import Mixture, Part
+from kartrl.replay.prioritised import PrioritisedReplay
+from kartrl.replay.replay import Replay
 from kartrl.replay.uniform import UniformReplay
 from kartrl.replay.unroll_memory import MemoryShape, UnrollMemory
-from kartrl.trajectory import Trajectory
 
-__all__ = ["MemoryShape", "Replay", "UniformReplay", "UnrollMemory"]
+__all__ = ["MemoryShape", "Mixture", "Replay", "UnrollMemory", "make_mixture"]
 
 
-class Replay(Protocol):
-    """Keeps unrolls, and draws some of them again.
+def make_mixture(
+    section: Section,
+    drawn: Sequence[Drawn],
+    shape: MemoryShape,
+    generator: torch.Generator,
+    progress: Callable[[], float],
+) -> Mixture:
+    """The replays of a run.
 
-    Attributes:
-        steps: that it holds.
+    Args:
+        drawn: which they are.
+        shape: of their memory.
+        generator: draws.
+        progress: of the run's schedules, 0 to 1.
     """
+    memory = UnrollMemory(shape)
 
-    @property
-    def steps(self) -> int: ...
+    def make(method: str, capacity: int) -> Replay:
+        if method == "uniform":
+            return UniformReplay(memory, capacity, generator)
+        beta = section.importance_exponent
+        return PrioritisedReplay(memory, capacity, generator, section.priority_exponent, lambda: beta.at(progress()))
 
-    def insert(self, trajectory: Trajectory[np.ndarray]) -> None:
-        """Keep these unrolls, in place of the oldest ones."""
-
-    def sample(self, unrolls: int) -> Trajectory[np.ndarray]:
-        """So many unrolls of those that it holds, not `online`."""
-
-    def scalars(self) -> dict[str, float]:
-        """For the logger: `system/replay_...`."""
+    parts = [Part(each.name, make(each.method, each.capacity // shape.unroll_length), each.share) for each in drawn]
+    return Mixture(memory, parts)

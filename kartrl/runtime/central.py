@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 from typing import Any
 
 import torch
@@ -11,14 +12,14 @@ from kartrl.envs.spec import EnvSpec
 from kartrl.errors import RunFailed
 from kartrl.metrics.terminal import Status
 from kartrl.models import make_distribution
-from kartrl.replay import Replay, UniformReplay, UnrollMemory
+from kartrl.replay import Mixture, make_mixture
 from kartrl.runtime.agent_supervisor import Agents, first_seed
 from kartrl.runtime.batch_source import ArrivalSource, BatchSource, Rounds, SynchronousSource
 from kartrl.runtime.controller import Controller, make_controller
 from kartrl.runtime.messages import EpisodeEnd
 from kartrl.runtime.meter import StageShares, slab_stages
 from kartrl.runtime.predictor_thread import ArrivalPacing, Pacing, PredictorThread, group_states, make_policy
-from kartrl.runtime.replay_source import ReplaySource
+from kartrl.runtime.replay_source import AlternatingSource, MixedSource
 from kartrl.runtime.sizes import Sizes, replay_shape, slab_shape
 from kartrl.runtime.slab import Slab
 from kartrl.runtime.trainer_thread import Trainer, TrainerThread
@@ -59,7 +60,7 @@ class Central:
         self._predictors: list[PredictorThread] = []
         self._trainers: list[TrainerThread] = []
         self._controller: Controller | None = None
-        self._replay: Replay | None = None
+        self._replay: Mixture | None = None
         self._draws = torch.Generator().manual_seed(config.run.seed + self._first_update)  # of the replay
 
     @property
@@ -116,19 +117,23 @@ class Central:
         return pacing, self._with_replay(source)
 
     def _with_replay(self, source: BatchSource) -> BatchSource:
-        """The source, mixed with a replay where the algorithm learns from one."""
-        shape, section = replay_shape(self._config, self._spec), self._config.replaying
-        if shape is None or section is None:
+        """The source, mixed with replays where the configuration names any."""
+        config = self._config
+        shape, section, drawn = replay_shape(config, self._spec, self._sizes), config.replay, config.replays
+        if shape is None:
             return source
-        self._replay = UniformReplay(UnrollMemory(shape), self._draws)
-        size = f"{shape.size() / 1e6:,.0f} MB"
-        self._say(f"The replay will take {size} of memory when it holds {shape.capacity:,} steps")
+        self._replay = make_mixture(section, drawn, shape, self._draws, lambda: self.trainer.progress)
+        self._say(f"What is kept for replay will take {shape.size() / 1e6:,.0f} MB of memory when it is full")
         if self._resumed:
             self._say(
                 "What the replay held is not in a checkpoint: it begins empty, and nothing is replayed for "
-                f"{section.replay_start:,} steps"
+                f"{section.start:,} steps"
             )
-        return ReplaySource(source, self._replay, section, self._draws, self._stop)
+        if config.algorithm.name == "acer":
+            ratio = config.acer.replay_ratio
+            return AlternatingSource(source, self._replay, section.start, self._stop, ratio, self._draws)
+        queue = Fraction(1) - sum(each.share for each in drawn)
+        return MixedSource(source, self._replay, section.start, self._stop, queue)
 
     def begin(self) -> None:
         """See `Crew`."""
