@@ -43,7 +43,7 @@ class Replay(Section):
         description="steps that each replay holds at most, frames in memory once: one number, or one for each method "
         "(the queue's says nothing)",
     )
-    start: Steps = Field(10_000, description="steps that are held before any is drawn")
+    start: Steps = Field(10_000, description="steps that have come in before any is drawn")
     priority_exponent: float = Field(
         0.6, ge=0, le=1, description="prioritised: alpha, power of the TD error by which is drawn; 0: uniform"
     )
@@ -68,9 +68,6 @@ class Replay(Section):
             raise ValueError("shares must be 0.01 or more each, and sum to 1")
         if len(self.capacities) not in (1, number):
             raise ValueError(f"capacities must be one number or {number}, got {len(self.capacities)}")
-        drawn = self.drawn("none")
-        if self.start > sum(replay.capacity for replay in drawn[:1]):
-            raise ValueError("start must not be greater than the first capacity")
         return self
 
     def drawn(self, by_default: str) -> tuple[Drawn, ...]:

@@ -35,9 +35,9 @@ class Mixture:
         self.learns = any(part.replay.learns for part in parts)
 
     @property
-    def steps(self) -> int:
-        """That every replay holds."""
-        return min(len(part.replay) for part in self._parts) * self._memory.shape.unroll_length
+    def inserted(self) -> int:
+        """Steps that have come in so far."""
+        return self._memory.inserted * self._memory.shape.unroll_length
 
     def insert(self, trajectory: Trajectory[np.ndarray]) -> Trajectory[np.ndarray]:
         """Keep these unrolls, in place of older ones; the same, with their serial numbers."""
@@ -61,8 +61,11 @@ class Mixture:
             part.replay.learn(serials, errors)
 
     def scalars(self) -> dict[str, float]:
-        """For the logger: `replay/...`."""
+        """For the logger: `system/replay_...`."""
         own = {
-            f"replay/{part.name}_{name}": value for part in self._parts for name, value in part.replay.scalars().items()
+            f"system/replay_{part.name}_{name}": value for part in self._parts for name, value in part.replay.scalars().items()
         }
-        return own | {"replay/steps": float(self.steps), "replay/gigabytes": self._memory.size / 1e9}
+        return own | {
+            "system/replay_steps": float(len(self._memory) * self._memory.shape.unroll_length),
+            "system/replay_gigabytes": self._memory.size / 1e9,
+        }

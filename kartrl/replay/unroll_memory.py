@@ -77,7 +77,7 @@ class UnrollMemory:
         self._places: dict[int, int] = {}  # of unrolls, by their serial numbers
         self._holders: dict[int, int] = {}  # how many replays hold each unroll
         self._ends: dict[bytes, int] = {}  # the newest unroll that ended with an observation, by its digest
-        self._next = 0  # serial number
+        self.inserted = 0  # unrolls so far, and the next one's serial number
 
     def __len__(self) -> int:
         """Unrolls that it holds."""
@@ -107,8 +107,8 @@ class UnrollMemory:
         return serials
 
     def _insert(self, trajectory: Trajectory[np.ndarray], b: int) -> int:
-        place, serial = self._free.pop(), self._next
-        self._next += 1
+        place, serial = self._free.pop(), self.inserted
+        self.inserted += 1
         observations = trajectory.observation[:, b]
         before = self._places.get(self._ends.pop(_digest(observations[0]), -1))
         known = None if before is None else self._fields["frames"][before, -1].copy()

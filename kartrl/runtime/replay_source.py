@@ -22,7 +22,7 @@ class ReplaySource:
     Args:
         source: of fresh batches.
         mixture: of the replays.
-        start: steps that these hold before any is drawn.
+        start: steps that have come in before any is drawn.
         stop: ends the run.
     """
 
@@ -48,7 +48,7 @@ class ReplaySource:
             return self._mixture.sample(of)
 
     def _ready(self) -> bool:
-        return self._mixture.steps >= self._start
+        return self._mixture.inserted >= self._start
 
     def _learn(self, update: Update | None) -> None:
         if update is not None and self._mixture.learns:

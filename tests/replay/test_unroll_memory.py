@@ -182,7 +182,7 @@ def test_an_unroll_stays_until_no_replay_holds_it():
     inserted = fill(held, games, 30)
     assert len(short) == 4
     assert len(assert_held(held, inserted)) > 4
-    assert held.mixture.steps == 4 * T
+    assert held.mixture.inserted == 60 * T
     np.testing.assert_array_equal(short._serials[short.slots()], held.serials()[-4:])
     for _ in range(len(held.replay) - 2):
         held.replay.drop_oldest()
