@@ -62,10 +62,8 @@ class Mixture:
 
     def scalars(self) -> dict[str, float]:
         """For the logger: `system/replay_...`."""
-        own = {
-            f"system/replay_{part.name}_{name}": value for part in self._parts for name, value in part.replay.scalars().items()
-        }
-        return own | {
-            "system/replay_steps": float(len(self._memory) * self._memory.shape.unroll_length),
-            "system/replay_gigabytes": self._memory.size / 1e9,
-        }
+        shape, values = self._memory.shape, {}
+        for part in self._parts:
+            values |= {f"{part.name}_{name}": value for name, value in part.replay.scalars().items()}
+        values |= {"steps": float(len(self._memory) * shape.unroll_length), "gigabytes": self._memory.size / 1e9}
+        return {f"system/replay_{name}": value for name, value in values.items()}

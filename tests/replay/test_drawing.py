@@ -104,7 +104,8 @@ def test_a_mixture_draws_each_share_from_its_replay():
         sample = mixture.sample(10)
         assert len(sample.online) == 9
         assert set(sample.serial[7:]) <= {16, 17}
-    assert {"system/replay_long_drawn_mean", "system/replay_short_drawn_max", "system/replay_gigabytes"} <= mixture.scalars().keys()
+    scalars = {"system/replay_long_drawn_mean", "system/replay_short_drawn_max", "system/replay_gigabytes"}
+    assert scalars <= mixture.scalars().keys()
 
 
 def test_the_same_seed_draws_the_same():
