@@ -5,10 +5,11 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from kartrl.config.schedule import Share, constant
+from kartrl.config.schedule import Candidates, Schedule, Share, constant
 from kartrl.config.section import Section, Words, split_words
 
-METHODS = ("queue", "uniform", "prioritised")
+METHODS = ("queue", "uniform", "prioritised", "attentive", "elite")
+BY_DISTANCE = ("attentive", "elite")
 FINEST = 100  # shares are fractions of at most so many parts
 TOLERANCE = 1e-3  # within which a number is such a fraction
 
@@ -25,6 +26,7 @@ class Drawn(NamedTuple):
     method: str
     capacity: int  # steps
     share: Fraction  # of the batch
+    scattered: bool  # holds others than the newest unrolls
 
 
 class Replay(Section):
@@ -32,8 +34,8 @@ class Replay(Section):
 
     methods: Annotated[Words, Field(min_length=1, max_length=16)] = Field(
         ("auto",),
-        description="what a batch is made of: queue (fresh unrolls) and any of uniform, prioritised; none; auto: acer "
-        "uniform, others none",
+        description="what a batch is made of: queue (fresh unrolls) and any of uniform, prioritised, attentive, elite; "
+        "none; auto: acer uniform, others none",
     )
     shares: Shares | Literal["auto"] = Field(
         "auto", description="of the batch, one for each method, such as 0.5 0.5; they sum to 1; auto: equal ones"
@@ -50,6 +52,29 @@ class Replay(Section):
     importance_exponent: Share = Field(
         constant(0.4), description="prioritised: beta of the importance weights, or its schedule; 1: no bias is left"
     )
+
+    candidates: Candidates = Field(
+        Schedule("linear", 6.0, 1.0),
+        description="attentive, elite: lambda, unrolls that are drawn for each one that is taken, or its schedule",
+    )
+    strategy: int = Field(
+        3,
+        ge=1,
+        le=4,
+        description="attentive, elite: take the nearest (1), the nearest of each group (2), the least often sampled "
+        "(3), or the least often sampled of each group (4)",
+    )
+    distance: Literal["norm", "cosine", "kl"] = Field(
+        "norm",
+        description="attentive, elite: of features: norm (of their difference), cosine (1 - it), kl (of softmax)",
+    )
+    norm: float = Field(2.0, ge=1, le=16, description="attentive, elite: p of distance = norm")
+    insertion: Literal["oldest", "elite"] = Field(
+        "oldest",
+        description="attentive, elite: what a new unroll takes the place of: the oldest; or elite: the farthest of "
+        "some",
+    )
+    challengers: int = Field(20, ge=1, le=1000, description="insertion = elite: of how many the farthest goes")
 
     @model_validator(mode="after")
     def _is_a_mixture(self) -> "Replay":
@@ -85,7 +110,8 @@ class Replay(Section):
         for place, method in enumerate(methods):
             before = methods[:place].count(method)
             name = method if not before else f"{method}_{before + 1}"
-            drawn.append(Drawn(name, method, capacities[place], shares[place]))
+            scattered = method in BY_DISTANCE and self.insertion == "elite"
+            drawn.append(Drawn(name, method, capacities[place], shares[place], scattered))
         return tuple(replay for replay in drawn if replay.method != "queue")
 
 

@@ -6,6 +6,10 @@ import torch
 
 from kartrl.config.replay import Drawn
 from kartrl.config.replay import Replay as Section
+from kartrl.replay.attentive import AttentiveReplay
+from kartrl.replay.candidates import Choice, Embed
+from kartrl.replay.distances import make_distance
+from kartrl.replay.elite import EliteReplay
 from kartrl.replay.mixture import Mixture, Part
 from kartrl.replay.prioritised import PrioritisedReplay
 from kartrl.replay.replay import Replay
@@ -21,6 +25,7 @@ def make_mixture(
     shape: MemoryShape,
     generator: torch.Generator,
     progress: Callable[[], float],
+    embed: Embed,
 ) -> Mixture:
     """The replays of a run.
 
@@ -29,14 +34,25 @@ def make_mixture(
         shape: of their memory.
         generator: draws.
         progress: of the run's schedules, 0 to 1.
+        embed: gives features of observations.
     """
     memory = UnrollMemory(shape)
+    choice = Choice(
+        embed,
+        make_distance(section.distance, section.norm),
+        section.strategy,
+        lambda: section.candidates.at(progress()),
+        section.challengers if section.insertion == "elite" else 0,
+    )
 
     def make(method: str, capacity: int) -> Replay:
         if method == "uniform":
             return UniformReplay(memory, capacity, generator)
-        beta = section.importance_exponent
-        return PrioritisedReplay(memory, capacity, generator, section.priority_exponent, lambda: beta.at(progress()))
+        if method == "prioritised":
+            alpha, beta = section.priority_exponent, section.importance_exponent
+            return PrioritisedReplay(memory, capacity, generator, alpha, lambda: beta.at(progress()))
+        by_distance = AttentiveReplay if method == "attentive" else EliteReplay
+        return by_distance(memory, capacity, generator, choice)
 
     parts = [Part(each.name, make(each.method, each.capacity // shape.unroll_length), each.share) for each in drawn]
     return Mixture(memory, parts)

@@ -62,7 +62,8 @@ class Mixture:
 
     def scalars(self) -> dict[str, float]:
         """For the logger: `system/replay_...`."""
-        shape, values = self._memory.shape, {}
+        shape = self._memory.shape
+        values: dict[str, float] = {}
         for part in self._parts:
             values |= {f"{part.name}_{name}": value for name, value in part.replay.scalars().items()}
         values |= {"steps": float(len(self._memory) * shape.unroll_length), "gigabytes": self._memory.size / 1e9}

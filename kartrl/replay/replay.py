@@ -44,11 +44,14 @@ class Replay(ABC):
         """Slots that hold an unroll, int64 [len(self)], those of the oldest ones first."""
         return (self._oldest + np.arange(self._held)) % self._capacity
 
-    def insert(self, serials: np.ndarray) -> None:
-        """Hold these unrolls of the memory, int64 [n]."""
+    def insert(self, serials: np.ndarray) -> np.ndarray:
+        """Hold these unrolls of the memory, int64 [n]; their slots, int64 [n], the later of two in the same."""
         self._memory.hold(serials.tolist())
+        slots = []
         for serial in serials.tolist():
-            self._put(self._slot_for_new(), serial)
+            slots.append(self._slot_for_new())
+            self._put(slots[-1], serial)
+        return np.array(slots, np.int64)
 
     def drop_oldest(self) -> None:
         """Let go of the oldest unroll, if it holds any."""

@@ -23,12 +23,14 @@ class MemoryShape(NamedTuple):
     stack: int  # frames that an observation consists of, S
     decision_size: int  # K
     state_size: int  # of the recurrent state
+    scattered: int = 0  # of the unrolls, those that need not have the one before them
+    features: int = 0  # numbers that replays keep beside, float32
 
     @property
     def frames(self) -> int:
         """How many frames it holds: one for each step, and what beginnings of unrolls and episodes take."""
         steps = self.unrolls * self.unroll_length
-        return steps + max(int(SPARE * steps), 4 * (self.unroll_length + self.stack))
+        return steps + max(int(SPARE * steps), 4 * (self.unroll_length + self.stack)) + self.scattered * self.stack
 
     @property
     def frame_shape(self) -> tuple[int, ...]:
@@ -57,7 +59,7 @@ class MemoryShape(NamedTuple):
     def size(self) -> int:
         """Bytes that it takes when it is full."""
         others = sum(int(np.prod(shape)) * np.dtype(dtype).itemsize for shape, dtype in self.fields().values())
-        return self.frames * self.frame_bytes + others
+        return self.frames * self.frame_bytes + others + 4 * self.features
 
 
 class UnrollMemory:

@@ -6,7 +6,7 @@ What was measured to find these rules is in docs/performance.md.
 import math
 import time
 from fractions import Fraction
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
@@ -330,18 +330,23 @@ def replay_shape(config: Config, spec: EnvSpec, sizes: Sizes) -> MemoryShape | N
     with torch.device("meta"):  # shapes without memory
         network = ActorCritic(config.model, spec.observation_shape, spec.action, heads_of(config))
     stack = config.environment.frame_stack
+    scattered = sum(each.capacity // length for each in config.replays if each.scattered)
+    newest = max((each.capacity // length for each in config.replays if not each.scattered), default=0)
+    embedded = sum(each.capacity // length * length for each in config.replays if each.method == "elite")
     shape = MemoryShape(
-        unrolls=max(capacities) // length + sizes.training_blocks * sizes.group_size,  # all hold the newest ones
+        unrolls=newest + scattered + sizes.training_blocks * sizes.group_size,
         unroll_length=length,
         observation_shape=spec.observation_shape,
         observation_dtype=spec.observation_dtype,
         stack=stack if len(spec.observation_shape) == 3 and spec.observation_shape[2] % stack == 0 else 1,
         decision_size=decision_size(spec.action.columns, network.distribution.parameter_size),
         state_size=network.state_size,
+        scattered=scattered,
+        features=embedded * cast(int, network.trunk.encoder.features),
     )
     if shape.size() > (free := free_memory()):
         raise UserError(
-            f"[replay] capacities: {max(capacities):,} steps would take {shape.size() / 1e9:,.1f} GB of memory, and "
+            f"[replay] capacities: {sum(capacities):,} steps would take {shape.size() / 1e9:,.1f} GB of memory, and "
             f"{free / 1e9:,.1f} GB are free; lower it"
         )
     return shape

@@ -10,6 +10,7 @@ from kartrl.config import Config
 from kartrl.envs.spec import EnvSpec
 from kartrl.replay import Mixture, make_mixture
 from kartrl.runtime.batch_source import BatchSource
+from kartrl.runtime.embedding import Embedding
 from kartrl.runtime.replay_source import AlternatingSource, MixedSource
 from kartrl.runtime.sizes import Sizes, replay_shape
 from kartrl.runtime.trainer_thread import Trainer, TrainerThread
@@ -60,7 +61,9 @@ class Training:
         shape, section, drawn = replay_shape(config, self._spec, self._sizes), config.replay, config.replays
         if shape is None:
             return source
-        self._replay = make_mixture(section, drawn, shape, generator, lambda: self._trainer.progress)
+        trainer = self._trainer
+        embed = Embedding(trainer.learner.network, trainer.weights)
+        self._replay = make_mixture(section, drawn, shape, generator, lambda: trainer.progress, embed)
         self._say(f"What is kept for replay will take {shape.size() / 1e6:,.0f} MB of memory when it is full")
         if self._resumed:
             self._say(

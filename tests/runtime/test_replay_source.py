@@ -40,7 +40,7 @@ class Fresh:
 def mixture_of(section, by_default, seed):
     drawn = section.drawn(by_default)
     shape = MemoryShape(50 + B, T, (3,), "float32", 1, 7, 2)
-    return make_mixture(section, drawn, shape, torch.Generator().manual_seed(seed), lambda: 0.0)
+    return make_mixture(section, drawn, shape, torch.Generator().manual_seed(seed), lambda: 0.0, embed=None)
 
 
 def alternating(fresh, ratio, start=1, stop=None, seed=0):
