@@ -15,7 +15,7 @@ from pydantic_core import ErrorDetails
 from kartrl.config import arguments
 from kartrl.config.algorithms import A2C, A3C, ACER, APPO, PPO, Algorithm, Impala
 from kartrl.config.levels import Levels, merged, mistake
-from kartrl.config.replay import Drawn, Replay
+from kartrl.config.replay import Clear, Drawn, Laser, Replay
 from kartrl.config.section import Section
 from kartrl.config.sections import Environment, Evaluation, Model, Optimizer, Reward, Run, System
 from kartrl.config.wording import word_all
@@ -39,6 +39,8 @@ class Config(Section):
     a3c: A3C = A3C()
     acer: ACER = ACER()
     replay: Replay = Replay()
+    clear: Clear = Clear()
+    laser: Laser = Laser()
     optimizer: Optimizer = Optimizer()
     evaluation: Evaluation = Evaluation()
 

@@ -124,3 +124,35 @@ def _fractions(section: Replay) -> list[Fraction]:
         fraction if abs(fraction - share) < TOLERANCE else Fraction(share)
         for fraction, share in zip(near, map(Fraction, section.shares), strict=True)
     ]
+
+
+class Clear(Section):
+    """Cloning of what is replayed (CLEAR, arXiv:1811.11682), against forgetting: acer, appo and impala."""
+
+    policy_cost: float = Field(0.0, ge=0, description="weight of policy cloning; 0.01 in the paper; 0: none")
+    value_cost: float = Field(0.0, ge=0, description="weight of value cloning; 0.005 in the paper; 0: none")
+    form: Literal["paper", "seed"] = Field(
+        "paper",
+        description="paper: KL(acting || learning policy) and squared error; seed: KL(learning || acting) and its norm",
+    )
+
+    @property
+    def clones(self) -> bool:
+        """Whether there is anything to add to a loss."""
+        return bool(self.policy_cost or self.value_cost)
+
+
+class Laser(Section):
+    """Steps of too different policies teach nothing (LASER, arXiv:1909.11583): appo and impala."""
+
+    threshold: float = Field(
+        0.0, ge=0, description="KL(policy || acting policy) from which a step teaches nothing; 0.3 in the seed; 0: none"
+    )
+    form: Literal["seed", "paper"] = Field(
+        "seed",
+        description="seed: of the learning policy, masks traces, advantages and value errors; paper: of a lagged one, "
+        "masks temporal differences too",
+    )
+    target_decay: float = Field(
+        0.99, ge=0, le=1, description="form = paper: decay of the average that lags behind, at each optimizer step"
+    )

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from kartrl.algorithms import Algorithm, make_algorithm
 from kartrl.algorithms.algorithm import Batch, Loss
+from kartrl.algorithms.clear import Cloning
 from kartrl.config import Config
 from kartrl.config.schedule import Schedule
 from kartrl.envs.spec import ActionSpec
@@ -36,6 +37,17 @@ class Step(NamedTuple):
     gradient_norm: float  # before clipping
     losses: list[Loss]  # of the parts of the minibatch
     serials: list[Tensor]  # of the unrolls in each part, int64 [b]; see `Trajectory`
+    replayed: list[Tensor]  # those that are not fresh, bool [b]
+
+    def mean_of_replayed(self, name: str) -> float | None:
+        """The mean of what the losses say of steps by this name, over replayed valid ones; None if there are none."""
+        values = [
+            loss.steps[name][loss.valid & replayed]
+            for loss, replayed in zip(self.losses, self.replayed, strict=True)
+            if name in loss.steps
+        ]
+        chosen = torch.cat(values) if values else torch.empty(0)
+        return float(chosen.mean()) if len(chosen) else None
 
 
 class Update(NamedTuple):
@@ -72,6 +84,9 @@ class Update(NamedTuple):
         for step in self.steps:
             for tag, value in describe(step.losses).items():
                 values[tag].append(value)
+            for name in ("behaviour_kl", "trusted"):
+                if (mean := step.mean_of_replayed(name)) is not None:
+                    values[f"replay/{name}"].append(mean)
         means = {tag: fmean(numbers) for tag, numbers in values.items()}
         return means if self.policy_kl is None else means | {"losses/policy_kl": self.policy_kl}
 
@@ -88,6 +103,7 @@ class Learner:
         gradient_clip: largest global norm of the gradient; infinity for none.
         part: unrolls that go through the network at once. Gradients of parts add up to that of the batch; on a CPU,
             parts that fit its cache are faster and need less memory.
+        cloning: CLEAR's terms, which are added to the algorithm's loss.
     """
 
     def __init__(
@@ -99,9 +115,11 @@ class Learner:
         learning_rate: Schedule,
         gradient_clip: float,
         part: int,
+        cloning: Cloning | None = None,
     ) -> None:
         self.network, self.algorithm, self.optimizer = network, algorithm, optimizer
         self.learning_rate, self.gradient_clip, self._part = learning_rate, gradient_clip, part
+        self._cloning = cloning
 
     def update(
         self,
@@ -147,17 +165,21 @@ class Learner:
         self.optimizer.zero_grad(set_to_none=True)
         losses: list[Loss] = []
         serials: list[Tensor] = []
+        replayed: list[Tensor] = []
         for begin in range(0, batch.trajectory.reward.shape[1], self._part):
             part = batch.unrolls(slice(begin, begin + self._part))
             trajectory = part.trajectory
             output, _ = self.network(trajectory.observation, trajectory.first, trajectory.initial_state)
             lap("forward")
             loss = self.algorithm.loss(output, part)
+            if self._cloning is not None:
+                loss = self._cloning.added(loss, output, part)
             lap("loss")
             loss.total.backward()
             lap("backward")
             losses.append(loss.detach())
             serials.append(trajectory.serial)
+            replayed.append(~trajectory.online)
         norm = torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.gradient_clip)
         # On a GPU this waits for the device, once a step: the price of never stepping into weights that are lost.
         finite = math.isfinite(float(norm + sum(loss.total for loss in losses)))
@@ -165,7 +187,7 @@ class Learner:
             self.optimizer.step()
             self.algorithm.after_step(self.network)
         lap("optimizer")
-        return Step(finite, float(norm), losses, serials)
+        return Step(finite, float(norm), losses, serials, replayed)
 
     def state(self) -> LearnerState:
         """See `LearnerState`."""
@@ -188,13 +210,15 @@ def make_learner(
         optimizer: of the network's parameters, where it is not the configuration's.
     """
     on_cpu = next(iter(network.parameters())).device.type == "cpu"
+    distribution = make_distribution(action, config.model.squash_actions)
     return Learner(
         network,
-        make_algorithm(config, make_distribution(action, config.model.squash_actions)),
+        make_algorithm(config, distribution),
         optimizer or make_optimizer(config.optimizer, network.parameters()),
         learning_rate=config.optimizer.learning_rate,
         gradient_clip=config.optimizer.gradient_clip or math.inf,
         part=max(1, PART_STEPS // config.algorithm.unroll_length) if on_cpu else 1_000_000,
+        cloning=Cloning(config.clear, distribution) if config.clear.clones else None,
     )
 
 

@@ -355,6 +355,13 @@ def replay_shape(config: Config, spec: EnvSpec, sizes: Sizes) -> MemoryShape | N
 def _check_replays(config: Config) -> None:
     """Refuse replays that the algorithm cannot learn from."""
     name, methods = config.algorithm.name, config.replay.methods
+    if config.laser.threshold and not ALGORITHMS[name].has_vtrace:
+        others = ", ".join(sorted(other for other, algorithm in ALGORITHMS.items() if algorithm.has_vtrace))
+        raise UserError(f"[laser] threshold: {name} has no V-trace whose steps could be masked; {others} have")
+    if config.clear.clones and not config.replays:
+        raise UserError(
+            "[clear] clones what is replayed, and nothing is; name replays in replay.methods, or set it to 0"
+        )
     if methods in (("auto",), ("none",)):
         return
     if not ALGORITHMS[name].replays:

@@ -253,6 +253,11 @@ def test_shares_give_whole_unrolls_beside_whole_blocks_of_fresh_ones(overrides, 
             ([f"algorithm.name={name}", "replay.methods=queue uniform"], "from replays learn acer, appo, impala$")
             for name in ("a2c", "a3c", "ppo")
         ),
+        (["clear.policy_cost=0.01"], r"^\[clear\] clones what is replayed, and nothing is"),
+        (
+            ["algorithm.name=acer", "laser.threshold=0.3"],
+            r"^\[laser\] threshold: acer has no V-trace .*appo, impala have",
+        ),
         (["replay.methods=queue uniform", "replay.capacities=31", "replay.start=1"], "which is 32"),
     ],
 )
