@@ -13,7 +13,7 @@ from torch import Tensor
 from kartrl.config import Optimizer
 from kartrl.learning.counters import Counters
 from kartrl.learning.divergence_guard import DivergenceGuard
-from kartrl.learning.learner import Learner, LearnerState
+from kartrl.learning.learner import Learner, LearnerState, Update
 from kartrl.learning.schedules import Progress
 from kartrl.metrics.stopwatch import TRAINER_STAGES, Stopwatch
 from kartrl.runtime.batch_source import BatchSource
@@ -76,12 +76,17 @@ class Trainer:
         self._replay_scalars: dict[str, float] = {}
         self._good = self.state()
 
-    def update(self, trajectory: Trajectory[Tensor], batch: Trajectory[np.ndarray], stopwatch: Stopwatch) -> None:
+    def update(
+        self, trajectory: Trajectory[Tensor], batch: Trajectory[np.ndarray], stopwatch: Stopwatch
+    ) -> Update | None:
         """One update; hold `updating`. Only unrolls that are `online` count as agent steps, in policy lag and reward.
 
         Args:
             trajectory: the batch on the network's device; without a valid step, nothing is done.
             batch: the same on the CPU.
+
+        Returns:
+            What came of it; None where it changed nothing.
 
         Raises:
             Diverged: too many updates in a row were not finite, for the second time.
@@ -91,7 +96,7 @@ class Trainer:
         self._attempts += bool(batch.online.any())
         steps, fresh_steps = int(batch.valid.sum()), int(fresh.valid.sum())
         if steps == 0:  # all unrolls were quarantined, or only carried last observations
-            return
+            return None
         progress = self.progress
         before = self.counters
         after = before._replace(agent_steps=before.agent_steps + fresh_steps, updates=before.updates + 1)
@@ -102,7 +107,7 @@ class Trainer:
         if (problem := self.guard.record(update.finite)) is not None:
             self._go_back(problem)
         if not update.finite:
-            return
+            return None
         self._norms += [step.gradient_norm for step in update.steps]
         lag, age = (self.weights.version - batch.version[:, part] for part in (batch.online, ~batch.online))
         if fresh_steps:
@@ -140,6 +145,7 @@ class Trainer:
         self._longest_pause = max(self._longest_pause, time.monotonic() - self._updated)
         self._updated = time.monotonic()
         stopwatch.lap("publish")
+        return update
 
     @property
     def progress(self) -> float:
@@ -217,8 +223,7 @@ class TrainerThread(threading.Thread):
             lap("gather")
             with self._trainer.updating:
                 lap("idle")
-                self._trainer.update(trajectory, batch, self.stopwatch)
-                self._source.published()
+                self._source.published(self._trainer.update(trajectory, batch, self.stopwatch))
 
     def _upload(self, batch: Trajectory[np.ndarray]) -> Trajectory[Tensor]:
         """The batch on the device; with a GPU, copied beside the update that another thread is making."""
