@@ -2,10 +2,10 @@
 
     python tests/faults/soak.py [--minutes 20] [--seconds 8] [--seed 1] [-- options of kartrl train]
 
-Each kind of fault comes once, then they are drawn. They are real signals to real processes: agents, the evaluator, the
-logger and the fork server are killed or stopped, the environment of one agent dies a few times, the reader of the output
-goes, and now and then the server or its whole group is killed or ended, after which the run is resumed. Exit status 1 if
-a promise of the README was broken.
+Each kind of fault comes once, then they are drawn. They are real signals to real processes: agents, the evaluator,
+the logger and the fork server are killed or stopped, the environment of one agent dies a few times, the reader of the
+output goes, and now and then the server or its whole group is killed or ended, after which the run is resumed. Exit
+status 1 if a promise of the README was broken.
 
 Other algorithms: `-- --set algorithm.name=a2c`. On a machine so busy that agents take seconds to start:
 `-- --set system.step_timeout=40`.
