@@ -127,9 +127,12 @@ class Soak:
                     victim.send_signal(number)
 
     def _find(self, training: Training, whom: str) -> psutil.Process | None:
-        """One of the processes with this role."""
-        title = "multiprocessing.forkserver" if whom == "forkserver" else f"kartrl {whom}"
-        victims = [process for process in training.family() if title in " ".join(self._words(process)[:5])]
+        """One of the processes with this role; Hogwild's workers are its agents."""
+        titles = [f"kartrl {whom}", f"kartrl {whom.replace('agent', 'worker')}"]
+        if whom == "forkserver":
+            titles = ["multiprocessing.forkserver"]
+        family = [(process, " ".join(self._words(process)[:5])) for process in training.family()]
+        victims = [process for process, words in family if any(title in words for title in titles)]
         return self.chance.choice(victims) if victims else None
 
     def end(self, training: Training, number: signal.Signals, group: bool = False) -> None:
