@@ -43,7 +43,9 @@ class APPO(ClippedSurrogate[Section]):
             section.c_bar,
             section.gae_lambda,
         )
-        advantage = normalised(targets.advantage, valid) if section.normalise_advantages else targets.advantage
+        advantage = targets.advantage
+        if section.normalise_advantages:
+            advantage = normalised(advantage, self.gather(advantage[valid]))
         return Batch(
             trajectory,
             {

@@ -15,6 +15,7 @@ from kartrl.replay import Replay, UniformReplay, UnrollMemory
 from kartrl.runtime.agent_supervisor import Agents, first_seed
 from kartrl.runtime.batch_source import ArrivalSource, BatchSource, Rounds, SynchronousSource
 from kartrl.runtime.controller import Controller, make_controller
+from kartrl.runtime.devices import predictor_device
 from kartrl.runtime.messages import EpisodeEnd
 from kartrl.runtime.meter import StageShares, slab_stages
 from kartrl.runtime.predictor_thread import ArrivalPacing, Pacing, PredictorThread, group_states, make_policy
@@ -89,7 +90,7 @@ class Central:
         self._pacing, self._source = self._make_order()
         distribution = make_distribution(self._spec.action)
         network = self.trainer.learner.network
-        states = group_states(slab, network)
+        states = group_states(slab, network).to(predictor_device(config.system, self.trainer.learner.reducer.rank))
         for index in range(sizes.predictors):
             seed = config.run.seed * 1000 + self._first_update + index
             policy = make_policy(network, distribution, states, seed, slab, sizes.prediction_groups)
