@@ -31,11 +31,10 @@ from rich.table import Table
 SATURATED = 0.9  # utilization from which a resource counts as the bottleneck
 NODES = (1, 4, 16, 64, 256, 1024)
 ADVICE = {
-    "nodes": "more nodes, or faster ones",
+    "nodes": "nothing: more nodes are of use",
     "network into a learner": "compression, smaller observations, or more learners",
     "network out of a learner": "weights for every other call only, in bf16, or more learners",
-    "intake of a learner": "a cheaper compression, or more learners",
-    "updates": "a faster GPU, larger updates, or more learners while the sum of gradients is short",
+    "learners": "larger updates, a faster GPU, a cheaper compression, or more learners",
     "sum of gradients": "larger updates, a faster network between learners, or fewer learners",
 }
 Steps = Generator[simpy.Event, Any, Any]
@@ -96,7 +95,7 @@ class Node:
     def __init__(self, env: simpy.Environment) -> None:
         self.agents = simpy.Resource(env)  # work on one call at a time
         self.fails = math.inf  # when
-        self.version = -1  # of its weights
+        self.version = self.asked = -1  # of its weights, and of those that it has or waits for
 
 
 class Learner:
@@ -126,11 +125,11 @@ class Simulation:
             env.process(self._learn(learner))
 
     def run(self, seconds: float) -> Result:
-        """Simulate `seconds` of the steady state, after a fifth of them."""
+        """Simulate `seconds` of the steady state, after as many."""
         cluster, count = self.cluster, self.count
-        self.env.run(seconds / 5)
+        self.env.run(seconds)
         count.clear()
-        self.env.run(1.2 * seconds)
+        self.env.run(2 * seconds)
         numbers = dict.fromkeys(ADVICE, cluster.learners) | {"nodes": cluster.nodes}
         use = {name: count[name] / seconds / number for name, number in numbers.items()}
         sent = max(1.0, count["taken"] + count["dropped"])
@@ -159,19 +158,19 @@ class Simulation:
         cluster, env = self.cluster, self.env
         while True:
             yield env.timeout(cluster.latency)
+            if node.asked < self._version:
+                node.asked = newest = self._version
+                yield from self._work("network out of a learner", learner.out, cluster.weight_bytes / cluster.bandwidth)
+                yield env.timeout(cluster.latency)
+                node.version = newest
             with node.agents.request() as turn:
                 yield turn
-                if node.version < self._version:
-                    node.version = self._version
-                    seconds = cluster.weight_bytes / cluster.bandwidth
-                    yield from self._work("network out of a learner", learner.out, seconds)
-                    yield env.timeout(cluster.latency)
                 version = node.version
                 pace = 1 + cluster.spread * self._random.uniform(-1, 1)
                 seconds = cluster.call_steps * (pace / cluster.node_rate + cluster.compress_per_step)
                 if env.now + seconds > node.fails:
                     yield env.timeout(max(0.0, node.fails - env.now) + cluster.node_restart)
-                    node.version, node.fails = -1, self._lifetime()
+                    node.asked, node.fails = -1, self._lifetime()
                     self.count["lost"] += 1
                     continue
                 yield env.timeout(seconds)
@@ -203,14 +202,14 @@ class Simulation:
                 else:
                     chosen.append(batch)
             yield env.timeout(steps * cluster.intake_per_step)
-            count["intake of a learner"] += steps * cluster.intake_per_step
+            count["learners"] += steps * cluster.intake_per_step
             self._ready += 1
             if self._ready < cluster.learners:
                 yield self._updated
             else:
                 seconds, ring = cluster.update_base + steps * cluster.update_per_step, self._ring_seconds()
                 yield env.timeout(seconds + ring)
-                count["updates"] += seconds * cluster.learners
+                count["learners"] += seconds * cluster.learners
                 count["sum of gradients"] += ring * cluster.learners
                 self._version += 1
                 self._ready, updated, self._updated = 0, self._updated, env.event()
@@ -260,7 +259,7 @@ def main() -> None:
     parser.add_argument("--stages", type=Path, metavar="FILE")
     parser.add_argument("--nodes", type=int, nargs="+", default=NODES)
     parser.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="set a field of `Cluster`")
-    parser.add_argument("--seconds", type=float, default=5.0, help="simulated seconds (default %(default)s)")
+    parser.add_argument("--seconds", type=float, default=10.0, help="simulated seconds (default %(default)s)")
     options = parser.parse_args()
     values: dict[str, Any] = measured(options.stages, options.seconds) if options.stages is not None else {}
     for name, value in (text.split("=") for text in options.set):
