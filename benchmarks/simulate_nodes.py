@@ -7,8 +7,8 @@
 
 A node is a machine with agents and a predictor, which sends whole batches of unrolls to its learner, with two calls
 under way; with each call it gets the newest weights, if they are new to it. Learners wait for each other at each update
-and add up their gradients in a ring. What a node does by itself is simulated step by step by simulate.py: FILE.json, written by
-`kartrl bench --json`, gives its agent steps a second and the learner's times.
+and add up their gradients in a ring. FILE.json, written by `kartrl bench --json`, gives a learner's times, and a node's
+agent steps a second, which simulate.py finds.
 
 Not simulated: Ray's own time for each call (about 1 ms, in `latency`), other traffic, and switches that are slower than
 the machines at them. A learner's failure is not simulated but reckoned: on average half of the time between two

@@ -17,7 +17,7 @@ class BatchSource(Protocol):
     """Batches of unrolls. One thread at a time calls `next`, and `published` once the batch's update was.
 
     Attributes:
-        dropped: blocks so far that were too old to train on.
+        dropped: unrolls so far that were too old to train on.
     """
 
     @property
@@ -56,7 +56,7 @@ class ArrivalSource:
                     continue
                 if self._weights.version - self._slab.version[block].min() > self._max_lag:
                     self._slab.release([block])
-                    self.dropped += 1
+                    self.dropped += self._slab.group_size
                 else:
                     chosen.append(block)
         stopwatch.lap("idle")

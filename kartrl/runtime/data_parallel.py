@@ -48,7 +48,7 @@ class DataParallel(Central):
         place: Path,
     ) -> None:
         super().__init__(config, sizes, spec, context, trainer, resumed, say)
-        self._context, self._place = context, place
+        self._spec, self._context, self._place = spec, context, place
         self._others: list[Other] = []
 
     def start(self) -> None:
