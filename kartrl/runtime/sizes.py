@@ -3,6 +3,7 @@
 What was measured to find these rules is in docs/performance.md.
 """
 
+import importlib.util
 import math
 import time
 from fractions import Fraction
@@ -347,9 +348,11 @@ def replay_shape(config: Config, spec: EnvSpec, sizes: Sizes) -> MemoryShape | N
     Raises:
         UserError: a replay cannot hold an unroll, or they take more memory than there is.
     """
-    length = config.algorithm.unroll_length
+    length, section = config.algorithm.unroll_length, config.replay
     if not config.replays:
         return None
+    if section.compression == "lz4" and importlib.util.find_spec("lz4") is None:
+        raise UserError("[replay] compression: lz4 is not installed; try: pip install kartrl[replay]")
     capacities = [each.capacity for each in config.replays]
     if min(capacities) < length:
         raise UserError(
@@ -360,22 +363,29 @@ def replay_shape(config: Config, spec: EnvSpec, sizes: Sizes) -> MemoryShape | N
     stack = config.environment.frame_stack
     scattered = sum(each.capacity // length for each in config.replays if each.scattered)
     newest = max((each.capacity // length for each in config.replays if not each.scattered), default=0)
+    fresh = sizes.training_blocks * sizes.group_size  # beside what is held, until older ones go
     embedded = sum(each.capacity // length * length for each in config.replays if each.method == "elite")
     shape = MemoryShape(
-        unrolls=newest + scattered + sizes.training_blocks * sizes.group_size,
+        unrolls=newest + scattered + fresh,
         unroll_length=length,
         observation_shape=spec.observation_shape,
         observation_dtype=spec.observation_dtype,
         stack=stack if len(spec.observation_shape) == 3 and spec.observation_shape[2] % stack == 0 else 1,
         decision_size=decision_size(spec.action.columns, network.distribution.parameter_size),
         state_size=network.state_size,
-        scattered=scattered,
+        scattered=scattered + fresh,
+        compression=section.compression,
         features=embedded * cast(int, network.trunk.encoder.features),
     )
-    if shape.size() > (free := free_memory()):
+    free = free_memory()
+    limit = min(free, int(section.gigabytes * 1e9)) if section.gigabytes else free
+    if section.compression != "none":
+        return shape._replace(limit=limit)
+    if shape.size() > limit:
+        short = f"{free / 1e9:,.1f} GB are free" if limit == free else f"replay.gigabytes is {section.gigabytes:g}"
         raise UserError(
             f"[replay] capacities: {sum(capacities):,} steps would take {shape.size() / 1e9:,.1f} GB of memory, and "
-            f"{free / 1e9:,.1f} GB are free; lower it"
+            f"{short}; lower it"
         )
     return shape
 

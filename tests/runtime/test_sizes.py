@@ -258,6 +258,15 @@ def test_a_replay_that_does_not_fit_is_refused_and_says_what_it_would_take(monke
     choose_sizes(read(overrides=[*ACER, "replay.capacities=1000000", "acer.replay_ratio=0"]), SLOW)
 
 
+def test_memory_for_replay_is_bounded_and_compressed_it_may_be_more_steps_than_fit(monkeypatch):
+    monkeypatch.setattr(tuning, "free_memory", lambda: 2 * 10**9)
+    bounded = [*ACER, "replay.capacities=500000", "replay.gigabytes=1"]
+    with pytest.raises(UserError, match=r"would take 1\.\d GB of memory, and replay.gigabytes is 1; lower it"):
+        choose_sizes(read(overrides=bounded), SLOW)
+    config = read(overrides=[*bounded, "replay.compression=lz4"])
+    assert replay_shape(config, SLOW, choose_sizes(config, SLOW)).size() == 10**9
+
+
 def test_a_replay_must_hold_an_unroll():
     with pytest.raises(UserError, match=r"at least algorithm.unroll_length, which is 32 \(got 31\)"):
         choose_sizes(read(overrides=[*ACER, "replay.capacities=31", "replay.start=1"]), QUICK)
