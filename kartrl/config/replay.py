@@ -45,6 +45,15 @@ class Replay(Section):
         description="steps that each replay holds at most, frames in memory once: one number, or one for each method "
         "(the queue's says nothing)",
     )
+    gigabytes: float = Field(
+        0.0,
+        ge=0,
+        le=100_000,
+        description="memory that replays may take at most; 0: what is free at the start; compressed: oldest go then",
+    )
+    compression: Literal["none", "lz4"] = Field(
+        "none", description="of frames: none, or lz4 (pip install kartrl[replay])"
+    )
     start: Steps = Field(10_000, description="steps that have come in before any is drawn")
     priority_exponent: float = Field(
         0.6, ge=0, le=1, description="prioritised: alpha, power of the TD error by which is drawn; 0: uniform"

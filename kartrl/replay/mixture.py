@@ -41,13 +41,16 @@ class Mixture:
 
     def insert(self, trajectory: Trajectory[np.ndarray]) -> Trajectory[np.ndarray]:
         """Keep these unrolls, in place of older ones; the same, with their serial numbers."""
-        while not self._memory.has_room(len(trajectory.online)):
-            for part in self._parts:
-                part.replay.drop_oldest()
-        serials = self._memory.insert(trajectory)
+        serials = self._memory.insert(trajectory, self._make_room)
         for part in self._parts:
             part.replay.insert(serials[serials >= 0])
         return trajectory._replace(serial=serials)
+
+    def _make_room(self) -> None:
+        """Let go of the oldest unrolls until another one fits in."""
+        while not self._memory.has_room() and any(len(part.replay) for part in self._parts):
+            for part in self._parts:
+                part.replay.drop_oldest()
 
     def sample(self, of: int) -> Trajectory[np.ndarray]:
         """From each replay its share of a batch of so many unrolls, not `online`; the shares must be whole unrolls."""

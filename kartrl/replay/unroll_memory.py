@@ -1,12 +1,12 @@
 """The unrolls that replays hold, each once, in memory that is known before."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
 
-from kartrl.replay.frame_store import FrameStore
+from kartrl.replay.frame_store import CompressedFrames, FrameStore
 from kartrl.trajectory import Trajectory
 
 SPARE = 0.01  # part of the frames that are kept beside one for each step: beginnings of episodes take more
@@ -25,12 +25,24 @@ class MemoryShape(NamedTuple):
     state_size: int  # of the recurrent state
     scattered: int = 0  # of the unrolls, those that need not have the one before them
     features: int = 0  # numbers that replays keep beside, float32
+    compression: str = "none"  # of frames, or lz4
+    limit: int = 2**63  # bytes beyond which no more unrolls fit in
 
     @property
     def frames(self) -> int:
         """How many frames it holds: one for each step, and what beginnings of unrolls and episodes take."""
         steps = self.unrolls * self.unroll_length
-        return steps + max(int(SPARE * steps), 4 * (self.unroll_length + self.stack)) + self.scattered * self.stack
+        return (
+            steps
+            + max(int(SPARE * steps), 4 * (self.unroll_length + self.stack))
+            + self.scattered * self.stack
+            + self.longest
+        )
+
+    @property
+    def longest(self) -> int:
+        """Frames of an unroll none of whose observations goes on from the one before."""
+        return (self.unroll_length + 1) * self.stack
 
     @property
     def frame_shape(self) -> tuple[int, ...]:
@@ -56,10 +68,15 @@ class MemoryShape(NamedTuple):
         """Of one frame."""
         return int(np.prod(self.frame_shape)) * np.dtype(self.observation_dtype).itemsize
 
+    @property
+    def other_bytes(self) -> int:
+        """Of all but the frames."""
+        fields = sum(int(np.prod(shape)) * np.dtype(dtype).itemsize for shape, dtype in self.fields().values())
+        return fields + 4 * self.features
+
     def size(self) -> int:
-        """Bytes that it takes when it is full."""
-        others = sum(int(np.prod(shape)) * np.dtype(dtype).itemsize for shape, dtype in self.fields().values())
-        return self.frames * self.frame_bytes + others + 4 * self.features
+        """Bytes that it takes when it is full; with compression as many at most."""
+        return min(self.frames * self.frame_bytes + self.other_bytes, self.limit)
 
 
 class UnrollMemory:
@@ -72,7 +89,8 @@ class UnrollMemory:
 
     def __init__(self, shape: MemoryShape) -> None:
         self.shape = shape
-        self._frames = FrameStore(shape.frames, shape.frame_shape, shape.observation_dtype)
+        kind = CompressedFrames if shape.compression == "lz4" else FrameStore
+        self._frames = kind(shape.frames, shape.frame_shape, shape.observation_dtype)
         self._uses = np.zeros(shape.frames, np.int32)  # of each frame, by unrolls
         self._fields = {name: np.zeros(size, dtype) for name, (size, dtype) in shape.fields().items()}
         self._free = list(range(shape.unrolls))[::-1]  # places
@@ -88,24 +106,29 @@ class UnrollMemory:
     @property
     def size(self) -> int:
         """Bytes of what it holds."""
+        return self._frames.size + len(self) * self.shape.other_bytes // self.shape.unrolls
+
+    def has_room(self) -> bool:
+        """Whether one unroll more fits in, whatever its frames are."""
         shape = self.shape
-        others = (shape.size() - shape.frames * shape.frame_bytes) // shape.unrolls
-        return (shape.frames - self._frames.free) * shape.frame_bytes + len(self) * others
+        most = self.size + shape.longest * shape.frame_bytes + shape.other_bytes // shape.unrolls
+        return bool(self._free) and self._frames.free >= shape.longest and most <= shape.limit
 
-    def has_room(self, unrolls: int) -> bool:
-        """Whether so many more fit in."""
-        longest = self.shape.unroll_length + self.shape.stack
-        return len(self._free) >= unrolls and self._frames.free >= unrolls * longest
+    def insert(self, trajectory: Trajectory[np.ndarray], make_room: Callable[[], None]) -> np.ndarray:
+        """Keep these unrolls, until `release`.
 
-    def insert(self, trajectory: Trajectory[np.ndarray]) -> np.ndarray:
-        """Keep these unrolls, for which there must be room, until `release`.
+        Args:
+            make_room: releases others until there is room, if it can.
 
         Returns:
-            Their serial numbers, int64 [B], which rise for ever; -1 for those without a valid step, which are left out.
+            Their serial numbers, int64 [B], which rise for ever; -1 for those that are left out, as they have no valid
+            step or there is no room.
         """
         serials = np.full(len(trajectory.online), -1)
         for b in np.flatnonzero(trajectory.valid.any(0)):
-            serials[b] = self._insert(trajectory, int(b))
+            make_room()
+            if self.has_room():
+                serials[b] = self._insert(trajectory, int(b))
         return serials
 
     def _insert(self, trajectory: Trajectory[np.ndarray], b: int) -> int:

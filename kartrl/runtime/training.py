@@ -64,7 +64,8 @@ class Training:
         trainer = self._trainer
         embed = Embedding(trainer.learner.network, trainer.weights)
         self._replay = make_mixture(section, drawn, shape, generator, lambda: trainer.progress, embed)
-        self._say(f"What is kept for replay will take {shape.size() / 1e6:,.0f} MB of memory when it is full")
+        at_most = " at most" if shape.compression != "none" else ""
+        self._say(f"What is kept for replay will take {shape.size() / 1e6:,.0f} MB of memory{at_most} when it is full")
         if self._resumed:
             self._say(
                 "What the replay held is not in a checkpoint: it begins empty, and nothing is replayed for "

@@ -1,5 +1,6 @@
 """What a replay holds is what was put in, bit for bit, each frame once; what it draws is drawn evenly."""
 
+import sys
 from fractions import Fraction
 
 import numpy as np
@@ -72,9 +73,9 @@ def batch_of(games, random, number):
 class Held:
     """A memory of which one replay holds the newest unrolls."""
 
-    def __init__(self, capacity, shape, dtype="uint8", stack=4, spare=4):
+    def __init__(self, capacity, shape, dtype="uint8", stack=4, spare=4, **more):
         unrolls = capacity // T
-        self.memory = UnrollMemory(MemoryShape(unrolls + spare, T, shape, dtype, stack, K, STATE))
+        self.memory = UnrollMemory(MemoryShape(unrolls + spare, T, shape, dtype, stack, K, STATE, **more))
         self.replay = UniformReplay(self.memory, unrolls, torch.Generator().manual_seed(3))
         self.mixture = Mixture(self.memory, [Part("uniform", self.replay, Fraction(1))])
 
@@ -82,8 +83,8 @@ class Held:
         return self.replay._serials[self.replay.slots()]
 
 
-def held_of(capacity, stack=4, channels=1):
-    return Held(capacity, (SIDE, SIDE, channels * stack), stack=stack)
+def held_of(capacity, stack=4, channels=1, **more):
+    return Held(capacity, (SIDE, SIDE, channels * stack), stack=stack, **more)
 
 
 def assert_held(held_by, inserted):
@@ -128,9 +129,12 @@ def fill(held, games, batches, drop=None):
     environments=st.integers(1, 4),
     batches=st.integers(1, 12),
     dropped=st.integers(2, 20),
+    compression=st.sampled_from(["none", "lz4"]),
 )
-def test_what_is_read_is_what_was_inserted_bit_for_bit(stack, channels, padding, ends, environments, batches, dropped):
-    memory = held_of(60, stack, channels)
+def test_what_is_read_is_what_was_inserted_bit_for_bit(
+    stack, channels, padding, ends, environments, batches, dropped, compression
+):
+    memory = held_of(60, stack, channels, compression=compression)
     games = [Game(seed, stack, channels, padding, ends) for seed in range(environments)]
     inserted = fill(memory, games, batches, drop=lambda number: number % dropped == dropped - 1)
     held = assert_held(memory, inserted)
@@ -163,9 +167,9 @@ def test_a_full_memory_holds_its_capacity_in_the_bytes_that_it_said():
 
 
 def test_short_episodes_take_the_places_of_older_unrolls_and_everything_comes_free_in_the_end():
-    held, games = held_of(400), [Game(seed, 4, 1, "zero", 0.25) for seed in range(4)]
-    inserted = fill(held, games, 60)
-    assert len(assert_held(held, inserted)) * T < 400
+    held, games = held_of(1200), [Game(seed, 4, 1, "zero", 0.25) for seed in range(4)]
+    inserted = fill(held, games, 80)
+    assert 800 < len(assert_held(held, inserted)) * T < 1200
     while len(held.replay):
         held.replay.drop_oldest()
     assert held.memory._frames.free == held.memory.shape.frames
@@ -214,3 +218,50 @@ def test_vectors_are_kept_too():
         memory.mixture.insert(batch)
         inserted |= {(number, b): (batch, b) for b in range(2)}
     assert len(assert_held(memory, inserted)) == 6
+
+
+def test_compressed_frames_stay_below_the_limit_and_the_oldest_unrolls_go():
+    bound = 30_000
+    held, games = held_of(4000, compression="lz4", limit=bound), [Game(seed, 4, 1, "zero", 0.05) for seed in range(2)]
+    for game in games:
+        game.frame = lambda game=game: np.full((SIDE, SIDE, 1), game.random.integers(256), np.uint8)
+    inserted = fill(held, games, 120)
+    assert 0.7 * bound < held.memory.size <= bound
+    serials = held.serials()
+    assert len(serials) < 240
+    assert serials.tolist() == list(range(240 - len(serials), 240))
+    assert_held(held, inserted)
+    assert held.memory._frames.size == sum(map(sys.getsizeof, filter(None, held.memory._frames._packed)))
+    while len(held.replay):
+        held.replay.drop_oldest()
+    assert held.memory.size == 0
+
+
+def test_frames_without_detail_take_less_compressed():
+    sizes = {}
+    for compression in ("none", "lz4"):
+        held = Held(400, (84, 84, 4), compression=compression)
+        game = Game(0, 4, 1, "zero", 0.05)
+        game.frame = lambda game=game: np.full((84, 84, 1), game.random.integers(256), np.uint8)
+        game.observation = game.reset()
+        fill(held, [game], 20)
+        sizes[compression] = held.memory._frames.size
+    assert sizes["lz4"] < sizes["none"] / 20
+
+
+def test_unrolls_of_frames_that_never_go_on_are_kept_as_far_as_there_is_room():
+    held, random = held_of(100), np.random.default_rng(0)
+    batch = batch_of([Game(seed, 4, 1, "zero", 0.1) for seed in range(9)], random, 0)
+    inserted = {}
+    for number in range(8):
+        shape = batch.observation.shape
+        batch = batch._replace(
+            observation=random.integers(0, 256, shape, dtype=np.uint8),
+            valid=np.ones((T, 9), bool),
+            reward=number + np.arange(9, dtype=np.float32) / 100 + np.zeros((T, 1), np.float32),
+        )
+        serials = held.mixture.insert(batch).serial
+        assert -1 in serials, "not even an empty memory has so many frames"
+        assert (serials >= 0).any()
+        inserted |= {(number, b): (batch, b) for b in range(9)}
+        assert_held(held, inserted)

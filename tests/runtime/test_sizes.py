@@ -3,11 +3,13 @@
 import multiprocessing
 
 import pytest
+import torch
 
 from kartrl.config import read
 from kartrl.envs.spec import ActionSpec, EnvSpec
 from kartrl.errors import UserError
 from kartrl.runtime import sizes as tuning
+from kartrl.runtime.devices import learner_device, predictor_device
 from kartrl.runtime.sizes import choose_sizes, forward_seconds, replay_shape, slab_shape
 from kartrl.runtime.slab import Slab
 
@@ -163,6 +165,50 @@ def test_unrolls_that_no_memory_holds_are_refused():
         choose_sizes(config, SLOW)
 
 
+def test_learners_divide_the_cores():
+    sizes = choose_sizes(read(overrides=[*SMALL, "system.learners=2"]), QUICK)
+    assert (sizes.agents, sizes.groups_per_agent, sizes.group_size, sizes.training_blocks) == (2, 2, 4, 4)
+    assert choose_sizes(read(overrides=[*SMALL, "system.learners=16"]), QUICK).agents == 1
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["algorithm.name=acer"], "learners = 2: not with replays, as each would have its own"),
+        (["run.reproducible=true", "evaluation.minutes=0"], "learners = 2: not with run.reproducible"),
+        (["system.controller=true"], "learners = 2: not with system.controller"),
+        (["algorithm.name=a3c", "a3c.hogwild=true"], "learners: Hogwild workers have no use for it"),
+        (["system.devices=cpu cuda:99"], "device cuda:99: not available"),
+        (["system.predictor_devices=cpu toaster"], "device toaster: not available"),
+    ],
+)
+def test_what_does_not_go_with_several_learners_is_one_line(overrides, message):
+    with pytest.raises(UserError, match=message) as error:
+        choose_sizes(read(overrides=[*SMALL, "system.learners=2", *overrides]), QUICK)
+    assert "\n" not in str(error.value)
+
+
+def test_learners_take_the_gpus_in_turn_and_predictors_other_ones(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+
+    def devices(*overrides):
+        system = read(overrides=[f"system.{item}" for item in overrides]).system
+        return [[str(of(system, rank)) for rank in range(system.learners)] for of in (learner_device, predictor_device)]
+
+    assert devices() == [["cuda"], ["cuda"]]
+    assert devices("learners=3") == [["cuda:0", "cuda:1", "cuda:2"]] * 2
+    assert devices("devices=cuda:0", "predictor_devices=cuda:1") == [["cuda:0"], ["cuda:1"]]
+    assert devices("learners=2", "devices=cuda:0 cuda:1", "predictor_devices=cuda:2 cuda:3") == [
+        ["cuda:0", "cuda:1"],
+        ["cuda:2", "cuda:3"],
+    ]
+    with pytest.raises(UserError, match=r"each needs a GPU of its own; these would be cuda:1, cuda:1"):
+        choose_sizes(read(overrides=[*SMALL, "system.learners=2", "system.devices=cuda:1"]), QUICK)
+    with pytest.raises(UserError, match=r"all on the CPU or each on a GPU, not on cuda:0, cpu"):
+        choose_sizes(read(overrides=[*SMALL, "system.learners=2", "system.devices=cuda:0 cpu"]), QUICK)
+
+
 HOGWILD = (*SMALL, "algorithm.name=a3c", "a3c.hogwild=true")
 
 
@@ -210,6 +256,15 @@ def test_a_replay_that_does_not_fit_is_refused_and_says_what_it_would_take(monke
     with pytest.raises(UserError, match=r"^\[replay\] capacities: 1,000,000 steps would take 3\.\d GB .* 2\.0 GB are"):
         choose_sizes(read(overrides=[*ACER, "replay.capacities=1000000"]), SLOW)
     choose_sizes(read(overrides=[*ACER, "replay.capacities=1000000", "acer.replay_ratio=0"]), SLOW)
+
+
+def test_memory_for_replay_is_bounded_and_compressed_it_may_be_more_steps_than_fit(monkeypatch):
+    monkeypatch.setattr(tuning, "free_memory", lambda: 2 * 10**9)
+    bounded = [*ACER, "replay.capacities=500000", "replay.gigabytes=1"]
+    with pytest.raises(UserError, match=r"would take 1\.\d GB of memory, and replay.gigabytes is 1; lower it"):
+        choose_sizes(read(overrides=bounded), SLOW)
+    config = read(overrides=[*bounded, "replay.compression=lz4"])
+    assert replay_shape(config, SLOW, choose_sizes(config, SLOW)).size() == 10**9
 
 
 def test_a_replay_must_hold_an_unroll():
