@@ -6,10 +6,12 @@ decision, P the number of parameters of the policy's distribution, D the columns
 
 from typing import Generic, NamedTuple, TypeVar
 
+import numpy as np
+
 Array = TypeVar("Array")  # np.ndarray on the slab, torch.Tensor on the device
 
 
-WITHOUT_TIME = ("initial_state", "online")  # fields [B, ...]
+WITHOUT_TIME = ("initial_state", "online", "importance", "serial")  # fields [B, ...]
 
 
 class Trajectory(NamedTuple, Generic[Array]):
@@ -24,6 +26,8 @@ class Trajectory(NamedTuple, Generic[Array]):
     valid: Array  # bool [T, B], False where a step only carries an episode's last observation
     version: Array  # int64 [T, B], of the weights that acted
     online: Array  # bool [B], False where the unroll comes from a replay
+    importance: Array  # float32 [B], by which the unroll's losses are multiplied
+    serial: Array  # int64 [B], the unroll's number in the replays' memory, -1 where it is not there
 
     def unrolls(self, part: slice | Array) -> "Trajectory[Array]":
         """Only these unrolls: a slice of them, or int64 [any] with their numbers."""
@@ -61,3 +65,12 @@ def discounts(trajectory: Trajectory[Array], gamma: float) -> Array:
     that, and nothing flows back across it.
     """
     return gamma * (~trajectory.terminated & trajectory.valid)  # type: ignore[operator]
+
+
+def joined(one: Trajectory[np.ndarray], other: Trajectory[np.ndarray]) -> Trajectory[np.ndarray]:
+    """The unrolls of both."""
+    fields = {
+        name: np.concatenate([getattr(one, name), getattr(other, name)], int(name not in WITHOUT_TIME))
+        for name in Trajectory._fields
+    }
+    return Trajectory(**fields)

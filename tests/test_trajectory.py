@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from trajectories import CONTINUOUS, DISCRETE, random_trajectory
 
-from kartrl.trajectory import decision_size, discounts, split_decision
+from kartrl.trajectory import Trajectory, decision_size, discounts, joined, split_decision
 
 
 def test_nothing_is_discounted_across_an_end():
@@ -34,5 +34,13 @@ def test_a_part_has_all_steps_of_its_unrolls():
     whole = random_trajectory(CONTINUOUS, size=5)
     part = whole.unrolls(slice(1, 3))
     for name, tensor in whole._asdict().items():
-        expected = tensor[1:3] if name in ("initial_state", "online") else tensor[:, 1:3]
+        expected = tensor[1:3] if name in ("initial_state", "online", "importance", "serial") else tensor[:, 1:3]
         assert torch.equal(getattr(part, name), expected), name
+
+
+def test_joined_holds_the_unrolls_of_both():
+    one, other = (Trajectory(*map(np.asarray, random_trajectory(CONTINUOUS, seed, size=seed))) for seed in (2, 3))
+    whole = joined(one, other)
+    for name in Trajectory._fields:
+        for expected, part in ((one, slice(0, 2)), (other, slice(2, 5))):
+            np.testing.assert_array_equal(getattr(whole.unrolls(part), name), getattr(expected, name), name)

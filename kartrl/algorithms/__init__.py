@@ -8,6 +8,7 @@ from kartrl.algorithms.acer import ACER
 from kartrl.algorithms.algorithm import Algorithm
 from kartrl.algorithms.appo import APPO
 from kartrl.algorithms.impala import Impala
+from kartrl.algorithms.laser import Relevance
 from kartrl.algorithms.ppo import PPO
 from kartrl.algorithms.rewards import make_transform
 from kartrl.config import Config
@@ -30,6 +31,8 @@ def heads_of(config: Config) -> frozenset[str]:
 
 def make_algorithm(config: Config, distribution: Distribution) -> Algorithm[Any]:
     """The algorithm that `algorithm.name` names, with its own section."""
-    section = config.algorithm
-    settings = section.discount, make_transform(section.reward_transform, section.reward_scale), distribution
-    return ALGORITHMS[section.name](getattr(config, section.name), *settings)
+    section, algorithm = config.algorithm, ALGORITHMS[config.algorithm.name]
+    masks = config.laser.threshold and algorithm.has_vtrace
+    relevance = (Relevance(config.laser, distribution),) if masks else ()
+    transform = make_transform(section.reward_transform, section.reward_scale)
+    return algorithm(getattr(config, section.name), section.discount, transform, distribution, *relevance)

@@ -41,7 +41,7 @@ class AdvantageActorCritic(Algorithm[AnySection]):
         section, trajectory = self._section, batch.trajectory
         action = split_decision(trajectory.decision, self.distribution.action_columns).action
         policy, value = output.policy[:-1], output.value[:-1]
-        weight = trajectory.valid.to(value.dtype) / batch.steps
+        weight = batch.weight
         log_prob = self.distribution.log_prob(policy, action)
         policy_gradient = policy_gradient_loss(log_prob, batch.targets["advantage"], weight)
         value_error = value_loss(value, batch.targets["value_target"], weight)

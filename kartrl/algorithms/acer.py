@@ -33,6 +33,7 @@ class ACER(Algorithm[Section]):
     """
 
     synchronous: ClassVar[bool] = False
+    replays: ClassVar[bool] = True
     batch_share: ClassVar[float] = 0.25
     heads: ClassVar[frozenset[str]] = frozenset({"q"})
     actions: ClassVar[frozenset[str]] = frozenset({"discrete"})
@@ -41,30 +42,24 @@ class ACER(Algorithm[Section]):
         self, section: Section, discount: Schedule, reward_transform: RewardTransform, distribution: Distribution
     ) -> None:
         super().__init__(section, discount, reward_transform, distribution)
-        self._average: AverageNetwork | None = None  # until the first batch comes
-        self._loaded: dict[str, Tensor] = {}  # its weights, where they come from a checkpoint
+        self._average = AverageNetwork()
 
     def prepare(self, network: Network, trajectory: Trajectory[Tensor], steps: int) -> Batch:
         """See `Algorithm`: adds "average_policy", log-probabilities float32 [T, B, A] of the average network."""
-        if self._average is None:
-            self._average = AverageNetwork(network)
-            if self._loaded:
-                self._average.network.load_state_dict(self._loaded)
-        output, _ = self._average.network(trajectory.observation, trajectory.first, trajectory.initial_state)
+        output, _ = self._average.of(network)(trajectory.observation, trajectory.first, trajectory.initial_state)
         return Batch(trajectory, {"average_policy": output.policy[:-1]}, steps)
 
     def after_step(self, network: Network) -> None:
         """See `Algorithm`: the average network follows."""
-        if self._average is not None:
-            self._average.follow(network, self._section.average_decay)
+        self._average.follow(network, self._section.average_decay)
 
     def state_dict(self) -> dict[str, Tensor]:
         """See `Algorithm`: that of the average network; empty before the first update."""
-        return self._loaded if self._average is None else self._average.network.state_dict()
+        return self._average.state_dict()
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """See `Algorithm`."""
-        self._average, self._loaded = None, state
+        self._average.load_state_dict(state)
 
     @classmethod
     def state_of(cls, network: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -102,22 +97,29 @@ class ACER(Algorithm[Section]):
         average = batch.targets["average_policy"]
         divergence_gradient = -average.exp() / policy.detach().clamp(min=SMALLEST)
         held = within_trust_region(gradient, divergence_gradient, section.trust_region)
-        weight = trajectory.valid.to(taken_q.dtype) / batch.steps
+        weight = batch.weight
         surrogate = -(weight * (held * policy).sum(-1)).sum()
         value_error = value_loss(taken_q, target, weight)
         entropy = entropy_bonus(self.distribution.entropy(log_policy), weight)
         total = surrogate + section.value_cost * value_error - section.entropy_cost.at(self.progress) * entropy
         with torch.no_grad():
+            behaviour_kl = self.distribution.kl(behaviour.parameters, log_policy)  # KL(mu || pi)
             terms = {
                 "policy_gradient": surrogate,
                 "value": value_error,
                 "entropy": entropy,
                 "rho_clipped": (weight * (taken_ratio > section.truncation)).sum(),  # share of truncated weights
                 "trust_region": (weight * (held != gradient).any(-1)).sum(),  # share of steps that it changes
-                "behaviour_kl": (weight * self.distribution.kl(behaviour.parameters, log_policy)).sum(),  # KL(mu || pi)
+                "behaviour_kl": (weight * behaviour_kl).sum(),
                 "average_kl": (weight * self.distribution.kl(average, log_policy)).sum(),  # KL(average || pi)
             }
-        steps = {"value": taken_q, "value_target": target, "advantage": advantage, "importance_weight": taken_ratio}
+        steps = {
+            "value": taken_q,
+            "value_target": target,
+            "advantage": advantage,
+            "importance_weight": taken_ratio,
+            "behaviour_kl": behaviour_kl,
+        }
         return Loss(total, terms, steps, trajectory.valid)
 
 

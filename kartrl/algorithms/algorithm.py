@@ -6,6 +6,7 @@ from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 from torch import Tensor
 
+from kartrl.algorithms.laser import Relevance
 from kartrl.config.schedule import Schedule
 from kartrl.models import VALUE, Distribution, Network, Output
 from kartrl.trajectory import Trajectory
@@ -20,6 +21,11 @@ class Batch(NamedTuple):
     trajectory: Trajectory[Tensor]
     targets: dict[str, Tensor]  # float32 [T, B] or [T, B, any] each
     steps: int  # valid ones of the whole batch, over which means are taken
+
+    @property
+    def weight(self) -> Tensor:
+        """Of each step in the losses, float32 [T, B]: a mean over valid steps, with the unrolls' importance."""
+        return self.trajectory.valid * self.trajectory.importance / self.steps
 
     def unrolls(self, part: slice) -> "Batch":
         """Only these unrolls; means stay those over the whole batch."""
@@ -55,6 +61,7 @@ class Algorithm(ABC, Generic[Section]):
         discount: gamma, over the run.
         reward_transform: of rewards [T, B].
         distribution: of the policy.
+        relevance: LASER's mask, where there is one, for algorithms with V-trace.
 
     Attributes:
         distribution: of the policy.
@@ -62,6 +69,8 @@ class Algorithm(ABC, Generic[Section]):
         return_deviation: by which rewards are divided, so that values are in that unit; set likewise.
         gather: gives rows [n, ...] of all learners for those of this one, where several learn together; set likewise.
         synchronous: agents wait for each update, so that the policy lag is 0.
+        has_vtrace: it takes a `relevance`.
+        replays: it can learn from unrolls of older policies.
         batch_share: part of all environments whose unrolls make an update where the user does not say: the policy
             lag, in updates, is about its inverse, on any machine.
         heads: of the network, see `ActorCritic`.
@@ -69,14 +78,21 @@ class Algorithm(ABC, Generic[Section]):
     """
 
     synchronous: ClassVar[bool]
+    replays: ClassVar[bool] = False
+    has_vtrace: ClassVar[bool] = False
     batch_share: ClassVar[float] = 1.0
     heads: ClassVar[frozenset[str]] = VALUE
     actions: ClassVar[frozenset[str]] = frozenset({"discrete", "continuous"})
 
     def __init__(
-        self, section: Section, discount: Schedule, reward_transform: RewardTransform, distribution: Distribution
+        self,
+        section: Section,
+        discount: Schedule,
+        reward_transform: RewardTransform,
+        distribution: Distribution,
+        relevance: Relevance | None = None,
     ) -> None:
-        self._section, self._discount = section, discount
+        self._section, self._discount, self._relevance = section, discount, relevance
         self._reward_transform, self.distribution = reward_transform, distribution
         self.progress, self.return_deviation = 0.0, 1.0
         self.gather: Callable[[Tensor], Tensor] = lambda rows: rows
@@ -95,13 +111,17 @@ class Algorithm(ABC, Generic[Section]):
 
     def after_step(self, network: Network) -> None:
         """Called after each optimizer step, with the network that it changed."""
+        if self._relevance is not None:
+            self._relevance.follow(network)
 
     def state_dict(self) -> dict[str, Tensor]:
         """All that the algorithm keeps from one update to the next, float32 or int64; not copied."""
-        return {}
+        return {} if self._relevance is None else self._relevance.state_dict()
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Continue from what `state_dict` gave."""
+        if self._relevance is not None:
+            self._relevance.load_state_dict(state)
 
     @classmethod
     def state_of(cls, network: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -23,6 +23,8 @@ class APPO(ClippedSurrogate[Section]):
     """V-trace, from the learner's policy and values when the batch came."""
 
     synchronous: ClassVar[bool] = False
+    replays: ClassVar[bool] = True
+    has_vtrace: ClassVar[bool] = True
 
     def prepare(self, network: Network, trajectory: Trajectory[Tensor], steps: int) -> Batch:
         """See `ClippedSurrogate`."""
@@ -31,6 +33,10 @@ class APPO(ClippedSurrogate[Section]):
         output, _ = network(trajectory.observation, trajectory.first, trajectory.initial_state)
         policy, value = output.policy[:-1], output.value[:-1]
         old_log_prob = self.distribution.log_prob(policy, behaviour.action)
+        relevance, trust = self._relevance, {}
+        if relevance is not None:
+            lagged = relevance.lagged_policy(network, trajectory)
+            trust = {"trusted": relevance.trusted(policy, behaviour.parameters, lagged)}
         targets = vtrace(
             behaviour.log_prob,
             old_log_prob,
@@ -42,6 +48,8 @@ class APPO(ClippedSurrogate[Section]):
             section.rho_bar,
             section.c_bar,
             section.gae_lambda,
+            trust.get("trusted"),
+            relevance is not None and relevance.whole,
         )
         advantage = targets.advantage
         if section.normalise_advantages:
@@ -49,11 +57,12 @@ class APPO(ClippedSurrogate[Section]):
         return Batch(
             trajectory,
             {
-                "advantage": advantage,
+                "advantage": advantage * trust.get("trusted", 1.0),
                 "value_target": targets.value_target,
                 "old_value": value,
                 "importance_weight": (old_log_prob - behaviour.log_prob).exp(),
                 "behaviour_kl": self.distribution.kl(behaviour.parameters, policy),
+                **trust,
             },
             steps,
         )
@@ -61,7 +70,14 @@ class APPO(ClippedSurrogate[Section]):
     def loss(self, output: Output, batch: Batch) -> Loss:
         """See `ClippedSurrogate`; adds how far the learner was from the policy that acted when the batch came."""
         loss, targets = super().loss(output, batch), batch.targets
-        weight = loss.valid / batch.steps
+        weight = batch.weight
         loss.terms["rho_clipped"] = (weight * (targets["importance_weight"] > self._section.rho_bar)).sum()
         loss.terms["behaviour_kl"] = (weight * targets["behaviour_kl"]).sum()  # KL(mu || pi)
+        if "trusted" in targets:
+            loss.terms["masked"] = (weight * (1 - targets["trusted"])).sum()  # share of steps that teach nothing
         return loss
+
+    @classmethod
+    def state_of(cls, network: dict[str, Tensor]) -> dict[str, Tensor]:
+        """See `Algorithm`: that of LASER's lagged network."""
+        return network

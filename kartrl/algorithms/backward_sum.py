@@ -8,7 +8,7 @@ from kartrl.models.scripting import scripted
 
 @scripted
 def by_doubling(term: Tensor, decay: Tensor) -> Tensor:
-    """`backward_sum` in about log2(T) rounds of a few large operations (Hillis and Steele's scan), rounded otherwise."""
+    """`backward_sum` in about log2(T) rounds of large operations (Hillis and Steele's scan), rounded otherwise."""
     length, reach = term.shape[0], 1
     while reach < length:  # term is the sum over the next `reach` steps, decay the product of their decays
         term = torch.cat([term[:-reach] + decay[:-reach] * term[reach:], term[-reach:]])

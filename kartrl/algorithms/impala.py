@@ -3,20 +3,33 @@
 from typing import ClassVar
 
 import torch
+from torch import Tensor
 
 from kartrl.algorithms.algorithm import Algorithm, Batch, Loss
 from kartrl.algorithms.losses import entropy_bonus, policy_gradient_loss, value_loss
 from kartrl.algorithms.vtrace import vtrace
 from kartrl.config.algorithms import Impala as Section
-from kartrl.models import Output
-from kartrl.trajectory import discounts, split_decision
+from kartrl.models import Network, Output
+from kartrl.trajectory import Trajectory, discounts, split_decision
 
 
 class Impala(Algorithm[Section]):
     """The loss of section 4.2, as a mean over valid steps (the paper sums), so that rates do not depend on T and B."""
 
     synchronous: ClassVar[bool] = False
+    replays: ClassVar[bool] = True
+    has_vtrace: ClassVar[bool] = True
     batch_share: ClassVar[float] = 0.25
+
+    def prepare(self, network: Network, trajectory: Trajectory[Tensor], steps: int) -> Batch:
+        """See `Algorithm`: adds what LASER's mask needs."""
+        relevance = self._relevance
+        return Batch(trajectory, {} if relevance is None else relevance.lagged_policy(network, trajectory), steps)
+
+    @classmethod
+    def state_of(cls, network: dict[str, Tensor]) -> dict[str, Tensor]:
+        """See `Algorithm`: that of LASER's lagged network."""
+        return network
 
     def loss(self, output: Output, batch: Batch) -> Loss:
         """See `Algorithm`: policy gradient with V-trace's advantage, value error against v_s, entropy bonus."""
@@ -24,6 +37,9 @@ class Impala(Algorithm[Section]):
         behaviour = split_decision(trajectory.decision, self.distribution.action_columns)
         policy, value = output.policy[:-1], output.value[:-1]
         log_prob = self.distribution.log_prob(policy, behaviour.action)
+        relevance, trusted = self._relevance, None
+        if relevance is not None:
+            trusted = relevance.trusted(policy.detach(), behaviour.parameters, batch.targets)
         targets = vtrace(
             behaviour.log_prob,
             log_prob.detach(),
@@ -35,28 +51,35 @@ class Impala(Algorithm[Section]):
             section.rho_bar,
             section.c_bar,
             section.trace_lambda,
+            trusted,
+            relevance is not None and relevance.whole,
         )
         importance_weight = (log_prob.detach() - behaviour.log_prob).exp()
         advantage = importance_weight.clamp(max=section.policy_rho_bar) * targets.advantage
-        weight = trajectory.valid.to(value.dtype) / batch.steps
-        policy_gradient = policy_gradient_loss(log_prob, advantage, weight)
-        value_error = value_loss(value, targets.value_target, weight)
+        weight = batch.weight
+        of_error = weight if trusted is None else weight * trusted
+        policy_gradient = policy_gradient_loss(log_prob, advantage, of_error)
+        value_error = value_loss(value, targets.value_target, of_error)
         entropy = entropy_bonus(self.distribution.entropy(policy), weight)
         total = policy_gradient + section.value_cost * value_error - section.entropy_cost.at(self.progress) * entropy
         with torch.no_grad():
             clipped = (weight * (importance_weight > section.rho_bar)).sum()
-            divergence = (weight * self.distribution.kl(behaviour.parameters, policy)).sum()
+            divergence = self.distribution.kl(behaviour.parameters, policy)
         terms = {
             "policy_gradient": policy_gradient,
             "value": value_error,
             "entropy": entropy,
             "rho_clipped": clipped,  # share of importance weights above rho_bar
-            "behaviour_kl": divergence,  # KL(mu || pi): 0 on-policy
+            "behaviour_kl": (weight * divergence).sum(),  # KL(mu || pi): 0 on-policy
         }
         steps = {
             "value": value,
             "value_target": targets.value_target,
             "advantage": advantage,
             "importance_weight": importance_weight,
+            "behaviour_kl": divergence,
         }
+        if trusted is not None:
+            steps["trusted"] = trusted
+            terms["masked"] = (weight * (1 - trusted)).sum()  # share of steps that teach nothing
         return Loss(total, terms, steps, trajectory.valid)

@@ -9,6 +9,7 @@ from torch import Tensor
 from kartrl.algorithms.a2c import last_value
 from kartrl.algorithms.algorithm import Algorithm, Batch, Loss, RewardTransform
 from kartrl.algorithms.gae import generalised_advantage
+from kartrl.algorithms.laser import Relevance
 from kartrl.algorithms.losses import (
     clipped_policy_loss,
     clipped_value_loss,
@@ -28,13 +29,18 @@ class ClippedSurrogate(Algorithm[AnySection]):
     """Epochs of minibatches and the loss of equation 9, for the advantages and value targets that `prepare` gives.
 
     The clip holds the new policy close to the one that acted. `prepare` must add "advantage", "value_target" and
-    "old_value" [T, B].
+    "old_value" [T, B], and may add "trusted", a factor of the value error.
     """
 
     def __init__(
-        self, section: AnySection, discount: Schedule, reward_transform: RewardTransform, distribution: Distribution
+        self,
+        section: AnySection,
+        discount: Schedule,
+        reward_transform: RewardTransform,
+        distribution: Distribution,
+        relevance: Relevance | None = None,
     ) -> None:
-        super().__init__(section, discount, reward_transform, distribution)
+        super().__init__(section, discount, reward_transform, distribution, relevance)
         self._divergences: list[Tensor] = []  # KL(mu || pi) of the minibatches of this epoch
 
     def minibatches(self, batch: Batch) -> Iterator[Batch]:
@@ -59,16 +65,17 @@ class ClippedSurrogate(Algorithm[AnySection]):
         section, trajectory, targets = self._section, batch.trajectory, batch.targets
         behaviour = split_decision(trajectory.decision, self.distribution.action_columns)
         policy, value = output.policy[:-1], output.value[:-1]
-        weight = trajectory.valid.to(value.dtype) / batch.steps
+        weight = batch.weight
         clip_range = section.clip_range.at(self.progress)
         ratio = (self.distribution.log_prob(policy, behaviour.action) - behaviour.log_prob).exp()
         surrogate = clipped_policy_loss(ratio, targets["advantage"], clip_range, weight)
+        of_error = weight * targets["trusted"] if "trusted" in targets else weight
         if section.value_clip_range:
             value_error = clipped_value_loss(
-                value, targets["value_target"], targets["old_value"], section.value_clip_range, weight
+                value, targets["value_target"], targets["old_value"], section.value_clip_range, of_error
             )
         else:
-            value_error = value_loss(value, targets["value_target"], weight)
+            value_error = value_loss(value, targets["value_target"], of_error)
         entropy = entropy_bonus(self.distribution.entropy(policy), weight)
         total = surrogate + section.value_cost * value_error - section.entropy_cost.at(self.progress) * entropy
         with torch.no_grad():

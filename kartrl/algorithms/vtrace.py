@@ -28,6 +28,8 @@ def vtrace(
     rho_bar: float,
     c_bar: float,
     trace_lambda: float,
+    trusted: Tensor | None = None,
+    masks_differences: bool = False,
 ) -> VTrace:
     """Targets for the values and advantages for the policy gradient, by equation 1 in its recursive form (remark 1).
 
@@ -48,10 +50,16 @@ def vtrace(
         rho_bar: truncation of the importance weights in the temporal differences.
         c_bar: truncation of the importance weights in the trace.
         trace_lambda: lambda of the traces; 1 in the paper.
+        trusted: factors of the traces, float [T, B], see `laser.Relevance`; none: 1.
+        masks_differences: they are factors of the temporal differences too.
     """
     ratio = torch.exp(target_log_prob - behaviour_log_prob) * valid
     rho = ratio.clamp(max=rho_bar)
     c = trace_lambda * ratio.clamp(max=c_bar)
+    if trusted is not None:
+        c = c * trusted
+        if masks_differences:
+            rho = rho * trusted
     value_next = torch.cat([value[1:], bootstrap_value.unsqueeze(0)])
     delta = rho * (reward + discount * value_next - value)
     correction = backward_sum(delta, discount * c)  # v_s - V(x_s)

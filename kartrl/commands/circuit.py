@@ -80,6 +80,7 @@ def add_arguments(parser: Parser) -> None:
         "race with the scripted driver: print its lap times, and optionally record a video",
         "drive mine.toml",
         "drive RainbowRoad.Act1 --laps 1 -o rainbow.mp4",
+        "drive MarioCircuit.Act1 VanillaLake.Act1 -o drives.gif",
     )
     race.add_argument("circuit", nargs="+", metavar="FILE|NAME", help=any_of)
     race.add_argument("--laps", type=int, choices=range(1, LAPS + 1), default=LAPS, help=f"laps (default {LAPS})")
@@ -87,8 +88,9 @@ def add_arguments(parser: Parser) -> None:
         "-o",
         "--output",
         type=Path,
-        metavar="MP4|DIR",
-        help="record a video: an .mp4, or a folder for several (takes about 20 s per lap)",
+        metavar="MP4|GIF|DIR",
+        help="record a video: an .mp4, or a folder for several (takes about 20 s per lap); "
+        "or a .gif of the first seconds on all of them, side by side",
     )
 
 

@@ -37,27 +37,12 @@ class Impala(Section):
     entropy_cost: Cost = Field(constant(0.002), description="weight of the entropy bonus, or its schedule")
 
 
-class Replaying(Section):
-    """A replay of unrolls, drawn uniformly."""
+class ACER(Section):
+    """Actor-critic with experience replay (arXiv:1611.01224): Retrace, a trust region; discrete actions."""
 
-    replay_capacity: int = Field(
-        100_000, ge=1, le=10**9, description="steps that the replay holds at most, each picture once, in memory"
-    )
-    replay_start: int = Field(10_000, ge=1, le=10**9, description="steps that it holds before any is drawn")
     replay_ratio: float = Field(
         4.0, ge=0, le=100, description="mean number of replayed updates after each fresh one (Poisson); 0: no replay"
     )
-
-    @model_validator(mode="after")
-    def _starts(self) -> "Replaying":
-        if self.replay_start > self.replay_capacity:
-            raise ValueError("replay_start must not be greater than replay_capacity")
-        return self
-
-
-class ACER(Replaying):
-    """Actor-critic with experience replay (arXiv:1611.01224): Retrace, a trust region; discrete actions."""
-
     truncation: float = Field(10.0, gt=0, description="c: truncation of the importance weights of the policy gradient")
     trust_region: float = Field(
         1.0, gt=0, description="delta: how far a step's gradient may go from the average policy"

@@ -13,8 +13,9 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from kartrl.config import arguments
-from kartrl.config.algorithms import A2C, A3C, ACER, APPO, PPO, Algorithm, Impala, Replaying
+from kartrl.config.algorithms import A2C, A3C, ACER, APPO, PPO, Algorithm, Impala
 from kartrl.config.levels import Levels, merged, mistake
+from kartrl.config.replay import Clear, Drawn, Laser, Replay
 from kartrl.config.section import Section
 from kartrl.config.sections import Environment, Evaluation, Model, Optimizer, Reward, Run, System
 from kartrl.config.wording import word_all
@@ -37,14 +38,18 @@ class Config(Section):
     a2c: A2C = A2C()
     a3c: A3C = A3C()
     acer: ACER = ACER()
+    replay: Replay = Replay()
+    clear: Clear = Clear()
+    laser: Laser = Laser()
     optimizer: Optimizer = Optimizer()
     evaluation: Evaluation = Evaluation()
 
     @property
-    def replaying(self) -> Replaying | None:
-        """The section of the algorithm, where that learns from a replay."""
-        section = getattr(self, self.algorithm.name)
-        return section if isinstance(section, Replaying) and section.replay_ratio else None
+    def replays(self) -> tuple[Drawn, ...]:
+        """The replays that the algorithm learns from, beside the queue of fresh unrolls."""
+        if self.algorithm.name != "acer":
+            return self.replay.drawn("none")
+        return self.replay.drawn("uniform") if self.acer.replay_ratio else ()
 
 
 Values = dict[str, dict[str, str]]

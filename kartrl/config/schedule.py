@@ -72,3 +72,4 @@ def _plain(schedule: Schedule) -> float | str:
 Cost = Annotated[Schedule, BeforeValidator(_parse), AfterValidator(_within(0, math.inf)), PlainSerializer(_plain)]
 Share = Annotated[Schedule, BeforeValidator(_parse), AfterValidator(_within(0, 1)), PlainSerializer(_plain)]
 Rate = Annotated[Cost, AfterValidator(_starts_above_zero)]
+Candidates = Annotated[Schedule, BeforeValidator(_parse), AfterValidator(_within(1, 1000)), PlainSerializer(_plain)]

@@ -5,7 +5,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 
-def _numbers(value: Any) -> Any:
+def split_words(value: Any) -> Any:
+    """The words of a text, apart from each other by spaces or commas; anything else is left as it is."""
     return value.replace(",", " ").split() if isinstance(value, str) else value
 
 
@@ -16,8 +17,10 @@ DAY = 86_400.0  # seconds
 YEAR = 527_040.0  # minutes
 
 # Bounds that no network of this kind reaches keep a stranger's configuration from asking for all memory.
-Numbers = Annotated[tuple[Annotated[int, Field(ge=1, le=65_536)], ...], BeforeValidator(_numbers), Field(max_length=16)]
-Words = Annotated[tuple[str, ...], BeforeValidator(_numbers), Field(max_length=4096)]
+Numbers = Annotated[
+    tuple[Annotated[int, Field(ge=1, le=65_536)], ...], BeforeValidator(split_words), Field(max_length=16)
+]
+Words = Annotated[tuple[str, ...], BeforeValidator(split_words), Field(max_length=4096)]
 
 
 class Section(BaseModel):

@@ -149,6 +149,10 @@ class Environment(Section):
         description="Atari: for the learner an episode ends with each life; returns count whole games all the same",
     )
     random_start: bool = Field(True, description="kart: training episodes begin at a checkpoint drawn at random")
+    circuit_sampling: Literal["episodes", "steps"] = Field(
+        "episodes",
+        description="kart: what all circuits get as much of, episodes or steps; episodes on hard ones are short",
+    )
     opponents: int = Field(
         0, ge=0, le=3, description="kart: how many other karts drive in the race (bundled game only)"
     )

@@ -1,6 +1,7 @@
 """The kart race as a Gymnasium environment, `kartrl/Kart-v0`."""
 
 import operator
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, SupportsIndex
 
@@ -103,6 +104,8 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
         self.action_space = spaces.Discrete(len(section.actions))
         self.on_frame: Callable[[Image], None] | None = None
         """Called with what `render` gives after each tick; slower than running without."""
+        self.steps: Counter[str] = Counter()
+        """Steps on each circuit so far, by which `circuit_sampling = steps` draws; environments may share it."""
         self._isolated = False
         self._console: Console | None = None
         self._courses: dict[str, Course | None] = {}
@@ -130,7 +133,7 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
         if noop is not None and noop < 0:
             raise UserError(f"kartrl/Kart-v0: option noop: 0 ticks or more, not {noop}")
         console = self._opened()
-        self._circuit = options.get("circuit") or self._names[self.np_random.integers(len(self._names))]
+        self._circuit = options.get("circuit") or self._draw()
         console.load(self._circuit)
         if self._section.opponents:
             console.set_opponents(self._section.opponents)
@@ -173,6 +176,7 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
             raise gymnasium.error.InvalidAction(f"kartrl/Kart-v0: no action {action!r}; there are 0 to {last}")
         ticks = self._section.frame_skip
         self._run(console, self._buttons[int(action)], ticks)
+        self.steps[self._circuit] += 1
         race = console.race()
 
         gained, advanced = self._progress.update(race["checkpoint"], self._offset(race))
@@ -240,6 +244,14 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
         for name in found:
             state_file(self._folder, name)
         return tuple(found)
+
+    def _draw(self) -> str:
+        """The circuit of the next race."""
+        names = list(self._names)
+        if self._section.circuit_sampling == "steps":
+            fewest = min(self.steps[name] for name in names)
+            names = [name for name in names if self.steps[name] == fewest]
+        return names[int(self.np_random.integers(len(names)))]
 
     def _opened(self) -> Console:
         """The console, opened now if it is not."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     from rich.console import Console
 
+    from kartrl.envs.env_group import EnvGroup
     from kartrl.envs.spec import EnvSpec
 
 NONE_TO_TRAIN = "[levels]: no circuit says train; set at least one, as in --set levels.MarioCircuit.Act1=train"
@@ -65,6 +66,15 @@ class KartWorld(World):
         if not levels:
             raise UserError(NONE_TO_TRAIN)
         return make_kart(self.config, levels, training, render)
+
+    def make_group(self, size: int) -> EnvGroup:
+        """See `World`; they count the steps on each circuit together."""
+        from kartrl.envs.env_group import SingleGroup
+
+        envs = [self.open_env(self.levels("train")) for _ in range(size)]
+        for env in envs:
+            env.unwrapped.steps = envs[0].unwrapped.steps  # type: ignore[attr-defined]
+        return SingleGroup(envs, self.make_episode)
 
     def isolate(self, env: Env) -> None:
         """See `World`."""

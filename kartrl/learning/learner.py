@@ -6,11 +6,13 @@ from collections.abc import Callable
 from statistics import fmean
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from kartrl.algorithms import Algorithm, make_algorithm
 from kartrl.algorithms.algorithm import Batch, Loss
+from kartrl.algorithms.clear import Cloning
 from kartrl.config import Config
 from kartrl.config.schedule import Schedule
 from kartrl.envs.spec import ActionSpec
@@ -35,6 +37,18 @@ class Step(NamedTuple):
     finite: bool  # else it was skipped: nothing has changed
     gradient_norm: float  # before clipping
     losses: list[Loss]  # of the parts of the minibatch
+    serials: list[Tensor]  # of the unrolls in each part, int64 [b]; see `Trajectory`
+    replayed: list[Tensor]  # those that are not fresh, bool [b]
+
+    def mean_of_replayed(self, name: str) -> float | None:
+        """The mean of what the losses say of steps by this name, over replayed valid ones; None if there are none."""
+        values = [
+            loss.steps[name][loss.valid & replayed]
+            for loss, replayed in zip(self.losses, self.replayed, strict=True)
+            if name in loss.steps
+        ]
+        chosen = torch.cat(values) if values else torch.empty(0)
+        return float(chosen.mean()) if len(chosen) else None
 
 
 class Update(NamedTuple):
@@ -48,16 +62,37 @@ class Update(NamedTuple):
         """Whether all steps were made."""
         return self.steps[-1].finite
 
+    def td_errors(self) -> tuple[np.ndarray, np.ndarray]:
+        """Serial numbers of unrolls that a replay holds, int64 [n], and how large their TD errors were, float32 [n].
+
+        0.9 times the largest of an unroll's valid steps and 0.1 times their mean, as in R2D2 (Kapturowski et al. 2019).
+        An unroll may come several times, the newest update of it last; this waits for the device.
+        """
+        serials, errors = [], []
+        for step in self.steps:
+            for loss, serial in zip(step.losses, step.serials, strict=True):
+                error = (loss.steps["value_target"] - loss.steps["value"]).abs() * loss.valid
+                mean = error.sum(0) / loss.valid.sum(0).clamp(min=1)
+                errors.append(LARGEST_SHARE * error.amax(0) + (1 - LARGEST_SHARE) * mean)
+                serials.append(serial)
+        every = torch.cat(serials)
+        held = every >= 0
+        return every[held].cpu().numpy(), torch.cat(errors)[held].float().cpu().numpy()
+
     def scalars(self) -> dict[str, float]:
         """For the logger, means over the steps; this waits for the device."""
         values: dict[str, list[float]] = defaultdict(list)  # a minibatch without a valid step has only some
         for step in self.steps:
             for tag, value in describe(step.losses).items():
                 values[tag].append(value)
+            for name in ("behaviour_kl", "trusted"):
+                if (mean := step.mean_of_replayed(name)) is not None:
+                    values[f"replay/{name}"].append(mean)
         means = {tag: fmean(numbers) for tag, numbers in values.items()}
         return means if self.policy_kl is None else means | {"losses/policy_kl": self.policy_kl}
 
 
+LARGEST_SHARE = 0.9  # of the largest TD error in that of an unroll; the mean has the rest
 PART_STEPS = 160  # of a batch that go through the network at once on a CPU: what they need fits into its cache
 
 
@@ -69,6 +104,7 @@ class Learner:
         gradient_clip: largest global norm of the gradient; infinity for none.
         part: unrolls that go through the network at once. Gradients of parts add up to that of the batch; on a CPU,
             parts that fit its cache are faster and need less memory.
+        cloning: CLEAR's terms, which are added to the algorithm's loss.
         reducer: between this and other learners, which make their updates at the same time; None where it is alone.
     """
 
@@ -81,10 +117,12 @@ class Learner:
         learning_rate: Schedule,
         gradient_clip: float,
         part: int,
+        cloning: Cloning | None = None,
         reducer: GradientReducer | None = None,
     ) -> None:
         self.network, self.algorithm, self.optimizer = network, algorithm, optimizer
         self.learning_rate, self.gradient_clip, self._part = learning_rate, gradient_clip, part
+        self._cloning = cloning
         self.reducer: GradientReducer = reducer or OneLearner()
         algorithm.gather = self.reducer.gather
 
@@ -133,16 +171,22 @@ class Learner:
     def _step(self, batch: Batch, lap: Callable[[str], None]) -> Step:
         self.optimizer.zero_grad(set_to_none=True)
         losses: list[Loss] = []
+        serials: list[Tensor] = []
+        replayed: list[Tensor] = []
         for begin in range(0, batch.trajectory.reward.shape[1], self._part):
             part = batch.unrolls(slice(begin, begin + self._part))
             trajectory = part.trajectory
             output, _ = self.network(trajectory.observation, trajectory.first, trajectory.initial_state)
             lap("forward")
             loss = self.algorithm.loss(output, part)
+            if self._cloning is not None:
+                loss = self._cloning.added(loss, output, part)
             lap("loss")
             loss.total.backward()
             lap("backward")
             losses.append(loss.detach())
+            serials.append(trajectory.serial)
+            replayed.append(~trajectory.online)
         total = torch.as_tensor(sum(loss.total for loss in losses))
         total = self.reducer.reduce(self.network.parameters(), total, batch.trajectory.valid.sum())
         norm = torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.gradient_clip)
@@ -152,7 +196,7 @@ class Learner:
             self.optimizer.step()
             self.algorithm.after_step(self.network)
         lap("optimizer")
-        return Step(finite, float(norm), losses)
+        return Step(finite, float(norm), losses, serials, replayed)
 
     def state(self) -> LearnerState:
         """See `LearnerState`."""
@@ -180,13 +224,15 @@ def make_learner(
         reducer: see `Learner`.
     """
     on_cpu = next(iter(network.parameters())).device.type == "cpu"
+    distribution = make_distribution(action, config.model.squash_actions)
     return Learner(
         network,
-        make_algorithm(config, make_distribution(action, config.model.squash_actions)),
+        make_algorithm(config, distribution),
         optimizer or make_optimizer(config.optimizer, network.parameters()),
         learning_rate=config.optimizer.learning_rate,
         gradient_clip=config.optimizer.gradient_clip or math.inf,
         part=max(1, PART_STEPS // config.algorithm.unroll_length) if on_cpu else 1_000_000,
+        cloning=Cloning(config.clear, distribution) if config.clear.clones else None,
         reducer=reducer,
     )
 

@@ -111,6 +111,11 @@ class ActorCritic(nn.Module):
         return torch.cat([action, log_prob.unsqueeze(1), value.unsqueeze(1), parameters], 1), state
 
     @export
+    def features(self, observation: Tensor) -> Tensor:
+        """What the policy's encoder makes of observations [N, ...]: float32 [N, F]."""
+        return self.trunk.encoder(observation)
+
+    @export
     def observe(self, observation: Tensor) -> None:
         """Count observations [N, ...], all finite, in the running statistics by which the encoder normalises them."""
         self.trunk.observe(observation)

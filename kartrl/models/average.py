@@ -1,6 +1,7 @@
 """A network that follows another one."""
 
 import copy
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -9,21 +10,41 @@ from kartrl.models import Network
 
 
 class AverageNetwork:
-    """An exponential average of a network's weights, which begins as the network is; no gradient flows through it.
+    """An exponential average of a network's weights; no gradient flows through it.
 
-    What the network keeps beside its weights, such as statistics of observations, is taken over as it is.
+    It begins as the network is when it is first asked for, or with what `load_state_dict` gave. What the network keeps
+    beside its weights, such as statistics of observations, is taken over as it is.
     """
 
-    def __init__(self, network: Network) -> None:
-        with torch.no_grad():  # as in `for_inference`
-            self.network: Network = copy.deepcopy(network)
-        for parameter in self.network.parameters():
-            parameter.requires_grad_(False)
+    def __init__(self) -> None:
+        self._network: Network | None = None
+        self._loaded: Mapping[str, Tensor] = {}
+
+    @torch.no_grad()
+    def of(self, network: Network) -> Network:
+        """The average of this network."""
+        if self._network is None:
+            self._network = copy.deepcopy(network)
+            for parameter in self._network.parameters():
+                parameter.requires_grad_(False)
+            if self._loaded:
+                self._network.load_state_dict(dict(self._loaded))
+        return self._network
 
     @torch.no_grad()
     def follow(self, network: Network, decay: float) -> None:
-        """w <- decay w + (1 - decay) w'."""
-        averages: list[Tensor] = list(self.network.parameters())
+        """w <- decay w + (1 - decay) w', where it has begun."""
+        if self._network is None:
+            return
+        averages: list[Tensor] = list(self._network.parameters())
         torch._foreach_lerp_(averages, list(network.parameters()), 1 - decay)
-        for kept, buffer in zip(self.network.buffers(), network.buffers(), strict=True):
+        for kept, buffer in zip(self._network.buffers(), network.buffers(), strict=True):
             kept.copy_(buffer)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The average's; empty before it has begun."""
+        return dict(self._loaded) if self._network is None else self._network.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Begin with what `state_dict` gave."""
+        self._network, self._loaded = None, state

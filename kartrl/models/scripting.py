@@ -38,7 +38,7 @@ def scripted(function: Function) -> Function:
 
 def unoptimised() -> contextlib.AbstractContextManager[None]:
     """Within it, compiled code runs as written: not made anew for the sizes that it meets, at a call of its choice."""
-    return torch.jit.optimized_execution(False) if AVAILABLE else contextlib.nullcontext()  # type: ignore[no-untyped-call]
+    return torch.jit.optimized_execution(False) if AVAILABLE else contextlib.nullcontext()
 
 
 def export(method: Function) -> Function:

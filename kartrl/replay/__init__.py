@@ -1,31 +1,58 @@
-"""Replays: what they keep of unrolls, and which of them they draw again."""
+"""Replays: what they keep of unrolls, and which of them they draw again; and the one table of their methods."""
 
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
-import numpy as np
+import torch
 
+from kartrl.config.replay import Drawn
+from kartrl.config.replay import Replay as Section
+from kartrl.replay.attentive import AttentiveReplay
+from kartrl.replay.candidates import Choice, Embed
+from kartrl.replay.distances import make_distance
+from kartrl.replay.elite import EliteReplay
+from kartrl.replay.mixture import Mixture, Part
+from kartrl.replay.prioritised import PrioritisedReplay
+from kartrl.replay.replay import Replay
 from kartrl.replay.uniform import UniformReplay
 from kartrl.replay.unroll_memory import MemoryShape, UnrollMemory
-from kartrl.trajectory import Trajectory
 
-__all__ = ["MemoryShape", "Replay", "UniformReplay", "UnrollMemory"]
+__all__ = ["MemoryShape", "Mixture", "Replay", "UnrollMemory", "make_mixture"]
 
 
-class Replay(Protocol):
-    """Keeps unrolls, and draws some of them again.
+def make_mixture(
+    section: Section,
+    drawn: Sequence[Drawn],
+    shape: MemoryShape,
+    generator: torch.Generator,
+    progress: Callable[[], float],
+    embed: Embed,
+) -> Mixture:
+    """The replays of a run.
 
-    Attributes:
-        steps: that it holds.
+    Args:
+        drawn: which they are.
+        shape: of their memory.
+        generator: draws.
+        progress: of the run's schedules, 0 to 1.
+        embed: gives features of observations.
     """
+    memory = UnrollMemory(shape)
+    choice = Choice(
+        embed,
+        make_distance(section.distance, section.norm),
+        section.strategy,
+        lambda: section.candidates.at(progress()),
+        section.challengers if section.insertion == "elite" else 0,
+    )
 
-    @property
-    def steps(self) -> int: ...
+    def make(method: str, capacity: int) -> Replay:
+        if method == "uniform":
+            return UniformReplay(memory, capacity, generator)
+        if method == "prioritised":
+            alpha, beta = section.priority_exponent, section.importance_exponent
+            return PrioritisedReplay(memory, capacity, generator, alpha, lambda: beta.at(progress()))
+        by_distance = AttentiveReplay if method == "attentive" else EliteReplay
+        return by_distance(memory, capacity, generator, choice)
 
-    def insert(self, trajectory: Trajectory[np.ndarray]) -> None:
-        """Keep these unrolls, in place of the oldest ones."""
-
-    def sample(self, unrolls: int) -> Trajectory[np.ndarray]:
-        """So many unrolls of those that it holds, not `online`."""
-
-    def scalars(self) -> dict[str, float]:
-        """For the logger: `system/replay_...`."""
+    parts = [Part(each.name, make(each.method, each.capacity // shape.unroll_length), each.share) for each in drawn]
+    return Mixture(memory, parts)

@@ -1,38 +1,53 @@
-"""The newest unrolls of a run, bounded in steps, in memory that is known before."""
+"""The unrolls that replays hold, each once, in memory that is known before."""
 
 import hashlib
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
 
-from kartrl.replay.frame_ring import FrameRing
+from kartrl.replay.frame_store import CompressedFrames, FrameStore
 from kartrl.trajectory import Trajectory
 
 SPARE = 0.01  # part of the frames that are kept beside one for each step: beginnings of episodes take more
-ENVIRONMENTS = 4  # whose first stack is kept beside, however few steps are
+STEPS = ("decision", "reward", "terminated", "valid", "version")  # fields of T steps
 
 
 class MemoryShape(NamedTuple):
     """How much a memory holds."""
 
-    capacity: int  # steps
+    unrolls: int
     unroll_length: int  # T
     observation_shape: tuple[int, ...]
     observation_dtype: str  # uint8 or float32
-    stack: int  # frames that an observation consists of
+    stack: int  # frames that an observation consists of, S
     decision_size: int  # K
-    state_size: int  # S
-
-    @property
-    def unrolls(self) -> int:
-        """How many unrolls it holds at most."""
-        return self.capacity // self.unroll_length
+    state_size: int  # of the recurrent state
+    scattered: int = 0  # of the unrolls, those that need not have the one before them
+    features: int = 0  # numbers that replays keep beside, float32
+    compression: str = "none"  # of frames, or lz4
+    limit: int = 2**63  # bytes beyond which no more unrolls fit in
 
     @property
     def frames(self) -> int:
         """How many frames it holds: one for each step, and what beginnings of unrolls and episodes take."""
-        beginnings = ENVIRONMENTS * (self.unroll_length + self.stack)
-        return self.unrolls * self.unroll_length + max(int(SPARE * self.capacity), beginnings)
+        steps = self.unrolls * self.unroll_length
+        return (
+            steps
+            + max(int(SPARE * steps), 4 * (self.unroll_length + self.stack))
+            + self.scattered * self.stack
+            + self.longest
+        )
+
+    @property
+    def longest(self) -> int:
+        """Frames of an unroll none of whose observations goes on from the one before."""
+        return (self.unroll_length + 1) * self.stack
+
+    @property
+    def frame_shape(self) -> tuple[int, ...]:
+        """[H, W, C], or [D] where nothing is stacked."""
+        return (*self.observation_shape[:-1], self.observation_shape[-1] // self.stack)
 
     def fields(self) -> dict[str, tuple[tuple[int, ...], str]]:
         """All but the frames, by unroll: shape and dtype."""
@@ -45,54 +60,181 @@ class MemoryShape(NamedTuple):
             "terminated": (steps, "bool"),
             "valid": (steps, "bool"),
             "version": (steps, "int64"),
-            "frames": ((self.unrolls, self.unroll_length + 1, self.stack), "int64"),  # numbers of each observation's
+            "frames": ((self.unrolls, self.unroll_length + 1, self.stack), "int32"),  # places of each observation's
         }
 
+    @property
+    def frame_bytes(self) -> int:
+        """Of one frame."""
+        return int(np.prod(self.frame_shape)) * np.dtype(self.observation_dtype).itemsize
+
+    @property
+    def other_bytes(self) -> int:
+        """Of all but the frames."""
+        fields = sum(int(np.prod(shape)) * np.dtype(dtype).itemsize for shape, dtype in self.fields().values())
+        return fields + 4 * self.features
+
     def size(self) -> int:
-        """Bytes that it takes when it is full."""
-        frame = int(np.prod(self.observation_shape)) // self.stack * np.dtype(self.observation_dtype).itemsize
-        others = sum(int(np.prod(shape)) * np.dtype(dtype).itemsize for shape, dtype in self.fields().values())
-        return self.frames * frame + others
+        """Bytes that it takes when it is full; with compression as many at most."""
+        return min(self.frames * self.frame_bytes + self.other_bytes, self.limit)
 
 
 class UnrollMemory:
-    """A ring of unrolls. Where an unroll begins with the last observation of another one, their frames are shared."""
+    """Unrolls, which it numbers, and keeps as long as any replay holds them.
+
+    Observations are stacks of S frames along the last axis, the oldest first. Whether one continues the one before it
+    is read from its content, so that what is put together is what was stored, whatever an environment stacks. Where an
+    unroll begins with the last observation of another one, their frames are shared.
+    """
 
     def __init__(self, shape: MemoryShape) -> None:
         self.shape = shape
-        self._ring = FrameRing(shape.frames, shape.stack, shape.observation_shape, shape.observation_dtype)
+        kind = CompressedFrames if shape.compression == "lz4" else FrameStore
+        self._frames = kind(shape.frames, shape.frame_shape, shape.observation_dtype)
+        self._uses = np.zeros(shape.frames, np.int32)  # of each frame, by unrolls
         self._fields = {name: np.zeros(size, dtype) for name, (size, dtype) in shape.fields().items()}
-        self._oldest = np.full(shape.unrolls, -1, np.int64)  # frame of each unroll; -1 where there is none
-        self._next = 0  # place of the next unroll
-        self._ends: dict[bytes, np.ndarray] = {}  # frames of observations that an unroll ended with, by their digest
+        self._free = list(range(shape.unrolls))[::-1]  # places
+        self._places: dict[int, int] = {}  # of unrolls, by their serial numbers
+        self._holders: dict[int, int] = {}  # how many replays hold each unroll
+        self._ends: dict[bytes, int] = {}  # the newest unroll that ended with an observation, by its digest
+        self.inserted = 0  # unrolls so far, and the next one's serial number
 
-    def insert(self, trajectory: Trajectory[np.ndarray]) -> None:
-        """Keep these unrolls, in place of the oldest ones; those without a valid step are left out."""
+    def __len__(self) -> int:
+        """Unrolls that it holds."""
+        return len(self._places)
+
+    @property
+    def size(self) -> int:
+        """Bytes of what it holds."""
+        return self._frames.size + len(self) * self.shape.other_bytes // self.shape.unrolls
+
+    def has_room(self) -> bool:
+        """Whether one unroll more fits in, whatever its frames are."""
+        shape = self.shape
+        most = self.size + shape.longest * shape.frame_bytes + shape.other_bytes // shape.unrolls
+        return bool(self._free) and self._frames.free >= shape.longest and most <= shape.limit
+
+    def insert(self, trajectory: Trajectory[np.ndarray], make_room: Callable[[], None]) -> np.ndarray:
+        """Keep these unrolls, until `release`.
+
+        Args:
+            make_room: releases others until there is room, if it can.
+
+        Returns:
+            Their serial numbers, int64 [B], which rise for ever; -1 for those that are left out, as they have no valid
+            step or there is no room.
+        """
+        serials = np.full(len(trajectory.online), -1)
         for b in np.flatnonzero(trajectory.valid.any(0)):
-            observations = trajectory.observation[:, b]
-            numbers = self._ring.store(observations, self._ends.pop(_digest(observations[0]), None))
-            self._ends[_digest(observations[-1])] = numbers[-1]
-            place = self._next
-            self._fields["frames"][place] = numbers
-            self._fields["initial_state"][place] = trajectory.initial_state[b]
-            for name in ("first", "decision", "reward", "terminated", "valid", "version"):
-                self._fields[name][place] = getattr(trajectory, name)[:, b]
-            self._oldest[place] = numbers.min()
-            self._next = (place + 1) % self.shape.unrolls
-        self._ends = {digest: end for digest, end in self._ends.items() if end.min() >= self._ring.oldest}
+            make_room()
+            if self.has_room():
+                serials[b] = self._insert(trajectory, int(b))
+        return serials
 
-    def places(self) -> np.ndarray:
-        """Places of the unrolls that are whole, int64 [n]: a ring of frames may be overwritten a little sooner."""
-        return np.flatnonzero((self._oldest >= self._ring.oldest) & (self._oldest >= 0))
+    def _insert(self, trajectory: Trajectory[np.ndarray], b: int) -> int:
+        place, serial = self._free.pop(), self.inserted
+        self.inserted += 1
+        observations = trajectory.observation[:, b]
+        before = self._places.get(self._ends.pop(_digest(observations[0]), -1))
+        known = None if before is None else self._fields["frames"][before, -1].copy()
+        numbers = self._store(observations, known)
+        self._uses[np.unique(numbers)] += 1
+        self._ends[_digest(observations[-1])] = serial
+        self._fields["frames"][place] = numbers
+        self._fields["initial_state"][place] = trajectory.initial_state[b]
+        for name in ("first", *STEPS):
+            self._fields[name][place] = getattr(trajectory, name)[:, b]
+        self._places[serial], self._holders[serial] = place, 0
+        return serial
 
-    def read(self, places: np.ndarray) -> Trajectory[np.ndarray]:
-        """The unrolls at these places, int64 [n], as they were inserted, but not `online`."""
-        fields = {name: field[places] for name, field in self._fields.items()}
-        observation = self._ring.read(fields.pop("frames").swapaxes(0, 1))
-        state = fields.pop("initial_state")
-        steps = {name: np.ascontiguousarray(field.swapaxes(0, 1)) for name, field in fields.items()}
-        online = np.zeros(len(places), bool)
-        return Trajectory(observation=observation, initial_state=state, online=online, **steps)
+    def hold(self, serials: Iterable[int]) -> None:
+        """One replay more holds each of these."""
+        for serial in serials:
+            self._holders[serial] += 1
+
+    def release(self, serials: Iterable[int]) -> None:
+        """One replay less holds each of these; what none holds any more is forgotten."""
+        for serial in serials:
+            self._holders[serial] -= 1
+            if self._holders[serial] == 0:
+                self._forget(serial)
+
+    def _forget(self, serial: int) -> None:
+        place = self._places.pop(serial)
+        del self._holders[serial]
+        self._free.append(place)
+        frames = np.unique(self._fields["frames"][place])
+        self._uses[frames] -= 1
+        self._frames.forget(frames[self._uses[frames] == 0])
+        if len(self._ends) > 2 * len(self._places) + 16:  # of unrolls that nothing went on from
+            self._ends = {digest: end for digest, end in self._ends.items() if end in self._places}
+
+    def read(self, serials: np.ndarray) -> Trajectory[np.ndarray]:
+        """The unrolls with these numbers, int64 [n], as they were inserted, but not `online`."""
+        places = self._places_of(serials)
+        steps = {name: np.ascontiguousarray(self._fields[name][places].swapaxes(0, 1)) for name in ("first", *STEPS)}
+        return Trajectory(
+            observation=self.observations(serials),
+            initial_state=self._fields["initial_state"][places],
+            online=np.zeros(len(places), bool),
+            importance=np.ones(len(places), np.float32),
+            serial=np.array(serials, np.int64),
+            **steps,
+        )
+
+    def observations(self, serials: np.ndarray) -> np.ndarray:
+        """The observations alone, [T + 1, n, ...]."""
+        frames = self._frames.read(self._fields["frames"][self._places_of(serials)].swapaxes(0, 1))
+        if self.shape.stack == 1:
+            return frames[:, :, 0]
+        return np.moveaxis(frames, 2, -2).reshape(*frames.shape[:2], *frames.shape[3:-1], -1)
+
+    def _places_of(self, serials: np.ndarray) -> np.ndarray:
+        return np.array([self._places[serial] for serial in serials.tolist()], np.int64)
+
+    def _store(self, observations: np.ndarray, known: np.ndarray | None) -> np.ndarray:
+        """Store what is new in these observations [n, ...], which follow each other.
+
+        Args:
+            known: places of the first one's frames, int32 [S], where it is stored already.
+
+        Returns:
+            Places of their frames, int32 [n, S].
+        """
+        frames = self._split(observations)
+        length, stack = frames.shape[:2]
+        follows = (frames[1:, :-1] == frames[:-1, 1:]).reshape(length - 1, -1).all(1)
+        numbers = np.empty((length, stack), np.int32)
+        new: list[np.ndarray] = []
+
+        def number_of(frame: np.ndarray) -> int:
+            new.append(frame)
+            return -len(new)  # until it has a place
+
+        for index in range(length):
+            if index == 0 and known is not None:
+                numbers[0] = known
+            elif index > 0 and follows[index - 1]:
+                numbers[index, :-1] = numbers[index - 1, 1:]
+                numbers[index, -1] = number_of(frames[index, -1])
+            else:  # an episode begins: its first stack may repeat one frame, or hold some of the episode before
+                near = [*zip(frames[index - 1], numbers[index - 1], strict=True)] if index > 0 else []
+                for place in range(stack):
+                    frame = frames[index, place]
+                    same = next((number for other, number in near if np.array_equal(frame, other)), None)
+                    numbers[index, place] = number_of(frame) if same is None else same
+                    near.append((frame, numbers[index, place]))
+        places = self._frames.store(new)
+        without = numbers < 0
+        numbers[without] = places[-1 - numbers[without]]
+        return numbers
+
+    def _split(self, observations: np.ndarray) -> np.ndarray:
+        """Frames [n, S, ...] of observations [n, ...]."""
+        if self.shape.stack == 1:
+            return observations[:, None]
+        apart = observations.reshape(*observations.shape[:-1], self.shape.stack, -1)
+        return np.ascontiguousarray(np.moveaxis(apart, -2, 1))
 
 
 def _digest(observation: np.ndarray) -> bytes:

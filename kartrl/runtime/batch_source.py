@@ -6,6 +6,7 @@ from typing import Protocol
 
 import numpy as np
 
+from kartrl.learning.learner import Update
 from kartrl.metrics.stopwatch import Stopwatch
 from kartrl.runtime.messages import Requests
 from kartrl.runtime.published_weights import PublishedWeights
@@ -26,8 +27,8 @@ class BatchSource(Protocol):
     def next(self, stopwatch: Stopwatch) -> Trajectory[np.ndarray] | None:
         """The next batch; None when the run is stopping. Waiting is the stage idle, copying is gather."""
 
-    def published(self) -> None:
-        """The newest batch's update has been made, or skipped, and its weights are published."""
+    def published(self, update: Update | None = None) -> None:
+        """The newest batch's update has been made, or skipped (None), and its weights are published."""
 
 
 class ArrivalSource:
@@ -65,7 +66,7 @@ class ArrivalSource:
         stopwatch.lap("gather")
         return batch
 
-    def published(self) -> None:
+    def published(self, update: Update | None = None) -> None:
         """See `BatchSource`."""
 
 
@@ -78,7 +79,7 @@ class Held:
         self._slab = slab
         self._held: list[int] = []
 
-    def published(self) -> None:
+    def published(self, update: Update | None = None) -> None:
         """See `BatchSource`."""
         self._slab.release(self._held)
         self._held = []
@@ -202,7 +203,7 @@ class Rounds(Held):
             slab.finished.get_many(slab.num_blocks, WAKE_SECONDS)
         return None
 
-    def published(self) -> None:
+    def published(self, update: Update | None = None) -> None:
         """See `BatchSource`."""
         super().published()
         with self._change:

@@ -51,7 +51,7 @@ class Central:
         self._acting = Acting(config, sizes, spec, context, seed, say)
         self._slab, self.supervisor = self._acting.slab, self._acting.supervisor
         self._pacing, source = self._make_order()
-        self._training = Training(config, spec, sizes.trainers, trainer, source, resumed, self._acting.stop_event, say)
+        self._training = Training(config, spec, sizes, trainer, source, resumed, self._acting.stop_event, say)
         self._controller: Controller | None = None
 
     @property

@@ -18,7 +18,7 @@ from kartrl.envs.spec import EnvSpec
 from kartrl.learning.counters import Counters
 from kartrl.learning.divergence_guard import DivergenceGuard
 from kartrl.learning.hogwild_optimizer import HogwildOptimizer
-from kartrl.learning.learner import Learner, make_learner
+from kartrl.learning.learner import Learner, Update, make_learner
 from kartrl.learning.optimizers import hold_state, make_optimizer
 from kartrl.learning.schedules import Progress
 from kartrl.metrics.stopwatch import WORKER_STAGES, Stopwatch
@@ -150,15 +150,18 @@ class _WorkerTrainer(Trainer):
         super().__init__(learner, config.optimizer, Progress(config.run, before), before)
         self.guard = _WorkerGuard(board, number)
 
-    def update(self, trajectory: Trajectory[Tensor], batch: Trajectory[np.ndarray], stopwatch: Stopwatch) -> None:
+    def update(
+        self, trajectory: Trajectory[Tensor], batch: Trajectory[np.ndarray], stopwatch: Stopwatch
+    ) -> Update | None:
         """See `Trainer`."""
         before = self.counters
-        super().update(trajectory, batch, stopwatch)
+        update = super().update(trajectory, batch, stopwatch)
         made = self.counters.updates - before.updates
         self._board.steps[self._number] += self.counters.agent_steps - before.agent_steps
         self._board.updates[self._number] += made
         if made:
             self._board.updated[self._number] = time.monotonic()
+        return update
 
     def _now(self) -> Counters:
         return self._board.counters(self._before)._replace(seconds=self.seconds)

@@ -45,7 +45,7 @@ class RoleStream:
             mark.synchronize()
 
     def keep(self, tensors: Iterable[Tensor]) -> None:
-        """Memory of these tensors, which another stream has made, is used again only after what is given here by now."""
+        """Use these tensors of another stream here: when they are freed, their memory waits for what was given here."""
         if self.cuda is not None:
             for tensor in tensors:
                 tensor.record_stream(self.cuda)

@@ -3,9 +3,11 @@
 What was measured to find these rules is in docs/performance.md.
 """
 
+import importlib.util
 import math
 import time
-from typing import NamedTuple
+from fractions import Fraction
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
@@ -55,7 +57,8 @@ class Sizes(NamedTuple):
     trainers: int
     prediction_groups: int  # in one forward pass at most
     min_groups: int  # for which a predictor waits a moment
-    training_blocks: int  # in one update, of G unrolls each
+    training_blocks: int  # in one update, of G fresh unrolls each
+    replayed: int  # unrolls in one update beside them
     max_lag: int  # updates; unrolls that began with older weights are dropped
     ring: int  # blocks for each group
     torch_threads: int
@@ -64,11 +67,12 @@ class Sizes(NamedTuple):
         size = self.group_size
         if not self.predictors:
             return f"{self.agents} Hogwild workers x {size} environments; {size} unrolls in an update of one of them"
+        beside = f" and {self.replayed} replayed ones" if self.replayed else ""
         return (
             f"{self.agents} agents x {self.groups_per_agent * size} environments, stepped in groups of {size}; "
             f"{self.prediction_groups * size} observations in a forward pass at most "
             f"(waits for {self.min_groups * size}); "
-            f"{self.training_blocks * size} unrolls in an update; "
+            f"{self.training_blocks * size} unrolls in an update{beside}; "
             f"{self.predictors} predictor, {self.trainers} trainer and {self.torch_threads} torch threads"
         )
 
@@ -89,7 +93,10 @@ def choose_sizes(config: Config, spec: EnvSpec) -> Sizes:
     _check(config, synchronous)
     _check_learners(config)
     _check_actions(config, spec)
-    ratio = config.replaying.replay_ratio if config.replaying is not None else 0.0
+    _check_replays(config)
+    mixed = bool(config.replays) and config.algorithm.name != "acer"
+    queue = Fraction(1) - (sum(each.share for each in config.replays) if mixed else 0)  # fresh part of a batch
+    ratio = config.acer.replay_ratio if config.replays and not mixed else 0.0
     on_cpu = learner_device(system).type == "cpu"
     envs = _or(system.envs_per_agent, 2 * _group_size(0.0 if fixed else spec.step_seconds))
     groups_per_agent = 2 if envs % 2 == 0 else 1
@@ -101,40 +108,46 @@ def choose_sizes(config: Config, spec: EnvSpec) -> Sizes:
     _check_memory(need, learners * agents, envs)  # before any is taken
     groups = agents * groups_per_agent
     share = groups if synchronous else max(1, round(groups * algorithm.batch_share))
-    batch = _or(system.training_batch_size, share * size)
-    if batch % size:
+    whole = _whole_unrolls(config, queue, size)  # what a batch must be a multiple of
+    batch = _or(system.training_batch_size, max(1, round(share * size / queue / whole)) * whole)
+    if batch % whole:
+        shares = " and the shares of [replay] give whole unrolls" if config.replays else ""
         raise UserError(
-            f"[system] training_batch_size: {size} environments are stepped together, "
-            f"so that it must be a multiple of {size} (got {batch})"
+            f"[system] training_batch_size: {size} environments are stepped together{shares}, "
+            f"so that it must be a multiple of {whole} (got {batch})"
         )
-    replay_shape(config, spec)  # is there room for it?
-    blocks = batch // size
+    blocks = int(batch * queue) // size
     if fixed and groups % blocks:
         raise UserError(
             f"[system] training_batch_size: with run.reproducible, all {groups * size} environments "
-            f"must make up a whole number of batches (got {batch})"
+            f"must make up a whole number of batches (got {blocks * size}{' fresh ones' * mixed})"
         )
     # In a fixed order, all that belong together are answered at once.
     limit = groups if fixed else min(groups, max(1, _or(system.prediction_batch_size, groups * size) // size))
     # A synchronous update runs while the agents wait, so it may have their cores.
     threads = number if synchronous else max(1, number // 4)
     min_agents = min(agents, _or(system.min_agents, (agents + 1) // 2))
-    return Sizes(
+    sizes = Sizes(
         agents=agents,
         min_agents=min_agents,
         groups_per_agent=groups_per_agent,
         group_size=size,
         predictors=system.predictors,
-        trainers=_or(system.trainers, 1 if on_cpu or synchronous or fixed else 2),
+        trainers=_or(
+            system.trainers, 1 if synchronous or fixed or (on_cpu and not config.replays) else 2
+        ),  # the second assembles a batch beside the first one's update
         prediction_groups=limit,
         min_groups=min(
             limit, (groups + 1) // 2 if fixed else _min_groups(config, spec, groups, size, number, on_cpu, synchronous)
         ),
         training_blocks=blocks,
+        replayed=int(batch * (1 - queue)),
         max_lag=_or(system.max_policy_lag, max(10, round(SEVERAL * groups / blocks * (1 + ratio)))),
         ring=1 if synchronous else _ring(blocks, groups, min_agents * groups_per_agent),
         torch_threads=_or(system.torch_threads, threads if on_cpu else 1),
     )
+    replay_shape(config, spec, sizes)  # is there room for it?
+    return sizes
 
 
 def is_hogwild(config: Config) -> bool:
@@ -174,6 +187,7 @@ def _hogwild_sizes(config: Config, spec: EnvSpec) -> Sizes:
         prediction_groups=1,
         min_groups=1,
         training_blocks=1,
+        replayed=0,
         max_lag=0,
         ring=1,
         torch_threads=_or(system.torch_threads, 1),
@@ -208,15 +222,15 @@ def _check(config: Config, synchronous: bool) -> None:
 
 def _check_learners(config: Config) -> None:
     """Refuse what several learners cannot do together, and devices that are not there."""
-    system, name = config.system, config.algorithm.name
+    system = config.system
     devices = [learner_device(system, rank) for rank in range(system.learners)]
     for rank in range(system.learners):
         predictor_device(system, rank)
     if system.learners == 1:
         return
     several = f"[system] learners = {system.learners}:"
-    if config.replaying is not None:
-        raise UserError(f"{several} not with {name}, as each would have a replay of its own; set it to 1")
+    if config.replays:
+        raise UserError(f"{several} not with replays, as each would have its own; set replay.methods to none")
     if config.run.reproducible:
         raise UserError(f"{several} not with run.reproducible; set it to 1")
     if system.controller:
@@ -328,38 +342,79 @@ def slab_shape(config: Config, spec: EnvSpec, sizes: Sizes) -> SlabShape:
     return shape
 
 
-def replay_shape(config: Config, spec: EnvSpec) -> MemoryShape | None:
-    """The memory of the replay, where the algorithm learns from one.
+def replay_shape(config: Config, spec: EnvSpec, sizes: Sizes) -> MemoryShape | None:
+    """The memory of the replays, where the configuration names any.
 
     Raises:
-        UserError: it cannot hold an unroll, or takes more memory than there is.
+        UserError: a replay cannot hold an unroll, or they take more memory than there is.
     """
-    section, length = config.replaying, config.algorithm.unroll_length
-    if section is None:
+    length, section = config.algorithm.unroll_length, config.replay
+    if not config.replays:
         return None
-    if section.replay_capacity < length:
+    if section.compression == "lz4" and importlib.util.find_spec("lz4") is None:
+        raise UserError("[replay] compression: lz4 is not installed; try: pip install kartrl[replay]")
+    capacities = [each.capacity for each in config.replays]
+    if min(capacities) < length:
         raise UserError(
-            f"[{config.algorithm.name}] replay_capacity: must be at least algorithm.unroll_length, which is {length} "
-            f"(got {section.replay_capacity})"
+            f"[replay] capacities: must be at least algorithm.unroll_length, which is {length} (got {min(capacities)})"
         )
     with torch.device("meta"):  # shapes without memory
         network = ActorCritic(config.model, spec.observation_shape, spec.action, heads_of(config))
     stack = config.environment.frame_stack
+    scattered = sum(each.capacity // length for each in config.replays if each.scattered)
+    newest = max((each.capacity // length for each in config.replays if not each.scattered), default=0)
+    fresh = sizes.training_blocks * sizes.group_size  # beside what is held, until older ones go
+    embedded = sum(each.capacity // length * length for each in config.replays if each.method == "elite")
     shape = MemoryShape(
-        capacity=section.replay_capacity,
+        unrolls=newest + scattered + fresh,
         unroll_length=length,
         observation_shape=spec.observation_shape,
         observation_dtype=spec.observation_dtype,
         stack=stack if len(spec.observation_shape) == 3 and spec.observation_shape[2] % stack == 0 else 1,
         decision_size=decision_size(spec.action.columns, network.distribution.parameter_size),
         state_size=network.state_size,
+        scattered=scattered + fresh,
+        compression=section.compression,
+        features=embedded * cast(int, network.trunk.encoder.features),
     )
-    if shape.size() > (free := free_memory()):
+    free = free_memory()
+    limit = min(free, int(section.gigabytes * 1e9)) if section.gigabytes else free
+    if section.compression != "none":
+        return shape._replace(limit=limit)
+    if shape.size() > limit:
+        short = f"{free / 1e9:,.1f} GB are free" if limit == free else f"replay.gigabytes is {section.gigabytes:g}"
         raise UserError(
-            f"[{config.algorithm.name}] replay_capacity: {section.replay_capacity:,} steps would take "
-            f"{shape.size() / 1e9:,.1f} GB of memory, and {free / 1e9:,.1f} GB are free; lower it"
+            f"[replay] capacities: {sum(capacities):,} steps would take {shape.size() / 1e9:,.1f} GB of memory, and "
+            f"{short}; lower it"
         )
     return shape
+
+
+def _check_replays(config: Config) -> None:
+    """Refuse replays that the algorithm cannot learn from."""
+    name, methods = config.algorithm.name, config.replay.methods
+    if config.laser.threshold and not ALGORITHMS[name].has_vtrace:
+        others = ", ".join(sorted(other for other, algorithm in ALGORITHMS.items() if algorithm.has_vtrace))
+        raise UserError(f"[laser] threshold: {name} has no V-trace whose steps could be masked; {others} have")
+    if config.clear.clones and not config.replays:
+        raise UserError(
+            "[clear] clones what is replayed, and nothing is; name replays in replay.methods, or set it to 0"
+        )
+    if methods in (("auto",), ("none",)):
+        return
+    if not ALGORITHMS[name].replays:
+        others = ", ".join(sorted(other for other, algorithm in ALGORITHMS.items() if algorithm.replays))
+        raise UserError(f"[replay] methods: {name} learns from fresh unrolls alone; from replays learn {others}")
+    if name == "acer" and "queue" in methods:
+        raise UserError("[replay] methods: acer learns from fresh batches by themselves; leave out queue")
+    if name != "acer" and "queue" not in methods:
+        raise UserError(f"[replay] methods: {name} needs fresh unrolls in each batch; name queue too")
+
+
+def _whole_unrolls(config: Config, queue: Fraction, size: int) -> int:
+    """The smallest batch whose shares are whole unrolls, the fresh ones' blocks of `size`."""
+    shares = [each.share for each in config.replays]
+    return math.lcm(*(share.denominator for share in shares), (queue / size).denominator)
 
 
 def _or(number: int | str, choice: int) -> int:

@@ -232,9 +232,12 @@ class Slab:
         fields = {
             name: np.concatenate([getattr(self, name)[block] for block in blocks], int(name not in WITHOUT_TIME))
             for name in Trajectory._fields
-            if name != "online"
+            if name in self._layout
         }
-        return Trajectory(online=np.ones(len(blocks) * self.group_size, bool), **fields)
+        size = len(blocks) * self.group_size
+        return Trajectory(
+            online=np.ones(size, bool), importance=np.ones(size, np.float32), serial=np.full(size, -1), **fields
+        )
 
     def release(self, blocks: Sequence[int]) -> None:
         """Give the memory of these blocks back to their agents."""

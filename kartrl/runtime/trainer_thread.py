@@ -14,7 +14,7 @@ from kartrl.config import Optimizer
 from kartrl.learning.counters import Counters
 from kartrl.learning.divergence_guard import DivergenceGuard
 from kartrl.learning.gradient_reducer import LearnerLost
-from kartrl.learning.learner import Learner, LearnerState
+from kartrl.learning.learner import Learner, LearnerState, Update
 from kartrl.learning.schedules import Progress
 from kartrl.metrics.stopwatch import TRAINER_STAGES, Stopwatch
 from kartrl.runtime.batch_source import BatchSource
@@ -83,12 +83,17 @@ class Trainer:
         self._replay_scalars: dict[str, float] = {}
         self._good = self.state()
 
-    def update(self, trajectory: Trajectory[Tensor], batch: Trajectory[np.ndarray], stopwatch: Stopwatch) -> None:
+    def update(
+        self, trajectory: Trajectory[Tensor], batch: Trajectory[np.ndarray], stopwatch: Stopwatch
+    ) -> Update | None:
         """One update. Only unrolls that are `online` count as agent steps, in policy lag and reward.
 
         Args:
             trajectory: the batch on the network's device; without a valid step, nothing is done.
             batch: the same on the CPU.
+
+        Returns:
+            What came of it; None where it changed nothing.
 
         Raises:
             Diverged: too many updates in a row were not finite, for the second time.
@@ -103,9 +108,9 @@ class Trainer:
             stopwatch.lap("idle")
         all_steps, trained = (int(number) for number in shares[:, :2].sum(0))
         if all_steps == 0:  # all unrolls were quarantined, or only carried last observations
-            return
+            return None
         with self.updating, self.stream.current():
-            self._update(trajectory, batch, steps, trained, float(shares[0, 2]), stopwatch)
+            return self._update(trajectory, batch, steps, trained, float(shares[0, 2]), stopwatch)
 
     def _update(
         self,
@@ -115,7 +120,7 @@ class Trainer:
         trained: int,
         progress: float,
         stopwatch: Stopwatch,
-    ) -> None:
+    ) -> Update | None:
         """See `update`.
 
         Args:
@@ -135,7 +140,7 @@ class Trainer:
         if (problem := self.guard.record(update.finite)) is not None:
             self._go_back(problem)
         if not update.finite:
-            return
+            return None
         self._norms += [step.gradient_norm for step in update.steps]
         lag, age = (self.weights.version - batch.version[:, part] for part in (batch.online, ~batch.online))
         if fresh_steps:
@@ -173,6 +178,7 @@ class Trainer:
         self._longest_pause = max(self._longest_pause, time.monotonic() - self._updated)
         self._updated = time.monotonic()
         stopwatch.lap("publish")
+        return update
 
     @property
     def progress(self) -> float:
@@ -254,10 +260,11 @@ class TrainerThread(threading.Thread):
                 if self._trainer.finished:  # by another thread's update, meanwhile
                     return
                 try:
-                    self._trainer.update(trajectory, batch, self.stopwatch)
+                    update = self._trainer.update(trajectory, batch, self.stopwatch)
                 except LearnerLost:  # the crew sees to it
                     return
-                self._source.published()
+                with self._trainer.stream.current():
+                    self._source.published(update)
 
     def _upload(self, batch: Trajectory[np.ndarray]) -> Trajectory[Tensor]:
         """The batch on the device."""

@@ -2,15 +2,17 @@
 
 import threading
 from collections.abc import Callable
+from fractions import Fraction
 
 import torch
 
 from kartrl.config import Config
 from kartrl.envs.spec import EnvSpec
-from kartrl.replay import Replay, UniformReplay, UnrollMemory
+from kartrl.replay import Mixture, make_mixture
 from kartrl.runtime.batch_source import BatchSource
-from kartrl.runtime.replay_source import ReplaySource
-from kartrl.runtime.sizes import replay_shape
+from kartrl.runtime.embedding import Embedding
+from kartrl.runtime.replay_source import AlternatingSource, MixedSource
+from kartrl.runtime.sizes import Sizes, replay_shape
 from kartrl.runtime.trainer_thread import Trainer, TrainerThread
 
 
@@ -20,7 +22,7 @@ class Training:
     Args:
         config: the configuration.
         spec: of the environment.
-        threads: how many.
+        sizes: how many there are, and of how many unrolls their batches.
         trainer: of the network that learns.
         source: of fresh batches.
         resumed: whether the run goes on from a checkpoint.
@@ -36,34 +38,44 @@ class Training:
         self,
         config: Config,
         spec: EnvSpec,
-        threads: int,
+        sizes: Sizes,
         trainer: Trainer,
         source: BatchSource,
         resumed: bool,
         stop: threading.Event,
         say: Callable[[str], None],
     ) -> None:
-        self._config, self._spec, self._resumed, self._stop, self._say = config, spec, resumed, stop, say
-        self._replay: Replay | None = None
+        self._config, self._spec, self._sizes, self._resumed = config, spec, sizes, resumed
+        self._stop, self._say, self._trainer = stop, say, trainer
+        self._replay: Mixture | None = None
         self.generator = torch.Generator().manual_seed(config.run.seed + trainer.counters.updates)
         self._source = self._with_replay(source)
         sourcing = threading.Lock()
-        self.threads = [TrainerThread(f"trainer-{index}", self._source, trainer, sourcing) for index in range(threads)]
+        self.threads = [
+            TrainerThread(f"trainer-{index}", self._source, trainer, sourcing) for index in range(sizes.trainers)
+        ]
 
     def _with_replay(self, source: BatchSource) -> BatchSource:
-        """The source, mixed with a replay where the algorithm learns from one."""
-        shape, section = replay_shape(self._config, self._spec), self._config.replaying
-        if shape is None or section is None:
+        """The source, mixed with replays where the configuration names any."""
+        config, generator, stop = self._config, self.generator, self._stop
+        shape, section, drawn = replay_shape(config, self._spec, self._sizes), config.replay, config.replays
+        if shape is None:
             return source
-        self._replay = UniformReplay(UnrollMemory(shape), self.generator)
-        size = f"{shape.size() / 1e6:,.0f} MB"
-        self._say(f"The replay will take {size} of memory when it holds {shape.capacity:,} steps")
+        trainer = self._trainer
+        embed = Embedding(trainer.learner.network, trainer.weights)
+        self._replay = make_mixture(section, drawn, shape, generator, lambda: trainer.progress, embed)
+        at_most = " at most" if shape.compression != "none" else ""
+        self._say(f"What is kept for replay will take {shape.size() / 1e6:,.0f} MB of memory{at_most} when it is full")
         if self._resumed:
             self._say(
                 "What the replay held is not in a checkpoint: it begins empty, and nothing is replayed for "
-                f"{section.replay_start:,} steps"
+                f"{section.start:,} steps"
             )
-        return ReplaySource(source, self._replay, section, self.generator, self._stop)
+        if config.algorithm.name == "acer":
+            ratio = config.acer.replay_ratio
+            return AlternatingSource(source, self._replay, section.start, stop, ratio, generator)
+        queue = Fraction(1) - sum(each.share for each in drawn)
+        return MixedSource(source, self._replay, section.start, stop, queue)
 
     def begin(self) -> None:
         """Start the threads."""

@@ -269,3 +269,36 @@ def test_every_algorithm_has_a_section_and_what_all_share_is_in_none_of_them():
 def test_sections_are_frozen():
     with pytest.raises(ValidationError):
         Config().run.seed = 3
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"methods": "queue uniform nearest"}, "unknown method 'nearest'; there are queue, uniform"),
+        ({"methods": "queue"}, "queue once, beside another one"),
+        ({"methods": "queue queue uniform"}, "queue once, beside another one"),
+        ({"methods": "queue uniform", "shares": "0.5 0.4"}, "sum to 1"),
+        ({"methods": "queue uniform", "shares": "0.999 0.001"}, "0.01 or more each"),
+        ({"methods": "queue uniform", "shares": "0.5 0.3 0.2"}, "one number for each of the 2 methods, got 3"),
+        ({"methods": "queue uniform", "capacities": "5 6 7"}, "one number or 2"),
+        ({"shares": "0.5 0.5"}, "shares and capacities are of methods, and methods = auto"),
+    ],
+)
+def test_replays_that_are_no_mixture_are_refused(values, message):
+    with pytest.raises(UserError, match=message) as error:
+        read(overrides=[f"replay.{key}={value}" for key, value in values.items()])
+    assert_clear(str(error.value))
+
+
+def test_shares_may_be_any_decimals_that_stand_for_a_fraction():
+    for shares in ((0.7, 0.2, 0.1), (0.333, 0.333, 0.334), (1 / 3, 1 / 3, 1 / 3), (0.125, 0.125, 0.75)):
+        text = " ".join(map(str, shares))
+        config = read(overrides=["replay.methods=queue uniform uniform", f"replay.shares={text}"])
+        assert read(base=dump(config)) == config
+        drawn = config.replay.drawn("none")
+        assert [(each.name, float(each.share)) for each in drawn] == [
+            ("uniform", pytest.approx(shares[1], abs=1e-3)),
+            ("uniform_2", pytest.approx(shares[2], abs=1e-3)),
+        ]
+    capacities = read(overrides=["replay.methods=queue uniform prioritised"])
+    assert [each.capacity for each in capacities.replay.drawn("none")] == [100_000, 100_000]

@@ -2,9 +2,10 @@
 
     python tests/faults/soak.py [--minutes 20] [--seconds 8] [--seed 1] [-- options of kartrl train]
 
-Faults are real signals to real processes: agents, the evaluator, the logger and the fork server are killed or stopped,
-the environment of one agent dies a few times, the reader of the output goes, and now and then the server or its whole
-group is killed or ended, after which the run is resumed. Exit status 1 if a promise of the README was broken.
+Each kind of fault comes once, then they are drawn. They are real signals to real processes: agents, the evaluator,
+the logger and the fork server are killed or stopped, the environment of one agent dies a few times, the reader of the
+output goes, and now and then the server or its whole group is killed or ended, after which the run is resumed. Exit
+status 1 if a promise of the README was broken.
 
 Other algorithms: `-- --set algorithm.name=a2c`. On a machine so busy that agents take seconds to start:
 `-- --set system.step_timeout=40`.
@@ -68,6 +69,7 @@ class Soak:
     def __init__(self, folder: Path, options: list[str], seed: int) -> None:
         self.folder, self.options, self.chance = folder, options, random.Random(seed)
         self.run = folder / "logs" / "soak"
+        self.first = self.chance.sample(list(FAULTS), len(FAULTS))  # each kind once, then by weight
         self.counts: Counter[str] = Counter()
         self.broken: list[str] = []
         self.lost_steps = 0  # agent steps after the last checkpoint, lost by kills of the server
@@ -95,7 +97,8 @@ class Soak:
 
     def fault(self, training: Training) -> Training:
         """Inject a fault; returns the run, or the one that resumes it."""
-        kind = self.chance.choices(list(FAULTS), [weight for weight, _, _ in FAULTS.values()])[0]
+        weights = [weight for weight, _, _ in FAULTS.values()]
+        kind = self.first.pop() if self.first else self.chance.choices(list(FAULTS), weights)[0]
         _, whom, number = FAULTS[kind]
         self.counts[kind] += 1
         if number is None:
@@ -112,6 +115,8 @@ class Soak:
     def _strike(self, training: Training, victim: psutil.Process, whom: str, number: signal.Signals) -> None:
         with contextlib.suppress(psutil.Error):
             victim.send_signal(number)
+            if number == signal.SIGSEGV:
+                victim.send_signal(signal.SIGCONT)  # one that was stopped before would not die of it
             if whom == "forkserver":
                 time.sleep(FROZEN_SECONDS)
                 victim.send_signal(signal.SIGCONT)

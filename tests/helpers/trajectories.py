@@ -77,6 +77,8 @@ def random_trajectory(
         valid=torch.from_numpy(valid),
         version=torch.zeros(length, size, dtype=torch.int64),
         online=torch.ones(size, dtype=torch.bool),
+        importance=torch.ones(size, dtype=dtype),
+        serial=torch.full((size,), -1),
     )
 
 

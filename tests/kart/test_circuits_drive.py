@@ -215,3 +215,15 @@ def test_wrong_arguments_are_one_line(tmp_path: Path, arguments: tuple[str, ...]
     assert result.returncode == 2
     assert message in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+def test_a_gif_shows_the_first_seconds_on_several_circuits(tmp_path: Path) -> None:
+    run("circuit", "drive", "MarioCircuit.Act1", "VanillaLake.Act1", "-o", "new/drives.gif", cwd=tmp_path)
+    with Image.open(tmp_path / "new" / "drives.gif") as picture:
+        assert picture.size == (512, 100)
+        assert picture.n_frames == 84
+        first = np.asarray(picture.convert("RGB"))
+        picture.seek(60)
+        last = np.asarray(picture.convert("RGB"))
+    for half in (slice(0, 256), slice(256, 512)):
+        assert np.any(first[:, half] != last[:, half])

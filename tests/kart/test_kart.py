@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import gymnasium
@@ -11,7 +12,7 @@ from gymnasium.utils.env_checker import check_env
 from karts import CIRCUITS, LEFT_B, NONE, RIGHT_B, SECTION, START, MakeKart, block_of, drive, record, same, steer
 
 from kartrl.config import Config, read
-from kartrl.envs import make_env
+from kartrl.envs import make_env, make_group
 from kartrl.errors import UserError
 
 pytest.importorskip("stable_retro", reason="no SNES emulator on this platform")
@@ -393,3 +394,36 @@ def test_opponents_on_request(make_kart: MakeKart) -> None:
     ranks = [step[4]["rank"] for step in drive(among, 600)]
     assert ranks[-1] == 1
     assert {step[4]["rank"] for step in drive(alone, 60)} == {1}
+
+
+@pytest.mark.parametrize("sampling", ["episodes", "steps"])
+def test_circuits_get_as_many_steps_or_as_many_episodes(make_kart: MakeKart, sampling: str) -> None:
+    """On one of them each episode ends after a few steps."""
+    short, long = "MarioCircuit.Act1", "MarioCircuit.Act2"
+    env = make_kart(circuit=[short, long], circuit_sampling=sampling, noop_max=0)
+    steps, episodes = Counter[str](), Counter[str]()
+    env.reset(seed=1)
+    for _ in range(40):
+        _, info = env.reset()
+        circuit = info["circuit"]
+        for _ in range(5 if circuit == short else 20):
+            env.step(NONE)
+            steps[circuit] += 1
+        episodes[circuit] += 1
+    if sampling == "steps":
+        assert abs(steps[short] - steps[long]) <= 20
+        assert episodes[short] > 3 * episodes[long]
+    else:
+        assert steps[long] > 2 * steps[short]
+
+
+def test_the_environments_of_a_group_share_out_the_steps_on_circuits() -> None:
+    config = read([], ["environment.game=bundled", "environment.circuit_sampling=steps", "levels.*=train"])
+    group = make_group(config, 3)
+    group.reset(1)
+    for _ in range(4):
+        group.step(np.zeros(3, np.int64))
+    counts = [env.unwrapped.steps for env in group._envs]
+    assert counts[0] is counts[1] is counts[2]
+    assert sum(counts[0].values()) == 12
+    group.close()

@@ -61,6 +61,8 @@ def trajectory(number: int, state_size: int) -> Trajectory[torch.Tensor]:
         valid=valid,
         version=np.zeros((T, B), np.int64),
         online=np.ones(B, bool),
+        importance=np.ones(B, np.float32),
+        serial=np.full(B, -1),
     )
     return Trajectory(*map(torch.from_numpy, arrays))
 

@@ -1,14 +1,18 @@
 """What a replay holds is what was put in, bit for bit, each frame once; what it draws is drawn evenly."""
 
+import sys
+from fractions import Fraction
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 
-from kartrl.replay import MemoryShape, UniformReplay, UnrollMemory
-from kartrl.trajectory import Trajectory
+from kartrl.replay import MemoryShape, UnrollMemory
+from kartrl.replay.mixture import Mixture, Part
+from kartrl.replay.uniform import UniformReplay
+from kartrl.trajectory import WITHOUT_TIME, Trajectory
 
 T, K, STATE = 5, 6, 3
 SIDE = 6
@@ -61,41 +65,57 @@ def batch_of(games, random, number):
         valid=valid,
         version=np.full((T, size), number),
         online=np.ones(size, bool),
+        importance=np.ones(size, np.float32),
+        serial=np.full(size, -1),
     )
 
 
-def memory_of(capacity, stack=4, channels=1):
-    shape = (SIDE, SIDE, channels * stack)
-    return UnrollMemory(MemoryShape(capacity, T, shape, "uint8", stack, K, STATE))
+class Held:
+    """A memory of which one replay holds the newest unrolls."""
+
+    def __init__(self, capacity, shape, dtype="uint8", stack=4, spare=4, **more):
+        unrolls = capacity // T
+        self.memory = UnrollMemory(MemoryShape(unrolls + spare, T, shape, dtype, stack, K, STATE, **more))
+        self.replay = UniformReplay(self.memory, unrolls, torch.Generator().manual_seed(3))
+        self.mixture = Mixture(self.memory, [Part("uniform", self.replay, Fraction(1))])
+
+    def serials(self):
+        return self.replay._serials[self.replay.slots()]
 
 
-def assert_held(memory, inserted):
-    """Each unroll that is held is one that was inserted, in every field; returns which ones, newest first."""
-    places = memory.places()
-    read = memory.read(places)
+def held_of(capacity, stack=4, channels=1, **more):
+    return Held(capacity, (SIDE, SIDE, channels * stack), stack=stack, **more)
+
+
+def assert_held(held_by, inserted):
+    """Each unroll that is held is one that was inserted, in every field; returns which ones."""
+    serials = held_by.serials()
+    read = held_by.memory.read(serials)
     assert not read.online.any()
+    np.testing.assert_array_equal(read.serial, serials)
+    assert len(held_by.memory) == len(serials)
     held = []
-    for column in range(len(places)):
+    for column in range(len(serials)):
         number = float(read.reward[0, column])
         batch, b = inserted[round(int(number)), round((number % 1) * 100)]
         for name, array in batch._asdict().items():
-            if name != "online":
-                part = array[b] if name == "initial_state" else array[:, b]
-                mine = getattr(read, name)[column] if name == "initial_state" else getattr(read, name)[:, column]
+            if name not in ("online", "serial"):
+                part = array[b] if name in WITHOUT_TIME else array[:, b]
+                mine = getattr(read, name)[column] if name in WITHOUT_TIME else getattr(read, name)[:, column]
                 assert mine.dtype == part.dtype, name
                 np.testing.assert_array_equal(mine, part, name)
         held.append((round(int(number)), round((number % 1) * 100)))
     return held
 
 
-def fill(memory, games, batches, drop=None):
+def fill(held, games, batches, drop=None):
     random = np.random.default_rng(0)
     inserted = {}
     for number in range(batches):
         batch = batch_of(games, random, number)
         if drop is not None and drop(number):
             continue
-        memory.insert(batch)
+        held.mixture.insert(batch)
         inserted |= {(number, b): (batch, b) for b in range(len(games))}
     return inserted
 
@@ -109,9 +129,12 @@ def fill(memory, games, batches, drop=None):
     environments=st.integers(1, 4),
     batches=st.integers(1, 12),
     dropped=st.integers(2, 20),
+    compression=st.sampled_from(["none", "lz4"]),
 )
-def test_what_is_read_is_what_was_inserted_bit_for_bit(stack, channels, padding, ends, environments, batches, dropped):
-    memory = memory_of(60, stack, channels)
+def test_what_is_read_is_what_was_inserted_bit_for_bit(
+    stack, channels, padding, ends, environments, batches, dropped, compression
+):
+    memory = held_of(60, stack, channels, compression=compression)
     games = [Game(seed, stack, channels, padding, ends) for seed in range(environments)]
     inserted = fill(memory, games, batches, drop=lambda number: number % dropped == dropped - 1)
     held = assert_held(memory, inserted)
@@ -123,63 +146,122 @@ def test_what_is_read_is_what_was_inserted_bit_for_bit(stack, channels, padding,
 
 @pytest.mark.parametrize("padding", ["zero", "reset"])
 def test_each_frame_is_stored_once_across_unrolls_and_ends(padding):
-    memory, games = memory_of(10_000), [Game(seed, 4, 1, padding, 0.02) for seed in range(3)]
+    memory, games = held_of(10_000), [Game(seed, 4, 1, padding, 0.02) for seed in range(3)]
     inserted = fill(memory, games, 100)
     ends = sum(int(batch.terminated[:, b].sum()) for batch, b in inserted.values())
     assert ends > 20
-    written = memory._ring.written
+    written = memory.memory.shape.frames - memory.memory._frames.free
     beginnings = 3 * (2 if padding == "zero" else 1) + ends * (padding == "zero")
     assert 100 * 3 * T <= written <= 100 * 3 * T + beginnings
-    assert len(memory._ends) == 3, "only the newest end of each environment can go on"
+    assert len(memory.memory._ends) == 3, "only the newest end of each environment can go on"
 
 
-def test_a_full_memory_holds_its_capacity_and_takes_the_bytes_that_it_said():
-    memory, games = memory_of(400), [Game(seed, 4, 1, "zero", 0.01) for seed in range(2)]
+def test_a_full_memory_holds_its_capacity_in_the_bytes_that_it_said():
+    memory, games = held_of(400), [Game(seed, 4, 1, "zero", 0.01) for seed in range(2)]
     inserted = fill(memory, games, 150)
     held = assert_held(memory, inserted)
     assert 400 - 2 * 2 * T <= len(held) * T <= 400
-    arrays = [memory._ring._frames, *memory._fields.values()]
-    assert sum(array.nbytes for array in arrays) == memory.shape.size()
+    arrays = [memory.memory._frames._frames, *memory.memory._fields.values()]
+    assert sum(array.nbytes for array in arrays) == memory.memory.shape.size()
+    assert 0.8 < memory.memory.size / memory.memory.shape.size() <= 1
 
 
-def test_a_million_small_pictures_take_hardly_more_than_their_pixels():
-    shape = MemoryShape(1_000_000, 20, (84, 84, 4), "uint8", 4, 9, 0)
+def test_short_episodes_take_the_places_of_older_unrolls_and_everything_comes_free_in_the_end():
+    held, games = held_of(1200), [Game(seed, 4, 1, "zero", 0.25) for seed in range(4)]
+    inserted = fill(held, games, 80)
+    assert 800 < len(assert_held(held, inserted)) * T < 1200
+    while len(held.replay):
+        held.replay.drop_oldest()
+    assert held.memory._frames.free == held.memory.shape.frames
+    assert len(held.memory) == 0
+    assert not held.memory._uses.any()
+    assert sorted(held.memory._frames._free) == list(range(held.memory.shape.frames)), "each place once"
+
+
+def test_an_unroll_stays_until_no_replay_holds_it():
+    held, games = held_of(100), [Game(seed, 4, 1, "zero", 0.1) for seed in range(2)]
+    short = UniformReplay(held.memory, 4, torch.Generator())
+    parts = [Part("uniform", held.replay, Fraction(1, 2)), Part("short", short, Fraction(1, 2))]
+    held.mixture = Mixture(held.memory, parts)
+    inserted = fill(held, games, 30)
+    assert len(short) == 4
+    assert len(assert_held(held, inserted)) > 4
+    assert held.mixture.inserted == 60 * T
+    np.testing.assert_array_equal(short._serials[short.slots()], held.serials()[-4:])
+    for _ in range(len(held.replay) - 2):
+        held.replay.drop_oldest()
+    assert len(held.memory) == 4
+
+
+def test_a_million_small_frames_take_hardly_more_than_their_pixels():
+    shape = MemoryShape(1_000_000 // 20, 20, (84, 84, 4), "uint8", 4, 9, 0)
     frames = shape.frames * 84 * 84
     assert frames < 1.02 * 1_000_000 * 84 * 84
-    assert shape.size() < 7.4e9
+    assert shape.size() < 7.2e9
 
 
 def test_unrolls_without_a_valid_step_are_left_out():
-    memory, games = memory_of(60), [Game(seed, 4, 1, "zero", 0.1) for seed in range(2)]
+    memory, games = held_of(60), [Game(seed, 4, 1, "zero", 0.1) for seed in range(2)]
     batch = batch_of(games, np.random.default_rng(0), 0)
     batch.valid[:, 0] = False
-    memory.insert(batch)
+    assert memory.mixture.insert(batch).serial.tolist() == [-1, 0]
     assert assert_held(memory, {(0, 1): (batch, 1)}) == [(0, 1)]
 
 
 def test_vectors_are_kept_too():
-    memory = UnrollMemory(MemoryShape(50, T, (4,), "float32", 1, K, STATE))
+    memory = Held(50, (4,), "float32", stack=1)
     random = np.random.default_rng(0)
     inserted = {}
     for number in range(3):
         batch = batch_of([Game(0, 1, 1, "zero", 0.1)] * 2, random, number)
         batch = batch._replace(observation=random.normal(size=(T + 1, 2, 4)).astype(np.float32))
-        memory.insert(batch)
+        memory.mixture.insert(batch)
         inserted |= {(number, b): (batch, b) for b in range(2)}
     assert len(assert_held(memory, inserted)) == 6
 
 
-def test_unrolls_are_drawn_evenly_from_those_that_are_held():
-    memory = memory_of(100)
-    replay = UniformReplay(memory, torch.Generator().manual_seed(3))
-    random, games = np.random.default_rng(0), [Game(seed, 4, 1, "zero", 0.1) for seed in range(2)]
-    for number in range(40):
-        replay.insert(batch_of(games, random, number))
-    held = memory.read(memory.places()).reward[0]
-    assert replay.steps == len(held) * T
-    drawn = np.concatenate([replay.sample(50).reward[0] for _ in range(100)])
-    counts = [(drawn == number).sum() for number in held]
-    assert sum(counts) == 5000
-    assert stats.chisquare(counts).pvalue > 0.001
-    gigabytes = replay.scalars()["system/replay_gigabytes"]
-    assert gigabytes == pytest.approx(memory.shape.size() / 1e9, rel=0.2)
+def test_compressed_frames_stay_below_the_limit_and_the_oldest_unrolls_go():
+    bound = 30_000
+    held, games = held_of(4000, compression="lz4", limit=bound), [Game(seed, 4, 1, "zero", 0.05) for seed in range(2)]
+    for game in games:
+        game.frame = lambda game=game: np.full((SIDE, SIDE, 1), game.random.integers(256), np.uint8)
+    inserted = fill(held, games, 120)
+    assert 0.7 * bound < held.memory.size <= bound
+    serials = held.serials()
+    assert len(serials) < 240
+    assert serials.tolist() == list(range(240 - len(serials), 240))
+    assert_held(held, inserted)
+    assert held.memory._frames.size == sum(map(sys.getsizeof, filter(None, held.memory._frames._packed)))
+    while len(held.replay):
+        held.replay.drop_oldest()
+    assert held.memory.size == 0
+
+
+def test_frames_without_detail_take_less_compressed():
+    sizes = {}
+    for compression in ("none", "lz4"):
+        held = Held(400, (84, 84, 4), compression=compression)
+        game = Game(0, 4, 1, "zero", 0.05)
+        game.frame = lambda game=game: np.full((84, 84, 1), game.random.integers(256), np.uint8)
+        game.observation = game.reset()
+        fill(held, [game], 20)
+        sizes[compression] = held.memory._frames.size
+    assert sizes["lz4"] < sizes["none"] / 20
+
+
+def test_unrolls_of_frames_that_never_go_on_are_kept_as_far_as_there_is_room():
+    held, random = held_of(100), np.random.default_rng(0)
+    batch = batch_of([Game(seed, 4, 1, "zero", 0.1) for seed in range(9)], random, 0)
+    inserted = {}
+    for number in range(8):
+        shape = batch.observation.shape
+        batch = batch._replace(
+            observation=random.integers(0, 256, shape, dtype=np.uint8),
+            valid=np.ones((T, 9), bool),
+            reward=number + np.arange(9, dtype=np.float32) / 100 + np.zeros((T, 1), np.float32),
+        )
+        serials = held.mixture.insert(batch).serial
+        assert -1 in serials, "not even an empty memory has so many frames"
+        assert (serials >= 0).any()
+        inserted |= {(number, b): (batch, b) for b in range(9)}
+        assert_held(held, inserted)

@@ -15,7 +15,13 @@ ALGORITHMS = {
     "appo": ("algorithm.name=appo", "system.training_batch_size=4", "appo.minibatch_size=10"),
     "impala": ("algorithm.name=impala", "system.training_batch_size=4"),
     "a2c": ("algorithm.name=a2c",),
-    "acer": ("algorithm.name=acer", "system.training_batch_size=4", "acer.replay_start=20"),
+    "acer": ("algorithm.name=acer", "system.training_batch_size=4", "replay.start=20"),
+    "impala, prioritised": (
+        "algorithm.name=impala",
+        "system.training_batch_size=8",
+        "replay.methods=queue prioritised",
+        "replay.start=20",
+    ),
 }
 UPDATE = 4 * 5  # steps of an update; fewer where one only carries an episode's last observation
 BY_THE_CLOCK = ("speed", "time", "system")

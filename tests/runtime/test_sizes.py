@@ -174,7 +174,7 @@ def test_learners_divide_the_cores():
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["algorithm.name=acer"], "learners = 2: not with acer, as each would have a replay"),
+        (["algorithm.name=acer"], "learners = 2: not with replays, as each would have its own"),
         (["run.reproducible=true", "evaluation.minutes=0"], "learners = 2: not with run.reproducible"),
         (["system.controller=true"], "learners = 2: not with system.controller"),
         (["algorithm.name=a3c", "a3c.hogwild=true"], "learners: Hogwild workers have no use for it"),
@@ -252,28 +252,83 @@ def test_replayed_updates_are_no_policy_lag_that_drops_unrolls():
 
 def test_a_replay_that_does_not_fit_is_refused_and_says_what_it_would_take(monkeypatch):
     monkeypatch.setattr(tuning, "free_memory", lambda: 2 * 10**9)
-    choose_sizes(read(overrides=[*ACER, "acer.replay_capacity=500000"]), SLOW)
-    with pytest.raises(
-        UserError, match=r"^\[acer\] replay_capacity: 1,000,000 steps would take 3\.\d GB .* 2\.0 GB are"
-    ):
-        choose_sizes(read(overrides=[*ACER, "acer.replay_capacity=1000000"]), SLOW)
-    choose_sizes(read(overrides=[*ACER, "acer.replay_capacity=1000000", "acer.replay_ratio=0"]), SLOW)
+    choose_sizes(read(overrides=[*ACER, "replay.capacities=500000"]), SLOW)
+    with pytest.raises(UserError, match=r"^\[replay\] capacities: 1,000,000 steps would take 3\.\d GB .* 2\.0 GB are"):
+        choose_sizes(read(overrides=[*ACER, "replay.capacities=1000000"]), SLOW)
+    choose_sizes(read(overrides=[*ACER, "replay.capacities=1000000", "acer.replay_ratio=0"]), SLOW)
 
 
-def test_a_replay_must_hold_an_unroll_and_begin_before_it_is_full():
+def test_memory_for_replay_is_bounded_and_compressed_it_may_be_more_steps_than_fit(monkeypatch):
+    monkeypatch.setattr(tuning, "free_memory", lambda: 2 * 10**9)
+    bounded = [*ACER, "replay.capacities=500000", "replay.gigabytes=1"]
+    with pytest.raises(UserError, match=r"would take 1\.\d GB of memory, and replay.gigabytes is 1; lower it"):
+        choose_sizes(read(overrides=bounded), SLOW)
+    config = read(overrides=[*bounded, "replay.compression=lz4"])
+    assert replay_shape(config, SLOW, choose_sizes(config, SLOW)).size() == 10**9
+
+
+def test_a_replay_must_hold_an_unroll():
     with pytest.raises(UserError, match=r"at least algorithm.unroll_length, which is 32 \(got 31\)"):
-        choose_sizes(read(overrides=[*ACER, "acer.replay_capacity=31", "acer.replay_start=1"]), QUICK)
-    with pytest.raises(UserError, match=r"\[acer\].*replay_start must not be greater than replay_capacity"):
-        read(overrides=["acer.replay_capacity=100", "acer.replay_start=101"])
+        choose_sizes(read(overrides=[*ACER, "replay.capacities=31", "replay.start=1"]), QUICK)
 
 
 def test_stacked_observations_are_kept_frame_by_frame():
     stacked = SLOW._replace(observation_shape=(84, 84, 4))
-    config = read(overrides=[*ACER, "environment.frame_stack=4", "acer.replay_capacity=100000"])
-    one = replay_shape(config, stacked)
+    config = read(overrides=[*ACER, "environment.frame_stack=4", "replay.capacities=100000"])
+    one = replay_shape(config, stacked, choose_sizes(config, stacked))
     assert one.stack == 4
     assert one.size() < 1.1 * 100_000 * 84 * 84
-    assert replay_shape(config, QUICK).stack == 1
+    assert replay_shape(config, QUICK, choose_sizes(config, QUICK)).stack == 1
+
+
+@pytest.mark.parametrize(
+    ("overrides", "batch", "fresh"),
+    [
+        (["replay.methods=queue uniform"], 16, 8),
+        (["replay.methods=queue uniform", "replay.shares=.25,.75"], 32, 8),
+        (["replay.methods=uniform queue prioritised", "replay.shares=.7 .2 .1"], 40, 8),
+        (["replay.methods=uniform queue prioritised", "replay.shares=.333 .333 .334"], 24, 8),
+        (["replay.methods=queue uniform", "system.training_batch_size=32"], 32, 16),
+    ],
+)
+def test_shares_give_whole_unrolls_beside_whole_blocks_of_fresh_ones(overrides, batch, fresh):
+    sizes = choose_sizes(read(overrides=["algorithm.name=impala", *SMALL, *overrides]), QUICK)
+    assert sizes.training_blocks * sizes.group_size == fresh
+    assert sizes.replayed == batch - fresh
+    assert f"{fresh} unrolls in an update and {batch - fresh} replayed ones" in str(sizes)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["replay.methods=queue uniform", "system.training_batch_size=12"], r"must be a multiple of 8 \(got 12\)"),
+        (["replay.methods=uniform"], r"^\[replay\] methods: impala needs fresh unrolls .*queue"),
+        (["algorithm.name=acer", "replay.methods=queue uniform"], r"acer learns from fresh batches .*leave out queue"),
+        *(
+            ([f"algorithm.name={name}", "replay.methods=queue uniform"], "from replays learn acer, appo, impala$")
+            for name in ("a2c", "a3c", "ppo")
+        ),
+        (["clear.policy_cost=0.01"], r"^\[clear\] clones what is replayed, and nothing is"),
+        (
+            ["algorithm.name=acer", "laser.threshold=0.3"],
+            r"^\[laser\] threshold: acer has no V-trace .*appo, impala have",
+        ),
+        (["replay.methods=queue uniform", "replay.capacities=31", "replay.start=1"], "which is 32"),
+    ],
+)
+def test_replays_that_do_not_go_with_the_rest_are_one_line(overrides, message):
+    with pytest.raises(UserError, match=message) as error:
+        choose_sizes(read(overrides=["algorithm.name=impala", *SMALL, *overrides]), QUICK)
+    assert "\n" not in str(error.value)
+
+
+def test_no_replay_is_nothing(monkeypatch):
+    monkeypatch.setattr(tuning, "free_memory", lambda: 10**9)
+    for name in ("impala", "appo", "ppo"):
+        config = read(overrides=[f"algorithm.name={name}", *SMALL, "replay.capacities=1000000000"])
+        sizes = choose_sizes(config, SLOW)
+        assert replay_shape(config, SLOW, sizes) is None
+        assert sizes.replayed == 0
 
 
 def test_actions_that_the_algorithm_cannot_choose_are_refused_with_those_that_can():

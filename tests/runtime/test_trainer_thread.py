@@ -85,6 +85,8 @@ def make_batch(network, seed, shape=VECTOR, reward=None):
         valid=torch.ones(T, B, dtype=torch.bool),
         version=torch.zeros(T, B, dtype=torch.int64),
         online=torch.ones(B, dtype=torch.bool),
+        importance=torch.ones(B),
+        serial=torch.full((B,), -1),
     )
 
 

@@ -106,7 +106,9 @@ def _train(config: Config, spec: EnvSpec, sizes: Sizes, seed: int, seconds: floa
             batch, device, torch.Generator(device).manual_seed(seed)
         )
         decision = network.act(observation[0], off[0], state, noise, False)[0].expand(length, -1, -1)
-    trajectory = Trajectory(observation, off, state, decision, zeros, off[1:], ~off[1:], zeros.long(), ~off[0])
+    trajectory = Trajectory(
+        observation, off, state, decision, zeros, off[1:], ~off[1:], zeros.long(), ~off[0], zeros[0] + 1, off[0].long()
+    )
     trajectory = Trajectory(*(tensor.clone() for tensor in trajectory))  # made outside of inference mode
     stopwatch, batch_on_cpu = Stopwatch(TRAINER_STAGES), Trajectory(*(tensor.cpu().numpy() for tensor in trajectory))
 

@@ -72,7 +72,7 @@ def check_memory(examined: Examined) -> tuple[State, str]:
 
     assert examined.spec is not None
     slab = slab_shape(examined.config, examined.spec, examined.sizes).size()
-    shape = replay_shape(examined.config, examined.spec)
+    shape = replay_shape(examined.config, examined.spec, examined.sizes)
     replay = shape.size() if shape is not None else 0
     need = RUN_BYTES + examined.sizes.agents * AGENT_BYTES + slab + replay
     text = f"{free / GIGABYTE:.1f} GB free, this run needs about {need / GIGABYTE:.1f}"

@@ -3,10 +3,11 @@
 import argparse
 import difflib
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 from rich.console import Console as Terminal
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, track
 from rich.table import Table
@@ -20,10 +21,13 @@ from kartrl.kart.circuits.format import OWN, Circuit, CircuitError, read, title_
 from kartrl.kart.circuits.ground import compile_block
 from kartrl.kart.circuits.line import line_of
 from kartrl.kart.circuits.states import start_state
+from kartrl.kart.race import TICKS_PER_SECOND
 from kartrl.kart.retro import BUNDLED, GAMES, Console, circuits, core_file
-from kartrl.metrics.video import Mp4Writer, png
+from kartrl.metrics.video import Mp4Writer, contact_sheet, gif, png
 
 GAME = GAMES / BUNDLED
+GIF_SECONDS, GIF_TICKS = (1, 8), 5
+VIEW = slice(8, 108)  # rows of the screen: above is a black band, below the map
 
 
 def check(options: argparse.Namespace) -> int:
@@ -171,13 +175,15 @@ def random_(options: argparse.Namespace) -> int:
 def drive_(options: argparse.Namespace) -> int:
     for name in options.circuit:
         _check_exists(name)
+    if options.output is not None and options.output.suffix == ".gif":
+        return _draw_drives(options.circuit, options.output)
     table, films = Table("circuit", "laps", "seconds"), []
     many = len(options.circuit) > 1 or (options.output is not None and options.output.suffix != ".mp4")
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     terminal = Terminal(stderr=True)
     with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as progress:
         for name in options.circuit:
-            state = str(library.state_of(Path(name))) if name.endswith(".toml") else name
+            state = _state_of(name)
             short = _short_name(name)
             task = progress.add_task(f"Driving {short}", total=options.laps)
             if options.output is None:
@@ -191,6 +197,34 @@ def drive_(options: argparse.Namespace) -> int:
     for film in films:
         print(film)
     return 0
+
+
+def _draw_drives(names: Sequence[str], file: Path) -> int:
+    """A GIF of the views from the karts, side by side, in seconds `GIF_SECONDS` of the race."""
+    first, last = (seconds * TICKS_PER_SECOND for seconds in GIF_SECONDS)
+    films: list[list[np.ndarray]] = []
+
+    def shoot(console: Console) -> None:
+        tick = console.race()["tick"]
+        if first <= tick < last and tick % GIF_TICKS == 0:
+            films[-1].append(console.screen()[VIEW])
+
+    for name in track(names, "Driving", console=Terminal(stderr=True), transient=True):
+        films.append([])
+        lap_times(_state_of(name), 1, shoot)
+    sheets = [contact_sheet(views) for views in zip(*films, strict=True)]
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(gif(sheets, TICKS_PER_SECOND / GIF_TICKS, colours=64))
+    except OSError as error:
+        raise UserError(f"{file}: cannot write: {error.strerror or error}") from error
+    print(file)
+    return 0
+
+
+def _state_of(circuit: str) -> str:
+    """The start state of a circuit's file, or the name that a bundled one has."""
+    return str(library.state_of(Path(circuit))) if circuit.endswith(".toml") else circuit
 
 
 def record_drive(state: str, laps: int, file: Path, progress: Callable[..., None]) -> tuple[float, ...]:

@@ -1,0 +1,78 @@
+"""What attentive and elite replay share: candidates are drawn, and the best of them, by a distance, are the sample."""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from kartrl.replay.distances import Distance
+from kartrl.replay.replay import Replay
+from kartrl.replay.strategies import choose
+from kartrl.replay.unroll_memory import UnrollMemory
+
+Embed = Callable[[np.ndarray], np.ndarray]  # observations [N, ...] -> features of the learner's network now [N, F]
+
+
+class Choice(NamedTuple):
+    """How candidates are drawn and chosen."""
+
+    embed: Embed
+    distance: Distance
+    strategy: int  # see `choose`
+    candidates: Callable[[], float]  # lambda of the moment: drawn for each unroll that is wanted
+    challengers: int  # of elite insertion; 0: a new unroll takes the place of the oldest
+
+
+class CandidateReplay(Replay):
+    """Draws floor(lambda n) candidates evenly with replacement, takes n of them; with lambda 1 they are the sample.
+
+    With elite insertion a new unroll, when all slots are taken, gets that of the farthest of some that are drawn
+    without replacement. How far each is was measured when it was last a candidate: to measure all of them anew for each
+    new unroll would take a forward pass of as many unrolls. Where none ever was one, the oldest goes.
+    """
+
+    def __init__(self, memory: UnrollMemory, capacity: int, generator: torch.Generator, choice: Choice) -> None:
+        super().__init__(memory, capacity, generator)
+        self._choice = choice
+        self._distances = np.zeros(capacity, np.float32)
+        self._distance = 0.0  # mean of the newest candidates
+
+    @abstractmethod
+    def _measure(self, slots: np.ndarray) -> np.ndarray:
+        """How far the unrolls in these slots, int64 [n], are: float32 [n]."""
+
+    def scalars(self) -> dict[str, float]:
+        """See `Replay`."""
+        return super().scalars() | {"distance": self._distance, "candidates": self._choice.candidates()}
+
+    def _draw(self, unrolls: int) -> tuple[np.ndarray, np.ndarray]:
+        """See `Replay`."""
+        drawn = self._evenly(max(unrolls, int(self._choice.candidates() * unrolls)))
+        if len(drawn) > unrolls:
+            slots, where = np.unique(drawn, return_inverse=True)
+            distances = self._distances[slots] = self._measure(slots)
+            self._distance = float(distances.mean())
+            drawn = choose(self._choice.strategy, unrolls, drawn, distances[where], self._counts[drawn])
+        return drawn, np.ones(unrolls, np.float32)
+
+    def _embed(self, serials: np.ndarray) -> np.ndarray:
+        """Features of the T states of unrolls, without the one that is bootstrapped from, now: float32 [n, T, F]."""
+        observation = self._memory.observations(serials)[:-1]
+        features = self._choice.embed(observation.reshape(-1, *observation.shape[2:]))
+        return features.reshape(*observation.shape[:2], -1).swapaxes(0, 1)
+
+    def _slot_for_new(self) -> int:
+        """See `Replay`."""
+        if not self._choice.challengers or len(self) < self._capacity:
+            return super()._slot_for_new()
+        challengers = torch.randperm(self._capacity, generator=self._generator).numpy()[: self._choice.challengers]
+        slot = int(challengers[np.lexsort((self._serials[challengers], -self._distances[challengers]))[0]])
+        self._memory.release([int(self._serials[slot])])
+        return slot
+
+    def _put(self, slot: int, serial: int) -> None:
+        """See `Replay`."""
+        super()._put(slot, serial)
+        self._distances[slot] = 0.0

@@ -1,0 +1,71 @@
+"""Prioritised replay (Schaul et al. 2016, arXiv:1511.05952), of unrolls as in R2D2 (Kapturowski et al. 2019)."""
+
+from collections.abc import Callable
+from typing import ClassVar
+
+import numpy as np
+import torch
+
+from kartrl.replay.replay import Replay
+from kartrl.replay.unroll_memory import UnrollMemory
+
+SMALLEST = 1e-6  # priority: what has no error is drawn at times too
+
+
+class PrioritisedReplay(Replay):
+    """Draws an unroll with a probability proportional to its priority^alpha, with replacement (equation 1).
+
+    The priority is the unroll's TD error in the newest update that learned from it (`learn`), and the largest one that
+    is held until then. Importance weights (N P)^-beta are divided by the largest in the sample (section 3.4).
+
+    Args:
+        priority_exponent: alpha.
+        importance_exponent: beta, of the moment.
+    """
+
+    learns: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        memory: UnrollMemory,
+        capacity: int,
+        generator: torch.Generator,
+        priority_exponent: float,
+        importance_exponent: Callable[[], float],
+    ) -> None:
+        super().__init__(memory, capacity, generator)
+        self._alpha, self._beta = priority_exponent, importance_exponent
+        self._priorities = np.ones(capacity)
+        self._slots: dict[int, int] = {}  # by serial number
+
+    def learn(self, serials: np.ndarray, errors: np.ndarray) -> None:
+        """See `Replay`."""
+        for serial, error in zip(serials.tolist(), errors.tolist(), strict=True):
+            slot = self._slots.get(serial)
+            if slot is not None and self._serials[slot] == serial:
+                self._priorities[slot] = max(error, SMALLEST)
+
+    def scalars(self) -> dict[str, float]:
+        """See `Replay`."""
+        priorities = self._priorities[self.slots()]
+        if not len(priorities):
+            return {}
+        largest = {"priority_mean": float(priorities.mean()), "priority_max": float(priorities.max())}
+        return super().scalars() | largest
+
+    def _draw(self, unrolls: int) -> tuple[np.ndarray, np.ndarray]:
+        """See `Replay`."""
+        slots = self.slots()
+        bounds = np.cumsum(self._priorities[slots] ** self._alpha)
+        points = torch.rand(unrolls, generator=self._generator, dtype=torch.float64).numpy() * bounds[-1]
+        drawn = slots[np.minimum(np.searchsorted(bounds, points, side="right"), len(slots) - 1)]
+        rarity = self._priorities[drawn] ** (-self._alpha * self._beta())  # what N and the sum add is divided out
+        return drawn, (rarity / rarity.max()).astype(np.float32)
+
+    def _put(self, slot: int, serial: int) -> None:
+        """See `Replay`."""
+        others = self._priorities[self.slots()[:-1]]
+        self._slots.pop(int(self._serials[slot]), None)
+        super()._put(slot, serial)
+        self._priorities[slot] = others.max() if len(others) else 1.0
+        self._slots[serial] = slot

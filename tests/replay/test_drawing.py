@@ -1,0 +1,116 @@
+"""What each replay draws is distributed as it says, and is of what it holds."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from trajectories import DISCRETE, random_trajectory
+
+from kartrl.replay import MemoryShape, UnrollMemory
+from kartrl.replay.mixture import Mixture, Part
+from kartrl.replay.prioritised import SMALLEST, PrioritisedReplay
+from kartrl.replay.uniform import UniformReplay
+from kartrl.trajectory import Trajectory
+
+T, CAPACITY = 7, 12
+
+
+def memory_of(unrolls):
+    return UnrollMemory(MemoryShape(unrolls, T, (3,), "float32", 1, 7, 2))
+
+
+def batch(seed, size=1):
+    tensors = random_trajectory(DISCRETE, seed, size=size, state_size=2, dtype=torch.float32)
+    return Trajectory(*(tensor.numpy() for tensor in tensors))
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def uniform(memory, capacity):
+    return UniformReplay(memory, capacity, generator())
+
+
+def prioritised(memory, capacity, alpha=0.6, beta=0.4):
+    return PrioritisedReplay(memory, capacity, generator(), alpha, lambda: beta)
+
+
+def filled(make, number=30, **settings):
+    memory = memory_of(CAPACITY + 1)
+    replay = make(memory, CAPACITY, **settings)
+    mixture = Mixture(memory, [Part("it", replay, Fraction(1))])
+    for seed in range(number):
+        mixture.insert(batch(seed))
+    return replay, mixture
+
+
+@pytest.mark.parametrize("make", [uniform, prioritised])
+def test_the_newest_are_held_and_drawn_and_how_often_is_counted(make):
+    replay, mixture = filled(make)
+    drawn = np.concatenate([mixture.sample(5).serial for _ in range(40)])
+    assert set(drawn) <= set(range(30 - CAPACITY, 30))
+    counts = replay._counts[replay.slots()]
+    np.testing.assert_array_equal(counts, [(drawn == serial).sum() for serial in range(30 - CAPACITY, 30)])
+    assert replay.scalars()["drawn_max"] == counts.max()
+    mixture.insert(batch(99))
+    assert replay._counts[replay.slots()][-1] == 0, "a new unroll begins at nothing"
+
+
+def test_a_uniform_replay_draws_evenly_from_what_it_holds():
+    _, mixture = filled(uniform)
+    drawn = np.concatenate([mixture.sample(50).serial for _ in range(100)])
+    _, counts = np.unique(drawn, return_counts=True)
+    assert len(counts) == CAPACITY
+    assert stats.chisquare(counts).pvalue > 0.001
+
+
+@pytest.mark.parametrize(("alpha", "beta"), [(0.6, 0.4), (1.0, 1.0), (0.0, 1.0)])
+def test_a_prioritised_replay_draws_in_proportion_to_errors_and_weighs_that_off(alpha, beta):
+    replay, mixture = filled(prioritised, alpha=alpha, beta=beta)
+    serials = np.arange(30 - CAPACITY, 30)
+    errors = np.linspace(0.1, 3.0, CAPACITY).astype(np.float32)
+    mixture.learn(np.append(serials, [3, 999]), np.append(errors, [1e6, 1e6]).astype(np.float32))  # two are not there
+    samples = [mixture.sample(50) for _ in range(200)]
+    drawn = np.concatenate([sample.serial for sample in samples])
+    probability = errors.astype(np.float64) ** alpha
+    probability /= probability.sum()
+    counts = [(drawn == serial).sum() for serial in serials]
+    assert stats.chisquare(counts, probability * len(drawn)).pvalue > 0.001
+    for sample in samples[:20]:
+        weight = (CAPACITY * probability[sample.serial - serials[0]]) ** -beta
+        np.testing.assert_allclose(sample.importance, weight / weight.max(), rtol=1e-5)
+    assert replay.scalars()["priority_max"] == pytest.approx(3.0)
+
+
+def test_what_was_not_learned_from_yet_has_the_largest_priority_and_no_error_is_still_drawn_at_times():
+    replay, mixture = filled(prioritised)
+    mixture.learn(np.arange(30 - CAPACITY, 30), np.zeros(CAPACITY, np.float32))
+    assert (replay._priorities[replay.slots()] == SMALLEST).all()
+    mixture.learn(np.array([25]), np.array([4.0], np.float32))
+    mixture.insert(batch(50))
+    assert replay._priorities[replay.slots()][-1] == 4.0
+
+
+def test_a_mixture_draws_each_share_from_its_replay():
+    memory = memory_of(40)
+    parts = [Part("long", uniform(memory, 30), Fraction(7, 10)), Part("short", uniform(memory, 2), Fraction(2, 10))]
+    mixture = Mixture(memory, parts)
+    for seed in range(6):
+        mixture.insert(batch(seed, size=3))
+    for _ in range(20):
+        sample = mixture.sample(10)
+        assert len(sample.online) == 9
+        assert set(sample.serial[7:]) <= {16, 17}
+    scalars = {"system/replay_long_drawn_mean", "system/replay_short_drawn_max", "system/replay_gigabytes"}
+    assert scalars <= mixture.scalars().keys()
+
+
+def test_the_same_seed_draws_the_same():
+    for make in (uniform, prioritised):
+        (_, one), (_, other) = filled(make), filled(make)
+        for _ in range(5):
+            for a, b in zip(one.sample(6), other.sample(6), strict=True):
+                np.testing.assert_array_equal(a, b)
