@@ -33,7 +33,7 @@ class AdvantageActorCritic(Algorithm[AnySection]):
         advantage = advantage_with(section.gae_lambda)
         target = value + (advantage if section.value_target == "lambda" else advantage_with(1.0))
         if section.normalise_advantages:
-            advantage = normalised(advantage, valid)
+            advantage = normalised(advantage, self.gather(advantage[valid]))
         return Batch(trajectory, {"advantage": advantage, "value_target": target}, steps)
 
     def loss(self, output: Output, batch: Batch) -> Loss:

@@ -67,6 +67,7 @@ class Algorithm(ABC, Generic[Section]):
         distribution: of the policy.
         progress: of the run's schedules, 0 to 1; the learner sets it before each update.
         return_deviation: by which rewards are divided, so that values are in that unit; set likewise.
+        gather: gives rows [n, ...] of all learners for those of this one, where several learn together; set likewise.
         synchronous: agents wait for each update, so that the policy lag is 0.
         has_vtrace: it takes a `relevance`.
         replays: it can learn from unrolls of older policies.
@@ -94,6 +95,7 @@ class Algorithm(ABC, Generic[Section]):
         self._section, self._discount, self._relevance = section, discount, relevance
         self._reward_transform, self.distribution = reward_transform, distribution
         self.progress, self.return_deviation = 0.0, 1.0
+        self.gather: Callable[[Tensor], Tensor] = lambda rows: rows
 
     def _transform(self, reward: Tensor) -> Tensor:
         """Rewards [T, B] as they are learned from."""

@@ -51,7 +51,9 @@ class APPO(ClippedSurrogate[Section]):
             trust.get("trusted"),
             relevance is not None and relevance.whole,
         )
-        advantage = normalised(targets.advantage, valid) if section.normalise_advantages else targets.advantage
+        advantage = targets.advantage
+        if section.normalise_advantages:
+            advantage = normalised(advantage, self.gather(advantage[valid]))
         return Batch(
             trajectory,
             {

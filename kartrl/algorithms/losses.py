@@ -32,10 +32,9 @@ def clipped_value_loss(value: Tensor, target: Tensor, old_value: Tensor, clip_ra
     return 0.5 * (weight * torch.maximum((target - value) ** 2, (target - clipped) ** 2)).sum()
 
 
-def normalised(advantage: Tensor, valid: Tensor) -> Tensor:
-    """Advantages [T, B] shifted and scaled to mean 0 and deviation 1 over the valid steps."""
-    chosen = advantage[valid]
-    return (advantage - chosen.mean()) / (chosen.std(correction=0) + 1e-8)
+def normalised(advantage: Tensor, counted: Tensor) -> Tensor:
+    """Advantages [T, B] shifted and scaled so that those that count, float [any], have mean 0 and deviation 1."""
+    return (advantage - counted.mean()) / (counted.std(correction=0) + 1e-8)
 
 
 @scripted

@@ -44,15 +44,21 @@ class ClippedSurrogate(Algorithm[AnySection]):
         self._divergences: list[Tensor] = []  # KL(mu || pi) of the minibatches of this epoch
 
     def minibatches(self, batch: Batch) -> Iterator[Batch]:
-        """See `Algorithm`: whole unrolls, in an order drawn anew for each epoch; the KL limit ends it between two."""
-        section, unrolls = self._section, batch.trajectory.reward.shape[1]
-        number = min(unrolls, max(1, round(batch.trajectory.reward.numel() / section.minibatch_size)))
+        """See `Algorithm`: whole unrolls, in an order drawn anew for each epoch; the KL limit ends it between two.
+
+        Several learners divide their batches alike: a minibatch is the sum of their parts, and the KL their mean.
+        """
+        section, (length, unrolls) = self._section, batch.trajectory.reward.shape
+        of_all = self.gather(torch.tensor([unrolls]))
+        number = min(int(of_all.min()), max(1, round(length * int(of_all.sum()) / section.minibatch_size)))
         for _ in range(section.epochs):
             self._divergences.clear()
             for chosen in torch.randperm(unrolls).tensor_split(number):
                 yield batch.minibatch(chosen)
-            if section.kl_limit and float(sum(self._divergences)) > section.kl_limit * number:
-                return
+            if section.kl_limit:
+                divergence = self.gather(torch.as_tensor(sum(self._divergences))[None]).mean()
+                if float(divergence) > section.kl_limit * number:
+                    return
 
     def loss(self, output: Output, batch: Batch) -> Loss:
         """See `Algorithm`: the clipped surrogate objective, value error and entropy bonus."""
@@ -104,9 +110,7 @@ class PPO(ClippedSurrogate[Section]):
             last_value(network, trajectory),
             section.gae_lambda,
         )
-        targets = {
-            "advantage": normalised(advantage, valid) if section.normalise_advantages else advantage,
-            "value_target": advantage + behaviour.value,
-            "old_value": behaviour.value,
-        }
+        targets = {"advantage": advantage, "value_target": advantage + behaviour.value, "old_value": behaviour.value}
+        if section.normalise_advantages:
+            targets["advantage"] = normalised(advantage, self.gather(advantage[valid]))
         return Batch(trajectory, targets, steps)

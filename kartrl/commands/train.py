@@ -143,7 +143,8 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
                     display.say(
                         f"Resuming at {stored.counters.agent_steps:,} agent steps, {stored.counters.updates:,} updates"
                     )
-                display.say(f"Starting {sizes.agents} agents ...; to watch: tensorboard --logdir {config.run.logs}")
+                agents = config.system.learners * sizes.agents
+                display.say(f"Starting {agents} agents ...; to watch: tensorboard --logdir {config.run.logs}")
                 status = Server(config, sizes, folder.path, spec, display, request, stored).run()
         except RunFailed as failure:
             display.say(f"kartrl: the run failed: {failure}")

@@ -57,6 +57,19 @@ class System(Section):
     device: Literal["auto", "cpu", "cuda", "mps"] = Field(
         "auto", description="where the network runs: auto (the fastest there is), cpu, cuda or mps"
     )
+    learners: int = Field(
+        1,
+        ge=1,
+        le=64,
+        description="learner processes that make each update together, each from a batch of its own agents "
+        "(docs/learners.md); numbers below are for each of them",
+    )
+    devices: Annotated[Words, Field(min_length=1)] = Field(
+        ("auto",), description="where the learners' networks run, in turn: cuda:0 cuda:1; auto: system.device"
+    )
+    predictor_devices: Annotated[Words, Field(min_length=1)] = Field(
+        ("auto",), description="where the predictors of each learner run, in turn; auto: where their learner does"
+    )
     agents: Annotated[int, Field(ge=1, le=1024)] | Literal["auto"] = Field(
         "auto", description="agent processes; auto: from the cores"
     )

@@ -17,6 +17,7 @@ from kartrl.config import Config
 from kartrl.config.schedule import Schedule
 from kartrl.envs.spec import ActionSpec
 from kartrl.learning.diagnostics import PolicyProbe, describe
+from kartrl.learning.gradient_reducer import GradientReducer, OneLearner
 from kartrl.learning.optimizers import get_state, make_optimizer, set_state
 from kartrl.models import Network, make_distribution
 from kartrl.trajectory import Trajectory
@@ -104,6 +105,7 @@ class Learner:
         part: unrolls that go through the network at once. Gradients of parts add up to that of the batch; on a CPU,
             parts that fit its cache are faster and need less memory.
         cloning: CLEAR's terms, which are added to the algorithm's loss.
+        reducer: between this and other learners, which make their updates at the same time; None where it is alone.
     """
 
     def __init__(
@@ -116,10 +118,13 @@ class Learner:
         gradient_clip: float,
         part: int,
         cloning: Cloning | None = None,
+        reducer: GradientReducer | None = None,
     ) -> None:
         self.network, self.algorithm, self.optimizer = network, algorithm, optimizer
         self.learning_rate, self.gradient_clip, self._part = learning_rate, gradient_clip, part
         self._cloning = cloning
+        self.reducer: GradientReducer = reducer or OneLearner()
+        algorithm.gather = self.reducer.gather
 
     def update(
         self,
@@ -139,7 +144,8 @@ class Learner:
             probe: measure how far the update moves the policy, which costs two small forward passes.
 
         Returns:
-            What came of it. Where a loss or gradient is not finite, the step is skipped and the update ends.
+            What came of it. Where a loss or gradient is not finite, with any learner, the step is skipped and the
+            update ends.
         """
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate.at(progress)
@@ -155,10 +161,11 @@ class Learner:
             if not made[-1].finite:
                 return Update(made, None)
         if self.network.normalises:  # after the steps, which so see what was acted on
-            self.network.observe(trajectory.observation[:-1][trajectory.valid])
+            self.network.observe(self.reducer.gather(trajectory.observation[:-1][trajectory.valid]))
         if self.network.normalises_returns:
             losses = [loss for step in made for loss in step.losses]
-            self.network.observe_returns(torch.cat([loss.steps["value_target"][loss.valid] for loss in losses]))
+            targets = torch.cat([loss.steps["value_target"][loss.valid] for loss in losses])
+            self.network.observe_returns(self.reducer.gather(targets))
         return Update(made, None if before is None else before.divergence())
 
     def _step(self, batch: Batch, lap: Callable[[str], None]) -> Step:
@@ -180,9 +187,11 @@ class Learner:
             losses.append(loss.detach())
             serials.append(trajectory.serial)
             replayed.append(~trajectory.online)
+        total = torch.as_tensor(sum(loss.total for loss in losses))
+        total = self.reducer.reduce(self.network.parameters(), total, batch.trajectory.valid.sum())
         norm = torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.gradient_clip)
         # On a GPU this waits for the device, once a step: the price of never stepping into weights that are lost.
-        finite = math.isfinite(float(norm + sum(loss.total for loss in losses)))
+        finite = math.isfinite(float(norm + total))
         if finite:
             self.optimizer.step()
             self.algorithm.after_step(self.network)
@@ -202,12 +211,17 @@ class Learner:
 
 
 def make_learner(
-    config: Config, network: Network, action: ActionSpec, optimizer: torch.optim.Optimizer | None = None
+    config: Config,
+    network: Network,
+    action: ActionSpec,
+    optimizer: torch.optim.Optimizer | None = None,
+    reducer: GradientReducer | None = None,
 ) -> Learner:
     """The learner that the configuration describes, for a network with these actions.
 
     Args:
         optimizer: of the network's parameters, where it is not the configuration's.
+        reducer: see `Learner`.
     """
     on_cpu = next(iter(network.parameters())).device.type == "cpu"
     distribution = make_distribution(action, config.model.squash_actions)
@@ -219,6 +233,7 @@ def make_learner(
         gradient_clip=config.optimizer.gradient_clip or math.inf,
         part=max(1, PART_STEPS // config.algorithm.unroll_length) if on_cpu else 1_000_000,
         cloning=Cloning(config.clear, distribution) if config.clear.clones else None,
+        reducer=reducer,
     )
 
 

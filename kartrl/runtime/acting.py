@@ -60,7 +60,14 @@ class Acting:
         """What the predictors draw from, by name."""
         return {predictor.name: predictor.policy.generator for predictor in self.predictors}
 
-    def make_predictors(self, network: Network, weights: PublishedWeights, pacing: Pacing, seed: int) -> None:
+    def make_predictors(
+        self,
+        network: Network,
+        weights: PublishedWeights,
+        pacing: Pacing,
+        seed: int,
+        device: torch.device | None = None,
+    ) -> None:
         """Make the threads that `begin` starts, while the agents come up.
 
         Args:
@@ -68,9 +75,11 @@ class Acting:
             weights: of it, published by who learns.
             pacing: chooses batches.
             seed: of what the first one draws.
+            device: where they run, if not where `network` does.
         """
         slab, distribution = self.slab, make_distribution(self._spec.action)
         states = group_states(slab, network)
+        states = states if device is None else states.to(device)
         for index in range(self._sizes.predictors):
             policy = make_policy(network, distribution, states, seed + index, slab, self._sizes.prediction_groups)
             name = f"predictor-{index}"

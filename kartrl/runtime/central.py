@@ -12,6 +12,7 @@ from kartrl.runtime.acting import Acting
 from kartrl.runtime.agent_supervisor import first_seed
 from kartrl.runtime.batch_source import ArrivalSource, BatchSource, Rounds, SynchronousSource
 from kartrl.runtime.controller import Controller, make_controller
+from kartrl.runtime.devices import predictor_device
 from kartrl.runtime.messages import EpisodeEnd
 from kartrl.runtime.meter import StageShares, slab_stages
 from kartrl.runtime.predictor_thread import ArrivalPacing, Pacing
@@ -77,7 +78,8 @@ class Central:
         """What `begin` starts."""
         sizes, trainer, acting = self._sizes, self.trainer, self._acting
         seed = self._config.run.seed * 1000 + self._first_update
-        acting.make_predictors(trainer.learner.network, trainer.weights, self._pacing, seed)
+        device = predictor_device(self._config.system, trainer.learner.reducer.rank)
+        acting.make_predictors(trainer.learner.network, trainer.weights, self._pacing, seed, device)
         self._stages = StageShares(lambda: slab_stages(self._slab, acting.predictors, self._training.threads))
         if self._config.system.controller:
             assert isinstance(self._pacing, ArrivalPacing)

@@ -5,6 +5,7 @@ import os
 
 import torch
 
+from kartrl.config import System
 from kartrl.errors import UserError
 
 
@@ -24,6 +25,29 @@ def choose_device(name: str) -> torch.device:
             f"device {name}: not available on this machine or in this build of PyTorch; use {there} or auto"
         )
     return torch.device(name)
+
+
+def learner_device(system: System, rank: int = 0) -> torch.device:
+    """Where the network of the learner with this number runs; with auto on GPUs, they take these in turn.
+
+    Raises:
+        UserError: see `choose_device`.
+    """
+    name = system.devices[rank % len(system.devices)]
+    device = choose_device(system.device if name == "auto" else name)
+    if name == "auto" and device.type == "cuda" and system.learners > 1:
+        return torch.device("cuda", rank % torch.cuda.device_count())
+    return device
+
+
+def predictor_device(system: System, rank: int = 0) -> torch.device:
+    """Where the predictors of this learner run.
+
+    Raises:
+        UserError: see `choose_device`.
+    """
+    name = system.predictor_devices[rank % len(system.predictor_devices)]
+    return learner_device(system, rank) if name == "auto" else choose_device(name)
 
 
 def keep_freed_memory() -> None:

@@ -7,7 +7,7 @@ import torch
 from kartrl.config import Config
 from kartrl.envs.spec import EnvSpec
 from kartrl.models import make_network
-from kartrl.runtime.devices import choose_device
+from kartrl.runtime.devices import learner_device
 
 TRIALS = 5
 OBSERVATIONS = 64
@@ -24,7 +24,7 @@ def resolve_precision(config: Config, spec: EnvSpec) -> Config:
         return config
     precision = "fp32"
     if len(spec.observation_shape) == 3 and not config.run.reproducible:
-        device = choose_device(config.system.device)
+        device = learner_device(config.system)
         if multiplies_bf16(device):
             fp32, bf16 = (_pass_seconds(config, spec, name, device) for name in ("fp32", "bf16"))
             precision = "bf16" if bf16 * FASTER < fp32 else "fp32"

@@ -150,7 +150,7 @@ def make_policy(
     network: Network, distribution: Distribution, states: Tensor, seed: int, slab: Slab, limit: int
 ) -> Policy:
     """The policy, with a copy of `network`, that suits its device, for batches of up to `limit` groups."""
-    network = for_inference(network)
+    network = for_inference(network).to(states.device)
     if states.is_cuda:
         return GraphedPolicy(network, distribution, states, seed, slab, limit)
     return Policy(network, distribution, states, seed)

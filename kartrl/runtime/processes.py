@@ -123,6 +123,11 @@ def _run(role: str, place: tuple[str, str], arguments: tuple[Any, ...], options:
         raise SystemExit(f"kartrl: {role}: {cause}") from error  # multiprocessing prints it
 
 
+def allow_children() -> None:
+    """Let this process, which `spawn` has started, start others too; they follow it."""
+    multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
+
+
 def yield_cores() -> None:
     """The network first: this process takes what it leaves of the cores, so that the learner never waits for one."""
     if hasattr(os, "nice"):

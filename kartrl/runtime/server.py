@@ -21,6 +21,7 @@ from kartrl.launch import resume_command
 from kartrl.learning import checkpoint
 from kartrl.learning.checkpoint import Checkpoint
 from kartrl.learning.counters import Counters
+from kartrl.learning.gradient_reducer import SeveralLearners
 from kartrl.learning.learner import make_learner
 from kartrl.learning.optimizers import set_state
 from kartrl.learning.schedules import Progress
@@ -29,7 +30,8 @@ from kartrl.models import make_network
 from kartrl.runtime.central import Central
 from kartrl.runtime.child_process import end_children, resume_fork_server
 from kartrl.runtime.crew import Crew
-from kartrl.runtime.devices import choose_device, keep_freed_memory
+from kartrl.runtime.data_parallel import DataParallel
+from kartrl.runtime.devices import choose_device, keep_freed_memory, learner_device
 from kartrl.runtime.end_request import EndRequest
 from kartrl.runtime.evaluations import Evaluations
 from kartrl.runtime.hogwild import Hogwild
@@ -75,12 +77,12 @@ class Server:
         torch.set_num_threads(sizes.torch_threads)
         torch.manual_seed(config.run.seed)
         self._hogwild = is_hogwild(config)
-        device = choose_device("cpu" if self._hogwild else config.system.device)
+        self._device = choose_device("cpu") if self._hogwild else learner_device(config.system)
         if config.run.reproducible:
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # which CUDA's library wants for that
             torch.use_deterministic_algorithms(True)
         network = make_network(config.model, spec.observation_shape, spec.action, heads_of(config))
-        self._network = network.to(device)
+        self._network = network.to(self._device)
         if resume is not None:
             checkpoint.fit(self._network, resume.network)
         self._before = resume.counters if resume is not None else Counters()
@@ -120,14 +122,19 @@ class Server:
 
     def _make_crew(self) -> Crew:
         config, sizes, spec, say = self._config, self._sizes, self._spec, self._display.say
-        learner = make_learner(config, self._network, spec.action)
+        number, place = config.system.learners, self._folder / "learners.tmp"
+        reducer = SeveralLearners(0, number, place, self._device) if number > 1 else None
+        learner = make_learner(config, self._network, spec.action, reducer=reducer)
         if self._resume is not None and self._resume.optimizer:  # else it has made no step
             set_state(learner.optimizer, self._resume.optimizer)
             learner.algorithm.load_state_dict(dict(self._resume.algorithm))
         if self._hogwild:
             return Hogwild(config, sizes, spec, self._context, learner, self._progress, self._before, say)
         trainer = Trainer(learner, config.optimizer, self._progress, self._before)
-        return Central(config, sizes, spec, self._context, trainer, self._resume is not None, say)
+        resumed = self._resume is not None
+        if reducer is not None:
+            return DataParallel(config, sizes, spec, self._context, trainer, resumed, say, place)
+        return Central(config, sizes, spec, self._context, trainer, resumed, say)
 
     def _start(self) -> None:
         self._began = time.monotonic()

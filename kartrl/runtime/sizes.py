@@ -19,7 +19,7 @@ from kartrl.errors import UserError
 from kartrl.learning.optimizers import FROM_ZERO
 from kartrl.models import ActorCritic, make_network
 from kartrl.replay import MemoryShape
-from kartrl.runtime.devices import choose_device
+from kartrl.runtime.devices import choose_device, learner_device, predictor_device
 from kartrl.runtime.machine import cores, free_memory
 from kartrl.runtime.slab import SlabShape
 from kartrl.trajectory import decision_size
@@ -40,11 +40,14 @@ _OF_CENTRAL = (  # keys of [system] that say nothing to Hogwild workers
     "training_batch_size",
     "controller",
     "max_policy_lag",
+    "learners",
+    "devices",
+    "predictor_devices",
 )
 
 
 class Sizes(NamedTuple):
-    """The numbers of [system], with a choice for this machine wherever it says auto."""
+    """The numbers of [system], with a choice for this machine wherever it says auto; those of each learner."""
 
     agents: int
     min_agents: int  # that must be healthy
@@ -82,23 +85,27 @@ def choose_sizes(config: Config, spec: EnvSpec) -> Sizes:
     """
     if is_hogwild(config):
         return _hogwild_sizes(config, spec)
-    system, number, fixed = config.system, cores(), config.run.reproducible
+    system, fixed = config.system, config.run.reproducible
+    learners = system.learners
+    number = max(1, cores() // learners)
     algorithm = ALGORITHMS[config.algorithm.name]
     synchronous = algorithm.synchronous
     _check(config, synchronous)
+    _check_learners(config)
     _check_actions(config, spec)
     _check_replays(config)
     mixed = bool(config.replays) and config.algorithm.name != "acer"
     queue = Fraction(1) - (sum(each.share for each in config.replays) if mixed else 0)  # fresh part of a batch
     ratio = config.acer.replay_ratio if config.replays and not mixed else 0.0
-    on_cpu = choose_device(system.device).type == "cpu"
+    on_cpu = learner_device(system).type == "cpu"
     envs = _or(system.envs_per_agent, 2 * _group_size(0.0 if fixed else spec.step_seconds))
     groups_per_agent = 2 if envs % 2 == 0 else 1
     size = envs // groups_per_agent
-    memory = max(1, int(free_memory() / 2 / AGENT_BYTES))
+    memory = max(1, int(free_memory() / 2 / AGENT_BYTES / learners))
     agents = _or(system.agents, min(memory, AGENTS_PER_CORE * number if envs == 1 else number))
     observation = math.prod(spec.observation_shape) * np.dtype(spec.observation_dtype).itemsize
-    _check_memory(agents * envs * config.algorithm.unroll_length * observation, agents, envs)  # before any is taken
+    need = learners * agents * envs * config.algorithm.unroll_length * observation
+    _check_memory(need, learners * agents, envs)  # before any is taken
     groups = agents * groups_per_agent
     share = groups if synchronous else max(1, round(groups * algorithm.batch_share))
     whole = _whole_unrolls(config, queue, size)  # what a batch must be a multiple of
@@ -211,6 +218,27 @@ def _check(config: Config, synchronous: bool) -> None:
                 "[evaluation] minutes: an evaluation by the clock is not reproducible; set evaluation.minutes=0, "
                 "and run `kartrl evaluate` afterwards"
             )
+
+
+def _check_learners(config: Config) -> None:
+    """Refuse what several learners cannot do together, and devices that are not there."""
+    system = config.system
+    devices = [learner_device(system, rank) for rank in range(system.learners)]
+    for rank in range(system.learners):
+        predictor_device(system, rank)
+    if system.learners == 1:
+        return
+    several = f"[system] learners = {system.learners}:"
+    if config.replays:
+        raise UserError(f"{several} not with replays, as each would have its own; set replay.methods to none")
+    if config.run.reproducible:
+        raise UserError(f"{several} not with run.reproducible; set it to 1")
+    if system.controller:
+        raise UserError(f"{several} not with system.controller; set that to false")
+    if len({device.type for device in devices}) > 1 or devices[0].type not in ("cpu", "cuda"):
+        raise UserError(f"{several} all on the CPU or each on a GPU, not on {', '.join(map(str, devices))}")
+    if devices[0].type == "cuda" and len(set(devices)) < len(devices):
+        raise UserError(f"{several} each needs a GPU of its own; these would be {', '.join(map(str, devices))}")
 
 
 def _check_actions(config: Config, spec: EnvSpec) -> None:

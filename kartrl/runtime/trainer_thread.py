@@ -13,6 +13,7 @@ from torch import Tensor
 from kartrl.config import Optimizer
 from kartrl.learning.counters import Counters
 from kartrl.learning.divergence_guard import DivergenceGuard
+from kartrl.learning.gradient_reducer import LearnerLost
 from kartrl.learning.learner import Learner, LearnerState, Update
 from kartrl.learning.schedules import Progress
 from kartrl.metrics.stopwatch import TRAINER_STAGES, Stopwatch
@@ -48,11 +49,15 @@ class Trainer:
     An update whose loss or gradient is not finite is skipped: it changes nothing and is not counted. After
     `optimizer.max_skipped_updates` of them in a row, weights and optimizer go back to the last good `state`, once.
 
+    Where several learners make their updates together, counters and progress are those of all of them, as is what is
+    not finite; what is reported of an update is this learner's.
+
     Args:
         counters: to continue counting from.
 
     Attributes:
-        updating: held during an update; hold it to read a consistent state.
+        turn: held from before an update to its end, by trainer threads: learners wait for each other in it.
+        updating: held while an update changes anything; hold it to read a consistent state.
     """
 
     def __init__(self, learner: Learner, section: Optimizer, progress: Progress, counters: Counters) -> None:
@@ -60,7 +65,7 @@ class Trainer:
         self._progress = progress
         self.weights = PublishedWeights(learner.network)
         self.guard = DivergenceGuard(section.max_skipped_updates)
-        self.updating = threading.Lock()
+        self.turn, self.updating = threading.Lock(), threading.Lock()
         self.records: deque[Record] = deque(maxlen=1000)  # read by the server
         self.messages: deque[str] = deque(maxlen=100)  # shown by the server
         self.first_update: float | None = None  # when this process made its first update, seconds since the epoch
@@ -79,7 +84,7 @@ class Trainer:
     def update(
         self, trajectory: Trajectory[Tensor], batch: Trajectory[np.ndarray], stopwatch: Stopwatch
     ) -> Update | None:
-        """One update; hold `updating`. Only unrolls that are `online` count as agent steps, in policy lag and reward.
+        """One update. Only unrolls that are `online` count as agent steps, in policy lag and reward.
 
         Args:
             trajectory: the batch on the network's device; without a valid step, nothing is done.
@@ -90,18 +95,44 @@ class Trainer:
 
         Raises:
             Diverged: too many updates in a row were not finite, for the second time.
+            LearnerLost: see `GradientReducer`.
         """
-        start = time.monotonic()
         fresh = batch.unrolls(batch.online)
         self._attempts += bool(batch.online.any())
         steps, fresh_steps = int(batch.valid.sum()), int(fresh.valid.sum())
-        if steps == 0:  # all unrolls were quarantined, or only carried last observations
+        share = torch.tensor([[steps, fresh_steps, self.progress]], dtype=torch.float64)
+        shares = self.learner.reducer.gather(share)
+        if len(shares) > 1:  # it has waited for the others
+            stopwatch.lap("idle")
+        all_steps, trained = (int(number) for number in shares[:, :2].sum(0))
+        if all_steps == 0:  # all unrolls were quarantined, or only carried last observations
             return None
-        progress = self.progress
+        with self.updating:
+            return self._update(trajectory, batch, steps, trained, float(shares[0, 2]), stopwatch)
+
+    def _update(
+        self,
+        trajectory: Trajectory[Tensor],
+        batch: Trajectory[np.ndarray],
+        steps: int,
+        trained: int,
+        progress: float,
+        stopwatch: Stopwatch,
+    ) -> Update | None:
+        """See `update`.
+
+        Args:
+            steps: valid ones of the batch.
+            trained: fresh steps in the batches of all learners.
+            progress: of the first learner's schedules.
+        """
+        start = time.monotonic()
+        fresh = batch.unrolls(batch.online)
+        fresh_steps = int(fresh.valid.sum())
         before = self.counters
-        after = before._replace(agent_steps=before.agent_steps + fresh_steps, updates=before.updates + 1)
+        after = before._replace(agent_steps=before.agent_steps + trained, updates=before.updates + 1)
         total = self._now().agent_steps
-        due = (total + fresh_steps) // READ_STEPS > total // READ_STEPS
+        due = fresh_steps > 0 and (total + trained) // READ_STEPS > total // READ_STEPS
         read = due or (self._replay_due and fresh_steps == 0)
         update = self.learner.update(trajectory, steps, progress, stopwatch.lap, probe=read)
         if (problem := self.guard.record(update.finite)) is not None:
@@ -124,8 +155,8 @@ class Trainer:
         if due:
             norms, self._norms = self._norms, []
             rewards, self._rewards = self._rewards, []
-            trained = sum(count for count, _ in rewards)
-            mean_reward = sum(count * mean for count, mean in rewards) / trained
+            rewarded = sum(count for count, _ in rewards)
+            mean_reward = sum(count * mean for count, mean in rewards) / rewarded
             scalars = {
                 **update.scalars(),
                 **self._replay_scalars,
@@ -140,7 +171,7 @@ class Trainer:
                 "lag/max": float(lag.max()),
                 "speed/update_seconds": time.monotonic() - start,
             }
-            self.records.append(Record(self._now(), self._attempts, scalars, trained, mean_reward))
+            self.records.append(Record(self._now(), self._attempts, scalars, rewarded, mean_reward))
         self.first_update = self.first_update or time.time()
         self._longest_pause = max(self._longest_pause, time.monotonic() - self._updated)
         self._updated = time.monotonic()
@@ -190,7 +221,7 @@ class Trainer:
             self.updating.release()
 
     def _go_back(self, problem: str) -> None:
-        good = self._good
+        good = self.learner.reducer.share(self._good)
         self.learner.load_state(LearnerState(good.network, good.optimizer, good.algorithm))
         self.weights.publish()
         steps = good.counters.agent_steps
@@ -214,16 +245,22 @@ class TrainerThread(threading.Thread):
 
     def run(self) -> None:
         lap = self.stopwatch.lap
-        while not self._trainer.finished:
+        while True:
             with self._sourcing:
-                batch = self._source.next(self.stopwatch)
+                batch = None if self._trainer.finished else self._source.next(self.stopwatch)
                 if batch is None:
                     return
                 trajectory = self._upload(batch)
             lap("gather")
-            with self._trainer.updating:
+            with self._trainer.turn:
                 lap("idle")
-                self._source.published(self._trainer.update(trajectory, batch, self.stopwatch))
+                if self._trainer.finished:  # by another thread's update, meanwhile
+                    return
+                try:
+                    update = self._trainer.update(trajectory, batch, self.stopwatch)
+                except LearnerLost:  # the crew sees to it
+                    return
+                self._source.published(update)
 
     def _upload(self, batch: Trajectory[np.ndarray]) -> Trajectory[Tensor]:
         """The batch on the device; with a GPU, copied beside the update that another thread is making."""

@@ -79,8 +79,7 @@ def sequential(config, batches, before_each=lambda network, batch: None):
     trainer = Trainer(learner, config.optimizer, Progress(config.run, BEFORE), BEFORE)
     for batch in batches:
         before_each(network, batch)
-        with trainer.updating:
-            trainer.update(batch, Trajectory(*(tensor.numpy() for tensor in batch)), Stopwatch(TRAINER_STAGES))
+        trainer.update(batch, Trajectory(*(tensor.numpy() for tensor in batch)), Stopwatch(TRAINER_STAGES))
     return trainer
 
 

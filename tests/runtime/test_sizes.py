@@ -3,11 +3,13 @@
 import multiprocessing
 
 import pytest
+import torch
 
 from kartrl.config import read
 from kartrl.envs.spec import ActionSpec, EnvSpec
 from kartrl.errors import UserError
 from kartrl.runtime import sizes as tuning
+from kartrl.runtime.devices import learner_device, predictor_device
 from kartrl.runtime.sizes import choose_sizes, forward_seconds, replay_shape, slab_shape
 from kartrl.runtime.slab import Slab
 
@@ -161,6 +163,50 @@ def test_unrolls_that_no_memory_holds_are_refused():
     config = read(overrides=["system.agents=1024", "system.envs_per_agent=65536", "algorithm.unroll_length=10000"])
     with pytest.raises(UserError, match=r"of 1024 agents .* would take .* GB of memory"):
         choose_sizes(config, SLOW)
+
+
+def test_learners_divide_the_cores():
+    sizes = choose_sizes(read(overrides=[*SMALL, "system.learners=2"]), QUICK)
+    assert (sizes.agents, sizes.groups_per_agent, sizes.group_size, sizes.training_blocks) == (2, 2, 4, 4)
+    assert choose_sizes(read(overrides=[*SMALL, "system.learners=16"]), QUICK).agents == 1
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["algorithm.name=acer"], "learners = 2: not with replays, as each would have its own"),
+        (["run.reproducible=true", "evaluation.minutes=0"], "learners = 2: not with run.reproducible"),
+        (["system.controller=true"], "learners = 2: not with system.controller"),
+        (["algorithm.name=a3c", "a3c.hogwild=true"], "learners: Hogwild workers have no use for it"),
+        (["system.devices=cpu cuda:99"], "device cuda:99: not available"),
+        (["system.predictor_devices=cpu toaster"], "device toaster: not available"),
+    ],
+)
+def test_what_does_not_go_with_several_learners_is_one_line(overrides, message):
+    with pytest.raises(UserError, match=message) as error:
+        choose_sizes(read(overrides=[*SMALL, "system.learners=2", *overrides]), QUICK)
+    assert "\n" not in str(error.value)
+
+
+def test_learners_take_the_gpus_in_turn_and_predictors_other_ones(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+
+    def devices(*overrides):
+        system = read(overrides=[f"system.{item}" for item in overrides]).system
+        return [[str(of(system, rank)) for rank in range(system.learners)] for of in (learner_device, predictor_device)]
+
+    assert devices() == [["cuda"], ["cuda"]]
+    assert devices("learners=3") == [["cuda:0", "cuda:1", "cuda:2"]] * 2
+    assert devices("devices=cuda:0", "predictor_devices=cuda:1") == [["cuda:0"], ["cuda:1"]]
+    assert devices("learners=2", "devices=cuda:0 cuda:1", "predictor_devices=cuda:2 cuda:3") == [
+        ["cuda:0", "cuda:1"],
+        ["cuda:2", "cuda:3"],
+    ]
+    with pytest.raises(UserError, match=r"each needs a GPU of its own; these would be cuda:1, cuda:1"):
+        choose_sizes(read(overrides=[*SMALL, "system.learners=2", "system.devices=cuda:1"]), QUICK)
+    with pytest.raises(UserError, match=r"all on the CPU or each on a GPU, not on cuda:0, cpu"):
+        choose_sizes(read(overrides=[*SMALL, "system.learners=2", "system.devices=cuda:0 cpu"]), QUICK)
 
 
 HOGWILD = (*SMALL, "algorithm.name=a3c", "a3c.hogwild=true")

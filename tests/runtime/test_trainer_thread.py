@@ -94,8 +94,7 @@ def update(trainer, seeds, shape=VECTOR, reward=None):
     for seed in seeds:
         batch = make_batch(trainer.learner.network, seed, shape, reward)
         torch.manual_seed(seed)  # of the order of minibatches, as a checkpoint keeps it
-        with trainer.updating:
-            trainer.update(batch, Trajectory(*(tensor.numpy() for tensor in batch)), Stopwatch(TRAINER_STAGES))
+        trainer.update(batch, Trajectory(*(tensor.numpy() for tensor in batch)), Stopwatch(TRAINER_STAGES))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -162,8 +161,7 @@ def test_replayed_unrolls_are_learned_from_but_are_no_agent_steps():
     for online, steps, fresh in (([True] * 4, 20, True), ([False] * 4, 20, False), ([True, False] * 2, 30, True)):
         before = trainer.state()
         part = batch._replace(online=torch.tensor(online), version=torch.full((T, B), trainer.weights.version - 3))
-        with trainer.updating:
-            trainer.update(part, Trajectory(*(tensor.numpy() for tensor in part)), Stopwatch(TRAINER_STAGES))
+        trainer.update(part, Trajectory(*(tensor.numpy() for tensor in part)), Stopwatch(TRAINER_STAGES))
         assert trainer.counters.agent_steps == steps
         assert trainer.counters.updates == before.counters.updates + 1
         assert not fresh or trainer.lag == 3.0
@@ -178,8 +176,7 @@ def test_after_each_reading_of_the_losses_one_replayed_batch_is_read_too():
         batch = batch._replace(
             online=torch.full((B,), online), version=torch.full((T, B), trainer.weights.version + version)
         )
-        with trainer.updating:
-            trainer.update(batch, Trajectory(*(tensor.numpy() for tensor in batch)), Stopwatch(TRAINER_STAGES))
+        trainer.update(batch, Trajectory(*(tensor.numpy() for tensor in batch)), Stopwatch(TRAINER_STAGES))
         if not online:
             trainer.counters = trainer.counters._replace(agent_steps=5990)
     first, second = trainer.records

@@ -20,7 +20,7 @@ from kartrl.commands.bench.windows import Window, peer_rate, train_window
 from kartrl.config import Config, read
 from kartrl.envs.worlds import load_world
 from kartrl.launch import config_options
-from kartrl.runtime.devices import choose_device
+from kartrl.runtime.devices import learner_device
 from kartrl.runtime.inspection import inspect_env
 from kartrl.runtime.machine import cores
 from kartrl.runtime.precision import resolve_precision
@@ -49,7 +49,7 @@ def bench(files: list[str], overrides: list[str], settings: Settings, console: C
     spec = inspect_env(config)
     config = resolve_precision(config, spec)
     sizes = choose_sizes(config, spec)
-    number, on_gpu = cores(), choose_device(config.system.device).type == "cuda"
+    number, on_gpu = cores(), learner_device(config.system).type == "cuda"
     options = config_options(files, overrides)
     windows: list[Window] = []
     peers: list[float] = []

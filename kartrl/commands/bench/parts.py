@@ -22,7 +22,7 @@ from kartrl.learning.schedules import Progress
 from kartrl.metrics.stopwatch import AGENT_STAGES, TRAINER_STAGES, Stopwatch
 from kartrl.models import make_distribution, make_network
 from kartrl.runtime.agent_group import AgentGroup, Mailbox, Stopped
-from kartrl.runtime.devices import choose_device, keep_freed_memory
+from kartrl.runtime.devices import keep_freed_memory, learner_device
 from kartrl.runtime.machine import cores
 from kartrl.runtime.messages import Requests
 from kartrl.runtime.predictor_thread import group_states, make_policy
@@ -73,7 +73,7 @@ def _infer(config: Config, spec: EnvSpec, sizes: Sizes, seed: int, seconds: floa
     keep_freed_memory()
     largest = sizes.prediction_groups
     slab = Slab(CONTEXT, slab_shape(config, spec, sizes)._replace(num_agents=largest, groups_per_agent=1, ring=1))
-    device = choose_device(config.system.device)
+    device = learner_device(config.system)
     network = make_network(config.model, spec.observation_shape, spec.action, heads_of(config)).to(device).eval()
     distribution = make_distribution(spec.action)
     policy = make_policy(network, distribution, group_states(slab, network), seed, slab, largest)
@@ -89,7 +89,7 @@ def _infer(config: Config, spec: EnvSpec, sizes: Sizes, seed: int, seconds: floa
 def _train(config: Config, spec: EnvSpec, sizes: Sizes, seed: int, seconds: float) -> float:
     torch.set_num_threads(1)
     keep_freed_memory()
-    device = choose_device(config.system.device)
+    device = learner_device(config.system)
     network = make_network(config.model, spec.observation_shape, spec.action, heads_of(config)).to(device)
     trainer = Trainer(
         make_learner(config, network, spec.action), config.optimizer, Progress(config.run, Counters()), Counters()
@@ -154,7 +154,7 @@ PARTS: tuple[Part, ...] = (_environment, _infer, _train)
 
 def measure_parts(config: Config, spec: EnvSpec, sizes: Sizes, seconds: float) -> Parts:
     """All parts, each for so many seconds, on all cores at once; with a GPU, its share from one process."""
-    on_gpu = choose_device(config.system.device).type == "cuda"
+    on_gpu = learner_device(config.system).type == "cuda"
     number = cores()
     results = []
     for parts, copies in ((PARTS[:1], number), (PARTS[1:], 1)) if on_gpu else ((PARTS, number),):

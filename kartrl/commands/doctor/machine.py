@@ -27,10 +27,10 @@ def check_torch(examined: Examined) -> tuple[State, str]:
     """Its version and device, and whether these fit the configuration."""
     import torch
 
-    from kartrl.runtime.devices import choose_device
+    from kartrl.runtime.devices import learner_device
     from kartrl.runtime.precision import multiplies_bf16
 
-    device = choose_device(examined.config.system.device)
+    device = learner_device(examined.config.system)
     name, bf16 = torch.cuda.get_device_name(device) if device.type == "cuda" else "no GPU", multiplies_bf16(device)
     text = (
         f"{torch.__version__}, the network runs on {device.type} ({name}), where bf16 is {'fast' if bf16 else 'slow'}"

@@ -1,0 +1,274 @@
+"""Predicts what a cluster reaches: nodes of agents, several learners, the network between them; up to 1,024 nodes.
+
+    pip install simpy
+    python benchmarks/simulate_nodes.py                                      1 to 1,024 nodes, one learner
+    python benchmarks/simulate_nodes.py --nodes 256 1024 --set learners=8 --set compression=2.5
+    python benchmarks/simulate_nodes.py --stages FILE.json                   nodes like the machine that was measured
+
+A node is a machine with agents and a predictor, which sends whole batches of unrolls to its learner, with two calls
+under way; with each call it gets the newest weights, if they are new to it. Learners wait for each other at each update
+and add up their gradients in a ring. FILE.json, written by `kartrl bench --json`, gives a learner's times, and a node's
+agent steps a second, which simulate.py finds.
+
+Not simulated: Ray's own time for each call (about 1 ms, in `latency`), other traffic, and switches that are slower than
+the machines at them. A learner's failure is not simulated but reckoned: on average half of the time between two
+checkpoints is lost.
+"""
+
+import argparse
+import json
+import math
+import random
+from collections import defaultdict, deque
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import simpy
+from rich.console import Console
+from rich.table import Table
+
+SATURATED = 0.9  # utilization from which a resource counts as the bottleneck
+NODES = (1, 4, 16, 64, 256, 1024)
+ADVICE = {
+    "nodes": "nothing: more nodes are of use",
+    "network into a learner": "compression, smaller observations, or more learners",
+    "network out of a learner": "weights for every other call only, in bf16, or more learners",
+    "learners": "larger updates, a faster GPU, a cheaper compression, or more learners",
+    "sum of gradients": "larger updates, a faster network between learners, or fewer learners",
+}
+Steps = Generator[simpy.Event, Any, Any]
+
+
+class Cluster(NamedTuple):
+    """Sizes, seconds and bytes; the defaults are assumptions: the kart on two cores a node, a GPU for each learner."""
+
+    nodes: int = 1
+    learners: int = 1
+    node_rate: float = 1800.0  # agent steps/s of a node that never waits
+    call_steps: int = 512  # agent steps that a node sends at once
+    calls: int = 2  # under way for each node
+    update_steps: int = 512  # of each learner
+    update_base: float = 5e-3
+    update_per_step: float = 8e-6
+    step_bytes: float = 2900.0  # of an agent step on the way: its newest frame
+    compression: float = 1.0  # ratio
+    compress_per_step: float = 0.0  # of a node
+    intake_per_step: float = 2e-6  # of a learner: to decompress and copy
+    weight_bytes: float = 2.6e6  # of the network
+    bandwidth: float = 1.25e9  # bytes/s of a machine, in each direction
+    latency: float = 1e-3  # of a message, one way
+    max_lag: float = math.inf  # updates beyond which a batch is dropped
+    node_mtbf: float = math.inf  # mean seconds between failures of a node
+    node_restart: float = 30.0  # until it works again
+    learner_mtbf: float = math.inf
+    learner_restart: float = 60.0
+    checkpoint: float = 60.0  # seconds between two
+    spread: float = 0.1  # maximum relative deviation of a node's time for a batch
+
+
+class Result(NamedTuple):
+    """Result of a simulation."""
+
+    agent_steps_per_second: float  # trained
+    lag: float  # mean updates between a batch's weights and its update
+    dropped: float  # part of the batches that were too old
+    lost: float  # part of the batches that were lost with a node
+    use: dict[str, float]  # resource -> fraction of time in use, the mean of all of its kind
+
+    def limit(self) -> str:
+        """The most used resource, if it is saturated."""
+        name = max(self.use, key=lambda name: self.use[name])
+        return name if self.use[name] >= SATURATED else "none: round trips"
+
+
+class Batch(NamedTuple):
+    """What a node has sent."""
+
+    version: int  # of the weights that acted
+    taken: simpy.Event  # the learner has it: the call is over
+
+
+class Node:
+    """A machine with agents."""
+
+    def __init__(self, env: simpy.Environment) -> None:
+        self.agents = simpy.Resource(env)  # work on one call at a time
+        self.fails = math.inf  # when
+        self.version = self.asked = -1  # of its weights, and of those that it has or waits for
+
+
+class Learner:
+    """A learner's machine, and the batches that wait in it."""
+
+    def __init__(self, env: simpy.Environment) -> None:
+        self.into, self.out = simpy.Resource(env), simpy.Resource(env)
+        self.waiting: deque[Batch] = deque()
+        self.come = env.event()  # a batch, to a learner that waits
+
+
+class Simulation:
+    """A cluster's processes; all learners make their updates at the same time, so that there is one version."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster, self._random = cluster, random.Random(1)
+        env = self.env = simpy.Environment()
+        self.count: defaultdict[str, float] = defaultdict(float)  # events, and seconds of work by resource
+        self._version, self._ready, self._updated = 0, 0, env.event()
+        self._learners = [Learner(env) for _ in range(cluster.learners)]
+        for number in range(cluster.nodes):
+            node, learner = Node(env), self._learners[number % cluster.learners]
+            node.fails = self._lifetime()
+            for _ in range(cluster.calls):
+                env.process(self._call(node, learner))
+        for learner in self._learners:
+            env.process(self._learn(learner))
+
+    def run(self, seconds: float) -> Result:
+        """Simulate `seconds` of the steady state, after as many."""
+        cluster, count = self.cluster, self.count
+        self.env.run(seconds)
+        count.clear()
+        self.env.run(2 * seconds)
+        numbers = dict.fromkeys(ADVICE, cluster.learners) | {"nodes": cluster.nodes}
+        use = {name: count[name] / seconds / number for name, number in numbers.items()}
+        sent = max(1.0, count["taken"] + count["dropped"])
+        rate = count["taken"] * cluster.call_steps / seconds * self._availability()
+        lag = count["lag"] / max(1.0, count["taken"])
+        return Result(rate, lag, count["dropped"] / sent, count["lost"] / (sent + count["lost"]), use)
+
+    def _availability(self) -> float:
+        """Part of the time in which no learner is being started again, and nothing is done for the second time."""
+        cluster = self.cluster
+        cost = cluster.learner_restart + cluster.checkpoint / 2
+        return 1 / (1 + cost * cluster.learners / cluster.learner_mtbf)
+
+    def _lifetime(self) -> float:
+        mtbf = self.cluster.node_mtbf
+        return math.inf if mtbf == math.inf else self.env.now + self._random.expovariate(1 / mtbf)
+
+    def _work(self, name: str, resource: simpy.Resource, seconds: float) -> Steps:
+        with resource.request() as turn:
+            yield turn
+            yield self.env.timeout(seconds)
+            self.count[name] += seconds
+
+    def _call(self, node: Node, learner: Learner) -> Steps:
+        """One call after another: weights to the node, a batch of unrolls back."""
+        cluster, env = self.cluster, self.env
+        while True:
+            yield env.timeout(cluster.latency)
+            if node.asked < self._version:
+                node.asked = newest = self._version
+                yield from self._work("network out of a learner", learner.out, cluster.weight_bytes / cluster.bandwidth)
+                yield env.timeout(cluster.latency)
+                node.version = newest
+            with node.agents.request() as turn:
+                yield turn
+                version = node.version
+                pace = 1 + cluster.spread * self._random.uniform(-1, 1)
+                seconds = cluster.call_steps * (pace / cluster.node_rate + cluster.compress_per_step)
+                if env.now + seconds > node.fails:
+                    yield env.timeout(max(0.0, node.fails - env.now) + cluster.node_restart)
+                    node.asked, node.fails = -1, self._lifetime()
+                    self.count["lost"] += 1
+                    continue
+                yield env.timeout(seconds)
+                self.count["nodes"] += seconds
+            size = cluster.call_steps * cluster.step_bytes / cluster.compression
+            yield from self._work("network into a learner", learner.into, size / cluster.bandwidth)
+            yield env.timeout(cluster.latency)
+            batch = Batch(version, env.event())
+            learner.waiting.append(batch)
+            if not learner.come.triggered:
+                learner.come.succeed()
+            yield batch.taken
+
+    def _learn(self, learner: Learner) -> Steps:
+        """Take batches in, wait for the other learners, make the update with them."""
+        cluster, env, count = self.cluster, self.env, self.count
+        wanted = max(1, round(cluster.update_steps / cluster.call_steps))
+        steps = wanted * cluster.call_steps
+        while True:
+            chosen: list[Batch] = []
+            while len(chosen) < wanted:
+                if not learner.waiting:
+                    learner.come = env.event()
+                    yield learner.come
+                batch = learner.waiting.popleft()
+                batch.taken.succeed()
+                if self._version - batch.version > cluster.max_lag:
+                    count["dropped"] += 1
+                else:
+                    chosen.append(batch)
+            yield env.timeout(steps * cluster.intake_per_step)
+            count["learners"] += steps * cluster.intake_per_step
+            self._ready += 1
+            if self._ready < cluster.learners:
+                yield self._updated
+            else:
+                seconds, ring = cluster.update_base + steps * cluster.update_per_step, self._ring_seconds()
+                yield env.timeout(seconds + ring)
+                count["learners"] += seconds * cluster.learners
+                count["sum of gradients"] += ring * cluster.learners
+                self._version += 1
+                self._ready, updated, self._updated = 0, self._updated, env.event()
+                updated.succeed()
+            count["taken"] += len(chosen)
+            count["lag"] += sum(self._version - 1 - batch.version for batch in chosen)
+
+    def _ring_seconds(self) -> float:
+        """Of the sum of all gradients: each of 2 (L - 1) messages is a part of 1 / L of them."""
+        messages = 2 * (self.cluster.learners - 1)
+        part = self.cluster.weight_bytes / self.cluster.learners
+        return messages * (part / self.cluster.bandwidth + self.cluster.latency / 10)  # learners are neighbours
+
+
+def result_table(clusters: list[Cluster], seconds: float) -> Table:
+    """A table with one simulation per row."""
+    headers = ("nodes", "learners", "agent steps/s", "of all nodes' ideal", "policy lag", "dropped", "lost")
+    table = Table(*headers, "saturates first", "what to change", title="Simulated", title_justify="left")
+    for cluster in clusters:
+        result = Simulation(cluster).run(seconds)
+        limit = result.limit()
+        ideal = result.agent_steps_per_second / (cluster.nodes * cluster.node_rate)
+        numbers = f"{result.agent_steps_per_second:,.0f}", f"{ideal:.0%}", f"{result.lag:.1f}"
+        faults = f"{result.dropped:.1%}", f"{result.lost:.1%}"
+        advice = ADVICE.get(limit, "more calls under way, or larger ones")
+        table.add_row(f"{cluster.nodes:,}", f"{cluster.learners}", *numbers, *faults, limit, advice)
+    return table
+
+
+def measured(file: Path, seconds: float) -> dict[str, float]:
+    """What a measured machine is as a node, without a trainer, and as a learner."""
+    import simulate
+
+    data = json.loads(file.read_text())
+    setup = simulate.Setup(**{name: data[name] for name in simulate.Setup._fields if name in data})
+    alone = setup._replace(update_base=0.0, update_per_step=0.0)
+    return {
+        "node_rate": simulate.Simulation(alone).run(seconds).agent_steps_per_second,
+        "call_steps": setup.training_blocks * setup.group_size * setup.unroll_length,
+        "update_base": setup.update_base,
+        "update_per_step": setup.update_per_step,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--stages", type=Path, metavar="FILE")
+    parser.add_argument("--nodes", type=int, nargs="+", default=NODES)
+    parser.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="set a field of `Cluster`")
+    parser.add_argument("--seconds", type=float, default=10.0, help="simulated seconds (default %(default)s)")
+    options = parser.parse_args()
+    values: dict[str, Any] = measured(options.stages, options.seconds) if options.stages is not None else {}
+    for name, value in (text.split("=") for text in options.set):
+        values[name] = Cluster.__annotations__[name](value)
+    cluster, console = Cluster(**values), Console()
+    assumed = [f"{name} {value:g}" for name, value in cluster._asdict().items() if name not in ("nodes", *values)]
+    console.print(f"ASSUMED: {', '.join(assumed)}", highlight=False)
+    console.print(result_table([cluster._replace(nodes=nodes) for nodes in options.nodes], options.seconds))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""A further learner: agents, predictors and trainers of its own, which make each update together with the first's."""
+
+import threading
+import time
+import traceback
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import torch
+
+from kartrl.algorithms import heads_of
+from kartrl.config import Config
+from kartrl.envs.spec import EnvSpec
+from kartrl.errors import RunFailed
+from kartrl.learning.counters import Counters
+from kartrl.learning.gradient_reducer import SeveralLearners
+from kartrl.learning.learner import LearnerState, make_learner
+from kartrl.learning.schedules import Progress
+from kartrl.models import make_network
+from kartrl.runtime.agent_process import telling
+from kartrl.runtime.central import Central
+from kartrl.runtime.child_process import end_children, resume_fork_server
+from kartrl.runtime.devices import keep_freed_memory, learner_device
+from kartrl.runtime.processes import allow_children, start_method
+from kartrl.runtime.shared_tensors import SharedTensors
+from kartrl.runtime.sizes import Sizes
+from kartrl.runtime.trainer_thread import Trainer
+
+END_SECONDS = 3.0  # that agents have to end before they are killed
+SEEDS = 15_485_863  # between the seeds of two learners
+
+
+def run(
+    config: Config,
+    sizes: Sizes,
+    spec: EnvSpec,
+    rank: int,
+    state: tuple[SharedTensors, ...],
+    before: Counters,
+    place: Path,
+    server: Connection,
+) -> None:
+    """Body of a learner's process.
+
+    Args:
+        config: of the run.
+        sizes: of each learner.
+        spec: of the environment.
+        rank: of this learner, from 1.
+        state: what the first learner begins with, see `LearnerState`.
+        before: the counters with which the run began.
+        place: where learners find each other.
+        server: gets an `EpisodeEnd` at each episode's end, lines for the user, and a `Failure` if the learner cannot go
+            on; it ends when that is closed.
+    """
+    with telling(server):
+        allow_children()
+        keep_freed_memory()
+        torch.set_num_threads(sizes.torch_threads)
+        own = {"seed": (config.run.seed + rank * SEEDS) % 2**32, "minutes": 0}  # the first learner looks at the clock
+        config = config.model_copy(update={"run": config.run.model_copy(update=own)})
+        torch.manual_seed(config.run.seed)
+        device = learner_device(config.system, rank)
+        network = make_network(config.model, spec.observation_shape, spec.action, heads_of(config)).to(device)
+        reducer = SeveralLearners(rank, config.system.learners, place, device)
+        learner = make_learner(config, network, spec.action, reducer=reducer)
+        learner.load_state(LearnerState(*state))
+        trainer = Trainer(learner, config.optimizer, Progress(config.run, before), before)
+        _work(Central(config, sizes, spec, start_method(), trainer, False, server.send), server)
+
+
+def _work(crew: Central, server: Connection) -> None:
+    """Until the server says so; one that loses the others waits for that too, as the server knows which has ended."""
+    failures: list[str] = []
+    threading.excepthook = lambda failure: failures.append(
+        "".join(traceback.format_exception_only(failure.exc_type, failure.exc_value)).strip()
+    )
+    crew.start()
+    crew.begin()
+    try:
+        while not server.poll():
+            for end in crew.receive(timeout=0.5):
+                server.send(end)
+            if failures:
+                raise RunFailed(failures[0])
+            resume_fork_server()
+            crew.watch(time.monotonic())
+    finally:
+        crew.stop(0.0)
+        end_children(END_SECONDS)
