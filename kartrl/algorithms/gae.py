@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from kartrl.algorithms.backward_sum import backward_sum
 from kartrl.models.scripting import scripted
 
 
@@ -24,11 +25,4 @@ def generalised_advantage(
     """
     value_next = torch.cat([value[1:], bootstrap_value.unsqueeze(0)])
     delta = (reward + discount * value_next - value) * valid
-    advantage = torch.zeros_like(bootstrap_value)
-    advantages: list[Tensor] = []
-    for back in range(value.shape[0]):
-        t = value.shape[0] - 1 - back
-        advantage = delta[t] + discount[t] * gae_lambda * advantage
-        advantages.append(advantage)
-    advantages.reverse()
-    return torch.stack(advantages)
+    return backward_sum(delta, discount * gae_lambda)

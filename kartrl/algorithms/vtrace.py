@@ -5,6 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from kartrl.algorithms.backward_sum import backward_sum
 from kartrl.models.scripting import scripted
 
 
@@ -61,15 +62,8 @@ def vtrace(
             rho = rho * trusted
     value_next = torch.cat([value[1:], bootstrap_value.unsqueeze(0)])
     delta = rho * (reward + discount * value_next - value)
-    correction = torch.zeros_like(bootstrap_value)  # v_{s+1} - V(x_{s+1})
-    corrections: list[Tensor] = []
-    for back in range(value.shape[0]):
-        s = value.shape[0] - 1 - back
-        correction = delta[s] + discount[s] * c[s] * correction
-        corrections.append(correction)
-    corrections.reverse()
-    correction_of_all = torch.stack(corrections)
-    value_target = value + correction_of_all
-    ahead = value_next + trace_lambda * torch.cat([correction_of_all[1:], torch.zeros_like(correction_of_all[:1])])
+    correction = backward_sum(delta, discount * c)  # v_s - V(x_s)
+    value_target = value + correction
+    ahead = value_next + trace_lambda * torch.cat([correction[1:], torch.zeros_like(correction[:1])])
     advantage = (reward + discount * ahead - value) * valid
     return VTrace(value_target.detach(), advantage.detach())

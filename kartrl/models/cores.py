@@ -28,7 +28,19 @@ class NoCore(nn.Module):
         return features, state
 
 
-class LstmCore(nn.Module):
+class RecurrentCore(nn.Module):
+    """What `LstmCore` and `GruCore` have in common."""
+
+    def by_steps(self, features: Tensor, first: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """`unroll`, one `step` after the other, whatever `first` is: a GPU need not be asked where resets are."""
+        outputs: list[Tensor] = []
+        for t in range(first.shape[0]):
+            output, state = self.step(features[t], first[t], state)
+            outputs.append(output)
+        return torch.stack(outputs), state
+
+
+class LstmCore(RecurrentCore):
     """An LSTM; the state is its output, then its cell: S = 2 * size."""
 
     state_size: Final[int]
@@ -54,8 +66,11 @@ class LstmCore(nn.Module):
     def unroll(self, features: Tensor, first: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """All steps of features [T, B, features], `first` [T, B], from state [B, S]: [T, B, size], state [B, S].
 
-        The library's fused recurrence knows no resets, so it runs from one step with a reset to the next.
+        The library's fused recurrence knows no resets, so on a CPU it runs from one step with a reset to the next; a
+        GPU would have to be waited for to know them.
         """
+        if first.is_cuda:
+            return self.by_steps(features, first, state)
         output, cell = state.unsqueeze(0).chunk(2, 2)
         outputs: list[Tensor] = []
         starts = _resets(first)
@@ -66,7 +81,7 @@ class LstmCore(nn.Module):
         return torch.cat(outputs), torch.cat([output, cell], 2).squeeze(0)
 
 
-class GruCore(nn.Module):
+class GruCore(RecurrentCore):
     """A gated recurrent unit (arXiv:1406.1078); the state is its output: S = size."""
 
     state_size: Final[int]
@@ -87,6 +102,8 @@ class GruCore(nn.Module):
 
     def unroll(self, features: Tensor, first: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """See `LstmCore`."""
+        if first.is_cuda:
+            return self.by_steps(features, first, state)
         state = state.unsqueeze(0)
         outputs: list[Tensor] = []
         starts = _resets(first)

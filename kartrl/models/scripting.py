@@ -5,6 +5,7 @@ deprecates torch.jit without a replacement that does so; exactly that warning is
 missing, or is not supported (Python 3.14), everything runs eagerly.
 """
 
+import contextlib
 import sys
 import warnings
 from collections.abc import Callable
@@ -33,6 +34,11 @@ def scripted(function: Function) -> Function:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r".*torch\.jit\.", category=DeprecationWarning)
         return torch.jit.script(function)
+
+
+def unoptimised() -> contextlib.AbstractContextManager[None]:
+    """Within it, compiled code runs as written: not made anew for the sizes that it meets, at a call of its choice."""
+    return torch.jit.optimized_execution(False) if AVAILABLE else contextlib.nullcontext()
 
 
 def export(method: Function) -> Function:

@@ -5,6 +5,7 @@ import torch
 
 from kartrl.models import Network, for_inference
 from kartrl.runtime.published_weights import PublishedWeights
+from kartrl.runtime.role_stream import RoleStream
 
 PART = 256  # observations that go through the network at once
 
@@ -18,11 +19,12 @@ class Embedding:
     def __init__(self, network: Network, weights: PublishedWeights) -> None:
         self._network, self._weights = for_inference(network), weights
         self._device = next(iter(network.parameters())).device
-        self._version = -1
+        self._version, self._stream = -1, RoleStream(self._device)
 
     @torch.no_grad()
     def __call__(self, observation: np.ndarray) -> np.ndarray:
         """Observations [N, ...] -> float32 [N, F]."""
-        self._version = self._weights.fetch(self._network, self._version)
-        parts = torch.from_numpy(np.ascontiguousarray(observation)).split(PART)
-        return np.concatenate([self._network.features(part.to(self._device)).float().cpu().numpy() for part in parts])
+        network, parts = self._network, torch.from_numpy(np.ascontiguousarray(observation)).split(PART)
+        with self._stream.current():
+            self._version = self._weights.fetch(network, self._version, self._stream)
+            return np.concatenate([network.features(part.to(self._device)).float().cpu().numpy() for part in parts])

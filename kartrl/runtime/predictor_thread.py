@@ -11,8 +11,10 @@ from torch import Tensor
 
 from kartrl.metrics.stopwatch import PREDICTOR_STAGES, Stopwatch
 from kartrl.models import Distribution, Network, for_inference
+from kartrl.models.scripting import unoptimised
 from kartrl.runtime.messages import Requests
 from kartrl.runtime.published_weights import PublishedWeights
+from kartrl.runtime.role_stream import RoleStream
 from kartrl.runtime.slab import WAKE_SECONDS, Slab
 
 PATIENCE = 10  # forward passes; long, as what it waits for is on its way unless agents are reset or wait for a trainer
@@ -72,6 +74,7 @@ class Policy:
     def __init__(self, network: Network, distribution: Distribution, states: Tensor, seed: int) -> None:
         self.network, self._distribution, self._states = network, distribution, states
         self.device = states.device
+        self.stream = RoleStream(self.device)
         self.generator = torch.Generator(self.device).manual_seed(seed)
 
     def act(self, requests: Requests) -> tuple[np.ndarray, np.ndarray]:
@@ -90,60 +93,84 @@ class Policy:
         return decision.view(*first.shape, -1), before
 
 
+class PaddedRequests:
+    """Memory of one place for requests of up to `limit` groups, which are filled up to a few sizes.
+
+    Args:
+        slab: from which they come.
+        limit: groups at most.
+        padding_row: the group of requests that only fill up a batch.
+        pinned: whether a GPU may copy it while the thread goes on.
+
+    Attributes:
+        sizes: to which they are filled up, ascending.
+    """
+
+    def __init__(self, slab: Slab, limit: int, padding_row: int, pinned: bool) -> None:
+        self.sizes = sorted({min(2**power, limit) for power in range(limit.bit_length() + 1)})
+        shape = (limit, *slab.observation.shape[2:])
+        dtype = torch.from_numpy(slab.observation[:0]).dtype
+        self._observation = torch.zeros(shape, dtype=dtype, pin_memory=pinned)
+        self._first = torch.zeros(shape[:2], dtype=torch.bool, pin_memory=pinned)
+        self._group = torch.full((limit,), padding_row, dtype=torch.int64, pin_memory=pinned)
+        self._padding_row = padding_row
+
+    def rows(self, size: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Observations [size, G, ...], `first` bool [size, G] and groups int64 [size]: views."""
+        return self._observation[:size], self._first[:size], self._group[:size]
+
+    def fill(self, requests: Requests) -> int:
+        """Copy them in; the size to which they are filled up."""
+        number = len(requests.group)
+        for buffer, array in zip(
+            self.rows(number), (requests.observation, requests.first, requests.group), strict=True
+        ):
+            buffer.copy_(torch.from_numpy(array))
+        self._group[number:] = self._padding_row
+        return next(size for size in self.sizes if size >= number)
+
+
 class GraphedPolicy(Policy):
     """A `Policy` on a CUDA device: one CUDA graph for each of a few batch sizes, with pinned memory at both ends.
 
-    A batch is filled up to the next size with padding rows. The graphs are recorded here, before any other thread uses
-    the device.
+    The graphs are recorded here, before any other thread uses the device.
     """
 
     def __init__(
         self, network: Network, distribution: Distribution, states: Tensor, seed: int, slab: Slab, limit: int
     ) -> None:
         super().__init__(network, distribution, states, seed)
-        self._sizes = sorted({min(2**power, limit) for power in range(limit.bit_length() + 1)})
-        shape = (limit, *slab.observation.shape[2:])
-        self._observation = torch.zeros(shape, dtype=torch.from_numpy(slab.observation[:0]).dtype, pin_memory=True)
-        self._first = torch.zeros(shape[:2], dtype=torch.bool, pin_memory=True)
-        self._group = torch.zeros(limit, dtype=torch.int64, pin_memory=True)
-        self._decision = torch.zeros(*shape[:2], slab.decision.shape[-1], pin_memory=True)
+        self._inputs = PaddedRequests(slab, limit, padding_row=states.shape[0] - 1, pinned=True)
+        self._decision = torch.zeros(limit, slab.group_size, slab.decision.shape[-1], pin_memory=True)
         self._before = torch.zeros(limit, *states.shape[1:], device=self.device)
-        self._stream = torch.cuda.Stream()
-        self._padding_row = states.shape[0] - 1
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
-        self._group.fill_(self._padding_row)
-        for size in reversed(self._sizes):
-            with torch.cuda.stream(self._stream):
-                for _ in range(3):  # TorchScript specialises in the first calls
+        with unoptimised(), torch.cuda.device(self.device):
+            for size in reversed(self._inputs.sizes):
+                with self.stream.current():
+                    for _ in range(3):  # libraries choose their algorithms in the first calls
+                        self._replayed(size)
+                self.stream.synchronize()
+                graph = torch.cuda.CUDAGraph()
+                graph.register_generator_state(self.generator)
+                with torch.cuda.graph(graph, stream=self.stream.cuda, capture_error_mode="thread_local"):
                     self._replayed(size)
-            self._stream.synchronize()
-            graph = torch.cuda.CUDAGraph()
-            graph.register_generator_state(self.generator)
-            with torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
-                self._replayed(size)
-            self._graphs[size] = graph
+                self._graphs[size] = graph
 
     def _replayed(self, size: int) -> None:
         """What a graph holds: copy in, one forward pass, copy out."""
-        inputs = (buffer[:size] for buffer in (self._observation, self._first, self._group))
-        decision, before = self._run(*(buffer.to(self.device, non_blocking=True) for buffer in inputs))
+        inputs = (buffer.to(self.device, non_blocking=True) for buffer in self._inputs.rows(size))
+        decision, before = self._run(*inputs)
         self._before[:size].copy_(before)
         self._decision[:size].copy_(decision, non_blocking=True)
 
     def act(self, requests: Requests) -> tuple[np.ndarray, np.ndarray]:
         """See `Policy`."""
-        number = len(requests.group)
-        size = next(size for size in self._sizes if size >= number)
-        self._observation[:number].copy_(torch.from_numpy(requests.observation))
-        self._first[:number].copy_(torch.from_numpy(requests.first))
-        self._group.fill_(self._padding_row)
-        self._group[:number].copy_(torch.from_numpy(requests.group))
-        starts = torch.from_numpy(np.flatnonzero(requests.step == 0)).to(self.device)
-        with torch.cuda.stream(self._stream):
+        number, size = len(requests.group), self._inputs.fill(requests)
+        with self.stream.current():
             self._graphs[size].replay()
-            before = self._before[starts].cpu()  # waits for the stream
-        self._stream.synchronize()
-        return self._decision[:number].numpy(), before.numpy()
+            before = self._before[:number].cpu()
+        self.stream.synchronize()
+        return self._decision[:number].numpy(), before.numpy()[requests.step == 0]
 
 
 def make_policy(
@@ -179,6 +206,10 @@ class PredictorThread(threading.Thread):
         """Held from gathering requests to answering them."""
 
     def run(self) -> None:
+        with self.policy.stream.current():
+            self._answer()
+
+    def _answer(self) -> None:
         slab, lap = self._slab, self.stopwatch.lap
         version, busy = -1, 0.001
         while not self._stop_event.is_set():
@@ -190,7 +221,7 @@ class PredictorThread(threading.Thread):
                 if requests is None:
                     continue
                 if self._pacing.may_fetch(requests):
-                    version = self._weights.fetch(self.policy.network, version)
+                    version = self._weights.fetch(self.policy.network, version, self.policy.stream)
                 lap("gather")
                 decision, initial_state = self.policy.act(requests)
                 lap("forward")

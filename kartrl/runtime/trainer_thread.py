@@ -19,6 +19,7 @@ from kartrl.learning.schedules import Progress
 from kartrl.metrics.stopwatch import TRAINER_STAGES, Stopwatch
 from kartrl.runtime.batch_source import BatchSource
 from kartrl.runtime.published_weights import PublishedWeights
+from kartrl.runtime.role_stream import RoleStream
 from kartrl.trajectory import Trajectory
 
 READ_STEPS = 3000  # agent steps between two readings of the losses, so that the device is seldom waited for
@@ -63,7 +64,8 @@ class Trainer:
     def __init__(self, learner: Learner, section: Optimizer, progress: Progress, counters: Counters) -> None:
         self.learner, self.counters = learner, counters
         self._progress = progress
-        self.weights = PublishedWeights(learner.network)
+        self.stream = RoleStream(next(iter(learner.network.parameters())).device)
+        self.weights = PublishedWeights(learner.network, self.stream)
         self.guard = DivergenceGuard(section.max_skipped_updates)
         self.turn, self.updating = threading.Lock(), threading.Lock()
         self.records: deque[Record] = deque(maxlen=1000)  # read by the server
@@ -107,7 +109,7 @@ class Trainer:
         all_steps, trained = (int(number) for number in shares[:, :2].sum(0))
         if all_steps == 0:  # all unrolls were quarantined, or only carried last observations
             return None
-        with self.updating:
+        with self.updating, self.stream.current():
             return self._update(trajectory, batch, steps, trained, float(shares[0, 2]), stopwatch)
 
     def _update(
@@ -213,7 +215,8 @@ class Trainer:
         if not self.updating.acquire(timeout=patience):
             raise TimeoutError(f"an update has not ended for {patience:g} s")
         try:
-            state = State(*self.learner.state(), self.counters._replace(progress=self.progress))
+            with self.stream.current():
+                state = State(*self.learner.state(), self.counters._replace(progress=self.progress))
             if self.guard.healthy and all(bool(tensor.isfinite().all()) for tensor in state.network.values()):
                 self._good = state
             return state
@@ -240,7 +243,7 @@ class TrainerThread(threading.Thread):
         super().__init__(name=name, daemon=True)
         self._source, self._trainer, self._sourcing = source, trainer, sourcing
         self._device = next(iter(trainer.learner.network.parameters())).device
-        self._stream = torch.cuda.Stream() if self._device.type == "cuda" else None
+        self._stream = RoleStream(self._device)  # of copies to the device, beside the update of another thread
         self.stopwatch = Stopwatch(TRAINER_STAGES)
 
     def run(self) -> None:
@@ -260,14 +263,16 @@ class TrainerThread(threading.Thread):
                     update = self._trainer.update(trajectory, batch, self.stopwatch)
                 except LearnerLost:  # the crew sees to it
                     return
-                self._source.published(update)
+                with self._trainer.stream.current():
+                    self._source.published(update)
 
     def _upload(self, batch: Trajectory[np.ndarray]) -> Trajectory[Tensor]:
-        """The batch on the device; with a GPU, copied beside the update that another thread is making."""
+        """The batch on the device."""
         tensors = map(torch.from_numpy, batch)
-        if self._stream is None:
+        if self._device.type != "cuda":
             return Trajectory(*(tensor.to(self._device) for tensor in tensors))
-        with torch.cuda.stream(self._stream):
+        with self._stream.current():
             on_device = Trajectory(*(tensor.pin_memory().to(self._device, non_blocking=True) for tensor in tensors))
         self._stream.synchronize()
+        self._trainer.stream.keep(on_device)
         return on_device

@@ -1,0 +1,36 @@
+"""The recursion that returns, advantages and V-trace's corrections have in common."""
+
+import torch
+from torch import Tensor
+
+from kartrl.models.scripting import scripted
+
+
+@scripted
+def by_doubling(term: Tensor, decay: Tensor) -> Tensor:
+    """`backward_sum` in about log2(T) rounds of large operations (Hillis and Steele's scan), rounded otherwise."""
+    length, reach = term.shape[0], 1
+    while reach < length:  # term is the sum over the next `reach` steps, decay the product of their decays
+        term = torch.cat([term[:-reach] + decay[:-reach] * term[reach:], term[-reach:]])
+        decay = torch.cat([decay[:-reach] * decay[reach:], decay[-reach:]])
+        reach *= 2
+    return term
+
+
+@scripted
+def backward_sum(term: Tensor, decay: Tensor) -> Tensor:
+    """x_t = term_t + decay_t x_{t+1}, with x_T = 0; all float [T, B].
+
+    Step by step on a CPU; on a GPU, where the start of each small operation would cost more than all of them, by
+    doubling (which has never run on one).
+    """
+    if term.is_cuda:
+        return by_doubling(term, decay)
+    x = torch.zeros_like(term[0])
+    sums: list[Tensor] = []
+    for back in range(term.shape[0]):
+        t = term.shape[0] - 1 - back
+        x = term[t] + decay[t] * x
+        sums.append(x)
+    sums.reverse()
+    return torch.stack(sums)

@@ -1,0 +1,52 @@
+"""A run with replays that is killed goes on from its checkpoint, and says what of them is lost."""
+
+import os
+import signal
+
+import pytest
+from commands import EVALUATE_OFF, QUICK, REPORT_OFTEN, Training, run, wait_for
+
+from kartrl.learning import checkpoint
+from kartrl.metrics import scalars_csv
+
+REPLAYS = (
+    "run.name=run",
+    "run.checkpoint_minutes=0.03",
+    "algorithm.name=impala",
+    "replay.methods=queue elite attentive prioritised",
+    "replay.insertion=elite",
+    "replay.capacities=2000",
+    "replay.start=300",
+    "replay.compression=lz4",
+    "clear.policy_cost=0.01",
+    "laser.threshold=0.3",
+    "laser.form=paper",
+)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs signals")
+def test_a_killed_run_with_replays_goes_on_and_says_that_they_begin_empty(tmp_path):
+    folder = tmp_path / "logs" / "run"
+    options = [*QUICK, *EVALUATE_OFF, *(part for setting in REPLAYS for part in ("--set", setting))]
+    with Training(tmp_path, *options, "--set", "run.agent_steps=1000000000", before=REPORT_OFTEN) as training:
+
+        def saved_while_replaying() -> bool:
+            tags = {row.tag for row in scalars_csv.read(folder)}
+            return checkpoint.newest(folder) is not None and "replay/age_mean" in tags
+
+        wait_for(saved_while_replaying, 120, "a checkpoint, and metrics of what is replayed")
+        training.process.send_signal(signal.SIGKILL)
+        training.process.wait(60)
+        wait_for(lambda: not training.family(), 60, "the orphans to be gone")
+    tags = {row.tag for row in scalars_csv.read(folder)}
+    told = {"replay/behaviour_kl", "replay/trusted", "losses/policy_cloning", "losses/masked"}
+    told |= {"system/replay_elite_distance", "system/replay_attentive_candidates", "system/replay_gigabytes"}
+    assert told <= tags, told - tags
+    newest = checkpoint.newest(folder)
+    assert newest is not None
+    stored = checkpoint.load(newest)
+    assert stored.algorithm, "the lagged network is kept"
+    steps = stored.counters.agent_steps + 1000
+    resumed = run("train", "--resume", "run", "--set", f"run.agent_steps={steps}", cwd=tmp_path)
+    assert resumed.returncode == 0, resumed.stdout + resumed.stderr
+    assert "What the replay held is not in a checkpoint: it begins empty" in resumed.stdout
