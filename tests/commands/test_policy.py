@@ -173,7 +173,6 @@ def test_weights_that_are_too_large_are_not_halved(tmp_path, console):
     assert not (tmp_path / "small.pt").exists()
 
 
-@pytest.mark.skipif(not policy.SHIPPED.exists(), reason="no weights come along yet")
 def test_what_ships_is_small_and_has_a_card():
     shipped = checkpoint.load(policy.SHIPPED)
     assert policy.SHIPPED.stat().st_size <= 3_000_000
