@@ -14,7 +14,7 @@ from kartrl.metrics.stopwatch import AGENT_STAGES, TRAINER_STAGES, Stopwatch
 from kartrl.runtime.agent_group import AgentGroup, Mailbox, Stopped, take_turns
 from kartrl.runtime.batch_source import ArrivalSource, Rounds, SynchronousSource
 from kartrl.runtime.predictor_thread import ArrivalPacing, PredictorThread
-from kartrl.runtime.published_weights import PublishedWeights
+from kartrl.runtime.published_weights import ON_CPU, PublishedWeights
 from kartrl.runtime.slab import Slab, SlabShape
 
 CONTEXT = multiprocessing.get_context("spawn")
@@ -68,7 +68,7 @@ class Run:
         pacing, self.source = make_order(slab, self.weights, self.stop)
         self.predictor = PredictorThread("predictor", slab, self, self.weights, pacing, self.stop)
         self.toy = ToyPolicy()
-        self.network = self.toy.network
+        self.network, self.stream = self.toy.network, ON_CPU
         self.lives = [0] * slab.num_agents
         self.agents = [None] * slab.num_agents
         self.dead = [threading.Event() for _ in range(slab.num_agents)]
