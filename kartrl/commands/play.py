@@ -1,6 +1,7 @@
 """`kartrl play`: see `kartrl.kart.play`."""
 
 import argparse
+import io
 from pathlib import Path
 
 from rich.console import Console
@@ -59,17 +60,19 @@ def run(options: argparse.Namespace) -> int:
     """Open the window, or film a movie; the exit status."""
     from kartrl.kart.play import Options, play
 
+    said = io.StringIO()  # which ghost it is, to be printed when all that the options name has been found
     play(
         Options(
             circuit=options.state,
             game=options.game,
-            checkpoint=find_rival(options, Console()),
+            checkpoint=find_rival(options, Console(file=said)),
             greedy=options.greedy,
             device=options.device,
             ghost=options.ghost,
             replay=options.replay,
             output=options.output,
             opponents=options.opponents,
+            announcement=said.getvalue(),
         )
     )
     return 0

@@ -32,6 +32,7 @@ def play(options: Options) -> None:
         window.wait("loading ..." if options.checkpoint is None else "loading the ghost ...")
 
         with Stage(options) as stage:
+            print(options.announcement, end="", flush=True)
             app = App(stage, window, options.output)
             app.run()
     finally:
