@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from torch import Tensor
+
 from kartrl.algorithms.a2c import A2C
 from kartrl.algorithms.a3c import A3C
 from kartrl.algorithms.acer import ACER
@@ -27,6 +29,13 @@ ALGORITHMS: dict[str, type[Algorithm[Any]]] = {
 def heads_of(config: Config) -> frozenset[str]:
     """The heads that the algorithm needs of its network; see `ActorCritic`."""
     return ALGORITHMS[config.algorithm.name].heads
+
+
+def state_of(config: Config, network: dict[str, Tensor]) -> dict[str, Tensor]:
+    """What the algorithm's `state_dict` gives for a network with this state, after an update: names, shapes, types."""
+    algorithm, laser = ALGORITHMS[config.algorithm.name], config.laser
+    lags = laser.threshold and laser.form == "paper" and algorithm.has_vtrace
+    return network if lags else algorithm.state_of(network)
 
 
 def make_algorithm(config: Config, distribution: Distribution) -> Algorithm[Any]:

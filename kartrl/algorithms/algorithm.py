@@ -125,7 +125,7 @@ class Algorithm(ABC, Generic[Section]):
 
     @classmethod
     def state_of(cls, network: dict[str, Tensor]) -> dict[str, Tensor]:
-        """What `state_dict` gives for a network with this state, after an update: names, shapes and types."""
+        """What it keeps itself, but for LASER's lagged network; see `kartrl.algorithms.state_of`."""
         return {}
 
     @abstractmethod

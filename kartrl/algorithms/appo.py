@@ -76,8 +76,3 @@ class APPO(ClippedSurrogate[Section]):
         if "trusted" in targets:
             loss.terms["masked"] = (weight * (1 - targets["trusted"])).sum()  # share of steps that teach nothing
         return loss
-
-    @classmethod
-    def state_of(cls, network: dict[str, Tensor]) -> dict[str, Tensor]:
-        """See `Algorithm`: that of LASER's lagged network."""
-        return network

@@ -26,11 +26,6 @@ class Impala(Algorithm[Section]):
         relevance = self._relevance
         return Batch(trajectory, {} if relevance is None else relevance.lagged_policy(network, trajectory), steps)
 
-    @classmethod
-    def state_of(cls, network: dict[str, Tensor]) -> dict[str, Tensor]:
-        """See `Algorithm`: that of LASER's lagged network."""
-        return network
-
     def loss(self, output: Output, batch: Batch) -> Loss:
         """See `Algorithm`: policy gradient with V-trace's advantage, value error against v_s, entropy bonus."""
         section, trajectory = self._section, batch.trajectory

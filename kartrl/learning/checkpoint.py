@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from kartrl import __version__
-from kartrl.algorithms import ALGORITHMS, heads_of
+from kartrl.algorithms import heads_of, state_of
 from kartrl.config import Config, dump, read
 from kartrl.envs.named_modules import trust, untrusted_modules
 from kartrl.envs.spec import ActionSpec
@@ -288,7 +288,7 @@ def _check_tensors(checkpoint: Checkpoint) -> None:
         if _types(checkpoint.optimizer) != {name: (torch.float32, shape) for name, shape in shapes.items()}:
             raise UserError("its optimizer's state does not fit its network")
     if checkpoint.algorithm:
-        state = ALGORITHMS[checkpoint.config.algorithm.name].state_of(network.state_dict())
+        state = state_of(checkpoint.config, network.state_dict())
         if _types(checkpoint.algorithm) != _types(state):
             raise UserError("its algorithm's state does not fit its network")
     if any(tensor.dtype != torch.uint8 or tensor.nbytes > LARGEST_RANDOM for tensor in checkpoint.random.values()):

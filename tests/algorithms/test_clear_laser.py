@@ -5,6 +5,7 @@ import pytest
 import torch
 from trajectories import ACTIONS, DISCRETE, kind, random_trajectory
 
+from kartrl.algorithms import state_of
 from kartrl.algorithms.algorithm import Batch, Loss
 from kartrl.algorithms.appo import APPO
 from kartrl.algorithms.clear import Cloning
@@ -12,7 +13,7 @@ from kartrl.algorithms.impala import Impala
 from kartrl.algorithms.laser import Relevance
 from kartrl.algorithms.rewards import TRANSFORMS
 from kartrl.algorithms.vtrace import vtrace
-from kartrl.config import Model
+from kartrl.config import Model, read
 from kartrl.config.algorithms import APPO as AppoSection
 from kartrl.config.algorithms import Impala as ImpalaSection
 from kartrl.config.replay import Clear, Laser
@@ -196,4 +197,6 @@ def test_the_lagged_policy_follows_and_is_kept_in_checkpoints():
         assert torch.equal(resumed.prepare(network, trajectory, 1).targets["lagged_policy"], after)
         output, _ = network(trajectory.observation, trajectory.first, trajectory.initial_state)
     assert 0 < (after - before).abs().max() < (output.policy[:-1] - before).abs().max()
-    assert algorithm.state_dict().keys() == Impala.state_of(network.state_dict()).keys()
+    paper = read([], ["algorithm.name=impala", "laser.threshold=0.3", "laser.form=paper"])
+    assert algorithm.state_dict().keys() == state_of(paper, network.state_dict()).keys()
+    assert state_of(read([], ["algorithm.name=impala", "laser.threshold=0.3"]), network.state_dict()) == {}
