@@ -5,6 +5,7 @@ import pytest
 from kartrl.config import read
 from kartrl.envs.spec import ActionSpec, EnvSpec
 from kartrl.runtime import precision
+from kartrl.runtime.devices import choose_device
 from kartrl.runtime.precision import resolve_precision
 
 IMAGE = EnvSpec("image", (54, 54, 1), "uint8", ActionSpec("discrete", 6), 1e-3)
@@ -46,4 +47,4 @@ def test_what_is_given_is_kept(given):
 def test_both_precisions_are_really_measured():
     config = read(overrides=["model.hidden_size=16"])
     for name in ("fp32", "bf16"):
-        assert precision._pass_seconds(config, IMAGE, name, precision.choose_device("cpu")) > 0
+        assert precision._pass_seconds(config, IMAGE, name, choose_device("cpu")) > 0
