@@ -8,6 +8,7 @@ import contextlib
 import random
 import statistics
 import threading
+from collections.abc import Iterator
 
 import psutil
 from rich.console import Console
@@ -18,27 +19,37 @@ from kartrl.commands.bench.windows import train_window
 from kartrl.launch import config_options
 
 
-def kill_periodically(every: float, done: threading.Event, kills: list[int]) -> None:
-    """Kill a random agent of this process every `every` seconds."""
+def kill_periodically(every: float, done: threading.Event, kills: list[int], title: str = "kartrl agent-") -> None:
+    """Kill a random one of this process's descendants whose title begins so, every `every` seconds."""
     done.wait(2 * every)  # a death before the first update ends the run
     while not done.wait(every):
-        with contextlib.suppress(psutil.Error):
-            family = psutil.Process().children(recursive=True)
-            agents = [process for process in family if (process.cmdline() or [""])[0].startswith("kartrl agent-")]
-            if agents:
-                random.choice(agents).kill()
+        if found := list(descendants(title)):
+            with contextlib.suppress(psutil.Error):
+                random.choice(found).kill()
                 kills.append(1)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def descendants(title: str) -> Iterator[psutil.Process]:
+    """This process's descendants whose title begins so."""
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):  # it may have ended
+            if (process.cmdline() or [""])[0].startswith(title):
+                yield process
+
+
+def parse(description: str | None) -> argparse.Namespace:
+    """The command line of this benchmark, and of others with kills."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_config(parser)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--warm", type=float, default=10)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--every", type=float, default=10, help="seconds between two kills")
-    options = parser.parse_args()
-    console = Console()
+    return parser.parse_args()
+
+
+def main() -> None:
+    options, console = parse(__doc__), Console()
     arguments = config_options(options.config, options.set)
     ratios = []
     for _ in range(options.rounds):

@@ -18,15 +18,16 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from kartrl import cli
 from kartrl.models import Network
 from kartrl.runtime import trainer_thread
-from kartrl.runtime.published_weights import PublishedWeights, published
+from kartrl.runtime.published_weights import ON_CPU, PublishedWeights, published
+from kartrl.runtime.role_stream import RoleStream
 
 
 def delayed(updates: int) -> type[PublishedWeights]:
     """Published weights that can be fetched only `updates` updates later."""
 
     class DelayedWeights(PublishedWeights):
-        def __init__(self, network: Network) -> None:
-            super().__init__(network)
+        def __init__(self, network: Network, stream: RoleStream = ON_CPU, version: int = 0) -> None:
+            super().__init__(network, stream, version)
             self._kept: deque[Tensor] = deque([self._flat.clone()], maxlen=updates + 1)
 
         def publish(self) -> None:
@@ -35,7 +36,7 @@ def delayed(updates: int) -> type[PublishedWeights]:
                 self._kept.append(self._flat.clone())
 
         @torch.no_grad()
-        def fetch(self, network: Network, version: int) -> int:
+        def fetch(self, network: Network, version: int, stream: RoleStream = ON_CPU) -> int:
             with self._lock:
                 fetched = self.version - len(self._kept) + 1
                 if fetched == version:

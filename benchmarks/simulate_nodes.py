@@ -5,8 +5,9 @@
     python benchmarks/simulate_nodes.py --nodes 256 1024 --set learners=8 --set compression=2.5
     python benchmarks/simulate_nodes.py --stages FILE.json                   nodes like the machine that was measured
 
-A node is a machine with agents and a predictor, which sends whole batches of unrolls to its learner, with two calls
-under way; with each call it gets the newest weights, if they are new to it. Learners wait for each other at each update
+A node is a machine with agents and a predictor, which fill its memory with unrolls; it sends whole batches of them to
+its learner, with two calls under way. Calls are renewed after each update, and at once where a node has none left; with
+each it gets the newest weights, if they are new to it. Learners wait for each other at each update
 and add up their gradients in a ring. FILE.json, written by `kartrl bench --json`, gives a learner's times, and a node's
 agent steps a second, which simulate.py finds.
 
@@ -19,6 +20,7 @@ import argparse
 import json
 import math
 import random
+import statistics
 from collections import defaultdict, deque
 from collections.abc import Generator
 from pathlib import Path
@@ -48,6 +50,8 @@ class Cluster(NamedTuple):
     node_rate: float = 1800.0  # agent steps/s of a node that never waits
     call_steps: int = 512  # agent steps that a node sends at once
     calls: int = 2  # under way for each node
+    fill_steps: int = 512  # an unroll of each of a node's environments: all are filled at once
+    node_steps: int = 1024  # agent steps that its memory holds
     update_steps: int = 512  # of each learner
     update_base: float = 5e-3
     update_per_step: float = 8e-6
@@ -83,19 +87,37 @@ class Result(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What a node has sent."""
+    """What a node has filled, or sent."""
 
-    version: int  # of the weights that acted
-    taken: simpy.Event  # the learner has it: the call is over
+    version: float  # of the weights that acted, the mean over the steps
+    oldest: int
+    node: "Node"
 
 
 class Node:
     """A machine with agents."""
 
-    def __init__(self, env: simpy.Environment) -> None:
-        self.agents = simpy.Resource(env)  # work on one call at a time
+    def __init__(self, env: simpy.Environment, learner: "Learner") -> None:
+        self.learner = learner
+        self.calls = simpy.Store(env)  # that have come
+        self.filled = simpy.Store(env)  # batches
+        self.emptied = env.event()  # room for a batch, to agents that wait
+        self.begun = env.event()  # the first weights are there
+        self.outstanding = 0  # calls, as the learner counts them
         self.fails = math.inf  # when
-        self.version = self.asked = -1  # of its weights, and of those that it has or waits for
+        self.asked = -1  # version of its weights, or of those that it waits for
+        self.version, self._since, self._area = 0, 0.0, 0.0  # the integral of the version until then
+
+    def take(self, version: int, now: float) -> None:
+        """Act with these weights from now on."""
+        self._area, self._since = self.area(now), now
+        self.version = max(version, self.version)
+        if not self.begun.triggered:
+            self.begun.succeed()
+
+    def area(self, now: float) -> float:
+        """The integral of the version over the time until now."""
+        return self._area + self.version * (now - self._since)
 
 
 class Learner:
@@ -103,6 +125,7 @@ class Learner:
 
     def __init__(self, env: simpy.Environment) -> None:
         self.into, self.out = simpy.Resource(env), simpy.Resource(env)
+        self.nodes: list[Node] = []
         self.waiting: deque[Batch] = deque()
         self.come = env.event()  # a batch, to a learner that waits
 
@@ -117,10 +140,12 @@ class Simulation:
         self._version, self._ready, self._updated = 0, 0, env.event()
         self._learners = [Learner(env) for _ in range(cluster.learners)]
         for number in range(cluster.nodes):
-            node, learner = Node(env), self._learners[number % cluster.learners]
+            learner = self._learners[number % cluster.learners]
+            node = Node(env, learner)
             node.fails = self._lifetime()
-            for _ in range(cluster.calls):
-                env.process(self._call(node, learner))
+            learner.nodes.append(node)
+            env.process(self._act(node))
+            env.process(self._answer(node))
         for learner in self._learners:
             env.process(self._learn(learner))
 
@@ -153,36 +178,69 @@ class Simulation:
             yield self.env.timeout(seconds)
             self.count[name] += seconds
 
-    def _call(self, node: Node, learner: Learner) -> Steps:
-        """One call after another: weights to the node, a batch of unrolls back."""
+    def _act(self, node: Node) -> Steps:
+        """Agents fill one batch after another, as long as there is memory for them."""
         cluster, env = self.cluster, self.env
+        room = max(1, cluster.node_steps // cluster.call_steps)
+        # mean and oldest version of the last ones, in which a batch's unrolls were filled beside others
+        acted = deque[tuple[float, int]](maxlen=max(1, cluster.fill_steps // cluster.call_steps))
+        yield node.begun
         while True:
+            while len(node.filled.items) >= room:
+                node.emptied = env.event()
+                yield node.emptied
+            before, begin, oldest = node.area(env.now), env.now, node.version
+            pace = 1 + cluster.spread * self._random.uniform(-1, 1)
+            seconds = cluster.call_steps * (pace / cluster.node_rate + cluster.compress_per_step)
+            if env.now + seconds > node.fails:
+                yield env.timeout(max(0.0, node.fails - env.now) + cluster.node_restart)
+                self.count["lost"] += 1 + len(node.filled.items)
+                node.filled.items.clear()
+                node.asked, node.fails = -1, self._lifetime()
+                continue
+            yield env.timeout(seconds)
+            self.count["nodes"] += seconds
+            acted.append(((node.area(env.now) - before) / (env.now - begin), oldest))
+            mean = statistics.fmean(each for each, _ in acted)
+            yield node.filled.put(Batch(mean, acted[0][1], node))
+
+    def _answer(self, node: Node) -> Steps:
+        """One call after the other gets a batch."""
+        while True:
+            yield node.calls.get()
+            batch: Batch = yield node.filled.get()
+            if not node.emptied.triggered:
+                node.emptied.succeed()
+            self.env.process(self._send(batch))
+
+    def _send(self, batch: Batch) -> Steps:
+        cluster, learner = self.cluster, batch.node.learner
+        size = cluster.call_steps * cluster.step_bytes / cluster.compression
+        yield from self._work("network into a learner", learner.into, size / cluster.bandwidth)
+        yield self.env.timeout(cluster.latency)
+        learner.waiting.append(batch)
+        if not learner.come.triggered:
+            learner.come.succeed()
+
+    def _call_all(self, learner: Learner, idle: bool = False) -> None:
+        """Call the nodes that have answered; `idle`: only those that have no call left."""
+        for node in learner.nodes:
+            if not (idle and node.outstanding):
+                for _ in range(self.cluster.calls - node.outstanding):
+                    self.env.process(self._call(node))
+                node.outstanding = self.cluster.calls
+
+    def _call(self, node: Node) -> Steps:
+        """A call on its way, and the newest weights with it."""
+        cluster, env, learner = self.cluster, self.env, node.learner
+        yield env.timeout(cluster.latency)
+        newest = self._version
+        if node.asked < newest:
+            node.asked = newest
+            yield from self._work("network out of a learner", learner.out, cluster.weight_bytes / cluster.bandwidth)
             yield env.timeout(cluster.latency)
-            if node.asked < self._version:
-                node.asked = newest = self._version
-                yield from self._work("network out of a learner", learner.out, cluster.weight_bytes / cluster.bandwidth)
-                yield env.timeout(cluster.latency)
-                node.version = newest
-            with node.agents.request() as turn:
-                yield turn
-                version = node.version
-                pace = 1 + cluster.spread * self._random.uniform(-1, 1)
-                seconds = cluster.call_steps * (pace / cluster.node_rate + cluster.compress_per_step)
-                if env.now + seconds > node.fails:
-                    yield env.timeout(max(0.0, node.fails - env.now) + cluster.node_restart)
-                    node.asked, node.fails = -1, self._lifetime()
-                    self.count["lost"] += 1
-                    continue
-                yield env.timeout(seconds)
-                self.count["nodes"] += seconds
-            size = cluster.call_steps * cluster.step_bytes / cluster.compression
-            yield from self._work("network into a learner", learner.into, size / cluster.bandwidth)
-            yield env.timeout(cluster.latency)
-            batch = Batch(version, env.event())
-            learner.waiting.append(batch)
-            if not learner.come.triggered:
-                learner.come.succeed()
-            yield batch.taken
+            node.take(newest, env.now)
+        yield node.calls.put(None)
 
     def _learn(self, learner: Learner) -> Steps:
         """Take batches in, wait for the other learners, make the update with them."""
@@ -192,12 +250,13 @@ class Simulation:
         while True:
             chosen: list[Batch] = []
             while len(chosen) < wanted:
+                self._call_all(learner, idle=True)
                 if not learner.waiting:
                     learner.come = env.event()
                     yield learner.come
                 batch = learner.waiting.popleft()
-                batch.taken.succeed()
-                if self._version - batch.version > cluster.max_lag:
+                batch.node.outstanding -= 1
+                if self._version - batch.oldest > cluster.max_lag:
                     count["dropped"] += 1
                 else:
                     chosen.append(batch)
@@ -216,6 +275,7 @@ class Simulation:
                 updated.succeed()
             count["taken"] += len(chosen)
             count["lag"] += sum(self._version - 1 - batch.version for batch in chosen)
+            self._call_all(learner)
 
     def _ring_seconds(self) -> float:
         """Of the sum of all gradients: each of 2 (L - 1) messages is a part of 1 / L of them."""

@@ -6,7 +6,7 @@ import numpy as np
 from font import glyph, outlined, text
 
 Colours = dict[int, tuple[int, int, int]]
-KART, EFFECT, FIGURE, OPPONENT = 0, 1, 2, 3  # palettes of the sprites; one per opponent from OPPONENT on
+KART, EFFECT, FIGURE, OPPONENT = 0, 1, 2, 3  # palettes of the sprites; those of the opponents from OPPONENT on
 COLOURS: Colours = {  # five bits per channel; sprites start at 128, sixteen colours per palette
     128 + 1: (3, 3, 5), 128 + 2: (7, 7, 9), 128 + 3: (12, 12, 14), 128 + 4: (20, 20, 22),
     128 + 5: (15, 2, 4), 128 + 6: (24, 4, 5), 128 + 7: (31, 10, 8), 128 + 8: (31, 20, 16),
@@ -22,6 +22,8 @@ _OTHERS = (  # body and driver of the opponents, in place of the kart's red and 
     (((2, 11, 4), (4, 18, 7), (10, 25, 12), (20, 31, 20)), ((20, 14, 2), (27, 21, 4), (31, 28, 10), (31, 31, 22))),
     (((3, 7, 20), (5, 12, 27), (12, 20, 31), (22, 27, 31)), ((19, 6, 2), (27, 11, 3), (31, 18, 8), (31, 26, 18))),
     (((12, 3, 16), (18, 6, 23), (24, 13, 29), (30, 23, 31)), ((3, 14, 14), (6, 21, 20), (13, 28, 26), (24, 31, 30))),
+    (((19, 10, 1), (26, 15, 2), (31, 21, 6), (31, 28, 17)), ((4, 8, 18), (7, 14, 26), (14, 23, 31), (27, 30, 31))),
+    (((9, 9, 11), (15, 15, 17), (22, 22, 24), (29, 29, 31)), ((15, 2, 4), (24, 4, 5), (31, 10, 8), (31, 20, 16))),
 )
 for _k, (_body, _driver) in enumerate(_OTHERS):
     _base = 128 + 16 * (OPPONENT + _k)

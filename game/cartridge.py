@@ -58,6 +58,7 @@ def _surfaces(looks: dict[str, int]) -> str:
     spray = {"shallows": looks["SPLASH"], "snow": looks["SMOKE"]}
     columns = {
         "surf_top": [row.top for row in rows],
+        "surf_share": [min(255, row.top * 256 // SURFACES[0].top) for row in rows],
         "surf_drag": [row.drag for row in rows],
         "surf_grip": [2 * row.grip for row in rows],
         "surf_type": [row.ground_type for row in rows],

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 RAM = 0x7E0000
+OPPONENTS = 7
 VARIABLES = {  # name: (address, type); meanings in README.md
     "x": (0x88, "<u2"), "y": (0x8C, "<u2"), "camera_angle": (0x95, "|u1"),
     "speed_x": (0x1022, "<i2"), "speed_y": (0x1024, "<i2"), "speed": (0x10EA, "<u2"),
@@ -17,10 +18,11 @@ VARIABLES = {  # name: (address, type); meanings in README.md
     "ticks": (0x1E00, "|u1"), "start_section": (0x1E01, "|u1"), "tick": (0x1E02, "<u2"), "circuit": (0x1E04, "|u1"),
     "select": (0x1E05, "|u1"), "build_id": (0x1E08, "<u4"),
     "opponents": (0x1E06, "|u1"), "opponent_speed": (0x1E07, "|u1"), "no_map": (0x1E18, "|u1"),
+    "touched": (0x1E19, "|u1"),
     "best_lap": (0x1E10, "<u2"), "last_lap": (0x1E12, "<u2"),
     **{
         f"opponent{i + 1}_{name}": (0x1E20 + 8 * i + 2 * k, "<u2")
-        for i in range(3) for k, name in enumerate(("x", "y", "angle", "progress"))
+        for i in range(OPPONENTS) for k, name in enumerate(("x", "y", "angle", "progress"))
     },
 }  # fmt: skip
 STANDING = 0x80  # value of `ticks` at which the game renders but does not advance

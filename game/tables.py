@@ -11,7 +11,6 @@ FIRST_LINE = 37  # first screen line of the ground
 LINES = 72
 BASE_LINE = HORIZON + FOCAL  # screen line of the matrix's centre
 KART_LINE = 100  # screen line of the ground under the kart
-BESIDE = (-14, 14, -8)  # offsets of the opponents to the right of their curve, pixels
 SIZE_LINES = (59, 42, 28, 19)  # lines below the horizon from which on an opponent has the next larger size
 BANK_ANGLES = 64  # angles whose rows share a bank
 ROW = LINES * 4  # bytes per angle
@@ -68,9 +67,6 @@ def small() -> dict[str, bytes]:
         "offset_x.bin": b"".join(struct.pack("<h", _signed(-behind * _cos(a - 64))) for a in range(256)),
         "offset_y.bin": b"".join(struct.pack("<h", _signed(behind * _cos(a))) for a in range(256)),
         "matrix_row.bin": b"".join(struct.pack("<H", 0x8000 + k * ROW) for k in range(BANK_ANGLES)),
-        "beside.bin": b"".join(
-            struct.pack("<256b", *(_signed(away * _cos(a - 64)) for a in range(256))) for away in BESIDE
-        ),
         "half_square.bin": bytes(k * k // 512 for k in range(256)),
         "line_of.bin": bytes(min(127, HORIZON + round(FOCAL * SCALE / max(1, depth))) for depth in range(1024)),
         "width_of.bin": bytes(

@@ -67,10 +67,10 @@ def discounts(trajectory: Trajectory[Array], gamma: float) -> Array:
     return gamma * (~trajectory.terminated & trajectory.valid)  # type: ignore[operator]
 
 
-def joined(one: Trajectory[np.ndarray], other: Trajectory[np.ndarray]) -> Trajectory[np.ndarray]:
-    """The unrolls of both."""
+def joined(*parts: Trajectory[np.ndarray]) -> Trajectory[np.ndarray]:
+    """The unrolls of all of them, copied."""
     fields = {
-        name: np.concatenate([getattr(one, name), getattr(other, name)], int(name not in WITHOUT_TIME))
+        name: np.concatenate([getattr(part, name) for part in parts], int(name not in WITHOUT_TIME))
         for name in Trajectory._fields
     }
     return Trajectory(**fields)

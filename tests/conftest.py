@@ -12,8 +12,9 @@ from kartrl.runtime.machine import cores
 
 
 def pytest_configure() -> None:
-    """What a shell starts in the background ignores Ctrl-C, and so do its children: those of the tests must not."""
+    """What a shell starts in the background ignores Ctrl-C, and under `nohup` SIGHUP; what tests start must not."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.hookimpl(optionalhook=True)

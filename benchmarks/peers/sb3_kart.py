@@ -17,7 +17,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import SubprocVecEnv
 
-CIRCUITS = ("MarioCircuit.Act1", "MarioCircuit.Act2", "MarioCircuit.Act3")  # trained on in default.cfg
+CIRCUITS = ("MarioCircuit.Act1", "MarioCircuit.Act2", "MarioCircuit.Act3", "random:3:asphalt")  # as in default.cfg
 COLUMNS = ("time", "agent_steps", "level", "episodic_return", "episodic_length", "finished")
 
 

@@ -4,7 +4,7 @@
 .include "hw.inc"
 .include "ram.inc"
 .include "params.inc"
-.export fall, lava, water, speed_up, jump, coin, put_back, to_gate, restore_coins
+.export fall, lava, water, speed_up, jump, coin, take_coin, put_back, to_gate, restore_coins
 .import section, surface
 
 JUMP_SPEED  = 72                ; 1/16 pixel a tick
@@ -146,18 +146,30 @@ sixtyfourths:
 
 ; The kart is on a coin: take it, and what lay under it counts.
 .proc coin
-        lda px                  ; column and row of the tile, a byte each, as in the list
+        ldy px
+        lda py
+        jsr take_coin
+        bcc over
+        inc coins
+        jsr count_coins
+        jsr surface
+        stx surf
+over:   jmp section
+.endproc
+
+; Take the coin at the place (Y, A), 1/64 pixel, from the road; carry: there is one.
+.proc take_coin
+        lsr a                   ; column and row of the tile, a byte each, as in the list
+        and #$7F00
+        sta t0
+        tya
         xba
         lsr a
         and #$007F
-        sta t0
-        lda py
-        lsr a
-        and #$7F00
         ora t0
         sta t0
         lda coinend
-        beq over
+        beq none
         ldy coinlast            ; the next one is likely to be the one after it
 next:   lda t0
         sec
@@ -173,7 +185,8 @@ next:   lda t0
 :       tay
         cpy coinlast
         bne next
-        bra over                ; a coin's tile without a coin
+none:   clc                     ; a coin's tile without a coin
+        rts
 found:  sty coinlast
         ldx #take
         jsr four_tiles
@@ -184,11 +197,8 @@ found:  sty coinlast
         sta coin_was + 4,y
         rep #$20
         .a16
-        inc coins
-        jsr count_coins
-        jsr surface
-        stx surf
-over:   jmp section
+        sec
+        rts
 take:   .a8
         lda f:BLOCK,x
         sta coin_was,y

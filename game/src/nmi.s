@@ -4,7 +4,7 @@
 .include "hw.inc"
 .include "ram.inc"
 .export nmi
-.import tick, publish_early, publish, show, load_circuit, place_kart, place_others, drive_others, show_others, dark_lists
+.import tick, publish_early, publish, show, load_circuit, place_kart, place_others, drive_others, think, collide, show_others, dark_lists
 
 .segment "CODE"
 .proc nmi
@@ -63,23 +63,23 @@ joypad: lda opponents
         rep #$30
         .a16
         .i16
-        lda others              ; they do not ask the pad, which the console reads during the first lines of the blank
-        beq :++
-        lda ticksleft
-:       pha
-        jsr drive_others
-        pla
-        dec a
-        bne :-
-:       lda HVBJOY
-        lsr a
-        bcs :-
-        lda JOY1L
-        sta joy
-again:  jsr tick
+        lda others
+        bne among
+        jsr read_pad
+:       jsr tick
         dec ticksleft
-        bne again
-        sep #$20
+        bne :-
+        bra shown
+among:  jsr drive_others        ; while the console reads the pad, in the first lines of the blank
+        jsr read_pad
+:       jsr tick
+        jsr collide
+        dec ticksleft
+        beq :+
+        jsr think
+        jsr drive_others
+        bra :-
+:       inc undecided
 shown:  rep #$30
         .a16
         .i16
@@ -90,4 +90,11 @@ shown:  rep #$30
         jsr show_others
 :       jsr publish
         rti
+read_pad:
+        lda HVBJOY
+        lsr a
+        bcs read_pad
+        lda JOY1L
+        sta joy
+        rts
 .endproc

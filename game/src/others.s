@@ -3,25 +3,34 @@
 .smart
 .include "hw.inc"
 .include "ram.inc"
-.include "math.inc"
 .include "params.inc"
-.export place_others, drive_others, show_others
-.import where, turn_camera, dot, project, arrange
+.export place_others, drive_others, think, show_others
+.import start_there, decide, take_coins, take_seen, turn_camera, dot, project, arrange
 
 USUAL_SPEED = 170               ; 4/256 pixel a tick
-FASTER      = 48                ; how fast an opponent's step changes
-SLOWER      = 64
-MOST_BEND   = 96
 
 .segment "CODE"
 .a16
 .i16
+
+; others_end = behind the last of the opponents' places; to `none` where there are none
+.macro count_others none
+        lda others
+        and #MOST_OTHERS
+        beq none
+        asl a
+        asl a
+        asl a
+        sta others_end
+.endmacro
 
 ; The command `opponents` has changed, or a race begins: put them on the road ahead of the kart.
 .proc place_others
         lda opponents
         and #$00FF
         sta others
+        stz touched
+        stz coin_seen
         jsr hide_others
         lda #HORIZON_LINE
         sta VTIMEL
@@ -35,11 +44,24 @@ MOST_BEND   = 96
         rep #$20
         .a16
         lda others
-        beq done
         bit #$0080
-        bne done                ; ghosts are placed from outside
-        ldx #2 * 8
-:       stz opp_step,x
+        beq :+
+        rts                     ; ghosts are placed from outside
+:       count_others none
+        lda #8 * 256            ; what a coin brings the kart: 8/256 pixel a tick
+        jsr divided
+        sta coin_step
+        lda oppspeed
+        and #$00FF
+        bne :+
+        lda #USUAL_SPEED
+:       sta along               ; top speed of the next one
+        ldx #0
+each:   stx which
+        stz opp_step,x
+        stz opp_vx,x
+        stz opp_vy,x
+        stz opp_coins,x
         lda cp
         clc
         adc grid_sections,x
@@ -53,25 +75,40 @@ MOST_BEND   = 96
         sta opp_done,x
         lda grid_parts,x
         sta opp_part,x
-        txa
+        lda along               ; the share of a section that it drives in a tick
+        asl a
+        asl a
+        asl a
+        asl a
+        asl a
+        asl a
+        jsr divided
+        asl a
+        asl a
+        asl a
+        asl a
+        sta opp_base,x
+        lda along               ; the next one is slower by 1/32
+        lsr a
+        lsr a
+        lsr a
+        lsr a
+        lsr a
+        eor #$FFFF
         sec
-        sbc #8
+        adc along
+        sta along
+        jsr start_there
+        lda which
+        clc
+        adc #8
         tax
-        bpl :--
-        ; the share of a section that each drives in a tick
-        lda oppspeed
-        and #$00FF
-        bne :+
-        lda #USUAL_SPEED
-:       sta t0
-        ldx #0
-:       lda t0
-        asl a
-        asl a
-        asl a
-        asl a
-        asl a
-        asl a
+        cpx others_end
+        bcs none
+        jmp each
+none:   rts
+; A by the length of a section, pixels
+divided:
         sta WRDIVL
         sep #$20
         .a8
@@ -79,128 +116,91 @@ MOST_BEND   = 96
         sta WRDIVB
         rep #$20
         .a16
-        lda t0                  ; the next one is a sixteenth slower; sixteen cycles until the quotient is there
-        lsr a
-        lsr a
-        lsr a
-        lsr a
-        eor #$FFFF
-        sec
-        adc t0
-        sta t0
+        jsr wait                ; sixteen cycles
         lda RDDIVL
-        asl a
-        asl a
-        asl a
-        asl a
-        sta opp_base,x
-        jsr bend
-        txa
-        clc
-        adc #8
-        tax
-        cpx #3 * 8
-        bne :-
-done:   rts
+wait:   rts
 .endproc
 
-; How fast the opponent X drives in its section: slower where the next gate turns.
-.proc bend
-        ldy opp_sect,x
-        phx
-        tyx
-        lda f:BLOCK_GATE_ANGLE,x
-        xba
-        and #$FF00
-        sta t1
-        inx
-        cpx nsect
-        bcc :+
-        ldx #0
-:       lda f:BLOCK_GATE_ANGLE,x
-        plx
-        xba
-        and #$FF00
-        sec
-        sbc t1
-        absolute
-        xba
-        and #$00FF
-        cmp #MOST_BEND
-        bcc :+
-        lda #MOST_BEND
-:       sep #$20
-        .a8
-        sta WRMPYA
-        rep #$20
-        .a16
-        lda opp_base,x
-        lsr a
-        lsr a
-        lsr a
-        lsr a
-        lsr a
-        sep #$20
-        .a8
-        sta WRMPYB
-        rep #$20
-        .a16
-        nop
-        nop
-        lda RDMPYL
-        lsr a
-        lsr a
-        lsr a
-        eor #$FFFF
-        sec
-        adc opp_base,x
-        sta opp_goal,x
-        rts
-.endproc
-
-; others_end = behind the last of the opponents' places; to `none` where there are none
-.macro count_others none
-        lda others
-        and #$0003
-        beq none
-        asl a
-        asl a
-        asl a
-        sta others_end
-.endmacro
-
-; A tick.
+; A tick: all move on, and one of them takes the coin that it is on.
 .proc drive_others
         lda others
         bit #$0080
         bne done
         count_others done
         ldx #0
-each:   lda opp_step,x
-        cmp opp_goal,x
-        bcs :+
-        adc #FASTER
-        bra :++
-:       sbc #SLOWER
-:       sta opp_step,x
+each:   lda opp_px,x
         clc
-        adc opp_part,x
+        adc opp_vx,x
+        sta opp_px,x
+        lda opp_py,x
+        clc
+        adc opp_vy,x
+        sta opp_py,x
+        lda opp_part,x
+        clc
+        adc opp_step,x
         sta opp_part,x
-        bcc next
-        inc opp_done,x
+        bcs over
+next:   txa
+        adc #8                  ; no carry
+        tax
+        cpx others_end
+        bcc each
+        jsr whose_turn
+        bcs :+
+        lda opp_turned,x        ; it has decided since the tick before
+        sta opp_angle,x
+        lda coin_seen           ; nor does it take its coin before
+        beq :+
+        stz coin_seen
+        phx
+        ldy coin_x
+        lda coin_y
+        jsr take_seen
+        plx
+:       txa
+        eor #4 * 8
+        tax
+        cpx others_end
+        bcs done
+        jmp take_coins
+done:   rts
+over:   inc opp_done,x
         lda opp_sect,x
         inc a
         cmp nsect
         bcc :+
         lda #0
 :       sta opp_sect,x
-        jsr bend
-next:   txa
         clc
-        adc #8
+        bra next
+.endproc
+
+; X = the opponent that decides at this tick; carry: there is none. Each comes after eight ticks, and few in a row.
+.proc whose_turn
+        lda tickno
+        asl a
+        clc
+        adc tickno
+        and #$0007
+        asl a
+        asl a
+        asl a
         tax
         cpx others_end
-        bcc each
+        rts
+.endproc
+
+; Between two ticks: one of the opponents decides. It changes nothing that is seen, so that this has time after the picture.
+.proc think
+        stz undecided
+        lda others
+        bit #$0080
+        bne done
+        count_others done
+        jsr whose_turn
+        bcs done
+        jmp decide
 done:   rts
 .endproc
 
@@ -213,7 +213,7 @@ done:   rts
 each:   lda others
         bit #$0080
         bne :+
-        jsr where
+        jsr publish_place
 :       jsr dot
         jsr project
         jsr ahead
@@ -234,6 +234,24 @@ each:   lda others
         .a16
 :       jmp arrange
 done:   rts
+publish_place:
+        lda opp_px,x
+        lsr a
+        lsr a
+        lsr a
+        lsr a
+        lsr a
+        lsr a
+        sta opp_x,x
+        lda opp_py,x
+        lsr a
+        lsr a
+        lsr a
+        lsr a
+        lsr a
+        lsr a
+        sta opp_y,x
+        rts
 .endproc
 
 ; Count the opponent X if it is ahead: by sections, or before the kart in the same one.
@@ -266,19 +284,16 @@ same:   txy
 
 .proc hide_others
         lda #HIDDEN << 8
-        ldx #8
-:       sta oamnear,x
-        sta oamfar,x
-        sta oamfar + 12,x
+        ldx #(2 * MOST_OTHERS - 1) * 4
+:       sta oamfar,x
         dex
         dex
         dex
         dex
         bpl :-
-        lda #NOWHERE
-        sta opp_depth
-        sta opp_depth + 8
-        sta opp_depth + 16
+        sta oamnear
+        sta oamnear + 4
+        sta oamnear + 8
         sep #$20
         .a8
         stz w_rank
@@ -294,4 +309,8 @@ grid_sections:
 grid_parts:
         .word $CC00, 0, 0
         .word 1, $2600, 0, 0
-        .word 1, $8000
+        .word 1, $8000, 0, 0
+        .word 1, $DA00, 0, 0
+        .word 2, $3400, 0, 0
+        .word 2, $8E00, 0, 0
+        .word 2, $E800

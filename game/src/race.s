@@ -27,6 +27,7 @@ FINISHED    = 64
         bne :-
         stz coinlast
         stz others              ; they are placed anew
+        stz touched
         jsr to_gate
         jsr restore_coins
         stz tickno
@@ -66,20 +67,10 @@ FINISHED    = 64
 ; What the picture needs of the published state: place, camera, clock.
 .proc publish_early
         lda px
-        lsr a
-        lsr a
-        lsr a
-        lsr a
-        lsr a
-        lsr a
+        halve 6
         sta xpos
         lda py
-        lsr a
-        lsr a
-        lsr a
-        lsr a
-        lsr a
-        lsr a
+        halve 6
         sta ypos
         ; the clock: whole seconds move on in BCD, the rest comes from a table
         lda clkticks
@@ -140,6 +131,8 @@ FINISHED    = 64
         sta w_av
         lda coll
         sta w_coll
+        lda touched
+        sta w_touched
         lda coins
         sta w_coins
         ldx surf

@@ -208,6 +208,7 @@ dust:   lda hoph
 none:   hide SLOT_DUST
         hide SLOT_DUST + 1
 spark:  lda coll
+        ora touched
         beq :+
         place SLOT_SPARK, KART_X + 8, KART_Y - 4
         bra sign
@@ -239,12 +240,14 @@ sign:   lda wrong
         dex
         dex
         bpl :-
-        lda #LOOK_OTHER_DOT | $0600     ; with the palette of each
-        sta oamfar + 14
-        lda #LOOK_OTHER_DOT | $0800
-        sta oamfar + 18
-        lda #LOOK_OTHER_DOT | $0A00
-        sta oamfar + 22
+        ldx #(MOST_OTHERS - 1) * 4
+:       lda dots,x              ; with the palette of each
+        sta oamfar + MOST_OTHERS * 4 + 2,x
+        dex
+        dex
+        dex
+        dex
+        bpl :-
         lda #LOOK_DRONE
         sta oambuf + SLOT_DRONE * 4 + 2
         lda #COINS_X | LAP_Y << 8
@@ -256,12 +259,17 @@ sign:   lda wrong
         stz oamhigh + 4
         stz oamhigh + 6
         stz oamhigh + 8
+        stz oamhigh + 9
         rts
 .endproc
 
 .segment "RODATA"
 kart_views:
         .word LOOK_KART, LOOK_KART + 4, LOOK_KART + 8, LOOK_KART + 12
+; of each opponent, 4 bytes apart: its dot on the small map
+dots:
+        .word LOOK_OTHER_DOT | $0600, 0, LOOK_OTHER_DOT | $0800, 0, LOOK_OTHER_DOT | $0A00, 0, LOOK_OTHER_DOT | $0C00, 0
+        .word LOOK_OTHER_DOT | $0E00, 0, LOOK_OTHER_DOT | $0600, 0, LOOK_OTHER_DOT | $0800
 ; the sprites from the shadow on as they begin: place, look
 fixed:
         .word HIDDEN << 8, LOOK_SHADOW

@@ -5,7 +5,7 @@
 .include "ram.inc"
 .include "math.inc"
 .include "params.inc"
-.export move, section, surface, wrong_way
+.export move, section, surface, surface_under, wrong_way
 .import sine_table, surf_effect, fall, lava, water, speed_up, jump, coin
 
 LAPS        = 5
@@ -109,12 +109,13 @@ wall:   lda px
 
 ; X = twice the code of the surface under the kart.
 .proc surface
+        ldy px
         lda py
-        and #$FE00              ; the tile's row, times 128
+under:  and #$FE00              ; the tile's row, times 128
         lsr a
         lsr a
         sta t0
-        lda px
+        tya
         xba
         lsr a
         and #$007F
@@ -129,6 +130,7 @@ wall:   lda px
         tax
         rts
 .endproc
+surface_under = surface::under  ; the same under the place (Y, A)
 
 ; The section of the field under the kart: take it as the new one if it is the next or the one before.
 .proc section

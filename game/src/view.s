@@ -33,7 +33,7 @@ FARTHEST    = 800
         nop
         nop
         adc RDMPYL + 1
-        sta oamfar + 12,y
+        sta oamfar + MOST_OTHERS * 4,y
         rep #$20
         .a16
         lda opp_y,x
@@ -49,7 +49,7 @@ FARTHEST    = 800
         nop
         nop
         adc RDMPYL + 1
-        sta oamfar + 13,y
+        sta oamfar + MOST_OTHERS * 4 + 1,y
         rep #$20
         .a16
         rts
@@ -80,15 +80,6 @@ FARTHEST    = 800
         sta cam_cos_sign
         rts
 .endproc
-
-.macro times value
-        sep #$20
-        .a8
-        lda value
-        sta WRMPYB
-        rep #$20
-        .a16
-.endmacro
 
 ; The opponent X as the camera sees it: depth, place on the screen, look.
 .proc project
@@ -184,12 +175,7 @@ seen:   sep #$20
         bcs :+
         nop
         lda RDMPYL
-        lsr a
-        lsr a
-        lsr a
-        lsr a
-        lsr a
-        lsr a
+        halve 6
         bra wide
 :       nop
         lda RDMPYL
@@ -279,4 +265,5 @@ wide:   bit t6
 .segment "RODATA"
 ; of each opponent, 8 bytes apart: its palette
 palettes:
-        .word $0600, 0, 0, 0, $0800, 0, 0, 0, $0A00
+        .word $0600, 0, 0, 0, $0800, 0, 0, 0, $0A00, 0, 0, 0, $0C00, 0, 0, 0
+        .word $0E00, 0, 0, 0, $0600, 0, 0, 0, $0800

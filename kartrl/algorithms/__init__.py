@@ -33,15 +33,18 @@ def heads_of(config: Config) -> frozenset[str]:
 
 def state_of(config: Config, network: dict[str, Tensor]) -> dict[str, Tensor]:
     """What the algorithm's `state_dict` gives for a network with this state, after an update: names, shapes, types."""
-    algorithm, laser = ALGORITHMS[config.algorithm.name], config.laser
-    lags = laser.threshold and laser.form == "paper" and algorithm.has_vtrace
-    return network if lags else algorithm.state_of(network)
+    lags = _has_mask(config) and config.laser.form == "paper"
+    return network if lags else ALGORITHMS[config.algorithm.name].state_of(network)
+
+
+def _has_mask(config: Config) -> bool:
+    """Whether LASER's mask is on, in an algorithm that can have it."""
+    return config.laser.threshold > 0 and ALGORITHMS[config.algorithm.name].has_vtrace
 
 
 def make_algorithm(config: Config, distribution: Distribution) -> Algorithm[Any]:
     """The algorithm that `algorithm.name` names, with its own section."""
     section, algorithm = config.algorithm, ALGORITHMS[config.algorithm.name]
-    masks = config.laser.threshold and algorithm.has_vtrace
-    relevance = (Relevance(config.laser, distribution),) if masks else ()
+    relevance = (Relevance(config.laser, distribution),) if _has_mask(config) else ()
     transform = make_transform(section.reward_transform, section.reward_scale)
     return algorithm(getattr(config, section.name), section.discount, transform, distribution, *relevance)

@@ -4,7 +4,7 @@ Its parts are Retrace for the critic, importance weights that are truncated, wit
 and a trust region around an average of past policies.
 """
 
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,37 +17,63 @@ from kartrl.config.algorithms import ACER as Section
 from kartrl.config.schedule import Schedule
 from kartrl.models import Distribution, Network, Output
 from kartrl.models.average import AverageNetwork
+from kartrl.models.distributions import Categorical
 from kartrl.models.scripting import scripted
-from kartrl.trajectory import Trajectory, discounts, split_decision
+from kartrl.trajectory import Decision, Trajectory, discounts, split_decision
 
 SMALLEST = 1e-6  # probability that is divided by, or the square of what comes of it leaves float32
 
 
-class ACER(Algorithm[Section]):
-    """Algorithm 2 of the paper, for discrete actions, whose statistics phi are the probabilities themselves.
+class Parts(NamedTuple):
+    """What is of discrete actions other than of continuous ones; all but the statistics [T, B]."""
 
-    All gradients are means over valid steps (the paper sums over the k steps of an unroll); the trust region is of each
-    step by itself, as in the paper, before any mean. The entropy bonus is added outside of it. Fresh unrolls are
-    corrected for what little they lag behind, as replayed ones are. A recurrent network and its average begin an unroll
-    with the state with which the unroll was acted.
+    statistics: Tensor  # phi, float32 [T, B, P], which the policy's gradient is with respect to
+    gradient: Tensor  # g of the objective, likewise
+    divergence_gradient: Tensor  # k, of KL(average || pi), likewise
+    ratio: Tensor  # rho, of the action that was taken
+    taken_q: Tensor  # Q(x_t, a_t)
+    target: Tensor  # Q_ret(x_t, a_t)
+    advantage: Tensor  # by which the policy learns of the action that was taken
+    value_error: Tensor  # a scalar
+
+
+class ACER(Algorithm[Section]):
+    """Algorithms 2 and 3 of the paper: for discrete actions, and for continuous ones.
+
+    The statistics phi of a policy are the probabilities of discrete actions, and all parameters of a Gaussian: the
+    paper's has one deviation that is not learned, and so only means. All gradients are means over valid steps (the
+    paper sums over the k steps of an unroll); the trust region is of each step by itself, as in the paper, before any
+    mean. The entropy bonus is added outside of it. Fresh unrolls are corrected for what little they lag behind, as
+    replayed ones are. A recurrent network and its average begin an unroll with the state with which the unroll was
+    acted.
     """
 
     synchronous: ClassVar[bool] = False
     replays: ClassVar[bool] = True
     batch_share: ClassVar[float] = 0.25
     heads: ClassVar[frozenset[str]] = frozenset({"q"})
-    actions: ClassVar[frozenset[str]] = frozenset({"discrete"})
 
     def __init__(
         self, section: Section, discount: Schedule, reward_transform: RewardTransform, distribution: Distribution
     ) -> None:
         super().__init__(section, discount, reward_transform, distribution)
         self._average = AverageNetwork()
+        self._network: Network | None = None  # that learns, whose advantages of continuous actions the loss asks for
+        self._discrete = isinstance(distribution, Categorical)
 
     def prepare(self, network: Network, trajectory: Trajectory[Tensor], steps: int) -> Batch:
-        """See `Algorithm`: adds "average_policy", log-probabilities float32 [T, B, A] of the average network."""
+        """See `Algorithm`: adds "average_policy", parameters float32 [T, B, P] of the average network's policy.
+
+        For continuous actions also "noise", float32 [T, B, (n + 1) D], which n + 1 actions are drawn with.
+        """
+        self._network = network
         output, _ = self._average.of(network)(trajectory.observation, trajectory.first, trajectory.initial_state)
-        return Batch(trajectory, {"average_policy": output.policy[:-1]}, steps)
+        targets = {"average_policy": output.policy[:-1]}
+        if not self._discrete:
+            draws, shape = self._section.dueling_samples + 1, trajectory.reward.shape
+            noise = self.distribution.noise(shape.numel() * draws, trajectory.reward.device, None)
+            targets["noise"] = noise.view(*shape, -1)
+        return Batch(trajectory, targets, steps)
 
     def after_step(self, network: Network) -> None:
         """See `Algorithm`: the average network follows."""
@@ -68,16 +94,93 @@ class ACER(Algorithm[Section]):
 
     def loss(self, output: Output, batch: Batch) -> Loss:
         """See `Algorithm`: the policy's gradient within the trust region, error of Q(x_t, a_t), entropy bonus."""
-        section, trajectory = self._section, batch.trajectory
+        section, trajectory, weight = self._section, batch.trajectory, batch.weight
         behaviour = split_decision(trajectory.decision, self.distribution.action_columns)
-        action = behaviour.action.to(torch.int64)
+        parts = (self._of_discrete if self._discrete else self._of_continuous)(output, batch, behaviour)
+        held = within_trust_region(parts.gradient, parts.divergence_gradient, section.trust_region)
+        policy = output.policy[:-1]
+        surrogate = -(weight * (held * parts.statistics).sum(-1)).sum()
+        entropy = entropy_bonus(self.distribution.entropy(policy), weight)
+        total = surrogate + section.value_cost * parts.value_error - section.entropy_cost.at(self.progress) * entropy
+        with torch.no_grad():
+            behaviour_kl = self.distribution.kl(behaviour.parameters, policy)  # KL(mu || pi)
+            average_kl = self.distribution.kl(batch.targets["average_policy"], policy)  # KL(average || pi)
+            terms = {
+                "policy_gradient": surrogate,
+                "value": parts.value_error,
+                "entropy": entropy,
+                "rho_clipped": (weight * (parts.ratio > section.truncation)).sum(),  # share of truncated weights
+                "trust_region": (weight * (held != parts.gradient).any(-1)).sum(),  # share of steps that it changes
+                "behaviour_kl": (weight * behaviour_kl).sum(),
+                "average_kl": (weight * average_kl).sum(),
+            }
+        steps = {
+            "value": parts.taken_q,
+            "value_target": parts.target,
+            "advantage": parts.advantage,
+            "importance_weight": parts.ratio,
+            "behaviour_kl": behaviour_kl,
+        }
+        return Loss(total, terms, steps, trajectory.valid)
+
+    def _of_discrete(self, output: Output, batch: Batch, behaviour: Decision[Tensor]) -> Parts:
+        """Algorithm 2: the gradient is with respect to the probabilities f, and k = -f_average / f."""
         assert output.q is not None
+        action = behaviour.action.to(torch.int64)
         log_policy, value, q = output.policy[:-1], output.value.detach(), output.q[:-1]
         policy, taken_q = log_policy.exp(), q.gather(-1, action).squeeze(-1)
-        ratio = (log_policy.detach() - behaviour.parameters).exp()
-        taken_ratio = ratio.gather(-1, action).squeeze(-1)
-        target = retrace(
-            taken_ratio.clamp(max=1.0),
+        ratio = (log_policy.detach() - behaviour.parameters).exp().gather(-1, action).squeeze(-1)
+        target = self._retrace(ratio.clamp(max=1.0), value, taken_q, batch)
+        gradient = policy_gradient(
+            action.squeeze(-1),
+            log_policy.detach(),
+            behaviour.parameters,
+            target - value[:-1],
+            q.detach() - value[:-1].unsqueeze(-1),
+            self._section.truncation,
+        )
+        divergence_gradient = -batch.targets["average_policy"].exp() / policy.detach().clamp(min=SMALLEST)
+        value_error = value_loss(taken_q, target, batch.weight)
+        return Parts(policy, gradient, divergence_gradient, ratio, taken_q, target, target - value[:-1], value_error)
+
+    def _of_continuous(self, output: Output, batch: Batch, behaviour: Decision[Tensor]) -> Parts:
+        """Algorithm 3: Q by the stochastic dueling network, equation 13, of n + 1 drawn actions, one of them a'.
+
+        V learns its own target, equation 14, beside what it learns as a part of Q. The policy's advantage is of Q_opc,
+        which is Q_ret with traces of 1.
+        """
+        assert self._network is not None
+        assert output.features is not None
+        parameters, value = output.policy[:-1], output.value[:-1]
+        phi, average = parameters.detach(), batch.targets["average_policy"]
+        noise = batch.targets["noise"].unflatten(-1, (self._section.dueling_samples + 1, -1)).movedim(2, 0)
+        drawn = self.distribution.sample(phi, noise)
+        advantages = self._network.advantages(output.features[:-1], torch.cat([behaviour.action.unsqueeze(0), drawn]))
+        q = value + advantages[:2] - advantages[2:].mean(0)  # of the action that was taken, and of a'
+        log_ratio = self.distribution.log_prob(phi, behaviour.action) - behaviour.log_prob
+        ratio, all_values = log_ratio.exp(), output.value.detach()
+        trace = (log_ratio / self.distribution.action_columns).exp().clamp(max=1.0)
+        target = self._retrace(trace, all_values, q[0], batch)
+        advantage = self._retrace(torch.ones_like(trace), all_values, q[0], batch) - all_values[:-1]
+        gradient, divergence_gradient = gaussian_gradients(
+            self.distribution,
+            phi,
+            behaviour,
+            drawn[0],
+            advantage,
+            (q[1] - value).detach(),
+            average,
+            self._section.truncation,
+        )
+        value_target = value + ratio.clamp(max=1.0) * (target - q[0])
+        value_error = value_loss(q[0], target, batch.weight) + value_loss(value, value_target, batch.weight)
+        return Parts(parameters, gradient, divergence_gradient, ratio, q[0], target, advantage, value_error)
+
+    def _retrace(self, trace: Tensor, value: Tensor, taken_q: Tensor, batch: Batch) -> Tensor:
+        """`retrace` with traces [T, B], of V [T + 1, B] and Q(x_t, a_t) [T, B]."""
+        trajectory = batch.trajectory
+        return retrace(
+            trace,
             self._transform(trajectory.reward),
             discounts(trajectory, self._discount.at(self.progress)),
             trajectory.valid,
@@ -85,42 +188,6 @@ class ACER(Algorithm[Section]):
             taken_q.detach(),
             value[-1],
         )
-        advantage = target - value[:-1]
-        gradient = policy_gradient(
-            action.squeeze(-1),
-            log_policy.detach(),
-            behaviour.parameters,
-            advantage,
-            q.detach() - value[:-1].unsqueeze(-1),
-            section.truncation,
-        )
-        average = batch.targets["average_policy"]
-        divergence_gradient = -average.exp() / policy.detach().clamp(min=SMALLEST)
-        held = within_trust_region(gradient, divergence_gradient, section.trust_region)
-        weight = batch.weight
-        surrogate = -(weight * (held * policy).sum(-1)).sum()
-        value_error = value_loss(taken_q, target, weight)
-        entropy = entropy_bonus(self.distribution.entropy(log_policy), weight)
-        total = surrogate + section.value_cost * value_error - section.entropy_cost.at(self.progress) * entropy
-        with torch.no_grad():
-            behaviour_kl = self.distribution.kl(behaviour.parameters, log_policy)  # KL(mu || pi)
-            terms = {
-                "policy_gradient": surrogate,
-                "value": value_error,
-                "entropy": entropy,
-                "rho_clipped": (weight * (taken_ratio > section.truncation)).sum(),  # share of truncated weights
-                "trust_region": (weight * (held != gradient).any(-1)).sum(),  # share of steps that it changes
-                "behaviour_kl": (weight * behaviour_kl).sum(),
-                "average_kl": (weight * self.distribution.kl(average, log_policy)).sum(),  # KL(average || pi)
-            }
-        steps = {
-            "value": taken_q,
-            "value_target": target,
-            "advantage": advantage,
-            "importance_weight": taken_ratio,
-            "behaviour_kl": behaviour_kl,
-        }
-        return Loss(total, terms, steps, trajectory.valid)
 
 
 @scripted
@@ -157,3 +224,38 @@ def within_trust_region(gradient: Tensor, divergence_gradient: Tensor, delta: fl
     """
     excess = (divergence_gradient * gradient).sum(-1, keepdim=True) - delta
     return gradient - (excess / divergence_gradient.square().sum(-1, keepdim=True)).clamp(min=0.0) * divergence_gradient
+
+
+def gaussian_gradients(
+    distribution: Distribution,
+    phi: Tensor,
+    behaviour: Decision[Tensor],
+    drawn: Tensor,
+    advantage: Tensor,
+    drawn_advantage: Tensor,
+    average: Tensor,
+    c: float,
+) -> tuple[Tensor, Tensor]:
+    """g and k of algorithm 3, with respect to the policy's parameters phi of each step, float [T, B, P] each.
+
+    g is of min(c, rho) log f(a) (Q_opc - V) + max(0, 1 - c / rho') log f(a') (Q - V), k of KL(average || f).
+
+    Args:
+        phi: of the policy that learns, float [T, B, P].
+        behaviour: what the policy said that acted.
+        drawn: a', an action of the policy that learns, float [T, B, D].
+        advantage: Q_opc(x_t, a_t) - V(x_t), float [T, B].
+        drawn_advantage: Q(x_t, a') - V(x_t), float [T, B].
+        average: parameters of the average policy, float [T, B, P].
+        c: truncation of the importance weights.
+    """
+    with torch.enable_grad():
+        phi = phi.detach().requires_grad_()
+        log_prob, log_drawn = distribution.log_prob(phi, behaviour.action), distribution.log_prob(phi, drawn)
+        weight = (log_prob.detach() - behaviour.log_prob).exp().clamp(max=c)
+        inverse = (distribution.log_prob(behaviour.parameters, drawn) - log_drawn.detach()).exp()  # 1 / rho'
+        correction = (1 - c * inverse).clamp(min=0.0)
+        objective = weight * advantage * log_prob + correction * drawn_advantage * log_drawn
+        (gradient,) = torch.autograd.grad(objective.sum(), phi)
+        (divergence_gradient,) = torch.autograd.grad(distribution.kl(average, phi).sum(), phi)
+    return gradient, divergence_gradient

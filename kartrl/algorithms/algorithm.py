@@ -74,7 +74,6 @@ class Algorithm(ABC, Generic[Section]):
         batch_share: part of all environments whose unrolls make an update where the user does not say: the policy
             lag, in updates, is about its inverse, on any machine.
         heads: of the network, see `ActorCritic`.
-        actions: kinds of actions that it can choose.
     """
 
     synchronous: ClassVar[bool]
@@ -82,7 +81,6 @@ class Algorithm(ABC, Generic[Section]):
     has_vtrace: ClassVar[bool] = False
     batch_share: ClassVar[float] = 1.0
     heads: ClassVar[frozenset[str]] = VALUE
-    actions: ClassVar[frozenset[str]] = frozenset({"discrete", "continuous"})
 
     def __init__(
         self,

@@ -109,6 +109,17 @@ def add_driving(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", choices=("auto", "cpu", "cuda", "mps"), default="auto")
 
 
+def add_world(parser: argparse.ArgumentParser) -> None:
+    """The option that has a network drive in another world than in training."""
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="environment.KEY=VALUE",
+        help="what is other than in training, as environment.opponents=3; repeatable",
+    )
+
+
 def config_files(options: argparse.Namespace) -> list[str]:
     """The files of a command that works with one configuration.
 

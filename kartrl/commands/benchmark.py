@@ -12,15 +12,23 @@ def add_arguments(parser: Parser) -> None:
     """What `kartrl benchmark` takes."""
     parser.runs(run, "benchmark generalisation --quick", "benchmark generalisation --splits within random -o results/")
     parser.add_argument("what", choices=("generalisation",), help="what docs/generalisation.md describes")
-    parser.add_argument("--quick", action="store_true", help="some minutes instead of a night, to see that it works")
     parser.add_argument(
-        "--splits", nargs="+", default=[], metavar="SPLIT", help="only these: within, across (or across-1 ...), random"
+        "--quick", action="store_true", help="some minutes instead of three hours, to see that it works"
     )
-    parser.add_argument("--seeds", type=positive, help="seeds 1 to this (default 3; quick: 1)")
     parser.add_argument(
-        "--steps", type=positive, help="agent steps of each training (default 2,000,000; quick: 100,000)"
+        "--splits",
+        nargs="+",
+        default=[],
+        metavar="SPLIT",
+        help="only these: within, across (or across-1 ...), random (random1 to random300), kinds (asphalt, ice ...)",
     )
-    parser.add_argument("--episodes", type=positive, help="races on each circuit (default 3; quick: 1)")
+    parser.add_argument("--seeds", type=positive, help="seeds 1 to this (default 2; quick: 1)")
+    parser.add_argument(
+        "--steps",
+        type=positive,
+        help="agent steps of each training (default 400,000, half of it for kinds; quick: 60,000)",
+    )
+    parser.add_argument("--episodes", type=positive, help="races on each circuit (default 2; quick: 1)")
     parser.add_argument(
         "--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="override one value; repeatable"
     )

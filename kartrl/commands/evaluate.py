@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from kartrl.commands.arguments import Parser, add_policy, positive
+from kartrl.commands.arguments import Parser, add_policy, add_world, positive
 from kartrl.commands.policy import find_policy
 from kartrl.envs.episode import Episode
 from kartrl.envs.world import World
@@ -21,7 +21,12 @@ USES = {"train": "", "test": " (unseen)", "none": " (other)"}  # what a table ad
 
 def add_arguments(parser: Parser) -> None:
     """What `kartrl evaluate` takes."""
-    parser.runs(run, "evaluate -p my-run", "evaluate -p my-run -s '*.Act1' random:100-119 --episodes 3")
+    parser.runs(
+        run,
+        "evaluate -p my-run",
+        "evaluate -p my-run -s '*.Act1' random:100-119 --episodes 3",
+        "evaluate --set environment.opponents=3",
+    )
     parser.add_argument(
         "-s",
         "--state",
@@ -31,6 +36,7 @@ def add_arguments(parser: Parser) -> None:
         help="only these; as in [levels], also random:100-119",
     )
     add_policy(parser)
+    add_world(parser)
     parser.add_argument("--episodes", type=positive, default=5, help="races on each circuit (default 5)")
 
 
@@ -38,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
     """Drive, and print the table; the exit status."""
     console = Console()
     path = find_policy(options.checkpoint, bool(options.state), console)
-    evaluate(path, options.state, options.episodes, options.greedy, options.device, console)
+    evaluate(path, options.state, options.episodes, options.greedy, options.device, console, options.set)
     return 0
 
 
@@ -51,7 +57,13 @@ class Result(NamedTuple):
 
 
 def evaluate(
-    path: Path, levels: Sequence[str], episodes: int, greedy: bool, device: str, console: Console
+    path: Path,
+    levels: Sequence[str],
+    episodes: int,
+    greedy: bool,
+    device: str,
+    console: Console,
+    overrides: Sequence[str] = (),
 ) -> list[Result]:
     """Drive so many episodes on each level, and print a table.
 
@@ -59,13 +71,14 @@ def evaluate(
         path: the checkpoint.
         levels: as the world takes them (the kart: keys of [levels]); without any, those of the checkpoint's
             configuration.
+        overrides: as those of `open_driver`.
 
     Raises:
         UserError: the checkpoint, a level or the device is not there or not usable.
     """
     from kartrl.runtime.driving import drive, open_driver  # loads torch
 
-    with open_driver(path, levels, device, console=console) as driver:
+    with open_driver(path, levels, device, console=console, overrides=overrides) as driver:
         world = driver.world
         chosen = driver.levels or ("",)
         uses = world.find_uses([world.name_level(level) for level in driver.levels])

@@ -33,7 +33,7 @@ def add_arguments(parser: Parser) -> None:
     )
     parser.add_argument("--alone", action="store_true", help="race against the clock, without a ghost")
     parser.add_argument(
-        "--opponents", type=int, choices=range(4), default=0, help="karts that the game drives (default 0)"
+        "--opponents", type=int, choices=range(8), default=0, help="karts that the game drives, up to 7 (default 0)"
     )
     parser.add_argument(
         "--replay",

@@ -2,7 +2,7 @@
 
 import argparse
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ from rich.box import HEAVY_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from kartrl.commands.arguments import Parser, add_policy, positive
+from kartrl.commands.arguments import Parser, add_policy, add_world, positive
 from kartrl.commands.policy import find_policy
 from kartrl.envs.episode import Drive
 from kartrl.envs.world import World
@@ -39,6 +39,7 @@ def add_arguments(parser: Parser) -> None:
         "-s", "--state", metavar="CIRCUIT", help="a name, as MarioCircuit.Act3, or a path; without it, names are listed"
     )
     add_policy(parser)
+    add_world(parser)
     parser.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="the MP4; the picture of the line goes beside it"
     )
@@ -52,12 +53,20 @@ def run(options: argparse.Namespace) -> int:
         list_circuits(console)
         return 0
     path = find_policy(options.checkpoint, options.state is not None, console)
-    record(options.state, path, options.output, options.episodes, options.greedy, options.device, console)
+    choices = options.output, options.episodes, options.greedy, options.device
+    record(options.state, path, *choices, console, options.set)
     return 0
 
 
 def record(
-    level: str | None, path: Path, output: Path | None, episodes: int, greedy: bool, device: str, console: Console
+    level: str | None,
+    path: Path,
+    output: Path | None,
+    episodes: int,
+    greedy: bool,
+    device: str,
+    console: Console,
+    overrides: Sequence[str] = (),
 ) -> Path | None:
     """Film episodes, one after another, in one MP4, put the world's picture of them beside it, and print a table.
 
@@ -66,6 +75,7 @@ def record(
             listed instead).
         path: the checkpoint.
         output: the MP4; None: named after the level, in the current folder. The picture's name ends in .png instead.
+        overrides: as those of `open_driver`.
 
     Returns:
         The MP4, or None where levels were listed.
@@ -75,7 +85,8 @@ def record(
     """
     from kartrl.runtime.driving import open_driver  # loads torch
 
-    with open_driver(path, [level] if level else [], device, render=True, console=console) as driver:
+    levels = [level] if level else []
+    with open_driver(path, levels, device, render=True, console=console, overrides=overrides) as driver:
         world = driver.world
         if isinstance(world, KartWorld) and level is None:
             list_circuits(console, world.config.environment.game)

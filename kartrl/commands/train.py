@@ -28,6 +28,7 @@ def add_arguments(parser: Parser) -> None:
         "train -c common.cfg a.cfg -c common.cfg b.cfg --parallel",
         "train --resume cartpole-2 --minutes 5",
         "train --init cartpole-2 --seed 3 --set optimizer.learning_rate=0.0002",
+        "train --ray 192.168.1.10:6379",
     )
     add_config(parser, several=True)
     parser.add_argument(
@@ -58,6 +59,22 @@ def add_arguments(parser: Parser) -> None:
         action="append_const",
         const="run.init_optimizer=true",
         help="with --init: and with its optimizer's state",
+    )
+    parser.add_argument(
+        "--ray",
+        dest="set",
+        action="append",
+        type=setting("cluster.ray"),
+        metavar="ADDRESS",
+        help="agents act on the machines of this Ray cluster; auto: of the one that runs here, else on this machine",
+    )
+    parser.add_argument(
+        "--nodes",
+        dest="set",
+        action="append",
+        type=setting("cluster.nodes"),
+        metavar="N",
+        help="with --ray: so many nodes of agents at most, not one on each machine",
     )
 
 
@@ -96,11 +113,12 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
     from kartrl.metrics.terminal import Display
     from kartrl.metrics.trackers import check_tracker
     from kartrl.runtime import run_folders as runs
+    from kartrl.runtime.auto_sizes import choose_sizes
     from kartrl.runtime.initial_weights import anew, load_initial
     from kartrl.runtime.inspection import inspect_env, remarks
+    from kartrl.runtime.nodes.session import check
     from kartrl.runtime.precision import resolve_precision
     from kartrl.runtime.server import Server
-    from kartrl.runtime.sizes import choose_sizes
 
     with contextlib.ExitStack() as stack:
         request = EndRequest(tidy=stack.close)
@@ -113,6 +131,7 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
         runs.tidy_killed(Path(config.run.logs))
         with request.raising():
             check_tracker(config)
+            check(config)
             config = load_world(config).prepare(console)
             world = load_world(config)
             spec = inspect_env(config)  # what can be wrong with it comes out here, before any process is started
@@ -144,7 +163,8 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
                         f"Resuming at {stored.counters.agent_steps:,} agent steps, {stored.counters.updates:,} updates"
                     )
                 agents = config.system.learners * sizes.agents
-                display.say(f"Starting {agents} agents ...; to watch: tensorboard --logdir {config.run.logs}")
+                starting = f"{agents} agents" if config.cluster.ray == "none" else "nodes of agents"
+                display.say(f"Starting {starting} ...; to watch: tensorboard --logdir {config.run.logs}")
                 status = Server(config, sizes, folder.path, spec, display, request, stored).run()
         except RunFailed as failure:
             display.say(f"kartrl: the run failed: {failure}")

@@ -40,14 +40,14 @@ def interquartile_mean(values: np.ndarray) -> np.ndarray:
 def estimate_iqm(scores: Scores, random: np.random.Generator) -> Estimate:
     """The interquartile mean over the runs of all tasks, whose scores must be of one scale."""
     drawn = interquartile_mean(np.concatenate(_resample(scores, random), axis=1))
-    return Estimate(float(interquartile_mean(np.concatenate(scores))), *map(float, _interval(drawn)))
+    return Estimate(float(interquartile_mean(np.concatenate(scores))), *map(float, interval(drawn)))
 
 
 def performance_profile(scores: Scores, thresholds: np.ndarray, random: np.random.Generator) -> Band:
     """Share of the runs of all tasks whose score is above each threshold, float64 [K]."""
     drawn = np.sort(np.concatenate(_resample(scores, random), axis=1), axis=1)
     below = np.array([np.searchsorted(row, thresholds, "right") for row in drawn])
-    return Band(_share_above(np.concatenate(scores), thresholds), *_interval(1 - below / drawn.shape[1]))
+    return Band(_share_above(np.concatenate(scores), thresholds), *interval(1 - below / drawn.shape[1]))
 
 
 def probability_of_improvement(first: Scores, second: Scores, random: np.random.Generator) -> Estimate:
@@ -59,13 +59,13 @@ def probability_of_improvement(first: Scores, second: Scores, random: np.random.
         _share_won(one, other) for one, other in zip(_resample(first, random), _resample(second, random), strict=True)
     ]
     value = np.mean([_share_won(one[None], other[None]) for one, other in zip(first, second, strict=True)])
-    return Estimate(float(value), *map(float, _interval(np.mean(drawn, axis=0))))
+    return Estimate(float(value), *map(float, interval(np.mean(drawn, axis=0))))
 
 
 def mean_band(curves: np.ndarray, random: np.random.Generator) -> Band:
     """The mean of N curves [N, K]; NaN where one of them is."""
     chosen = random.integers(0, len(curves), (RESAMPLES, len(curves)))
-    return Band(curves.mean(0), *_interval(curves[chosen].mean(1)))
+    return Band(curves.mean(0), *interval(curves[chosen].mean(1)))
 
 
 def _resample(scores: Scores, random: np.random.Generator) -> list[np.ndarray]:
@@ -73,7 +73,7 @@ def _resample(scores: Scores, random: np.random.Generator) -> list[np.ndarray]:
     return [task[random.integers(0, len(task), (RESAMPLES, len(task)))] for task in scores]
 
 
-def _interval(drawn: np.ndarray) -> np.ndarray:
+def interval(drawn: np.ndarray) -> np.ndarray:
     """The bounds [2, ...] that hold 95 % of the measures [RESAMPLES, ...]."""
     outside = (1 - CONFIDENCE) / 2
     return np.quantile(drawn, [outside, 1 - outside], axis=0)

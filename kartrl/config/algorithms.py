@@ -38,7 +38,7 @@ class Impala(Section):
 
 
 class ACER(Section):
-    """Actor-critic with experience replay (arXiv:1611.01224): Retrace, a trust region; discrete actions."""
+    """Actor-critic with experience replay (arXiv:1611.01224): Retrace, a trust region."""
 
     replay_ratio: float = Field(
         4.0, ge=0, le=100, description="mean number of replayed updates after each fresh one (Poisson); 0: no replay"
@@ -48,6 +48,9 @@ class ACER(Section):
         1.0, gt=0, description="delta: how far a step's gradient may go from the average policy"
     )
     average_decay: float = Field(0.99, ge=0, le=1, description="alpha: decay of the average network at each update")
+    dueling_samples: int = Field(
+        5, ge=1, le=1000, description="continuous actions: n, actions drawn for the mean of the advantages"
+    )
     value_cost: float = Field(1.0, ge=0, description="weight of the error of Q")
     entropy_cost: Cost = Field(constant(0.001), description="weight of the entropy bonus, or its schedule")
 

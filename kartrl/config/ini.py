@@ -14,6 +14,7 @@ from pydantic_core import ErrorDetails
 
 from kartrl.config import arguments
 from kartrl.config.algorithms import A2C, A3C, ACER, APPO, PPO, Algorithm, Impala
+from kartrl.config.cluster import Cluster
 from kartrl.config.levels import Levels, merged, mistake
 from kartrl.config.replay import Clear, Drawn, Laser, Replay
 from kartrl.config.section import Section
@@ -27,6 +28,7 @@ class Config(Section):
 
     run: Run = Run()
     system: System = System()
+    cluster: Cluster = Cluster()
     environment: Environment = Environment()
     reward: Reward = Reward()
     levels: Levels = Levels()
@@ -57,7 +59,7 @@ PRESETS = Path(__file__).parent / "presets"
 HINTS = (
     "the game's own circuits by name or glob (*.Act1), start states and circuit files by path, folder or glob",
     "(mine/, a/*.state), and generated ones: random:100 (numbers 0 to 99), random:100-119, random:100:ice; of two keys",
-    "for one circuit the last counts",
+    "for one circuit the last counts; * is all of the game's own and nothing else that stands before it",
 )
 
 

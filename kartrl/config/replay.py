@@ -54,6 +54,9 @@ class Replay(Section):
     compression: Literal["none", "lz4"] = Field(
         "none", description="of frames: none, or lz4 (pip install kartrl[replay])"
     )
+    save: bool = Field(
+        False, description="what replays hold is saved with each checkpoint, and there again when the run is resumed"
+    )
     start: Steps = Field(10_000, description="steps that have come in before any is drawn")
     priority_exponent: float = Field(
         0.6, ge=0, le=1, description="prioritised: alpha, power of the TD error by which is drawn; 0: uniform"

@@ -154,7 +154,10 @@ class Environment(Section):
         description="kart: what all circuits get as much of, episodes or steps; episodes on hard ones are short",
     )
     opponents: int = Field(
-        0, ge=0, le=3, description="kart: how many other karts drive in the race (bundled game only)"
+        0,
+        ge=0,
+        le=7,
+        description="kart: how many other karts race; one starts behind them (bundled game only)",
     )
     time_limit: float = Field(
         300, gt=0, le=DAY, description="kart: seconds on the race clock after which an episode is truncated"
@@ -209,6 +212,11 @@ class Model(Section):
     core: Literal["lstm", "gru", "none"] = Field(
         "none", description="what remembers: lstm, gru, or none for a feed-forward network"
     )
+    bptt: bool = Field(
+        True,
+        description="lstm, gru: gradients flow back through the steps of an unroll; false: each step learns from the "
+        "state before it as given, slower and with less memory of causes",
+    )
     critic: Literal["shared", "detached", "separate"] = Field(
         "shared",
         description="what the value is made from: the policy's encoder and core (shared), the same without a gradient "
@@ -248,17 +256,34 @@ class Model(Section):
 class Optimizer(Section):
     """The update rule."""
 
-    name: Literal["adam", "rmsprop", "sgd", "adadelta", "adagrad", "adamax", "adamw", "nadam", "radam", "rprop"] = (
-        Field(
-            "adam",
-            description="adam, rmsprop (IMPALA's and A3C's), sgd, or another of torch's: adadelta, adagrad, adamax, "
-            "adamw, nadam, radam, rprop",
-        )
+    name: Literal[
+        "adam",
+        "rmsprop",
+        "sgd",
+        "adadelta",
+        "adafactor",
+        "adagrad",
+        "adamax",
+        "adamw",
+        "asgd",
+        "nadam",
+        "radam",
+        "rprop",
+    ] = Field(
+        "adam",
+        description="adam, rmsprop (IMPALA's and A3C's), sgd, or another of torch's: adadelta, adafactor, adagrad, "
+        "adamax, adamw, asgd, nadam, radam, rprop",
     )
     learning_rate: Rate = Field(
         Schedule("linear", 7e-4, 1e-5),
         description="one number; or a schedule from the start to the end of the run: linear START END, or polynomial "
         "START END (of power 2)",
+    )
+    kl_target: float = Field(
+        0.0,
+        ge=0,
+        description="KL(before || after) of an update to which the learning rate is adapted, in steps of 1.5 within a "
+        "factor of 30 of the schedule; 0: the schedule alone",
     )
     momentum: float = Field(0.0, ge=0, lt=1, description="momentum of rmsprop and sgd")
     decay: float = Field(0.999, ge=0, lt=1, description="decay of the mean square in rmsprop (beta2 in adam)")

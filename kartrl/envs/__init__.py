@@ -27,12 +27,12 @@ LOOK_SECONDS, LOOK_STEPS = 0.1, 100  # for which a step is timed, at most
 def make_env(
     config: Config, levels: Sequence[str] = (), training: bool = True, render: bool = False
 ) -> gymnasium.Env[Any, Any]:
-    """The environment that `config` names; see `World.open_env`."""
-    return load_world(config).open_env(levels, training, render)
+    """The environment that `config` names, its levels looked up; see `World.open_env`."""
+    return load_world(load_world(config).prepare()).open_env(levels, training, render)
 
 
 def make_group(config: Config, size: int) -> EnvGroup:
-    """`size` environments as `config` describes them, for training."""
+    """`size` environments as `config` describes them, for training; its levels have been looked up."""
     return load_world(config).make_group(size)
 
 

@@ -77,8 +77,11 @@ class World(ABC):
         """So many environments for training, stepped together by one agent."""
         from kartrl.envs.env_group import SingleGroup
 
-        envs = [self.open_env(self.levels("train")) for _ in range(size)]
-        return SingleGroup(envs, self.make_episode)
+        return SingleGroup(self.training_envs(size), self.make_episode)
+
+    def training_envs(self, size: int) -> list[Env]:
+        """So many environments on the levels trained on."""
+        return [self.open_env(self.levels("train")) for _ in range(size)]
 
     def isolate(self, env: Env) -> None:  # noqa: B027  # a world without levels has no files that may be anyone's
         """Have a level that crashes or hangs the environment be a UserError that names it; before the first reset.

@@ -20,6 +20,7 @@ class Game(NamedTuple):
     ticks_per_frame: int  # maximum ticks of game logic per video frame; 1: not adjustable
     start_section: bool  # whether the ROM can place the kart at any section
     opponents: int  # maximum number of opponents
+    ticks_among_opponents: list[int]  # as `ticks_per_frame`, with one opponent, two, ...
     map_top: int | None  # screen row of the map, from which on the ROM can skip drawing; None: it cannot
     speed_scale: float  # converts `speed` to units in which about 1000 is full speed
     wrong_way: int  # value of `lakitu` while driving the wrong way

@@ -27,6 +27,8 @@ BUNDLED = "KartRL-Snes"
 BUILD = "build.json"  # only the bundled game has one
 RAM = 0x7E0000  # address of the working memory on the console's bus
 COMMANDS = ("start_section", "opponents")  # these leave time for one tick only in their frame
+STANDING = 0x80  # value of `ticks` at which the game renders but does not advance
+GHOSTS, MOST_OPPONENTS = 0x80, 7  # bits of `opponents`: their places are written from outside; how many there are
 
 
 def game_folder(game: str) -> Path:
@@ -111,6 +113,7 @@ class Console:
         self._ticks: int | None = None  # last value written to the ROM; None: unknown
         self._map_shown: bool | None = None  # likewise
         self._commanded = False  # whether the next frame executes one of the `COMMANDS`
+        self._at_once: int | None = None  # most ticks in a frame; None: depends on opponents not known yet
         if circuit is not None:
             try:
                 self.load(circuit)
@@ -195,15 +198,32 @@ class Console:
         if show_map is not self._map_shown and self.game.map_top is not None:
             self.set_value("no_map", not show_map)
         self._map_shown = show_map
+        if self._at_once is None:
+            self._at_once = self._most_ticks()
         while ticks > 0:
-            now = 1 if self._commanded else min(ticks, self.game.ticks_per_frame)
+            now = 1 if self._commanded else min(ticks, self._at_once)
             self._commanded = False
-            if now != self._ticks and self.game.ticks_per_frame > 1:
-                self.set_value("ticks", now)
-                self._ticks = now
-            with self._named():
-                emulator.run()
+            self._run(now)
             ticks -= now
+
+    def _most_ticks(self) -> int:
+        """How many ticks a frame has time for; and opponents who are to be placed are, in a frame without any."""
+        opponents = self.race().get("opponents", 0)
+        number = opponents & MOST_OPPONENTS
+        if number == 0:
+            return self.game.ticks_per_frame
+        if self._commanded and opponents < GHOSTS:
+            self._run(STANDING)
+            self._commanded = False
+        return min(self.game.ticks_per_frame, self.game.ticks_among_opponents[number - 1])
+
+    def _run(self, ticks: int) -> None:
+        """Emulate a frame with so many ticks."""
+        if ticks != self._ticks and "ticks" in self._memory:
+            self.set_value("ticks", ticks)
+            self._ticks = ticks
+        with self._named():
+            self._open().run()
 
     def screen(self, rows: slice = ALL) -> npt.NDArray[np.uint8]:
         """The last video frame, uint8 [224, 256, 3], or some rows of it; a new array."""
@@ -225,7 +245,8 @@ class Console:
 
     def set_value(self, name: str, value: int) -> None:
         """Write a value of the race state to the console's memory."""
-        self._commanded |= name in COMMANDS
+        if name in COMMANDS:
+            self._commanded, self._at_once = True, None
         self._memory.write(self._open().ram, name, value)
 
     def save(self) -> bytes:
@@ -243,7 +264,7 @@ class Console:
             restored = self._open().restore(state)
         if not restored:
             raise UserError(f"{self._source}: the emulator rejects this state: it is damaged, or from another emulator")
-        self._ticks = self._map_shown = None
+        self._ticks = self._map_shown = self._at_once = None
         self._commanded = False
 
     def close(self) -> None:
@@ -285,6 +306,10 @@ class Memory:
             )
         except (OSError, KeyError, TypeError, ValueError) as error:
             raise UserError(f"{file}: cannot read the addresses of the race state ({error})") from error
+
+    def __contains__(self, name: str) -> bool:
+        """Whether there is a value of this name."""
+        return name in self._offsets
 
     def read(self, ram: Any) -> dict[str, int]:
         """Read all values from a buffer with the memory."""

@@ -8,7 +8,17 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from kartrl.config import Config
-from kartrl.config.levels import Use, circuit_name, is_generated, is_path, is_random, mistake, names_of, numbers_of
+from kartrl.config.levels import (
+    LEVELS,
+    Use,
+    circuit_name,
+    is_generated,
+    is_path,
+    is_random,
+    mistake,
+    names_of,
+    numbers_of,
+)
 from kartrl.errors import UserError
 from kartrl.kart.retro import BUNDLED, circuits, game_folder
 
@@ -56,6 +66,8 @@ def look_up(levels: Mapping[str, Use], game: str, console: Console | None = None
     found: dict[str, Use] = {}
     with _Building(game, console) as building:
         for key, use in levels.items():
+            if key in LEVELS and is_random(key) and not building.for_bundled:
+                continue  # nobody asked for it
             if key in own:
                 members = building.random(key) if is_random(key) else building.files(key)
             else:
@@ -106,6 +118,11 @@ class _Building:
     def __exit__(self, *_: object) -> None:
         self._progress.stop()
 
+    @property
+    def for_bundled(self) -> bool:
+        """Whether the game is the one that circuits can be made for."""
+        return game_folder(self._game).name == BUNDLED
+
     def random(self, key: str) -> list[str]:
         """The start states of `random:...`, as absolute paths."""
         from kartrl.kart.circuits.library import random_states
@@ -147,9 +164,9 @@ class _Building:
         return file.stem if file.parent == folder.resolve() and file.stem in circuits(folder) else str(file)
 
     def _check_game(self, key: str) -> None:
-        if (folder := game_folder(self._game)).name != BUNDLED:
+        if not self.for_bundled:
             raise UserError(
-                f"[levels] {key}: circuits are made for the bundled game, not for {folder.name}; "
+                f"[levels] {key}: circuits are made for the bundled game, not for {game_folder(self._game).name}; "
                 "set environment.game=bundled"
             )
 

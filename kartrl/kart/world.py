@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     import numpy as np
     from rich.console import Console
 
-    from kartrl.envs.env_group import EnvGroup
     from kartrl.envs.spec import EnvSpec
 
 NONE_TO_TRAIN = "[levels]: no circuit says train; set at least one, as in --set levels.MarioCircuit.Act1=train"
@@ -32,6 +31,7 @@ class Race(NamedTuple):
     progress: float  # laps driven, with fractions
     lap_times: tuple[float, ...]  # seconds on the race clock
     idle: float = 0.0  # seconds that the race clock had run when the agent took over
+    rank: int = 1  # among the opponents, at the end
 
 
 class CircuitTally(Tally):
@@ -53,7 +53,7 @@ class KartWorld(World):
     level_word: ClassVar = "circuit"
     columns: ClassVar = ("last evaluation", "races finished", "best lap", "laps driven", "return")
     summary_columns: ClassVar = ("races finished", "mean lap", "best lap", "mean return", "laps driven", "title")
-    highlights: ClassVar = ("finished", "progress", "best_lap")
+    highlights: ClassVar = ("finished", "won", "progress", "best_lap")
     picture_word: ClassVar = "driven line"
 
     # Environments
@@ -67,14 +67,12 @@ class KartWorld(World):
             raise UserError(NONE_TO_TRAIN)
         return make_kart(self.config, levels, training, render)
 
-    def make_group(self, size: int) -> EnvGroup:
+    def training_envs(self, size: int) -> list[Env]:
         """See `World`; they count the steps on each circuit together."""
-        from kartrl.envs.env_group import SingleGroup
-
-        envs = [self.open_env(self.levels("train")) for _ in range(size)]
+        envs = super().training_envs(size)
         for env in envs:
             env.unwrapped.steps = envs[0].unwrapped.steps  # type: ignore[attr-defined]
-        return SingleGroup(envs, self.make_episode)
+        return envs
 
     def isolate(self, env: Env) -> None:
         """See `World`."""
@@ -138,7 +136,7 @@ class KartWorld(World):
         """See `World`."""
         times = tuple(info["lap_times"])
         idle = round(info["race_seconds"] - sum(times), 2) if info["finished"] else 0.0
-        race = Race(float(info["progress"]), times, idle)
+        race = Race(float(info["progress"]), times, idle, info["rank"])
         return super().make_episode(info, info["finished"], use)._replace(level=info["circuit"], details=race)
 
     def measure(self, episodes: Sequence[Episode]) -> dict[str, float]:
@@ -146,6 +144,9 @@ class KartWorld(World):
         values = super().measure(episodes)
         values["progress"] = _progress(episodes)
         values["finished"] = fmean(episode.finished for episode in episodes)
+        if self.config.environment.opponents:
+            values["won"] = _won(episodes)
+            values["rank"] = fmean(race_of(episode).rank for episode in episodes)
         if laps := _laps(episodes):
             values["lap_time"] = fmean(laps)
             values["best_lap"] = min(laps)
@@ -160,7 +161,7 @@ class KartWorld(World):
         episodes = [episode for tally in tallies for episode in tally.episodes]
         return [
             _evaluation([tally.evaluation for tally in tallies if tally.evaluation is not None]),
-            _finished(episodes),
+            _finished(episodes) + self._first_in(episodes),
             _seconds(_best_lap(tallies)),
             f"{_progress(episodes):.2f}" if episodes else "-",
             f"{fmean(episode.episodic_return for episode in episodes):.2f}" if episodes else "-",
@@ -196,7 +197,7 @@ class KartWorld(World):
         laps, levels = _laps(episodes), {episode.level for episode in episodes}
         titled = len(levels) == 1 and game_folder(self.config.environment.game).name == BUNDLED
         return [
-            f"{sum(episode.finished for episode in episodes)} of {len(episodes)}",
+            f"{sum(episode.finished for episode in episodes)} of {len(episodes)}" + self._first_in(episodes),
             _seconds(fmean(laps)) if laps else "-",
             _seconds(min(laps)) if laps else "-",
             f"{fmean(episode.episodic_return for episode in episodes):.2f}",
@@ -204,14 +205,19 @@ class KartWorld(World):
             title_of(*levels) if titled else "",
         ]
 
+    def _first_in(self, episodes: Sequence[Episode]) -> str:
+        """How many races were won; "" without opponents."""
+        return f", first in {_won(episodes):.0%}" if self.config.environment.opponents and episodes else ""
+
     def tell_episode(self, episode: Episode) -> str:
         """See `World`."""
-        progress, times, _ = race_of(episode)
+        progress, times, _, rank = race_of(episode)
         if not times:
             return f"{progress:.2f} laps, none completed"
         laps = "  ".join(f"{time:.2f}" for time in times)
         end = f"race {sum(times):.2f} s" if episode.finished else f"{progress:.2f} laps driven"
-        return f"laps {laps}, {end}"
+        opponents = self.config.environment.opponents
+        return f"laps {laps}, {end}" + f", place {rank} of {opponents + 1}" * (opponents > 0)
 
     def list_episodes(self, episodes: Sequence[Episode]) -> list[list[str]]:
         """See `World`: the times of all laps. The clock on the screen starts before the agent does."""
@@ -220,7 +226,7 @@ class KartWorld(World):
             ["race", *(f"lap {lap + 1}" for lap in range(count)), "total", "clock on screen", "laps driven", "return"]
         ]
         for number, episode in enumerate(episodes, 1):
-            progress, times, idle = race_of(episode)
+            progress, times, idle, _ = race_of(episode)
             laps = [f"{time:.2f} s" for time in times] + ["-"] * (count - len(times))
             total = f"{sum(times):.2f} s" if episode.finished else "not finished"
             clock = f"{sum(times) + idle:.2f} s" if episode.finished else "-"
@@ -267,6 +273,11 @@ def _rank(episode: Episode) -> tuple[float, float]:
     return -race_of(episode).progress, sum(race_of(episode).lap_times)
 
 
+def _won(episodes: Sequence[Episode]) -> float:
+    """Share of races that were finished before all opponents."""
+    return fmean(episode.finished and race_of(episode).rank == 1 for episode in episodes)
+
+
 def _progress(episodes: Sequence[Episode]) -> float:
     return fmean(race_of(episode).progress for episode in episodes)
 
@@ -289,7 +300,7 @@ def _evaluation(episodes: Sequence[Episode]) -> str:
     if len(episodes) > 1:
         return f"{sum(episode.finished for episode in episodes)} of {len(episodes)} finished"
     (episode,) = episodes
-    progress, times, _ = race_of(episode)
+    progress, times, _, _ = race_of(episode)
     return f"finished in {sum(times):.1f} s" if episode.finished else f"{progress:.1f} laps"
 
 

@@ -16,9 +16,10 @@ from kartrl.algorithms.clear import Cloning
 from kartrl.config import Config
 from kartrl.config.schedule import Schedule
 from kartrl.envs.spec import ActionSpec
+from kartrl.learning.adaptive_rate import adapt
 from kartrl.learning.diagnostics import PolicyProbe, describe
 from kartrl.learning.gradient_reducer import GradientReducer, OneLearner
-from kartrl.learning.optimizers import get_state, make_optimizer, set_state
+from kartrl.learning.optimizers import FACTOR, get_state, make_optimizer, set_state
 from kartrl.models import Network, make_distribution
 from kartrl.trajectory import Trajectory
 
@@ -62,6 +63,11 @@ class Update(NamedTuple):
         """Whether all steps were made."""
         return self.steps[-1].finite
 
+    def value_targets(self) -> Tensor:
+        """Of the valid steps of all minibatches, in the unit in which they were learned, float32 [n]."""
+        losses = [loss for step in self.steps for loss in step.losses]
+        return torch.cat([loss.steps["value_target"][loss.valid] for loss in losses])
+
     def td_errors(self) -> tuple[np.ndarray, np.ndarray]:
         """Serial numbers of unrolls that a replay holds, int64 [n], and how large their TD errors were, float32 [n].
 
@@ -101,6 +107,7 @@ class Learner:
 
     Args:
         learning_rate: over the run.
+        kl_target: of an update, to which the learning rate is adapted; see `adapt`. 0: it is not.
         gradient_clip: largest global norm of the gradient; infinity for none.
         part: unrolls that go through the network at once. Gradients of parts add up to that of the batch; on a CPU,
             parts that fit its cache are faster and need less memory.
@@ -115,16 +122,27 @@ class Learner:
         optimizer: torch.optim.Optimizer,
         *,
         learning_rate: Schedule,
+        kl_target: float,
         gradient_clip: float,
         part: int,
         cloning: Cloning | None = None,
         reducer: GradientReducer | None = None,
     ) -> None:
         self.network, self.algorithm, self.optimizer = network, algorithm, optimizer
-        self.learning_rate, self.gradient_clip, self._part = learning_rate, gradient_clip, part
+        self._schedule, self._kl_target = learning_rate, kl_target
+        self.gradient_clip, self._part = gradient_clip, part
         self._cloning = cloning
         self.reducer: GradientReducer = reducer or OneLearner()
         algorithm.gather = self.reducer.gather
+
+    def learning_rate(self, progress: float) -> float:
+        """That of the next optimizer step.
+
+        Args:
+            progress: of the schedules, 0 to 1.
+        """
+        (group,) = self.optimizer.param_groups
+        return self._schedule.at(progress) * float(group.get(FACTOR, 1.0))
 
     def update(
         self,
@@ -148,11 +166,13 @@ class Learner:
             update ends.
         """
         for group in self.optimizer.param_groups:
-            group["lr"] = self.learning_rate.at(progress)
+            group["lr"] = self.learning_rate(progress)
         self.algorithm.progress = progress
         if self.network.normalises_returns:
             self.algorithm.return_deviation = float(self.network.return_deviation())
-        before = PolicyProbe(self.network, self.algorithm.distribution, trajectory) if probe else None
+        before = (
+            PolicyProbe(self.network, self.algorithm.distribution, trajectory) if probe or self._kl_target else None
+        )
         with torch.no_grad():
             batch = self.algorithm.prepare(self.network, trajectory, max(steps, 1))
         made: list[Step] = []
@@ -162,11 +182,12 @@ class Learner:
                 return Update(made, None)
         if self.network.normalises:  # after the steps, which so see what was acted on
             self.network.observe(self.reducer.gather(trajectory.observation[:-1][trajectory.valid]))
+        update = Update(made, None if before is None else before.divergence())
+        if self._kl_target:
+            adapt(self.optimizer, self._kl_target, self.reducer.gather(torch.tensor([update.policy_kl])))
         if self.network.normalises_returns:
-            losses = [loss for step in made for loss in step.losses]
-            targets = torch.cat([loss.steps["value_target"][loss.valid] for loss in losses])
-            self.network.observe_returns(self.reducer.gather(targets))
-        return Update(made, None if before is None else before.divergence())
+            self.network.observe_returns(self.reducer.gather(update.value_targets()))
+        return update
 
     def _step(self, batch: Batch, lap: Callable[[str], None]) -> Step:
         self.optimizer.zero_grad(set_to_none=True)
@@ -230,6 +251,7 @@ def make_learner(
         make_algorithm(config, distribution),
         optimizer or make_optimizer(config.optimizer, network.parameters()),
         learning_rate=config.optimizer.learning_rate,
+        kl_target=config.optimizer.kl_target,
         gradient_clip=config.optimizer.gradient_clip or math.inf,
         part=max(1, PART_STEPS // config.algorithm.unroll_length) if on_cpu else 1_000_000,
         cloning=Cloning(config.clear, distribution) if config.clear.clones else None,

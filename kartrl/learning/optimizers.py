@@ -9,14 +9,24 @@ from torch import Tensor, nn
 
 from kartrl.config import Optimizer
 
-# torch's, but for those that need more than one gradient (LBFGS), sparse ones (SparseAdam), matrices alone (Muon), or a
-# step to know what they keep (Adafactor, ASGD).
+
+def _adafactor(parameters: Iterable[nn.Parameter], lr: float, weight_decay: float) -> torch.optim.Optimizer:
+    return torch.optim.Adafactor(parameters, lr=lr, weight_decay=weight_decay)  # its epsilons mean something else
+
+
+def _asgd(parameters: Iterable[nn.Parameter], lr: float, weight_decay: float) -> torch.optim.Optimizer:
+    return torch.optim.ASGD(parameters, lr=lr, weight_decay=weight_decay)  # its alpha is none of a mean square
+
+
+# All of torch's, but for those that need more than one gradient (LBFGS), sparse ones (SparseAdam) or matrices (Muon).
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "adadelta": torch.optim.Adadelta,
+    "adafactor": _adafactor,
     "adagrad": torch.optim.Adagrad,
     "adam": torch.optim.Adam,
     "adamax": torch.optim.Adamax,
     "adamw": torch.optim.AdamW,
+    "asgd": _asgd,
     "nadam": torch.optim.NAdam,
     "radam": torch.optim.RAdam,
     "rmsprop": torch.optim.RMSprop,
@@ -24,7 +34,9 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "sgd": torch.optim.SGD,
 }
 
-FROM_ZERO = frozenset(OPTIMIZERS) - {"nadam", "rprop"}  # all that they keep begins with zeros
+FACTOR = "rate_factor"  # of the learning rate, where it is adapted: a number of its own in the optimizer's group
+BY_VALUE = frozenset({"adafactor", "asgd"})  # their steps read numbers, which tensors without memory have not
+FROM_ZERO = frozenset(OPTIMIZERS) - {"asgd", "nadam", "rprop"}  # all that they keep begins with zeros
 
 
 def make_optimizer(section: Optimizer, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
@@ -46,28 +58,39 @@ def make_optimizer(section: Optimizer, parameters: Iterable[nn.Parameter]) -> to
     }
     maker = OPTIMIZERS[section.name]
     takes = inspect.signature(maker).parameters
-    return maker(parameters, **{key: value for key, value in keys.items() if key in takes})
+    optimizer = maker(parameters, **{key: value for key, value in keys.items() if key in takes})
+    if section.kl_target:
+        optimizer.param_groups[0][FACTOR] = torch.ones(())
+    return optimizer
 
 
 def state_shapes(section: Optimizer, parameters: Iterable[Tensor]) -> dict[str, torch.Size]:
-    """What the optimizer keeps after a step, by "<number of the parameter>/<torch's name>"; takes no memory."""
-    stand_ins = [nn.Parameter(torch.empty(parameter.shape, device="meta")) for parameter in parameters]
+    """What the optimizer keeps after a step, by "<number of the parameter>/<torch's name>".
+
+    Takes no memory, but for those `BY_VALUE`, which for a moment take as much as the parameters and what they keep.
+    """
+    device = "cpu" if section.name in BY_VALUE else "meta"
+    stand_ins = [nn.Parameter(torch.zeros(parameter.shape, device=device)) for parameter in parameters]
     optimizer = make_optimizer(section, stand_ins)
     for parameter in stand_ins:
-        parameter.grad = torch.empty_like(parameter)
+        parameter.grad = torch.zeros_like(parameter)
     optimizer.step()
     return {name: tensor.shape for name, tensor in get_state(optimizer).items()}
 
 
 def get_state(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """All that the optimizer keeps, by "<number of the parameter>/<torch's name>"."""
-    state = optimizer.state_dict()["state"]
-    return {f"{index}/{name}": value for index, kept in state.items() for name, value in kept.items()}
+    """All that the optimizer keeps, by "<number of the parameter>/<torch's name>"; and by `FACTOR`, if it has that."""
+    state, (group,) = optimizer.state_dict()["state"], optimizer.param_groups
+    factor = {FACTOR: group[FACTOR]} if FACTOR in group else {}
+    return factor | {f"{index}/{name}": value for index, kept in state.items() for name, value in kept.items()}
 
 
 def set_state(optimizer: torch.optim.Optimizer, state: dict[str, Tensor]) -> None:
     """What `get_state` gave; empty for an optimizer that has made no step."""
-    hold_state(optimizer, {key: _like(_parameter(optimizer, key), value) for key, value in state.items()})
+    if FACTOR in optimizer.param_groups[0]:
+        optimizer.param_groups[0][FACTOR].copy_(state.get(FACTOR, torch.ones(())))
+    kept = {key: value for key, value in state.items() if key != FACTOR}
+    hold_state(optimizer, {key: _like(_parameter(optimizer, key), value) for key, value in kept.items()})
 
 
 def hold_state(optimizer: torch.optim.Optimizer, state: Mapping[str, Tensor]) -> None:
@@ -91,4 +114,6 @@ def _parameter(optimizer: torch.optim.Optimizer, key: str) -> nn.Parameter:
 
 def _like(parameter: Tensor, value: Tensor) -> Tensor:
     """A copy as torch keeps it: in the parameter's layout and on its device, but for counts of steps and such."""
-    return torch.empty_like(parameter, requires_grad=False).copy_(value) if value.dim() else value.clone()
+    if value.dim() and value.shape == parameter.shape:
+        return torch.empty_like(parameter, requires_grad=False).copy_(value)
+    return value.to(parameter.device if value.dim() else value.device, copy=True)

@@ -7,8 +7,9 @@ import numpy as np
 # Stages of the roles, in order. Wall-clock time: includes waiting for a busy core.
 AGENT_STAGES = ("environment", "write", "wait_block", "wait_action")
 PREDICTOR_STAGES = ("idle", "gather", "forward", "scatter")
-TRAINER_STAGES = ("idle", "gather", "replay", "forward", "loss", "backward", "optimizer", "publish")
-WORKER_STAGES = (*AGENT_STAGES, "act", "gather", *TRAINER_STAGES[3:])  # of Hogwild: all three in one process
+UPDATE_STAGES = ("forward", "loss", "backward", "optimizer", "publish")
+TRAINER_STAGES = ("idle", "gather", "replay", *UPDATE_STAGES)
+WORKER_STAGES = (*AGENT_STAGES, "act", "gather", *UPDATE_STAGES)  # of Hogwild: all three in one process
 
 
 class Stopwatch:
@@ -17,9 +18,13 @@ class Stopwatch:
     Args:
         stages: names.
         seconds: float64 [len(stages)] to accumulate in, for example shared memory; a private array by default.
+
+    Attributes:
+        stages: names.
     """
 
     def __init__(self, stages: tuple[str, ...], seconds: np.ndarray | None = None) -> None:
+        self.stages = stages
         self.seconds = np.zeros(len(stages)) if seconds is None else seconds
         self._index = {stage: index for index, stage in enumerate(stages)}
         self._last = time.perf_counter()

@@ -35,6 +35,7 @@ class Status(NamedTuple):
     lag: float  # mean policy lag in updates
     agents: int
     stuck: float = 0.0  # seconds since the last update, where that is too long
+    where: str = ""  # the agents are, if not on this machine
 
 
 class Display:
@@ -118,10 +119,11 @@ class Display:
     def _line(self, status: Status) -> str:
         counters = status.counters
         more = self._world.tell_progress(self._sorted())
+        where = f" | {status.agents} agents{status.where}" if status.where else ""
         return (
             f"{_clock(counters.seconds)} | {status.fraction:4.0%} | {counters.agent_steps:,} agent steps, "
             f"{status.agent_steps_per_second:,.0f}/s | {counters.updates:,} updates | return {_mean(self._returns)} "
-            f"over {counters.episodes:,} episodes | lag {status.lag:.1f}{more and f' | {more}'} "
+            f"over {counters.episodes:,} episodes | lag {status.lag:.1f}{where}{more and f' | {more}'} "
             f"| {f'stuck for {status.stuck:.0f} s' if status.stuck else f'ETA {_clock(status.eta_seconds)}'}"
         )
 
@@ -140,7 +142,7 @@ class Display:
             f"{_clock(counters.seconds)} elapsed, ETA {_clock(status.eta_seconds)}",
         )
         head.add_row(
-            f"{status.agents} agents, batches of {status.prediction_batch:.1f}, lag {status.lag:.1f}",
+            f"{status.agents} agents{status.where}, batches of {status.prediction_batch:.1f}, lag {status.lag:.1f}",
             f"return {_mean(self._returns)} over {counters.episodes:,} episodes",
         )
         return head

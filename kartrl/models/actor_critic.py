@@ -7,9 +7,8 @@ from torch import Tensor, nn
 
 from kartrl.config import Model
 from kartrl.envs.spec import ActionSpec
-from kartrl.errors import UserError
 from kartrl.models.distributions import make_distribution
-from kartrl.models.heads import initialised, policy_head
+from kartrl.models.heads import AdvantageHead, initialised, policy_head
 from kartrl.models.normaliser import RunningNormaliser
 from kartrl.models.scripting import export
 from kartrl.models.trunk import Trunk
@@ -23,17 +22,19 @@ class Output(NamedTuple):
     policy: Tensor  # float32 [T + 1, B, P], parameters of the policy's distribution
     value: Tensor  # float32 [T + 1, B]
     q: Tensor | None = None  # float32 [T + 1, B, A], values of the discrete actions, where the network has such a head
+    features: Tensor | None = None  # float32 [T + 1, B, F], for `ActorCritic.advantages`, where it has such a head
 
 
 class ActorCritic(nn.Module):
     """A policy and a value, on one trunk or on one each, with any action distribution.
 
     Args:
-        heads: beside the policy's: "value", or "q", which gives a value to each discrete action; the value of an
-            observation is then their mean under the policy, sum_a pi(a) Q(a).
+        heads: beside the policy's: "value"; or "q", which gives a value to each discrete action, whose mean under the
+            policy, sum_a pi(a) Q(a), is then the value of an observation. Of continuous actions "q" is "value" and
+            the advantage of any action, the two streams of ACER's stochastic dueling network (arXiv:1611.01224).
 
     Raises:
-        UserError: the convolutions do not fit the image, or there is no "q" of continuous actions.
+        UserError: the convolutions do not fit the image.
     """
 
     state_size: Final[int]
@@ -42,6 +43,7 @@ class ActorCritic(nn.Module):
     separate: Final[bool]  # fixed when the module is compiled: branches on it vanish
     detached: Final[bool]
     has_q: Final[bool]
+    dueling: Final[bool]
 
     def __init__(
         self,
@@ -51,15 +53,16 @@ class ActorCritic(nn.Module):
         heads: frozenset[str] = VALUE,
     ) -> None:
         super().__init__()
-        self.has_q = "q" in heads
-        if self.has_q and action.kind != "discrete":
-            raise UserError(f"a value for each action needs discrete ones, not {action.title}")
+        self.has_q = "q" in heads and action.kind == "discrete"
+        self.dueling = "q" in heads and action.kind == "continuous"
         self.separate, self.detached = section.critic == "separate", section.critic == "detached"
         self.trunk = Trunk(section, observation_shape)
         self.critic = Trunk(section, observation_shape) if self.separate else nn.Identity()
         self.distribution = make_distribution(action, squash=section.squash_actions)
         self.policy = policy_head(section, action, self.distribution, self.trunk.size)
         self.value = initialised(nn.Linear(self.trunk.size, action.size if self.has_q else 1), 1.0)
+        size = self.trunk.size
+        self.advantage = AdvantageHead(size, action.size, section.hidden_size) if self.dueling else nn.Identity()
         self.state_size = self.trunk.state_size * (2 if self.separate else 1)
         self.normalises = self.trunk.encoder.normalises
         self.normalises_returns = section.normalise_returns
@@ -116,6 +119,16 @@ class ActorCritic(nn.Module):
         return self.trunk.encoder(observation)
 
     @export
+    def advantages(self, features: Tensor, action: Tensor) -> Tensor:
+        """A(x, a) of n continuous actions [n, ..., D] for each of an output's features [..., F]: [n, ...].
+
+        It has no mean of 0 under the policy by itself: what makes it an advantage is to subtract it.
+        """
+        if self.dueling:
+            return self.advantage(features, action)
+        raise RuntimeError("the network has no such head")
+
+    @export
     def observe(self, observation: Tensor) -> None:
         """Count observations [N, ...], all finite, in the running statistics by which the encoder normalises them."""
         self.trunk.observe(observation)
@@ -143,6 +156,9 @@ class ActorCritic(nn.Module):
                 change = before / self.return_deviation()
                 self.value.weight.mul_(change)
                 self.value.bias.mul_(change)
+                if self.dueling:
+                    self.advantage.last.weight.mul_(change)
+                    self.advantage.last.bias.mul_(change)
 
     def forward(self, observation: Tensor, first: Tensor, state: Tensor) -> tuple[Output, Tensor]:
         """An unroll of T + 1 steps: as `step`, with a leading dimension T + 1 on all but the state.
@@ -164,5 +180,5 @@ class ActorCritic(nn.Module):
         policy = self.distribution.normalise(self.policy(features))
         values = self.value(critic_features)
         if self.has_q:
-            return Output(policy, (policy.exp() * values).sum(-1), values)
-        return Output(policy, values.squeeze(-1), None)
+            return Output(policy, (policy.exp() * values).sum(-1), values, None)
+        return Output(policy, values.squeeze(-1), None, critic_features if self.dueling else None)

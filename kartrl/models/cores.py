@@ -29,12 +29,24 @@ class NoCore(nn.Module):
 
 
 class RecurrentCore(nn.Module):
-    """What `LstmCore` and `GruCore` have in common."""
+    """What `LstmCore` and `GruCore` have in common.
+
+    Args:
+        bptt: gradients flow back through the steps of an unroll; else each step takes the state before it as given.
+    """
+
+    bptt: Final[bool]
+
+    def __init__(self, bptt: bool) -> None:
+        super().__init__()
+        self.bptt = bptt
 
     def by_steps(self, features: Tensor, first: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """`unroll`, one `step` after the other, whatever `first` is: a GPU need not be asked where resets are."""
         outputs: list[Tensor] = []
         for t in range(first.shape[0]):
+            if not self.bptt:
+                state = state.detach()
             output, state = self.step(features[t], first[t], state)
             outputs.append(output)
         return torch.stack(outputs), state
@@ -46,8 +58,8 @@ class LstmCore(RecurrentCore):
     state_size: Final[int]
     size: Final[int]
 
-    def __init__(self, features: int, size: int) -> None:
-        super().__init__()
+    def __init__(self, features: int, size: int, bptt: bool) -> None:
+        super().__init__(bptt)
         self.lstm = nn.LSTM(features, size)
         self.state_size, self.size = 2 * size, size
 
@@ -67,9 +79,9 @@ class LstmCore(RecurrentCore):
         """All steps of features [T, B, features], `first` [T, B], from state [B, S]: [T, B, size], state [B, S].
 
         The library's fused recurrence knows no resets, so on a CPU it runs from one step with a reset to the next; a
-        GPU would have to be waited for to know them.
+        GPU would have to be waited for to know them. It always has gradients through time.
         """
-        if first.is_cuda:
+        if first.is_cuda or not self.bptt:
             return self.by_steps(features, first, state)
         output, cell = state.unsqueeze(0).chunk(2, 2)
         outputs: list[Tensor] = []
@@ -87,8 +99,8 @@ class GruCore(RecurrentCore):
     state_size: Final[int]
     size: Final[int]
 
-    def __init__(self, features: int, size: int) -> None:
-        super().__init__()
+    def __init__(self, features: int, size: int, bptt: bool) -> None:
+        super().__init__(bptt)
         self.gru = nn.GRU(features, size)
         self.state_size, self.size = size, size
 
@@ -102,7 +114,7 @@ class GruCore(RecurrentCore):
 
     def unroll(self, features: Tensor, first: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """See `LstmCore`."""
-        if first.is_cuda:
+        if first.is_cuda or not self.bptt:
             return self.by_steps(features, first, state)
         state = state.unsqueeze(0)
         outputs: list[Tensor] = []
@@ -120,8 +132,8 @@ def _resets(first: Tensor) -> list[int]:
     return [0] + [t + 1 for t in resets] + [first.shape[0]]
 
 
-CORES: dict[str, Callable[[int, int], nn.Module]] = {
-    "none": lambda features, _: NoCore(features),
+CORES: dict[str, Callable[[int, int, bool], nn.Module]] = {
+    "none": lambda features, *_: NoCore(features),
     "lstm": LstmCore,
     "gru": GruCore,
 }
@@ -129,4 +141,4 @@ CORES: dict[str, Callable[[int, int], nn.Module]] = {
 
 def make_core(section: Model, features: int) -> nn.Module:
     """The core that the configuration names, for this many features, of `hidden_size`."""
-    return CORES[section.core](features, section.hidden_size)
+    return CORES[section.core](features, section.hidden_size, section.bptt)

@@ -24,8 +24,8 @@ class Distribution(Protocol):
     @property
     def action_columns(self) -> int: ...
 
-    def noise(self, batch: int, device: torch.device, generator: torch.Generator) -> Tensor:
-        """What `sample` needs for this many actions, float32 [batch, any]; all randomness is here."""
+    def noise(self, batch: int, device: torch.device, generator: torch.Generator | None) -> Tensor:
+        """What `sample` needs for this many actions, float32 [batch, any]; all randomness is here, or torch's own."""
 
     def normalise(self, output: Tensor) -> Tensor:
         """The parameters that a policy head's output [..., parameter_size] stands for."""
@@ -56,7 +56,7 @@ class Categorical(nn.Module):
         super().__init__()
         self.parameter_size, self.action_columns = actions, 1
 
-    def noise(self, batch: int, device: torch.device, generator: torch.Generator) -> Tensor:
+    def noise(self, batch: int, device: torch.device, generator: torch.Generator | None) -> Tensor:
         """See `Distribution`: draws from the exponential distribution of rate 1."""
         return torch.empty(batch, self.parameter_size, device=device).exponential_(generator=generator)
 
@@ -110,7 +110,7 @@ class DiagonalGaussian(nn.Module):
         nodes, weights = np.polynomial.hermite_e.hermegauss(32)
         self.NODES, self.WEIGHTS = tuple(nodes.tolist()), tuple((weights / weights.sum()).tolist())
 
-    def noise(self, batch: int, device: torch.device, generator: torch.Generator) -> Tensor:
+    def noise(self, batch: int, device: torch.device, generator: torch.Generator | None) -> Tensor:
         """See `Distribution`: standard normal."""
         return torch.randn(batch, self.action_columns, device=device, generator=generator)
 

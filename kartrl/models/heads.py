@@ -1,4 +1,6 @@
-"""Heads: linear layers on what encoder and core have made, for the policy and the value."""
+"""Heads, on what encoder and core have made: for the policy, the value, and the advantage of continuous actions."""
+
+from typing import Final
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +22,27 @@ class FreeDeviation(nn.Linear):
         """[..., inputs] -> [..., 2 * dimensions]: means, then logs of deviations."""
         mean = functional.linear(x, self.weight, self.bias)
         return torch.cat([mean, self.log_deviation.expand_as(mean)], -1)
+
+
+class AdvantageHead(nn.Module):
+    """A(x, a) of continuous actions, from features of x and the action: a hidden layer, and one number.
+
+    What is beyond an action's bounds is read as they are: that is what the environment takes of it.
+    """
+
+    features: Final[int]
+
+    def __init__(self, features: int, dimensions: int, hidden: int) -> None:
+        super().__init__()
+        self.features = features
+        self.hidden = initialised(nn.Linear(features + dimensions, hidden), 2**0.5)
+        self.last = initialised(nn.Linear(hidden, 1), 1.0)
+
+    def forward(self, features: Tensor, action: Tensor) -> Tensor:
+        """Of features [..., F] and n actions for each, [n, ..., D]: [n, ...]."""
+        of_features, of_action = self.hidden.weight.split([self.features, action.shape[-1]], 1)
+        once = functional.linear(features, of_features, self.hidden.bias)  # the same for all n
+        return self.last((once + functional.linear(action.clamp(-1.0, 1.0), of_action)).relu()).squeeze(-1)
 
 
 def policy_head(section: Model, action: ActionSpec, distribution: Distribution, inputs: int) -> nn.Linear:

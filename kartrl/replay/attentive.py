@@ -1,8 +1,10 @@
 """Attentive replay (Sun et al. 2020, arXiv:2002.08396, here of unrolls): what resembles the present state."""
 
 import numpy as np
+import torch
 
-from kartrl.replay.candidates import CandidateReplay
+from kartrl.replay.candidates import CandidateReplay, Choice
+from kartrl.replay.unroll_memory import UnrollMemory
 
 
 class AttentiveReplay(CandidateReplay):
@@ -11,11 +13,24 @@ class AttentiveReplay(CandidateReplay):
     Each of an unroll's T states is held against that one state.
     """
 
+    def __init__(self, memory: UnrollMemory, capacity: int, generator: torch.Generator, choice: Choice) -> None:
+        super().__init__(memory, capacity, generator, choice)
+        self._state = np.zeros((1, *memory.shape.observation_shape), memory.shape.observation_dtype)
+
     def insert(self, serials: np.ndarray) -> np.ndarray:
         """See `Replay`."""
         if len(serials):
             self._state = self._memory.observations(serials[-1:])[-1]  # [1, ...]
         return super().insert(serials)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """See `Replay`."""
+        return super().state() | {"state": self._state}
+
+    def load_state(self, state: dict[str, np.ndarray]) -> None:
+        """See `Replay`."""
+        super().load_state(state)
+        self._state = state["state"]
 
     def _measure(self, slots: np.ndarray) -> np.ndarray:
         """See `CandidateReplay`."""

@@ -47,6 +47,17 @@ class CandidateReplay(Replay):
         """See `Replay`."""
         return super().scalars() | {"distance": self._distance, "candidates": self._choice.candidates()}
 
+    def state(self) -> dict[str, np.ndarray]:
+        """See `Replay`."""
+        return super().state() | {"distances": self._distances.copy(), "distance": np.array([self._distance])}
+
+    def load_state(self, state: dict[str, np.ndarray]) -> None:
+        """See `Replay`."""
+        if not all(np.isfinite(state[name]).all() for name in ("distances", "distance")):
+            raise ValueError("distances")
+        super().load_state(state)
+        self._distances, self._distance = state["distances"], float(state["distance"][0])
+
     def _draw(self, unrolls: int) -> tuple[np.ndarray, np.ndarray]:
         """See `Replay`."""
         drawn = self._evenly(max(unrolls, int(self._choice.candidates() * unrolls)))

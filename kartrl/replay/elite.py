@@ -23,11 +23,44 @@ class EliteReplay(CandidateReplay):
         if not len(serials):
             return super().insert(serials)
         features = self._embed(serials)
-        if not self._features.size:
-            self._features = np.zeros((self._capacity, *features.shape[1:]), np.float32)  # takes memory as it fills
+        self._make_features(features.shape[1:])
         slots = super().insert(serials)
         self._features[slots] = features
         return slots
+
+    def beside(self, serials: np.ndarray) -> dict[str, np.ndarray]:
+        """See `Replay`."""
+        features = np.zeros((len(serials), *self._features.shape[1:]), np.float32)
+        slots, held = self._slots_of(serials)
+        features[held] = self._features[slots]
+        return {"features": features}
+
+    def load_beside(self, serials: np.ndarray, arrays: dict[str, np.ndarray]) -> None:
+        """See `Replay`."""
+        slots, held = self._slots_of(serials)
+        if not len(slots):
+            return
+        if not self._features.size:
+            self._make_features(self._embed(serials[held][:1]).shape[1:])
+        features = arrays["features"]
+        if features.shape != (len(serials), *self._features.shape[1:]) or features.dtype != np.float32:
+            raise ValueError("features of another network")
+        self._features[slots] = features[held]
+
+    def _slots_of(self, serials: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Slots of those of these unrolls that it holds, int64 [any], and which of them these are, bool [n]."""
+        slots = self.slots()
+        slots = slots[np.argsort(self._serials[slots])]
+        if not len(slots):
+            return slots, np.zeros(len(serials), bool)
+        near = slots[np.minimum(np.searchsorted(self._serials[slots], serials), len(slots) - 1)]
+        held = self._serials[near] == serials
+        return near[held], held
+
+    def _make_features(self, shape: tuple[int, ...]) -> None:
+        """Memory for them, if there is none yet."""
+        if not self._features.size:
+            self._features = np.zeros((self._capacity, *shape), np.float32)  # takes memory as it fills
 
     def _measure(self, slots: np.ndarray) -> np.ndarray:
         """See `CandidateReplay`."""

@@ -33,6 +33,22 @@ class FrameStore:
         """The frames at these places, int32 [...]: [..., H, W, C]."""
         return self._frames[places]
 
+    def packed(self, places: np.ndarray) -> dict[str, np.ndarray]:
+        """The frames at these places, int32 [n], as it keeps them: `content`, and what else `unpacked` needs."""
+        return {"content": self._frames[places]}
+
+    def unpacked(self, packed: dict[str, np.ndarray]) -> np.ndarray:
+        """What was `packed`, [n, H, W, C].
+
+        Raises:
+            ValueError: it is of other frames.
+            KeyError: something is missing.
+        """
+        content = packed["content"]
+        if content.shape[1:] != self._frames.shape[1:] or content.dtype != self._frames.dtype:
+            raise ValueError("frames of another shape")
+        return content
+
     def forget(self, places: np.ndarray) -> None:
         """Give these places free, int32 [n]."""
         self._free[self.free : self.free + len(places)] = places
@@ -74,11 +90,33 @@ class CompressedFrames(FrameStore):
     def read(self, places: np.ndarray) -> np.ndarray:
         """See `FrameStore`."""
         different, where = np.unique(places, return_inverse=True)
-        frames = np.empty((len(different), *self._shape), self._dtype)
-        for frame, place in zip(frames, different.tolist(), strict=True):
-            raw = self._codec.decompress(self._packed[place], uncompressed_size=frame.nbytes)
-            frame[...] = np.frombuffer(raw, self._dtype).reshape(self._shape)
+        frames = self._decompress([self._packed[place] for place in different.tolist()])
         return frames[where.reshape(places.shape)]
+
+    def packed(self, places: np.ndarray) -> dict[str, np.ndarray]:
+        """See `FrameStore`."""
+        parts = [self._packed[place] for place in places.tolist()]
+        lengths = np.array([len(part) for part in parts], np.int64)
+        return {"content": np.frombuffer(b"".join(parts), np.uint8), "lengths": lengths}
+
+    def unpacked(self, packed: dict[str, np.ndarray]) -> np.ndarray:
+        """See `FrameStore`."""
+        content, lengths = packed["content"], packed["lengths"]
+        if content.dtype != np.uint8 or content.ndim != 1 or lengths.dtype != np.int64 or lengths.ndim != 1:
+            raise ValueError("frames that are not compressed")
+        if (lengths < 0).any() or (ends := np.cumsum(lengths))[-1:].sum() != len(content):
+            raise ValueError("lengths of compressed frames")
+        try:
+            return self._decompress([part.tobytes() for part in np.split(content, ends[:-1])][: len(lengths)])
+        except self._codec.LZ4BlockError as error:
+            raise ValueError(f"a compressed frame: {error}") from error
+
+    def _decompress(self, packed: list[bytes]) -> np.ndarray:
+        frames = np.empty((len(packed), *self._shape), self._dtype)
+        for frame, part in zip(frames, packed, strict=True):
+            raw = self._codec.decompress(part, uncompressed_size=frame.nbytes)
+            frame[...] = np.frombuffer(raw, self._dtype).reshape(self._shape)
+        return frames
 
     def forget(self, places: np.ndarray) -> None:
         """See `FrameStore`."""

@@ -1,13 +1,16 @@
 """All replays of a run, on one memory."""
 
+import threading
+import time
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
 
+from kartrl.metrics.stopwatch import Stopwatch
 from kartrl.replay.replay import Replay
-from kartrl.replay.unroll_memory import UnrollMemory
+from kartrl.replay.unroll_memory import MemoryShape, UnrollMemory
 from kartrl.trajectory import Trajectory
 
 
@@ -27,12 +30,17 @@ class Mixture:
         parts: the replays.
 
     Attributes:
+        lock: held by whoever calls anything of it but `scalars`, where several threads do.
         learns: any replay is to be told TD errors.
     """
 
     def __init__(self, memory: UnrollMemory, parts: Sequence[Part]) -> None:
         self._memory, self._parts = memory, parts
+        self.lock = threading.Lock()
         self.learns = any(part.replay.learns for part in parts)
+        self._stopwatch = Stopwatch(("other", "insert", *(part.name for part in parts), "read"))
+        self._batches, self._drawn = 0, 0  # that were drawn so far, and their steps
+        self._told = (time.perf_counter(), 0, 0, self._stopwatch.seconds.copy())  # when `scalars` was called last
 
     @property
     def inserted(self) -> int:
@@ -41,9 +49,11 @@ class Mixture:
 
     def insert(self, trajectory: Trajectory[np.ndarray]) -> Trajectory[np.ndarray]:
         """Keep these unrolls, in place of older ones; the same, with their serial numbers."""
+        self._stopwatch.lap("other")
         serials = self._memory.insert(trajectory, self._make_room)
         for part in self._parts:
             part.replay.insert(serials[serials >= 0])
+        self._stopwatch.lap("insert")
         return trajectory._replace(serial=serials)
 
     def _make_room(self) -> None:
@@ -54,8 +64,15 @@ class Mixture:
 
     def sample(self, of: int) -> Trajectory[np.ndarray]:
         """From each replay its share of a batch of so many unrolls, not `online`; the shares must be whole unrolls."""
-        samples = [part.replay.sample(int(part.share * of)) for part in self._parts]
+        samples = []
+        self._stopwatch.lap("other")
+        for part in self._parts:
+            samples.append(part.replay.sample(int(part.share * of)))
+            self._stopwatch.lap(part.name)
         trajectory = self._memory.read(np.concatenate([sample.serials for sample in samples]))
+        self._stopwatch.lap("read")
+        self._batches += 1
+        self._drawn += trajectory.valid.size
         return trajectory._replace(importance=np.concatenate([sample.importance for sample in samples]))
 
     def learn(self, serials: np.ndarray, errors: np.ndarray) -> None:
@@ -63,11 +80,92 @@ class Mixture:
         for part in self._parts:
             part.replay.learn(serials, errors)
 
+    @property
+    def shape(self) -> MemoryShape:
+        """Of the memory."""
+        return self._memory.shape
+
+    @property
+    def held(self) -> int:
+        """Steps that it holds."""
+        return len(self._memory) * self.shape.unroll_length
+
+    def serials(self) -> np.ndarray:
+        """Of the unrolls that it holds, int64 [any], in order."""
+        return self._memory.serials()
+
+    def export(self, serials: np.ndarray) -> dict[str, np.ndarray]:
+        """A copy of these unrolls, int64 [n], with all that is kept of them and never changes."""
+        beside = {
+            f"{part.name}/{name}": array for part in self._parts for name, array in part.replay.beside(serials).items()
+        }
+        return self._memory.export(serials) | beside
+
+    def state(self) -> dict[str, np.ndarray]:
+        """A copy of all the rest, as arrays whose shapes the configuration determines."""
+        parts = {f"{part.name}/{name}": array for part in self._parts for name, array in part.replay.state().items()}
+        return {"inserted": np.array([self._memory.inserted])} | parts
+
+    def load_state(self, state: dict[str, np.ndarray]) -> None:
+        """Go on from a `state`; the unrolls are to be restored. It must be empty; call `forget` if this fails.
+
+        Raises:
+            ValueError: it is not of this mixture, or makes no sense.
+        """
+        if _types(state) != _types(self.state()):
+            raise ValueError("it is of other replays than [replay] says")
+        inserted = int(state["inserted"][0])
+        for part in self._parts:
+            mine = {name: state[f"{part.name}/{name}"].copy() for name in part.replay.state()}
+            part.replay.load_state(mine)
+            if part.replay.newest >= inserted:
+                raise ValueError("an unroll that never came in")
+        self._memory.inserted = inserted
+
+    def restore(self, unrolls: dict[str, np.ndarray]) -> None:
+        """Take back what `export` gave, as far as any replay holds it; where there is no room, the oldest go.
+
+        Raises:
+            ValueError: it is not of this mixture.
+            KeyError: something is missing.
+        """
+        self._memory.restore(unrolls, self._make_room)
+        for part in self._parts:
+            prefix = f"{part.name}/"
+            mine = {name.removeprefix(prefix): array for name, array in unrolls.items() if name.startswith(prefix)}
+            part.replay.load_beside(unrolls["serial"], mine)
+
+    def missing(self) -> int:
+        """How many unrolls are to be restored still."""
+        return self._memory.missing()
+
+    def forget(self) -> None:
+        """Begin empty again."""
+        for part in self._parts:
+            while len(part.replay):
+                part.replay.drop_oldest()
+        self._memory.inserted = 0
+
     def scalars(self) -> dict[str, float]:
-        """For the logger: `system/replay_...`."""
-        shape = self._memory.shape
+        """For the logger: `system/replay_...`, and speeds since the last call.
+
+        `time/replay_..._seconds` is what each batch that is drawn takes: to draw from each replay, to read what was
+        drawn, and to insert what came in meanwhile.
+        """
         values: dict[str, float] = {}
         for part in self._parts:
             values |= {f"{part.name}_{name}": value for name, value in part.replay.scalars().items()}
-        values |= {"steps": float(len(self._memory) * shape.unroll_length), "gigabytes": self._memory.size / 1e9}
-        return {f"system/replay_{name}": value for name, value in values.items()}
+        values |= {"steps": float(self.held), "gigabytes": self._memory.size / 1e9}
+        (then, batches, drawn, before), now = self._told, time.perf_counter()
+        self._told = (now, self._batches, self._drawn, self._stopwatch.seconds.copy())
+        each = (self._told[3] - before) / max(self._batches - batches, 1)
+        times = dict(zip(self._stopwatch.stages, each.tolist(), strict=True))
+        return (
+            {f"system/replay_{name}": value for name, value in values.items()}
+            | {f"time/replay_{name}_seconds": value for name, value in times.items() if name != "other"}
+            | {"speed/replayed_steps_per_second": (self._drawn - drawn) / (now - then)}
+        )
+
+
+def _types(state: dict[str, np.ndarray]) -> dict[str, tuple[np.dtype, tuple[int, ...]]]:
+    return {name: (array.dtype, array.shape) for name, array in state.items()}

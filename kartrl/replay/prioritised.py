@@ -53,6 +53,19 @@ class PrioritisedReplay(Replay):
         largest = {"priority_mean": float(priorities.mean()), "priority_max": float(priorities.max())}
         return super().scalars() | largest
 
+    def state(self) -> dict[str, np.ndarray]:
+        """See `Replay`."""
+        return super().state() | {"priorities": self._priorities.copy()}
+
+    def load_state(self, state: dict[str, np.ndarray]) -> None:
+        """See `Replay`."""
+        priorities = state["priorities"]
+        if not (np.isfinite(priorities) & (priorities > 0)).all():
+            raise ValueError("priorities")
+        super().load_state(state)
+        self._priorities = priorities
+        self._slots = {serial: slot for slot, serial in enumerate(self._serials.tolist()) if serial >= 0}
+
     def _draw(self, unrolls: int) -> tuple[np.ndarray, np.ndarray]:
         """See `Replay`."""
         slots = self.slots()

@@ -40,6 +40,11 @@ class Replay(ABC):
         """Unrolls that it holds."""
         return self._held
 
+    @property
+    def newest(self) -> int:
+        """Serial number of the newest unroll that it holds, or -1."""
+        return int(self._serials[self.slots()].max(initial=-1))
+
     def slots(self) -> np.ndarray:
         """Slots that hold an unroll, int64 [len(self)], those of the oldest ones first."""
         return (self._oldest + np.arange(self._held)) % self._capacity
@@ -76,6 +81,39 @@ class Replay(ABC):
         if not len(counts):
             return {}
         return {"drawn_mean": float(counts.mean()), "drawn_max": float(counts.max())}
+
+    def state(self) -> dict[str, np.ndarray]:
+        """A copy of all but what `beside` has: arrays whose shapes the replay's settings determine."""
+        ring = np.array([self._oldest, self._held])
+        return {"ring": ring, "serials": self._serials.copy(), "counts": self._counts.copy()}
+
+    def load_state(self, state: dict[str, np.ndarray]) -> None:
+        """Go on from a `state`, of these shapes and types; it must hold nothing, and its unrolls are to come.
+
+        Raises:
+            ValueError: it makes no sense. The replay is then as it was.
+        """
+        oldest, held = state["ring"].tolist()
+        if not (0 <= oldest < self._capacity and 0 <= held <= self._capacity and (state["counts"] >= 0).all()):
+            raise ValueError("a ring or its counts")
+        serials = state["serials"][(oldest + np.arange(held)) % self._capacity]
+        if (serials < 0).any() or len(np.unique(serials)) != held:
+            raise ValueError("the unrolls of a ring")
+        self._oldest, self._held, self._serials, self._counts = oldest, held, state["serials"], state["counts"]
+        self._memory.hold(serials.tolist())
+
+    def beside(self, serials: np.ndarray) -> dict[str, np.ndarray]:
+        """What it keeps of each of these unrolls and never changes, [n, ...]; zeros for those that it does not hold."""
+        return {}
+
+    def load_beside(self, serials: np.ndarray, arrays: dict[str, np.ndarray]) -> None:
+        """Take back what `beside` gave of these unrolls, which the memory holds again.
+
+        Raises:
+            ValueError: it is of other shapes than this replay's.
+            KeyError: something is missing.
+        """
+        assert not arrays
 
     @abstractmethod
     def _draw(self, unrolls: int) -> tuple[np.ndarray, np.ndarray]:

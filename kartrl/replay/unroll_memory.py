@@ -128,12 +128,14 @@ class UnrollMemory:
         for b in np.flatnonzero(trajectory.valid.any(0)):
             make_room()
             if self.has_room():
-                serials[b] = self._insert(trajectory, int(b))
+                serials[b] = self.inserted
+                self._holders[self.inserted] = 0
+                self._insert(trajectory, int(b), self.inserted)
+                self.inserted += 1
         return serials
 
-    def _insert(self, trajectory: Trajectory[np.ndarray], b: int) -> int:
-        place, serial = self._free.pop(), self.inserted
-        self.inserted += 1
+    def _insert(self, trajectory: Trajectory[np.ndarray], b: int, serial: int) -> None:
+        place = self._free.pop()
         observations = trajectory.observation[:, b]
         before = self._places.get(self._ends.pop(_digest(observations[0]), -1))
         known = None if before is None else self._fields["frames"][before, -1].copy()
@@ -144,13 +146,57 @@ class UnrollMemory:
         self._fields["initial_state"][place] = trajectory.initial_state[b]
         for name in ("first", *STEPS):
             self._fields[name][place] = getattr(trajectory, name)[:, b]
-        self._places[serial], self._holders[serial] = place, 0
-        return serial
+        self._places[serial] = place
+
+    def serials(self) -> np.ndarray:
+        """Of the unrolls that it holds, int64 [len(self)], in order."""
+        return np.array(sorted(self._places), np.int64)
+
+    def export(self, serials: np.ndarray) -> dict[str, np.ndarray]:
+        """A copy of these unrolls, int64 [n]: their fields, [n, ...], of which `frames` are numbers of their frames."""
+        places = self._places_of(serials)
+        arrays = {name: field[places] for name, field in self._fields.items()}
+        different, numbers = np.unique(arrays["frames"], return_inverse=True)
+        arrays["frames"] = numbers.reshape(arrays["frames"].shape).astype(np.int32)
+        return {"serial": serials, **arrays, **self._frames.packed(different)}
+
+    def restore(self, arrays: dict[str, np.ndarray], make_room: Callable[[], None]) -> None:
+        """Take back what `export` gave, as far as replays hold it.
+
+        Raises:
+            ValueError: it is not of this memory's shape.
+            KeyError: something is missing.
+        """
+        serials, fields = arrays["serial"], self.shape.fields()
+        frames = self._frames.unpacked(arrays)
+        for name, (shape, dtype) in fields.items():
+            if arrays[name].shape != (len(serials), *shape[1:]) or arrays[name].dtype != np.dtype(dtype):
+                raise ValueError(f"unrolls of another shape ({name})")
+        numbers = arrays["frames"]
+        if serials.dtype != np.int64 or (numbers < 0).any() or (numbers >= len(frames)).any():
+            raise ValueError("unrolls without their frames")
+        trajectory = Trajectory(
+            observation=self._stacked(frames[numbers.swapaxes(0, 1)]),
+            initial_state=arrays["initial_state"],
+            online=np.zeros(len(serials), bool),
+            importance=np.ones(len(serials), np.float32),
+            serial=serials,
+            **{name: arrays[name].swapaxes(0, 1) for name in ("first", *STEPS)},
+        )
+        for b, serial in enumerate(serials.tolist()):
+            if serial in self._holders and serial not in self._places:
+                make_room()
+                if serial in self._holders:  # else it was the oldest itself
+                    self._insert(trajectory, b, serial)
 
     def hold(self, serials: Iterable[int]) -> None:
-        """One replay more holds each of these."""
+        """One replay more holds each of these, which are here or are to be restored."""
         for serial in serials:
-            self._holders[serial] += 1
+            self._holders[serial] = self._holders.get(serial, 0) + 1
+
+    def missing(self) -> int:
+        """How many unrolls replays hold that are not here."""
+        return len(self._holders) - len(self._places)
 
     def release(self, serials: Iterable[int]) -> None:
         """One replay less holds each of these; what none holds any more is forgotten."""
@@ -160,8 +206,10 @@ class UnrollMemory:
                 self._forget(serial)
 
     def _forget(self, serial: int) -> None:
-        place = self._places.pop(serial)
         del self._holders[serial]
+        if serial not in self._places:  # it was to be restored
+            return
+        place = self._places.pop(serial)
         self._free.append(place)
         frames = np.unique(self._fields["frames"][place])
         self._uses[frames] -= 1
@@ -184,7 +232,10 @@ class UnrollMemory:
 
     def observations(self, serials: np.ndarray) -> np.ndarray:
         """The observations alone, [T + 1, n, ...]."""
-        frames = self._frames.read(self._fields["frames"][self._places_of(serials)].swapaxes(0, 1))
+        return self._stacked(self._frames.read(self._fields["frames"][self._places_of(serials)].swapaxes(0, 1)))
+
+    def _stacked(self, frames: np.ndarray) -> np.ndarray:
+        """Observations [T + 1, n, ...] of their frames [T + 1, n, S, ...]."""
         if self.shape.stack == 1:
             return frames[:, :, 0]
         return np.moveaxis(frames, 2, -2).reshape(*frames.shape[:2], *frames.shape[3:-1], -1)

@@ -111,6 +111,11 @@ class Supervisor(ABC, Generic[AnyBoard]):
         """Of agents, since the run began."""
         return sum(agent.restarts.total for agent in self._agents)
 
+    @property
+    def where(self) -> str:
+        """See `Team`."""
+        return ""
+
     def start(self) -> None:
         """Start all of them."""
         for agent in self._agents:

@@ -8,6 +8,7 @@ import torch
 from kartrl.config import Config
 from kartrl.envs.spec import EnvSpec
 from kartrl.metrics.terminal import Status
+from kartrl.replay import Mixture
 from kartrl.runtime.acting import Acting
 from kartrl.runtime.agent_supervisor import first_seed
 from kartrl.runtime.batch_source import ArrivalSource, BatchSource, Rounds, SynchronousSource
@@ -30,7 +31,6 @@ class Central:
         spec: of the environment.
         context: of multiprocessing.
         trainer: of the network that learns.
-        resumed: whether the run goes on from a checkpoint.
         say: tells the user.
     """
 
@@ -41,7 +41,6 @@ class Central:
         spec: EnvSpec,
         context: Any,
         trainer: Trainer,
-        resumed: bool,
         say: Callable[[str], None],
     ) -> None:
         self._config, self._sizes, self._say = config, sizes, say
@@ -51,8 +50,13 @@ class Central:
         self._acting = Acting(config, sizes, spec, context, seed, say)
         self._slab, self.supervisor = self._acting.slab, self._acting.supervisor
         self._pacing, source = self._make_order()
-        self._training = Training(config, spec, sizes, trainer, source, resumed, self._acting.stop_event, say)
+        self._training = Training(config, spec, sizes, trainer, source, self._acting.stop_event, say)
         self._controller: Controller | None = None
+
+    @property
+    def waiting(self) -> bool:
+        """See `Crew`."""
+        return False
 
     @property
     def predictions(self) -> int:
@@ -68,6 +72,11 @@ class Central:
     def generators(self) -> dict[str, torch.Generator]:
         """See `Crew`."""
         return {"replay": self._training.generator, **self._acting.generators}
+
+    @property
+    def replay(self) -> Mixture | None:
+        """See `Crew`."""
+        return self._training.replay
 
     def start(self) -> None:
         """See `Crew`."""
@@ -119,11 +128,12 @@ class Central:
 
     def scalars(self) -> dict[str, float]:
         """See `Crew`."""
-        slab = self._slab
+        slab, shares = self._slab, self._stages.shares()
         return (
-            self._stages.shares()
+            shares
             | self._training.scalars()
             | {
+                "time/learner_idle": self._training.idle(shares),
                 "speed/finished_unrolls": float(slab.state.sum()) * slab.group_size,
                 "speed/running_agents": float((~slab.paused).sum()),
                 "speed/awaited_groups": float(self._pacing.enough),

@@ -68,10 +68,20 @@ class ChildProcess:
             self._process.join(ANSWER_SECONDS)
             self._status = self._process.exitcode
             if self._status in (None, NO_ANSWER):  # it may be the true one
-                with contextlib.suppress(ChildProcessError):  # it is the fork server's child, not ours
-                    pid, status = os.waitpid(self.pid, os.WNOHANG)
-                    self._status = os.waitstatus_to_exitcode(status) if pid else self._status
+                own = self._own_status()
+                self._status = self._status if own is None else own
         return self._status
+
+    def _own_status(self) -> int | None:
+        """As the kernel tells it, once this process has become the parent: when the fork server has ended, too."""
+        deadline = time.monotonic() + ANSWER_SECONDS
+        while time.monotonic() < deadline:
+            with contextlib.suppress(ChildProcessError):  # it is the fork server's child, not ours
+                pid, status = os.waitpid(self.pid, os.WNOHANG)
+                if pid:
+                    return os.waitstatus_to_exitcode(status)
+            time.sleep(LOOK_SECONDS)
+        return None
 
     def terminate(self) -> None:
         """Send it SIGTERM."""

@@ -1,22 +1,42 @@
 """Who acts and learns in a run, as its server sees them."""
 
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 
 from kartrl.metrics.terminal import Status
-from kartrl.runtime.agent_supervisor import Supervisor
+from kartrl.replay import Mixture
 from kartrl.runtime.messages import EpisodeEnd
 from kartrl.runtime.trainer_thread import Trainer
 
 
-class Crew(Protocol):
-    """The processes and threads that act and learn: `Central` or `Hogwild`."""
+class Team(Protocol):
+    """The processes that act."""
 
     @property
-    def supervisor(self) -> Supervisor[Any]:
+    def alive(self) -> int:
+        """How many live."""
+
+    @property
+    def deaths(self) -> int:
+        """How many have died since the run began."""
+
+    @property
+    def where(self) -> str:
+        """Where they are, for people; "" where that is this machine."""
+
+
+class Crew(Protocol):
+    """The processes and threads that act and learn: `Central`, `DataParallel`, `Hogwild` or `Nodes`."""
+
+    @property
+    def supervisor(self) -> Team:
         """Of the processes that act."""
+
+    @property
+    def waiting(self) -> bool:
+        """Whether nobody is there to act, which is no fault: somebody may come."""
 
     @property
     def trainer(self) -> Trainer:
@@ -33,6 +53,10 @@ class Crew(Protocol):
     @property
     def generators(self) -> dict[str, torch.Generator]:
         """What they draw from and a checkpoint keeps, by name."""
+
+    @property
+    def replay(self) -> Mixture | None:
+        """What they replay; None where they learn from fresh unrolls alone."""
 
     def start(self) -> None:
         """Start the processes, and make what the threads need while they come up."""

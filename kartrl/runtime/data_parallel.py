@@ -43,11 +43,10 @@ class DataParallel(Central):
         spec: EnvSpec,
         context: Any,
         trainer: Trainer,
-        resumed: bool,
         say: Callable[[str], None],
         place: Path,
     ) -> None:
-        super().__init__(config, sizes, spec, context, trainer, resumed, say)
+        super().__init__(config, sizes, spec, context, trainer, say)
         self._spec, self._context, self._place = spec, context, place
         self._others: list[Other] = []
 

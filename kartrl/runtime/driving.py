@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from rich.console import Console
 
-from kartrl.config import Config
+from kartrl.config import Config, dump, read
 from kartrl.envs.episode import Drive
 from kartrl.envs.spec import ActionSpec
 from kartrl.envs.world import World
@@ -47,7 +47,12 @@ class Driver(NamedTuple):
 
 @contextlib.contextmanager
 def open_driver(
-    path: Path, levels: Sequence[str], device: str, render: bool = False, console: Console | None = None
+    path: Path,
+    levels: Sequence[str],
+    device: str,
+    render: bool = False,
+    console: Console | None = None,
+    overrides: Sequence[str] = (),
 ) -> Iterator[Driver]:
     """Context manager: the `Driver` of a checkpoint, its environment able to drive on these levels.
 
@@ -57,12 +62,14 @@ def open_driver(
         device: auto, cpu, cuda or mps; auto is the CPU, which is as fast as any for one observation at a time.
         render: whether the environment gives pictures.
         console: shows how far the building of levels has come.
+        overrides: `environment.key=value`: what is other than in training.
 
     Raises:
-        UserError: the checkpoint, a level or the device is not there or not usable.
+        UserError: the checkpoint, a level or the device is not there or not usable, or the network does not fit what
+            was overridden.
     """
     loaded = checkpoint.load(path)
-    config = _needed(loaded.config)
+    config = _changed(_needed(loaded.config), overrides)
     checkpoint.check_imports(config)
     chosen = choose_device("cpu" if device == "auto" else device)
     network = checkpoint.load_network(loaded, chosen)
@@ -81,6 +88,9 @@ def open_driver(
     env = world.open_env(found, training=False, render=render)
     world.isolate(env)
     try:
+        fits = env.observation_space.shape == loaded.observation_shape
+        if overrides and not (fits and ActionSpec.of(env.action_space) == loaded.action):
+            raise UserError(f"--set {overrides[-1]}: {path} was trained on other observations or actions")
         yield Driver(world, loaded.counters.agent_steps, env, network, found)
     finally:
         env.close()
@@ -101,6 +111,18 @@ def _needed(config: Config) -> Config:
     """The part of a checkpoint's configuration that driving needs; all else in it is not looked at."""
     kept = {name: getattr(config, name) for name in ("environment", "reward", "levels", "model")}
     return Config().model_copy(update=kept)
+
+
+def _changed(config: Config, overrides: Sequence[str]) -> Config:
+    """The configuration with another [environment].
+
+    Raises:
+        UserError: an override is not valid, or not of [environment], or of another world.
+    """
+    for override in overrides:
+        if not override.startswith("environment.") or override.startswith("environment.id="):
+            raise UserError(f"--set {override}: only [environment] can be other than in training, but for its id")
+    return read(overrides=overrides, base=dump(config)) if overrides else config
 
 
 def _without_paths(path: Path, config: Config) -> tuple[Config, str]:

@@ -73,6 +73,11 @@ class Hogwild:
         self._stages = StageShares(lambda: [("worker", WORKER_STAGES, [*board.stage_seconds])])
 
     @property
+    def waiting(self) -> bool:
+        """See `Crew`."""
+        return False
+
+    @property
     def predictions(self) -> int:
         """See `Crew`."""
         return self.batches * self._sizes.group_size
@@ -86,6 +91,10 @@ class Hogwild:
     def generators(self) -> dict[str, torch.Generator]:
         """See `Crew`: workers, which come and go, begin with new seeds."""
         return {}
+
+    @property
+    def replay(self) -> None:
+        """See `Crew`."""
 
     def start(self) -> None:
         """See `Crew`."""

@@ -130,9 +130,13 @@ class Worker:
         self.stopwatch.lap("gather")
         if not trainer.finished:
             trainer.weights.version = int(board.updates.sum())  # the lag is the others' updates since the unroll began
-            trainer.update(trajectory, batch, self.stopwatch)
+            update = trainer.update(trajectory, batch, self.stopwatch)
             if self._shared.normalises:
                 self._shared.observe(trajectory.observation[:-1][trajectory.valid].cpu())
+            if update is not None and self._shared.normalises_returns:
+                learned_in = torch.tensor(trainer.learner.algorithm.return_deviation)
+                unit = learned_in / self._shared.return_deviation()  # 1, but where others have changed it meanwhile
+                self._shared.observe_returns(update.value_targets().cpu() * unit)
         for ours, all_lives in ((self.slab.unrolls, board.unrolls), (self.slab.quarantined, board.quarantined)):
             all_lives[number] += ours[0]
             ours[0] = 0

@@ -16,7 +16,7 @@ from kartrl.learning.counters import Counters
 from kartrl.learning.optimizers import state_shapes
 from kartrl.models import ActorCritic
 
-HOW_COMPUTED = {"precision", "torchscript"}  # of [model]: these change no weight's meaning
+HOW_COMPUTED = {"precision", "torchscript", "bptt"}  # of [model]: these change no weight's meaning
 OF_IMAGES = ("grayscale", "frame_stack")  # of [environment]: what the channels of an image are
 
 

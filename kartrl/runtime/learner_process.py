@@ -66,7 +66,7 @@ def run(
         learner = make_learner(config, network, spec.action, reducer=reducer)
         learner.load_state(LearnerState(*state))
         trainer = Trainer(learner, config.optimizer, Progress(config.run, before), before)
-        _work(Central(config, sizes, spec, start_method(), trainer, False, server.send), server)
+        _work(Central(config, sizes, spec, start_method(), trainer, server.send), server)
 
 
 def _work(crew: Central, server: Connection) -> None:

@@ -2,6 +2,7 @@
 
 import threading
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -26,25 +27,47 @@ class PublishedWeights:
     Args:
         network: of the trainer.
         stream: in which it is trained.
+        version: to begin with.
     """
 
-    def __init__(self, network: Network, stream: RoleStream = ON_CPU) -> None:
+    def __init__(self, network: Network, stream: RoleStream = ON_CPU, version: int = 0) -> None:
         self._lock, self._stream = threading.Lock(), stream
         self._written: torch.cuda.Event | None = None
         self._read: list[torch.cuda.Event | None] = []  # by predictors, since then
         with torch.no_grad():
             self._source = published(network)  # once: a scripted module takes its time to list them
             self._flat = torch.cat([tensor.flatten() for tensor in self._source])
-        self.version = 0
+        self.version = version
 
     def publish(self) -> None:
         """Copy the network's weights and raise the version by one; the trainer's stream is current."""
         with self._lock, torch.no_grad():
-            for mark in self._read:
-                self._stream.wait_for(mark)
+            self._wait_for_readers()
             torch.cat([tensor.flatten() for tensor in self._source], out=self._flat)
-            self._written, self._read = self._stream.mark(), []
-            self.version += 1
+            self._set_version(self.version + 1)
+
+    def flat(self) -> tuple[np.ndarray, int]:
+        """A copy of the newest weights, float32 [n] on the CPU, and their version."""
+        with self._lock, torch.no_grad(), self._stream.current():
+            return self._flat.detach().to("cpu", copy=True).numpy(), self.version
+
+    def take(self, flat: np.ndarray, version: int) -> None:
+        """Publish weights of another machine, `flat` of the same network there, unless there are as new ones here."""
+        with self._lock, torch.no_grad(), self._stream.current():
+            if version > self.version:
+                self._wait_for_readers()
+                self._flat.copy_(torch.tensor(flat))
+                self._set_version(version)
+
+    def _wait_for_readers(self) -> None:
+        """Before the copy is written; the lock is held."""
+        for mark in self._read:
+            self._stream.wait_for(mark)
+
+    def _set_version(self, version: int) -> None:
+        """After it; the lock is held."""
+        self._written, self._read = self._stream.mark(), []
+        self.version = version
 
     @torch.no_grad()
     def relative_change(self) -> float:

@@ -28,7 +28,7 @@ class ReplaySource:
 
     def __init__(self, source: BatchSource, mixture: Mixture, start: int, stop: threading.Event) -> None:
         self._source, self._mixture, self._start, self._stop = source, mixture, start, stop
-        self._learning = threading.Lock()  # of `learn`, which another thread calls than `next`
+        self._errors: deque[tuple[np.ndarray, np.ndarray]] = deque()  # of updates, for `Mixture.learn`
 
     @property
     def dropped(self) -> int:
@@ -40,20 +40,26 @@ class ReplaySource:
         batch = self._source.next(stopwatch)
         if batch is None:
             return None
-        with self._learning:
+        with self._mixture.lock:
+            self._take_in_errors()
             return self._mixture.insert(batch)
 
     def _sample(self, of: int) -> Trajectory[np.ndarray]:
-        with self._learning:
+        with self._mixture.lock:
+            self._take_in_errors()
             return self._mixture.sample(of)
+
+    def _take_in_errors(self) -> None:
+        while self._errors:
+            self._mixture.learn(*self._errors.popleft())
 
     def _ready(self) -> bool:
         return self._mixture.inserted >= self._start
 
     def _learn(self, update: Update | None) -> None:
+        """Errors are taken in before anything is drawn again: the learner never waits for another thread that draws."""
         if update is not None and self._mixture.learns:
-            with self._learning:
-                self._mixture.learn(*update.td_errors())
+            self._errors.append(update.td_errors())
 
 
 class MixedSource(ReplaySource):

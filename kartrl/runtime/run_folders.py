@@ -264,8 +264,8 @@ def resumed_config(stored: Checkpoint, files: list[str], overrides: list[str]) -
         raise UserError("--init: begins a new run, and --resume goes on with one; give one of them")
     if _kept(config.optimizer) != _kept(stored.config.optimizer):
         raise UserError(
-            "--resume: [optimizer] name, amsgrad, centered and the use of momentum must stay as they were; start a new "
-            "run to change them"
+            "--resume: [optimizer] name, amsgrad, centered and the use of momentum and of kl_target must stay as they "
+            "were; start a new run to change them"
         )
     _check_unfinished(config.run, stored.counters)
     return config

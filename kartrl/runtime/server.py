@@ -29,6 +29,7 @@ from kartrl.metrics.terminal import Display, Status
 from kartrl.models import make_network
 from kartrl.runtime.central import Central
 from kartrl.runtime.child_process import end_children, resume_fork_server
+from kartrl.runtime.compatibility import is_hogwild
 from kartrl.runtime.crew import Crew
 from kartrl.runtime.data_parallel import DataParallel
 from kartrl.runtime.devices import choose_device, keep_freed_memory, learner_device
@@ -36,9 +37,11 @@ from kartrl.runtime.end_request import EndRequest
 from kartrl.runtime.evaluations import Evaluations
 from kartrl.runtime.hogwild import Hogwild
 from kartrl.runtime.meter import Meter
+from kartrl.runtime.nodes.crew import Nodes
 from kartrl.runtime.processes import start_method
+from kartrl.runtime.replay_saves import ReplaySaves
 from kartrl.runtime.reporter import Reporter
-from kartrl.runtime.sizes import Sizes, is_hogwild
+from kartrl.runtime.sizes import Sizes
 from kartrl.runtime.trainer_thread import Trainer
 from kartrl.runtime.watchdog import Watchdog
 
@@ -91,6 +94,7 @@ class Server:
         self._context: Any = start_method()
         self._crew = self._make_crew()
         self._trainer = self._crew.trainer
+        self._replay_saves = ReplaySaves(config.replay, self._crew.replay, run_folder, display.say)
         self._reporter = Reporter(config, run_folder, self._context, display, self._trainer, sizes)
         self._evaluations = Evaluations(config, run_folder, self._context, display.say)
         self._ending = False
@@ -131,12 +135,15 @@ class Server:
         if self._hogwild:
             return Hogwild(config, sizes, spec, self._context, learner, self._progress, self._before, say)
         trainer = Trainer(learner, config.optimizer, self._progress, self._before)
-        resumed = self._resume is not None
         if reducer is not None:
-            return DataParallel(config, sizes, spec, self._context, trainer, resumed, say, place)
-        return Central(config, sizes, spec, self._context, trainer, resumed, say)
+            return DataParallel(config, sizes, spec, self._context, trainer, say, place)
+        if config.cluster.ray != "none":
+            return Nodes(config, sizes, spec, trainer, say)
+        return Central(config, sizes, spec, self._context, trainer, say)
 
     def _start(self) -> None:
+        if self._saved:
+            self._replay_saves.restore(_name(self._saved))
         self._began = time.monotonic()
         fewest = self._sizes.min_agents / self._sizes.agents
         self._watchdog = Watchdog(self._began, self._config.system.step_timeout, fewest)
@@ -162,7 +169,9 @@ class Server:
         def status() -> Status:
             lag, fraction = self._trainer.lag, self._fraction()
             now, alive, stuck = time.monotonic(), crew.supervisor.alive, self._watchdog.stuck
-            return meter.status(now, self._counters(), (crew.predictions, crew.batches), lag, fraction, alive, stuck)
+            done = crew.predictions, crew.batches
+            newest = meter.status(now, self._counters(), done, lag, fraction, alive, stuck)
+            return newest._replace(where=crew.supervisor.where)
 
         self._request.silent, self._request.last_words = True, self._losses
         while self._request.number is None and not self._finished():
@@ -179,7 +188,8 @@ class Server:
             if now - last["histogram"] >= HISTOGRAM_SECONDS:
                 last["histogram"] = now
                 self._reporter.report_weights()
-            if now - last["checkpoint"] >= 60 * self._config.run.checkpoint_minutes:
+            due = now - last["checkpoint"] >= 60 * self._config.run.checkpoint_minutes
+            if due and self._replay_saves.ready():
                 last["checkpoint"] = now
                 self._save(self._config.system.step_timeout)
         if self._request.number is not None:
@@ -210,6 +220,8 @@ class Server:
         self._reporter.logger.watch(now)
         if trained:  # there is nothing to evaluate before
             self._evaluations.watch(now)
+        if self._crew.waiting:
+            self._watchdog.rest(now)
         try:
             self._watchdog.look(now, self._crew.batches, self._trainer.counters.updates - self._before.updates)
         except RunFailed:
@@ -252,7 +264,8 @@ class Server:
             self._display.say(f"could not save: {error}")
             return
         counters = state.counters._replace(episodes=self._reporter.episodes, seconds=self._trainer.seconds)
-        path = self._folder / "checkpoints" / f"{counters.agent_steps:010d}.pt"
+        name = _name(counters.agent_steps)
+        path = self._folder / "checkpoints" / f"{name}.pt"
         spec, random = self._spec, {name: generator.get_state() for name, generator in self.generators.items()}
         content = Checkpoint(
             self._config,
@@ -264,9 +277,11 @@ class Server:
             random=random,
             algorithm=state.algorithm,
         )
+        self._replay_saves.save(name)
         try:
             checkpoint.save(path, content)
             self._saved, self._unsaved = counters.agent_steps, None
+            self._replay_saves.remove_others(name)
             checkpoint.remove_oldest(self._folder, self._config.run.keep_checkpoints)
         except (OSError, checkpoint.NotFinite) as error:
             self._unsaved = (error.strerror if isinstance(error, OSError) else None) or str(error)
@@ -304,3 +319,8 @@ class Server:
             self._reporter.close()
         if learned:
             self._evaluations.leave_best()
+
+
+def _name(agent_steps: int) -> str:
+    """Of a checkpoint."""
+    return f"{agent_steps:010d}"

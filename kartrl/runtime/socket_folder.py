@@ -3,11 +3,13 @@
 import contextlib
 import fcntl
 import os
+import shutil
 import tempfile
 import time
 from pathlib import Path
 
 PREFIX = "kartrl-s-"  # short, as the path of a socket must be
+RAY_FOLDER = "ray"  # in it, of a Ray that the run has started
 
 
 def make_socket_folder() -> Path:
@@ -45,6 +47,8 @@ def remove_unused(folder: Path, patience: float = 0.0) -> None:
                     for file in folder.iterdir():
                         if file.is_socket():
                             file.unlink()
+                        elif file.name == RAY_FOLDER:
+                            shutil.rmtree(file, ignore_errors=True)
                     folder.rmdir()  # refused where there is something else in it
                     return
         finally:

@@ -65,7 +65,8 @@ class Trainer:
         self.learner, self.counters = learner, counters
         self._progress = progress
         self.stream = RoleStream(next(iter(learner.network.parameters())).device)
-        self.weights = PublishedWeights(learner.network, self.stream)
+        # versions go on with the run, as do the ages of what is replayed
+        self.weights = PublishedWeights(learner.network, self.stream, counters.updates)
         self.guard = DivergenceGuard(section.max_skipped_updates)
         self.turn, self.updating = threading.Lock(), threading.Lock()
         self.records: deque[Record] = deque(maxlen=1000)  # read by the server
@@ -99,9 +100,8 @@ class Trainer:
             Diverged: too many updates in a row were not finite, for the second time.
             LearnerLost: see `GradientReducer`.
         """
-        fresh = batch.unrolls(batch.online)
         self._attempts += bool(batch.online.any())
-        steps, fresh_steps = int(batch.valid.sum()), int(fresh.valid.sum())
+        steps, fresh_steps = int(batch.valid.sum()), int(batch.valid[:, batch.online].sum())
         share = torch.tensor([[steps, fresh_steps, self.progress]], dtype=torch.float64)
         shares = self.learner.reducer.gather(share)
         if len(shares) > 1:  # it has waited for the others
@@ -129,8 +129,8 @@ class Trainer:
             progress: of the first learner's schedules.
         """
         start = time.monotonic()
-        fresh = batch.unrolls(batch.online)
-        fresh_steps = int(fresh.valid.sum())
+        fresh = batch.valid & batch.online
+        fresh_steps = int(fresh.sum())
         before = self.counters
         after = before._replace(agent_steps=before.agent_steps + trained, updates=before.updates + 1)
         total = self._now().agent_steps
@@ -144,7 +144,7 @@ class Trainer:
         self._norms += [step.gradient_norm for step in update.steps]
         lag, age = (self.weights.version - batch.version[:, part] for part in (batch.online, ~batch.online))
         if fresh_steps:
-            self._rewards.append((fresh_steps, float(fresh.reward[fresh.valid].mean())))
+            self._rewards.append((fresh_steps, float(batch.reward[fresh].mean())))
             self.lag = float(lag.mean())
         relative = self.weights.relative_change() if due else 0.0
         self.weights.publish()
@@ -162,7 +162,7 @@ class Trainer:
             scalars = {
                 **update.scalars(),
                 **self._replay_scalars,
-                "losses/learning_rate": self.learner.learning_rate.at(progress),
+                "losses/learning_rate": self.learner.learning_rate(progress),
                 "losses/mean_reward": mean_reward,
                 "losses/update_to_weight_ratio": relative,
                 "losses/gradient_norm": fmean(norms),

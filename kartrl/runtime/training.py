@@ -1,14 +1,16 @@
 """What trains: trainer threads, and the source of their batches, mixed with a replay where there is one."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 
 import torch
 
 from kartrl.config import Config
 from kartrl.envs.spec import EnvSpec
+from kartrl.metrics.stopwatch import UPDATE_STAGES
 from kartrl.replay import Mixture, make_mixture
+from kartrl.replay.replay_folder import most_on_disk
 from kartrl.runtime.batch_source import BatchSource
 from kartrl.runtime.embedding import Embedding
 from kartrl.runtime.replay_source import AlternatingSource, MixedSource
@@ -25,12 +27,12 @@ class Training:
         sizes: how many there are, and of how many unrolls their batches.
         trainer: of the network that learns.
         source: of fresh batches.
-        resumed: whether the run goes on from a checkpoint.
         stop: ends the run.
         say: tells the user.
 
     Attributes:
         generator: what the replay draws from.
+        replay: what is replayed; None where nothing is.
         threads: the threads.
     """
 
@@ -41,13 +43,12 @@ class Training:
         sizes: Sizes,
         trainer: Trainer,
         source: BatchSource,
-        resumed: bool,
         stop: threading.Event,
         say: Callable[[str], None],
     ) -> None:
-        self._config, self._spec, self._sizes, self._resumed = config, spec, sizes, resumed
+        self._config, self._spec, self._sizes = config, spec, sizes
         self._stop, self._say, self._trainer = stop, say, trainer
-        self._replay: Mixture | None = None
+        self.replay: Mixture | None = None
         self.generator = torch.Generator().manual_seed(config.run.seed + trainer.counters.updates)
         self._source = self._with_replay(source)
         sourcing = threading.Lock()
@@ -63,19 +64,17 @@ class Training:
             return source
         trainer = self._trainer
         embed = Embedding(trainer.learner.network, trainer.weights)
-        self._replay = make_mixture(section, drawn, shape, generator, lambda: trainer.progress, embed)
+        self.replay = make_mixture(section, drawn, shape, generator, lambda: trainer.progress, embed)
         at_most = " at most" if shape.compression != "none" else ""
-        self._say(f"What is kept for replay will take {shape.size() / 1e6:,.0f} MB of memory{at_most} when it is full")
-        if self._resumed:
-            self._say(
-                "What the replay held is not in a checkpoint: it begins empty, and nothing is replayed for "
-                f"{section.start:,} steps"
-            )
+        disk = f", and up to {most_on_disk(shape) / 1e6:,.0f} MB of disk" if section.save else ""
+        self._say(
+            f"What is kept for replay will take {shape.size() / 1e6:,.0f} MB of memory{at_most}{disk} when it is full"
+        )
         if config.algorithm.name == "acer":
             ratio = config.acer.replay_ratio
-            return AlternatingSource(source, self._replay, section.start, stop, ratio, generator)
+            return AlternatingSource(source, self.replay, section.start, stop, ratio, generator)
         queue = Fraction(1) - sum(each.share for each in drawn)
-        return MixedSource(source, self._replay, section.start, stop, queue)
+        return MixedSource(source, self.replay, section.start, stop, queue)
 
     def begin(self) -> None:
         """Start the threads."""
@@ -88,7 +87,12 @@ class Training:
             if thread.ident is not None:
                 thread.join(timeout)
 
+    def idle(self, shares: Mapping[str, float]) -> float:
+        """Part of the time in which no thread makes an update, from the shares of its stages (`time/trainer_...`)."""
+        updating = sum(shares[f"time/trainer_{stage}"] for stage in UPDATE_STAGES)
+        return max(0.0, 1 - len(self.threads) * updating)  # one updates at a time
+
     def scalars(self) -> dict[str, float]:
         """For the logger."""
-        replay = self._replay.scalars() if self._replay is not None else {}
+        replay = self.replay.scalars() if self.replay is not None else {}
         return replay | {"system/dropped_unrolls": float(self._source.dropped)}

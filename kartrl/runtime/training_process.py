@@ -16,7 +16,9 @@ LOOK_SECONDS = 0.5
 TAIL = 4096  # bytes to read from the end of a log
 
 
-def train_to_end(folder: Path, options: Sequence[str], limits: Run, on_look: Callable[[], None]) -> Path:
+def train_to_end(
+    folder: Path, options: Sequence[str], limits: Run, on_look: Callable[[], None], again: Sequence[str] = ()
+) -> Path:
     """Train or resume a run until its limit; its last checkpoint.
 
     What it prints goes to a file beside the folder, `<folder>.log`.
@@ -26,6 +28,7 @@ def train_to_end(folder: Path, options: Sequence[str], limits: Run, on_look: Cal
         options: of `kartrl train`, for a run that does not exist yet; they name this folder.
         limits: the run's own section.
         on_look: called periodically meanwhile.
+        again: further options of `kartrl train --resume`, for a run that does.
 
     Raises:
         RunFailed: training ended before its limit.
@@ -34,7 +37,7 @@ def train_to_end(folder: Path, options: Sequence[str], limits: Run, on_look: Cal
     if (path := trained(folder, limits)) is not None:
         return path
     if checkpoint.newest(folder) is not None:
-        options = ["--resume", str(folder)]
+        options = ["--resume", str(folder), *again]
     else:
         _clear(folder)
     log = folder.with_name(f"{folder.name}.log")

@@ -44,6 +44,10 @@ class Watchdog:
             if pause > PATIENCE * (self._step_timeout + longest):
                 raise RunFailed(f"there has been no update for {pause:.0f} s, though predictions are made")
 
+    def rest(self, now: float) -> None:
+        """Begin anew: until `now`, nobody was there to act."""
+        self._now = self._predicted = self._updated = now
+
     @property
     def stuck(self) -> float:
         """Seconds since the last update; 0 where that is nothing unusual."""

@@ -1,11 +1,11 @@
-"""ACER's targets, loss and gradients against loops over single steps in float64, and the papers' special cases."""
+"""Discrete ACER's targets, loss and gradients against loops over steps in float64, and the papers' special cases."""
 
 import math
 
 import numpy as np
 import pytest
 import torch
-from trajectories import DISCRETE, pieces, random_ends, random_trajectory
+from trajectories import DISCRETE, pieces, random_ends, random_trajectory, slow_retrace
 
 from kartrl.algorithms.acer import ACER, policy_gradient, within_trust_region
 from kartrl.algorithms.algorithm import Batch
@@ -51,23 +51,6 @@ class Case:
         return self.algorithm.loss(output, batch.unrolls(part))
 
 
-def slow_retrace(trace, reward, terminated, valid, value, taken_q, bootstrap):
-    """Equation 5 written out: the sum over all later steps of an episode, each weighted by the traces up to it."""
-    target = np.array(value)
-    values = np.vstack([value, bootstrap])
-    for b in range(reward.shape[1]):
-        for first, end, ahead in pieces(terminated[:, b], valid[:, b]):
-            for s in range(first, end):
-                total, weight = taken_q[s, b], 1.0
-                for t in range(s, end):
-                    after = t + 1 if t + 1 < end else ahead
-                    following = 0.0 if after is None else values[after, b]
-                    weight *= trace[t, b] * GAMMA if t > s else 1.0
-                    total += weight * (reward[t, b] + GAMMA * following - taken_q[t, b])
-                target[s, b] = total
-    return target
-
-
 def random_steps(seed, ends=0.2):
     random = np.random.default_rng(seed)
     terminated, valid = random_ends(random, T, B, ends)
@@ -85,7 +68,7 @@ def retraced(trace, reward, terminated, valid, value, taken_q, bootstrap):
 @pytest.mark.parametrize("seed", range(5))
 def test_retrace_is_the_weighted_sum_over_all_later_steps_of_an_episode(seed):
     steps = random_steps(seed)
-    np.testing.assert_allclose(retraced(*steps), slow_retrace(*steps), atol=1e-12)
+    np.testing.assert_allclose(retraced(*steps), slow_retrace(*steps, GAMMA), atol=1e-12)
 
 
 def test_retrace_with_full_traces_and_q_equal_v_is_the_n_step_return_and_without_traces_one_step():
@@ -127,7 +110,7 @@ def test_loss_and_its_gradients_equal_loops_over_single_steps(trust_region, trun
     taken_rho, taken_q = rho[rows, columns, taken], q[rows, columns, taken]
     reward = np.clip(trajectory.reward.numpy(), -1, 1)
     target = slow_retrace(
-        np.minimum(1, taken_rho), reward, trajectory.terminated.numpy(), valid, value[:-1], taken_q, value[-1]
+        np.minimum(1, taken_rho), reward, trajectory.terminated.numpy(), valid, value[:-1], taken_q, value[-1], GAMMA
     )
     head_gradient, q_gradient = np.zeros(head.shape), np.zeros(q.shape)
     terms = dict.fromkeys(loss.terms, 0.0)

@@ -1,11 +1,6 @@
 """What benchmarks say of a run's curves."""
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from learning import THINNED, steadiness, write_thinned
 from time_to_drive import Reached, read
 

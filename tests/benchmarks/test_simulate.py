@@ -1,16 +1,10 @@
 """benchmarks/simulate.py against cases that can be computed by hand."""
 
-import importlib.util
 import json
 import sys
-from pathlib import Path
 
 import pytest
-
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "simulate.py"
-SPEC = importlib.util.spec_from_file_location("simulate", SCRIPT)
-simulate = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(simulate)
+import simulate
 
 # One agent with one environment, and all but its steps takes no time.
 FREE = {

@@ -14,7 +14,14 @@ def test_it_measures_prints_and_writes_json(tmp_path):
     (tmp_path / "peer.py").write_text(PEER)
     peer = f"{sys.executable} {tmp_path / 'peer.py'}"
     options = ["--seconds", "3", "--warm", "1", "--peer", peer, "--json", "figures.json"]
-    ended = run("bench", *QUICK, *PACED, *options, "--set", "evaluation.minutes=0", cwd=tmp_path, timeout=280)
+    for setting in (
+        "evaluation.minutes=0",
+        "algorithm.name=impala",
+        "replay.methods=queue uniform",
+        "replay.start=100",
+    ):
+        options += ["--set", setting]
+    ended = run("bench", *QUICK, *PACED, *options, cwd=tmp_path, timeout=280)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     for word in (
         "environment",
@@ -26,17 +33,23 @@ def test_it_measures_prints_and_writes_json(tmp_path):
         "of the ideal",
         "times the peer",
         "first update after",
+        "learner idle",
     ):
         assert word in ended.stdout
     figures = json.loads((tmp_path / "figures.json").read_text())
     parts, window = figures["parts"], figures["windows"][0]
-    total = parts["environment"] + parts["infer"] + parts["train"]
+    assert figures["replayed"] == 1, "unrolls, as simulate.py reads the sizes"
+    assert figures["replayed_steps"] == 1, "for each fresh one, whatever the peer does"
+    total = parts["environment"] + parts["infer"] + 2 * parts["train"]
     assert figures["ideal"] == pytest.approx(figures["cores"] / total)
     assert 0 < window["agent_steps_per_second"] < 1.5 * figures["ideal"]
     for role in ("agent", "predictor", "trainer"):
         assert sum(share for stage, share in window["stages"].items() if stage.startswith(role)) == pytest.approx(
             1, abs=0.02
         )
+    assert 0 <= window["learner_idle"] <= 1
+    assert window["replay"].keys() == {"uniform", "read", "insert"}
+    assert all(0 < seconds < 1 for seconds in window["replay"].values())
     assert 0.5 * 2000 < figures["peer"][0] < 1.1 * 2000
     assert 0 < window["first_update_seconds"] < 60
     assert 0.05 < window["memory_gb"] < 4

@@ -53,7 +53,9 @@ def without(module: str, folder: Path) -> tuple[Path]:
 
 def test_this_machine_is_ready(tmp_path: Path, data: Path) -> None:
     pytest.importorskip("stable_retro")
-    found = examine("--set", "system.agents=3", cwd=tmp_path, status=0)
+    replay = ["--set", "algorithm.name=impala", "--set", "replay.methods=queue uniform", "--set", "replay.save=true"]
+    found = examine("--set", "system.agents=3", *replay, cwd=tmp_path, status=0)
+    assert re.search(r"of which the replay 0\.\d, which takes up to \d\.\d GB of disk too", found["memory"][1])
     assert hashlib.sha1(ROM.read_bytes()).hexdigest() in found["bundled ROM"][1]
     assert "kartrl import-rom FILE" in found["cartridge"][1]
     assert "KartRL" in found["emulator"][1]

@@ -102,11 +102,12 @@ def test_every_circuit_is_driven_train_and_test_apart(kart):
         ("MarioCircuit.Act1", "train"),
         ("MarioCircuit.Act2", "train"),
         ("MarioCircuit.Act3", "train"),
+        *((f"random.asphalt.{number:04}", "train") for number in range(3)),
         ("MarioCircuit.Act4", "test"),
     ]
     assert all(episode.level == result.level for result in results for episode in result.episodes)
     text = console.file.getvalue()
-    assert re.search(r"all +│ +0 of 6", text)
+    assert re.search(r"all +│ +0 of 12", text)
     assert re.search(r"MarioCircuit.Act4 \(unseen\) +│", text)
 
 
@@ -115,7 +116,7 @@ def test_every_circuit_is_driven_train_and_test_apart(kart):
     ("levels", "reason"),
     [
         (["levels.*=none", "levels./home/*/a.state=train"], r"paths \(/home/\*/a\.state\); name them with -s"),
-        (["levels.random:5000=train"], "names 5,000 generated circuits; name with -s"),
+        (["levels.*=none", "levels.random:5000=train"], "names 5,000 generated circuits; name with -s"),
     ],
 )
 def test_circuits_of_a_strangers_checkpoint_are_not_looked_up(kart, tmp_path, levels, reason):
@@ -126,6 +127,24 @@ def test_circuits_of_a_strangers_checkpoint_are_not_looked_up(kart, tmp_path, le
         pass
     with open_driver(stranger, ["MarioCircuit.Act4"], "cpu") as driver:
         assert driver.levels == ("MarioCircuit.Act4",)
+
+
+@needs_kart
+def test_another_world_than_in_training(kart):
+    """Among opponents that it has never seen; but the network must fit what it sees."""
+    console = Console(file=io.StringIO(), width=120)
+    among = ["environment.opponents=7", "environment.no_progress_limit=1"]
+    (result,) = evaluate(kart, ["MarioCircuit.Act2"], 1, True, "cpu", console, among)
+    assert result.episodes[0].details.rank == 8
+    assert "0 of 1, first in 0%" in console.file.getvalue()
+    for wrong, reason in (
+        ("environment.width=20", "trained on other observations"),
+        ("environment.id=CartPole-v1", "only .environment."),
+        ("run.seed=1", "only .environment."),
+        ("environment.opponents=8", "must be 7 or less"),
+    ):
+        with pytest.raises(UserError, match=reason), open_driver(kart, [], "cpu", overrides=[wrong]):
+            pass
 
 
 @needs_kart

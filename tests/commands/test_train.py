@@ -128,7 +128,7 @@ BAD_INPUT = {
     "unknown key": (["train", "--set", "run.sed=1"], "nearest valid one is 'seed'"),
     "unknown environment": (["train", "--set", "environment.id=CartPool-v1"], "CartPole"),
     "no train circuit": (
-        ["train", *(x for act in (1, 2, 3) for x in ("--set", f"levels.MarioCircuit.Act{act}=none"))],
+        ["train", "--set", "levels.*=none"],
         "no circuit says train",
     ),
     "no such start state": (["train", "--set", "levels.nowhere/mine.state=train"], "nowhere/mine.state"),

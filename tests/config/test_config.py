@@ -74,7 +74,7 @@ def test_later_files_and_overrides_win(tmp_path):
     (tmp_path / "b.cfg").write_text("[run]\nseed = 6\n")
     config = read([tmp_path / "a.cfg", tmp_path / "b.cfg"], ["run.minutes=4", "model.channels=8, 16,32"])
     assert (config.run.seed, config.run.minutes, config.model.channels) == (6, 4.0, (8, 16, 32))
-    assert "MarioCircuit.Act4" in config.levels.of("train")
+    assert config.levels.circuits["MarioCircuit.Act4"] == "train"
     assert read(base=dump(config)) == config
 
 

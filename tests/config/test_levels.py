@@ -32,11 +32,24 @@ def test_what_comes_later_counts_across_files_and_overrides(tmp_path):
     assert read(base=dump(config), overrides=["levels.*=test"]).levels.of("train") == ()
 
 
-def test_without_globs_the_default_is_as_it_was():
-    assert levels().levels.of("train") == tuple(f"MarioCircuit.Act{act}" for act in (1, 2, 3))
-    assert levels("MarioCircuit.Act4=train").levels.of("train") == tuple(
-        f"MarioCircuit.Act{act}" for act in (1, 2, 3, 4)
-    )
+def trained_on(*overrides):
+    return {key for key, use in levels(*overrides).levels.circuits.items() if use == "train"}
+
+
+def test_what_is_not_named_stays_as_in_the_default():
+    default = {"MarioCircuit.Act1", "MarioCircuit.Act2", "MarioCircuit.Act3", "random:3:asphalt"}
+    assert trained_on() == default
+    assert trained_on("MarioCircuit.Act4=train") == default | {"MarioCircuit.Act4"}
+
+
+def test_a_lone_asterisk_begins_anew():
+    named = {f"MarioCircuit.Act{act}" for act in (1, 2, 3)}  # what * says of them comes later
+    assert trained_on("*=none", "random:2=train") - named == {"random:2"}
+    assert trained_on("random:2=train", "mine/=train", "*.Act1=none", "*=none") - named == set()
+    assert levels("*=train").levels.of("train") == CIRCUITS
+    stored = dump(levels("random:2=train", "*=test"))
+    assert read(base=stored).levels.of("test") == CIRCUITS
+    assert levels("random:2=train", "*=none", "random:2=train").levels.circuits["random:2"] == "train"
 
 
 @pytest.mark.parametrize(
@@ -132,7 +145,9 @@ def test_any_keys_survive_being_written_down_or_are_one_clear_line(keys):
         assert_clear(error)
     else:
         assert list(read(base=dump(config)).levels.circuits.items()) == list(config.levels.circuits.items())
-        assert set(keys) == set() or {key.strip() for key, _ in keys if "=" not in key} <= set(config.levels.circuits)
+        written = [key.strip() for key, _ in keys if "=" not in key]
+        anew = len(written) - written[::-1].index("*") - 1 if "*" in written else 0
+        assert set(written[anew:]) <= set(config.levels.circuits)
 
 
 @settings(max_examples=200, deadline=None)

@@ -126,6 +126,29 @@ def test_every_life_begins_with_fire_where_a_game_waits_for_it():
     assert info["episode"]["l"] == len(lives)
 
 
+GAMES = {
+    "pong_ppo": "Pong",
+    "pong_appo": "Pong",
+    "breakout": "Breakout",
+    "space_invaders": "SpaceInvaders",
+    "seaquest": "Seaquest",
+    "beam_rider": "BeamRider",
+    "ms_pacman": "MsPacman",
+}
+
+
+@pytest.mark.parametrize("preset", GAMES)
+def test_the_games_configurations_are_not_sticky_and_become_so_by_another_id(preset):
+    game = GAMES[preset]
+    for name, sticky in ((f"{game}NoFrameskip-v4", 0.0), (f"ALE/{game}-v5", 0.25)):
+        config = read([preset], [f"environment.id={name}"] if sticky else [])
+        assert config.environment.id == name
+        env = make_env(config)
+        assert env.unwrapped.ale.getFloat("repeat_action_probability") == sticky
+        assert env.observation_space.shape == (84, 84, 4)
+        env.close()
+
+
 @pytest.mark.parametrize(("name", "sticky"), [("PongNoFrameskip-v4", 0.0), ("ALE/Pong-v5", 0.25)])
 def test_frames_are_skipped_once_whatever_the_id_skips_itself(name, sticky):
     config = read(overrides=[f"environment.id={name}", "environment.frame_skip=4", "environment.noop_max=5"])

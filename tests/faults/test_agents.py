@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-from commands import ENDLESS, EVALUATE_OFF, QUICK, REPORT_OFTEN, Training, logged, run, steps, wait_for
+from commands import ENDLESS, EVALUATE_OFF, QUICK, REPORT_OFTEN, Training, kill_all, logged, run, steps, wait_for
 
 from kartrl.config import read
 from kartrl.envs.spec import ActionSpec
@@ -151,7 +151,8 @@ def test_killed_or_stopped_agent_is_replaced(tmp_path):
 
 def test_synchronous_training_stays_on_policy_when_an_agent_is_killed_or_stopped(tmp_path):
     options = ["--set", "algorithm.name=a2c", "--set", "system.step_timeout=5"]
-    with Training(tmp_path, *ENDLESS, *options, before=REPORT_OFTEN) as training:
+    often = f"{REPORT_OFTEN}\nfrom kartrl.runtime import trainer_thread\ntrainer_thread.READ_STEPS = 1"
+    with Training(tmp_path, *ENDLESS, *options, before=often) as training:
         folder = tmp_path / "logs" / "run"
         wait_for(lambda: values(folder, "lag/max"), 60, "updates")
         for number in (signal.SIGKILL, signal.SIGSTOP):
@@ -332,8 +333,7 @@ def test_a_death_is_seen_though_a_process_of_the_environment_lives_on():
         drain.join(60)
         if agent.process is not None:
             agent.process.kill()
-        for process in left:
-            process.kill()
+        kill_all(left)
 
 
 def test_backoff_doubles_until_a_useful_lifetime():

@@ -2,7 +2,7 @@
 
 import psutil
 import pytest
-from commands import QUICK, UNTIL_ENDED, Training, wait_for
+from commands import QUICK, UNTIL_ENDED, Training, sockets, wait_for
 
 
 @pytest.mark.skipif(not psutil.LINUX, reason="other systems show a process's sockets to root only")
@@ -14,8 +14,4 @@ def test_no_process_of_a_run_has_a_network_socket(tmp_path):
         wait_for(evaluated.exists, 90, "an evaluation")
         family = training.family()
         assert len(family) >= 6, "server, fork server, two agents, logger, evaluator"
-        assert [
-            (process.cmdline(), process.net_connections("inet"))
-            for process in family
-            if process.net_connections("inet")
-        ] == []
+        assert sockets(family) == []

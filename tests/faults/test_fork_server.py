@@ -1,11 +1,12 @@
 """A fork server that is stopped or killed costs nothing but what it cannot do meanwhile."""
 
 import signal
+import subprocess
 import sys
 
 import psutil
 import pytest
-from commands import ENDLESS, REPORT_OFTEN, Training, steps, wait_for
+from commands import ENDLESS, REPORT_OFTEN, Training, environment, steps, wait_for
 
 from kartrl.metrics.scalars_csv import values
 
@@ -54,3 +55,11 @@ def test_a_killed_fork_server_takes_nothing_with_it(tmp_path):
     assert status == 128 + signal.SIGTERM, output
     assert "agent 1 is started again; it ended: killed by SIGKILL" in output
     assert "logger died" not in output
+
+
+def test_how_processes_end_is_known_that_are_killed_together_with_their_fork_server():
+    """Until it has ended altogether, they are still its children and not the server's."""
+    result = subprocess.run(
+        [sys.executable, "-m", "orphans"], env=environment(), capture_output=True, text=True, timeout=100
+    )
+    assert result.stdout.split() == [str(-signal.SIGKILL)] * 20, result.stderr

@@ -35,7 +35,7 @@ def test_a_killed_worker_is_replaced_and_the_run_is_saved_by_ctrl_c_and_resumed(
     assert "worker 1 is started again; it ended: killed by SIGKILL" in output
     updates, agent_steps, count = update_counts(checkpoint.newest(folder))
     assert agent_steps == steps(folder)
-    assert updates / 2 < count <= updates, "one count for both workers, of which few are lost"
+    assert updates / 2 < count <= updates + 1, "few are lost to races, and the killed worker may not have noted its last"
     assert 8 * updates / 2 < agent_steps < 32 * updates
     for tag in (
         "losses/entropy",

@@ -4,7 +4,7 @@ import signal
 
 import psutil
 import pytest
-from commands import ENDLESS, REPORT_OFTEN, UNTIL_ENDED, Training, run, steps, wait_for
+from commands import ENDLESS, REPORT_OFTEN, UNTIL_ENDED, Training, run, sockets, steps, wait_for
 
 from kartrl.learning import checkpoint
 from kartrl.metrics.scalars_csv import values
@@ -20,7 +20,7 @@ def test_a_lost_learner_ends_the_run_and_it_is_resumed_with_others(tmp_path):
         wait_for(lambda: steps(folder) > 0, 120, "a checkpoint")
         assert len(training.roles("agent-0")) == 2, "one of each learner"
         if psutil.LINUX:
-            found = [place for process in training.family() for place in process.net_connections("inet")]
+            found = sockets(training.family())
             assert found
             assert all(place.laddr.ip == "127.0.0.1" for place in found), "nothing is reached from outside"
         (victim,) = training.roles("learner-1")

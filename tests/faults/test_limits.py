@@ -9,8 +9,9 @@ from commands import EVALUATE_OFF, QUICK, run
 from kartrl.config import read
 from kartrl.envs import describe_env
 from kartrl.errors import UserError, shortage
+from kartrl.runtime.auto_sizes import choose_sizes
 from kartrl.runtime.processes import spawn
-from kartrl.runtime.sizes import choose_sizes, slab_shape
+from kartrl.runtime.sizes import slab_shape
 
 TRAIN = ["train", *QUICK, *EVALUATE_OFF, "--set", "run.name=run", "--set", "run.agent_steps=500"]
 

@@ -1,10 +1,11 @@
-"""A run with replays that is killed goes on from its checkpoint, and says what of them is lost."""
+"""A run with replays that is killed goes on from its checkpoint with what they held, or says that it is lost."""
 
 import os
+import re
 import signal
 
 import pytest
-from commands import EVALUATE_OFF, QUICK, REPORT_OFTEN, Training, run, wait_for
+from commands import EVALUATE_OFF, QUICK, REPORT_OFTEN, Training, run, steps, wait_for
 
 from kartrl.learning import checkpoint
 from kartrl.metrics import scalars_csv
@@ -18,6 +19,7 @@ REPLAYS = (
     "replay.capacities=2000",
     "replay.start=300",
     "replay.compression=lz4",
+    "replay.save=true",
     "clear.policy_cost=0.01",
     "laser.threshold=0.3",
     "laser.form=paper",
@@ -25,7 +27,7 @@ REPLAYS = (
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs signals")
-def test_a_killed_run_with_replays_goes_on_and_says_that_they_begin_empty(tmp_path):
+def test_a_killed_run_with_replays_goes_on_with_what_they_held_or_says_that_they_begin_empty(tmp_path):
     folder = tmp_path / "logs" / "run"
     options = [*QUICK, *EVALUATE_OFF, *(part for setting in REPLAYS for part in ("--set", setting))]
     with Training(tmp_path, *options, "--set", "run.agent_steps=1000000000", before=REPORT_OFTEN) as training:
@@ -41,12 +43,31 @@ def test_a_killed_run_with_replays_goes_on_and_says_that_they_begin_empty(tmp_pa
     tags = {row.tag for row in scalars_csv.read(folder)}
     told = {"replay/behaviour_kl", "replay/trusted", "losses/policy_cloning", "losses/masked"}
     told |= {"system/replay_elite_distance", "system/replay_attentive_candidates", "system/replay_gigabytes"}
+    told |= {"time/replay_elite_seconds", "time/replay_insert_seconds", "speed/replayed_steps_per_second"}
     assert told <= tags, told - tags
+    idle = scalars_csv.values(folder, "time/learner_idle")
+    assert idle
+    assert all(0 <= value <= 1 for value in idle)
     newest = checkpoint.newest(folder)
     assert newest is not None
     stored = checkpoint.load(newest)
     assert stored.algorithm, "the lagged network is kept"
-    steps = stored.counters.agent_steps + 1000
-    resumed = run("train", "--resume", "run", "--set", f"run.agent_steps={steps}", cwd=tmp_path)
-    assert resumed.returncode == 0, resumed.stdout + resumed.stderr
-    assert "What the replay held is not in a checkpoint: it begins empty" in resumed.stdout
+    begun = stored.counters.agent_steps
+
+    def resume(further: int) -> str:
+        limit = f"run.agent_steps={begun + further}"
+        resumed = run("train", "--resume", "run", "--set", limit, cwd=tmp_path)
+        assert resumed.returncode == 0, resumed.stdout + resumed.stderr
+        assert [path.stem for path in (folder / "replay").glob("*.state")] == [f"{steps(folder):010d}"]
+        return str(resumed.stdout)
+
+    told_held = re.search(r"Replays go on with the ([\d,]+) steps that they held", resume(600))
+    assert told_held is not None
+    assert int(told_held[1].replace(",", "")) > 300
+    state = next((folder / "replay").glob("*.state"))
+    state.write_bytes(state.read_bytes()[:-10])
+    assert "What the replay held could not be restored" in resume(900)
+    options = ("--set", f"run.agent_steps={begun + 1200}", "--set", "replay.save=false")
+    without = run("train", "--resume", "run", *options, cwd=tmp_path)
+    assert without.returncode == 0, without.stdout + without.stderr
+    assert "What the replay held is not in a checkpoint where replay.save is false; it begins empty" in without.stdout

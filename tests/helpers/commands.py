@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -98,8 +98,7 @@ class Training:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for process in self.family():
-            process.kill()
+        kill_all(self.family())
         self.process.wait(60)
         if self.process.stdout is not None:
             self.process.stdout.close()
@@ -117,12 +116,7 @@ class Training:
 
     def roles(self, name: str) -> list[psutil.Process]:
         """Its processes with this role, by the title that they have taken."""
-        found = []
-        for process in self.family():
-            with contextlib.suppress(psutil.NoSuchProcess):  # it may end while it is looked at
-                if process.cmdline()[:1] == [f"kartrl {name}"]:
-                    found.append(process)
-        return found
+        return titled(self.family(), f"kartrl {name}", whole=True)
 
     def end(self, number: signal.Signals | None = None, timeout: float = 60) -> tuple[int, str]:
         """Send a signal if given; the exit status and all that was printed."""
@@ -130,6 +124,33 @@ class Training:
             self.process.send_signal(number)
         output, _ = self.process.communicate(timeout=timeout)
         return self.process.returncode, output
+
+
+def kill_all(processes: Iterable[psutil.Process]) -> None:
+    """SIGKILL for `processes`, some of which may have ended."""
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+
+
+def titled(processes: Iterable[psutil.Process], title: str, whole: bool = False) -> list[psutil.Process]:
+    """Those of `processes` whose title is this one, or begins so; some may end while they are looked at."""
+    found = []
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            words = process.cmdline()  # none, while it ends
+            if words and (words[0] == title if whole else words[0].startswith(title)):
+                found.append(process)
+    return found
+
+
+def sockets(processes: Iterable[psutil.Process]) -> list[Any]:
+    """Network sockets of `processes`, some of which may end while they are looked at."""
+    found = []
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found += process.net_connections("inet")
+    return found
 
 
 def logged(folder: Path) -> list[scalars_csv.Row]:

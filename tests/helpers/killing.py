@@ -11,6 +11,7 @@ import resource
 import signal
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -48,7 +49,7 @@ def kill_when_written(size: int) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
 
-def save_in_a_child(folder: Path, content: checkpoint.Checkpoint, at: int | None, size: int | None) -> tuple[int, str]:
+def save_in_a_child(save: Callable[[], None], at: int | None, size: int | None) -> tuple[int, str]:
     """Its status, and the call at which it was killed."""
     told, tell = os.pipe()
     child = os.fork()
@@ -57,8 +58,7 @@ def save_in_a_child(folder: Path, content: checkpoint.Checkpoint, at: int | None
             kill_when_written(size)
         if at is not None:
             kill_at(at, tell)
-        checkpoint.save(folder / "checkpoints" / f"{NEW:010d}.pt", content)
-        checkpoint.remove_oldest(folder, KEEP)
+        save()
         sys.setprofile(None)
         os._exit(0)
     os.close(tell)
@@ -78,6 +78,10 @@ def main(folder: Path) -> None:
     names: list[str] = []
     litter = 0
 
+    def save() -> None:
+        checkpoint.save(path / f"{NEW:010d}.pt", content)
+        checkpoint.remove_oldest(folder, KEEP)
+
     def attempt(at: int | None = None, size: int | None = None) -> bool:
         """Whether the child was killed."""
         nonlocal litter
@@ -85,7 +89,7 @@ def main(folder: Path) -> None:
         for file, old in before.items():
             if not file.exists():
                 file.write_bytes(old)
-        status, name = save_in_a_child(folder, content, at, size)
+        status, name = save_in_a_child(save, at, size)
         names.append(name)
         litter += len(list(path.glob("*.tmp")))
         runs.release(runs.lock(folder))

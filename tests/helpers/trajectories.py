@@ -45,6 +45,32 @@ def pieces(terminated: np.ndarray, valid: np.ndarray) -> Iterator[tuple[int, int
         yield first, len(terminated), len(terminated)
 
 
+def slow_retrace(
+    trace: np.ndarray,
+    reward: np.ndarray,
+    terminated: np.ndarray,
+    valid: np.ndarray,
+    value: np.ndarray,
+    taken_q: np.ndarray,
+    bootstrap: np.ndarray,
+    gamma: float,
+) -> np.ndarray:
+    """ACER's equation 5, all [T, B]: the sum over an episode's later steps, each with the traces up to it."""
+    target = np.array(value)
+    values = np.vstack([value, bootstrap])
+    for b in range(reward.shape[1]):
+        for first, end, ahead in pieces(terminated[:, b], valid[:, b]):
+            for s in range(first, end):
+                total, weight = taken_q[s, b], 1.0
+                for t in range(s, end):
+                    after = t + 1 if t + 1 < end else ahead
+                    following = 0.0 if after is None else values[after, b]
+                    weight *= trace[t, b] * gamma if t > s else 1.0
+                    total += weight * (reward[t, b] + gamma * following - taken_q[t, b])
+                target[s, b] = total
+    return target
+
+
 def random_trajectory(
     action: ActionSpec,
     seed: int = 0,

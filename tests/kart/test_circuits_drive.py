@@ -1,6 +1,8 @@
 """Circuits on the real emulator: the scripted driver, start states, the cache, and the command line."""
 
 import gzip
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -77,6 +79,18 @@ def test_cache_builds_once_and_keeps_order(cache: Path) -> None:
     assert kinds == list(KINDS[:2])
     with pytest.raises(UserError, match="unknown kind of circuit 'grass'"):
         library.random_states([1], "grass")
+
+
+def test_circuits_are_built_for_one_process_where_nothing_can_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KARTRL_CACHE", "/dev/null/cache")
+    (first,) = library.random_states([0], "asphalt")
+    stamp = first.stat().st_mtime_ns
+    assert library.random_states([0], "asphalt") == [first]
+    assert first.stat().st_mtime_ns == stamp
+    show = "from kartrl.kart.circuits.library import random_states; print(*random_states([0], 'asphalt'))"
+    shown = subprocess.run([sys.executable, "-c", show], text=True, capture_output=True, check=True)
+    other = Path(shown.stdout.strip())
+    assert (other.name, other.exists()) == (first.name, False), "gone with its process"
 
 
 def test_several_processes_build_the_same_states(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

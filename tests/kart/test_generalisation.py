@@ -16,13 +16,14 @@ from PIL import Image
 from rich.console import Console
 
 from kartrl.config import read
-from kartrl.config.levels import CIRCUITS, mistake, numbers_of
+from kartrl.config.levels import CIRCUITS, KINDS, is_random, mistake, named, numbers_of
 from kartrl.errors import UserError
 from kartrl.kart.generalisation import benchmark, make_plan
+from kartrl.kart.generalisation.curve import make_curve, make_matrix
 from kartrl.kart.generalisation.figures import circuit_measures, figure, gaps, rows
-from kartrl.kart.generalisation.protocol import Protocol
+from kartrl.kart.generalisation.protocol import PRESET, Protocol
 from kartrl.kart.generalisation.report import report, show
-from kartrl.kart.generalisation.splits import FOLDS, QUICK, SEEN, SPLITS, chosen, kind_of
+from kartrl.kart.generalisation.splits import COUNTS, FOLDS, QUICK, SEEN, SPLITS, UNSEEN, chosen, kind_of
 from kartrl.learning import checkpoint
 
 needs_kart = pytest.mark.skipif(
@@ -45,14 +46,16 @@ def test_unseen_circuits_are_never_trained_on(split):
         unseen(split)
     )
     assert not trained & tested
-    config = read([], Protocol(1000, 1, ()).overrides_of(split))
-    assert {key for key, use in config.levels.circuits.items() if use == "train"} == set(split.train)
+    circuits = read([PRESET], Protocol(1000, 1, ()).overrides_of(split)).levels.circuits
+    meant = {key: use for key, use in circuits.items() if is_random(key)}
+    meant |= named({key: use for key, use in circuits.items() if not is_random(key)})
+    assert {key for key, use in meant.items() if use == "train"} == set(split.train)
 
 
 def test_splits_hold_out_the_documented_circuits():
     within = SPLITS[0]
     assert {kind_of(name) for name in within.train} == {kind_of(name) for name in unseen(within)}
-    folds = [split for split in SPLITS if split.family == "across"]
+    folds = [split for split in SPLITS if split.group == "across"]
     assert sorted(name for fold in folds for name in unseen(fold)) == sorted(CIRCUITS), (
         "each circuit is unseen in one fold"
     )
@@ -61,13 +64,15 @@ def test_splits_hold_out_the_documented_circuits():
         assert not {kind_of(name) for name in fold.train} & set(kinds)
 
 
-def test_splits_are_chosen_by_name_or_family():
+def test_splits_are_chosen_by_name_or_group():
     assert [split.name for split in chosen(["across"], SPLITS)] == ["across-1", "across-2", "across-3", "across-4"]
-    assert [split.name for split in chosen(["random", "within", "across-2"], SPLITS)] == [
+    assert [split.name for split in chosen(["random30", "within", "across-2"], SPLITS)] == [
         "within",
         "across-2",
-        "random",
+        "random30",
     ]
+    assert [split.name for split in chosen(["random"], SPLITS)] == [f"random{count}" for count in COUNTS]
+    assert [split.name for split in chosen(["kinds"], SPLITS)] == list(KINDS)
     assert chosen([], SPLITS) == list(SPLITS)
     plan = make_plan(None, True, ["within"], (None, 5, None), [])
     assert (plan.folder.name, plan.seeds, plan.protocol.agent_steps, plan.protocol.quick) == (
@@ -136,6 +141,35 @@ def test_folds_are_combined_by_circuit_for_each_seed():
     assert {row.split: len(row.finished.seeds) for row in incomplete} == {"across-1": 2, "across-2": 1, "across": 1}
 
 
+CURVE = [
+    result("random3", 1, a=(SEEN, 1), b=(SEEN, 1), c=(UNSEEN, 0), d=(UNSEEN, 1)),
+    result("random3", 2, a=(SEEN, 1), b=(SEEN, 1), c=(UNSEEN, 0.5), d=(UNSEEN, 1)),
+    result("random300", 1, a=(SEEN, 0.5), c=(UNSEEN, 0.5)),
+    *(
+        result(kind, 1, own=(SEEN, 1), **{other: (other, 1 if other == kind else 0.5) for other in KINDS})
+        for kind in KINDS[:2]
+    ),
+]
+
+
+def test_curve_over_the_number_of_circuits():
+    few, many = make_curve(CURVE, REFERENCE)
+    assert (few.circuits, few.seeds, many.circuits) == (3, 2, 300)
+    assert (few.seen.mean, few.unseen.mean, few.gap.mean) == (1.0, 0.625, 0.375)
+    assert (few.unseen.low, few.unseen.high) == (0.25, 1.0), "circuits are drawn anew, their seeds together"
+    assert (few.gap.low, few.gap.high) == (0.0, 0.75)
+    assert few.lap_seen == pytest.approx((1.25 + 2) / 2)
+    assert few.lap_unseen is None, "the scripted driver has no lap on c and d"
+    assert many.gap == (0.0, 0.0, 0.0)
+    assert make_curve(RESULTS, REFERENCE) == []
+
+
+def test_matrix_of_kinds():
+    matrix = make_matrix(CURVE)
+    assert list(matrix) == list(KINDS[:2])
+    assert matrix["dirt"] == {kind: 1.0 if kind == "dirt" else 0.5 for kind in KINDS}
+
+
 def test_report(tmp_path):
     about = {"protocol": {"agent_steps": 1000, "episodes": 2, "policy": "greedy", "quick": True}}
     about |= {"kartrl": "1", "rom_build_id": "0", "machine": "a machine"}
@@ -148,9 +182,17 @@ def test_report(tmp_path):
     content = json.loads((tmp_path / "results.json").read_text())
     assert content["runs"] == json.loads(json.dumps(RESULTS))
     assert len(content["rows"]) == 8
+    assert not (tmp_path / "curve.png").exists()
     with Image.open(tmp_path / "results.png") as picture:
         assert picture.size[0] == 1100
         assert len(picture.convert("RGB").resize((110, 50)).getcolors(5500)) > 20
+    report(tmp_path, CURVE, REFERENCE, about)
+    text = (tmp_path / "results.md").read_text()
+    assert "| 3 | 2 | 100% [100%, 100%] | 62% [25%, 100%] | 38% [0%, 75%] | 1.62 | - |" in text
+    assert "| asphalt | 100% | 50% | 50% | 50% | 50% | 50% | 50% | 50% |" in text
+    for name in ("curve.png", "kinds.png"):
+        with Image.open(tmp_path / name) as picture:
+            assert len(picture.convert("RGB").resize((110, 50)).getcolors(5500)) > 20
 
 
 @needs_kart

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from commands import EVALUATE_OFF, assert_clear, run, start, wait_for
+from commands import EVALUATE_OFF, assert_clear, run, start, titled, wait_for
 from hostile import CRASHES, HANGS, STATE, write_hostile_movie, write_hostile_state
 from policies import KART, save_policy
 
@@ -73,8 +73,7 @@ def test_a_signal_ends_a_command_whose_emulator_hangs(tmp_path: Path, policy: st
     emulators: list[psutil.Process] = []
 
     def hanging() -> bool:
-        family = psutil.Process(command.pid).children(recursive=True)
-        emulators[:] = [process for process in family if process.cmdline()[:1] == ["kartrl emulator"]]
+        emulators[:] = titled(psutil.Process(command.pid).children(recursive=True), "kartrl emulator", whole=True)
         return bool(emulators)
 
     try:

@@ -14,6 +14,7 @@ from karts import CIRCUITS, LEFT_B, NONE, RIGHT_B, SECTION, START, MakeKart, blo
 from kartrl.config import Config, read
 from kartrl.envs import make_env, make_group
 from kartrl.errors import UserError
+from kartrl.kart.selection import with_circuits
 
 pytest.importorskip("stable_retro", reason="no SNES emulator on this platform")
 
@@ -219,7 +220,7 @@ def test_make_env_follows_the_configuration() -> None:
     assert env.observation_space.shape == (30, 40, 1)
     assert env.action_space.n == 2
     _, info = env.reset(seed=1)
-    assert info["circuit"] in config.levels.of("train")
+    assert info["circuit"] in with_circuits(config).levels.of("train")
     assert env.render().shape == (224, 256, 3)
     over, total = False, 0.0
     while not over:
@@ -320,7 +321,7 @@ def test_invalid_options_are_rejected(make_kart: MakeKart, options: dict, word: 
 
 
 def test_configuration_without_a_train_circuit_is_rejected() -> None:
-    config = read([], [f"levels.{circuit}=none" for circuit in Config().levels.of("train")])
+    config = read([], [f"levels.{key}=none" for key, use in Config().levels.circuits.items() if use == "train"])
     with pytest.raises(UserError, match=r"\[levels\]"):
         make_env(config)
 

@@ -182,6 +182,7 @@ def test_the_time_of_a_race_and_the_clock_on_the_screen_are_told_apart():
         "finished": True,
         "circuit": "MarioCircuit.Act1",
         "episode": {"l": 1000, "r": 50.0},
+        "rank": 1,
     }
     headings, row = world.list_episodes([world.make_episode(info, finished=True)])
     shown = dict(zip(headings, row, strict=True))

@@ -15,7 +15,7 @@ from kartrl.models import make_distribution, make_network
 
 RATE = 0.01
 by_algorithm = pytest.mark.parametrize("algorithm", ALGORITHMS)
-PAIRS = [(name, action) for name in ALGORITHMS for action in ACTIONS if action.kind in ALGORITHMS[name].actions]
+PAIRS = [(name, action) for name in ALGORITHMS for action in ACTIONS]
 by_pair = pytest.mark.parametrize(
     ("algorithm", "action"), PAIRS, ids=[f"{name}-{kind(action)}" for name, action in PAIRS]
 )
@@ -48,13 +48,14 @@ def learner_of(config, action, part):
         make_algorithm(config, make_distribution(action)),
         make_optimizer(config.optimizer, network.parameters()),
         learning_rate=config.optimizer.learning_rate,
+        kl_target=config.optimizer.kl_target,
         gradient_clip=config.optimizer.gradient_clip or math.inf,
         part=part,
     )
 
 
 def update(learner, trajectory, steps, laps=None):
-    torch.manual_seed(2)  # of the order of minibatches
+    torch.manual_seed(2)  # of the order of minibatches, and of ACER's draws
     return learner.update(trajectory, steps, 0.0, (laps if laps is not None else []).append)
 
 
@@ -72,6 +73,7 @@ def by_hand(config, action, updates):
     optimizer = torch.optim.RMSprop(network.parameters(), lr=RATE, alpha=0.99, eps=1e-5)
     for number in range(updates):
         trajectory, steps = batch_of(action, number)
+        torch.manual_seed(2)  # of ACER's draws
         with torch.no_grad():
             batch = algorithm.prepare(network, trajectory, steps)
         output, _ = network(trajectory.observation, trajectory.first, trajectory.initial_state)
@@ -160,6 +162,33 @@ def test_it_steps_at_the_learning_rate_of_the_moment():
         learner.update(*batch_of(DISCRETE), progress, lambda stage: None)
         moved.append({name: tensor - before[name] for name, tensor in learner.state()[0].items()})
     assert_same(moved[1], {name: 2 * tensor for name, tensor in moved[0].items()}, atol=1e-6, rtol=1e-3)
+
+
+@by_algorithm
+def test_the_learning_rate_is_adapted_to_how_far_updates_move_the_policy(algorithm):
+    config = configured(algorithm, "optimizer.kl_target=1000000", "optimizer.learning_rate=linear 0.03 0.01")
+    learner = learner_of(config, DISCRETE, part=100)
+    made = update(learner, *batch_of(DISCRETE))
+    assert made.policy_kl is not None
+    assert learner.learning_rate(0.5) == pytest.approx(0.02 * 1.5), "far from the target"
+    careful = learner_of(configured(algorithm, "optimizer.kl_target=1e-8"), DISCRETE, part=100)
+    careful.load_state(learner.state())
+    assert careful.learning_rate(0.0) == pytest.approx(1.5 * RATE), "it goes on from a state"
+    update(careful, *batch_of(DISCRETE))
+    assert careful.optimizer.param_groups[0]["lr"] == pytest.approx(1.5 * RATE), "what the step was made with"
+    assert careful.learning_rate(0.0) == pytest.approx(RATE)
+
+    for _ in range(10):
+        update(learner, *batch_of(DISCRETE))
+    assert learner.learning_rate(0.0) == pytest.approx(0.03 * 30), "its bound"
+
+
+def test_an_update_that_is_about_as_large_as_it_should_be_changes_no_learning_rate():
+    measured = update(learner_of(configured("ppo", "optimizer.kl_target=1"), DISCRETE, part=100), *batch_of(DISCRETE))
+    for times, factor in ((0.4, 1 / 1.5), (0.6, 1), (1.9, 1), (2.1, 1.5)):
+        learner = learner_of(configured("ppo", f"optimizer.kl_target={times * measured.policy_kl}"), DISCRETE, part=100)
+        update(learner, *batch_of(DISCRETE))
+        assert learner.learning_rate(0.0) == pytest.approx(RATE * factor)
 
 
 @by_algorithm

@@ -123,6 +123,18 @@ def test_an_optimizer_goes_on_from_what_another_kept(section):
         assert torch.equal(get_state(other)[name], tensor)
 
 
+def test_an_adapted_learning_rate_is_part_of_the_state():
+    section, made = Optimizer(name="sgd", kl_target=0.01), parameters()
+    one, other = make_optimizer(section, made), make_optimizer(section, made)
+    one.param_groups[0]["rate_factor"].fill_(4)
+    assert state_shapes(section, made) == {"rate_factor": ()}
+    set_state(other, get_state(one))
+    one.param_groups[0]["rate_factor"].fill_(5)
+    assert other.param_groups[0]["rate_factor"] == 4
+    set_state(other, {})
+    assert other.param_groups[0]["rate_factor"] == 1
+
+
 def test_without_a_state_an_optimizer_begins_anew():
     made = parameters()
     optimizer = make_optimizer(Optimizer(name="adam"), made)

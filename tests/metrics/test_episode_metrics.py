@@ -7,7 +7,7 @@ from kartrl.kart.world import KartWorld, Race
 from kartrl.metrics.episode_metrics import evaluation_scalars, training_scalars
 
 PLAIN = GymnasiumWorld(Config())
-KART = KartWorld(Config())
+KART = KartWorld(read([], ["levels.*=none"]))
 
 
 def test_no_episodes_give_no_values():
@@ -40,6 +40,20 @@ def test_evaluations_keep_train_and_test_apart():
     assert values["evaluation_train/A.Act1/lap_time"] == 19.0
     assert values["evaluation_test/A.Act3/progress"] == 0.5
     assert not any("Act3" in tag for tag in values if tag.startswith("evaluation_train"))
+
+
+def test_races_are_won_by_who_finishes_first():
+    world = KartWorld(read([], ["environment.opponents=3", "levels.*=none"]))
+    episodes = [
+        Episode(10, 1.0, finished, "A.Act1", details=Race(5.0, (), rank=rank))
+        for finished, rank in ((True, 1), (True, 3), (False, 1), (True, 1))
+    ]
+    values = evaluation_scalars(world, episodes)
+    assert values["evaluation/train_won"] == 0.5
+    assert values["evaluation_train/A.Act1/rank"] == 1.5
+    assert "evaluation/train_won" not in evaluation_scalars(KART, episodes), "alone nobody wins"
+    assert world.summarize(episodes)[0] == "3 of 4, first in 50%"
+    assert world.tell_episode(Episode(10, 1.0, True, details=Race(5.0, (20.0,), rank=2))).endswith("place 2 of 4")
 
 
 def test_many_circuits_get_tags_for_their_groups():

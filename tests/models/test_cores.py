@@ -9,7 +9,7 @@ from kartrl.models.cores import GruCore, LstmCore
 @pytest.mark.parametrize("kind", [LstmCore, GruCore])
 def test_by_steps_gives_the_same_outputs_states_and_gradients(kind):
     torch.manual_seed(1)
-    core = kind(3, 5)
+    core = kind(3, 5, bptt=True)
     features, state = torch.randn(9, 4, 3), torch.randn(4, core.state_size)
     first = torch.rand(9, 4) < 0.3
     results = []

@@ -72,13 +72,36 @@ def test_with_a_value_for_each_action_that_of_an_observation_is_their_mean_under
     assert all(parameter.grad is None for name, parameter in network.named_parameters() if name.startswith("policy"))
 
 
-def test_without_that_head_there_is_none_and_of_continuous_actions_there_is_no_such_value():
-    network = make_network(Model(hidden_size=8), (4,), DISCRETE)
+@by_kind
+def test_without_that_head_there_is_none(action):
+    network = make_network(Model(hidden_size=8), (4,), action)
     output, _ = network(torch.randn(3, 2, 4), torch.zeros(3, 2, dtype=torch.bool), network.initial_state(2))
     assert output.q is None
+    assert output.features is None
     assert network.value.weight.shape == (1, 8)
-    with pytest.raises(UserError, match="needs discrete ones, not 2 continuous actions"):
-        make_network(Model(hidden_size=8), (4,), CONTINUOUS, frozenset({"q"}))
+
+
+@pytest.mark.parametrize("critic", ["shared", "detached", "separate"])
+@pytest.mark.parametrize("torchscript", [True, False])
+def test_any_number_of_continuous_actions_have_advantages_which_take_an_action_as_the_environment_does(
+    critic, torchscript
+):
+    torch.manual_seed(3)
+    section = Model(hidden_size=16, critic=critic, torchscript=torchscript)
+    network = make_network(section, (4,), CONTINUOUS, frozenset({"q"}))
+    output, _ = network(torch.randn(5, 3, 4), torch.zeros(5, 3, dtype=torch.bool), network.initial_state(3))
+    assert output.q is None
+    assert output.value.shape == (5, 3)
+    action = 2 * torch.randn(7, 5, 3, 2)
+    advantages = network.advantages(output.features, action)
+    head = network.advantage
+    for n in range(7):
+        inputs = torch.cat([output.features, action[n].clamp(-1, 1)], 2)
+        torch.testing.assert_close(advantages[n], head.last(head.hidden(inputs).relu()).squeeze(2))
+    advantages[:, :-1].sum().backward()
+    gradients = {name: parameter.grad for name, parameter in network.named_parameters()}
+    reached = {name.split(".")[0] for name, gradient in gradients.items() if gradient is not None and gradient.any()}
+    assert reached == {"advantage"} | {"shared": {"trunk"}, "detached": set(), "separate": {"critic"}}[critic]
 
 
 def test_the_recurrent_core_is_torchs_lstm():
@@ -115,6 +138,27 @@ def test_a_reset_forgets_and_stops_the_gradient(core, critic):
     value[4].sum().backward()
     assert torch.all(observation.grad[:3] == 0)
     assert torch.any(observation.grad[3] != 0)
+
+
+@pytest.mark.parametrize("core", ["lstm", "gru"])
+@pytest.mark.parametrize("torchscript", [True, False])
+def test_without_bptt_a_step_learns_nothing_through_those_before_it_and_says_the_same(core, torchscript):
+    first = torch.zeros(6, 2, dtype=torch.bool)
+    first[3, 0] = True
+    said, reach = [], []
+    for bptt in (True, False):
+        torch.manual_seed(2)
+        section = Model(hidden_size=16, core=core, bptt=bptt, torchscript=torchscript)
+        network = make_network(section, (4,), DISCRETE)
+        observation, state = torch.randn(6, 2, 4, requires_grad=True), torch.randn(2, network.state_size)
+        output, after = network(observation, first, state)
+        steps = [torch.autograd.grad(output.value[t, 1], observation, retain_graph=True)[0] for t in range(5)]
+        said.append([output.policy, output.value, after])
+        reach.append(torch.stack(steps).abs().sum(3)[:, :, 1] > 0)  # [by step, of step]
+    for one, other in zip(*said, strict=True):
+        torch.testing.assert_close(one, other)
+    assert torch.equal(reach[0], torch.ones(5, 6).tril() > 0)
+    assert torch.equal(reach[1], torch.eye(6, dtype=torch.bool)[:5])
 
 
 @by_kind
@@ -345,21 +389,33 @@ def test_a_free_deviation_is_the_same_everywhere_and_learned():
     assert make_network(Model(deviation="free"), (4,), DISCRETE).policy.weight.shape == (4, 256)
 
 
+@by_kind
 @pytest.mark.parametrize("torchscript", [False, True])
-def test_a_new_unit_of_returns_changes_nothing_that_is_said_of_them(torchscript):
+def test_a_new_unit_of_returns_changes_nothing_that_is_said_of_them(torchscript, action):
     torch.manual_seed(8)
-    network = make_network(Model(hidden_size=16, normalise_returns=True, torchscript=torchscript), (4,), DISCRETE)
+    section = Model(hidden_size=16, normalise_returns=True, torchscript=torchscript)
+    network = make_network(section, (4,), action, frozenset({"q"}))
     arguments = torch.randn(5, 4), torch.ones(5, dtype=torch.bool), network.initial_state(5)
+
+    @torch.no_grad()
+    def said():
+        observation, first, state = arguments
+        output, _ = network(observation.expand(2, 5, 4), first.expand(2, 5), state)
+        if action is DISCRETE:
+            return torch.stack([output.value[0], output.q.sum(2)[0]])
+        drawn = torch.full((1, 2, 5, action.size), 0.5)
+        return torch.stack([output.value[0], network.advantages(output.features, drawn)[0, 0]])
+
     assert float(network.return_deviation()) == pytest.approx(1.0)
     returns = []
     for size in (100, 3, 50):
         deviation = float(network.return_deviation())
-        before = network.step(*arguments)[1] * deviation
+        before = said() * deviation
         returns.append(torch.randn(size) * 30 + 100)
         network.observe_returns(returns[-1] / deviation)
         expected = float(torch.cat(returns).double().var(correction=0).sqrt())
         assert float(network.return_deviation()) == pytest.approx(expected, rel=1e-4)
-        torch.testing.assert_close(network.step(*arguments)[1] * network.return_deviation(), before)
+        torch.testing.assert_close(said() * network.return_deviation(), before)
 
 
 def test_every_name_in_the_configuration_is_in_a_table():

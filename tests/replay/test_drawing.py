@@ -104,6 +104,10 @@ def test_a_mixture_draws_each_share_from_its_replay():
         sample = mixture.sample(10)
         assert len(sample.online) == 9
         assert set(sample.serial[7:]) <= {16, 17}
+    times = mixture.scalars()
+    assert all(times[f"time/replay_{name}_seconds"] > 0 for name in ("long", "short", "read", "insert"))
+    assert times["speed/replayed_steps_per_second"] > 0
+    assert mixture.scalars()["speed/replayed_steps_per_second"] == 0, "since the last call"
     scalars = {"system/replay_long_drawn_mean", "system/replay_short_drawn_max", "system/replay_gigabytes"}
     assert scalars <= mixture.scalars().keys()
 

@@ -34,7 +34,7 @@ needs_kart = pytest.mark.skipif(
 )
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 CONTEXT = multiprocessing.get_context("spawn")
-OFTEN = ("evaluation.minutes=0.01", "evaluation.video_seconds=1")
+OFTEN = ("evaluation.minutes=0.01", "evaluation.video_seconds=1", "levels.random:3:asphalt=none")
 CIRCUITS = [f"{use}/MarioCircuit.Act{act}" for use, act in (("train", 1), ("train", 2), ("train", 3), ("test", 4))]
 
 
@@ -232,7 +232,9 @@ def page(url: str, profile: Path, seconds: int) -> str:
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium to open the page in")
 def test_tensorboard_shows_curves_lines_and_videos(run_folder, tmp_path):
     records, sender = CONTEXT.Pipe(duplex=False)
-    logger = CONTEXT.Process(target=logger_process.run, args=(Config(), run_folder, records, 0))
+    logger = CONTEXT.Process(
+        target=logger_process.run, args=(checkpoint.load(run_folder / "best.pt").config, run_folder, records, 0)
+    )
     logger.start()
     for step in (1000, 2000):
         sender.send(Scalars(step, {"losses/entropy": 1.0 / step, "charts/episodic_return": step / 100}))

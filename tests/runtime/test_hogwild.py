@@ -16,10 +16,10 @@ from kartrl.metrics.stopwatch import TRAINER_STAGES, Stopwatch
 from kartrl.models import make_network
 from kartrl.runtime.agent_group import Mailbox, Stopped
 from kartrl.runtime.agent_process import play
+from kartrl.runtime.auto_sizes import choose_sizes
 from kartrl.runtime.hogwild import HogwildTrainer, worker_config
 from kartrl.runtime.hogwild_board import HogwildBoard
 from kartrl.runtime.hogwild_worker import Worker
-from kartrl.runtime.sizes import choose_sizes
 from kartrl.runtime.trainer_thread import Trainer
 from kartrl.trajectory import Trajectory, split_decision
 
@@ -92,6 +92,7 @@ OPTIONS = {
         "optimizer.momentum=0.5",
         "model.normalise_observations=true",
     ],
+    "normalised returns": ["model.normalise_returns=true", "a3c.normalise_advantages=true"],
     "statistics of its own": ["a3c.share_statistics=false"],
 }
 
@@ -135,6 +136,32 @@ def test_two_workers_learn_on_the_same_parameters_with_unrolls_of_their_own_leng
     for key in [key for key in board.statistics if key.endswith("/step")]:
         assert board.statistics[key].item() == 6, "one count of steps for all"
     assert board.steps.tolist() == [sum(int(batch.valid.sum()) for batch in ring.batches) for ring in rings]
+
+
+def test_two_workers_count_returns_together_and_each_in_its_own_unit():
+    """The second one's unroll is in the unit of the beginning, which the first has changed meanwhile."""
+    config = configured("model.normalise_returns=true", "system.agents=2", "optimizer.learning_rate=0.0001")
+    board = board_of(config)
+    first, second = (Ring(config, board, number) for number in range(2))
+    first.run(unrolls=5)
+    changed = board.network["returns.var"].clone()
+    second.run(unrolls=1)
+    assert changed != 1
+    alone = board_of(config)
+    late = Ring(config, alone, 1)
+    late.run(unrolls=1)  # the same unroll with the same network, so the same returns
+    assert torch.equal(late.batches[0].decision, second.batches[0].decision)
+    counts = [int(returns["returns.count"]) for returns in (board.network, alone.network)]
+    of_late = _moments(alone.network)
+    of_first = [(whole - share) for whole, share in zip(_moments(board.network), of_late, strict=True)]
+    mean, square = (moment / (counts[0] - counts[1]) for moment in of_first)
+    assert float(square - mean**2) == pytest.approx(float(changed), rel=1e-3)
+
+
+def _moments(network):
+    """Sums of all returns and of their squares, which add up over what has been counted."""
+    count, mean = network["returns.count"], (network["returns.mean"] + network["returns.mean_rest"]).double()
+    return count * mean, count * (network["returns.var"].double() + mean**2)
 
 
 def test_an_update_that_is_not_finite_changes_nothing_and_the_server_can_see_it():

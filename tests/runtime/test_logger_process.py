@@ -16,13 +16,14 @@ from commands import environment, wait_for
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugins.hparams.metadata import parse_experiment_plugin_data, parse_session_start_info_plugin_data
 
-from kartrl.config import Config, dump
+from kartrl.config import dump, read
 from kartrl.envs.episode import Episode
 from kartrl.kart.world import Race
 from kartrl.metrics import scalars_csv, sinks
 from kartrl.metrics.records import EpisodeRecord, Histograms, Scalars
 from kartrl.runtime import logger_process
 
+CONFIG = read(overrides=["levels.random:3:asphalt=none"])  # whose levels need no looking up
 CONTEXT = multiprocessing.get_context("spawn")  # a forkserver's children would write to the stderr of its first test
 ORPHAN = """
 import multiprocessing, pathlib, sys, time
@@ -41,7 +42,7 @@ if __name__ == "__main__":
 def log(folder, messages, first_step=0, target=logger_process.run):
     """Run the logger on these messages to its end; its exit code."""
     records, sender = CONTEXT.Pipe(duplex=False)
-    process = CONTEXT.Process(target=target, args=(Config(), folder, records, first_step))
+    process = CONTEXT.Process(target=target, args=(CONFIG, folder, records, first_step))
     process.start()
     for message in [*messages, None]:
         sender.send(message)
@@ -98,7 +99,7 @@ def test_the_configuration_is_there_as_text_and_as_hyperparameters(tmp_path):
     assert log(tmp_path, []) == 0
     events = read_events(tmp_path)
     (text,) = events.Tensors("config")
-    assert dump(Config()) in text.tensor_proto.string_val[0].decode()
+    assert dump(CONFIG) in text.tensor_proto.string_val[0].decode()
     assert events.SummaryMetadata("config").plugin_data.plugin_name == "text"
     start = events.SummaryMetadata("_hparams_/session_start_info").plugin_data.content
     values = parse_session_start_info_plugin_data(start).hparams
@@ -168,7 +169,7 @@ def run_impatiently(config, folder, records, first_step):
 def test_on_a_disk_that_was_full_it_goes_on(small_disk, capfd):
     records, sender = CONTEXT.Pipe(duplex=False)
     folder = small_disk / "run"
-    process = CONTEXT.Process(target=run_impatiently, args=(Config(), folder, records, 0))
+    process = CONTEXT.Process(target=run_impatiently, args=(CONFIG, folder, records, 0))
     process.start()
     wait_for(lambda: (folder / "scalars.csv").exists(), 60, "the logger to start")
     with (small_disk / "other").open("wb", buffering=0) as other, contextlib.suppress(OSError):

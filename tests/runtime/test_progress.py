@@ -19,9 +19,10 @@ from kartrl.envs.spec import ActionSpec, EnvSpec
 from kartrl.metrics.stopwatch import AGENT_STAGES, TRAINER_STAGES, Stopwatch
 from kartrl.runtime import batch_source
 from kartrl.runtime.agent_group import AgentGroup, Mailbox, take_turns
+from kartrl.runtime.auto_sizes import choose_sizes
 from kartrl.runtime.batch_source import ArrivalSource, Rounds, SynchronousSource
 from kartrl.runtime.published_weights import PublishedWeights
-from kartrl.runtime.sizes import choose_sizes, slab_shape
+from kartrl.runtime.sizes import slab_shape
 from kartrl.runtime.slab import Slab
 
 CONTEXT = multiprocessing.get_context("spawn")

@@ -156,9 +156,19 @@ def test_errors_of_updates_become_priorities():
     for _ in range(20):
         batch = source.next(watch)
         source.published(Update(batch, np.full(len(batch.serial), 3.0, np.float32)))
-    assert (part._priorities[part.slots()] == 3.0).all()
     source.next(watch)
+    assert (part._priorities[part.slots()] == 3.0).all(), "before anything is drawn again"
     source.published(None)  # an update that was skipped
+
+
+def test_an_update_is_published_while_another_thread_draws():
+    source = mixed(Fresh(), methods=("queue", "prioritised"))
+    batch = source.next(Stopwatch(TRAINER_STAGES))
+    with source._mixture.lock:
+        learner = threading.Thread(target=source.published, args=(Update(batch, np.ones(B, np.float32)),), daemon=True)
+        learner.start()
+        learner.join(10)
+        assert not learner.is_alive()
 
 
 def test_with_an_even_replay_nobody_asks_for_errors():

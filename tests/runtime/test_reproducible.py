@@ -15,12 +15,13 @@ ALGORITHMS = {
     "appo": ("algorithm.name=appo", "system.training_batch_size=4", "appo.minibatch_size=10"),
     "impala": ("algorithm.name=impala", "system.training_batch_size=4"),
     "a2c": ("algorithm.name=a2c",),
-    "acer": ("algorithm.name=acer", "system.training_batch_size=4", "replay.start=20"),
-    "impala, prioritised": (
+    "acer": ("algorithm.name=acer", "system.training_batch_size=4", "replay.start=20", "replay.save=true"),
+    "impala, prioritised and elite": (
         "algorithm.name=impala",
-        "system.training_batch_size=8",
-        "replay.methods=queue prioritised",
+        "system.training_batch_size=12",
+        "replay.methods=queue prioritised elite",
         "replay.start=20",
+        "replay.save=true",
     ),
 }
 UPDATE = 4 * 5  # steps of an update; fewer where one only carries an episode's last observation

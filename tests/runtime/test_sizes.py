@@ -8,9 +8,10 @@ import torch
 from kartrl.config import read
 from kartrl.envs.spec import ActionSpec, EnvSpec
 from kartrl.errors import UserError
-from kartrl.runtime import sizes as tuning
+from kartrl.runtime import auto_sizes
+from kartrl.runtime.auto_sizes import choose_sizes, forward_seconds
 from kartrl.runtime.devices import learner_device, predictor_device
-from kartrl.runtime.sizes import choose_sizes, forward_seconds, replay_shape, slab_shape
+from kartrl.runtime.sizes import replay_shape, slab_shape
 from kartrl.runtime.slab import Slab
 
 SLOW = EnvSpec("slow", (54, 54, 1), "uint8", ActionSpec("discrete", 6), 3e-3)
@@ -20,7 +21,7 @@ SMALL = ("environment.id=X", "model.hidden_size=16", "system.device=cpu")
 
 @pytest.fixture(autouse=True)
 def _four_cores(monkeypatch):
-    monkeypatch.setattr(tuning, "cores", lambda: 4)
+    monkeypatch.setattr(auto_sizes, "cores", lambda: 4)
 
 
 def test_agents_of_one_environment_are_many():
@@ -123,7 +124,7 @@ def test_reproducible_sizes_do_not_depend_on_the_clock(spec, monkeypatch):
     def measure(*_):
         raise AssertionError("measured")
 
-    monkeypatch.setattr(tuning, "forward_seconds", measure)
+    monkeypatch.setattr(auto_sizes, "forward_seconds", measure)
     for name in ("impala", "a2c"):
         config = read(overrides=[*REPRODUCIBLE, f"algorithm.name={name}"])
         sizes = choose_sizes(config, spec)
@@ -230,6 +231,7 @@ def test_hogwild_workers_take_the_agents_place_with_one_environment_each():
             ["optimizer.name=nadam"],
             r"share_statistics: not with optimizer.name = nadam; .* take .*, adam, .*, rmsprop, ",
         ),
+        (["optimizer.kl_target=0.01"], "kl_target: Hogwild workers have no updates in common"),
         (["a3c.devices=cpu cuda:99"], "device cuda:99: not available"),
         (["a3c.devices=toaster"], "device toaster: not available"),
     ],
@@ -251,7 +253,7 @@ def test_replayed_updates_are_no_policy_lag_that_drops_unrolls():
 
 
 def test_a_replay_that_does_not_fit_is_refused_and_says_what_it_would_take(monkeypatch):
-    monkeypatch.setattr(tuning, "free_memory", lambda: 2 * 10**9)
+    monkeypatch.setattr("kartrl.runtime.sizes.free_memory", lambda: 2 * 10**9)
     choose_sizes(read(overrides=[*ACER, "replay.capacities=500000"]), SLOW)
     with pytest.raises(UserError, match=r"^\[replay\] capacities: 1,000,000 steps would take 3\.\d GB .* 2\.0 GB are"):
         choose_sizes(read(overrides=[*ACER, "replay.capacities=1000000"]), SLOW)
@@ -259,7 +261,7 @@ def test_a_replay_that_does_not_fit_is_refused_and_says_what_it_would_take(monke
 
 
 def test_memory_for_replay_is_bounded_and_compressed_it_may_be_more_steps_than_fit(monkeypatch):
-    monkeypatch.setattr(tuning, "free_memory", lambda: 2 * 10**9)
+    monkeypatch.setattr("kartrl.runtime.sizes.free_memory", lambda: 2 * 10**9)
     bounded = [*ACER, "replay.capacities=500000", "replay.gigabytes=1"]
     with pytest.raises(UserError, match=r"would take 1\.\d GB of memory, and replay.gigabytes is 1; lower it"):
         choose_sizes(read(overrides=bounded), SLOW)
@@ -323,17 +325,9 @@ def test_replays_that_do_not_go_with_the_rest_are_one_line(overrides, message):
 
 
 def test_no_replay_is_nothing(monkeypatch):
-    monkeypatch.setattr(tuning, "free_memory", lambda: 10**9)
+    monkeypatch.setattr("kartrl.runtime.sizes.free_memory", lambda: 10**9)
     for name in ("impala", "appo", "ppo"):
         config = read(overrides=[f"algorithm.name={name}", *SMALL, "replay.capacities=1000000000"])
         sizes = choose_sizes(config, SLOW)
         assert replay_shape(config, SLOW, sizes) is None
         assert sizes.replayed == 0
-
-
-def test_actions_that_the_algorithm_cannot_choose_are_refused_with_those_that_can():
-    pendulum = QUICK._replace(action=ActionSpec("continuous", 1, (-2.0,), (2.0,)))
-    with pytest.raises(
-        UserError, match=r"acer chooses discrete actions, and X has 1 continuous action; of these learn a2c, .*ppo"
-    ):
-        choose_sizes(read(overrides=ACER), pendulum)

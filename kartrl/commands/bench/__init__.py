@@ -21,6 +21,12 @@ def add_arguments(parser: Parser) -> None:
         metavar="COMMAND",
         help="another system's training that prints '@B steps=N upd=N', as benchmarks/peers",
     )
+    parser.add_argument(
+        "--ray",
+        default="",
+        metavar="ADDRESS",
+        help="after each window another one with nodes of agents, as train --ray ADDRESS; --set cluster.nodes=N",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here")
 
 
@@ -30,6 +36,6 @@ def run(options: argparse.Namespace) -> int:
 
     from kartrl.commands.bench.measure import Settings, bench
 
-    settings = Settings(options.seconds, options.warm, options.repeat, options.peer, options.json)
+    settings = Settings(options.seconds, options.warm, options.repeat, options.peer, options.ray, options.json)
     bench(config_files(options), options.set, settings, Console())
     return 0

@@ -1,8 +1,8 @@
 """What the machine could do for a configuration, what training does, and where the time goes between.
 
 The stages of an agent step are measured separately; their sum gives the ideal, cores / (t_environment + t_infer +
-t_train) agent steps per second, with every core doing only necessary work. Then it trains, for several windows,
-alternating with a peer if one is given.
+(1 + replayed) t_train) agent steps per second, with every core doing only necessary work. Then it trains, for several
+windows, alternating with a peer if one is given.
 """
 
 import json
@@ -20,11 +20,12 @@ from kartrl.commands.bench.windows import Window, peer_rate, train_window
 from kartrl.config import Config, read
 from kartrl.envs.worlds import load_world
 from kartrl.launch import config_options
+from kartrl.runtime.auto_sizes import choose_sizes
 from kartrl.runtime.devices import learner_device
 from kartrl.runtime.inspection import inspect_env
 from kartrl.runtime.machine import cores
 from kartrl.runtime.precision import resolve_precision
-from kartrl.runtime.sizes import Sizes, choose_sizes
+from kartrl.runtime.sizes import Sizes
 
 PART_SECONDS = 4.0  # for which each part is measured, at most
 
@@ -36,6 +37,7 @@ class Settings(NamedTuple):
     warm: float  # seconds between the first update and the window
     repeat: int  # windows
     peer: str  # a command to compare with; "" for none
+    ray: str  # a cluster to compare with, see `cluster.ray`; "" for none
     json: Path | None  # where the figures go
 
 
@@ -50,8 +52,10 @@ def bench(files: list[str], overrides: list[str], settings: Settings, console: C
     config = resolve_precision(config, spec)
     sizes = choose_sizes(config, spec)
     number, on_gpu = cores(), learner_device(config.system).type == "cuda"
-    options = config_options(files, overrides)
+    plain = [override for override in overrides if not override.startswith("cluster.")]
+    options, on_nodes = config_options(files, plain), config_options(files, [*overrides, f"cluster.ray={settings.ray}"])
     windows: list[Window] = []
+    nodes: list[float] = []
     peers: list[float] = []
     with Progress(
         SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console, transient=True
@@ -59,11 +63,16 @@ def bench(files: list[str], overrides: list[str], settings: Settings, console: C
         task = progress.add_task("environment, network and messages, each alone", total=None)
         parts = measure_parts(config, spec, sizes, min(PART_SECONDS, settings.seconds / 10))
         progress.remove_task(task)
-        ideal = parts.ideal(number, on_gpu)
-        console.print(_parts_table(parts, ideal, number, on_gpu), str(sizes), highlight=False)
+        replayed = replayed_steps(config, sizes)
+        ideal = parts.ideal(number, on_gpu, replayed)
+        console.print(_parts_table(parts, ideal, number, on_gpu, replayed), str(sizes), highlight=False)
         for _ in range(settings.repeat):
             windows.append(train_window(options, settings.seconds, settings.warm, progress))
             console.print(_line(windows[-1], ideal, config), highlight=False)
+            if settings.ray:
+                nodes.append(train_window(on_nodes, settings.seconds, settings.warm, progress).agent_steps_per_second)
+                ratio = nodes[-1] / windows[-1].agent_steps_per_second
+                console.print(f"nodes: {nodes[-1]:,.0f} agent steps/s, {ratio:.2f} of that", highlight=False)
             if settings.peer:
                 peers.append(peer_rate(settings.peer, settings.seconds, settings.warm, progress))
                 ratio = windows[-1].agent_steps_per_second / peers[-1]
@@ -75,6 +84,13 @@ def bench(files: list[str], overrides: list[str], settings: Settings, console: C
     console.print(_stages_table(typical, sizes))
     median = statistics.median(rates)
     summary = f"median of {len(rates)}: {median:,.0f} agent steps/s, {median / ideal:.2f} of the ideal"
+    if replayed:
+        summary += f"; learner idle {typical.learner_idle:.1%}, " + ", ".join(
+            f"{name} {1e3 * seconds:.1f} ms a batch" for name, seconds in typical.replay.items()
+        )
+    if nodes:
+        ratio = statistics.median(there / here for there, here in zip(nodes, rates, strict=True))
+        summary += f", nodes {ratio:.2f} of it"
     if peers:
         ratio = statistics.median(rate / peer for rate, peer in zip(rates, peers, strict=True))
         summary += f", {ratio:.2f} times the peer"
@@ -83,15 +99,24 @@ def bench(files: list[str], overrides: list[str], settings: Settings, console: C
         figures = {
             "cores": number,
             "parts": parts._asdict(),
+            "replayed_steps": replayed,
             "ideal": ideal,
             "windows": [window._asdict() for window in windows],
+            "nodes": nodes,
             "peer": peers,
             **_for_simulation(config, parts, sizes, typical),
         }
         settings.json.write_text(json.dumps(figures, indent=1), encoding="utf-8")
 
 
-def _parts_table(parts: Parts, ideal: float, number: int, on_gpu: bool) -> Table:
+def replayed_steps(config: Config, sizes: Sizes) -> float:
+    """Steps that are replayed for each fresh one, in the mean."""
+    if config.algorithm.name == "acer":
+        return config.acer.replay_ratio if config.replays else 0.0
+    return sizes.replayed / (sizes.training_blocks * sizes.group_size)
+
+
+def _parts_table(parts: Parts, ideal: float, number: int, on_gpu: bool, replayed: float) -> Table:
     table = Table(
         "part", "us a step", "", title="Each part alone" + ("" if number == 1 else f", on {number} cores at once")
     )
@@ -104,7 +129,8 @@ def _parts_table(parts: Parts, ideal: float, number: int, on_gpu: bool) -> Table
         f"{1e6 / parts.round_trips:.0f}",
         f"a group's round trip without the rest; {parts.round_trips:,.0f} a second",
     )
-    formula = "the slower of environment and GPU" if on_gpu else f"{number} / (environment + infer + train)"
+    train = f"{1 + replayed:g} x train" if replayed else "train"
+    formula = "the slower of environment and GPU" if on_gpu else f"{number} / (environment + infer + {train})"
     table.add_row("ideal", "", f"{ideal:,.0f} agent steps/s: {formula}")
     return table
 

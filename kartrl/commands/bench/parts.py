@@ -46,11 +46,16 @@ class Parts(NamedTuple):
     train: float  # a whole update, for each step in it
     round_trips: float  # requests answered in a second, without environments and network
 
-    def ideal(self, number_of_cores: int, on_gpu: bool) -> float:
-        """Agent steps a second if every core, or the GPU beside the cores, did nothing but these parts."""
+    def ideal(self, number_of_cores: int, on_gpu: bool, replayed: float) -> float:
+        """Agent steps a second if every core, or the GPU beside the cores, did nothing but these parts.
+
+        Args:
+            replayed: steps for each fresh one.
+        """
+        train = (1 + replayed) * self.train
         if on_gpu:
-            return min(number_of_cores / self.environment, 1 / (self.infer + self.train))
-        return number_of_cores / (self.environment + self.infer + self.train)
+            return min(number_of_cores / self.environment, 1 / (self.infer + train))
+        return number_of_cores / (self.environment + self.infer + train)
 
 
 def _environment(config: Config, spec: EnvSpec, sizes: Sizes, seed: int, seconds: float) -> float:
@@ -94,7 +99,7 @@ def _train(config: Config, spec: EnvSpec, sizes: Sizes, seed: int, seconds: floa
     trainer = Trainer(
         make_learner(config, network, spec.action), config.optimizer, Progress(config.run, Counters()), Counters()
     )
-    length, batch = config.algorithm.unroll_length, sizes.training_blocks * sizes.group_size
+    length, batch = config.algorithm.unroll_length, sizes.training_blocks * sizes.group_size + sizes.replayed
     off = torch.zeros(length + 1, batch, dtype=torch.bool, device=device)
     zeros = torch.zeros(length, batch, device=device)
     observation = torch.zeros(

@@ -22,6 +22,7 @@ from kartrl.metrics import scalars_csv
 from kartrl.metrics.scalars_csv import Row
 
 STEPS, FIRST_UPDATE = "speed/agent_steps_per_second", "speed/first_update_seconds"  # tags in scalars.csv
+IDLE = "time/learner_idle"
 END_SECONDS = 20.0  # that a training has to end by itself when it has been told to
 
 
@@ -34,6 +35,8 @@ class Window(NamedTuple):
     lag: float  # mean, in updates
     prediction_batch: float  # mean
     stages: dict[str, float]  # "<role>_<stage>" -> share of the role's time
+    learner_idle: float  # share of the time in which no update is made
+    replay: dict[str, float]  # seconds for each batch that is drawn, by replay and for insert and read
     cores: dict[str, float]  # role -> processors kept busy
 
 
@@ -85,7 +88,17 @@ def _window(rows: Sequence[Row], warm: float) -> Window:
         memory_gb=values.get("system/memory_gb", float("nan")),
         lag=values.get("lag/mean", float("nan")),
         prediction_batch=values["speed/prediction_batch_size"],
-        stages={tag.removeprefix("time/"): value for tag, value in values.items() if tag.startswith("time/")},
+        stages={
+            tag.removeprefix("time/"): value
+            for tag, value in values.items()
+            if tag.startswith("time/") and not tag.startswith(("time/replay_", IDLE))
+        },
+        learner_idle=values.get(IDLE, float("nan")),
+        replay={
+            tag.removeprefix("time/replay_").removesuffix("_seconds"): value
+            for tag, value in values.items()
+            if tag.startswith("time/replay_")
+        },
         cores={
             tag.removeprefix("system/cores_"): value for tag, value in values.items() if tag.startswith("system/cores_")
         },

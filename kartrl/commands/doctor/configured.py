@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from kartrl.config import Config, read
@@ -55,7 +57,7 @@ def check_sizes(examined: Examined) -> tuple[State, str]:
     """What `auto` means here."""
     if examined.spec is None:
         return "warning", "unknown until the environment starts"
-    from kartrl.runtime.sizes import choose_sizes
+    from kartrl.runtime.auto_sizes import choose_sizes
 
     sizes = examined.sizes = choose_sizes(examined.config, examined.spec)
     return "ok", str(sizes)
@@ -68,7 +70,9 @@ def check_memory(examined: Examined) -> tuple[State, str]:
     free = free_memory()
     if examined.sizes is None:
         return "ok", f"{free / GIGABYTE:.1f} GB free"
-    from kartrl.runtime.sizes import AGENT_BYTES, replay_shape, slab_shape
+    from kartrl.replay.replay_folder import most_on_disk
+    from kartrl.runtime.auto_sizes import AGENT_BYTES
+    from kartrl.runtime.sizes import replay_shape, slab_shape
 
     assert examined.spec is not None
     slab = slab_shape(examined.config, examined.spec, examined.sizes).size()
@@ -78,8 +82,22 @@ def check_memory(examined: Examined) -> tuple[State, str]:
     text = f"{free / GIGABYTE:.1f} GB free, this run needs about {need / GIGABYTE:.1f}"
     if replay:
         text += f", of which the replay {replay / GIGABYTE:.1f}"
+    if shape is not None and examined.config.replay.save:
+        disk = most_on_disk(shape)
+        text += f", which takes up to {disk / GIGABYTE:.1f} GB of disk too"
+        room = shutil.disk_usage(nearest(Path(examined.config.run.logs).absolute())).free
+        if room < disk:
+            return (
+                "warning",
+                f"{text}, where {room / GIGABYTE:.1f} are free: choose another disk with --set run.logs=FOLDER",
+            )
     return (
         ("ok", text)
         if free > need
         else ("warning", f"{text}: close other programs, or use fewer agents: --set system.agents=N")
     )
+
+
+def nearest(path: Path) -> Path:
+    """The path, or its nearest existing ancestor."""
+    return next(folder for folder in (path, *path.parents) if folder.exists())

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from kartrl import __version__
-from kartrl.commands.doctor.configured import GIGABYTE, Examined, State
+from kartrl.commands.doctor.configured import GIGABYTE, Examined, State, nearest
 from kartrl.kart import cartridge
 
 LITTLE_DISK, TOO_LITTLE_DISK = 1e9, 2e7  # bytes: a few hours of logs, checkpoints and videos; one checkpoint
@@ -63,7 +63,7 @@ def check_cores(_: Examined) -> tuple[State, str]:
 def check_logs(examined: Examined) -> tuple[State, str]:
     """That the folder can be written to, and has room."""
     logs = Path(examined.config.run.logs).absolute()
-    there = _nearest(logs)
+    there = nearest(logs)
     if reason := _unwritable(there):
         return "problem", f"{logs}: cannot write ({reason}); choose another folder with --set run.logs=FOLDER"
     free = shutil.disk_usage(there).free
@@ -77,7 +77,7 @@ def check_logs(examined: Examined) -> tuple[State, str]:
 def check_data(_: Examined) -> tuple[State, str]:
     """That a cartridge could be taken in."""
     folder = cartridge.folder().absolute()
-    if reason := _unwritable(_nearest(folder)):
+    if reason := _unwritable(nearest(folder)):
         return (
             "warning",
             f"{folder}: cannot write ({reason}), so import-rom will fail; set KARTRL_DATA to another folder",
@@ -94,11 +94,6 @@ def check_temporary(_: Examined) -> tuple[State, str]:
             "problem",
             "none is writable, but processes need it for sockets: docker run --tmpfs /tmp, or set TMPDIR to a folder",
         )
-
-
-def _nearest(path: Path) -> Path:
-    """The path, or its nearest existing ancestor."""
-    return next(folder for folder in (path, *path.parents) if folder.exists())
 
 
 def _unwritable(folder: Path) -> str:

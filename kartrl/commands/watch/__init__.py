@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from kartrl.commands.arguments import POLICY, Parser, add_driving, positive
+from kartrl.commands.arguments import POLICY, Parser, add_driving, add_world, positive
 
 
 def add_arguments(parser: Parser) -> None:
@@ -28,6 +28,7 @@ def add_arguments(parser: Parser) -> None:
         "--seconds", type=positive, default=0, help="go on to the next circuit after so many (default: after the race)"
     )
     add_driving(parser)
+    add_world(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -35,5 +36,5 @@ def run(options: argparse.Namespace) -> int:
     from kartrl.commands.watch.showing import watch  # loads torch
 
     choices = options.state, options.output, options.seconds, options.greedy, options.device
-    watch(options.checkpoint, *choices, Console())
+    watch(options.checkpoint, *choices, Console(), options.set)
     return 0

@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -26,6 +26,9 @@ FILM_FPS = 30  # at most: what is drawn for each picture of a console takes long
 LOOK_SECONDS = 0.2  # between two looks for a run's first checkpoint
 
 
+Opened = Callable[[Path], contextlib.AbstractContextManager[Driver]]
+
+
 class Source(NamedTuple):
     """Where the policy comes from."""
 
@@ -41,6 +44,7 @@ def watch(
     greedy: bool,
     device: str,
     console: Console,
+    overrides: Sequence[str] = (),
 ) -> None:
     """Show a policy until the window is closed, or film it once on each level.
 
@@ -50,20 +54,22 @@ def watch(
         levels: as the world takes them; without any, those of the checkpoint's configuration.
         output: the film. None: a window or, without a display, a film in the current folder.
         seconds: of an episode at most; 0: to its end.
+        overrides: as those of `open_driver`.
 
     Raises:
         UserError: the checkpoint, a level or the device is not there, or the environment gives no pictures.
     """
     source = _find(name, levels, console)
+    opened = partial(_open, levels=levels, device=device, console=console, overrides=overrides)
     if output is None and has_display():
-        _show(source, levels, seconds, greedy, device, console)
+        _show(source, opened, seconds, greedy, console)
         return
     video = video_file(output, "watch")
     if output is None:
         _say(console, "There is no display: this becomes a film (-o FILE.mp4 chooses where)")
     if source.path is None:
         raise UserError(f"{source.follow}: has no checkpoint yet to film; wait for its first one")
-    with contextlib.closing(Canvas()) as canvas, _open(source.path, levels, device, console) as driver:
+    with contextlib.closing(Canvas()) as canvas, opened(source.path) as driver:
         show = Show(driver, source.path, source.follow, greedy, seconds, partial(_say, console))
         _film(show, canvas, video, console)
 
@@ -78,16 +84,21 @@ def _find(name: str | None, levels: Sequence[str], console: Console) -> Source:
 
 
 @contextlib.contextmanager
-def _open(path: Path, levels: Sequence[str], device: str, console: Console) -> Iterator[Driver]:
-    with open_driver(path, levels, device, render=True, console=console) as driver, needing_pictures(driver.world):
+def _open(
+    path: Path, levels: Sequence[str], device: str, console: Console, overrides: Sequence[str]
+) -> Iterator[Driver]:
+    with (
+        open_driver(path, levels, device, render=True, console=console, overrides=overrides) as driver,
+        needing_pictures(driver.world),
+    ):
         yield driver
 
 
-def _show(source: Source, levels: Sequence[str], seconds: float, greedy: bool, device: str, console: Console) -> None:
+def _show(source: Source, opened: Opened, seconds: float, greedy: bool, console: Console) -> None:
     with contextlib.closing(Window("KartRL")) as window:
         path = source.path or _first_checkpoint(source, window)
         window.wait("loading the policy ...")
-        with _open(path, levels, device, console) as driver:
+        with opened(path) as driver:
             show = Show(driver, path, source.follow, greedy, seconds, partial(_say, console))
             keep_going(WatchWindow(show, window), show.rate)
 

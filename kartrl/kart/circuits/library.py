@@ -1,7 +1,13 @@
-"""Start states of circuits that are not in the ROM, built once and cached in the user's cache folder."""
+"""Start states of circuits that are not in the ROM, built once and cached in the user's cache folder.
 
+Where that cannot be written, as in a strict container, they are built for this process alone.
+"""
+
+import atexit
 import gzip
 import os
+import shutil
+import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -41,17 +47,18 @@ def random_states(numbers: Sequence[int], kind: str | None = None, progress: Pro
         progress: called once with the name of each circuit when it is available.
 
     Raises:
-        UserError: unknown kind, no emulator, or the cache cannot be written.
+        UserError: unknown kind, or no emulator.
     """
     wanted = [(number, kind_of(number, kind)) for number in numbers]
-    files = [_cache() / f"{random_name(number, which)}.state" for number, which in wanted]
+    place = _place()
+    files = [_find(f"{random_name(number, which)}.state") for number, which in wanted]
     missing = []
     for file, found in zip(files, wanted, strict=True):
         if file.is_file():
             progress(file.stem)
         elif found not in missing:
             missing.append(found)
-    for name in run_tasks(build_random, [(number, which, str(_cache())) for number, which in missing]):
+    for name in run_tasks(build_random, [(number, which, str(place)) for number, which in missing]):
         progress(name)
     return files
 
@@ -97,10 +104,10 @@ def state_of(file: Path) -> Path:
     """The start state of the circuit in a file, from the cache if the content is unchanged.
 
     Raises:
-        UserError: the file is not a circuit, there is no emulator, or the cache cannot be written.
+        UserError: the file is not a circuit, or there is no emulator.
     """
     circuit = read(file)
-    state = _cache() / f"{zlib.crc32(to_toml(circuit).encode()):08x}" / f"{file.stem}.state"
+    state = _find(f"{zlib.crc32(to_toml(circuit).encode()):08x}/{file.stem}.state")
     if not state.is_file():
         save_state(state, compile_block(circuit))
     return state
@@ -140,6 +147,29 @@ def _version() -> str:
     for file in (folder.with_name("block.py"), *sorted(folder.glob("*.py"))):
         code = zlib.crc32(file.read_bytes(), code)
     return f"{code:08x}"
+
+
+def _find(name: str) -> Path:
+    """The path of this file in the cache, or that where it is to be built."""
+    kept = _cache() / name
+    return kept if kept.is_file() else _place() / name
+
+
+def _place() -> Path:
+    """Where circuits are built: the cache, or a folder that lasts as long as this process."""
+    kept = _cache()
+    try:
+        kept.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return _temporary()
+    return kept if os.access(kept, os.W_OK) else _temporary()
+
+
+@cache
+def _temporary() -> Path:
+    folder = tempfile.mkdtemp(prefix="kartrl-circuits-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
 
 
 def _cache() -> Path:

@@ -25,8 +25,8 @@ from kartrl.kart.retro import core_file
 from kartrl.learning import checkpoint
 from kartrl.metrics.scalars_csv import last_step
 
-SIZES, QUICK_SIZES = (3, 2_000_000, 3), (1, 100_000, 1)  # seeds, agent steps per run, episodes per circuit
-DRIVING = 0.05  # approximate cost of the evaluation relative to training, for the estimated time left
+SIZES, QUICK_SIZES = (2, 400_000, 2), (1, 60_000, 1)  # seeds, agent steps per run, episodes per circuit
+DRIVING = 0.12  # approximate cost of the evaluation relative to training, for the estimated time left
 
 
 class Plan(NamedTuple):
@@ -111,7 +111,7 @@ class _Benchmark:
         self._progress = Progress(
             *columns, TextColumn("{task.fields[left]}"), console=console, disable=not console.is_terminal
         )
-        self._work = plan.protocol.agent_steps * (1 + DRIVING)  # per run
+        self._work = sum(map(self._work_of, self._runs))
         self._began = time.monotonic()
         self._before = sum(self._work_done(run) for run in self._runs)
 
@@ -120,7 +120,7 @@ class _Benchmark:
         everything = [circuit for sets in self._circuits.values() for circuits in sets.values() for circuit in circuits]
         record_circuits(plan.folder, everything)
         with self._progress:
-            self._task = self._progress.add_task("", total=self._work * len(self._runs), left="")
+            self._task = self._progress.add_task("", total=self._work, left="")
             self._update_progress("reference laps of the scripted driver")
             reference = reference_laps(plan.folder / "reference.json", everything, lambda: None)
             for number, run in enumerate(self._runs, 1):
@@ -157,7 +157,7 @@ class _Benchmark:
         def on_circuit() -> None:
             nonlocal driven
             driven += 1
-            done = DRIVING * protocol.agent_steps * driven / count
+            done = DRIVING * protocol.steps_of(run.split) * driven / count
             self._update_progress(f"{run.name}: evaluating on {count} circuits", done)
 
         circuits = measure(path, sets, protocol.episodes, on_circuit)
@@ -170,9 +170,15 @@ class _Benchmark:
         write_json(run.result, {**result, "circuits": circuits})
         self._print(f"{run.name}: races finished {', '.join(_format_shares(circuits))}")
 
+    def _work_of(self, run: Run) -> float:
+        """Work of a run, in agent steps."""
+        return self._plan.protocol.steps_of(run.split) * (1 + DRIVING)
+
     def _work_done(self, run: Run) -> float:
-        """Completed work of a run, in agent steps."""
-        return self._work if run.result.exists() else min(last_step(run.folder), self._plan.protocol.agent_steps)
+        """What of it is completed."""
+        if run.result.exists():
+            return self._work_of(run)
+        return min(last_step(run.folder), self._plan.protocol.steps_of(run.split))
 
     def _update_progress(self, doing: str, more: float = 0.0) -> None:
         done = sum(self._work_done(run) for run in self._runs) + more
@@ -183,7 +189,7 @@ class _Benchmark:
         done = sum(self._work_done(run) for run in self._runs) if done is None else done
         if done <= self._before:
             return ""
-        seconds = (self._work * len(self._runs) - done) * (time.monotonic() - self._began) / (done - self._before)
+        seconds = (self._work - done) * (time.monotonic() - self._began) / (done - self._before)
         return f", about {int(seconds) // 3600}:{int(seconds) // 60 % 60:02} h left"
 
     def _print(self, message: str) -> None:

@@ -103,8 +103,8 @@ def _drive_policy(path: Path, circuit: str, episodes: int) -> list[dict[str, Any
         for seed in range(episodes):
             network = driver.world, driver.env, driver.network
             episode = drive(*network, circuit, greedy=True, seed=seed).episode
-            progress, lap_times, _ = race_of(episode)
-            done.append({"finished": episode.finished, "progress": progress, "lap_times": list(lap_times)})
+            race = race_of(episode)
+            done.append({"finished": episode.finished, "progress": race.progress, "lap_times": list(race.lap_times)})
     return done
 
 

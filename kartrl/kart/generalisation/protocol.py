@@ -19,6 +19,7 @@ from kartrl.kart.retro import BUNDLED, build_id, game_folder
 
 OURS = ("run.logs", "run.name", "run.seed", "run.agent_steps", "run.minutes", "environment.id", "environment.game")
 """Keys that the benchmark sets, besides [levels]."""
+PRESET = "generated"  # the configuration
 DEFAULTS = ("environment.game=bundled", "evaluation.minutes=0")
 LIBRARIES = ("torch", "numpy", "gymnasium", "stable-retro", "opencv-python-headless")
 
@@ -26,16 +27,20 @@ LIBRARIES = ("torch", "numpy", "gymnasium", "stable-retro", "opencv-python-headl
 class Protocol(NamedTuple):
     """How each policy is trained and evaluated."""
 
-    agent_steps: int
+    agent_steps: int  # of a split whose `steps` are 1
     episodes: int  # per circuit
     overrides: tuple[str, ...]  # section.key=value
     quick: bool = False
+
+    def steps_of(self, split: Split) -> int:
+        """Agent steps of a training run."""
+        return round(self.agent_steps * split.steps)
 
     def overrides_of(self, split: Split) -> list[str]:
         """Configuration overrides of a training run, without its folder and seed."""
         levels = ["levels.*=none", *(f"levels.{key}=train" for key in split.train)]
         levels += [f"levels.{key}=test" for keys in split.unseen.values() for key in keys]
-        return [*DEFAULTS, *self.overrides, f"run.agent_steps={self.agent_steps}", *levels]
+        return [*DEFAULTS, *self.overrides, f"run.agent_steps={self.steps_of(split)}", *levels]
 
 
 def validate(protocol: Protocol) -> Protocol:
@@ -50,7 +55,7 @@ def validate(protocol: Protocol) -> Protocol:
             raise UserError(
                 f"--set {override[:80]}: the benchmark sets {key[:80]} itself; drop the option, or use `kartrl train`"
             )
-    read([], protocol.overrides)
+    read([PRESET], protocol.overrides)
     return protocol
 
 
@@ -117,8 +122,8 @@ def _description(protocol: Protocol, splits: Sequence[Split]) -> dict[str, Any]:
         "kartrl": __version__,
         "rom": BUNDLED,
         "rom_build_id": f"{build:08x}",
-        "config": dump(read([], [*DEFAULTS, *protocol.overrides])),
-        "splits": {split.name: {"train": split.train, **split.sets()} for split in splits},
+        "config": dump(read([PRESET], [*DEFAULTS, *protocol.overrides, "levels.*=none"])),
+        "splits": {split.name: {"train": split.train, "steps": split.steps, **split.sets()} for split in splits},
         "libraries": {name: importlib.metadata.version(name) for name in LIBRARIES},
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} processors",

@@ -1,18 +1,16 @@
-"""The benchmark's report: a table in the terminal, Markdown and JSON, and a plot."""
+"""The benchmark's report: a table in the terminal, Markdown and JSON, and pictures."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure as Drawing
 from rich.console import Console
 from rich.table import Table
 
+from kartrl.kart.generalisation.curve import Estimate, Point, make_curve, make_matrix
 from kartrl.kart.generalisation.figures import Figure, Row, circuit_measures, gaps, rows
+from kartrl.kart.generalisation.pictures import draw_curve, draw_matrix, draw_table
 from kartrl.kart.generalisation.protocol import write_json
-from kartrl.kart.generalisation.splits import SEEN
 
 COLUMNS = (
     "split",
@@ -22,13 +20,12 @@ COLUMNS = (
     "laps of the race driven",
     "lap time / scripted driver's",
 )
-COLOURS = {True: "#3b6fb6", False: "#d1603d"}  # trained on, unseen
 
 
 def report(
     folder: Path, results: Sequence[Mapping[str, Any]], reference: Mapping[str, float | None], about: Mapping[str, Any]
 ) -> list[Row]:
-    """Write results.json, results.md and results.png; returns the rows of the table.
+    """Write results.json, results.md and its pictures; returns the rows of the table.
 
     Args:
         results: of one or more runs.
@@ -37,18 +34,26 @@ def report(
     """
     table = rows(results, reference)
     lost = gaps(results, reference)
+    curve, matrix = make_curve(results, reference), make_matrix(results)
     content = {
         **about,
         "rows": [_to_json(row) for row in table],
         "lost_finished": {
             split: {label: value._asdict() for label, value in sets.items()} for split, sets in lost.items()
         },
+        "curve": [{key: _plain(value) for key, value in point._asdict().items()} for point in curve],
+        "kinds": matrix,
         "scripted_lap_seconds": reference,
         "runs": list(results),
     }
     write_json(folder / "results.json", content)
-    (folder / "results.md").write_text(_markdown(table, lost, results, reference, about), encoding="utf-8")
-    _plot(table, folder / "results.png", about)
+    more = _curve_lines(curve) + _matrix_lines(matrix)
+    (folder / "results.md").write_text(_markdown(table, lost, more, results, reference, about), encoding="utf-8")
+    draw_table(table, folder / "results.png", about)
+    if curve:
+        draw_curve(curve, folder / "curve.png")
+    if matrix:
+        draw_matrix(matrix, folder / "kinds.png")
     return table
 
 
@@ -67,7 +72,11 @@ def show(table: Sequence[Row], console: Console) -> None:
 
 
 def _to_json(row: Row) -> dict[str, Any]:
-    return {key: value._asdict() if isinstance(value, Figure) else value for key, value in row._asdict().items()}
+    return {key: _plain(value) for key, value in row._asdict().items()}
+
+
+def _plain(value: Any) -> Any:
+    return value._asdict() if isinstance(value, Figure | Estimate) else value
 
 
 def _cells(row: Row) -> list[str]:
@@ -93,6 +102,7 @@ def _format_figure(figure: Figure, form: str) -> str:
 def _markdown(
     table: Sequence[Row],
     lost: Mapping[str, Mapping[str, Figure]],
+    more: Sequence[str],
     results: Sequence[Mapping[str, Any]],
     reference: Mapping[str, float | None],
     about: Mapping[str, Any],
@@ -127,6 +137,7 @@ def _markdown(
             ],
         ),
         "",
+        *more,
         "## Results by circuit",
         "",
         *_markdown_table(
@@ -138,6 +149,54 @@ def _markdown(
         "",
     ]
     return "\n".join(lines)
+
+
+def _curve_lines(curve: Sequence[Point]) -> list[str]:
+    if not curve:
+        return []
+    cells = [
+        [
+            str(point.circuits),
+            str(point.seeds),
+            *(_format_estimate(value) for value in (point.seen, point.unseen, point.gap)),
+            *("-" if lap is None else f"{lap:.2f}" for lap in (point.lap_seen, point.lap_unseen)),
+        ]
+        for point in curve
+    ]
+    return [
+        "## By the number of circuits trained on",
+        "",
+        "Races finished, mean over circuits and seeds; in brackets 95 % intervals of a bootstrap over circuits.",
+        "",
+        *_markdown_table(
+            ("circuits", "seeds", "trained on", "unseen", "gap", "lap / scripted, trained on", "unseen"), cells
+        ),
+        "",
+        "![Races finished by the number of circuits trained on](curve.png)",
+        "",
+    ]
+
+
+def _matrix_lines(matrix: Mapping[str, Mapping[str, float]]) -> list[str]:
+    if not matrix:
+        return []
+    kinds = next(iter(matrix.values()))
+    return [
+        "## By kind",
+        "",
+        "Races finished on unseen circuits of each kind (columns) by policies trained on one kind (rows).",
+        "",
+        *_markdown_table(
+            ("trained on", *kinds), [[kind, *(f"{row[other]:.0%}" for other in kinds)] for kind, row in matrix.items()]
+        ),
+        "",
+        "![Races finished by kind](kinds.png)",
+        "",
+    ]
+
+
+def _format_estimate(estimate: Estimate) -> str:
+    return f"{estimate.mean:.0%} [{estimate.low:.0%}, {estimate.high:.0%}]"
 
 
 def _circuit_cells(results: Sequence[Mapping[str, Any]], reference: Mapping[str, float | None]) -> list[list[str]]:
@@ -156,41 +215,3 @@ def _circuit_cells(results: Sequence[Mapping[str, Any]], reference: Mapping[str,
 
 def _markdown_table(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:
     return [f"| {' | '.join(line)} |" for line in (columns, ["---"] * len(columns), *cells)]
-
-
-def _plot(table: Sequence[Row], file: Path, about: Mapping[str, Any]) -> None:
-    """Plot each row: a dot per seed, the mean, and the interval."""
-    figure = Drawing(figsize=(10, 1.3 + 0.36 * len(table)), layout="constrained")
-    FigureCanvasAgg(figure)
-    shares, times = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
-    for place, row in enumerate(table):
-        _plot_row(shares, place, row.finished, row.set == SEEN, 100)
-        if row.lap_time is not None:
-            _plot_row(times, place, row.lap_time, row.set == SEEN, 1)
-    shares.set_yticks(range(len(table)), [f"{row.split}: {row.set} ({row.circuits})" for row in table])
-    shares.invert_yaxis()
-    shares.set(xlim=(-3, 103), xlabel="races finished, %")
-    times.set(xlabel="lap time / scripted driver's")
-    times.axvline(1, color="0.7", linewidth=0.8)
-    for axes in (shares, times):
-        axes.grid(axis="x", color="0.9")
-        axes.spines[["top", "right"]].set_visible(False)
-    protocol = about["protocol"]
-    quick = " (quick run, not the protocol)" if protocol["quick"] else ""
-    figure.suptitle(f"Unseen circuits after {protocol['agent_steps']:,} agent steps{quick}", fontsize=11)
-    figure.savefig(file, dpi=110)
-
-
-def _plot_row(axes: Axes, place: int, figure: Figure, seen: bool, scale: float) -> None:
-    colour = COLOURS[seen]
-    if figure.low is not None and figure.high is not None:
-        axes.plot([scale * figure.low, scale * figure.high], [place, place], color=colour, linewidth=2, alpha=0.5)
-    axes.plot(
-        [scale * value for value in figure.seeds],
-        [place] * len(figure.seeds),
-        ".",
-        color=colour,
-        alpha=0.6,
-        markersize=6,
-    )
-    axes.plot([scale * figure.mean], [place], "o" if seen else "D", color=colour, markersize=7)

@@ -1,9 +1,9 @@
 """The fixed splits of the circuits into training circuits and held-out circuits."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from kartrl.config.levels import CIRCUITS
+from kartrl.config.levels import CIRCUITS, KINDS
 from kartrl.errors import UserError
 
 
@@ -18,19 +18,22 @@ class Split(NamedTuple):
     )
     train: tuple[str, ...]
     seen: tuple[str, ...]  # training circuits to evaluate on
-    unseen: dict[str, tuple[str, ...]]  # label -> circuits
+    unseen: Mapping[str, tuple[str, ...]]  # label -> circuits
+    steps: float = 1.0  # times the benchmark's agent steps
 
     @property
-    def family(self) -> str:
-        """Name of the family that this fold belongs to."""
-        return self.name.partition("-")[0]
+    def group(self) -> str:
+        """The question that it belongs to: within, across, random or kinds."""
+        return "kinds" if self.name in KINDS else self.name.partition("-")[0].rstrip("0123456789")
 
     def sets(self) -> dict[str, tuple[str, ...]]:
         """All sets to evaluate on."""
         return {SEEN: self.seen, **self.unseen}
 
 
-SEEN = "trained on"
+SEEN, UNSEEN = "trained on", "unseen generated"
+COUNTS = (1, 3, 10, 30, 100, 300)  # generated circuits to train on, for the curve
+FIRST_UNSEEN = 1000  # generated circuits with this number or a higher one are never trained on
 FOLDS = (
     ("MarioCircuit", "GhostValley"),
     ("DonutPlains", "VanillaLake"),
@@ -62,30 +65,36 @@ def _across(number: int, kinds: Sequence[str]) -> Split:
     return Split(f"across-{number}", train, train, {"unseen kinds": held})
 
 
+def _random(count: int, driven: int = 20) -> Split:
+    """Generated circuits of all kinds in turn; on the most of them, the game's own are unseen too."""
+    unseen: dict[str, tuple[str, ...]] = {UNSEEN: (f"random:{FIRST_UNSEEN}-{FIRST_UNSEEN + driven - 1}",)}
+    unseen |= {"unseen by hand": CIRCUITS} if count == COUNTS[-1] else {}
+    return Split(f"random{count}", (f"random:{count}",), (f"random:{min(count, driven)}",), unseen)
+
+
+def _only(kind: str, count: int = 10, driven: int = 3) -> Split:
+    """Generated circuits of one kind; unseen ones of each."""
+    unseen = {other: (f"random:{FIRST_UNSEEN}-{FIRST_UNSEEN + driven - 1}:{other}",) for other in KINDS}
+    return Split(kind, (f"random:{count}:{kind}",), (f"random:{driven}:{kind}",), unseen, 0.5)
+
+
 SPLITS = (
     _within(),
     *(_across(number, kinds) for number, kinds in enumerate(FOLDS, 1)),
-    Split(
-        "random", ("random:100",), ("random:20",), {"unseen generated": ("random:100-119",), "unseen by hand": CIRCUITS}
-    ),
+    *map(_random, COUNTS),
+    *map(_only, KINDS),
 )
-QUICK = (
-    SPLITS[0],
-    SPLITS[1],
-    Split(
-        "random", ("random:16",), ("random:8",), {"unseen generated": ("random:100-107",), "unseen by hand": CIRCUITS}
-    ),
-)
+QUICK = (SPLITS[0], SPLITS[1], _random(3, 8), _random(16, 8), _only("ice", 3, 1))
 
 
 def chosen(names: Sequence[str], splits: Sequence[Split]) -> list[Split]:
-    """The splits with these names or of these families; all if there are no names.
+    """The splits with these names or of these groups; all if there are no names.
 
     Raises:
         UserError: unknown split.
     """
-    known = [split.name for split in splits] + [split.family for split in splits]
+    known = [split.name for split in splits] + [split.group for split in splits]
     for name in names:
         if name not in known:
             raise UserError(f"--splits {name[:80]}: unknown split; choose from {', '.join(dict.fromkeys(known))}")
-    return [split for split in splits if not names or split.name in names or split.family in names]
+    return [split for split in splits if not names or split.name in names or split.group in names]

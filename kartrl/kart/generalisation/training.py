@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kartrl import config
-from kartrl.kart.generalisation.protocol import Protocol
+from kartrl.kart.generalisation.protocol import PRESET, Protocol
 from kartrl.kart.generalisation.splits import Split
 from kartrl.launch import config_options
 from kartrl.runtime.training_process import train_to_end
@@ -39,5 +39,5 @@ def train(run: Run, protocol: Protocol, on_look: Callable[[], None]) -> Path:
         RunFailed: training ended before its last step.
     """
     own = (f"run.logs={run.folder.parent}", f"run.name={run.folder.name}", f"run.seed={run.seed}")
-    options = config_options([], [*protocol.overrides_of(run.split), *own])
-    return train_to_end(run.folder, options, config.Run(agent_steps=protocol.agent_steps), on_look)
+    options = config_options([PRESET], [*protocol.overrides_of(run.split), *own])
+    return train_to_end(run.folder, options, config.Run(agent_steps=protocol.steps_of(run.split)), on_look)

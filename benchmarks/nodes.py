@@ -1,0 +1,67 @@
+"""What nodes of agents cost on one machine: the plain path, one node, two that share its cores, and two with kills.
+
+python benchmarks/nodes.py [-c pong] [--set section.key=value] [--seconds 60] [--rounds 3] [--every 10]
+
+The object store's memory is the growth of /dev/shm, which nothing else should use meanwhile.
+"""
+
+import shutil
+import statistics
+import threading
+
+from kills import kill_periodically, parse
+from rich.console import Console
+from rich.progress import Progress
+
+from kartrl.commands.arguments import config_files
+from kartrl.commands.bench.windows import train_window
+from kartrl.launch import config_options
+
+ONE, TWO = ["cluster.ray=auto"], ["cluster.ray=auto", "cluster.nodes=2"]
+ARMS = {"plain": ([], False), "one node": (ONE, False), "two nodes": (TWO, False), "two nodes, killed": (TWO, True)}
+
+
+def main() -> None:
+    options = parse(__doc__)
+    console, files = Console(), config_files(options)
+    rates: dict[str, list[float]] = {arm: [] for arm in ARMS}
+    for _ in range(options.rounds):
+        for arm, (overrides, killed) in ARMS.items():
+            arguments, before = config_options(files, [*options.set, *overrides]), shared()
+            done, kills, store = threading.Event(), list[int](), list[int]()
+            watch = threading.Thread(target=watch_store, args=(done, store), daemon=True)
+            killer = threading.Thread(
+                target=kill_periodically, args=(options.every, done, kills, "ray::Node"), daemon=True
+            )
+            for thread in (watch, *([killer] if killed else [])):
+                thread.start()
+            with Progress(console=console, transient=True) as progress:
+                window = train_window(arguments, options.seconds, options.warm, progress)
+            done.set()
+            rates[arm].append(window.agent_steps_per_second)
+            console.print(
+                f"{arm}: {rates[arm][-1]:,.0f} agent steps/s, {rates[arm][-1] / rates['plain'][-1]:.2f} of plain; "
+                f"lag {window.lag:.1f}; object store {(max(store, default=before) - before) / 1e6:.0f} MB; "
+                f"{len(kills)} kills",
+                highlight=False,
+            )
+    for arm, found in rates.items():
+        ratio = statistics.median(rate / plain for rate, plain in zip(found, rates["plain"], strict=True))
+        console.print(
+            f"{arm}: median {statistics.median(found):,.0f} agent steps/s, {ratio:.2f} of plain", highlight=False
+        )
+
+
+def shared() -> int:
+    """Bytes in /dev/shm."""
+    return shutil.disk_usage("/dev/shm").used
+
+
+def watch_store(done: threading.Event, seen: list[int]) -> None:
+    """Note how much is there, each second."""
+    while not done.wait(1.0):
+        seen.append(shared())
+
+
+if __name__ == "__main__":
+    main()

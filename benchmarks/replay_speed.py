@@ -1,0 +1,100 @@
+"""What each replay costs: agent steps a second at one replayed step for each fresh one, against the ideal.
+
+    python benchmarks/replay_speed.py -c pong --set evaluation.minutes=0 --seconds 60 --repeat 3 --json speed.json
+
+The ideal is cores / (t_environment + t_infer + (1 + ratio) t_train), each part measured alone, as in `kartrl bench`;
+what replaying itself takes is not in it. Methods take turns, so that all meet the same machine; figures are medians.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import Progress
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from kartrl.commands.bench.measure import PART_SECONDS, replayed_steps
+from kartrl.commands.bench.parts import Parts, measure_parts
+from kartrl.commands.bench.windows import Window, train_window
+from kartrl.config import Config, read
+from kartrl.envs.worlds import load_world
+from kartrl.launch import config_options
+from kartrl.runtime.auto_sizes import choose_sizes
+from kartrl.runtime.devices import learner_device
+from kartrl.runtime.inspection import inspect_env
+from kartrl.runtime.machine import cores
+from kartrl.runtime.precision import resolve_precision
+
+METHODS = ("none", "uniform", "prioritised", "attentive", "elite")
+
+
+def settings_of(method: str) -> list[str]:
+    """Half of each batch is replayed, soon after the start."""
+    methods = method if method == "none" else f"queue {method}"
+    return ["algorithm.name=impala", f"replay.methods={methods}", "replay.start=2000"]
+
+
+def parts_of(files: list[str], overrides: list[str], seconds: float) -> tuple[Config, Parts, float]:
+    """A configuration, its parts each alone, and how many steps are replayed for each fresh one."""
+    config = load_world(read(files, overrides)).prepare()
+    spec = inspect_env(config)
+    config = resolve_precision(config, spec)
+    sizes = choose_sizes(config, spec)
+    return config, measure_parts(config, spec, sizes, seconds), replayed_steps(config, sizes)
+
+
+def row(method: str, windows: list[Window], ideal: float, ratio: float) -> str:
+    """Of the table."""
+    rate = statistics.median(window.agent_steps_per_second for window in windows)
+    idle = statistics.median(window.learner_idle for window in windows)
+    replay = {name: statistics.median(window.replay[name] for window in windows) for name in windows[0].replay}
+    times = ", ".join(f"{name} {1e3 * seconds:.1f}" for name, seconds in replay.items()) or "-"
+    replayed = f"{ratio * rate:,.0f}"
+    return f"| {method} | {rate:,.0f} | {replayed} | {ideal:,.0f} | {rate / ideal:.2f} | {idle:.1%} | {times} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-c", "--config", nargs="+", default=[], help="configuration files")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--methods", nargs="+", default=METHODS, choices=METHODS)
+    parser.add_argument("--seconds", type=float, default=60, help="of a window (default 60)")
+    parser.add_argument("--warm", type=float, default=15, help="seconds before it (default 15)")
+    parser.add_argument("--repeat", type=int, default=3, help="windows for each method (default 3)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here")
+    options = parser.parse_args()
+    windows: dict[str, list[Window]] = {method: [] for method in options.methods}
+    ideals: dict[str, tuple[float, float, Parts]] = {}
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        for _ in range(options.repeat):
+            for method in options.methods:
+                overrides = [*options.set, *settings_of(method)]
+                if method not in ideals:
+                    seconds = min(PART_SECONDS, options.seconds / 10)
+                    config, parts, ratio = parts_of(options.config, overrides, seconds)
+                    on_gpu = learner_device(config.system).type == "cuda"
+                    ideals[method] = (parts.ideal(cores(), on_gpu, ratio), ratio, parts)
+                training = config_options(options.config, overrides)
+                windows[method].append(train_window(training, options.seconds, options.warm, progress))
+    print("| replay | agent steps/s | replayed steps/s | ideal | share | learner idle | ms a batch |")
+    print("|---|---|---|---|---|---|---|")
+    for method, (ideal, ratio, _) in ideals.items():
+        print(row(method, windows[method], ideal, ratio))
+    if options.json:
+        figures = {
+            method: {
+                "ideal": ideal,
+                "replayed": ratio,
+                "parts": parts._asdict(),
+                "windows": [window._asdict() for window in windows[method]],
+            }
+            for method, (ideal, ratio, parts) in ideals.items()
+        }
+        options.json.write_text(json.dumps(figures, indent=1), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,131 @@
+"""simulate_nodes.py against real nodes on this machine, whose environments only sleep, as if each had a machine.
+
+    pip install simpy
+    python benchmarks/simulated_nodes.py [--nodes 1 2 3 4] [--seconds 40] [--side 84] [--set section.key=value]
+
+What the simulation is told is measured in each run itself: the seconds of an update and of the intake, and the rate of
+a node while its agents do not wait for memory. Network and latency are not: they are what simulate_nodes.py assumes.
+"""
+
+import argparse
+import contextlib
+import math
+import os
+import secrets
+import shutil
+import tempfile
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+from simulate_nodes import Cluster, Simulation
+
+from kartrl.commands.bench.windows import Window, train_window
+from kartrl.launch import config_options
+from kartrl.metrics.stopwatch import UPDATE_STAGES
+
+ENVS, GROUP, UNROLL = 8, 4, 20  # environments of a node, of a group of them, and steps of an unroll
+SETTINGS = (
+    "environment.id=sleeping:Sleeping-v0",
+    "evaluation.minutes=0",
+    "cluster.node_cpus=1",
+    "system.agents=1",
+    f"system.envs_per_agent={ENVS}",
+    "system.trainers=1",
+    f"algorithm.unroll_length={UNROLL}",
+)
+
+
+def simulated(nodes: int, batch: int, step_bytes: float, window: Window) -> Cluster:
+    """What the simulation is told of a run.
+
+    Args:
+        batch: unrolls of an update.
+        step_bytes: of an observation.
+    """
+    updates = window.agent_steps_per_second / (batch * UNROLL)  # a second
+    groups = min(math.ceil(math.ceil(batch / nodes) / GROUP), ENVS // GROUP)  # that a call returns
+    return Cluster(
+        nodes=nodes,
+        node_rate=window.agent_steps_per_second / nodes / (1 - window.stages["agent_wait_block"]),
+        fill_steps=ENVS * UNROLL,
+        node_steps=2 * ENVS * UNROLL,
+        call_steps=groups * GROUP * UNROLL,
+        update_steps=batch * UNROLL,
+        update_base=sum(window.stages[f"trainer_{stage}"] for stage in UPDATE_STAGES) / updates,
+        update_per_step=0.0,
+        intake_per_step=window.stages["trainer_gather"] / window.agent_steps_per_second,
+        step_bytes=step_bytes,
+    )
+
+
+@contextlib.contextmanager
+def ray_cluster(cpus: int) -> Iterator[str]:
+    """The address of a cluster that only this machine can reach, of one machine that claims so many CPUs."""
+    folder = tempfile.mkdtemp(prefix="ray-")
+    os.environ.update(RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0", RAY_AUTH_MODE="token", RAY_USAGE_STATS_ENABLED="0")
+    os.environ.update(RAY_AUTH_TOKEN=secrets.token_hex(32), RAY_TMPDIR=folder)
+    os.environ["PYTHONPATH"] = os.pathsep.join((str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")))
+    Path(folder, "ray").mkdir()
+    warnings.simplefilter("ignore")
+    from ray.cluster_utils import Cluster as RayCluster
+
+    options = {"num_cpus": cpus, "include_dashboard": False, "object_store_memory": 200_000_000}
+    cluster = RayCluster(initialize_head=True, head_node_args=options)
+    try:
+        yield cluster.address
+    finally:
+        cluster.shutdown()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nodes", type=int, nargs="+", default=[1, 2, 3, 4])
+    parser.add_argument("--seconds", type=float, default=40)
+    parser.add_argument("--warm", type=float, default=10)
+    parser.add_argument("--side", type=int, default=0, help="of observations of bytes; 0: four floats")
+    parser.add_argument("--batch", type=int, default=16, help="unrolls of an update (default %(default)s)")
+    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE")
+    options = parser.parse_args()
+    headers = (
+        "nodes",
+        "agent steps/s",
+        "simulated",
+        "ratio",
+        "policy lag",
+        "simulated",
+        "an update",
+        "learner idle",
+        "simulated",
+    )
+    table, console = Table(*headers), Console()
+    fixed = [*SETTINGS, f"environment.kwargs.side={options.side}", f"system.training_batch_size={options.batch}"]
+    with ray_cluster(max(options.nodes)) as address:
+        for nodes in options.nodes:
+            where = [f"cluster.ray={address}", f"cluster.nodes={nodes}"]
+            with Progress(console=console, transient=True) as progress:
+                arguments = config_options([], [*fixed, *where, *options.set])
+                window = train_window(arguments, options.seconds, options.warm, progress)
+            speed = window.agent_steps_per_second
+            cluster = simulated(nodes, options.batch, options.side**2 or 16, window)
+            result = Simulation(cluster).run(300)
+            table.add_row(
+                f"{nodes}",
+                f"{speed:,.0f}",
+                f"{result.agent_steps_per_second:,.0f}",
+                f"{result.agent_steps_per_second / speed:.2f}",
+                f"{window.lag:.1f}",
+                f"{result.lag:.1f}",
+                f"{1000 * cluster.update_base:.0f} ms",
+                f"{window.learner_idle:.0%}",
+                f"{1 - result.use['learners']:.0%}",
+            )
+            console.print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,204 @@
+"""What `auto` means: processes and batches that suit the machine, from a moment of measuring at the start.
+
+What was measured to find these rules is in docs/performance.md.
+"""
+
+import math
+import time
+from fractions import Fraction
+
+import numpy as np
+import torch
+
+from kartrl.algorithms import ALGORITHMS, heads_of
+from kartrl.config import Config
+from kartrl.envs.spec import EnvSpec
+from kartrl.errors import UserError
+from kartrl.models import make_network
+from kartrl.runtime.compatibility import check_hogwild, check_learners, check_replays, check_updates, is_hogwild
+from kartrl.runtime.devices import learner_device
+from kartrl.runtime.machine import cores, free_memory
+from kartrl.runtime.sizes import Sizes, check_memory, replay_shape
+
+GROUP_SECONDS = 4e-3  # that a group should be stepped for, so that messages and batches of one cost little beside it
+LARGEST_GROUP = 4  # more environments would each be seen less often between two updates, and learning take more steps
+AGENTS_PER_CORE = 6  # where an agent has one environment: while most wait for a batch to fill, some must be running
+WORKER_BYTES = 400e6  # of a Hogwild worker, which loads torch
+AGENT_BYTES = 80e6  # of memory that an agent process takes, with its emulator
+SEVERAL, LEAST_LAG = 4, 10  # times the policy lag that the sizes lead to is too old, but not less than so many updates
+NEARLY = 1.1  # a forward pass whose cost for an observation is within this factor of the least is large enough
+
+
+def choose_sizes(config: Config, spec: EnvSpec, cpus: int | None = None) -> Sizes:
+    """Numbers for this machine and this environment.
+
+    Args:
+        cpus: cores of a node of agents, which has no replay; None: this is no node, and has all of the machine's.
+
+    Raises:
+        UserError: numbers that do not go together, or for which there is not enough memory.
+    """
+    if is_hogwild(config):
+        return _hogwild_sizes(config, spec)
+    system, fixed = config.system, config.run.reproducible
+    learners = system.learners
+    number = max(1, (cpus or cores()) // learners)
+    algorithm = ALGORITHMS[config.algorithm.name]
+    synchronous = algorithm.synchronous
+    check_updates(config)
+    check_learners(config)
+    check_replays(config)
+    mixed = bool(config.replays) and config.algorithm.name != "acer"
+    queue = Fraction(1) - (sum(each.share for each in config.replays) if mixed else 0)  # fresh part of a batch
+    ratio = config.acer.replay_ratio if config.replays and not mixed else 0.0
+    on_cpu = learner_device(system).type == "cpu"
+    envs = _or(system.envs_per_agent, 2 * _group_size(0.0 if fixed else spec.step_seconds))
+    groups_per_agent = 2 if envs % 2 == 0 else 1
+    size = envs // groups_per_agent
+    memory = max(1, int(free_memory() / 2 / AGENT_BYTES / learners))
+    agents = _or(system.agents, min(memory, AGENTS_PER_CORE * number if envs == 1 else number))
+    observation = math.prod(spec.observation_shape) * np.dtype(spec.observation_dtype).itemsize
+    need = learners * agents * envs * config.algorithm.unroll_length * observation
+    check_memory(need, learners * agents, envs)  # before any is taken
+    groups = agents * groups_per_agent
+    share = groups if synchronous else max(1, round(groups * algorithm.batch_share))
+    whole = _whole_unrolls(config, queue, size)  # what a batch must be a multiple of
+    batch = _or(system.training_batch_size, max(1, round(share * size / queue / whole)) * whole)
+    if batch % whole:
+        shares = " and the shares of [replay] give whole unrolls" if config.replays else ""
+        raise UserError(
+            f"[system] training_batch_size: {size} environments are stepped together{shares}, "
+            f"so that it must be a multiple of {whole} (got {batch})"
+        )
+    blocks = int(batch * queue) // size
+    if fixed and groups % blocks:
+        raise UserError(
+            f"[system] training_batch_size: with run.reproducible, all {groups * size} environments "
+            f"must make up a whole number of batches (got {blocks * size}{' fresh ones' * mixed})"
+        )
+    # In a fixed order, all that belong together are answered at once.
+    limit = groups if fixed else min(groups, max(1, _or(system.prediction_batch_size, groups * size) // size))
+    # A synchronous update runs while the agents wait, so it may have their cores.
+    threads = number if synchronous else max(1, number // 4)
+    min_agents = min(agents, _or(system.min_agents, (agents + 1) // 2))
+    sizes = Sizes(
+        agents=agents,
+        min_agents=min_agents,
+        groups_per_agent=groups_per_agent,
+        group_size=size,
+        predictors=system.predictors,
+        trainers=_or(
+            system.trainers, 1 if synchronous or fixed or (on_cpu and not config.replays) else 2
+        ),  # the second assembles a batch beside the first one's update
+        prediction_groups=limit,
+        min_groups=min(
+            limit, (groups + 1) // 2 if fixed else _min_groups(config, spec, groups, size, number, on_cpu, synchronous)
+        ),
+        training_blocks=blocks,
+        replayed=int(batch * (1 - queue)),
+        max_lag=_or(system.max_policy_lag, stale_after(groups / blocks * (1 + ratio))),
+        ring=1 if synchronous else _ring(blocks, groups, min_agents * groups_per_agent),
+        torch_threads=_or(system.torch_threads, threads if on_cpu else 1),
+    )
+    if cpus is None:
+        replay_shape(config, spec, sizes)  # is there room for it?
+    return sizes
+
+
+def stale_after(lag: float) -> int:
+    """Updates after which an unroll is too old, where the sizes lead to this policy lag."""
+    return max(LEAST_LAG, round(SEVERAL * lag))
+
+
+def _hogwild_sizes(config: Config, spec: EnvSpec) -> Sizes:
+    """Workers, which take the agents' place, one for each core; nothing else is there."""
+    system, section = config.system, config.a3c
+    check_hogwild(config)
+    lengths = (config.algorithm.unroll_length,) if section.unroll_lengths == "auto" else section.unroll_lengths
+    memory, envs = max(1, int(free_memory() / 2 / WORKER_BYTES)), _or(system.envs_per_agent, 1)
+    workers = _or(system.agents, min(memory, cores()))
+    observation = math.prod(spec.observation_shape) * np.dtype(spec.observation_dtype).itemsize
+    check_memory(workers * envs * max(lengths) * observation, workers, envs)
+    return Sizes(
+        agents=workers,
+        min_agents=min(workers, _or(system.min_agents, (workers + 1) // 2)),
+        groups_per_agent=1,
+        group_size=envs,
+        predictors=0,
+        trainers=0,
+        prediction_groups=1,
+        min_groups=1,
+        training_blocks=1,
+        replayed=0,
+        max_lag=0,
+        ring=1,
+        torch_threads=_or(system.torch_threads, 1),
+    )
+
+
+def _group_size(step_seconds: float) -> int:
+    size = 1
+    while size < LARGEST_GROUP and size * step_seconds < GROUP_SECONDS:
+        size *= 2
+    return size
+
+
+def _min_groups(
+    config: Config, spec: EnvSpec, groups: int, size: int, number: int, on_cpu: bool, synchronous: bool
+) -> int:
+    """Groups a predictor should wait for: enough for a cheap forward pass, while enough others are being stepped."""
+    if config.system.min_prediction_batch_size != "auto":
+        return max(1, config.system.min_prediction_batch_size // size)
+    if synchronous:  # agents that wait for each other gain nothing from waiting for more of them
+        return 1
+    half = (groups + 1) // 2
+    most = groups - 2 * number
+    if not on_cpu or most <= half:  # on a GPU, the forward pass takes no core from the agents
+        return half
+    seconds = forward_seconds(config, spec, [size * count for count in range(1, most + 1)])
+    least = min(seconds.values())
+    cheap = next(batch for batch, each in seconds.items() if each <= NEARLY * least)
+    return max(half, cheap // size)
+
+
+def _ring(blocks: int, groups: int, fewest: int) -> int:
+    """Blocks for each group; with one alone, agents would wait for the update.
+
+    Args:
+        blocks: in one update.
+        groups: of all agents: while one block of each is being filled, their others make up an update.
+        fewest: groups of the fewest agents that training goes on with, whose blocks must make up an update too.
+    """
+    return max(1 + -(-blocks // groups), -(-blocks // fewest))
+
+
+def forward_seconds(config: Config, spec: EnvSpec, batches: list[int]) -> dict[int, float]:
+    """Seconds per observation of a forward pass on this CPU, by batch size; takes about half a second."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        network = make_network(config.model, spec.observation_shape, spec.action, heads_of(config)).eval()
+        result = {}
+        with torch.inference_mode():
+            for batch in batches:
+                observation = torch.zeros(batch, *spec.observation_shape, dtype=getattr(torch, spec.observation_dtype))
+                arguments = (observation, torch.zeros(batch, dtype=torch.bool), network.initial_state(batch))
+                times = []
+                for _ in range(6):
+                    start = time.perf_counter()
+                    network.step(*arguments)
+                    times.append(time.perf_counter() - start)
+                result[batch] = min(times) / batch
+        return result
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _whole_unrolls(config: Config, queue: Fraction, size: int) -> int:
+    """The smallest batch whose shares are whole unrolls, the fresh ones' blocks of `size`."""
+    shares = [each.share for each in config.replays]
+    return math.lcm(*(share.denominator for share in shares), (queue / size).denominator)
+
+
+def _or(number: int | str, choice: int) -> int:
+    return number if isinstance(number, int) else choice

@@ -1,0 +1,128 @@
+"""Parts of a configuration that do not go together, each refused with a line that names what does."""
+
+from kartrl.algorithms import ALGORITHMS
+from kartrl.config import Config, System
+from kartrl.errors import UserError
+from kartrl.learning.optimizers import FROM_ZERO
+from kartrl.runtime.devices import choose_device, learner_device, predictor_device
+
+_OF_CENTRAL = (  # keys of [system] that say nothing to Hogwild workers
+    "predictors",
+    "trainers",
+    "prediction_batch_size",
+    "min_prediction_batch_size",
+    "training_batch_size",
+    "controller",
+    "max_policy_lag",
+    "learners",
+    "devices",
+    "predictor_devices",
+)
+
+
+def is_hogwild(config: Config) -> bool:
+    """Whether workers act and learn by themselves, rather than agents, predictors and trainers together."""
+    return config.algorithm.name == "a3c" and config.a3c.hogwild
+
+
+def check_hogwild(config: Config) -> None:
+    """Refuse what Hogwild workers cannot do, and devices that are not there.
+
+    Raises:
+        UserError: naming the key.
+    """
+    system, section = config.system, config.a3c
+    if config.run.reproducible:
+        raise UserError("[a3c] hogwild: updates without locks come in no fixed order; set run.reproducible=false")
+    for key in _OF_CENTRAL:
+        if getattr(system, key) != System.model_fields[key].default:
+            raise UserError(f"[system] {key}: Hogwild workers have no use for it; leave it at its default")
+    if section.share_statistics and config.optimizer.name not in FROM_ZERO:
+        raise UserError(
+            f"[a3c] share_statistics: not with optimizer.name = {config.optimizer.name}; set it to false, or take "
+            f"{', '.join(sorted(FROM_ZERO))}"
+        )
+    if config.optimizer.kl_target:
+        raise UserError("[optimizer] kl_target: Hogwild workers have no updates in common; set it to 0")
+    for device in section.devices:
+        choose_device(system.device if device == "auto" else device)
+
+
+def check_updates(config: Config) -> None:
+    """Refuse numbers that a fixed order of updates rules out.
+
+    Raises:
+        UserError: naming the key.
+    """
+    system, synchronous = config.system, ALGORITHMS[config.algorithm.name].synchronous
+    reason = f"algorithm.name = {config.algorithm.name}" if synchronous else "run.reproducible"
+    if synchronous and system.training_batch_size != "auto":
+        raise UserError(
+            f"[system] training_batch_size: {reason} takes one unroll of every environment; leave it at auto, "
+            "and choose algorithm.unroll_length, system.agents and system.envs_per_agent"
+        )
+    if synchronous or config.run.reproducible:
+        if system.trainers not in ("auto", 1):
+            raise UserError(f"[system] trainers: {reason} needs one trainer (got {system.trainers})")
+        if system.controller:
+            raise UserError(f"[system] controller: does not go with {reason}")
+    if config.run.reproducible:
+        if system.predictors != 1:
+            raise UserError(f"[system] predictors: run.reproducible needs one predictor (got {system.predictors})")
+        if config.run.minutes:
+            raise UserError("[run] minutes: run.reproducible needs a limit in run.agent_steps alone; set run.minutes=0")
+        if config.evaluation.minutes:
+            raise UserError(
+                "[evaluation] minutes: an evaluation by the clock is not reproducible; set evaluation.minutes=0, "
+                "and run `kartrl evaluate` afterwards"
+            )
+
+
+def check_learners(config: Config) -> None:
+    """Refuse what several learners cannot do together, and devices that are not there.
+
+    Raises:
+        UserError: naming the key.
+    """
+    system = config.system
+    devices = [learner_device(system, rank) for rank in range(system.learners)]
+    for rank in range(system.learners):
+        predictor_device(system, rank)
+    if system.learners == 1:
+        return
+    several = f"[system] learners = {system.learners}:"
+    if config.replays:
+        raise UserError(f"{several} not with replays, as each would have its own; set replay.methods to none")
+    if config.run.reproducible:
+        raise UserError(f"{several} not with run.reproducible; set it to 1")
+    if system.controller:
+        raise UserError(f"{several} not with system.controller; set that to false")
+    if len({device.type for device in devices}) > 1 or devices[0].type not in ("cpu", "cuda"):
+        raise UserError(f"{several} all on the CPU or each on a GPU, not on {', '.join(map(str, devices))}")
+    if devices[0].type == "cuda" and len(set(devices)) < len(devices):
+        raise UserError(f"{several} each needs a GPU of its own; these would be {', '.join(map(str, devices))}")
+
+
+def check_replays(config: Config) -> None:
+    """Refuse replays that the algorithm cannot learn from.
+
+    Raises:
+        UserError: naming the key.
+    """
+    name, methods = config.algorithm.name, config.replay.methods
+    if config.laser.threshold and not ALGORITHMS[name].has_vtrace:
+        others = ", ".join(sorted(other for other, algorithm in ALGORITHMS.items() if algorithm.has_vtrace))
+        raise UserError(f"[laser] threshold: {name} has no V-trace whose steps could be masked; {others} have")
+    if config.clear.clones and not config.replays:
+        raise UserError(
+            "[clear] clones what is replayed, and nothing is; name replays in replay.methods, or set it to 0"
+        )
+    if methods in (("auto",), ("none",)):
+        return
+    if not ALGORITHMS[name].replays:
+        others = ", ".join(sorted(other for other, algorithm in ALGORITHMS.items() if algorithm.replays))
+        raise UserError(f"[replay] methods: {name} learns from fresh unrolls alone; from replays learn {others}")
+    if name == "acer" and "queue" in methods:
+        raise UserError("[replay] methods: acer learns from fresh batches by themselves; leave out queue")
+    if name != "acer" and "queue" not in methods:
+        raise UserError(f"[replay] methods: {name} needs fresh unrolls in each batch; name queue too")

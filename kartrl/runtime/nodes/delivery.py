@@ -1,0 +1,51 @@
+"""What a node hands to the learner: unrolls, and what there is to report of it."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from kartrl.metrics.stopwatch import AGENT_STAGES, PREDICTOR_STAGES
+from kartrl.runtime.messages import EpisodeEnd
+from kartrl.trajectory import Trajectory
+
+
+class NodeState(NamedTuple):
+    """How a node is; numbers since it began."""
+
+    agents: int = 0  # that live
+    deaths: int = 0  # of agents
+    predictions: int = 0
+    batches: int = 0  # of predictors
+    quarantined: int = 0  # unrolls with non-finite numbers
+    agent_seconds: tuple[float, ...] = (0.0,) * len(AGENT_STAGES)  # of all together, in each of their stages
+    predictor_seconds: tuple[float, ...] = (0.0,) * len(PREDICTOR_STAGES)
+
+
+class Delivery(NamedTuple):
+    """The answer to a call."""
+
+    unrolls: Trajectory[np.ndarray]  # of whole blocks; without observations, if these are packed
+    packed: bytes | None  # observations [B, T + 1, ...], by LZ4
+    episodes: list[EpisodeEnd]  # that have ended since the call before
+    messages: list[str]  # for the user
+    state: NodeState
+
+
+def pack(unrolls: Trajectory[np.ndarray]) -> tuple[Trajectory[np.ndarray], bytes]:
+    """Unrolls with their observations compressed: each unroll's for itself, as one picture is like that before it."""
+    import lz4.block
+
+    shape = unrolls.observation.shape
+    packed = lz4.block.compress(np.ascontiguousarray(unrolls.observation.swapaxes(0, 1)))
+    return unrolls._replace(observation=np.empty((*shape[:2], 0, *shape[2:]), np.uint8)), packed
+
+
+def unpack(delivery: Delivery) -> Trajectory[np.ndarray]:
+    """The delivery's unrolls, with their observations."""
+    if delivery.packed is None:
+        return delivery.unrolls
+    import lz4.block
+
+    length, number, _, *shape = delivery.unrolls.observation.shape
+    flat = np.frombuffer(lz4.block.decompress(delivery.packed), np.uint8)
+    return delivery.unrolls._replace(observation=flat.reshape(number, length, *shape).swapaxes(0, 1))

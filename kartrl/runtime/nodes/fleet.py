@@ -1,0 +1,297 @@
+"""The learner's side of its nodes: places them on machines, calls them, and replaces those that die."""
+
+import importlib.util
+import itertools
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from kartrl.config import Config, dump
+from kartrl.envs.spec import EnvSpec
+from kartrl.errors import RunFailed, UserError
+from kartrl.runtime.nodes.delivery import Delivery
+from kartrl.runtime.nodes.identity import identity
+from kartrl.runtime.nodes.members import COUNTED, Member, places
+from kartrl.runtime.nodes.node import Greeting, Node
+from kartrl.runtime.nodes.session import Machine, RaySession
+from kartrl.runtime.published_weights import PublishedWeights
+
+CALLS = 2  # outstanding of each node: one is answered while the other waits
+THREADS = CALLS + 1  # of a node: its end must not wait
+MACHINES_SECONDS = 2.0  # between two looks at what machines there are
+SEEDS = 15_485_863  # between the seeds of two nodes
+LIVES = 86_028_121  # between those of two lives of a node
+
+
+class Fleet:
+    """All nodes of a run. `take` and `call_all` are for who assembles batches, the others for the server's thread.
+
+    Args:
+        config: the configuration.
+        spec: of the environment.
+        weights: that nodes act with.
+        batch: unrolls of an update.
+        seed: of the first node's first environment.
+        say: tells the user.
+
+    Attributes:
+        members: the nodes.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        spec: EnvSpec,
+        weights: PublishedWeights,
+        batch: int,
+        seed: int,
+        say: Callable[[str], None],
+    ) -> None:
+        self._config, self._spec = config, spec
+        self._weights, self._batch, self._seed, self._say = weights, batch, seed, say
+        self.members: list[Member] = []
+        self._lock = threading.Condition()  # of what follows, and of members' errors
+        self._calls: dict[Any, Member] = {}  # outstanding ones, the oldest first
+        self._put: tuple[Any, int] = (None, -1)  # the newest weights in the object store, and their version
+        self._machines: list[Machine] = []
+        self._looked = float("-inf")
+        self._worked = False  # whether any node ever delivered
+        self._waiting_told = False
+        self._left: Counter[str] = Counter()  # what nodes counted that have left
+        self._session: RaySession | None = None
+
+    # The server's thread
+
+    def start(self, batch_bytes: int) -> None:
+        """Connect to Ray, and ask its autoscaler for machines.
+
+        Args:
+            batch_bytes: that the unrolls of an update take.
+
+        Raises:
+            UserError: see `RaySession`.
+        """
+        section = self._config.cluster
+        self._session = RaySession(section.ray, batch_bytes, self._say)
+        self._ray = self._session.ray
+        nodes, cpus = (1 if number == "auto" else number for number in (section.nodes, section.node_cpus))
+        self._session.ask_for(nodes, cpus)
+
+    def total(self, name: str) -> int:
+        """Of all nodes that ever were, what `NodeState` counts."""
+        return self._left[name] + sum(member.total(name) for member in self.members)
+
+    @property
+    def alive(self) -> int:
+        """Agents that live."""
+        return sum(member.state.agents for member in self.members)
+
+    @property
+    def deaths(self) -> int:
+        """Of agents."""
+        return self.total("deaths")
+
+    @property
+    def where(self) -> str:
+        """Where they are, for people."""
+        number = len(self.acting)
+        return f" on {number} node{'s' * (number != 1)}"
+
+    @property
+    def acting(self) -> list[Member]:
+        """The nodes that act."""
+        return [member for member in self.members if member.envs]
+
+    def watch(self, now: float) -> None:
+        """Start nodes on new machines, and those that died; take in what they say of themselves.
+
+        Raises:
+            UserError: the first nodes cannot act.
+            RunFailed: no node is left that could.
+        """
+        if now - self._looked >= MACHINES_SECONDS:
+            assert self._session is not None
+            self._looked, self._machines = now, self._session.machines()
+            self._leave()
+            self._join()
+        for member in self.members:
+            self._receive_greeting(member)
+            if member.error is not None:
+                self._bury(member, now)
+            if member.actor is None and not member.restarts.failing and member.restarts.due(now):
+                self._start(member)
+        if self.members and all(member.restarts.failing for member in self.members):
+            raise RunFailed("no node of agents can act any more")
+        if not self.acting and not self._waiting_told:
+            there = sum(machine.cpus for machine in self._machines)
+            self._say(f"Waiting for a node of agents; the cluster has {len(self._machines)} machines with {there} CPUs")
+        self._waiting_told = not self.acting
+
+    def _leave(self) -> None:
+        """Forget nodes whose machine has gone."""
+        alive = {machine.id for machine in self._machines}
+        for member in [member for member in self.members if member.place.machine.id not in alive]:
+            self._say(f"{member.name} has left with its machine, {member.place.machine.host}")
+            self._drop(member)
+            self._left.update({name: member.total(name) for name in COUNTED})
+            self.members.remove(member)
+
+    def _join(self) -> None:
+        """Place nodes where there is room for them."""
+        section, held = self._config.cluster, [member.place for member in self.members]
+        for place in places(self._machines, held, section.nodes, section.node_cpus):
+            taken = {member.number for member in self.members}
+            self.members.append(Member(next(number for number in itertools.count() if number not in taken), place))
+
+    def _start(self, member: Member) -> None:
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        section, machine = self._config.cluster, member.place.machine
+        affinity = NodeAffinitySchedulingStrategy(machine.id, soft=False)
+        packs = section.compression == "lz4" or (
+            section.compression == "auto" and not machine.here and importlib.util.find_spec("lz4") is not None
+        )
+        options = self._ray.remote(Node).options(
+            num_cpus=member.place.cpus,
+            num_gpus=min(section.node_gpus, machine.gpus),
+            max_concurrency=THREADS,
+            scheduling_strategy=affinity,
+        )
+        seed = self._seed + member.number * SEEDS + member.restarts.total * LIVES
+        member.actor = options.remote(identity(), dump(self._config), member.place.cpus, seed, packs)
+        member.greeting = member.actor.greet.remote()
+
+    def _receive_greeting(self, member: Member) -> None:
+        if member.greeting is None or not self._ray.wait([member.greeting], timeout=0)[0]:
+            return
+        reference, member.greeting = member.greeting, None
+        try:
+            greeting: Greeting = self._ray.get(reference)
+            if (what := _difference(greeting.spec, self._spec)) is not None:
+                raise UserError(f"{self._config.environment.id} has {what}: install the same on all machines")
+        except Exception as error:
+            member.error = error
+            return
+        each = greeting.envs // greeting.agents
+        self._say(f"{member.name} acts on {greeting.host}: {greeting.agents} agents x {each} environments")
+        with self._lock:
+            member.envs = greeting.envs
+            for _ in range(CALLS):
+                self._call(member)
+
+    def _bury(self, member: Member, now: float) -> None:
+        """After the end of a life."""
+        error, delivered, envs = member.error, member.delivered, member.envs
+        assert error is not None
+        host, cause = member.place.machine.host, tell(error)
+        refused = isinstance(error, UserError)
+        self._drop(member)
+        alone = not self.acting and all(other is member or other.restarts.failing for other in self.members)
+        died = isinstance(error, self._ray.exceptions.RayActorError)
+        if alone and not self._worked and not died:  # starting again would loop
+            raise (UserError if refused else RunFailed)(f"{member.name} on {host}: {cause}") from error
+        member.restarts.died(now, useful=delivered)
+        while refused and not member.restarts.failing:
+            member.restarts.died(now, useful=False)
+        what = "is not used" if refused else "is given up" if member.restarts.failing else "is started again"
+        lost = f" (its unrolls under way, {2 * envs} at most, are lost)" if envs and not refused else ""
+        self._say(f"{member.name} on {host} {what}; it ended: {cause}{lost}")
+
+    def _drop(self, member: Member) -> None:
+        """End a member's life."""
+        with self._lock:
+            self._forget_calls(member)
+            actor = member.actor
+            member.forget_life()
+        if actor is not None:
+            self._ray.kill(actor)
+
+    def _forget_calls(self, member: Member) -> None:
+        self._calls = {call: other for call, other in self._calls.items() if other is not member}
+
+    def end(self, timeout: float) -> None:
+        """End all nodes, politely, so that their agents are gone too, at most so many seconds."""
+        with self._lock:
+            actors = [member.actor for member in self.members if member.actor is not None and member.greeting is None]
+            self._calls = {}
+            ends = [actor.end.remote() for actor in actors]
+        if ends:
+            self._ray.wait(ends, num_returns=len(ends), timeout=timeout)
+        for member in self.members:
+            self._drop(member)
+
+    def close(self) -> None:
+        """Leave Ray; nobody may use this any more."""
+        if self._session is not None:
+            self._session.close()
+
+    # Who assembles batches
+
+    def take(self, timeout: float) -> tuple[Member, Delivery] | None:
+        """The oldest answer of a node, and which; None where none has come within `timeout` seconds."""
+        deadline = time.monotonic() + timeout
+        self.call_all(idle=True)
+        with self._lock:
+            self._lock.wait_for(lambda: self._calls, timeout)
+            calls = dict(self._calls)
+        while calls and (left := deadline - time.monotonic()) > 0:
+            ready, _ = self._ray.wait([*calls], timeout=left)
+            for call in ready:
+                member = calls[call]
+                try:
+                    delivery: Delivery = self._ray.get(call)
+                except Exception as error:
+                    with self._lock:
+                        if call in self._calls:  # else the node has been dropped meanwhile
+                            member.error = error
+                            self._forget_calls(member)
+                    return None
+                with self._lock:
+                    if self._calls.pop(call, None) is None:
+                        return None
+                    member.report(delivery.state)
+                    member.delivered = self._worked = True
+                return member, delivery
+        return None
+
+    def call_all(self, idle: bool = False) -> None:
+        """Call the nodes whose calls are answered, with the newest weights.
+
+        Args:
+            idle: only nodes that have no call left.
+        """
+        with self._lock:
+            under_way = [*self._calls.values()]
+            for member in self.members:
+                number = under_way.count(member)
+                if member.envs and member.error is None and not (idle and number):
+                    for _ in range(CALLS - number):
+                        self._call(member)
+
+    def _call(self, member: Member) -> None:
+        if self._weights.version != self._put[1]:
+            flat, version = self._weights.flat()
+            self._put = self._ray.put(flat), version
+        enough = -(-self._batch // max(1, len(self.acting)))
+        self._calls[member.actor.next_unrolls.remote(*self._put, enough)] = member
+        self._lock.notify_all()
+
+
+def tell(error: Exception) -> str:
+    """Why a call of a node failed, in one line."""
+    cause = getattr(error, "cause", None) or error
+    lines = [" ".join(line.split()) for line in str(cause).splitlines() if line.strip()] or [type(cause).__name__]
+    if isinstance(cause, UserError | RunFailed) or "creation task" in lines[0]:
+        return lines[-1][:400]
+    if type(cause).__name__ in ("ActorDiedError", "ActorUnavailableError", "ActorUnschedulableError"):
+        return "its process or its machine has died"
+    return f"{type(cause).__name__}: {lines[0]}"[:400]
+
+
+def _difference(there: EnvSpec, here: EnvSpec) -> str | None:
+    """What keeps one machine's unrolls of an environment from being another's."""
+    if (there.observation_shape, there.observation_dtype) != (here.observation_shape, here.observation_dtype):
+        return f"observations {there.observation_shape} there, {here.observation_shape} with the learner"
+    return f"{there.action} there, {here.action} with the learner" if there.action != here.action else None

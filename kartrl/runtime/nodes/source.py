@@ -1,0 +1,83 @@
+"""Batches of what nodes deliver."""
+
+import threading
+from collections.abc import Callable
+
+import numpy as np
+
+from kartrl.learning.learner import Update
+from kartrl.metrics.stopwatch import Stopwatch
+from kartrl.runtime.auto_sizes import stale_after
+from kartrl.runtime.nodes.delivery import Delivery, unpack
+from kartrl.runtime.nodes.fleet import CALLS, Fleet
+from kartrl.runtime.nodes.members import Member
+from kartrl.runtime.published_weights import PublishedWeights
+from kartrl.runtime.slab import WAKE_SECONDS
+from kartrl.trajectory import Trajectory, joined
+
+
+class NodeSource:
+    """Unrolls in the order in which nodes deliver them, cut into batches; see `BatchSource`.
+
+    Args:
+        fleet: of the nodes.
+        batch: unrolls.
+        weights: whose version tells how old an unroll is.
+        max_lag: updates since an unroll was begun beyond which it is dropped; None: several times what the nodes'
+            environments and calls lead to.
+        stop: ends waiting.
+        receive: takes in what else is delivered.
+    """
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        batch: int,
+        weights: PublishedWeights,
+        max_lag: int | None,
+        stop: threading.Event,
+        receive: Callable[[Member, Delivery], None],
+    ) -> None:
+        self._fleet, self._batch, self._weights, self._max_lag = fleet, batch, weights, max_lag
+        self._stop, self._receive = stop, receive
+        self._parts: list[Trajectory[np.ndarray]] = []
+        self.dropped = 0
+
+    @property
+    def max_lag(self) -> int:
+        """Updates since an unroll was begun beyond which it is dropped."""
+        if self._max_lag is not None:
+            return self._max_lag
+        under_way = sum(member.envs for member in self._fleet.members) + CALLS * self._batch
+        return stale_after(under_way / self._batch)
+
+    def next(self, stopwatch: Stopwatch) -> Trajectory[np.ndarray] | None:
+        """See `BatchSource`."""
+        while sum(len(part.online) for part in self._parts) < self._batch:
+            if self._stop.is_set():
+                return None
+            answer = self._fleet.take(WAKE_SECONDS)
+            stopwatch.lap("idle")
+            if answer is not None:
+                self._add(*answer)
+                stopwatch.lap("gather")
+        held = joined(*self._parts)
+        # copied, as Ray's memory of the deliveries is to be free for others
+        self._parts = [held.unrolls(slice(self._batch, None))] if len(held.online) > self._batch else []
+        stopwatch.lap("gather")
+        return held.unrolls(slice(0, self._batch)) if self._parts else held
+
+    def _add(self, member: Member, delivery: Delivery) -> None:
+        self._receive(member, delivery)
+        unrolls = unpack(delivery)
+        lag = self._weights.version - unrolls.version  # int64 [T, B]
+        member.unrolls, member.lag = member.unrolls + len(unrolls.online), float(lag.mean())
+        fresh = np.flatnonzero(lag.max(0) <= self.max_lag)
+        if len(fresh) < len(unrolls.online):
+            self.dropped += len(unrolls.online) - len(fresh)
+            unrolls = unrolls.unrolls(fresh)
+        self._parts.append(unrolls)
+
+    def published(self, update: Update | None = None) -> None:
+        """See `BatchSource`: nodes go on with the new weights."""
+        self._fleet.call_all()

@@ -1,0 +1,91 @@
+"""A run's replays beside its checkpoints: restored at the start, saved without training waiting for it."""
+
+import contextlib
+import shutil
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from kartrl.config.replay import Replay as Section
+from kartrl.errors import UserError
+from kartrl.replay import Mixture
+from kartrl.replay.replay_folder import ReplayFolder, most_on_disk
+
+MUCH = 1 << 27  # bytes, whose writing may keep one waiting
+
+
+class ReplaySaves:
+    """Saves what the replays of a run hold where `replay.save` says so, and says what is lost where it does not.
+
+    Args:
+        section: of the replays.
+        mixture: the replays; None where there are none.
+        run_folder: where they are saved.
+        say: tells the user.
+    """
+
+    def __init__(self, section: Section, mixture: Mixture | None, run_folder: Path, say: Callable[[str], None]) -> None:
+        self._section, self._mixture, self._say = section, mixture, say
+        saved = mixture is not None and section.save
+        self._folder = ReplayFolder(run_folder / "replay", mixture) if saved and mixture is not None else None
+        self._writing: threading.Thread | None = None
+        self._saved = ""  # name of the newest that could be saved
+        if saved and mixture is not None:
+            free, needed = shutil.disk_usage(run_folder).free, most_on_disk(mixture.shape)
+            if free < needed:
+                say(
+                    f"{run_folder}: only {free / 1e9:.1f} GB are free, and what is replayed may take {needed / 1e9:.1f}"
+                )
+
+    def restore(self, name: str) -> None:
+        """Go on with what was saved with the checkpoint of this name; call it before the replays are used."""
+        if self._mixture is None:
+            return
+        problem = "is not in a checkpoint where replay.save is false"
+        if self._folder is not None:
+            try:
+                self._folder.restore(name)
+            except UserError as error:
+                problem = f"could not be restored: {error}"
+            else:
+                self._say(f"Replays go on with the {self._mixture.held:,} steps that they held")
+                return
+        start = f"{self._section.start:,}"
+        self._say(f"What the replay held {problem}; it begins empty, and nothing is replayed for {start} steps")
+
+    def ready(self) -> bool:
+        """Whether little is left to be written by `save`; else most of it is now, in a thread. To be asked again."""
+        if self._folder is None:
+            return True
+        if self._writing is None:
+            self._writing = threading.Thread(target=self._write_ahead, name="replay-saves", daemon=True)
+            self._writing.start()
+        if self._writing.is_alive():
+            return False
+        self._writing = None
+        return True
+
+    def save(self, name: str) -> None:
+        """Save them by the name of a checkpoint, which is to be saved next."""
+        if self._folder is None:
+            return
+        if self._writing is not None:
+            self._writing.join()
+            self._writing = None
+        if (left := self._folder.unwritten()) > MUCH:  # at the end of a run, between two regular saves
+            self._say(f"Saving {left / 1e6:,.0f} MB of what the replay holds ...")
+        try:
+            self._folder.save(name)
+            self._saved = name
+        except OSError as error:
+            self._say(f"could not save what the replay holds ({error.strerror or error})")
+
+    def remove_others(self, name: str) -> None:
+        """Remove what was saved with checkpoints before that of this name, if anything was saved with it."""
+        if self._folder is not None and self._saved == name:
+            self._folder.remove_others(name)
+
+    def _write_ahead(self) -> None:
+        assert self._folder is not None
+        with contextlib.suppress(OSError):  # `save` meets it too, and says so
+            self._folder.write_ahead()

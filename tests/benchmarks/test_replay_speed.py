@@ -1,0 +1,31 @@
+"""The benchmark of replays replays one step for each fresh one, and says what it has seen."""
+
+import replay_speed
+
+from kartrl.commands.bench.measure import replayed_steps
+from kartrl.commands.bench.windows import Window
+from kartrl.config import read
+from kartrl.envs.spec import ActionSpec, EnvSpec
+from kartrl.runtime.auto_sizes import choose_sizes
+
+SPEC = EnvSpec("frames", (84, 84, 4), "uint8", ActionSpec("discrete", 6), 5e-3)
+
+
+def test_each_method_replays_one_step_for_each_fresh_one():
+    for method in replay_speed.METHODS:
+        config = read([], ["system.agents=2", "system.envs_per_agent=4", *replay_speed.settings_of(method)])
+        assert replayed_steps(config, choose_sizes(config, SPEC)) == (method != "none")
+
+
+def test_acer_replays_as_often_as_its_ratio_says():
+    config = read([], ["algorithm.name=acer", "acer.replay_ratio=3", "system.agents=2"])
+    assert replayed_steps(config, choose_sizes(config, SPEC)) == 3
+
+
+def test_a_row_is_of_medians():
+    windows = [
+        Window(rate, 1.0, 1.0, 0.0, 1.0, {}, idle, {"uniform": seconds}, {})
+        for rate, idle, seconds in ((900, 0.03, 0.002), (1000, 0.04, 0.004), (2000, 0.9, 0.001))
+    ]
+    row = replay_speed.row("uniform", windows, 2000.0, 1.0)
+    assert row == "| uniform | 1,000 | 1,000 | 2,000 | 0.50 | 4.0% | uniform 2.0 |"

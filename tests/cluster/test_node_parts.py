@@ -1,0 +1,133 @@
+"""What nodes are made of, each part alone: where they go, how unrolls travel, how weights do."""
+
+import importlib.util
+import socket
+
+import numpy as np
+import pytest
+import torch
+from commands import assert_clear
+from torch import nn
+
+from kartrl.config import read
+from kartrl.errors import UserError
+from kartrl.runtime.nodes.delivery import Delivery, NodeState, pack, unpack
+from kartrl.runtime.nodes.members import Member, Place, places
+from kartrl.runtime.nodes.session import Machine, RaySession, check, running
+from kartrl.runtime.published_weights import PublishedWeights
+from kartrl.trajectory import Trajectory
+
+SMALL, LARGE = Machine("s", "small", 2, 0.0, here=True), Machine("l", "large", 8, 1.0, here=False)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "why"),
+    [
+        (["cluster.ray=auto", "algorithm.name=ppo"], "whose agents wait for each update; algorithm.name may be"),
+        (["cluster.ray=auto", "algorithm.name=a3c", "a3c.hogwild=true"], "not with a3c.hogwild"),
+        (["cluster.ray=auto", "system.learners=2"], "not with several learners"),
+        (["cluster.ray=auto", "system.controller=true"], "not with system.controller"),
+        (["cluster.ray=auto", "run.reproducible=true"], "not with run.reproducible"),
+        (["cluster.nodes=2"], "there are nodes with cluster.ray alone"),
+    ],
+)
+def test_what_does_not_go_together_is_one_line(overrides, why):
+    with pytest.raises(UserError, match=why) as raised:
+        check(read(overrides=overrides))
+    assert_clear(raised.value)
+
+
+@pytest.mark.parametrize("algorithm", ["appo", "impala", "acer", "a3c"])
+@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")
+def test_asynchronous_algorithms_have_nodes(algorithm):
+    check(read(overrides=["cluster.ray=10.0.0.1:6379", f"algorithm.name={algorithm}"]))
+
+
+@pytest.mark.parametrize(
+    ("machines", "taken", "wanted", "cpus", "expected"),
+    [
+        ([SMALL, LARGE], [], "auto", "auto", [Place(SMALL, 2), Place(LARGE, 8)]),
+        ([SMALL, LARGE], [Place(SMALL, 2)], "auto", "auto", [Place(LARGE, 8)]),
+        ([LARGE], [], 3, "auto", [Place(LARGE, 2)] * 3),
+        ([SMALL, LARGE], [], 1, "auto", [Place(SMALL, 2)]),
+        ([SMALL, LARGE], [], 4, "auto", [Place(SMALL, 1)] * 2 + [Place(LARGE, 4)] * 2),
+        ([SMALL, LARGE], [], 8, "auto", [Place(SMALL, 1)] * 2 + [Place(LARGE, 1)] * 6),
+        ([SMALL], [Place(SMALL, 1)], 5, "auto", [Place(SMALL, 1)]),
+        ([SMALL], [Place(SMALL, 2)], 2, "auto", []),
+        ([], [], 2, "auto", []),
+        ([SMALL, LARGE], [], "auto", 4, [Place(LARGE, 4)]),
+        ([LARGE], [Place(LARGE, 4)], "auto", 4, []),
+        ([SMALL, LARGE], [], 5, 2, [Place(SMALL, 2)] + [Place(LARGE, 2)] * 4),
+        ([SMALL, LARGE], [Place(LARGE, 3)], 9, 3, [Place(LARGE, 3)]),
+    ],
+)
+def test_nodes_are_spread_over_machines(machines, taken, wanted, cpus, expected):
+    assert places(machines, taken, wanted, cpus) == expected
+
+
+def test_stages_go_on_in_the_next_life():
+    member = Member(0, Place(SMALL, 2))
+    for environment, waited in ((3.0, 1.0), (1.0, 1.0)):  # of each life
+        begun = NodeState(agent_seconds=(0.5, 0.0, 0.5, 0.0), predictor_seconds=(0.5, 0.0, 0.0, 0.0))
+        member.report(
+            begun._replace(agent_seconds=(environment, 0.0, waited, 0.0), predictor_seconds=(1.0, 0.0, 1.0, 0.0))
+        )
+        member.report(begun)  # late
+        member.forget_life()
+    shares = member.stages.shares()
+    assert shares["time/agent_environment"] == pytest.approx(4 / 6)
+    assert shares["time/agent_wait_block"] == pytest.approx(2 / 6)
+    assert shares["time/predictor_forward"] == pytest.approx(0.5)
+    assert not any(member.stages.shares().values()), "nothing since"
+
+
+def test_packed_unrolls_are_the_same():
+    random = np.random.default_rng(1)
+    fields = {name: random.integers(0, 5, (4, 3)) for name in Trajectory._fields}
+    fields["observation"] = random.integers(0, 255, (5, 3, 6, 7, 2)).astype(np.uint8)
+    unrolls = Trajectory(**fields)
+    less, packed = pack(unrolls)
+    assert less.observation.nbytes == 0
+    again = unpack(Delivery(less, packed, [], [], NodeState()))
+    for there, here in zip(again, unrolls, strict=True):
+        np.testing.assert_array_equal(there, here)
+    assert unpack(Delivery(unrolls, None, [], [], NodeState())) is unrolls
+
+
+def test_weights_of_another_machine_are_taken_unless_they_are_old():
+    there, here = nn.Linear(3, 2), nn.Linear(3, 2)
+    learner, node = PublishedWeights(there), PublishedWeights(here, version=-1)
+    first = learner.flat()
+    with torch.no_grad():
+        there.weight.add_(1)
+    learner.publish()
+    newest = learner.flat()
+    assert not np.array_equal(first[0], newest[0]), "a copy is handed out"
+    for flat, version in (newest, first):
+        node.take(flat, version)
+        assert node.version == 1
+    acting = nn.Linear(3, 2)
+    assert node.fetch(acting, -1) == 1
+    assert torch.equal(acting.weight, there.weight)
+    assert torch.equal(acting.bias, there.bias)
+
+
+def test_a_cluster_that_has_gone_is_not_joined(tmp_path, monkeypatch):
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    assert running() is None
+    file = tmp_path / "ray" / "ray_current_cluster"
+    file.parent.mkdir()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        file.write_text(address)
+        assert running() == address
+    assert running() is None
+    file.write_text("127.0.0.1:99999999")
+    assert running() is None
+    file.write_text("cut off")
+    assert running() is None
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    with pytest.raises(UserError, match=r"nothing answers at 127\.0\.0\.1:1;") as failure:
+        RaySession("auto", 1, print)
+    assert_clear(failure.value)

@@ -1,0 +1,140 @@
+"""Training with nodes of agents on a real Ray cluster of several machines, which are all this one."""
+
+import importlib.util
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from commands import ENDLESS, EVALUATE_OFF, HELPERS, REPORT_OFTEN, Training, run, sockets, steps, wait_for
+from ray_machines import AUTOSCALED_CPUS, Machines, other_version, ray_machines
+
+from kartrl.metrics.scalars_csv import values
+
+pytestmark = pytest.mark.skipif(  # Ray is not to be imported before its settings are there
+    not psutil.LINUX or importlib.util.find_spec("ray") is None, reason="Ray has clusters on Linux alone"
+)
+SECONDS = 150  # in which Ray has started a process, also on a busy machine
+SMALL = "system.agents=1 system.envs_per_agent=4 system.training_batch_size=8 algorithm.unroll_length=5 "
+SMALL += "system.max_policy_lag=4"
+NODE = [part for setting in SMALL.split() for part in ("--set", setting)]
+
+
+@pytest.fixture(scope="module")
+def machines() -> Iterator[Machines]:
+    with ray_machines() as started:
+        yield started
+
+
+def newest(folder: Path, tag: str) -> float:
+    found = values(folder, tag)
+    return found[-1] if found else 0.0
+
+
+def acts(folder: Path, node: int, restarts: int = 0) -> bool:
+    """Whether this node, so often restarted, has delivered unrolls since."""
+    speeds, lives = (values(folder, f"node_{node}/{name}") for name in ("agent_steps_per_second", "restarts"))
+    return any(speed > 0 and life == restarts for speed, life in zip(speeds, lives, strict=False))
+
+
+@pytest.mark.timeout(900)
+def test_nodes_come_and_go(machines, tmp_path):
+    folder, output = tmp_path / "logs" / "run", tmp_path / "output"
+    second = machines.add()
+    with output.open("w") as file:
+        options = [*ENDLESS, *NODE, "--ray", machines.address]
+        with Training(tmp_path, *options, before=REPORT_OFTEN, output=file) as training:
+            wait_for(lambda: acts(folder, 0) and acts(folder, 1), SECONDS, "both nodes")
+            assert newest(folder, "lag/mean") < 10
+            assert newest(folder, "node_1/time/agent_environment") > 0, "where its time goes"
+            assert not training.roles("agent-0"), "agents are elsewhere"
+
+            (agent, _), nodes = machines.agents(), machines.nodes()
+            assert len(nodes) == 2
+            agent.kill()
+            wait_for(lambda: newest(folder, "system/agent_deaths") == 1, SECONDS, "the agent's death to be seen")
+            assert machines.nodes().keys() == nodes.keys(), "its node has replaced it"
+
+            stopped, killed = nodes.values()
+            stopped.suspend()
+            updates, dropped = newest(folder, "speed/updates"), newest(folder, "system/dropped_unrolls")
+            wait_for(lambda: newest(folder, "speed/updates") > updates + 5, SECONDS, "updates beside a slow node")
+            stopped.resume()
+            wait_for(
+                lambda: newest(folder, "system/dropped_unrolls") > dropped, SECONDS, "its old unrolls to be dropped"
+            )
+            killed.kill()
+            wait_for(lambda: "is started again; it ended: " in output.read_text(), SECONDS, "the death to be seen")
+            wait_for(lambda: any(acts(folder, node, 1) for node in (0, 1)), SECONDS, "the node in its next life")
+
+            stranger = str(other_version(tmp_path / "other"))
+            strange = machines.add(PYTHONPATH=os.pathsep.join((stranger, str(HELPERS))))
+            third = machines.add()
+            wait_for(lambda: acts(folder, 3) or acts(folder, 2), SECONDS, "the node that has joined")
+            wait_for(
+                lambda: " is not used; it ended: kartrl there is 0.0.1 (code " in output.read_text(), SECONDS, "it"
+            )
+            for machine in (second, third, strange):
+                machines.remove(machine)
+            wait_for(lambda: output.read_text().count(" has left with its machine") == 3, SECONDS, "three to have left")
+            training.process.kill()
+            wait_for(lambda: not machines.nodes() and not machines.agents(), SECONDS, "all nodes to end")
+            training.process.wait()
+
+    saved = steps(folder)
+    assert saved > 0
+    with Training(tmp_path, "--resume", "run", before=REPORT_OFTEN) as again:
+        wait_for(lambda: steps(folder) > saved, SECONDS, "training to go on")
+        agents = machines.agents()
+        status, said = again.end(signal.SIGINT, timeout=60)
+        wait_for(lambda: not any(map(psutil.Process.is_running, agents)), 30, "all agents to be gone")
+    assert status == 128 + signal.SIGINT, said
+    assert "failed" not in said
+    assert "Traceback" not in output.read_text() + said
+
+
+@pytest.mark.timeout(400)
+def test_the_kart_trains_on_nodes_that_share_a_machine(machines, tmp_path):
+    kart = ["--set", "environment.game=bundled", "--set", "model.hidden_size=16", *NODE, *EVALUATE_OFF]
+    cluster = ["--ray", machines.address, "--nodes", "2", "--set", "cluster.compression=lz4"]
+    result = run("train", *kart, *cluster, "--set", "run.agent_steps=800", cwd=tmp_path, timeout=300)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "finished after" in result.stdout
+
+
+@pytest.mark.timeout(400)
+def test_an_autoscaler_brings_a_machine_for_as_long_as_it_is_needed(machines, tmp_path):
+    assert not machines.autoscaled()
+    options = ["--ray", machines.address, "--nodes", "1", "--set", f"cluster.node_cpus={AUTOSCALED_CPUS}"]
+    tiny = ["-c", "cartpole", *NODE, *EVALUATE_OFF, "--set", "run.agent_steps=200"]
+    result = run("train", *tiny, *options, cwd=tmp_path, timeout=300)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "Waiting for a node of agents" in result.stdout
+    assert "finished after" in result.stdout
+    wait_for(lambda: not machines.autoscaled(), SECONDS, "the machine to be given back")
+
+
+@pytest.mark.timeout(400)
+def test_a_cluster_of_its_own_is_reached_by_nobody_and_leaves_nothing(tmp_path, monkeypatch):
+    for name in ("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_ADDRESS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path / "nowhere"))  # not the cluster of somebody else
+    folder = tmp_path / "logs" / "run"
+    with Training(tmp_path, *ENDLESS, *NODE, "--ray", "auto", before=REPORT_OFTEN) as training:
+        wait_for(lambda: steps(folder) > 0, SECONDS, "a checkpoint")
+        family = training.family()
+        open_sockets = sockets(family)
+        assert open_sockets
+        assert {place.laddr.ip.removeprefix("::ffff:") for place in open_sockets} == {"127.0.0.1"}
+        (raylet,) = [process for process in family if "raylet" in process.name()]
+        session = next(Path(word.partition("=")[2]) for word in raylet.cmdline() if "session_dir" in word)
+        assert session.exists()
+        status, output = training.end(signal.SIGINT, timeout=100)
+        wait_for(lambda: not training.family(), 30, "all processes to be gone")
+    assert status == 128 + signal.SIGINT, output
+    assert not session.exists()
+    assert not (tmp_path / ".ray").exists()
+    assert "Traceback" not in output
