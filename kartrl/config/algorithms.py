@@ -1,6 +1,6 @@
 """The sections of the algorithms: what they share, and one section each, with the names and defaults of its paper."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -93,16 +93,16 @@ class A3C(A2C):
         return self
 
 
+def _minibatch_size(steps: int) -> Any:
+    words = "agent steps of one optimizer step, about: a pass is divided by whole unrolls"
+    return Field(steps, ge=1, le=1_000_000, description=words)
+
+
 class PPO(Section):
     """Proximal policy optimisation (arXiv:1707.06347), synchronous, with GAE (arXiv:1506.02438)."""
 
     epochs: int = Field(4, ge=1, le=100, description="passes over each batch")
-    minibatch_size: int = Field(
-        256,
-        ge=1,
-        le=1_000_000,
-        description="agent steps of one optimizer step, about: a pass is divided by whole unrolls",
-    )
+    minibatch_size: int = _minibatch_size(256)
     clip_range: Rate = Field(
         constant(0.2), description="epsilon: how far the probability ratio counts, or its schedule"
     )
@@ -117,5 +117,6 @@ class PPO(Section):
 class APPO(PPO):
     """PPO's clip on V-trace's targets (arXiv:1802.01561), asynchronous."""
 
+    minibatch_size: int = _minibatch_size(128)
     rho_bar: float = Field(1.0, gt=0, description="clip of the importance weights in the temporal differences")
     c_bar: float = Field(1.0, gt=0, description="clip of the importance weights in the trace")
