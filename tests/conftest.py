@@ -6,9 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
+import hypothesis
 import pytest
 
 from kartrl.runtime.machine import cores
+
+# On a busy machine any example may take longer than Hypothesis allows; the tests have limits of their own.
+hypothesis.settings.register_profile("unhurried", deadline=None)
+hypothesis.settings.load_profile("unhurried")
 
 
 def pytest_configure() -> None:

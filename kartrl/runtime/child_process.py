@@ -21,7 +21,8 @@ from kartrl.errors import RunFailed
 
 START_SECONDS = 30.0  # in which the fork server must have started a process, or it is replaced
 LOOK_SECONDS = 0.02  # between two looks whether a process has ended
-ANSWER_SECONDS = 1.0  # in which a fork server that was stopped tells how a process ended
+ANSWER_SECONDS = 1.0  # in which a fork server that was stopped tells, at the end of a run, that a process has ended
+STATUS_SECONDS = 10.0  # in which it becomes known how a process ended, also on a busy machine
 NO_ANSWER = 255  # the exit status that multiprocessing makes up where the fork server died first
 SET_PARENT_DEATH_SIGNAL, SET_CHILD_SUBREAPER = 1, 36  # of Linux' prctl
 
@@ -65,21 +66,23 @@ class ChildProcess:
             return None
         if self._status is None:
             resume_fork_server()
-            self._process.join(ANSWER_SECONDS)
+            deadline = time.monotonic() + STATUS_SECONDS
+            self._process.join(STATUS_SECONDS)
             self._status = self._process.exitcode
             if self._status in (None, NO_ANSWER):  # it may be the true one
-                own = self._own_status()
+                own = self._own_status(deadline)
                 self._status = self._status if own is None else own
         return self._status
 
-    def _own_status(self) -> int | None:
+    def _own_status(self, deadline: float) -> int | None:
         """As the kernel tells it, once this process has become the parent: when the fork server has ended, too."""
-        deadline = time.monotonic() + ANSWER_SECONDS
-        while time.monotonic() < deadline:
+        while psutil.pid_exists(self.pid):  # else its parent lives, and has been told
             with contextlib.suppress(ChildProcessError):  # it is the fork server's child, not ours
                 pid, status = os.waitpid(self.pid, os.WNOHANG)
                 if pid:
                     return os.waitstatus_to_exitcode(status)
+            if time.monotonic() > deadline:
+                break
             time.sleep(LOOK_SECONDS)
         return None
 

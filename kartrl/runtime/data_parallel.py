@@ -18,7 +18,7 @@ from kartrl.runtime.shared_tensors import SharedTensors
 from kartrl.runtime.sizes import Sizes
 from kartrl.runtime.trainer_thread import Trainer
 
-GONE_SECONDS = 2.0  # in which a process whose connections have broken is seen to have ended
+GONE_SECONDS = 10.0  # in which a process whose connections have broken is seen to have ended
 
 
 class Other(NamedTuple):

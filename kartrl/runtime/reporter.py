@@ -1,6 +1,8 @@
 """What a run reports: to the logger process and to the terminal."""
 
+import time
 from collections import defaultdict
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
 from pathlib import Path
@@ -21,6 +23,7 @@ from kartrl.runtime.trainer_thread import Trainer
 
 UPDATE_SECONDS = 10.0  # to wait for the end of an update
 LARGEST_QUEUE = 10_000  # records that wait for the logger; more are lost
+LAST_SECONDS = 30.0  # that the logger of a finished run has: a short run may end before it has come up
 
 
 class Reporter:
@@ -68,6 +71,16 @@ class Reporter:
         """Hand a record to the logger, or None as the last one; it is lost where the logger is behind."""
         if self.logger.process is None or self._pipe is None or not self._pipe.put(record):
             self._lost += 1
+
+    def finish(self, skipped: Callable[[], bool]) -> None:
+        """Have the logger write all records, within `LAST_SECONDS`, after the last one was sent.
+
+        Args:
+            skipped: whether to wait no longer.
+        """
+        deadline, process = time.monotonic() + LAST_SECONDS, self.logger.process
+        while process is not None and process.is_alive() and not skipped() and time.monotonic() < deadline:
+            process.join(0.5)
 
     def close(self) -> None:
         """Give up what the logger has not taken; call it when it has ended."""

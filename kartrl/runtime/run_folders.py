@@ -23,7 +23,7 @@ from kartrl.learning.counters import Counters
 from kartrl.learning.optimizers import state_shapes
 
 TIDYING_SECONDS = 0.5  # for which another start may hold a folder that it looks at, see `tidy_killed`
-HOLDER_SECONDS = 2.0  # timeout for finding the process that holds a folder
+HOLDER_SECONDS = 10.0  # timeout for finding the process that holds a folder
 
 
 class RunFolder(NamedTuple):

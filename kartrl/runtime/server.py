@@ -315,6 +315,8 @@ class Server:
         finally:
             self._evaluations.terminate()
             self._reporter.send(None)
+            if learned and self._request.number is None:
+                self._reporter.finish(lambda: self._request.number is not None)
             end_children(JOIN_SECONDS)
             self._reporter.close()
         if learned:

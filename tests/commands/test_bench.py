@@ -5,8 +5,16 @@ import sys
 
 import pytest
 from commands import PACED, QUICK, run
+from pacing import STEP_SECONDS
 
-PEER = "import time\nfor k in range(1000):\n print(f'@B steps={100 * k} upd={k}', flush=True)\n time.sleep(0.05)"
+# 2000 steps a second by the clock: a busy machine may let it sleep for longer
+PEER = """
+import time
+began = time.monotonic()
+for k in range(1000):
+    print(f"@B steps={round(2000 * (time.monotonic() - began))} upd={k}", flush=True)
+    time.sleep(0.05)
+"""
 
 
 @pytest.mark.timeout(300)
@@ -42,7 +50,9 @@ def test_it_measures_prints_and_writes_json(tmp_path):
     assert figures["replayed_steps"] == 1, "for each fresh one, whatever the peer does"
     total = parts["environment"] + parts["infer"] + 2 * parts["train"]
     assert figures["ideal"] == pytest.approx(figures["cores"] / total)
-    assert 0 < window["agent_steps_per_second"] < 1.5 * figures["ideal"]
+    assert parts["environment"] > 0.8 * STEP_SECONDS, "a reset, which counts as a step, takes no time"
+    pace = 2 / STEP_SECONDS  # of the two agents; the ideal is lower where the machine was busier when it was measured
+    assert 0 < window["agent_steps_per_second"] < 1.5 * max(pace, figures["ideal"])
     for role in ("agent", "predictor", "trainer"):
         assert sum(share for stage, share in window["stages"].items() if stage.startswith(role)) == pytest.approx(
             1, abs=0.02
@@ -50,7 +60,7 @@ def test_it_measures_prints_and_writes_json(tmp_path):
     assert 0 <= window["learner_idle"] <= 1
     assert window["replay"].keys() == {"uniform", "read", "insert"}
     assert all(0 < seconds < 1 for seconds in window["replay"].values())
-    assert 0.5 * 2000 < figures["peer"][0] < 1.1 * 2000
+    assert 0.5 * 2000 < figures["peer"][0] < 2 * 2000, "its lines may be read late"
     assert 0 < window["first_update_seconds"] < 60
     assert 0.05 < window["memory_gb"] < 4
 

@@ -39,7 +39,8 @@ def trained(tmp_path_factory):
         training = subprocess.Popen([*COMMAND, "train", *settings], cwd=folder, env=environment(), stdout=output)
         try:
             wait_for(lambda: scalars.exists() and "evaluation/test_place" in scalars.read_text(), 100, "an evaluation")
-            wait_for(lambda: "charts/place" in scalars.read_text(), 60, "the agents' episodes")
+            paths = [f"train_paths/{path}/place" for path in ("flat.short", "flat.long")]
+            wait_for(lambda: all(tag in scalars.read_text() for tag in paths), 60, "the agents' episodes on both paths")
         finally:
             training.terminate()
             assert training.wait(60) == 128 + signal.SIGTERM

@@ -12,7 +12,19 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-from commands import ENDLESS, EVALUATE_OFF, QUICK, REPORT_OFTEN, Training, kill_all, logged, run, steps, wait_for
+from commands import (
+    END_SLOWLY,
+    ENDLESS,
+    EVALUATE_OFF,
+    QUICK,
+    REPORT_OFTEN,
+    Training,
+    kill_all,
+    logged,
+    run,
+    steps,
+    wait_for,
+)
 
 from kartrl.config import read
 from kartrl.envs.spec import ActionSpec
@@ -27,6 +39,8 @@ from kartrl.runtime.slab import Slab, SlabShape
 
 TWO_ACTIONS = ActionSpec("discrete", 2)
 NAMED = [*QUICK, *EVALUATE_OFF, "--set", "run.name=run"]
+# an agent has to come up in it, at the lowest priority; half of the time in which something must be predicted or learnt
+PATIENCE = ["--set", "system.step_timeout=10"]
 
 
 def env(name: str) -> list[str]:
@@ -38,12 +52,12 @@ def env(name: str) -> list[str]:
     [
         ("Crash", "RuntimeError: the cartridge fell out"),
         ("Exit", "exit status 3"),
-        ("Stall", "no step came from it for system.step_timeout, 5 s"),
+        ("Stall", "no step came from it for system.step_timeout, 10 s"),
     ],
 )
 def test_training_continues_when_environments_fail(tmp_path, name, cause):
-    timeout = ["--set", "system.step_timeout=5"]
-    result = run("train", *NAMED, *env(name), *timeout, "--set", "run.agent_steps=6000", cwd=tmp_path)
+    options = [*PATIENCE, "--set", "system.envs_per_agent=8", "--set", "run.agent_steps=6000"]  # few stalls
+    result = run("train", *NAMED, *env(name), *options, cwd=tmp_path, timeout=200, before=END_SLOWLY)
     assert result.returncode == 0, result.stdout + result.stderr
     assert f"is started again; it ended: {cause}" in result.stdout
     assert values(tmp_path / "logs" / "run", "system/agent_deaths")[-1] > 0
@@ -59,7 +73,7 @@ def test_training_continues_when_environments_fail(tmp_path, name, cause):
 )
 def test_fault_at_the_start_ends_the_run_with_its_cause(tmp_path, name, cause):
     envs = ["--set", "system.envs_per_agent=2"]  # or the fault would be found before, when it is seen how fast they are
-    result = run("train", *NAMED, *envs, *env(name), "--set", "system.step_timeout=5", cwd=tmp_path)
+    result = run("train", *NAMED, *envs, *env(name), *PATIENCE, cwd=tmp_path, timeout=200)
     assert result.returncode == 1
     assert cause in result.stdout
     assert "is started again" not in result.stdout
@@ -67,10 +81,10 @@ def test_fault_at_the_start_ends_the_run_with_its_cause(tmp_path, name, cause):
 
 
 @pytest.mark.parametrize(
-    ("name", "cause"), [("ExitAtOnce", "(exit status 3)"), ("StallAtOnce", "did not start within 5 s")]
+    ("name", "cause"), [("ExitAtOnce", "(exit status 3)"), ("StallAtOnce", "did not start within 10 s")]
 )
 def test_environment_that_kills_its_process_is_reported_before_the_run(tmp_path, name, cause):
-    result = run("train", *NAMED, *env(name), "--set", "system.step_timeout=5", cwd=tmp_path)
+    result = run("train", *NAMED, *env(name), *PATIENCE, cwd=tmp_path, timeout=200)
     assert result.returncode == 2
     assert f"crashing:{name}-v0" in result.stderr
     assert cause in result.stderr
@@ -79,7 +93,7 @@ def test_environment_that_kills_its_process_is_reported_before_the_run(tmp_path,
 
 @pytest.mark.parametrize("name", ["BadReward", "BadObservation"])
 def test_non_finite_values_discard_only_their_unroll(tmp_path, name):
-    result = run("train", *NAMED, *env(name), "--set", "run.agent_steps=4000", cwd=tmp_path)
+    result = run("train", *NAMED, *env(name), "--set", "run.agent_steps=4000", cwd=tmp_path, before=END_SLOWLY)
     assert result.returncode == 0, result.stdout + result.stderr
     folder = tmp_path / "logs" / "run"
     assert values(folder, "system/quarantined_unrolls")[-1] > 10
@@ -130,13 +144,13 @@ def test_training_continues_with_one_of_two_agents(tmp_path, monkeypatch, option
 
 def replace_agent(training, number):
     """Send agent 1 this signal, and wait for its successor."""
-    (victim,) = training.roles("agent-1")
+    victim = training.role("agent-1")
     victim.send_signal(number)
-    wait_for(lambda: training.roles("agent-1") not in ([], [victim]), 60, "a new agent")
+    wait_for(lambda: training.roles("agent-1") not in ([], [victim]), 100, "a new agent")
 
 
 def test_killed_or_stopped_agent_is_replaced(tmp_path):
-    with Training(tmp_path, *ENDLESS, "--set", "system.step_timeout=5") as training:
+    with Training(tmp_path, *ENDLESS, *PATIENCE) as training:
         folder = tmp_path / "logs" / "run"
         wait_for(lambda: steps(folder) > 0, 60, "a checkpoint")
         for number in (signal.SIGKILL, signal.SIGSTOP, signal.SIGSEGV):
@@ -145,12 +159,12 @@ def test_killed_or_stopped_agent_is_replaced(tmp_path):
             wait_for(lambda: steps(folder) > saved, 60, "training to continue")  # noqa: B023
         status, output = training.end(signal.SIGTERM)
     assert status == 128 + signal.SIGTERM, output
-    for cause in ("killed by SIGKILL", "no step came from it for system.step_timeout, 5 s", "killed by SIGSEGV"):
+    for cause in ("killed by SIGKILL", "no step came from it for system.step_timeout, 10 s", "killed by SIGSEGV"):
         assert f"agent 1 is started again; it ended: {cause}" in output
 
 
 def test_synchronous_training_stays_on_policy_when_an_agent_is_killed_or_stopped(tmp_path):
-    options = ["--set", "algorithm.name=a2c", "--set", "system.step_timeout=5"]
+    options = ["--set", "algorithm.name=a2c", *PATIENCE]
     often = f"{REPORT_OFTEN}\nfrom kartrl.runtime import trainer_thread\ntrainer_thread.READ_STEPS = 1"
     with Training(tmp_path, *ENDLESS, *options, before=often) as training:
         folder = tmp_path / "logs" / "run"
@@ -170,7 +184,7 @@ def test_killed_logger_is_replaced_and_logging_continues(tmp_path):
         folder = tmp_path / "logs" / "run"
         wait_for(lambda: logged(folder), 60, "the first scalars")
         before = logged(folder)
-        training.roles("logger")[0].kill()
+        training.role("logger").kill()
         wait_for(lambda: logged(folder)[-1].agent_steps > before[-1].agent_steps, 60, "further scalars")
         assert logged(folder)[: len(before)] == before
         status, output = training.end(signal.SIGTERM)
@@ -178,14 +192,14 @@ def test_killed_logger_is_replaced_and_logging_continues(tmp_path):
     assert "the logger died (exit status -9): restarting it" in output
 
 
+@pytest.mark.timeout(400)
 def test_killed_evaluator_is_replaced_and_evaluates(tmp_path):
     with Training(tmp_path, *ENDLESS, "--set", "evaluation.minutes=0.02", "--set", "evaluation.episodes=1") as training:
         folder = tmp_path / "logs" / "run"
-        wait_for(lambda: training.roles("evaluator"), 60, "the evaluator")
-        (victim,) = training.roles("evaluator")
+        victim = training.role("evaluator")
         victim.kill()
         wait_for(lambda: training.roles("evaluator") not in ([], [victim]), 60, "a new evaluator")
-        wait_for(lambda: (folder / "best.pt").exists(), 60, "an evaluation")
+        wait_for(lambda: (folder / "best.pt").exists(), 200, "an evaluation")  # at the lowest priority
         status, output = training.end(signal.SIGTERM)
     assert status == 128 + signal.SIGTERM
     assert "the evaluator died (exit status -9): restarting it" in output
@@ -209,7 +223,7 @@ THREADS = {
 
 def run_with_fault(cwd: Path, role: str, fault: str) -> subprocess.CompletedProcess[str]:
     before = FAULT.format(**THREADS[role], fault=fault)
-    return run("train", *ENDLESS, "--set", "system.step_timeout=5", cwd=cwd, before=before)
+    return run("train", *ENDLESS, *PATIENCE, cwd=cwd, timeout=200, before=before)
 
 
 @pytest.mark.parametrize("role", THREADS)
@@ -277,7 +291,7 @@ def test_unrolls_never_mix_two_lifetimes_of_an_agent():
     drain.start()
     killed: list[ChildProcess] = []
     try:
-        deadline = time.monotonic() + 80
+        deadline = time.monotonic() + 150
         while len(killed) < 12:
             assert time.monotonic() < deadline
             list(agents.receive(0.02))
@@ -288,7 +302,9 @@ def test_unrolls_never_mix_two_lifetimes_of_an_agent():
                 killed.append(chance.choice(ready))
                 time.sleep(chance.random() * 0.02)  # a random time
                 killed[-1].kill()
-        wait_for(lambda: _live(agents, drain, 3), 60, "all three agents to be back")
+        # One that was killed may not have ended yet, and has been seen: it is not back.
+        wait_for(lambda: _live(agents, drain, 3) and not _any_of(agents, killed), 100, "all three agents to be back")
+        wait_for(lambda: _live(agents, drain, 3) and len(drain.unrolls) > 100, 60, "enough unrolls")
     finally:
         drain.done.set()
         slab.stop()
@@ -302,6 +318,10 @@ def test_unrolls_never_mix_two_lifetimes_of_an_agent():
     for lives, ages in drain.unrolls:
         assert len(lives) == 1, "an unroll of two processes"
         assert all(after - before in (0, 1) for before, after in itertools.pairwise(ages)), ages
+
+
+def _any_of(agents: Agents, processes: list[ChildProcess]) -> bool:
+    return any(agent.process in processes for agent in agents._agents)
 
 
 def _live(agents: Agents, drain: Drain, number: int) -> bool:
@@ -360,7 +380,7 @@ def test_agent_that_fails_repeatedly_is_unhealthy():
     drain.start()
     try:
         with pytest.raises(RunFailed, match=r"(?s)0 of 1 agents are healthy.*Traceback.*the cartridge fell out"):
-            wait_for(lambda: _live(agents, drain, 2), 60, "the end")
+            wait_for(lambda: _live(agents, drain, 2), 100, "the end")
     finally:
         drain.done.set()
         drain.join(60)

@@ -14,12 +14,12 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere it is
 
 
 def fork_server(training: Training) -> psutil.Process:
-    return psutil.Process(training.roles("agent-0")[0].ppid())
+    return psutil.Process(training.role("agent-0").ppid())
 
 
 def kill_agent(training: Training) -> None:
     """Kill one, and wait until it is replaced."""
-    (victim,) = training.roles("agent-1")
+    victim = training.role("agent-1")
     victim.kill()
     wait_for(lambda: training.roles("agent-1") not in ([], [victim]), 60, "a new agent")
 
@@ -32,7 +32,7 @@ def test_a_stopped_fork_server_hinders_neither_restarts_nor_the_end(tmp_path):
         server.suspend()
         kill_agent(training)
         server.suspend()
-        training.roles("agent-0")[0].suspend()  # which is to be killed at the end
+        training.role("agent-0").suspend()  # which is to be killed at the end
         status, output = training.end(signal.SIGTERM)
         wait_for(lambda: not training.family(), 60, "all processes to be gone")
     assert status == 128 + signal.SIGTERM, output
@@ -44,7 +44,7 @@ def test_a_killed_fork_server_takes_nothing_with_it(tmp_path):
     folder = tmp_path / "logs" / "run"
     with Training(tmp_path, *ENDLESS, before=REPORT_OFTEN) as training:
         wait_for(lambda: steps(folder) > 0, 60, "a checkpoint")
-        before = training.roles("agent-0"), training.roles("logger")
+        before = [training.role("agent-0")], [training.role("logger")]
         fork_server(training).kill()
         kill_agent(training)
         reports = len(values(folder, "speed/updates"))
@@ -60,6 +60,6 @@ def test_a_killed_fork_server_takes_nothing_with_it(tmp_path):
 def test_how_processes_end_is_known_that_are_killed_together_with_their_fork_server():
     """Until it has ended altogether, they are still its children and not the server's."""
     result = subprocess.run(
-        [sys.executable, "-m", "orphans"], env=environment(), capture_output=True, text=True, timeout=100
+        [sys.executable, "-m", "orphans"], env=environment(), capture_output=True, text=True, timeout=250
     )
     assert result.stdout.split() == [str(-signal.SIGKILL)] * 20, result.stderr

@@ -13,13 +13,25 @@ from pathlib import Path
 
 import psutil
 import pytest
-from commands import ENDLESS, EVALUATE_OFF, QUICK, REPORT_OFTEN, UNTIL_ENDED, Training, logged, run, steps, wait_for
+from commands import (
+    END_SLOWLY,
+    ENDLESS,
+    EVALUATE_OFF,
+    QUICK,
+    REPORT_OFTEN,
+    UNTIL_ENDED,
+    Training,
+    logged,
+    run,
+    steps,
+    wait_for,
+)
 
 from kartrl.metrics import scalars_csv
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs signals")
 
-GONE_SECONDS = 30  # what is killed while the machine is busy takes its time
+GONE_SECONDS = 60  # what is killed while the machine is busy takes its time
 NAMED = ["--set", "run.name=run"]
 KART = [
     *UNTIL_ENDED,
@@ -73,11 +85,17 @@ def killed(training: Training) -> None:
     training.process.wait(60)
 
 
+@pytest.mark.timeout(400)
 def test_normal_end_leaves_nothing(tmp_path: Path, temporary: Path) -> None:
-    with Training(tmp_path, *QUICK, *NAMED, "--set", "run.agent_steps=2000") as training:
+    patient = (  # the server goes on until its agents were looked at, though they have reached the limit
+        "from pathlib import Path\nfrom kartrl.runtime.server import Server\nfinished = Server._finished\n"
+        "Server._finished = lambda self: Path('seen').exists() and finished(self)"
+    )
+    with Training(tmp_path, *QUICK, *NAMED, "--set", "run.agent_steps=2000", before=patient) as training:
         wait_for(lambda: len(training.roles("agent-0") + training.roles("agent-1")) == 2, 60, "the agents")
         shared = shared_memory(training)
-        status, output = training.end()
+        (tmp_path / "seen").touch()
+        status, output = training.end(timeout=200)  # it evaluates, at the lowest priority
         assert status == 0, output
         nothing_is_left(training, shared, temporary)
     assert litter(tmp_path / "logs" / "run") == []
@@ -85,7 +103,7 @@ def test_normal_end_leaves_nothing(tmp_path: Path, temporary: Path) -> None:
 
 def test_failing_environment_leaves_nothing(tmp_path: Path, temporary: Path) -> None:
     with Training(tmp_path, *QUICK, *EVALUATE_OFF, "--set", "environment.id=crashing:CrashAtOnce-v0") as training:
-        status, output = training.end()
+        status, output = training.end(timeout=100)
         assert status == 1, output
         nothing_is_left(training, set(), temporary)
     assert litter(tmp_path) == []
@@ -100,7 +118,7 @@ def test_a_process_that_cannot_be_started_at_the_end_leaves_nothing(tmp_path: Pa
         "Server._shut_down = shut_down"
     )
     with Training(tmp_path, *QUICK, *NAMED, "--set", "run.agent_steps=2000", before=failing) as training:
-        status, output = training.end()
+        status, output = training.end(timeout=100)
         assert status == 0, output
         assert "The last checkpoint is not evaluated: there is no fork server" in output
         nothing_is_left(training, set(), temporary)
@@ -145,10 +163,13 @@ def test_sigterm_to_all_processes_saves_and_loses_no_metrics(tmp_path: Path, tem
 def test_repeated_ctrl_c_ends_at_once(tmp_path: Path, temporary: Path) -> None:
     """Sent to all processes of the run as by a terminal; a stopped agent keeps the run from ending by itself."""
     printed = tmp_path / "printed"
-    with printed.open("w") as file, Training(tmp_path, *ENDLESS, output=file) as training:
+    with (
+        printed.open("w") as file,
+        Training(tmp_path, *ENDLESS, output=file, before=END_SLOWLY) as training,
+    ):
         wait_for(lambda: steps(tmp_path / "logs" / "run") > 0, 60, "a checkpoint")
         shared = shared_memory(training)
-        training.roles("agent-0")[0].suspend()
+        training.role("agent-0").suspend()
 
         def interrupted() -> bool:
             with contextlib.suppress(ProcessLookupError):
@@ -220,7 +241,13 @@ def test_training_outlasts_its_terminal_until_it_hangs_up(tmp_path: Path, tempor
         saved = steps(folder)
         wait_for(lambda: steps(folder) > saved, 60, "a checkpoint when nobody can read")
         shared = shared_memory(training)
-        saved = steps(folder)
+
+        def further() -> bool:
+            nonlocal saved
+            saved = steps(folder)
+            return scalars_csv.last_step(folder) > saved
+
+        wait_for(further, 100, "an update since the checkpoint")
         os.killpg(training.process.pid, signal.SIGHUP)
         assert training.process.wait(60) == 128 + signal.SIGHUP
         assert steps(folder) > saved
@@ -251,12 +278,14 @@ def test_next_start_removes_what_a_killed_group_left(tmp_path: Path, temporary: 
         os.killpg(training.process.pid, signal.SIGKILL)
         wait_for(lambda: not training.family(), GONE_SECONDS, "the end of all processes")
         (logs / "run" / "checkpoints" / ".part.tmp").touch()
-        assert len(litter(logs / "run")) == 3
+        # and what it was writing when it was killed
+        assert {path.name for path in litter(logs / "run")} >= {"run.lock", "run.pid", ".part.tmp"}
         assert len(list(temporary.glob("kartrl-*"))) == 2
         again = run("train", *QUICK, *EVALUATE_OFF, "--set", "run.agent_steps=500", cwd=tmp_path)
         assert again.returncode == 0, again.stderr
         assert litter(logs / "run") == []
-        assert len(litter(logs / "other")) == 2, "those of a living run stay"
+        # it may be writing a checkpoint
+        assert {path.name for path in litter(logs / "other")} >= {"run.lock", "run.pid"}, "those of a living run stay"
         assert len(list(temporary.glob("kartrl-*"))) == 1
         assert other.end(signal.SIGTERM)[0] == 128 + signal.SIGTERM
         nothing_is_left(other, shared, temporary)
@@ -270,7 +299,7 @@ def test_a_killed_resource_tracker_is_replaced_silently(tmp_path: Path, temporar
             with contextlib.suppress(psutil.NoSuchProcess):  # it may end while it is looked at
                 if any("resource_tracker" in word for word in process.cmdline()):
                     process.kill()
-        (victim,) = training.roles("agent-0")
+        victim = training.role("agent-0")
         victim.kill()
         wait_for(lambda: {process.pid for process in training.roles("agent-0")} - {victim.pid}, 60, "its successor")
         status, output = training.end(signal.SIGTERM)
@@ -323,7 +352,7 @@ def test_killed_server_leaves_nothing(
 def test_processes_that_are_stopped_end_with_a_killed_server(tmp_path: Path, temporary: Path) -> None:
     with Training(tmp_path, *ENDLESS) as training:
         wait_for(lambda: steps(tmp_path / "logs" / "run") > 0, 60, "a checkpoint")
-        (agent,) = training.roles("agent-0")
+        agent = training.role("agent-0")
         for process in (agent, *training.roles("logger"), psutil.Process(agent.ppid())):
             process.suspend()
         killed(training)
@@ -347,7 +376,7 @@ def test_sigterm_to_several_runs_at_once_saves_each(tmp_path: Path, temporary: P
     with Training(
         tmp_path, "-c", "one.cfg", "-c", "two.cfg", "--parallel", *QUICK, *EVALUATE_OFF, *UNTIL_ENDED
     ) as training:
-        wait_for(lambda: all(steps(tmp_path / "logs" / name) > 0 for name in names), 90, "both to save")
+        wait_for(lambda: all(steps(tmp_path / "logs" / name) > 0 for name in names), 150, "both to save")
         shared = shared_memory(training)
         status, output = training.end(signal.SIGTERM)
         assert status == 128 + signal.SIGTERM, output

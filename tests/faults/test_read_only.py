@@ -44,7 +44,7 @@ def strictly(folder: Path, command: str) -> subprocess.CompletedProcess[str]:
         env=variables,
         text=True,
         capture_output=True,
-        timeout=100,
+        timeout=200,
         check=False,
     )
 
@@ -58,6 +58,7 @@ def _jail(tmp_path: Path) -> None:
         pytest.skip("the repository is on a separate disk, which stays writable")
 
 
+@pytest.mark.timeout(700)
 def test_training_and_doctor_work_with_a_read_only_root(tmp_path: Path) -> None:
     options = [*QUICK, *EVALUATE_OFF, "--set", "run.agent_steps=3000", "--set", "run.logs=."]
     ended = strictly(tmp_path, shlex.join([sys.executable, "-m", "kartrl", "train", *options]))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from commands import EVALUATE_OFF, QUICK, REPORT_OFTEN, Training, run, wait_for
+from commands import END_SLOWLY, EVALUATE_OFF, QUICK, REPORT_OFTEN, Training, run, wait_for
 from policies import make_checkpoint
 from rich.console import Console
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -45,7 +45,8 @@ def test_curves_continue_without_overlap_after_a_kill(tmp_path):
         training.process.wait(60)
         wait_for(lambda: not training.family(), 60, "the orphans to be gone")
     saved, before = newest_steps(folder), list(scalars_csv.read(folder))
-    resumed = run("train", "--resume", "run", "--set", f"run.agent_steps={saved + 1500}", cwd=tmp_path)
+    limit = f"run.agent_steps={saved + 1500}"
+    resumed = run("train", "--resume", "run", "--set", limit, cwd=tmp_path, before=END_SLOWLY)
     assert resumed.returncode == 0, resumed.stdout + resumed.stderr
     assert f"Resuming at {saved:,} agent steps" in resumed.stdout
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from commands import EVALUATE_OFF, HELPERS, QUICK, REPORT_OFTEN, Training, environment, run, wait_for
+from commands import EVALUATE_OFF, HELPERS, PACED, QUICK, REPORT_OFTEN, Training, environment, run, wait_for
 from policies import make_checkpoint
 
 from kartrl.errors import UserError
@@ -32,7 +32,7 @@ def test_kill_at_any_stage_of_a_save_leaves_a_valid_checkpoint(tmp_path):
         env=environment(),
         text=True,
         capture_output=True,
-        timeout=110,
+        timeout=250,
         check=False,
     )
     assert killing.returncode == 0, killing.stderr
@@ -127,17 +127,19 @@ def test_training_continues_when_saving_fails(tmp_path):
     assert not list(folder.rglob("*.tmp"))
 
 
-@pytest.mark.skipif(not hasattr(psutil.Process, "rlimit"), reason="needs prlimit")
 @pytest.mark.parametrize("number", [None, signal.SIGTERM])
 def test_the_end_says_that_nothing_could_be_saved(tmp_path, number):
     limit = "3000" if number is None else "1000000000"
     options = [*QUICK, *EVALUATE_OFF, "--set", "run.name=run", "--set", f"run.agent_steps={limit}"]
-    with Training(tmp_path, *options, before=REPORT_OFTEN) as training:
-        wait_for(lambda: training.roles("agent-0"), 60, "an agent")  # and so the slab, which is a file
-        psutil.Process(training.process.pid).rlimit(psutil.RLIMIT_FSIZE, (1000, 1000))  # as on a full disk
+    full = (  # as on a full disk, from when the slab, which is a file, is there
+        "import resource\nfrom kartrl.runtime.server import Server\nreal = Server._supervise\n"
+        "def supervise(self):\n    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n    real(self)\n"
+        "Server._supervise = supervise"
+    )
+    with Training(tmp_path, *options, before=f"{REPORT_OFTEN}\n{full}") as training:
         if number is not None:
             wait_for(lambda: sum(values(tmp_path / "logs" / "run", "speed/updates")[-1:]) > 0, 60, "updates")
-        status, output = training.end(number)
+        status, output = training.end(number, timeout=100)
     assert status == 1, output
     assert "what was learned since the last checkpoint could not be saved: File too large" in output
     assert "nothing was learned" not in output
@@ -147,7 +149,8 @@ def test_the_end_says_that_nothing_could_be_saved(tmp_path, number):
 
 
 def test_diverging_run_rolls_back_once_and_ends_with_its_cause(tmp_path):
-    options = [*QUICK, *EVALUATE_OFF, "--set", "run.name=run", "--set", "run.checkpoint_minutes=0.005"]
+    # paced, so that there is a checkpoint before it is over
+    options = [*QUICK, *PACED, *EVALUATE_OFF, "--set", "run.name=run", "--set", "run.checkpoint_minutes=0.005"]
     result = run("train", *options, "--set", "optimizer.learning_rate=1e30", cwd=tmp_path)
     assert result.returncode == 1, result.stdout + result.stderr
     assert re.search(r"Diverged: the loss or gradient of 10 updates in a row was not finite, again", result.stdout)

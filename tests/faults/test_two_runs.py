@@ -88,5 +88,5 @@ def test_a_run_that_was_killed_before_its_first_checkpoint_is_not_said_to_be_res
 
 def test_folder_never_has_two_holders(tmp_path):
     takers = [subprocess.Popen([sys.executable, "-c", TAKER, str(tmp_path)], env=environment()) for _ in range(3)]
-    assert [taker.wait(100) for taker in takers] == [0, 0, 0]
+    assert [taker.wait(250) for taker in takers] == [0, 0, 0]
     assert list(tmp_path.iterdir()) == []

@@ -26,6 +26,8 @@ PACED = ["--set", "environment.id=pacing:Paced-v0"]
 ENDLESS = [*QUICK, *PACED, *EVALUATE_OFF, *UNTIL_ENDED, "--set", "run.name=run"]
 # code to run before: the server reports several times a second
 REPORT_OFTEN = "from kartrl.runtime import server\nserver.REPORT_SECONDS = 0.2"
+# code to run before: at the end, the server does not kill processes that a busy machine keeps from ending for a while
+END_SLOWLY = "from kartrl.runtime import server\nserver.JOIN_SECONDS = 30.0"
 
 
 def environment(*first: Path) -> dict[str, str]:
@@ -118,6 +120,17 @@ class Training:
         """Its processes with this role, by the title that they have taken."""
         return titled(self.family(), f"kartrl {name}", whole=True)
 
+    def role(self, name: str) -> psutil.Process:
+        """Its process with this role, which may be coming up still: others can have trained and saved meanwhile."""
+        found: list[psutil.Process] = []
+
+        def is_there() -> bool:
+            found[:] = self.roles(name)
+            return len(found) == 1
+
+        wait_for(is_there, 60, f"the process {name}")
+        return found[0]
+
     def end(self, number: signal.Signals | None = None, timeout: float = 60) -> tuple[int, str]:
         """Send a signal if given; the exit status and all that was printed."""
         if number is not None:
@@ -167,8 +180,11 @@ def assert_clear(error: Exception) -> None:
 def wait_for(condition: Callable[[], object], seconds: float, what: str) -> None:
     """Wait until `condition` is true; fail after `seconds`."""
     deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
+    while True:
+        late = time.monotonic() > deadline  # before the look: who is held up after one looks once more
+        if condition():
+            return
+        assert not late, f"waited {seconds} s for {what}"
         time.sleep(0.05)
 
 

@@ -110,7 +110,8 @@ class Forked:
     def send_signal(self, number: int) -> None:
         """Send it a signal, unless it has ended."""
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with contextlib.suppress(ProcessLookupError):  # it has ended since, or its status is still on its way
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         """Kill it."""

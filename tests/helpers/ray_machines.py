@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import random
 import secrets
 import shutil
 import socket
@@ -32,8 +33,7 @@ class Machines:
         from ray.cluster_utils import Cluster
 
         self._options: dict[str, Any] = {"include_dashboard": False, "object_store_memory": 100_000_000}
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        port = _free_port()
         settings = folder / "autoscaler.json"
         settings.write_text(json.dumps(_autoscaler(f"127.0.0.1:{port}")))
         head = {"num_cpus": 2, "gcs_server_port": port, "autoscaling_config": str(settings), **self._options}
@@ -84,6 +84,14 @@ class Machines:
         left = self._brought()
         self._cluster.shutdown()
         kill_all(left)
+
+
+def _free_port() -> int:
+    """Below those that the system hands out: nobody who asks for any, as Ray often does, gets it before it is used."""
+    for port in random.sample(range(20_000, 32_000), 100):
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise AssertionError("no port is free")
 
 
 def _autoscaler(gcs_address: str) -> dict[str, Any]:

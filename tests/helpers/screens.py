@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,16 +28,58 @@ class Screen:
 
     def do(self, *words: str) -> None:
         """An action of xdotool."""
-        subprocess.run(["xdotool", *words], env={**os.environ, "DISPLAY": self.name}, check=True, timeout=20)
+        subprocess.run(["xdotool", *words], env={**os.environ, "DISPLAY": self.name}, check=True, timeout=60)
 
     def look(self) -> Image.Image:
         """What it shows."""
         return ImageGrab.grab(xdisplay=self.name)
 
+    def pixels(self) -> np.ndarray:
+        """What it shows, uint8 [H, W, 3]."""
+        return np.asarray(self.look())
+
+    def await_changes(self, number: int, seconds: float = 100) -> None:
+        """Wait until what it shows has changed so often."""
+        deadline, last, left = time.monotonic() + seconds, self.pixels(), number
+        while left:
+            assert time.monotonic() < deadline, f"{number - left} changes of {number} in {seconds} s"
+            time.sleep(0.01)
+            shown = self.pixels()
+            if not np.array_equal(shown, last):
+                last, left = shown, left - 1
+
+    def await_rest(self, seconds: float = 60) -> float:
+        """Wait until it shows the same for a while; when that was seen first, by the monotonic clock."""
+        deadline = time.monotonic() + seconds
+        while True:
+            shown, now = self.pixels(), time.monotonic()
+            time.sleep(0.3)
+            if np.array_equal(shown, self.pixels()):
+                return now
+            assert now < deadline, f"no rest for {seconds} s"
+
 
 @contextlib.contextmanager
 def open_screen() -> Iterator[Screen]:
     """A display of 1280x800 on which nothing else runs."""
+    server, number = _start_server()
+    # Xvfb ends where it takes the number of a display that is just closing: its socket is free before its lock is.
+    for _ in range(20):
+        if number:
+            break
+        server.wait(60)
+        time.sleep(0.5)
+        server, number = _start_server()
+    assert number, "Xvfb does not start"
+    try:
+        yield Screen(f":{number}")
+    finally:
+        server.terminate()
+        server.wait(60)
+
+
+def _start_server() -> tuple["subprocess.Popen[bytes]", str]:
+    """Xvfb, and the number of its display; "" where it has ended."""
     reader, writer = os.pipe()
     server = subprocess.Popen(
         ["Xvfb", "-displayfd", str(writer), "-screen", "0", "1280x800x24", "-nolisten", "tcp"],
@@ -44,10 +87,7 @@ def open_screen() -> Iterator[Screen]:
     )  # fmt: skip
     os.close(writer)
     with os.fdopen(reader) as stream:
-        number = stream.readline().strip()
-    yield Screen(f":{number}")
-    server.terminate()
-    server.wait(10)
+        return server, stream.readline().strip()
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ import multiprocessing
 import random
 import threading
 import time
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from kartrl.runtime.published_weights import ON_CPU, PublishedWeights
 from kartrl.runtime.slab import Slab, SlabShape
 
 CONTEXT = multiprocessing.get_context("spawn")
-SECONDS = 30  # in which all of this is long over
+SECONDS = 100  # in which all of this is long over
 
 
 def make_slab(num_agents=2, groups_per_agent=1, ring=1, unroll_length=2):
@@ -354,12 +355,16 @@ def test_rounds_have_one_order_whoever_is_late(agents, groups, blocks, unroll_le
 
 @pytest.mark.parametrize("make_order", [by_arrival(1), synchronous, synchronous_in_rounds, in_rounds(1)])
 def test_announcements_do_not_pile_up(make_order):
-    """A full queue would block the agents."""
+    """A full queue would block the agents.
+
+    A synchronous source sees a block before its number has come, and looks at as many numbers as there are blocks: so
+    those of two updates may be left when it returns, and agents may have announced one block more each by now.
+    """
     slab = make_slab(num_agents=2, ring=1 if make_order in (synchronous, synchronous_in_rounds) else 2, unroll_length=1)
     with Run(slab, make_order) as run:
         for _ in range(100):
             run.update()
-        assert len(slab.finished.get_many(1000, 0.0)) <= 2 * slab.num_blocks
+        assert len(slab.finished.get_many(1000, 0.0)) <= 3 * slab.num_blocks
 
 
 @pytest.mark.parametrize(("agents", "groups", "blocks"), [(1, 2, 2), (2, 2, 4), (3, 2, 6), (3, 1, 1), (4, 1, 2)])
@@ -375,11 +380,22 @@ def test_after_a_death_rounds_neither_hang_nor_starve(agents, groups, blocks):
         while deaths.is_alive():
             assert time.monotonic() < deadline
             run.update()
-        many = 6 * slab.num_groups // blocks
-        lags = [run.update().max() for _ in range(many)]
-    seen = {group for batch in run.batches[-many:] for group in groups_of(batch)}
-    assert seen == set(range(slab.num_groups))
-    assert max(lags[many // 2 :]) <= 4 * slab.num_groups / blocks, "none is left waiting"
+        many, before, waited = 6 * slab.num_groups // blocks, len(run.batches), Counter()
+        deadline = time.monotonic() + SECONDS
+        seen = set()
+        while len(run.batches) < before + many or seen != set(range(slab.num_groups)):
+            assert time.monotonic() < deadline, f"only {seen} are trained on"
+            waiting = finished_unrolls(slab)
+            run.update()
+            seen.update(groups_of(run.batches[-1]))
+            waited.update(waiting & finished_unrolls(slab))
+            # A thread that the machine holds up may be late by any number of updates, but only before it has finished.
+            assert max(waited.values(), default=0) < slab.num_blocks / blocks, "none is left waiting"
+
+
+def finished_unrolls(slab):
+    """The blocks that wait for an update, each with what its unroll begins with: group, life and step."""
+    return {(block, *slab.observation[block, 0, 0].tolist()) for block in np.flatnonzero(slab.state).tolist()}
 
 
 @pytest.mark.parametrize(("agents", "blocks"), [(3, 6), (4, 8)])

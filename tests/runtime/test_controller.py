@@ -1,9 +1,10 @@
 """The controller's search, on made-up machines whose fastest setting is known, and in a real run."""
 
 import random
+import signal
 
 import pytest
-from commands import QUICK, REPORT_OFTEN, run
+from commands import ENDLESS, REPORT_OFTEN, Training, wait_for
 
 from kartrl.metrics.scalars_csv import values
 from kartrl.runtime.controller import Controller, Knob
@@ -80,16 +81,9 @@ controller.SETTLE_SECONDS, controller.WINDOW_SECONDS = 0.1, 0.3"""
 
 
 def test_it_moves_numbers_of_a_real_run(tmp_path):
-    options = (
-        "run.minutes=0.15",
-        "system.agents=3",
-        "system.controller=true",
-        "evaluation.minutes=0",
-        "run.agent_steps=1000000000",
-    )
-    ended = run(
-        "train", *QUICK, *(part for option in options for part in ("--set", option)), cwd=tmp_path, before=HASTE
-    )
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    (folder,) = (tmp_path / "logs").iterdir()
-    assert len(set(values(folder, "speed/awaited_groups"))) > 1, "it has tried another number"
+    options = [*ENDLESS, "--set", "system.agents=3", "--set", "system.controller=true"]
+    folder = tmp_path / "logs" / "run"
+    with Training(tmp_path, *options, before=HASTE) as training:
+        wait_for(lambda: len(set(values(folder, "speed/awaited_groups"))) > 1, 100, "it to try another number")
+        status, output = training.end(signal.SIGINT)
+    assert status == 128 + signal.SIGINT, output

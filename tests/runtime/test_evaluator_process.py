@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -33,6 +32,7 @@ needs_kart = pytest.mark.skipif(
     importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator on this platform"
 )
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+/")  # of TensorBoard, as it says itself
 CONTEXT = multiprocessing.get_context("spawn")
 OFTEN = ("evaluation.minutes=0.01", "evaluation.video_seconds=1", "levels.random:3:asphalt=none")
 CIRCUITS = [f"{use}/MarioCircuit.Act{act}" for use, act in (("train", 1), ("train", 2), ("train", 3), ("test", 4))]
@@ -201,12 +201,6 @@ def test_what_cannot_be_rendered_is_measured_all_the_same(tmp_path, capfd):
     assert capfd.readouterr().err.count("evaluations are not filmed: NotImplementedError") == 1
 
 
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
 def page(url: str, profile: Path, seconds: int) -> str:
     """What a browser makes of a page."""
     options = (
@@ -247,7 +241,7 @@ def test_tensorboard_shows_curves_lines_and_videos(run_folder, tmp_path):
     sender.send(None)
     logger.join(60)
     sender.close()
-    port = free_port()
+    told = tmp_path / "told"
     command = [
         sys.executable,
         "-m",
@@ -257,18 +251,22 @@ def test_tensorboard_shows_curves_lines_and_videos(run_folder, tmp_path):
         "--host",
         "127.0.0.1",
         "--port",
-        str(port),
+        "0",  # any that is free; it says which
     ]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+    tags = ("losses/entropy", "charts/episodic_return", *(f"evaluation_driven_lines/{name}" for name in CIRCUITS))
+    image = "plugin/timeseries/imageData?imageId="
+    with (
+        told.open("w") as output,
+        subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=output) as server,
+    ):
         try:
+            wait_for(lambda: ADDRESS.search(told.read_text()), 100, "TensorBoard to start")
+            found = ADDRESS.search(told.read_text())
+            assert found is not None
             wanted = (b"driven_lines", b"losses/entropy")  # of two folders, which it reads one after the other
-            url = f"http://127.0.0.1:{port}/data/plugin/timeseries/tags"
-            wait_for(lambda: all(tag in fetch(url) for tag in wanted), 60, "TensorBoard to read the logs")
-            address = (
-                f"http://127.0.0.1:{port}/?tagFilter=losses|episodic_return|driven_lines|video%23timeseries".replace(
-                    "%23", "#"
-                )
-            )
+            url = f"{found[0]}data/plugin/timeseries/tags"
+            wait_for(lambda: all(tag in fetch(url) for tag in wanted), 100, "TensorBoard to read the logs")
+            address = f"{found[0]}?tagFilter=losses|episodic_return|driven_lines|video#timeseries"
             for seconds in (
                 10,
                 15,
@@ -276,13 +274,13 @@ def test_tensorboard_shows_curves_lines_and_videos(run_folder, tmp_path):
                 30,
             ):  # of the page's own clock, which runs ahead while a busy machine still draws
                 html = page(address, tmp_path / f"profile-{seconds}", seconds)
-                if "imageData?imageId=" in html:
+                if html.count(image) >= 4 and all(tag in html for tag in tags):
                     break
         finally:
             server.terminate()
-    for tag in ("losses/entropy", "charts/episodic_return", *(f"evaluation_driven_lines/{name}" for name in CIRCUITS)):
+    for tag in tags:
         assert tag in html, tag
-    assert html.count("plugin/timeseries/imageData?imageId=") >= 4
+    assert html.count(image) >= 4
 
 
 def fetch(url: str) -> bytes:

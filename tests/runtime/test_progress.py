@@ -124,13 +124,23 @@ class Simulation:
 
     def update(self) -> bool:
         """An update, unless the trainer would wait."""
-        if not self.synchronous and self.slab.state.sum() < self.sizes.training_blocks:
-            return False
+        old = self.too_old()
+        if not self.synchronous and self.slab.state.sum() - len(old) < self.sizes.training_blocks:
+            self.slab.release(old)  # as the source does before it waits for others, which here it would do for ever
+            return len(old) > 0
         if self.source.next(Stopwatch(TRAINER_STAGES)) is None:
             return False
         self.weights.publish()
         self.source.published()
         return True
+
+    def too_old(self) -> list[int]:
+        """Finished blocks that the source drops."""
+        if not isinstance(self.source, ArrivalSource):
+            return []
+        finished = np.flatnonzero(self.slab.state).tolist()
+        oldest = self.weights.version - self.sizes.max_lag
+        return [block for block in finished if self.slab.version[block].min() < oldest]
 
     def turn(self) -> bool:
         """Everybody does something, in a random order; whether anybody could."""

@@ -31,10 +31,11 @@ def test_most_is_written_before_a_save_while_others_may_use_the_replay(tmp_path)
     mixture, said = make(), []
     fill(mixture, Playing(0), 15)
     saving = saves(tmp_path, mixture, said)
-    assert not saving.ready()
+    with mixture.lock:  # without which the thread cannot have ended
+        assert not saving.ready()
     with mixture.lock:  # which is free again and again
         fill(mixture, Playing(1), 1)
-    wait_for(saving.ready, 30, "the thread")
+    wait_for(saving.ready, 60, "the thread")
     ahead = pieces(tmp_path)
     saving.save("1")
     assert len(pieces(tmp_path) - ahead) <= 2 < len(ahead)

@@ -167,7 +167,7 @@ def test_an_update_is_published_while_another_thread_draws():
     with source._mixture.lock:
         learner = threading.Thread(target=source.published, args=(Update(batch, np.ones(B, np.float32)),), daemon=True)
         learner.start()
-        learner.join(10)
+        learner.join(60)
         assert not learner.is_alive()
 
 

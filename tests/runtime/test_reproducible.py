@@ -42,7 +42,7 @@ for owner, name in ((Policy, "act"), (Learner, "update")):
 
 
 def train(folder: Path, *arguments: str, steps: int, before: str) -> None:
-    ended = run("train", *arguments, "--set", f"run.agent_steps={steps}", cwd=folder, before=before)
+    ended = run("train", *arguments, "--set", f"run.agent_steps={steps}", cwd=folder, before=before, timeout=250)
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 

@@ -62,6 +62,15 @@ class Predictor(threading.Thread):
         self.join(60)
 
 
+def numbers_of(queue, count):
+    """The next `count` numbers of this queue, of which some may still be on their way."""
+    numbers, deadline = [], time.monotonic() + 60
+    while len(numbers) < count:
+        assert time.monotonic() < deadline, f"only {numbers} have come"
+        numbers += queue.get_many(count - len(numbers), 1.0)
+    return numbers
+
+
 def mailbox_of(slab, agent=0):
     return Mailbox(slab, slab.waker(agent))
 
@@ -153,10 +162,10 @@ def test_blocks_are_bounded_and_agents_wait_for_the_learner():
     with Predictor(slab):
         agent = threading.Thread(target=play, args=(slab, [[""]] * 7), daemon=True)
         agent.start()
+        first = numbers_of(slab.finished, 2)
+        assert first == [0, 1]
         agent.join(0.5)
         assert agent.is_alive(), "two blocks are full: the agent must wait"
-        first = slab.finished.get_many(10, 1.0)
-        assert first == [0, 1]
         assert not slab.finished.get_many(10, 0.2)
         take(slab, *first)
         agent.join(60)
@@ -186,10 +195,10 @@ def test_no_answer_reaches_the_wrong_life():
     play_two = threading.Thread(target=play, args=(slab, [[""]] * 2), daemon=True)
     play_two.start()
     for _ in range(2):
-        requests = slab.gather_requests(slab.await_requests(1, 5.0))
+        requests = slab.gather_requests(slab.await_requests(1, 60.0))
         decide(slab, requests)
     play_two.join(60)
-    late = slab.gather_requests(slab.await_requests(1, 5.0))  # of step 2; then its agent dies
+    late = slab.gather_requests(slab.await_requests(1, 60.0))  # of step 2; then its agent dies
     assert late.step.tolist() == [2]
     slab.retire(0)
     slab.waiting.put(0)  # as if the message were still in the pipe
@@ -287,13 +296,16 @@ def test_a_full_ring_holds_up_its_own_group_only():
     agent = threading.Thread(target=step_in_turn, daemon=True)
     with Predictor(slab):
         agent.start()
-        assert sorted(slab.finished.get_many(1, 5.0) + slab.finished.get_many(1, 5.0)) == [0, 1]
+        assert sorted(numbers_of(slab.finished, 2)) == [0, 1]
         agent.join(0.1)
         assert agent.is_alive(), "now both rings are full"
         take(slab, 1)
+        deadline = time.monotonic() + 60
+        while mailbox.deferred != groups[:1]:
+            assert time.monotonic() < deadline, "meanwhile, the second one's request is on its way"
+            time.sleep(0.001)
         agent.join(0.1)
         assert agent.is_alive(), "the first group's turn has come, and its ring is full"
-        assert mailbox.deferred == groups[:1], "meanwhile, the second one's request is on its way"
         take(slab, 0)
         agent.join(60)
         assert not agent.is_alive()
@@ -357,7 +369,7 @@ def test_blocks_keep_what_they_hold_until_they_are_released():
     agent = threading.Thread(target=play, args=(slab, [[""]] * 3), daemon=True)
     with Predictor(slab):
         agent.start()
-        blocks = slab.finished.get_many(1, 5.0)
+        blocks = numbers_of(slab.finished, 1)
         first = slab.gather(blocks)
         agent.join(0.2)
         assert agent.is_alive(), "it waits for the block, though it was read"
@@ -481,8 +493,8 @@ def test_predictions_of_many_agents_are_batched():
     agents = [threading.Thread(target=play, args=(slab, [[""]] * 20, group), daemon=True) for group in range(8)]
     for agent in agents:
         agent.start()
-    while not slab.requested.all():  # all have asked before the first prediction
-        time.sleep(0.001)
+    for group in numbers_of(slab.waiting, 8):  # all have asked before the first prediction
+        slab.waiting.put(group)
     with Predictor(slab) as predictor:
         for agent in agents:
             agent.join(60)
@@ -526,7 +538,7 @@ def test_index_queue_keeps_every_number_of_every_process():
         process.start()
     seen = []
     while len(seen) < 1500:
-        got = numbers.get_many(64, 20.0)
+        got = numbers.get_many(64, 60.0)  # of processes that have to start first
         assert got, "a number was lost"
         seen += got
     for process in processes:

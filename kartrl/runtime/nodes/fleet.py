@@ -119,7 +119,7 @@ class Fleet:
         for member in self.members:
             self._receive_greeting(member)
             if member.error is not None:
-                self._bury(member, now)
+                self._after_death(member, now)
             if member.actor is None and not member.restarts.failing and member.restarts.due(now):
                 self._start(member)
         if self.members and all(member.restarts.failing for member in self.members):
@@ -181,8 +181,8 @@ class Fleet:
             for _ in range(CALLS):
                 self._call(member)
 
-    def _bury(self, member: Member, now: float) -> None:
-        """After the end of a life."""
+    def _after_death(self, member: Member, now: float) -> None:
+        """Say why a node died, and when it is started again, if ever."""
         error, delivered, envs = member.error, member.delivered, member.envs
         assert error is not None
         host, cause = member.place.machine.host, tell(error)
