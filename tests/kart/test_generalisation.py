@@ -236,7 +236,7 @@ def test_benchmark_completes_and_repeats_no_finished_run(tmp_path):
 def test_interrupted_benchmark_resumes(tmp_path):
     folder, script = tmp_path / "out", HELPERS / "benchmarking.py"
     # checkpoints come every 1.2 s: so many steps that the training is far from its end when the first one is seen
-    limit = 20_000
+    limit = 10_000
     command = [sys.executable, str(script), str(folder), str(limit), "1"]
     with subprocess.Popen(
         command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
