@@ -1,12 +1,13 @@
-"""What is forgotten of asphalt while ice is learned: without a replay, with a uniform one, and with CLEAR.
+"""How much is forgotten about asphalt while learning ice: without a replay, with a uniform one, and with CLEAR.
 
     python benchmarks/forgetting.py --steps 100000 --seeds 1 2 3 4 5 --folder logs/forgetting
 
 For each seed one policy is trained on asphalt, with a uniform replay that holds all of it (`replay.save`). From there,
-with its weights, optimizer and replay, each method trains as many steps again on ice; its replay then holds asphalt and
-ice alike. Each is evaluated on both before and after. The learning rate is constant, as ice begins where asphalt ended.
+with its weights, optimizer and replay, each method trains for as many steps on ice; its replay then holds both asphalt
+and ice. Policies are evaluated on both before and after. The learning rate is constant, since ice continues where
+asphalt ended.
 
-The same command goes on with what was broken off. Results are in FOLDER, forgetting.md and forgetting.json.
+The same command resumes an interrupted benchmark. Results are in FOLDER: forgetting.md and forgetting.json.
 """
 
 import argparse
@@ -46,10 +47,10 @@ Scores = dict[str, dict[str, float]]  # of a policy: ground -> measure -> mean o
 
 
 def train(folder: Path, seed: int, steps: int, total: int, overrides: Sequence[str], files: Sequence[str]) -> Path:
-    """Train until so many steps, or resume with these overrides; the last checkpoint.
+    """Train until `steps`, or resume with these overrides; returns the last checkpoint.
 
     Args:
-        total: steps of both grounds, all of which the replay holds.
+        total: steps on both grounds, all of which the replay holds.
     """
     ours = (f"run.logs={folder.parent}", f"run.name={folder.name}", f"run.seed={seed}")
     kept = (f"run.agent_steps={steps}", f"replay.capacities={total}", "replay.save=true")
@@ -59,12 +60,12 @@ def train(folder: Path, seed: int, steps: int, total: int, overrides: Sequence[s
 
 
 def levels_of(keys: Sequence[str]) -> list[str]:
-    """Overrides by which only these circuits are trained on."""
+    """Overrides to train only on these circuits."""
     return ["levels.*=none", *(f"levels.{key}=train" for key in keys)]
 
 
 def copy_run(begun: Path, folder: Path, with_replay: bool) -> None:
-    """A copy of a run, unless it is there. Files that never change are shared."""
+    """Copy a run, unless the copy exists. Files that never change are hard links."""
 
     def copy(source: str, target: str) -> None:
         (os.link if source.endswith((".unrolls", ".pt")) else shutil.copy2)(source, target)
@@ -78,7 +79,7 @@ def copy_run(begun: Path, folder: Path, with_replay: bool) -> None:
 
 
 def evaluate(path: Path, result: Path, grounds: Mapping[str, Sequence[str]], episodes: int) -> Scores:
-    """Drive a checkpoint on all circuits, and write what came of it."""
+    """Evaluate a checkpoint on all circuits, and write the results."""
     driven = measure(path, grounds, episodes, lambda: None)
     scores: Scores = {}
     for ground in grounds:
@@ -89,7 +90,7 @@ def evaluate(path: Path, result: Path, grounds: Mapping[str, Sequence[str]], epi
 
 
 def run_seed(options: argparse.Namespace, seed: int, grounds: Mapping[str, Sequence[str]]) -> dict[str, Scores]:
-    """All of a seed that is missing; the scores before ice (`asphalt`) and after it, by method."""
+    """Complete a seed; returns the scores before ice (`asphalt`) and after it, by method."""
     folder, steps = options.folder, options.steps
     results = {name: folder / f"{name}-{seed}.json" for name in ("asphalt", *options.methods)}
     begun = folder / f"asphalt-{seed}"
@@ -116,14 +117,14 @@ def run_seed(options: argparse.Namespace, seed: int, grounds: Mapping[str, Seque
 
 
 def told(values: Sequence[float]) -> str:
-    """The mean over seeds, and its 95 % interval."""
+    """Format the mean over seeds and its 95 % interval."""
     band = mean_band(np.array(values)[:, None], np.random.default_rng(0))
     interval = f" [{band.low[0]:.2f}, {band.high[0]:.2f}]" if len(values) > 1 else ""
     return f"{band.value[0]:.2f}{interval}"
 
 
 def table(seeds: Mapping[int, Mapping[str, Scores]], methods: Sequence[str]) -> str:
-    """Markdown, of all measures."""
+    """Markdown tables of all measures."""
     lines = []
     for measure_name, title in MEASURES.items():
         columns = ("asphalt before", "asphalt after", "lost", "ice before", "ice after")
@@ -152,7 +153,7 @@ def main() -> int:
     parser.add_argument("-c", "--config", nargs="+", default=[], help="configuration files")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="for all runs")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # the training under way is ended too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # also ends the current training run
     grounds = {ground: circuits_of(keys, GAME, Console()) for ground, keys in GROUNDS.items()}
     about = {name: getattr(options, name) for name in ("steps", "episodes", "config", "set")}
     options.folder.mkdir(parents=True, exist_ok=True)

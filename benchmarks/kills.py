@@ -20,8 +20,8 @@ from kartrl.launch import config_options
 
 
 def kill_periodically(every: float, done: threading.Event, kills: list[int], title: str = "kartrl agent-") -> None:
-    """Kill a random one of this process's descendants whose title begins so, every `every` seconds."""
-    done.wait(2 * every)  # a death before the first update ends the run
+    """Every `every` seconds, kill a random descendant of this process whose title starts with `title`."""
+    done.wait(2 * every)  # an agent killed before the first update would end the run
     while not done.wait(every):
         if found := list(descendants(title)):
             with contextlib.suppress(psutil.Error):
@@ -30,7 +30,7 @@ def kill_periodically(every: float, done: threading.Event, kills: list[int], tit
 
 
 def descendants(title: str) -> Iterator[psutil.Process]:
-    """This process's descendants whose title begins so."""
+    """Descendants of this process whose title starts with `title`."""
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):  # it may have ended
             if (process.cmdline() or [""])[0].startswith(title):
@@ -38,7 +38,7 @@ def descendants(title: str) -> Iterator[psutil.Process]:
 
 
 def parse(description: str | None) -> argparse.Namespace:
-    """The command line of this benchmark, and of others with kills."""
+    """Parse the command line of this benchmark, and of others with kills."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_config(parser)
     parser.add_argument("--seconds", type=float, default=60)

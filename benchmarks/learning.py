@@ -3,12 +3,12 @@
     python run.py --set run.seed=1 --set run.minutes=15 --set run.name=seed1      (and so on for the other seeds)
     python benchmarks/learning.py logs/seed1 logs/seed2 logs/seed3 -o docs/learning.png
 
-A training episode starts at any section and counts as a race after five laps from there. Evaluation drives greedily
+A training episode starts at any section and counts as a race after five laps from there. Evaluation acts greedily
 from the start line, on the train circuits and on unseen ones.
 
-How steady a run was is judged on training itself: the mean reward of trained steps in windows of 20,000 agent steps,
-about ten seconds on two cores, from the first one on that is at least half of the run's final value (the mean of the
-last tenth of its windows). Windows under half are counted, and the longest stretch of them.
+The steadiness of a run is judged by training itself: the mean reward of trained steps in windows of 20,000 agent steps,
+about ten seconds on two cores, beginning with the first window that reaches half of the run's final value (the mean of
+the last tenth of its windows). Windows below half are counted, and the longest stretch of them.
 """
 
 import argparse
@@ -78,13 +78,13 @@ WINDOW = 20_000  # agent steps
 
 
 class Steadiness(NamedTuple):
-    """Windows of the reward of training, from the first good one on."""
+    """Windows of the training reward, from the first good one on."""
 
     final: float  # mean reward
     windows: int
-    low: int  # under half of the final reward
+    low: int  # below half of the final reward
     collapses: int  # stretches of such windows
-    longest: int  # of these stretches, windows
+    longest: int  # of these stretches, in windows
     good_after: int  # agent steps until the first good window ended
 
     def __str__(self) -> str:
@@ -100,7 +100,7 @@ def window_means(points: Points) -> dict[int, float]:
 
 
 def steadiness(points: Points) -> Steadiness | None:
-    """Of the points of `losses/mean_reward`; None of a run too short for it."""
+    """Steadiness from the points of `losses/mean_reward`; None if the run is too short."""
     means = window_means(points)
     if not means:
         return None
@@ -169,7 +169,7 @@ THINNED = (
 
 
 def write_thinned(runs: list[Path], output: Path) -> None:
-    """Means over windows of the scalars that say how steady a run was; empty where a window has no point."""
+    """Write window means of the scalars that show how steady a run was; empty if a window has no point."""
     with output.open("w", encoding="utf-8", newline="") as file:
         rows = csv.writer(file, lineterminator="\n")
         rows.writerow(("run", "agent_steps", *THINNED))

@@ -102,7 +102,7 @@ def channels_last() -> Pair:
 
 
 def recurrence() -> Pair:
-    """Forward and backward pass of 8 unrolls of 21 steps through an LSTM of 256 units, per each of 160 steps."""
+    """Forward and backward pass of 8 unrolls of 21 steps through an LSTM of 256 units, seconds per step (of 160)."""
     cell, layer, x = nn.LSTMCell(256, 256), nn.LSTM(256, 256), torch.rand(21, 8, 256)
 
     def stepwise() -> None:
@@ -136,7 +136,7 @@ def torchscript() -> Pair:
 
 
 def forward_seconds(section: Model, batch: int) -> float:
-    """Median seconds of a forward pass of the kart's network, for each observation."""
+    """Median seconds per observation of a forward pass of the kart's network."""
     network = make_network(section, (54, 54, 1), ActionSpec("discrete", 9)).eval()
     arguments = (
         torch.zeros(batch, 54, 54, 1, dtype=torch.uint8),

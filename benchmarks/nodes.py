@@ -1,8 +1,8 @@
-"""What nodes of agents cost on one machine: the plain path, one node, two that share its cores, and two with kills.
+"""Cost of nodes of agents on one machine: no nodes, one node, two that share its cores, and two with kills.
 
 python benchmarks/nodes.py [-c pong] [--set section.key=value] [--seconds 60] [--rounds 3] [--every 10]
 
-The object store's memory is the growth of /dev/shm, which nothing else should use meanwhile.
+The object store's memory is measured as the growth of /dev/shm, which nothing else should use meanwhile.
 """
 
 import shutil
@@ -53,12 +53,12 @@ def main() -> None:
 
 
 def shared() -> int:
-    """Bytes in /dev/shm."""
+    """Bytes used in /dev/shm."""
     return shutil.disk_usage("/dev/shm").used
 
 
 def watch_store(done: threading.Event, seen: list[int]) -> None:
-    """Note how much is there, each second."""
+    """Record the bytes used, every second."""
     while not done.wait(1.0):
         seen.append(shared())
 

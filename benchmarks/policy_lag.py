@@ -1,9 +1,9 @@
-"""Train with agents that act on old weights: how much policy lag an algorithm bears.
+"""Train with agents that act on old weights: how much policy lag an algorithm tolerates.
 
     python benchmarks/policy_lag.py --updates 10 --set run.name=lag10 --set system.max_policy_lag=1000
 
-Predictors get each update's weights only when so many more updates were made, as if the learner were that much faster
-than its agents. All other arguments go to run.py.
+Predictors get the weights of an update only after this many further updates, as if the learner were that much faster
+than its agents. All other arguments are passed to run.py.
 """
 
 import argparse

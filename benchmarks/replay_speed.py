@@ -1,9 +1,9 @@
-"""What each replay costs: agent steps a second at one replayed step for each fresh one, against the ideal.
+"""Cost of each replay: agent steps per second with one replayed step per fresh one, compared with the ideal.
 
     python benchmarks/replay_speed.py -c pong --set evaluation.minutes=0 --seconds 60 --repeat 3 --json speed.json
 
 The ideal is cores / (t_environment + t_infer + (1 + ratio) t_train), each part measured alone, as in `kartrl bench`;
-what replaying itself takes is not in it. Methods take turns, so that all meet the same machine; figures are medians.
+it excludes the work of the replay itself. Methods alternate, so that conditions are equal; figures are medians.
 """
 
 import argparse
@@ -32,13 +32,13 @@ METHODS = ("none", "uniform", "prioritised", "attentive", "elite")
 
 
 def settings_of(method: str) -> list[str]:
-    """Half of each batch is replayed, soon after the start."""
+    """Overrides for a method: half of each batch is replayed, from soon after the start."""
     methods = method if method == "none" else f"queue {method}"
     return ["algorithm.name=impala", f"replay.methods={methods}", "replay.start=2000"]
 
 
 def parts_of(files: list[str], overrides: list[str], seconds: float) -> tuple[Config, Parts, float]:
-    """A configuration, its parts each alone, and how many steps are replayed for each fresh one."""
+    """A configuration, its parts measured alone, and the number of replayed steps per fresh one."""
     config = load_world(read(files, overrides)).prepare()
     spec = inspect_env(config)
     config = resolve_precision(config, spec)
@@ -47,7 +47,7 @@ def parts_of(files: list[str], overrides: list[str], seconds: float) -> tuple[Co
 
 
 def row(method: str, windows: list[Window], ideal: float, ratio: float) -> str:
-    """Of the table."""
+    """A row of the table."""
     rate = statistics.median(window.agent_steps_per_second for window in windows)
     idle = statistics.median(window.learner_idle for window in windows)
     replay = {name: statistics.median(window.replay[name] for window in windows) for name in windows[0].replay}

@@ -1,4 +1,4 @@
-"""Predicts what a cluster reaches: nodes of agents, several learners, the network between them; up to 1,024 nodes.
+"""Predicts a cluster's throughput: up to 1,024 nodes of agents, several learners, and the network between them.
 
     pip install simpy
     python benchmarks/simulate_nodes.py                                      1 to 1,024 nodes, one learner
@@ -6,14 +6,14 @@
     python benchmarks/simulate_nodes.py --stages FILE.json                   nodes like the machine that was measured
 
 A node is a machine with agents and a predictor, which fill its memory with unrolls; it sends whole batches of them to
-its learner, with two calls under way. Calls are renewed after each update, and at once where a node has none left; with
-each it gets the newest weights, if they are new to it. Learners wait for each other at each update
-and add up their gradients in a ring. FILE.json, written by `kartrl bench --json`, gives a learner's times, and a node's
-agent steps a second, which simulate.py finds.
+its learner, with two calls in flight. Calls are renewed after each update, and at once for a node that has none left;
+each brings the newest weights, if the node does not have them. Learners wait for each other at each update and sum
+their gradients in a ring. FILE.json, written by `kartrl bench --json`, gives a learner's times, and a node's agent
+steps per second, as predicted by simulate.py.
 
-Not simulated: Ray's own time for each call (about 1 ms, in `latency`), other traffic, and switches that are slower than
-the machines at them. A learner's failure is not simulated but reckoned: on average half of the time between two
-checkpoints is lost.
+Not simulated: Ray's own time for each call (about 1 ms, included in `latency`), other traffic, and switches slower than
+the machines connected to them. A learner's failures are not simulated but estimated: on average, half of the time
+between two checkpoints is lost.
 """
 
 import argparse
@@ -43,22 +43,22 @@ Steps = Generator[simpy.Event, Any, Any]
 
 
 class Cluster(NamedTuple):
-    """Sizes, seconds and bytes; the defaults are assumptions: the kart on two cores a node, a GPU for each learner."""
+    """Sizes, seconds and bytes; the defaults are assumptions: the kart on two cores per node, one GPU per learner."""
 
     nodes: int = 1
     learners: int = 1
     node_rate: float = 1800.0  # agent steps/s of a node that never waits
     call_steps: int = 512  # agent steps that a node sends at once
-    calls: int = 2  # under way for each node
-    fill_steps: int = 512  # an unroll of each of a node's environments: all are filled at once
-    node_steps: int = 1024  # agent steps that its memory holds
+    calls: int = 2  # in flight per node
+    fill_steps: int = 512  # one unroll of each of a node's environments: all are filled at once
+    node_steps: int = 1024  # agent steps that a node's memory holds
     update_steps: int = 512  # of each learner
     update_base: float = 5e-3
     update_per_step: float = 8e-6
-    step_bytes: float = 2900.0  # of an agent step on the way: its newest frame
+    step_bytes: float = 2900.0  # of an agent step on the network: its newest frame
     compression: float = 1.0  # ratio
-    compress_per_step: float = 0.0  # of a node
-    intake_per_step: float = 2e-6  # of a learner: to decompress and copy
+    compress_per_step: float = 0.0  # on a node
+    intake_per_step: float = 2e-6  # on a learner: to decompress and copy
     weight_bytes: float = 2.6e6  # of the network
     bandwidth: float = 1.25e9  # bytes/s of a machine, in each direction
     latency: float = 1e-3  # of a message, one way
@@ -67,7 +67,7 @@ class Cluster(NamedTuple):
     node_restart: float = 30.0  # until it works again
     learner_mtbf: float = math.inf
     learner_restart: float = 60.0
-    checkpoint: float = 60.0  # seconds between two
+    checkpoint: float = 60.0  # seconds between two checkpoints
     spread: float = 0.1  # maximum relative deviation of a node's time for a batch
 
 
@@ -76,9 +76,9 @@ class Result(NamedTuple):
 
     agent_steps_per_second: float  # trained
     lag: float  # mean updates between a batch's weights and its update
-    dropped: float  # part of the batches that were too old
-    lost: float  # part of the batches that were lost with a node
-    use: dict[str, float]  # resource -> fraction of time in use, the mean of all of its kind
+    dropped: float  # fraction of batches that were too old
+    lost: float  # fraction of batches lost with a failed node
+    use: dict[str, float]  # resource -> fraction of time in use, mean over all of its kind
 
     def limit(self) -> str:
         """The most used resource, if it is saturated."""
@@ -87,9 +87,9 @@ class Result(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What a node has filled, or sent."""
+    """A batch that a node has filled or sent."""
 
-    version: float  # of the weights that acted, the mean over the steps
+    version: float  # of the weights that acted, mean over the steps
     oldest: int
     node: "Node"
 
@@ -99,14 +99,14 @@ class Node:
 
     def __init__(self, env: simpy.Environment, learner: "Learner") -> None:
         self.learner = learner
-        self.calls = simpy.Store(env)  # that have come
+        self.calls = simpy.Store(env)  # that have arrived
         self.filled = simpy.Store(env)  # batches
-        self.emptied = env.event()  # room for a batch, to agents that wait
-        self.begun = env.event()  # the first weights are there
-        self.outstanding = 0  # calls, as the learner counts them
-        self.fails = math.inf  # when
-        self.asked = -1  # version of its weights, or of those that it waits for
-        self.version, self._since, self._area = 0, 0.0, 0.0  # the integral of the version until then
+        self.emptied = env.event()  # triggered when there is room for a batch
+        self.begun = env.event()  # triggered when the first weights have arrived
+        self.outstanding = 0  # unanswered calls, as counted by the learner
+        self.fails = math.inf  # time of the next failure
+        self.asked = -1  # version of its weights, or of the ones on their way
+        self.version, self._since, self._area = 0, 0.0, 0.0  # the area is the version's integral until `_since`
 
     def take(self, version: int, now: float) -> None:
         """Act with these weights from now on."""
@@ -116,22 +116,22 @@ class Node:
             self.begun.succeed()
 
     def area(self, now: float) -> float:
-        """The integral of the version over the time until now."""
+        """The integral of the version over time, until now."""
         return self._area + self.version * (now - self._since)
 
 
 class Learner:
-    """A learner's machine, and the batches that wait in it."""
+    """A learner's machine, and the batches waiting on it."""
 
     def __init__(self, env: simpy.Environment) -> None:
         self.into, self.out = simpy.Resource(env), simpy.Resource(env)
         self.nodes: list[Node] = []
         self.waiting: deque[Batch] = deque()
-        self.come = env.event()  # a batch, to a learner that waits
+        self.come = env.event()  # triggered when a batch arrives
 
 
 class Simulation:
-    """A cluster's processes; all learners make their updates at the same time, so that there is one version."""
+    """A cluster's processes; all learners update at the same time, so there is a single version."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster, self._random = cluster, random.Random(1)
@@ -150,7 +150,7 @@ class Simulation:
             env.process(self._learn(learner))
 
     def run(self, seconds: float) -> Result:
-        """Simulate `seconds` of the steady state, after as many."""
+        """Simulate `seconds` of the steady state, after a warm-up of the same length."""
         cluster, count = self.cluster, self.count
         self.env.run(seconds)
         count.clear()
@@ -163,7 +163,7 @@ class Simulation:
         return Result(rate, lag, count["dropped"] / sent, count["lost"] / (sent + count["lost"]), use)
 
     def _availability(self) -> float:
-        """Part of the time in which no learner is being started again, and nothing is done for the second time."""
+        """Fraction of the time in which no learner is being restarted, and no work is repeated."""
         cluster = self.cluster
         cost = cluster.learner_restart + cluster.checkpoint / 2
         return 1 / (1 + cost * cluster.learners / cluster.learner_mtbf)
@@ -179,10 +179,10 @@ class Simulation:
             self.count[name] += seconds
 
     def _act(self, node: Node) -> Steps:
-        """Agents fill one batch after another, as long as there is memory for them."""
+        """Agents fill one batch after another, as long as there is memory."""
         cluster, env = self.cluster, self.env
         room = max(1, cluster.node_steps // cluster.call_steps)
-        # mean and oldest version of the last ones, in which a batch's unrolls were filled beside others
+        # mean and oldest version of the last batches, during which a batch's unrolls were filled along with others
         acted = deque[tuple[float, int]](maxlen=max(1, cluster.fill_steps // cluster.call_steps))
         yield node.begun
         while True:
@@ -205,7 +205,7 @@ class Simulation:
             yield node.filled.put(Batch(mean, acted[0][1], node))
 
     def _answer(self, node: Node) -> Steps:
-        """One call after the other gets a batch."""
+        """Answer each call with a batch."""
         while True:
             yield node.calls.get()
             batch: Batch = yield node.filled.get()
@@ -223,7 +223,7 @@ class Simulation:
             learner.come.succeed()
 
     def _call_all(self, learner: Learner, idle: bool = False) -> None:
-        """Call the nodes that have answered; `idle`: only those that have no call left."""
+        """Call the nodes that have answered; `idle`: only those with no call left."""
         for node in learner.nodes:
             if not (idle and node.outstanding):
                 for _ in range(self.cluster.calls - node.outstanding):
@@ -231,7 +231,7 @@ class Simulation:
                 node.outstanding = self.cluster.calls
 
     def _call(self, node: Node) -> Steps:
-        """A call on its way, and the newest weights with it."""
+        """Send a call, and the newest weights with it."""
         cluster, env, learner = self.cluster, self.env, node.learner
         yield env.timeout(cluster.latency)
         newest = self._version
@@ -243,7 +243,7 @@ class Simulation:
         yield node.calls.put(None)
 
     def _learn(self, learner: Learner) -> Steps:
-        """Take batches in, wait for the other learners, make the update with them."""
+        """Gather batches, wait for the other learners, and update together."""
         cluster, env, count = self.cluster, self.env, self.count
         wanted = max(1, round(cluster.update_steps / cluster.call_steps))
         steps = wanted * cluster.call_steps
@@ -278,7 +278,7 @@ class Simulation:
             self._call_all(learner)
 
     def _ring_seconds(self) -> float:
-        """Of the sum of all gradients: each of 2 (L - 1) messages is a part of 1 / L of them."""
+        """Seconds to sum the gradients of L learners: 2 (L - 1) messages of 1 / L of the gradients each."""
         messages = 2 * (self.cluster.learners - 1)
         part = self.cluster.weight_bytes / self.cluster.learners
         return messages * (part / self.cluster.bandwidth + self.cluster.latency / 10)  # learners are neighbours
@@ -300,7 +300,7 @@ def result_table(clusters: list[Cluster], seconds: float) -> Table:
 
 
 def measured(file: Path, seconds: float) -> dict[str, float]:
-    """What a measured machine is as a node, without a trainer, and as a learner."""
+    """Fields of `Cluster` from a measured machine: as a node, without a trainer, and as a learner."""
     import simulate
 
     data = json.loads(file.read_text())

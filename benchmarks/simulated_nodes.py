@@ -1,10 +1,10 @@
-"""simulate_nodes.py against real nodes on this machine, whose environments only sleep, as if each had a machine.
+"""Compares simulate_nodes.py with real nodes on this machine; environments only sleep, as if each node had its own.
 
     pip install simpy
     python benchmarks/simulated_nodes.py [--nodes 1 2 3 4] [--seconds 40] [--side 84] [--set section.key=value]
 
-What the simulation is told is measured in each run itself: the seconds of an update and of the intake, and the rate of
-a node while its agents do not wait for memory. Network and latency are not: they are what simulate_nodes.py assumes.
+The simulation's inputs are measured in each run: the seconds of an update and of the intake, and the rate of a node
+while its agents do not wait for memory. Network and latency are not measured: simulate_nodes.py's assumptions apply.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from kartrl.commands.bench.windows import Window, train_window
 from kartrl.launch import config_options
 from kartrl.metrics.stopwatch import UPDATE_STAGES
 
-ENVS, GROUP, UNROLL = 8, 4, 20  # environments of a node, of a group of them, and steps of an unroll
+ENVS, GROUP, UNROLL = 8, 4, 20  # environments per node and per group, steps per unroll
 SETTINGS = (
     "environment.id=sleeping:Sleeping-v0",
     "evaluation.minutes=0",
@@ -40,14 +40,14 @@ SETTINGS = (
 
 
 def simulated(nodes: int, batch: int, step_bytes: float, window: Window) -> Cluster:
-    """What the simulation is told of a run.
+    """The inputs of the simulation for a measured run.
 
     Args:
-        batch: unrolls of an update.
-        step_bytes: of an observation.
+        batch: unrolls per update.
+        step_bytes: per observation.
     """
-    updates = window.agent_steps_per_second / (batch * UNROLL)  # a second
-    groups = min(math.ceil(math.ceil(batch / nodes) / GROUP), ENVS // GROUP)  # that a call returns
+    updates = window.agent_steps_per_second / (batch * UNROLL)  # per second
+    groups = min(math.ceil(math.ceil(batch / nodes) / GROUP), ENVS // GROUP)  # per call
     return Cluster(
         nodes=nodes,
         node_rate=window.agent_steps_per_second / nodes / (1 - window.stages["agent_wait_block"]),
@@ -64,7 +64,7 @@ def simulated(nodes: int, batch: int, step_bytes: float, window: Window) -> Clus
 
 @contextlib.contextmanager
 def ray_cluster(cpus: int) -> Iterator[str]:
-    """The address of a cluster that only this machine can reach, of one machine that claims so many CPUs."""
+    """Context manager: address of a cluster reachable only from this machine, one node that claims `cpus` CPUs."""
     folder = tempfile.mkdtemp(prefix="ray-")
     os.environ.update(RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0", RAY_AUTH_MODE="token", RAY_USAGE_STATS_ENABLED="0")
     os.environ.update(RAY_AUTH_TOKEN=secrets.token_hex(32), RAY_TMPDIR=folder)

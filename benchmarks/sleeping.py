@@ -1,4 +1,4 @@
-"""`sleeping:Sleeping-v0`: an environment whose steps only wait, as if another machine made them."""
+"""`sleeping:Sleeping-v0`: an environment whose steps only wait, as if computed on another machine."""
 
 import time
 
@@ -7,7 +7,7 @@ import numpy as np
 
 
 class Sleeping(gymnasium.Env[np.ndarray, int]):
-    """Episodes of 200 steps of so many seconds, with observations of `side` x `side` bytes, or of four floats."""
+    """Episodes of 200 steps of `seconds` each; observations have `side` x `side` bytes or, if it is 0, four floats."""
 
     def __init__(self, seconds: float = 0.005, side: int = 0) -> None:
         self._seconds = seconds

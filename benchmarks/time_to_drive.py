@@ -1,11 +1,11 @@
-"""How soon kartrl and a peer drive the kart: both in turn, a process at a time, a table of all seeds.
+"""Time until kartrl and a peer can drive the kart: they alternate, one process at a time; a table over all seeds.
 
     python benchmarks/time_to_drive.py --seeds 1 2 3 4 5 --minutes 1 --folder /tmp/drive \
         --peer "$HOME/peers/sb3/bin/python benchmarks/peers/sb3_kart.py --steps 80000"
 
-Times are in seconds from the start of the process. "90 %" is when, of the last 50 training episodes, 45 finished their
+Times are in seconds from the start of the process. "90 %" is when 45 of the last 50 training episodes finished their
 race. A peer is started with `--seed N --output FILE` and writes a row for each episode to that file. Arguments after
-`--` go to run.py.
+`--` are passed to run.py.
 """
 
 import argparse
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[1]
 
 
 class Reached(NamedTuple):
-    """When something was reached first."""
+    """When something was first reached."""
 
     seconds: float = float("inf")
     steps: float = float("inf")
@@ -35,14 +35,14 @@ class Reached(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What a training came to."""
+    """The result of a training run."""
 
     first_race: Reached
     most_races: Reached
 
 
 def read(path: Path, start: float) -> Result:
-    """From a file of episodes, with times in seconds since `start`, a Unix time."""
+    """Read a file of episodes; times are in seconds since `start`, a Unix time."""
     recent: deque[int] = deque(maxlen=RECENT)
     first = most = Reached()
     with path.open(encoding="utf-8") as file:
@@ -57,7 +57,7 @@ def read(path: Path, start: float) -> Result:
 
 
 def train(command: Sequence[str], episodes: Path) -> Result:
-    """Run a training to its end."""
+    """Run training to its end."""
     start = time.time()
     subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     return read(episodes, start)

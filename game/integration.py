@@ -1,4 +1,4 @@
-"""The files that stable-retro needs besides the ROM: variables, the end of a race, and start states."""
+"""The files that stable-retro needs in addition to the ROM: variables, the end of a race, and start states."""
 
 import gzip
 import json

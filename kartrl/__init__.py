@@ -1,4 +1,4 @@
-"""kartrl: a GA3C/IMPALA actor-learner for pixel games, first of all a kart racer on the SNES.
+"""kartrl: a GA3C/IMPALA actor-learner for pixel games, above all a kart racer on the SNES.
 
 Importing this registers `kartrl/Kart-v0` and two small environments with Gymnasium, and does nothing else.
 """

@@ -1,6 +1,6 @@
-"""The command line: one subcommand, one module of `commands`, which is imported when it is asked for.
+"""The command line: each subcommand is a module of `commands`, imported only when it is used.
 
-So `--help` is quick, and agent processes stay small.
+So `--help` is fast, and agent processes stay small.
 """
 
 import argparse
@@ -17,19 +17,19 @@ from kartrl.errors import RunFailed, UserError, shortage
 from kartrl.interrupts import deferred
 
 COMMANDS = {
-    "train": "train a network (what run.py does)",
-    "record": "film a drive and draw its line (what record.py does)",
-    "watch": "see a policy drive, circuit after circuit, with its line and what it sees",
+    "train": "train a network (run.py does the same)",
+    "record": "record a video of a drive and draw its line (record.py does the same)",
+    "watch": "watch a policy drive one circuit after another, with its line and what it observes",
     "evaluate": "race on every circuit and print a table",
-    "compare": "compare runs: curves, scores with intervals, who is better; an experiment is trained first",
-    "play": "drive yourself: in a window, against the clock or a ghost",
-    "export": "make a checkpoint small, to give it away, with a card that says what it is",
+    "compare": "compare runs: curves, scores, confidence intervals; an experiment's missing runs are trained first",
+    "play": "drive yourself in a window, against the clock or a ghost",
+    "export": "export a small checkpoint for sharing, with a model card",
     "bench": "measure how fast this machine could train, how fast it does, and where the time goes",
-    "benchmark": "train on some circuits, and measure how well others are driven",
-    "import-rom": "take in your own cartridge's ROM",
+    "benchmark": "train on some circuits, and measure how well the policies drive others",
+    "import-rom": "import the ROM of your own cartridge",
     "circuit": "create your own circuits, or generate random ones",
-    "doctor": "tell whether this machine is ready for a run, and what is missing",
-    "config": "print the configuration that a run would have",
+    "doctor": "check whether this machine is ready for a run, and report what is missing",
+    "config": "print the configuration that a run would use",
 }
 
 
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; bad input is one line on stderr and exit status 2."""
     signal.signal(signal.SIGINT, deferred(signal.default_int_handler))
     signal.signal(signal.SIGTERM, deferred(_end))
-    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as `nohup` has it
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # ignored under `nohup`
         signal.signal(signal.SIGHUP, deferred(_end))
     try:
         options = make_parser().parse_args(arguments)
@@ -58,12 +58,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _end(number: int, _: FrameType | None) -> NoReturn:
-    """SIGTERM and SIGHUP end a command as Ctrl-C does: what it has begun is tidied up."""
+    """End a command on SIGTERM and SIGHUP as on Ctrl-C, cleaning up."""
     raise SystemExit(128 + number)
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The parser of all commands; each adds its arguments when it is asked for."""
+    """Make the parser of all commands; each adds its arguments when it is used."""
     parser = Parser(
         prog="kartrl",
         description="Train an agent to drive a kart, or to play any pixel game.",
@@ -82,6 +82,6 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def _load(parser: Parser) -> None:
-    """Give the parser of a command its arguments, which are in the command's module, and what runs it."""
+    """Add a command's arguments, and the function that runs it, from its module to its parser."""
     name = parser.prog.split()[-1].replace("-", "_")
     importlib.import_module(f"kartrl.commands.{name}").add_arguments(parser)

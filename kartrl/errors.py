@@ -1,4 +1,4 @@
-"""What ends a command or a run."""
+"""Errors that end a command or a run."""
 
 import errno
 import sysconfig
@@ -7,7 +7,7 @@ from pathlib import Path
 
 LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 OURS = str(Path(__file__).parent)
-# of dlopen and of PyTorch
+# messages of dlopen and PyTorch
 NO_MEMORY = (
     "std::bad_alloc",
     "failed to map segment",
@@ -18,15 +18,15 @@ NO_MEMORY = (
 
 
 class UserError(Exception):
-    """Bad input: `kartrl` prints its text as one line, says what to do, and exits with status 2."""
+    """Bad input: `kartrl` prints its text, which says what to do, on one line, and exits with status 2."""
 
 
 class RunFailed(Exception):
-    """A fault that cannot be healed ended the run; its text holds the cause, with the traceback where there is one."""
+    """An unrecoverable fault ended the run; its text contains the cause, with a traceback if there is one."""
 
 
 def shortage(error: BaseException) -> str | None:
-    """One line on what the machine has too little of, if that is what the exception says."""
+    """One line that names the resource the machine lacks, if that is the cause of the exception; else None."""
     number = error.errno if isinstance(error, OSError) else None
     text = " ".join(str(error).split())[:200]
     if number in (errno.EMFILE, errno.ENFILE):
@@ -41,7 +41,7 @@ def shortage(error: BaseException) -> str | None:
 
 
 def located(error: BaseException) -> str:
-    """One line: the exception, and where it was raised: in the user's own code if that is in the traceback."""
+    """One line: the exception and where it was raised, in the user's own code if that is in the traceback."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if not frame.filename.startswith((*LIBRARIES, OURS, "<"))]
     place = (own or frames)[-1]

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Files that are written atomically."""
 
 import contextlib
 import os
@@ -9,15 +9,15 @@ from pathlib import Path
 
 @contextlib.contextmanager
 def whole_file(path: Path, *, durable: bool = False) -> Iterator[Path]:
-    """Yield a temporary path beside `path`, which replaces it when the block ends, unless by an exception.
+    """Yield a temporary path next to `path`, which replaces it when the block ends without an exception.
 
-    Whoever reads `path` sees the old file or the new one. A process that is killed inside leaves a `.*.tmp` file.
+    Readers of `path` see the old file or the new one. A process killed inside the block leaves a `.*.tmp` file.
 
     Args:
-        durable: the new file also survives a loss of power from then on: it and its folder are flushed to the disk.
+        durable: flush the file and its folder to the disk, so that the new file survives a power failure.
 
     Raises:
-        OSError: it cannot be written; `path` is as it was.
+        OSError: it cannot be written; `path` is unchanged.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
@@ -28,11 +28,11 @@ def whole_file(path: Path, *, durable: bool = False) -> Iterator[Path]:
     finally:
         temporary.unlink(missing_ok=True)
     if durable:
-        _flush_to_disk(path.parent)  # the rename itself lasts only then
+        _flush_to_disk(path.parent)  # only this makes the rename durable
 
 
 def write_whole(path: Path, data: bytes, *, durable: bool = False) -> None:
-    """Replace `path` by a file of these bytes; see `whole_file`."""
+    """Atomically replace `path` with a file of these bytes; see `whole_file`."""
     with whole_file(path, durable=durable) as temporary:
         temporary.write_bytes(data)
 

@@ -1,4 +1,4 @@
-"""Signals that come while C code runs which calls Python: an exception that a handler raised there would be lost."""
+"""Defers signals while C code calls back into Python: an exception raised by a handler there would be lost."""
 
 import contextlib
 import signal
@@ -9,12 +9,12 @@ from typing import Any
 
 Handler = Callable[[int, FrameType | None], Any]
 
-_calls = 0  # of such C code that are under way in the main thread, where all handlers run
+_calls = 0  # nested `held` blocks in the main thread, where all handlers run
 _waiting: list[Callable[[], Any]] = []
 
 
 def deferred(handler: Handler) -> Handler:
-    """A signal handler that calls `handler` at once or, inside of `held`, when that ends."""
+    """A signal handler that calls `handler` at once or, inside `held`, when that ends."""
 
     def take(number: int, frame: FrameType | None) -> None:
         if _calls:
@@ -26,7 +26,7 @@ def deferred(handler: Handler) -> Handler:
 
 
 def defer_ctrl_c() -> None:
-    """Where Ctrl-C raises a KeyboardInterrupt, as Python begins with, have it `deferred`."""
+    """If Ctrl-C raises a KeyboardInterrupt (Python's default), make it `deferred`."""
     here = threading.current_thread() is threading.main_thread()
     if here and signal.getsignal(signal.SIGINT) == signal.default_int_handler:
         signal.signal(signal.SIGINT, deferred(signal.default_int_handler))
@@ -34,7 +34,7 @@ def defer_ctrl_c() -> None:
 
 @contextlib.contextmanager
 def held() -> Iterator[None]:
-    """Context manager: `deferred` handlers wait until it ends; what they raise then comes out of it."""
+    """Context manager: `deferred` handlers wait until it ends; it raises their exceptions."""
     global _calls
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -1,4 +1,4 @@
-"""Starting another kartrl: the command that does it, and the process."""
+"""Starting another kartrl: its command line and its process."""
 
 import os
 import shlex
@@ -15,12 +15,12 @@ SCRIPTS = {"train": "run.py", "record": "record.py"}  # in the repository's root
 
 
 def config_options(files: Sequence[str], overrides: Iterable[str]) -> list[str]:
-    """The options -c and --set that stand for these configurations."""
+    """The options -c and --set for these configurations."""
     return [*(("-c", *files) if files else ()), *(part for override in overrides for part in ("--set", override))]
 
 
 def typed(subcommand: str) -> str:
-    """How the user, who started this process, would type another subcommand in the same place."""
+    """How the user who started this process would type another subcommand in the same place."""
     script = Path(sys.argv[0])
     if script.stem == "kartrl":
         return f"{_reachable(script)} {subcommand}"
@@ -31,7 +31,7 @@ def typed(subcommand: str) -> str:
 
 
 def _reachable(program: Path) -> str:
-    """A program's name where the shell finds it by that, as in an active virtual environment; else its path."""
+    """A program's name if the shell finds it by name, as in an active virtual environment; else its path."""
     found = shutil.which(name := program.name)
     if found is not None and os.path.abspath(found) == os.path.abspath(program):
         return name
@@ -40,21 +40,21 @@ def _reachable(program: Path) -> str:
 
 
 def named(folder: Path) -> str:
-    """What a user gives a command to name the run in this folder: its name alone, where it lies in the default one."""
+    """The argument with which a user names the run in this folder: only its name, if it is in the default folder."""
     return shlex.quote(folder.name if folder.parent == Path(Run().logs) else str(folder))
 
 
 def resume_command(folder: Path) -> str:
-    """What a user types to resume the run in this folder."""
+    """The command with which a user resumes the run in this folder."""
     return f"{typed('train')} --resume {named(folder)}"
 
 
 def start_training(options: Sequence[str], output: int | IO[str] | None = None) -> "subprocess.Popen[str]":
-    """`kartrl train` with these options, in a process of its own.
+    """Start `kartrl train` with these options in its own process.
 
     Args:
-        output: where what it prints goes, as `subprocess.Popen` takes it. It is then in a session of its own: Ctrl-C is
-            the caller's to pass on, once, so that the training saves what it has. None: it shares this terminal.
+        output: destination of its output, as in `subprocess.Popen`. The process then has its own session: the caller
+            must forward Ctrl-C, once, so that training saves its state. None: it shares this terminal.
     """
     command = [sys.executable, "-m", "kartrl", "train", *options]
     if output is None:

@@ -1,4 +1,4 @@
-"""Standard output and error that a process survives the loss of."""
+"""Standard output and error whose loss does not end the process."""
 
 import contextlib
 import errno
@@ -16,11 +16,11 @@ PATIENCE = 1.0  # seconds to wait for a reader, once
 def outlast_readers(tell: bool = False) -> None:
     """From now on, printing neither fails nor waits long: what cannot be written is dropped.
 
-    So it is where the reader has gone or is asleep, where the terminal was closed or stopped by Ctrl-S, where a disk is
-    full.
+    This covers a reader that has exited or is not reading, a terminal that was closed or stopped by Ctrl-S, and a full
+    disk.
 
     Args:
-        tell: say once on stderr that stdout's reader has gone.
+        tell: report once on stderr that stdout's reader has exited.
     """
     for descriptor in range(3):
         _ensure_open(descriptor)
@@ -29,11 +29,11 @@ def outlast_readers(tell: bool = False) -> None:
 
 
 def _ensure_open(descriptor: int) -> None:
-    """Where it was closed, the next file that is opened would get its number, and what is printed."""
+    """Open a closed descriptor: otherwise the next opened file would get its number, and everything printed."""
     try:
         os.fstat(descriptor)
     except OSError:
-        os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is this one
+        os.open(os.devnull, os.O_RDWR)  # gets the lowest free descriptor, which is this one
 
 
 def _lasting(stream: Any, descriptor: int, name: str) -> Any:
@@ -49,7 +49,7 @@ def _lasting(stream: Any, descriptor: int, name: str) -> Any:
 
 
 class _Lasting(io.FileIO):
-    """A file whose writes are never refused: what cannot be written is dropped."""
+    """A file whose writes never fail: what cannot be written is dropped."""
 
     def __init__(self, descriptor: int, name: str) -> None:
         own = _reopen(descriptor)
@@ -64,7 +64,7 @@ class _Lasting(io.FileIO):
             return len(data)
         self._patience = PATIENCE
         try:
-            written = super().write(data[: select.PIPE_BUF])  # what a pipe that can be written to takes at once
+            written = super().write(data[: select.PIPE_BUF])  # a writable pipe accepts this much at once
         except OSError as error:
             if error.errno in GONE:
                 self._give_up()
@@ -82,9 +82,9 @@ class _Lasting(io.FileIO):
 
 
 def _reopen(descriptor: int) -> int | None:
-    """The same pipe or terminal for this process alone, so that it can be made not to block, where Linux allows it.
+    """Reopen the same pipe or terminal for this process alone, to make it non-blocking, if Linux allows it.
 
-    Several processes write to it: one that was ready a moment ago may be full.
+    Several processes write to it, so it may be full although it was ready a moment ago.
     """
     mode = os.fstat(descriptor).st_mode
     if not (stat.S_ISFIFO(mode) or os.isatty(descriptor)):

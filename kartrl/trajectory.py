@@ -1,4 +1,4 @@
-"""One type for experience, from the shared slab to the loss.
+"""The one type of experience, from the shared slab to the loss.
 
 T is the length of an unroll, B the number of unrolls in a batch, S the size of the recurrent state, K the size of a
 decision, P the number of parameters of the policy's distribution, D the columns of an action.
@@ -19,18 +19,18 @@ class Trajectory(NamedTuple, Generic[Array]):
 
     observation: Array  # uint8 [T + 1, B, H, W, C] or float32 [T + 1, B, D]
     first: Array  # bool [T + 1, B], True where an episode begins
-    initial_state: Array  # float32 [B, S], the recurrent state with which the network began
+    initial_state: Array  # float32 [B, S], recurrent state at the start of the unroll
     decision: Array  # float32 [T, B, K], see `Decision`
     reward: Array  # float32 [T, B]
     terminated: Array  # bool [T, B]
-    valid: Array  # bool [T, B], False where a step only carries an episode's last observation
-    version: Array  # int64 [T, B], of the weights that acted
+    valid: Array  # bool [T, B], False where a step only holds an episode's last observation
+    version: Array  # int64 [T, B], version of the weights that acted
     online: Array  # bool [B], False where the unroll comes from a replay
-    importance: Array  # float32 [B], by which the unroll's losses are multiplied
-    serial: Array  # int64 [B], the unroll's number in the replays' memory, -1 where it is not there
+    importance: Array  # float32 [B], factor of the unroll's losses
+    serial: Array  # int64 [B], the unroll's number in the replay memory, -1 if it is not there
 
     def unrolls(self, part: slice | Array) -> "Trajectory[Array]":
-        """Only these unrolls: a slice of them, or int64 [any] with their numbers."""
+        """Select unrolls, by a slice or by their indices, int64 [any]."""
         fields = {
             name: field[part] if name in WITHOUT_TIME else field[:, part] for name, field in self._asdict().items()
         }
@@ -38,37 +38,37 @@ class Trajectory(NamedTuple, Generic[Array]):
 
 
 class Decision(NamedTuple, Generic[Array]):
-    """What the acting network said: the columns of `Trajectory.decision`, K = D + 2 + P."""
+    """The acting network's output: the columns of `Trajectory.decision`, K = D + 2 + P."""
 
-    action: Array  # float32 [..., D]; numbers of discrete actions, D = 1
+    action: Array  # float32 [..., D]; for discrete actions their index, D = 1
     log_prob: Array  # float32 [...], log mu(a | x)
     value: Array  # float32 [...], V(x)
-    parameters: Array  # float32 [..., P], of the distribution that the action is from
+    parameters: Array  # float32 [..., P], of the distribution that the action was sampled from
 
 
 def split_decision(decision: Array, action_columns: int) -> Decision[Array]:
-    """The parts of decisions [..., K] whose actions have D = `action_columns` columns."""
+    """Split decisions [..., K], whose actions have D = `action_columns` columns, into their parts."""
     d = action_columns
     parts = (decision[..., :d], decision[..., d], decision[..., d + 1], decision[..., d + 2 :])  # type: ignore[index]
     return Decision(*parts)
 
 
 def decision_size(action_columns: int, parameter_size: int) -> int:
-    """K."""
+    """K, the number of columns of a decision."""
     return action_columns + 2 + parameter_size
 
 
 def discounts(trajectory: Trajectory[Array], gamma: float) -> Array:
-    """gamma_t, float32 [T, B]: 0 where an episode ended in the step, which is the one place that knows this.
+    """gamma_t, float32 [T, B]: 0 where an episode ended in step t. Episode ends are handled only here.
 
-    A step that is not valid carries the last observation of a truncated episode: the step before it bootstraps from
-    that, and nothing flows back across it.
+    An invalid step holds the last observation of a truncated episode: the step before it bootstraps from that
+    observation, and nothing propagates back across it.
     """
     return gamma * (~trajectory.terminated & trajectory.valid)  # type: ignore[operator]
 
 
 def joined(*parts: Trajectory[np.ndarray]) -> Trajectory[np.ndarray]:
-    """The unrolls of all of them, copied."""
+    """Concatenate trajectories along the batch dimension, as a copy."""
     fields = {
         name: np.concatenate([getattr(part, name) for part in parts], int(name not in WITHOUT_TIME))
         for name in Trajectory._fields

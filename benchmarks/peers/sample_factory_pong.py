@@ -2,9 +2,9 @@
 
     python sample_factory_pong.py --env=atari_pong --algo=APPO --device=cpu ...      (README.md has the whole command)
 
-Options are Sample Factory's own. The environment is that of `-c pong`: ALE/Pong-v5, 4 frames an action, 84 x 84
+Options are Sample Factory's own. The environment is that of `-c pong`: ALE/Pong-v5, 4 frames per action, 84 x 84
 grey x 4 frames, by Gymnasium's wrappers, which are faster than Sample Factory's. Prints `@B steps=<agent steps>
-upd=<optimizer steps> sk=<frames of an agent step>` twice a second.
+upd=<optimizer steps> sk=<frames per agent step>` twice a second.
 """
 
 import sys

@@ -1,8 +1,8 @@
-"""Stable-Baselines3's PPO on kartrl/Kart-v0: how soon it drives its first race, and most of them.
+"""Stable-Baselines3's PPO on kartrl/Kart-v0: time until it finishes its first race, and most races.
 
     python sb3_kart.py --seed 1 --steps 60000 --output sb3_1.csv
 
-Observations, actions, rewards and train circuits are those of default.cfg. The file has a row for each episode, as a
+Observations, actions, rewards and train circuits are those of default.cfg. The file has a row per episode, like a
 run's `episodes.csv`: `benchmarks/time_to_drive.py` reads both.
 """
 

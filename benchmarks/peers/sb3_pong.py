@@ -2,9 +2,9 @@
 
     python sb3_pong.py a2c [--envs 16] [--vec subproc]
 
-The environment is that of `-c pong`: ALE/Pong-v5, 4 frames an action, 84 x 84 grey x 4 frames; the network is
+The environment is that of `-c pong`: ALE/Pong-v5, 4 frames per action, 84 x 84 grey x 4 frames; the network is
 SB3's CnnPolicy, the convolutions and the layer of 512 units of DQN's Nature paper. Prints `@B steps=<agent steps>
-upd=<optimizer steps> sk=<frames of an agent step>` twice a second, for ever.
+upd=<optimizer steps> sk=<frames per agent step>` twice a second, until it is stopped.
 """
 
 import argparse
@@ -30,19 +30,19 @@ VEC_ENVS = {"subproc": SubprocVecEnv, "dummy": DummyVecEnv}
 def make_pong() -> gymnasium.Env:
     """Pong, observations uint8 [84, 84, 1]."""
     gymnasium.register_envs(ale_py)
-    # AtariPreprocessing skips the frames and reads the screen past the environment
+    # AtariPreprocessing skips frames itself, and reads the screen directly from the emulator
     env = gymnasium.make("ALE/Pong-v5", frameskip=1, obs_type="grayscale")
     return AtariPreprocessing(env, noop_max=30, frame_skip=FRAME_SKIP, screen_size=84, grayscale_newaxis=True)
 
 
 def make_a2c(envs: VecEnv) -> OnPolicyAlgorithm:
-    """The Atari settings of the A3C paper, as RL Zoo has them; 5 steps of each environment an update."""
+    """The Atari settings of the A3C paper, as in RL Zoo; 5 steps of each environment per update."""
     optimizer = {"optimizer_class": torch.optim.RMSprop, "optimizer_kwargs": {"eps": 1e-5}}
     return A2C("CnnPolicy", envs, n_steps=5, ent_coef=0.01, vf_coef=0.25, policy_kwargs=optimizer, device="cpu")
 
 
 def make_ppo(envs: VecEnv) -> OnPolicyAlgorithm:
-    """The Atari settings of the PPO paper, as RL Zoo has them; 4 passes over 128 steps of each environment."""
+    """The Atari settings of the PPO paper, as in RL Zoo; 4 passes over 128 steps of each environment."""
     return PPO(
         "CnnPolicy", envs, n_steps=128, batch_size=256, n_epochs=4, learning_rate=2.5e-4, clip_range=0.1, ent_coef=0.01,
         vf_coef=0.5, device="cpu",
@@ -63,7 +63,7 @@ class Report(BaseCallback):
         model, now = self.model, time.monotonic()
         assert isinstance(model, A2C | PPO)
         minibatches = math.ceil(model.n_steps * model.n_envs / model.batch_size) if isinstance(model, PPO) else 1
-        updates = model._n_updates * minibatches  # SB3 counts PPO's passes
+        updates = model._n_updates * minibatches  # SB3 counts passes of PPO
         if updates > 0 and now >= self._due:
             self._due = now + REPORT_SECONDS
             print(f"@B steps={self.num_timesteps} upd={updates} sk={FRAME_SKIP}", flush=True)

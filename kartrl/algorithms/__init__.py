@@ -1,4 +1,4 @@
-"""The algorithms, a file for each paper, and the one table of their names."""
+"""The algorithms, one file per paper, and the table of their names."""
 
 from typing import Any
 
@@ -27,23 +27,23 @@ ALGORITHMS: dict[str, type[Algorithm[Any]]] = {
 
 
 def heads_of(config: Config) -> frozenset[str]:
-    """The heads that the algorithm needs of its network; see `ActorCritic`."""
+    """The network heads that the algorithm needs; see `ActorCritic`."""
     return ALGORITHMS[config.algorithm.name].heads
 
 
 def state_of(config: Config, network: dict[str, Tensor]) -> dict[str, Tensor]:
-    """What the algorithm's `state_dict` gives for a network with this state, after an update: names, shapes, types."""
+    """The names, shapes and dtypes of the algorithm's `state_dict` after an update, given the network's."""
     lags = _has_mask(config) and config.laser.form == "paper"
     return network if lags else ALGORITHMS[config.algorithm.name].state_of(network)
 
 
 def _has_mask(config: Config) -> bool:
-    """Whether LASER's mask is on, in an algorithm that can have it."""
+    """Whether LASER's mask is on and the algorithm supports it."""
     return config.laser.threshold > 0 and ALGORITHMS[config.algorithm.name].has_vtrace
 
 
 def make_algorithm(config: Config, distribution: Distribution) -> Algorithm[Any]:
-    """The algorithm that `algorithm.name` names, with its own section."""
+    """Make the algorithm called `algorithm.name`, with its own section."""
     section, algorithm = config.algorithm, ALGORITHMS[config.algorithm.name]
     relevance = (Relevance(config.laser, distribution),) if _has_mask(config) else ()
     transform = make_transform(section.reward_transform, section.reward_scale)

@@ -16,7 +16,7 @@ AnySection = TypeVar("AnySection", bound=Section)
 
 
 class AdvantageActorCritic(Algorithm[AnySection]):
-    """The gradient of section 4 of the paper, as a mean over valid steps, for the values that were acted with."""
+    """The gradient of section 4 of the paper, as a mean over valid steps, with the values predicted while acting."""
 
     def prepare(self, network: Network, trajectory: Trajectory[Tensor], steps: int) -> Batch:
         """See `Algorithm`: adds "advantage", and "value_target", which is a lambda-return or an n-step return."""
@@ -52,13 +52,13 @@ class AdvantageActorCritic(Algorithm[AnySection]):
 
 
 class A2C(AdvantageActorCritic[Section]):
-    """Agents wait for each update, so all steps are on-policy: the values of acting are the learner's own."""
+    """Agents wait for each update, so all steps are on-policy: the values predicted while acting are the learner's."""
 
     synchronous: ClassVar[bool] = True
 
 
 def last_value(network: Network, trajectory: Trajectory[Tensor]) -> Tensor:
-    """V(x_T), from which an unroll bootstraps, float32 [B]; a network with a memory has to go through all its steps."""
+    """V(x_T), from which an unroll bootstraps, float32 [B]; a recurrent network has to run over all its steps."""
     if network.state_size:
         return network(trajectory.observation, trajectory.first, trajectory.initial_state)[0].value[-1]
     return network.step(trajectory.observation[-1], trajectory.first[-1], trajectory.initial_state)[1]

@@ -15,17 +15,17 @@ from kartrl.trajectory import split_decision
 
 
 class A3C(AdvantageActorCritic[Section]):
-    """A2C's loss on whatever comes. The paper sums over an unroll's steps; with the mean, rates do not depend on T.
+    """A2C's loss, without waiting. The paper sums over an unroll; with the mean, learning rates do not depend on T.
 
-    Advantages and value targets are of the values that were acted with, as a worker of the paper has them and as
-    GA3C's returns bootstrap; only V(x_T) is the learner's, as nobody has acted there yet. GA3C's baseline is the
-    learner's newer value: without lag the same, and an uncorrected gradient bears little lag anyway.
+    Advantages and value targets use the values predicted while acting, as a worker of the paper does and as GA3C's
+    returns bootstrap; only V(x_T) is the learner's, because no action has been taken there yet. GA3C's baseline is the
+    learner's newer value: the same without lag, and an uncorrected gradient tolerates little lag anyway.
     """
 
     synchronous: ClassVar[bool] = False
 
     def loss(self, output: Output, batch: Batch) -> Loss:
-        """See `AdvantageActorCritic`; adds how far the learner is from the policy that acted: nothing corrects that."""
+        """See `AdvantageActorCritic`; also logs the uncorrected difference from the policy that acted."""
         loss, columns = super().loss(output, batch), self.distribution.action_columns
         behaviour = split_decision(batch.trajectory.decision, columns)
         with torch.no_grad():

@@ -1,7 +1,7 @@
-"""ACER (Wang et al. 2017, arXiv:1611.01224): off-policy actor-critic from fresh and from replayed unrolls.
+"""ACER (Wang et al. 2017, arXiv:1611.01224): off-policy actor-critic from fresh and replayed unrolls.
 
-Its parts are Retrace for the critic, importance weights that are truncated, with a correction of what that leaves out,
-and a trust region around an average of past policies.
+Its parts are Retrace for the critic, truncated importance weights with bias correction, and a trust region around an
+average of past policies.
 """
 
 from typing import ClassVar, NamedTuple
@@ -21,31 +21,30 @@ from kartrl.models.distributions import Categorical
 from kartrl.models.scripting import scripted
 from kartrl.trajectory import Decision, Trajectory, discounts, split_decision
 
-SMALLEST = 1e-6  # probability that is divided by, or the square of what comes of it leaves float32
+SMALLEST = 1e-6  # probability to divide by, so that the square of the quotient stays within float32
 
 
 class Parts(NamedTuple):
-    """What is of discrete actions other than of continuous ones; all but the statistics [T, B]."""
+    """What differs between discrete and continuous actions; [T, B] unless noted."""
 
-    statistics: Tensor  # phi, float32 [T, B, P], which the policy's gradient is with respect to
-    gradient: Tensor  # g of the objective, likewise
-    divergence_gradient: Tensor  # k, of KL(average || pi), likewise
-    ratio: Tensor  # rho, of the action that was taken
+    statistics: Tensor  # phi, float32 [T, B, P]; the policy gradient is taken with respect to it
+    gradient: Tensor  # g, of the objective, [T, B, P]
+    divergence_gradient: Tensor  # k, of KL(average || pi), [T, B, P]
+    ratio: Tensor  # rho of the action taken
     taken_q: Tensor  # Q(x_t, a_t)
     target: Tensor  # Q_ret(x_t, a_t)
-    advantage: Tensor  # by which the policy learns of the action that was taken
-    value_error: Tensor  # a scalar
+    advantage: Tensor  # of the action taken, for the policy gradient
+    value_error: Tensor  # scalar
 
 
 class ACER(Algorithm[Section]):
-    """Algorithms 2 and 3 of the paper: for discrete actions, and for continuous ones.
+    """Algorithms 2 and 3 of the paper, for discrete and continuous actions.
 
-    The statistics phi of a policy are the probabilities of discrete actions, and all parameters of a Gaussian: the
-    paper's has one deviation that is not learned, and so only means. All gradients are means over valid steps (the
-    paper sums over the k steps of an unroll); the trust region is of each step by itself, as in the paper, before any
-    mean. The entropy bonus is added outside of it. Fresh unrolls are corrected for what little they lag behind, as
-    replayed ones are. A recurrent network and its average begin an unroll with the state with which the unroll was
-    acted.
+    The statistics phi of a policy are the probabilities of discrete actions, or all parameters of a Gaussian; the
+    paper's Gaussian has a fixed deviation, so its phi is the mean alone. All gradients are means over valid steps (the
+    paper sums over the k steps of an unroll). As in the paper, the trust region applies to each step by itself, before
+    averaging, and the entropy bonus is not subject to it. The small policy lag of fresh unrolls is corrected like that
+    of replayed ones. A recurrent network and its average start an unroll from the state that it had when acting.
     """
 
     synchronous: ClassVar[bool] = False
@@ -58,13 +57,13 @@ class ACER(Algorithm[Section]):
     ) -> None:
         super().__init__(section, discount, reward_transform, distribution)
         self._average = AverageNetwork()
-        self._network: Network | None = None  # that learns, whose advantages of continuous actions the loss asks for
+        self._network: Network | None = None  # the learner's; the loss calls its `advantages` for continuous actions
         self._discrete = isinstance(distribution, Categorical)
 
     def prepare(self, network: Network, trajectory: Trajectory[Tensor], steps: int) -> Batch:
-        """See `Algorithm`: adds "average_policy", parameters float32 [T, B, P] of the average network's policy.
+        """See `Algorithm`: adds "average_policy", float32 [T, B, P], parameters of the average network's policy.
 
-        For continuous actions also "noise", float32 [T, B, (n + 1) D], which n + 1 actions are drawn with.
+        For continuous actions also "noise", float32 [T, B, (n + 1) D], from which n + 1 actions are sampled.
         """
         self._network = network
         output, _ = self._average.of(network)(trajectory.observation, trajectory.first, trajectory.initial_state)
@@ -76,11 +75,11 @@ class ACER(Algorithm[Section]):
         return Batch(trajectory, targets, steps)
 
     def after_step(self, network: Network) -> None:
-        """See `Algorithm`: the average network follows."""
+        """See `Algorithm`: updates the average network."""
         self._average.follow(network, self._section.average_decay)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """See `Algorithm`: that of the average network; empty before the first update."""
+        """See `Algorithm`: the state of the average network; empty before the first update."""
         return self._average.state_dict()
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
@@ -93,7 +92,7 @@ class ACER(Algorithm[Section]):
         return network
 
     def loss(self, output: Output, batch: Batch) -> Loss:
-        """See `Algorithm`: the policy's gradient within the trust region, error of Q(x_t, a_t), entropy bonus."""
+        """See `Algorithm`: policy gradient within the trust region, error of Q(x_t, a_t), entropy bonus."""
         section, trajectory, weight = self._section, batch.trajectory, batch.weight
         behaviour = split_decision(trajectory.decision, self.distribution.action_columns)
         parts = (self._of_discrete if self._discrete else self._of_continuous)(output, batch, behaviour)
@@ -110,7 +109,7 @@ class ACER(Algorithm[Section]):
                 "value": parts.value_error,
                 "entropy": entropy,
                 "rho_clipped": (weight * (parts.ratio > section.truncation)).sum(),  # share of truncated weights
-                "trust_region": (weight * (held != parts.gradient).any(-1)).sum(),  # share of steps that it changes
+                "trust_region": (weight * (held != parts.gradient).any(-1)).sum(),  # share of steps it changes
                 "behaviour_kl": (weight * behaviour_kl).sum(),
                 "average_kl": (weight * average_kl).sum(),
             }
@@ -124,7 +123,7 @@ class ACER(Algorithm[Section]):
         return Loss(total, terms, steps, trajectory.valid)
 
     def _of_discrete(self, output: Output, batch: Batch, behaviour: Decision[Tensor]) -> Parts:
-        """Algorithm 2: the gradient is with respect to the probabilities f, and k = -f_average / f."""
+        """Algorithm 2: gradients are with respect to the probabilities f, and k = -f_average / f."""
         assert output.q is not None
         action = behaviour.action.to(torch.int64)
         log_policy, value, q = output.policy[:-1], output.value.detach(), output.q[:-1]
@@ -144,10 +143,10 @@ class ACER(Algorithm[Section]):
         return Parts(policy, gradient, divergence_gradient, ratio, taken_q, target, target - value[:-1], value_error)
 
     def _of_continuous(self, output: Output, batch: Batch, behaviour: Decision[Tensor]) -> Parts:
-        """Algorithm 3: Q by the stochastic dueling network, equation 13, of n + 1 drawn actions, one of them a'.
+        """Algorithm 3: Q from the stochastic dueling network (equation 13) with n + 1 sampled actions, one of them a'.
 
-        V learns its own target, equation 14, beside what it learns as a part of Q. The policy's advantage is of Q_opc,
-        which is Q_ret with traces of 1.
+        V learns towards its own target (equation 14), in addition to what it learns as a part of Q. The policy's
+        advantage uses Q_opc, which is Q_ret with traces of 1.
         """
         assert self._network is not None
         assert output.features is not None
@@ -156,7 +155,7 @@ class ACER(Algorithm[Section]):
         noise = batch.targets["noise"].unflatten(-1, (self._section.dueling_samples + 1, -1)).movedim(2, 0)
         drawn = self.distribution.sample(phi, noise)
         advantages = self._network.advantages(output.features[:-1], torch.cat([behaviour.action.unsqueeze(0), drawn]))
-        q = value + advantages[:2] - advantages[2:].mean(0)  # of the action that was taken, and of a'
+        q = value + advantages[:2] - advantages[2:].mean(0)  # of the action taken and of a'
         log_ratio = self.distribution.log_prob(phi, behaviour.action) - behaviour.log_prob
         ratio, all_values = log_ratio.exp(), output.value.detach()
         trace = (log_ratio / self.distribution.action_columns).exp().clamp(max=1.0)
@@ -177,7 +176,7 @@ class ACER(Algorithm[Section]):
         return Parts(parameters, gradient, divergence_gradient, ratio, q[0], target, advantage, value_error)
 
     def _retrace(self, trace: Tensor, value: Tensor, taken_q: Tensor, batch: Batch) -> Tensor:
-        """`retrace` with traces [T, B], of V [T + 1, B] and Q(x_t, a_t) [T, B]."""
+        """`retrace` with traces [T, B], V [T + 1, B] and Q(x_t, a_t) [T, B]."""
         trajectory = batch.trajectory
         return retrace(
             trace,
@@ -196,8 +195,8 @@ def policy_gradient(
 ) -> Tensor:
     """g of equation 9, the objective's gradient with respect to the probabilities f of all actions, float [T, B, A].
 
-    Of the action that was taken min(c, rho) / f (Q_ret - V), and of each action max(0, 1 - c / rho) (Q - V): f times
-    the gradient of log f is 1. On-policy, with c of at least 1, there is no second term.
+    It is min(c, rho) / f (Q_ret - V) for the action taken, plus max(0, 1 - c / rho) (Q - V) for every action, where f
+    times the gradient of log f is 1. On-policy, with c at least 1, the second term is 0.
 
     Args:
         action: a_t, int64 [T, B].
@@ -209,18 +208,18 @@ def policy_gradient(
     """
     taken = functional.one_hot(action, log_policy.shape[-1]).to(log_policy.dtype)
     weight = torch.minimum(c * (-log_policy).exp(), (-log_behaviour).exp().clamp(max=1e6))  # min(c, rho) / f
-    weight = torch.where(taken > 0, weight, torch.zeros_like(weight))  # of others it may be infinite
+    weight = torch.where(taken > 0, weight, torch.zeros_like(weight))  # for other actions it may be infinite
     correction = (1 - c * (log_behaviour - log_policy).exp()).clamp(min=0.0)
     return weight * advantage.unsqueeze(-1) + correction * action_advantage
 
 
 @scripted
 def within_trust_region(gradient: Tensor, divergence_gradient: Tensor, delta: float) -> Tensor:
-    """z = g - max(0, (k . g - delta) / |k|^2) k, equation 12: the nearest to g with k . z <= delta, of each step.
+    """z = g - max(0, (k . g - delta) / |k|^2) k, equation 12: for each step, the z nearest to g with k . z <= delta.
 
     Args:
-        gradient: g, of the objective, float [..., A].
-        divergence_gradient: k, of the KL divergence from the average policy, float [..., A].
+        gradient: g, gradient of the objective, float [..., A].
+        divergence_gradient: k, gradient of the KL divergence from the average policy, float [..., A].
     """
     excess = (divergence_gradient * gradient).sum(-1, keepdim=True) - delta
     return gradient - (excess / divergence_gradient.square().sum(-1, keepdim=True)).clamp(min=0.0) * divergence_gradient
@@ -238,12 +237,13 @@ def gaussian_gradients(
 ) -> tuple[Tensor, Tensor]:
     """g and k of algorithm 3, with respect to the policy's parameters phi of each step, float [T, B, P] each.
 
-    g is of min(c, rho) log f(a) (Q_opc - V) + max(0, 1 - c / rho') log f(a') (Q - V), k of KL(average || f).
+    g is the gradient of min(c, rho) log f(a) (Q_opc - V) + max(0, 1 - c / rho') log f(a') (Q - V), k that of
+    KL(average || f).
 
     Args:
-        phi: of the policy that learns, float [T, B, P].
-        behaviour: what the policy said that acted.
-        drawn: a', an action of the policy that learns, float [T, B, D].
+        phi: parameters of the learner's policy, float [T, B, P].
+        behaviour: decisions of the policy that acted.
+        drawn: a', sampled from the learner's policy, float [T, B, D].
         advantage: Q_opc(x_t, a_t) - V(x_t), float [T, B].
         drawn_advantage: Q(x_t, a') - V(x_t), float [T, B].
         average: parameters of the average policy, float [T, B, P].

@@ -1,4 +1,4 @@
-"""What an algorithm is: the protocol between the learner and one file of this folder."""
+"""The interface between the learner and an algorithm, which is one file of this folder."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -16,24 +16,24 @@ Section = TypeVar("Section")
 
 
 class Batch(NamedTuple):
-    """What one update is made from, or a part of it: B unrolls, and what `Algorithm.prepare` has added."""
+    """The data of one update, or a part of it: B unrolls and the targets added by `Algorithm.prepare`."""
 
     trajectory: Trajectory[Tensor]
     targets: dict[str, Tensor]  # float32 [T, B] or [T, B, any] each
-    steps: int  # valid ones of the whole batch, over which means are taken
+    steps: int  # valid steps of the whole batch, over which means are taken
 
     @property
     def weight(self) -> Tensor:
-        """Of each step in the losses, float32 [T, B]: a mean over valid steps, with the unrolls' importance."""
+        """Weight of each step in the losses, float32 [T, B]: a mean over valid steps, times the unrolls' importance."""
         return self.trajectory.valid * self.trajectory.importance / self.steps
 
     def unrolls(self, part: slice) -> "Batch":
-        """Only these unrolls; means stay those over the whole batch."""
+        """A part of the unrolls; means remain those over the whole batch."""
         targets = {name: target[:, part] for name, target in self.targets.items()}
         return Batch(self.trajectory.unrolls(part), targets, self.steps)
 
     def minibatch(self, chosen: Tensor) -> "Batch":
-        """A batch of its own of the unrolls with these numbers, int64 [any]: means are over it alone."""
+        """The unrolls with these indices, int64 [any], as a batch of its own: means are over it alone."""
         targets = {name: target[:, chosen] for name, target in self.targets.items()}
         trajectory = self.trajectory.unrolls(chosen)
         return Batch(trajectory, targets, max(1, int(trajectory.valid.sum())))
@@ -44,11 +44,11 @@ class Loss(NamedTuple):
 
     total: Tensor  # float32 scalar
     terms: dict[str, Tensor]  # scalars to be logged, by name; additive too
-    steps: dict[str, Tensor]  # float32 [T, B] each, to be described: "value", "value_target", "advantage" and others
-    valid: Tensor  # bool [T, B], the steps that count
+    steps: dict[str, Tensor]  # float32 [T, B] each, for diagnostics: "value", "value_target", "advantage" and others
+    valid: Tensor  # bool [T, B], the valid steps
 
     def detach(self) -> "Loss":
-        """Without what gradients need."""
+        """The loss without its autograd graph."""
         terms, steps = ({name: x.detach() for name, x in tensors.items()} for tensors in (self.terms, self.steps))
         return Loss(self.total.detach(), terms, steps, self.valid)
 
@@ -57,22 +57,23 @@ class Algorithm(ABC, Generic[Section]):
     """The base of all algorithms: one file, one section of the configuration, one paper.
 
     Args:
-        section: the algorithm's own.
+        section: the algorithm's own section of the configuration.
         discount: gamma, over the run.
-        reward_transform: of rewards [T, B].
-        distribution: of the policy.
-        relevance: LASER's mask, where there is one, for algorithms with V-trace.
+        reward_transform: applied to rewards [T, B].
+        distribution: the policy's action distribution.
+        relevance: LASER's mask, if any, for algorithms with V-trace.
 
     Attributes:
-        distribution: of the policy.
+        distribution: the policy's action distribution.
         progress: of the run's schedules, 0 to 1; the learner sets it before each update.
-        return_deviation: by which rewards are divided, so that values are in that unit; set likewise.
-        gather: gives rows [n, ...] of all learners for those of this one, where several learn together; set likewise.
+        return_deviation: rewards are divided by it, so that values are in this unit; set by the learner too.
+        gather: maps rows [n, ...] of this learner to those of all learners, if there are several; set by the learner
+            too.
         synchronous: agents wait for each update, so that the policy lag is 0.
-        has_vtrace: it takes a `relevance`.
-        replays: it can learn from unrolls of older policies.
-        batch_share: part of all environments whose unrolls make an update where the user does not say: the policy
-            lag, in updates, is about its inverse, on any machine.
+        has_vtrace: the algorithm takes a `relevance`.
+        replays: the algorithm can learn from unrolls of older policies.
+        batch_share: default for the fraction of all environments whose unrolls make one update: the policy lag, in
+            updates, is about its inverse, on any machine.
         heads: of the network, see `ActorCritic`.
     """
 
@@ -96,34 +97,34 @@ class Algorithm(ABC, Generic[Section]):
         self.gather: Callable[[Tensor], Tensor] = lambda rows: rows
 
     def _transform(self, reward: Tensor) -> Tensor:
-        """Rewards [T, B] as they are learned from."""
+        """Rewards [T, B], transformed and scaled for learning."""
         return self._reward_transform(reward) / self.return_deviation
 
     def prepare(self, network: Network, trajectory: Trajectory[Tensor], steps: int) -> Batch:
-        """What the loss needs to know of the batch as a whole; called without gradients, once for each update."""
+        """Compute what the loss needs from the batch as a whole; called once per update, without gradients."""
         return Batch(trajectory, {}, steps)
 
     def minibatches(self, batch: Batch) -> Iterator[Batch]:
-        """What each of the update's optimizer steps is made from, of what `prepare` gave: by default all of it."""
+        """Split the result of `prepare` into one batch per optimizer step: by default a single one."""
         yield batch
 
     def after_step(self, network: Network) -> None:
-        """Called after each optimizer step, with the network that it changed."""
+        """Called after each optimizer step, with the updated network."""
         if self._relevance is not None:
             self._relevance.follow(network)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """All that the algorithm keeps from one update to the next, float32 or int64; not copied."""
+        """Everything the algorithm keeps from one update to the next, float32 or int64; not copied."""
         return {} if self._relevance is None else self._relevance.state_dict()
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Continue from what `state_dict` gave."""
+        """Restore a `state_dict`."""
         if self._relevance is not None:
             self._relevance.load_state_dict(state)
 
     @classmethod
     def state_of(cls, network: dict[str, Tensor]) -> dict[str, Tensor]:
-        """What it keeps itself, but for LASER's lagged network; see `kartrl.algorithms.state_of`."""
+        """The algorithm's own state, without LASER's lagged network; see `kartrl.algorithms.state_of`."""
         return {}
 
     @abstractmethod
@@ -131,6 +132,6 @@ class Algorithm(ABC, Generic[Section]):
         """The loss of these unrolls.
 
         Args:
-            output: of the network that learns, on `batch.trajectory`: [T + 1, B, ...].
-            batch: a part of what `prepare` gave.
+            output: of the learner's network, on `batch.trajectory`: [T + 1, B, ...].
+            batch: a part of the result of `prepare`.
         """

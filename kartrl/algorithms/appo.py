@@ -1,9 +1,9 @@
-"""APPO: PPO's clip (arXiv:1707.06347) on V-trace's targets (arXiv:1802.01561), with asynchronous agents.
+"""APPO: PPO's clipped objective (arXiv:1707.06347) with V-trace targets (arXiv:1802.01561) and asynchronous agents.
 
-Values and advantages are V-trace's, from the learner's network when the batch came; the clip is around the policy that
-acted, so that the learner cannot move further from it than the clip range, however large the policy lag is. On-policy
-this is PPO with GAE. "Decoupled" PPO (Hilton et al. 2022, arXiv:2110.00641), whose clip is around a newer policy, lost
-the kart's policy at a lag of ten updates (docs/results.md).
+Value targets and advantages are V-trace's, from the learner's network at the start of the update. The ratio is clipped
+around the policy that acted, so the learner cannot move further from it than the clip range, however large the policy
+lag. On-policy this is PPO with GAE. "Decoupled" PPO (Hilton et al. 2022, arXiv:2110.00641), which clips around a newer
+policy, lost the kart's policy at a lag of ten updates (docs/results.md).
 """
 
 from typing import ClassVar
@@ -20,7 +20,7 @@ from kartrl.trajectory import Trajectory, discounts, split_decision
 
 
 class APPO(ClippedSurrogate[Section]):
-    """V-trace, from the learner's policy and values when the batch came."""
+    """V-trace, from the learner's policy and values at the start of the update."""
 
     synchronous: ClassVar[bool] = False
     replays: ClassVar[bool] = True
@@ -68,11 +68,11 @@ class APPO(ClippedSurrogate[Section]):
         )
 
     def loss(self, output: Output, batch: Batch) -> Loss:
-        """See `ClippedSurrogate`; adds how far the learner was from the policy that acted when the batch came."""
+        """See `ClippedSurrogate`; also logs how far the learner was from the policy that acted, before the update."""
         loss, targets = super().loss(output, batch), batch.targets
         weight = batch.weight
         loss.terms["rho_clipped"] = (weight * (targets["importance_weight"] > self._section.rho_bar)).sum()
         loss.terms["behaviour_kl"] = (weight * targets["behaviour_kl"]).sum()  # KL(mu || pi)
         if "trusted" in targets:
-            loss.terms["masked"] = (weight * (1 - targets["trusted"])).sum()  # share of steps that teach nothing
+            loss.terms["masked"] = (weight * (1 - targets["trusted"])).sum()  # share of masked steps
         return loss

@@ -8,7 +8,7 @@ from kartrl.models.scripting import scripted
 
 @scripted
 def by_doubling(term: Tensor, decay: Tensor) -> Tensor:
-    """`backward_sum` in about log2(T) rounds of large operations (Hillis and Steele's scan), rounded otherwise."""
+    """`backward_sum` in about log2(T) rounds of large operations (Hillis and Steele's scan); it rounds differently."""
     length, reach = term.shape[0], 1
     while reach < length:  # term is the sum over the next `reach` steps, decay the product of their decays
         term = torch.cat([term[:-reach] + decay[:-reach] * term[reach:], term[-reach:]])
@@ -21,8 +21,8 @@ def by_doubling(term: Tensor, decay: Tensor) -> Tensor:
 def backward_sum(term: Tensor, decay: Tensor) -> Tensor:
     """x_t = term_t + decay_t x_{t+1}, with x_T = 0; all float [T, B].
 
-    Step by step on a CPU; on a GPU, where the start of each small operation would cost more than all of them, by
-    doubling (which has never run on one).
+    Step by step on a CPU; by doubling on a GPU, where the launches of many small operations would dominate (this has
+    never run on one).
     """
     if term.is_cuda:
         return by_doubling(term, decay)

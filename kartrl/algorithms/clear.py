@@ -1,4 +1,4 @@
-"""CLEAR (Rolnick et al. 2019, arXiv:1811.11682): what was replayed is cloned, against forgetting."""
+"""CLEAR (Rolnick et al. 2019, arXiv:1811.11682): behavioural cloning on replayed steps, against forgetting."""
 
 import torch
 from torch import Tensor
@@ -10,17 +10,18 @@ from kartrl.trajectory import split_decision
 
 
 class Cloning:
-    """Terms that are added to any algorithm's loss, of replayed steps alone; the means are over all steps of the batch.
+    """Terms added to any algorithm's loss, for replayed steps alone; means are over all steps of the batch.
 
-    The paper's: KL(mu || pi) and (V - V_mu)^2, of the policy mu and its value V_mu that acted. The seed's: KL(pi || mu)
-    and the norm |V - V_mu|, here of each unroll, where the seed takes that of the whole batch: parts so add up.
+    `form = paper`: KL(mu || pi) and (V - V_mu)^2, where mu is the policy that acted and V_mu its value. `form = seed`:
+    KL(pi || mu) and the norm |V - V_mu|, here per unroll, so that parts of a batch add up; the original takes the norm
+    over the whole batch.
     """
 
     def __init__(self, section: Section, distribution: Distribution) -> None:
         self._section, self._distribution = section, distribution
 
     def added(self, loss: Loss, output: Output, batch: Batch) -> Loss:
-        """The loss of these unrolls with the two terms."""
+        """The loss of these unrolls with the two terms added."""
         section, trajectory = self._section, batch.trajectory
         behaviour = split_decision(trajectory.decision, self._distribution.action_columns)
         policy, error = output.policy[:-1], output.value[:-1] - behaviour.value
@@ -39,6 +40,6 @@ class Cloning:
 
 
 def _norm(error: Tensor) -> Tensor:
-    """|x| of each unroll, [T, B] -> [B], with a gradient of 0 at 0."""
+    """|x| of each unroll, [T, B] -> [B], whose gradient is 0 at 0."""
     square = error.square().sum(0)
     return torch.where(square > 0, square, torch.ones_like(square)).sqrt() * (square > 0)

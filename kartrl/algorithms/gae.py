@@ -13,8 +13,8 @@ def generalised_advantage(
 ) -> Tensor:
     """A_t = delta_t + gamma_t lambda A_{t+1}, with delta_t = r_t + gamma_t V(x_{t+1}) - V(x_t); float [T, B].
 
-    With lambda = 1 it is the n-step return less the value (A3C, arXiv:1602.01783), with 0 the one-step error. A step
-    that is not `valid` gets 0, and nothing flows back across it: the step before it bootstraps from its value.
+    With lambda = 1 it is the n-step return minus the value (A3C, arXiv:1602.01783), with 0 the one-step TD error. An
+    invalid step gets 0, and nothing propagates back across it: the step before it bootstraps from its value.
 
     Args:
         reward: r_t, float [T, B].

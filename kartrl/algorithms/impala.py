@@ -14,7 +14,7 @@ from kartrl.trajectory import Trajectory, discounts, split_decision
 
 
 class Impala(Algorithm[Section]):
-    """The loss of section 4.2, as a mean over valid steps (the paper sums), so that rates do not depend on T and B."""
+    """The loss of section 4.2, as a mean over valid steps (the paper sums): learning rates do not depend on T and B."""
 
     synchronous: ClassVar[bool] = False
     replays: ClassVar[bool] = True
@@ -76,5 +76,5 @@ class Impala(Algorithm[Section]):
         }
         if trusted is not None:
             steps["trusted"] = trusted
-            terms["masked"] = (weight * (1 - trusted)).sum()  # share of steps that teach nothing
+            terms["masked"] = (weight * (1 - trusted)).sum()  # share of masked steps
         return Loss(total, terms, steps, trajectory.valid)

@@ -1,4 +1,4 @@
-"""LASER (Schmitt et al. 2020, arXiv:1909.11583): steps that were acted by too different a policy teach nothing."""
+"""LASER (Schmitt et al. 2020, arXiv:1909.11583): mask steps whose acting policy differs too much."""
 
 from collections.abc import Mapping
 
@@ -12,11 +12,11 @@ from kartrl.trajectory import Trajectory
 
 
 class Relevance:
-    """A step is trusted where KL(pi || mu) is less than the threshold, of the policy mu that acted.
+    """Trusts a step if KL(pi || mu) is below the threshold, where mu is the policy that acted.
 
-    The seed's form: pi is the policy that learns; the mask is on V-trace's traces, on the advantage and on the value
-    error. The paper's: pi is a lagged policy, here an average of the newest ones, and the mask is on V-trace's temporal
-    differences too, so that nothing of a step that is not trusted gets into any target.
+    `form = seed`: pi is the learner's policy; V-trace's traces, the advantage and the value error are masked.
+    `form = paper`: pi is a lagged policy, here an average of recent ones, and V-trace's temporal differences are masked
+    too, so that nothing of a masked step enters any target.
     """
 
     def __init__(self, section: Section, distribution: Distribution) -> None:
@@ -25,7 +25,7 @@ class Relevance:
         self.whole = section.form == "paper"  # temporal differences are masked too
 
     def lagged_policy(self, network: Network, trajectory: Trajectory[Tensor]) -> dict[str, Tensor]:
-        """For `Batch.targets`: "lagged_policy", float32 [T, B, P], where the form has one; without gradients."""
+        """For `Batch.targets`: "lagged_policy", float32 [T, B, P], if the form has one; without gradients."""
         if not self.whole:
             return {}
         average = self._average.of(network)
@@ -37,21 +37,21 @@ class Relevance:
         """1 where a step is trusted, else 0, float [T, B].
 
         Args:
-            policy: parameters of the policy that learns, float [T, B, P].
-            behaviour: of the policy that acted, likewise.
-            targets: with what `lagged_policy` gave.
+            policy: parameters of the learner's policy, float [T, B, P].
+            behaviour: parameters of the policy that acted, float [T, B, P].
+            targets: includes the result of `lagged_policy`.
         """
         divergence = self._distribution.kl(targets.get("lagged_policy", policy), behaviour)
         return (divergence < self._section.threshold).to(behaviour.dtype)
 
     def follow(self, network: Network) -> None:
-        """Call it after each optimizer step: the lagged policy follows."""
+        """Update the lagged policy; call this after each optimizer step."""
         self._average.follow(network, self._section.target_decay)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """That of the lagged network; empty where there is none."""
+        """The state of the lagged network; empty if there is none."""
         return self._average.state_dict()
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Continue from what `state_dict` gave."""
+        """Restore a `state_dict`."""
         self._average.load_state_dict(state)

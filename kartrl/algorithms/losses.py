@@ -1,4 +1,4 @@
-"""Terms of losses: sums over steps, each with a weight, float [T, B], which is 0 for invalid steps."""
+"""Loss terms: weighted sums over steps; weights are float [T, B], 0 for invalid steps."""
 
 import torch
 from torch import Tensor
@@ -33,11 +33,11 @@ def clipped_value_loss(value: Tensor, target: Tensor, old_value: Tensor, clip_ra
 
 
 def normalised(advantage: Tensor, counted: Tensor) -> Tensor:
-    """Advantages [T, B] shifted and scaled so that those that count, float [any], have mean 0 and deviation 1."""
+    """Advantages [T, B], shifted and scaled so that `counted`, float [any], has mean 0 and standard deviation 1."""
     return (advantage - counted.mean()) / (counted.std(correction=0) + 1e-8)
 
 
 @scripted
 def entropy_bonus(entropy: Tensor, weight: Tensor) -> Tensor:
-    """sum w H, all [T, B]: what is added to the objective, so subtracted from the loss."""
+    """sum w H, all [T, B]: added to the objective, so subtracted from the loss."""
     return (weight * entropy).sum()

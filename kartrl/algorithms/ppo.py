@@ -1,4 +1,4 @@
-"""PPO (Schulman et al. 2017, arXiv:1707.06347): several passes over each batch, held back by a clip."""
+"""PPO (Schulman et al. 2017, arXiv:1707.06347): several passes over each batch, with a clipped objective."""
 
 from collections.abc import Iterator
 from typing import ClassVar, TypeVar
@@ -26,9 +26,9 @@ AnySection = TypeVar("AnySection", bound=Section)
 
 
 class ClippedSurrogate(Algorithm[AnySection]):
-    """Epochs of minibatches and the loss of equation 9, for the advantages and value targets that `prepare` gives.
+    """Epochs of minibatches and the loss of equation 9, for the advantages and value targets from `prepare`.
 
-    The clip holds the new policy close to the one that acted. `prepare` must add "advantage", "value_target" and
+    Clipping keeps the new policy close to the one that acted. `prepare` must add "advantage", "value_target" and
     "old_value" [T, B], and may add "trusted", a factor of the value error.
     """
 
@@ -44,9 +44,9 @@ class ClippedSurrogate(Algorithm[AnySection]):
         self._divergences: list[Tensor] = []  # KL(mu || pi) of the minibatches of this epoch
 
     def minibatches(self, batch: Batch) -> Iterator[Batch]:
-        """See `Algorithm`: whole unrolls, in an order drawn anew for each epoch; the KL limit ends it between two.
+        """See `Algorithm`: whole unrolls, reshuffled for each epoch; the KL limit stops the update between two epochs.
 
-        Several learners divide their batches alike: a minibatch is the sum of their parts, and the KL their mean.
+        Several learners divide their batches alike: a minibatch is the union of their parts, and the KL is their mean.
         """
         section, (length, unrolls) = self._section, batch.trajectory.reward.shape
         of_all = self.gather(torch.tensor([unrolls]))
@@ -94,7 +94,7 @@ class ClippedSurrogate(Algorithm[AnySection]):
 
 
 class PPO(ClippedSurrogate[Section]):
-    """Agents wait for each update, so that the values of acting are the learner's own: GAE from them."""
+    """Agents wait for each update, so the values predicted while acting are the learner's: GAE uses these."""
 
     synchronous: ClassVar[bool] = True
 

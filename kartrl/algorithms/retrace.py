@@ -18,9 +18,9 @@ def retrace(
 ) -> Tensor:
     """Q_ret(x_t, a_t) = r_t + gamma_t (c_{t+1} (Q_ret(x_{t+1}, a_{t+1}) - Q(x_{t+1}, a_{t+1})) + V(x_{t+1})).
 
-    With traces of 1 and Q = V it is the n-step return, with traces of 0 the one-step target r + gamma V. A step that
-    is not `valid` holds no action but the last observation of a truncated episode: its target is its own value, from
-    which the step before it bootstraps, and nothing flows back across it.
+    With traces of 1 and Q = V it is the n-step return, with traces of 0 the one-step target r + gamma V. An invalid
+    step holds no action but the last observation of a truncated episode: its target is its own value, from which the
+    step before it bootstraps, and nothing propagates back across it.
 
     Args:
         trace: c_t, min(1, pi(a_t | x_t) / mu(a_t | x_t)) in the paper, float [T, B].

@@ -1,4 +1,4 @@
-"""Reward transforms, by their names in the configuration: of rewards [T, B]."""
+"""Reward transforms, by their names in the configuration; rewards are [T, B]."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ from torch import Tensor
 
 
 def clip(reward: Tensor) -> Tensor:
-    """To [-1, 1] (Mnih et al. 2015)."""
+    """Clip to [-1, 1] (Mnih et al. 2015)."""
     return reward.clamp(-1.0, 1.0)
 
 
@@ -31,5 +31,5 @@ TRANSFORMS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def make_transform(name: str, scale: float) -> Callable[[Tensor], Tensor]:
-    """The transform of this name, of rewards times `scale`."""
+    """The transform of this name, applied to rewards times `scale`."""
     return lambda reward: TRANSFORMS[name](scale * reward)

@@ -10,10 +10,10 @@ from kartrl.models.scripting import scripted
 
 
 class VTrace(NamedTuple):
-    """Targets of an unroll; no gradient flows through them."""
+    """V-trace targets of an unroll; no gradient flows through them."""
 
     value_target: Tensor  # v_s, float32 [T, B]
-    advantage: Tensor  # r_s + gamma_s v_{s+1} - V(x_s), without an importance weight of step s, float32 [T, B]
+    advantage: Tensor  # r_s + gamma_s v_{s+1} - V(x_s), without the importance weight of step s, float32 [T, B]
 
 
 @scripted
@@ -31,17 +31,17 @@ def vtrace(
     trusted: Tensor | None = None,
     masks_differences: bool = False,
 ) -> VTrace:
-    """Targets for the values and advantages for the policy gradient, by equation 1 in its recursive form (remark 1).
+    """Value targets, and advantages for the policy gradient, by equation 1 in its recursive form (remark 1).
 
     With lambda (remark 2) traces are lambda min(c_bar, ratio), and the advantage looks ahead to the mixture
     lambda v_{s+1} + (1 - lambda) V(x_{s+1}), so that on-policy it is GAE's (arXiv:1506.02438).
 
-    A step that is not `valid` holds no action: it carries the last observation of a truncated episode. Its target is
-    its own value, from which the step before it bootstraps, its advantage is 0, and nothing flows back across it.
+    An invalid step holds no action but the last observation of a truncated episode. Its target is its own value, from
+    which the step before it bootstraps, its advantage is 0, and nothing propagates back across it.
 
     Args:
         behaviour_log_prob: log mu(a_s | x_s) of the policy that acted, float [T, B].
-        target_log_prob: log pi(a_s | x_s) of the policy that learns, float [T, B].
+        target_log_prob: log pi(a_s | x_s) of the learner's policy, float [T, B].
         reward: r_s, float [T, B].
         discount: gamma_s, 0 where an episode ended in step s, float [T, B].
         valid: bool [T, B].
@@ -50,8 +50,8 @@ def vtrace(
         rho_bar: truncation of the importance weights in the temporal differences.
         c_bar: truncation of the importance weights in the trace.
         trace_lambda: lambda of the traces; 1 in the paper.
-        trusted: factors of the traces, float [T, B], see `laser.Relevance`; none: 1.
-        masks_differences: they are factors of the temporal differences too.
+        trusted: factors of the traces, float [T, B], see `laser.Relevance`; None means 1.
+        masks_differences: whether `trusted` multiplies the temporal differences too.
     """
     ratio = torch.exp(target_log_prob - behaviour_log_prob) * valid
     rho = ratio.clamp(max=rho_bar)

@@ -1,1 +1,1 @@
-"""The subcommands of kartrl, a module each."""
+"""The subcommands of kartrl, one module each."""

@@ -1,4 +1,4 @@
-"""What the commands' arguments have in common: their parser, the configuration, the network that drives."""
+"""Shared parts of the commands' arguments: the parser, and options for the configuration and the policy."""
 
 import argparse
 import difflib
@@ -9,22 +9,22 @@ from typing import Any, NoReturn
 from kartrl.errors import UserError
 
 Command = Callable[[argparse.Namespace], int]  # returns the exit status
-EXIT_STATUS = 2  # of bad input
+EXIT_STATUS = 2  # for bad input
 POLICY = "a run's name or folder (its best checkpoint), or a checkpoint file"
 SHORTCUTS = {
     "--env": ("environment.id", "ID", "the environment, such as CartPole-v1"),
-    "--seed": ("run.seed", "N", "seed of everything that is drawn"),
-    "--minutes": ("run.minutes", "M", "train for so many minutes at most"),
+    "--seed": ("run.seed", "N", "random seed"),
+    "--minutes": ("run.minutes", "M", "train for at most this many minutes"),
     "--name": ("run.name", "NAME", "name of the run: its folder in logs"),
 }
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose help ends with examples, and that names the nearest command for one that does not exist.
+    """A parser whose help ends with examples, and which suggests the nearest command for an unknown one.
 
     Args:
-        examples: as they are typed, without "kartrl".
-        on_use: called with the parser before it parses, to add its arguments then.
+        examples: as typed, without "kartrl".
+        on_use: called with the parser before it parses, to add its arguments lazily.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Parser(argparse.ArgumentParser):
         self.epilog = "\n".join(["examples:", *(f"  kartrl {example}" for example in examples)]) if examples else None
 
     def runs(self, command: Command, *examples: str) -> None:
-        """Have `command` run with what was parsed, and end the help with these examples of it."""
+        """Set the command to run with the parsed options, and its examples in the help."""
         self.set_defaults(run=command)
         self.show(*examples)
 
@@ -56,7 +56,7 @@ class Parser(argparse.ArgumentParser):
         return self._commands
 
     def error(self, message: str) -> NoReturn:
-        """Print one line about bad input, and end with status 2."""
+        """Print one line about bad input, and exit with status 2."""
         wrong = re.search(r"invalid choice: '([^']*)'", message)
         if wrong is not None and self._commands is not None:
             known = list(self._commands.choices)
@@ -67,11 +67,11 @@ class Parser(argparse.ArgumentParser):
 
 
 def add_config(parser: argparse.ArgumentParser, several: bool = False, shortcuts: bool = True) -> None:
-    """The options that say which configuration a command works with.
+    """Add the options that select the configuration.
 
     Args:
         several: whether -c may be repeated, for several runs.
-        shortcuts: whether it takes `SHORTCUTS` too.
+        shortcuts: whether to add `SHORTCUTS` too.
     """
     parser.add_argument(
         "-c",
@@ -80,11 +80,11 @@ def add_config(parser: argparse.ArgumentParser, several: bool = False, shortcuts
         action="append",
         default=[],
         metavar="FILE",
-        help="configurations, each changing what came before: files, or names of those that come along, as pong"
-        + "; repeated: several runs" * several,
+        help="configuration files, or names of bundled ones such as pong; each overrides those before it"
+        + "; repeat -c for several runs" * several,
     )
     parser.add_argument(
-        "--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="change one value; repeatable"
+        "--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="override one value; repeatable"
     )
     for option, (key, metavar, text) in SHORTCUTS.items() if shortcuts else ():
         parser.add_argument(
@@ -93,35 +93,35 @@ def add_config(parser: argparse.ArgumentParser, several: bool = False, shortcuts
 
 
 def add_policy(parser: argparse.ArgumentParser, text: str = "the network that drives") -> None:
-    """The options that say which network drives, and how."""
-    about = f"{text}: {POLICY} (default: the newest run's best, else the one that comes with kartrl)"
+    """Add the options that select the network and how it acts."""
+    about = f"{text}: {POLICY} (default: the newest run's best, else the one bundled with kartrl)"
     parser.add_argument("-p", "--checkpoint", metavar="RUN", help=about)
     add_driving(parser)
 
 
 def add_driving(parser: argparse.ArgumentParser) -> None:
-    """The options that say how a network drives."""
+    """Add the options for how a network acts."""
     choice = parser.add_mutually_exclusive_group()
     choice.add_argument(
-        "--greedy", dest="greedy", action="store_true", default=True, help="take the likeliest action (default)"
+        "--greedy", dest="greedy", action="store_true", default=True, help="take the most probable action (default)"
     )
-    choice.add_argument("--sampled", dest="greedy", action="store_false", help="sample the actions")
+    choice.add_argument("--sampled", dest="greedy", action="store_false", help="sample actions from the policy")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda", "mps"), default="auto")
 
 
 def add_world(parser: argparse.ArgumentParser) -> None:
-    """The option that has a network drive in another world than in training."""
+    """Add the option that changes the environment compared with training."""
     parser.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="environment.KEY=VALUE",
-        help="what is other than in training, as environment.opponents=3; repeatable",
+        help="override a value of the training environment, such as environment.opponents=3; repeatable",
     )
 
 
 def config_files(options: argparse.Namespace) -> list[str]:
-    """The files of a command that works with one configuration.
+    """The configuration files of a command that accepts only one configuration.
 
     Raises:
         UserError: -c was repeated.
@@ -132,20 +132,20 @@ def config_files(options: argparse.Namespace) -> list[str]:
 
 
 def setting(key: str) -> Any:
-    """A value of this key as `--set` takes it, for argparse's `type`."""
+    """An argparse `type` that converts a value to an override of this key, as for `--set`."""
     return lambda value: f"{key}={value}"
 
 
 def positive(text: str) -> int:
-    """A number of at least 1, as argparse's `type`."""
+    """An argparse `type`: an integer of at least 1."""
     return whole_number(text, 1)
 
 
 def whole_number(text: str, least: int, most: int | None = None) -> int:
-    """A number within bounds, for argparse's `type`.
+    """Parse an integer within bounds, for argparse's `type`.
 
     Raises:
-        argparse.ArgumentTypeError: it is none.
+        argparse.ArgumentTypeError: it is not one.
     """
     bounds = f"{least} or more" if most is None else f"{least} to {most}"
     if not re.fullmatch(r"-?\d+", text) or int(text) < least or (most is not None and int(text) > most):

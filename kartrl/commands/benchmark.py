@@ -9,12 +9,10 @@ from kartrl.commands.arguments import Parser, positive
 
 
 def add_arguments(parser: Parser) -> None:
-    """What `kartrl benchmark` takes."""
+    """Add the arguments of `kartrl benchmark`."""
     parser.runs(run, "benchmark generalisation --quick", "benchmark generalisation --splits within random -o results/")
-    parser.add_argument("what", choices=("generalisation",), help="what docs/generalisation.md describes")
-    parser.add_argument(
-        "--quick", action="store_true", help="some minutes instead of three hours, to see that it works"
-    )
+    parser.add_argument("what", choices=("generalisation",), help="the benchmark that docs/generalisation.md describes")
+    parser.add_argument("--quick", action="store_true", help="a few minutes instead of three hours, to test the setup")
     parser.add_argument(
         "--splits",
         nargs="+",
@@ -22,23 +20,23 @@ def add_arguments(parser: Parser) -> None:
         metavar="SPLIT",
         help="only these: within, across (or across-1 ...), random (random1 to random300), kinds (asphalt, ice ...)",
     )
-    parser.add_argument("--seeds", type=positive, help="seeds 1 to this (default 2; quick: 1)")
+    parser.add_argument("--seeds", type=positive, help="train with seeds 1 to this number (default 2; quick: 1)")
     parser.add_argument(
         "--steps",
         type=positive,
-        help="agent steps of each training (default 400,000, half of it for kinds; quick: 60,000)",
+        help="agent steps per training run (default 400,000, half of that for kinds; quick: 60,000)",
     )
-    parser.add_argument("--episodes", type=positive, help="races on each circuit (default 2; quick: 1)")
+    parser.add_argument("--episodes", type=positive, help="races per circuit (default 2; quick: 1)")
     parser.add_argument(
         "--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="override one value; repeatable"
     )
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="DIR", help="folder of the results; to continue, name it again"
+        "-o", "--output", type=Path, metavar="DIR", help="folder for the results; give it again to resume"
     )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Train and measure what is not done yet, and report; the exit status."""
+    """Train and evaluate the missing runs, and report; returns the exit status."""
     from kartrl.kart import generalisation
 
     sizes = options.seeds, options.steps, options.episodes

@@ -10,7 +10,7 @@ KINDS = "asphalt, dirt, planks, castle, mud, beach, ice or rainbow"
 
 
 def add_arguments(parser: Parser) -> None:
-    """What `kartrl circuit` takes: actions, with arguments of their own."""
+    """Add the actions of `kartrl circuit`, with their arguments."""
     parser.description = "create circuits for the bundled game: check, draw and build them, or generate random ones"
     parser.show("circuit check mine.toml", "circuit draw --all", "circuit random --kind ice -n 5 -o ice")
     actions = parser.add_subparsers(required=True, metavar="ACTION")
@@ -33,7 +33,7 @@ def add_arguments(parser: Parser) -> None:
     build = _add(
         actions,
         "build",
-        "build start states for training and playing: DIR/<Name>.state and a map, .png",
+        "build start states for training and playing: DIR/<Name>.state and a map (.png)",
         "build mine.toml -o mine/",
     )
     build.add_argument("file", nargs="+", type=Path, metavar="FILE", help=file)
@@ -58,10 +58,10 @@ def add_arguments(parser: Parser) -> None:
     make = _add(
         actions,
         "random",
-        "generate random circuits that can be driven: a .toml, .state and .png of each",
+        "generate random circuits that can be driven: a .toml, .state and .png file for each",
         "random --kind ice -n 5 -o ice/",
     )
-    make.add_argument("--force", action="store_true", help="replace files of these names that were edited")
+    make.add_argument("--force", action="store_true", help="overwrite files of these names even if they were edited")
     make.add_argument("--seed", type=_number, default=0, metavar="N", help="seed of the first circuit (default 0)")
     make.add_argument("--kind", metavar="K", help=f"kind of ground: {KINDS} (default: each in turn)")
     make.add_argument(
@@ -77,7 +77,7 @@ def add_arguments(parser: Parser) -> None:
     race = _add(
         actions,
         "drive",
-        "race with the scripted driver: print its lap times, and optionally record a video",
+        "let the scripted driver race: print its lap times, and optionally record a video",
         "drive mine.toml",
         "drive RainbowRoad.Act1 --laps 1 -o rainbow.mp4",
         "drive MarioCircuit.Act1 VanillaLake.Act1 -o drives.gif",

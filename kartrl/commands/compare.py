@@ -1,4 +1,4 @@
-"""`kartrl compare`: a table and a picture of several runs; with an experiment, trained first."""
+"""`kartrl compare`: a table and a plot of several runs; those of an experiment are trained first."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: Parser) -> None:
-    """What `kartrl compare` takes."""
+    """Add the arguments of `kartrl compare`."""
     parser.runs(
         run,
         "compare ppo-1 ppo-2 appo-1 appo-2 -o ppo-or-appo.png",
@@ -31,30 +31,32 @@ def add_arguments(parser: Parser) -> None:
         "--config",
         type=Path,
         metavar="FILE",
-        help="an experiment (docs/comparing.md): what is missing is trained",
+        help="an experiment (docs/comparing.md); its missing runs are trained first",
     )
     parser.add_argument(
-        "--by", metavar="SECTION.KEY", help="what tells the groups (default: algorithm.name; the experiment's names)"
+        "--by",
+        metavar="SECTION.KEY",
+        help="key to group runs by (default: algorithm.name; with --config, the experiment's names)",
     )
     parser.add_argument(
         "--metric",
         default="episodic_return",
         help="a column of episodes.csv or a tag of scalars.csv, such as evaluation/train_return (default "
-        "episodic_return, of training episodes)",
+        "episodic_return, the return of training episodes)",
     )
     parser.add_argument(
         "--reach",
         type=float,
         metavar="VALUE",
-        help="also tell when the metric (of 100 episodes: their mean) reached it",
+        help="also report when the metric (for episodes: the mean of 100) reached this value",
     )
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", help="the table and the picture: FILE.md and FILE.png"
+        "-o", "--output", type=Path, metavar="FILE", help="write the table to FILE.md and the plot to FILE.png"
     )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Compare what is named; the exit status."""
+    """Compare the named runs or experiment; returns the exit status."""
     question = Question(options.by, options.metric, options.reach)
     if options.config is None:
         return compare(options.runs, question, options.output, Console())
@@ -64,22 +66,22 @@ def run(options: argparse.Namespace) -> int:
 
 
 class Question(NamedTuple):
-    """What is asked of the runs."""
+    """What to compare."""
 
     by: str | None  # key of the configuration; None: the algorithm
     metric: str
-    least: float | None  # of the metric: when was it reached?
+    least: float | None  # threshold of the metric: when was it reached?
 
 
 def compare(names: Sequence[str], question: Question, output: Path | None, console: Console) -> int:
-    """Compare runs that there are; the exit status.
+    """Compare existing runs; returns the exit status.
 
     Args:
-        names: folders of runs, or their names in logs.
-        output: the table and the picture go there, as .md and .png.
+        names: folders of runs, or names of runs in logs.
+        output: path of the table and the plot, with the suffixes .md and .png.
 
     Raises:
-        UserError: a run is not there, or two cannot be compared.
+        UserError: a run is missing, or two cannot be compared.
     """
     from kartrl.comparison.report import make_comparison
     from kartrl.comparison.runs import group, read_run
@@ -93,7 +95,7 @@ def compare(names: Sequence[str], question: Question, output: Path | None, conso
 
 
 def compare_experiment(file: Path, question: Question, output: Path | None, console: Console) -> int:
-    """Train what an experiment's file names and is not trained yet, then compare; the exit status: 1 if a run failed.
+    """Train the missing runs of an experiment's file, then compare; returns the exit status: 1 if a run failed.
 
     Raises:
         UserError: as `read_experiment`, `train_all` and `compare`.

@@ -1,4 +1,4 @@
-"""`kartrl config`: the configuration that a run would have."""
+"""`kartrl config`: prints the configuration that a run would have."""
 
 import argparse
 
@@ -7,12 +7,12 @@ from kartrl.config import dump, read
 
 
 def add_arguments(parser: Parser) -> None:
-    """What `kartrl config` takes."""
+    """Add the arguments of `kartrl config`."""
     parser.runs(run, "config", "config -c mine.cfg --set model.hidden_size=128")
     add_config(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print it as an INI file; the exit status."""
+    """Print it as an INI file; returns the exit status."""
     print(dump(read(config_files(options), options.set)), end="")
     return 0

@@ -1,4 +1,4 @@
-"""`kartrl evaluate`: episodes of a trained network on every level, and a table of them."""
+"""`kartrl evaluate`: runs a trained network on every level, and prints a table."""
 
 import argparse
 from collections.abc import Sequence
@@ -16,11 +16,11 @@ from kartrl.envs.episode import Episode
 from kartrl.envs.world import World
 from kartrl.metrics.tables import Line, fitted
 
-USES = {"train": "", "test": " (unseen)", "none": " (other)"}  # what a table adds to the names
+USES = {"train": "", "test": " (unseen)", "none": " (other)"}  # suffixes of the level names in a table
 
 
 def add_arguments(parser: Parser) -> None:
-    """What `kartrl evaluate` takes."""
+    """Add the arguments of `kartrl evaluate`."""
     parser.runs(
         run,
         "evaluate -p my-run",
@@ -33,15 +33,15 @@ def add_arguments(parser: Parser) -> None:
         nargs="+",
         default=[],
         metavar="CIRCUIT",
-        help="only these; as in [levels], also random:100-119",
+        help="only these circuits, named as in [levels], such as random:100-119",
     )
     add_policy(parser)
     add_world(parser)
-    parser.add_argument("--episodes", type=positive, default=5, help="races on each circuit (default 5)")
+    parser.add_argument("--episodes", type=positive, default=5, help="races per circuit (default 5)")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Drive, and print the table; the exit status."""
+    """Evaluate, and print the table; returns the exit status."""
     console = Console()
     path = find_policy(options.checkpoint, bool(options.state), console)
     evaluate(path, options.state, options.episodes, options.greedy, options.device, console, options.set)
@@ -51,8 +51,8 @@ def run(options: argparse.Namespace) -> int:
 class Result(NamedTuple):
     """All episodes of an evaluation on one level."""
 
-    level: str  # short name; "" where there are no levels
-    use: str  # "train", "test" or "none", in the configuration that was trained with
+    level: str  # short name; "" if there are no levels
+    use: str  # "train", "test" or "none", in the configuration of the training run
     episodes: tuple[Episode, ...]
 
 
@@ -65,16 +65,16 @@ def evaluate(
     console: Console,
     overrides: Sequence[str] = (),
 ) -> list[Result]:
-    """Drive so many episodes on each level, and print a table.
+    """Run `episodes` episodes on each level, and print a table.
 
     Args:
         path: the checkpoint.
-        levels: as the world takes them (the kart: keys of [levels]); without any, those of the checkpoint's
+        levels: as accepted by the world (the kart: keys of [levels]); if empty, those of the checkpoint's
             configuration.
-        overrides: as those of `open_driver`.
+        overrides: as for `open_driver`.
 
     Raises:
-        UserError: the checkpoint, a level or the device is not there or not usable.
+        UserError: the checkpoint, a level or the device is missing or unusable.
     """
     from kartrl.runtime.driving import drive, open_driver  # loads torch
 
@@ -122,7 +122,7 @@ def evaluate(
 
 
 def _table(results: Sequence[Result], world: World, width: int) -> Table:
-    """A row for each level, and one for all of the same use where there are several."""
+    """A row for each level, and one for all levels of the same use if there are several."""
     if not any(result.level for result in results):
         rows = [Line(world.config.environment.id, world.summarize(result.episodes)) for result in results]
         return fitted("environment", world.summary_columns, [rows], width, HEAVY_HEAD)

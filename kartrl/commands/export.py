@@ -1,4 +1,4 @@
-"""`kartrl export`: a checkpoint made small, to be given away, and a card beside it that tells what it is."""
+"""`kartrl export`: writes a small checkpoint for sharing, and a model card next to it."""
 
 import argparse
 import platform
@@ -28,24 +28,36 @@ LICENCE = "MIT, as kartrl"
 
 
 def add_arguments(parser: Parser) -> None:
-    """What `kartrl export` takes."""
+    """Add the arguments of `kartrl export`."""
     parser.runs(run, "export my-run -o my-kart.pt --half")
     parser.add_argument("checkpoint", metavar="RUN", help=POLICY)
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="the .pt; the card is its .md")
-    parser.add_argument("--half", action="store_true", help="weights in half precision: half as large")
     parser.add_argument(
-        "-s", "--state", nargs="+", default=[], metavar="CIRCUIT", help="drive on these only, for the card"
+        "-o",
+        "--output",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="the new .pt file; the model card is saved beside it as .md",
+    )
+    parser.add_argument("--half", action="store_true", help="save the weights in half precision, in half the space")
+    parser.add_argument(
+        "-s",
+        "--state",
+        nargs="+",
+        default=[],
+        metavar="CIRCUIT",
+        help="for the model card, drive on these circuits only",
     )
     parser.add_argument(
         "--episodes",
         type=partial(whole_number, least=0),
         default=3,
-        help="races on each circuit, for the card (default 3; 0: none)",
+        help="races per circuit for the model card (default 3; 0: none)",
     )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write both files; the exit status."""
+    """Write both files; returns the exit status."""
     from kartrl.runtime.run_folders import find_checkpoint  # loads torch
 
     path = find_checkpoint(options.checkpoint, "export")
@@ -56,16 +68,16 @@ def run(options: argparse.Namespace) -> int:
 def export(
     path: Path, output: Path, half: bool, levels: Sequence[str], episodes: int, device: str, console: Console
 ) -> None:
-    """Write the checkpoint at `path` without what only training needs, drive with it, and write the card.
+    """Write the checkpoint at `path` without what only training needs, evaluate it, and write the card.
 
     Args:
-        output: the new checkpoint; the card's name ends in .md instead.
-        half: its parameters as float16.
-        levels: to drive on; without any, those of its configuration.
-        episodes: on each of these; 0: the card has no results.
+        output: the new checkpoint; the card has the same name with the suffix .md.
+        half: whether to store the parameters as float16.
+        levels: to evaluate on; if empty, those of its configuration.
+        episodes: per level; 0: the card has no results.
 
     Raises:
-        UserError: the checkpoint, a level or the device is not there, or the files cannot be written.
+        UserError: the checkpoint, a level or the device is missing, or the files cannot be written.
     """
     from kartrl.learning import checkpoint  # loads torch
 
@@ -87,7 +99,7 @@ def export(
 
 
 def _impersonal(config: Config) -> Config:
-    """The configuration without the places of its user: folders, paths of circuits, whether a cartridge is there."""
+    """The configuration without the user's own names and paths; `game = auto` is replaced by its result."""
     run = config.run.model_copy(update={name: getattr(Run(), name) for name in ("logs", "name", "init")})
     environment = config.environment
     if isinstance(load_world(config), KartWorld):
@@ -98,7 +110,7 @@ def _impersonal(config: Config) -> Config:
 
 
 def describe(name: str, given: "Checkpoint", half: bool, results: Sequence[Result], world: World) -> str:
-    """The card of a checkpoint of this file name, as Markdown."""
+    """The model card of a checkpoint with this file name, as Markdown."""
     import torch
 
     config, counters = given.config, given.counters
@@ -132,7 +144,7 @@ def describe(name: str, given: "Checkpoint", half: bool, results: Sequence[Resul
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines of Markdown."""
+    """Lines of a Markdown table."""
     return [f"| {' | '.join(cells)} |" for cells in (headings, ["---"] * len(headings), *rows)]
 
 

@@ -14,7 +14,7 @@ from kartrl.kart import KART
 
 
 def add_arguments(parser: Parser) -> None:
-    """What `kartrl play` takes."""
+    """Add the arguments of `kartrl play`."""
     parser.runs(
         run,
         "play -s RainbowRoad.Act1",
@@ -25,42 +25,49 @@ def add_arguments(parser: Parser) -> None:
         "-s",
         "--state",
         metavar="CIRCUIT",
-        help="a circuit, or several to choose from in the window: whatever [levels] takes (default: all there are)",
+        help="a circuit, or several to choose from in the window, named as in [levels] (default: all)",
     )
     add_policy(parser, "the network whose ghost you race against")
     parser.add_argument(
-        "--ghost", type=Path, metavar="FILE", help="race against a movie's ghost: a .bk2 of an earlier drive"
+        "--ghost",
+        type=Path,
+        metavar="FILE",
+        help="race against the ghost of a movie, the .bk2 file of an earlier drive",
     )
     parser.add_argument("--alone", action="store_true", help="race against the clock, without a ghost")
     parser.add_argument(
-        "--opponents", type=int, choices=range(8), default=0, help="karts that the game drives, up to 7 (default 0)"
+        "--opponents",
+        type=int,
+        choices=range(8),
+        default=0,
+        help="number of karts driven by the game, up to 7 (default 0)",
     )
     parser.add_argument(
         "--replay",
         type=Path,
         metavar="FILE",
-        help="show a movie; with -o FILE.mp4 it becomes a video, without a window",
+        help="show a movie; with -o FILE.mp4, convert it to a video without opening a window",
     )
     parser.add_argument(
         "-o",
         "--output",
         type=Path,
         metavar="FILE",
-        help="keep each race as a movie: FILE.bk2, and beside it FILE-2.bk2, ...",
+        help="save each race as a movie: FILE.bk2, then FILE-2.bk2 beside it, ...",
     )
     parser.add_argument(
         "--game",
         choices=("auto", "bundled", "cartridge"),
         default="auto",
-        help="auto: your own cartridge, if there is one",
+        help="auto: your own cartridge, if one was imported",
     )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Open the window, or film a movie; the exit status."""
+    """Open the window, or convert a movie to a video; returns the exit status."""
     from kartrl.kart.play import Options, play
 
-    said = io.StringIO()  # which ghost it is, to be printed when all that the options name has been found
+    said = io.StringIO()  # which ghost it is; printed once everything that the options name has been found
     play(
         Options(
             circuit=options.state,
@@ -79,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def find_rival(options: argparse.Namespace, console: Console) -> Path | None:
-    """The checkpoint of the ghost: the one named or, where nothing else is asked for, the one for this game."""
+    """The checkpoint of the ghost: the named one or, unless other options exclude it, the default for this game."""
     if options.alone and (options.checkpoint or options.ghost):
         raise UserError("--alone cannot be combined with -p or --ghost")
     if options.checkpoint is not None:

@@ -1,4 +1,4 @@
-"""Which policy drives: the one that the user names, else the newest run's, else the one that comes with kartrl."""
+"""Selects the policy: the one that the user names, else the newest run's, else the one bundled with kartrl."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -19,12 +19,12 @@ Fits = Callable[[Environment], bool]
 
 
 def find_policy(name: str | None, levels: bool, console: Console, option: str = "-p") -> Path:
-    """The checkpoint to drive with; where the user names none, a line says which it is.
+    """The checkpoint to drive with; if the user names none, prints which one it is.
 
     Args:
-        name: a checkpoint's file, or a run's name or folder (its best checkpoint); None: none is named.
-        levels: whether the user names levels, such as circuits: it must then be of a world that has any.
-        option: by which it is named, for messages.
+        name: a checkpoint's file, or a run's name or folder (its best checkpoint); None: not named.
+        levels: whether the user names levels, such as circuits: the policy's world must then have levels.
+        option: the option that names it, for messages.
 
     Raises:
         UserError: there is no such checkpoint, or none at all.
@@ -43,15 +43,15 @@ def find_policy(name: str | None, levels: bool, console: Console, option: str = 
 
 
 def find_default(fits: Fits, bundled: bool, console: Console, what: str = "Policy") -> Path | None:
-    """The best checkpoint of the newest run in logs that fits, else the weights that come with kartrl; says which.
+    """The best checkpoint of the newest run in logs that fits, else the weights bundled with kartrl; prints which.
 
     Args:
-        fits: what a run must have been trained on.
-        bundled: whether a policy for the bundled game does.
-        what: the role of the policy, for that line.
+        fits: whether an environment that a run was trained on is suitable.
+        bundled: whether a policy for the bundled game is suitable.
+        what: the role of the policy, for the printed line.
 
     Returns:
-        None where there is neither.
+        None if there is neither.
     """
     from kartrl.runtime.run_folders import find_newest  # loads torch
 

@@ -1,4 +1,4 @@
-"""`kartrl record`: a video of a trained policy, and the world's picture of it, such as the line that a kart drives."""
+"""`kartrl record`: a video of a trained policy, and the world's plot of it, such as the line that a kart drives."""
 
 import argparse
 import contextlib
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: Parser) -> None:
-    """What `kartrl record` takes."""
+    """Add the arguments of `kartrl record`."""
     parser.runs(
         run,
         "record -p my-run -s MarioCircuit.Act4",
@@ -36,18 +36,21 @@ def add_arguments(parser: Parser) -> None:
         "record",
     )
     parser.add_argument(
-        "-s", "--state", metavar="CIRCUIT", help="a name, as MarioCircuit.Act3, or a path; without it, names are listed"
+        "-s",
+        "--state",
+        metavar="CIRCUIT",
+        help="a circuit's name, such as MarioCircuit.Act3, or a path; omit it to list the names",
     )
     add_policy(parser)
     add_world(parser)
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", help="the MP4; the picture of the line goes beside it"
+        "-o", "--output", type=Path, metavar="FILE", help="the MP4 file; the picture of the line is saved beside it"
     )
-    parser.add_argument("--episodes", type=positive, default=1, help="races to film (default 1)")
+    parser.add_argument("--episodes", type=positive, default=1, help="races to record (default 1)")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Film, or list circuits; the exit status."""
+    """Record, or list circuits; returns the exit status."""
     console = Console()
     if options.state is None and options.checkpoint is None:
         list_circuits(console)
@@ -68,20 +71,20 @@ def record(
     console: Console,
     overrides: Sequence[str] = (),
 ) -> Path | None:
-    """Film episodes, one after another, in one MP4, put the world's picture of them beside it, and print a table.
+    """Record episodes, one after another, in one MP4, save the world's plot of them next to it, and print a table.
 
     Args:
-        level: as the world takes it (the kart: a key of [levels]); None if there are none (circuits of the kart are
-            listed instead).
+        level: as accepted by the world (the kart: a key of [levels]); None if there are none (for the kart, lists the
+            circuits instead).
         path: the checkpoint.
-        output: the MP4; None: named after the level, in the current folder. The picture's name ends in .png instead.
-        overrides: as those of `open_driver`.
+        output: the MP4; None: named after the level, in the current folder. The plot has the suffix .png.
+        overrides: as for `open_driver`.
 
     Returns:
-        The MP4, or None where levels were listed.
+        The MP4, or None if levels were listed.
 
     Raises:
-        UserError: the checkpoint, level or device is not there, or the output cannot be written.
+        UserError: the checkpoint, level or device is missing, or the output cannot be written.
     """
     from kartrl.runtime.driving import open_driver  # loads torch
 
@@ -116,10 +119,10 @@ def record(
 
 
 def list_circuits(console: Console, game: str = "auto") -> None:
-    """Print the circuits that the game (auto, bundled or cartridge) has start states for.
+    """Print the circuits for which the game (auto, bundled or cartridge) has start states.
 
     Raises:
-        UserError: the game is not there.
+        UserError: the game is missing.
     """
     folder = game_folder(game)
     console.print(f"Circuits of {folder.name} (record one with -s CIRCUIT -p CHECKPOINT):", highlight=False)
@@ -129,7 +132,7 @@ def list_circuits(console: Console, game: str = "auto") -> None:
 
 
 def video_file(output: Path | None, name: str) -> Path:
-    """The MP4 that a user means by `output`: a file, a folder for one of this name, or None for the current folder.
+    """Resolve `output` to an MP4: a file, a folder for one of this name, or None for the current folder.
 
     Raises:
         UserError: it has another suffix.
@@ -147,7 +150,7 @@ def video_file(output: Path | None, name: str) -> Path:
 
 @contextlib.contextmanager
 def needing_pictures(world: World) -> Iterator[None]:
-    """Context manager: a library that an environment lacks to draw itself is a UserError."""
+    """Context manager: raise a UserError if the environment lacks a library for rendering."""
     try:
         yield
     except gymnasium.error.DependencyNotInstalled as error:

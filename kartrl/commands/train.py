@@ -19,7 +19,7 @@ from kartrl.runtime.processes import start_method
 
 
 def add_arguments(parser: Parser) -> None:
-    """What `kartrl train` takes."""
+    """Add the arguments of `kartrl train`."""
     parser.runs(
         run,
         "train",
@@ -32,17 +32,19 @@ def add_arguments(parser: Parser) -> None:
     )
     add_config(parser, several=True)
     parser.add_argument(
-        "--parallel", action="store_true", help="with several -c: all runs at once, not one after another"
+        "--parallel", action="store_true", help="with several -c: run them all at once, not one after another"
     )
     parser.add_argument(
-        "--plain", action="store_true", help="no panel, but lines that begin with the run's name, as --parallel prints"
+        "--plain",
+        action="store_true",
+        help="print lines that begin with the run's name, as --parallel does, instead of a panel",
     )
     parser.add_argument(
         "--resume",
         nargs="?",
         const="",
         metavar="RUN",
-        help="continue this run (its folder, or its name in logs) or the newest one: with its weights, optimizer, "
+        help="continue this run (its folder, or its name in logs) or the newest one, with its weights, optimizer, "
         "counters and random generators",
     )
     parser.add_argument(
@@ -51,14 +53,14 @@ def add_arguments(parser: Parser) -> None:
         action="append",
         type=setting("run.init"),
         metavar="RUN",
-        help="a new run that begins with the weights of this one (its best checkpoint), or of this file",
+        help="start a new run from the weights of this run (its best checkpoint) or checkpoint file",
     )
     parser.add_argument(
         "--with-optimizer",
         dest="set",
         action="append_const",
         const="run.init_optimizer=true",
-        help="with --init: and with its optimizer's state",
+        help="with --init: start from its optimizer's state too",
     )
     parser.add_argument(
         "--ray",
@@ -66,7 +68,7 @@ def add_arguments(parser: Parser) -> None:
         action="append",
         type=setting("cluster.ray"),
         metavar="ADDRESS",
-        help="agents act on the machines of this Ray cluster; auto: of the one that runs here, else on this machine",
+        help="run the agents on this Ray cluster; auto: the one this machine belongs to, else this machine alone",
     )
     parser.add_argument(
         "--nodes",
@@ -74,12 +76,12 @@ def add_arguments(parser: Parser) -> None:
         action="append",
         type=setting("cluster.nodes"),
         metavar="N",
-        help="with --ray: so many nodes of agents at most, not one on each machine",
+        help="with --ray: at most this many nodes of agents, instead of one per machine",
     )
 
 
 def run(options: argparse.Namespace) -> int:
-    """One run, or several; the exit status."""
+    """Train one run, or several; returns the exit status."""
     outlast_readers(tell=True)
     if len(options.config) > 1:
         if options.resume is not None:
@@ -91,12 +93,12 @@ def run(options: argparse.Namespace) -> int:
 
 
 def train(files: list[str], overrides: list[str], resume: str | None, console: Console, plain: bool = False) -> int:
-    """One run, from these configuration files or resumed from a checkpoint.
+    """Train one run, from configuration files or resumed from a checkpoint.
 
     Args:
-        files: configuration files, each changing what came before.
+        files: configuration files, each overriding the previous ones.
         overrides: `section.key=value`.
-        resume: None for a new run, else which to resume: a run's folder or name, or "" for the newest.
+        resume: None for a new run, else the run to resume: its folder or name, or "" for the newest.
         plain: see `Display`.
 
     Returns:
@@ -106,7 +108,7 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
         UserError: bad input.
     """
     end_at_once()
-    start_method()  # what it starts comes up while this process loads torch
+    start_method()  # the fork server starts while this process loads torch
     from kartrl.envs.named_modules import trust
     from kartrl.envs.worlds import load_world
     from kartrl.learning import checkpoint
@@ -134,7 +136,7 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
             check(config)
             config = load_world(config).prepare(console)
             world = load_world(config)
-            spec = inspect_env(config)  # what can be wrong with it comes out here, before any process is started
+            spec = inspect_env(config)  # reports errors in it here, before any process is started
             config = resolve_precision(config, spec)
             sizes = choose_sizes(config, spec)
         initial = None
@@ -177,9 +179,9 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
 
 
 def train_each(runs: list[list[str]], overrides: list[str], parallel: bool) -> int:
-    """One run for each list of configuration files, in processes of their own: one after another, or all at once."""
+    """Train one run per list of configuration files, each in its own process: one after another, or all at once."""
     for files in runs:
-        read(files, overrides)  # all errors before the first run begins
+        read(files, overrides)  # report all errors before the first run begins
     processes: list[subprocess.Popen[str]] = []
     try:
         for files in runs:
@@ -188,7 +190,7 @@ def train_each(runs: list[list[str]], overrides: list[str], parallel: bool) -> i
             if not parallel:
                 processes[-1].wait()
         return max(abs(process.wait()) for process in processes)
-    except SystemExit:  # of a SIGTERM, which came to this process alone; Ctrl-C reaches all
+    except SystemExit:  # from a SIGTERM, which only this process received; Ctrl-C reaches all
         for process in processes:
             process.terminate()
         raise
@@ -198,7 +200,7 @@ def train_each(runs: list[list[str]], overrides: list[str], parallel: bool) -> i
 
 
 def _next_steps(folder: Path, levels: Sequence[str], trusted: str) -> str:
-    """Commands as they can be typed; `trusted` comes before each."""
+    """Suggested commands, ready to type, each prefixed with `trusted`."""
     if not (folder / "best.pt").exists():
         return f"Ended before the first update; nothing was learned. Logs are in {folder}"
     run, level = named(folder), f" -s {shlex.quote(levels[0])}" if levels else ""

@@ -1,1 +1,1 @@
-"""Comparing runs: their curves, rliable's measures of them, a table and a picture."""
+"""Comparing runs: their curves, rliable's measures, a table and a picture."""

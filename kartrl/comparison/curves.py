@@ -1,12 +1,12 @@
-"""A run's metric over agent steps or minutes, made smooth and put on places that runs share."""
+"""A run's metric over agent steps or minutes, smoothed and resampled to points common to all runs."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-PLACES = 100  # of a curve
-SHARE = 0.1  # of the budget: how long a stretch each place is the mean of
+PLACES = 100  # points of a curve
+SHARE = 0.1  # of the budget: length of the window that each point averages
 
 
 class Points(NamedTuple):
@@ -18,26 +18,26 @@ class Points(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """When something came about in a run."""
+    """When something happened in a run."""
 
     minutes: float
     steps: float
 
 
 def places(budget: float) -> np.ndarray:
-    """Where a curve has its values, float64 [PLACES], up to the budget, in agent steps or minutes."""
+    """The points at which a curve is evaluated, float64 [PLACES], up to the budget, in agent steps or minutes."""
     return np.linspace(budget / PLACES, budget, PLACES)
 
 
 def smooth(x: np.ndarray, value: np.ndarray, budget: float) -> np.ndarray:
-    """At each of `places`, the mean over the stretch before it, or the last value where that is empty.
+    """At each of `places`, the mean over the window before it, or the last value if that is empty.
 
     Args:
         x: agent steps or minutes, float64 [P].
         value: float64 [P].
 
     Returns:
-        float64 [PLACES], NaN before the first value. Its last number is the run's score within the budget.
+        float64 [PLACES], NaN before the first value. The last one is the run's score within the budget.
     """
     order = np.argsort(x, kind="stable")
     x, total = x[order], np.concatenate([[0.0], np.cumsum(value[order])])
@@ -48,7 +48,7 @@ def smooth(x: np.ndarray, value: np.ndarray, budget: float) -> np.ndarray:
 
 
 def reached(points: Points, least: float, count: int) -> Moment | None:
-    """When the mean of the last `count` values first was at least that; None: never."""
+    """When the mean of the last `count` values was at least `least` for the first time; None if never."""
     if len(points.value) < count:
         return None
     good = np.flatnonzero(np.convolve(points.value, np.full(count, 1 / count), "valid") >= least)
@@ -56,7 +56,7 @@ def reached(points: Points, least: float, count: int) -> Moment | None:
 
 
 def all_reached(metrics: Sequence[Points], least: float) -> Moment | None:
-    """By when each of these had once been at least that; None: one never was, or there are none."""
+    """When all of these had been at least `least` once; None if one never was, or there are none."""
     firsts = [reached(points, least, 1) for points in metrics]
     return max((first for first in firsts if first is not None), default=None) if all(firsts) else None
 

@@ -1,7 +1,7 @@
-"""An experiment: a TOML file that names a grid of runs. They are trained one after another, and resumed if broken off.
+"""An experiment: a TOML file that describes a grid of runs. They are trained one after another, and resumed if stopped.
 
-docs/comparing.md describes the file. The runs lie in one folder; beside each are its configuration, `<run>.cfg`, and
-what its training printed, `<run>.log`.
+docs/comparing.md describes the file. The runs are in one folder; next to each are its configuration, `<run>.cfg`, and
+the output of its training, `<run>.log`.
 """
 
 import itertools
@@ -31,7 +31,7 @@ Seed = Annotated[int, Field(ge=0, lt=2**32)]
 class Experiment(Section):
     """The grid: each algorithm on each environment with each seed.
 
-    A part of a configuration is a list of what `-c` takes and, with an equals sign, of what `--set` takes.
+    A part of a configuration is a list of arguments of `-c` and, if they contain an equals sign, of `--set`.
     """
 
     folder: str = Field("", description="of the runs; default: the file's name, in logs")
@@ -58,13 +58,13 @@ class Cell(NamedTuple):
 
 
 def read_experiment(file: Path, by: str) -> tuple[Path, list[Cell]]:
-    """The folder of the runs, and the runs in the order in which they are trained: seed by seed.
+    """The folder of the runs, and the runs in training order: seed by seed.
 
     Args:
-        by: what they are to be compared by.
+        by: the key by which they will be compared.
 
     Raises:
-        UserError: the file cannot be read, it or a configuration is not valid, or what they say cannot be compared.
+        UserError: the file cannot be read, it or a configuration is invalid, or the runs could not be compared.
     """
     try:
         content = tomllib.loads(file.read_text(encoding="utf-8"))
@@ -90,7 +90,10 @@ def read_experiment(file: Path, by: str) -> tuple[Path, list[Cell]]:
 
 
 def train_all(cells: list[Cell], console: Console) -> list[Cell]:
-    """Train what is not trained yet; those that failed.
+    """Train the runs that are not trained yet.
+
+    Returns:
+        Those that failed.
 
     Raises:
         UserError: a run was begun with another configuration.
@@ -136,7 +139,7 @@ def _recorded(cell: Cell) -> Path:
 
 
 def _check(cell: Cell) -> None:
-    """Refuse a run of the same name that is not this one."""
+    """Refuse an existing run of the same name with another configuration."""
     file = _recorded(cell)
     begun = file.read_text(encoding="utf-8") if file.exists() else None
     if begun != dump(cell.config) and (begun is not None or cell.folder.exists()):

@@ -1,4 +1,4 @@
-"""What a comparison says: scores of the groups, their table in Markdown, and a picture."""
+"""The results of a comparison: scores of the groups, their table in Markdown, and a picture."""
 
 import itertools
 import math
@@ -21,34 +21,34 @@ from kartrl.envs.worlds import load_world
 
 SEED = 0  # of the bootstrap: the same runs give the same intervals
 THRESHOLDS = 101  # of a performance profile
-EPISODES = 100  # in the mean that is said to have reached something
+EPISODES = 100  # averaged to decide whether a value was reached
 COLOURS = colormaps["tab10"]
 
 
 class Budget(NamedTuple):
-    """What all runs on a task have come to."""
+    """The agent steps and minutes that all runs on a task have reached."""
 
     steps: float
     minutes: float
 
 
 class Comparison(NamedTuple):
-    """Groups of runs and what they are judged by."""
+    """Groups of runs and their scores."""
 
     groups: Groups
     metric: str
     by: str
     budgets: dict[str, Budget]  # of each task
     scores: dict[str, list[np.ndarray]]  # group -> task -> float64 [N]: each run's score within the task's steps
-    least: float | None = None  # of the metric: when it was reached is told too
+    least: float | None = None  # value of the metric; when it was reached is reported too
 
     @property
     def tasks(self) -> list[str]:
-        """In order."""
+        """The tasks, in order."""
         return list(self.budgets)
 
     def scaled(self) -> dict[str, list[np.ndarray]]:
-        """The scores; of several tasks on one scale: 0 is the lowest score of all runs on a task, 1 the highest."""
+        """The scores; with several tasks on one scale: 0 is the lowest score of all runs on a task, 1 the highest."""
         if len(self.tasks) == 1:
             return self.scores
         everything = [np.concatenate(values) for values in zip(*self.scores.values(), strict=True)]
@@ -61,7 +61,7 @@ class Comparison(NamedTuple):
 
 
 def make_comparison(groups: Groups, metric: str, by: str, least: float | None = None) -> Comparison:
-    """Score all runs by the means of the last tenth of what all runs on their task have come to."""
+    """Score all runs by their means over the last tenth of the budget that all runs on their task have reached."""
     budgets = {}
     for task in next(iter(groups.values())):
         runs = [run.points for members in groups.values() for run in members[task]]
@@ -147,7 +147,7 @@ def _improvement(comparison: Comparison, first: str, second: str) -> Estimate:
 
 
 def _scores(runs: Sequence[ComparedRun], budget: Budget, by_steps: bool) -> np.ndarray:
-    """The last place of each run's curve, or its first value where that comes later, float64 [N]."""
+    """The last point of each run's curve, or its first value if that comes later, float64 [N]."""
     curves = _curves(runs, budget, by_steps)
     first = [run.points.value[0] for run in runs]
     return np.where(np.isnan(curves[:, -1]), first, curves[:, -1])
@@ -171,7 +171,7 @@ def _share(estimate: Estimate) -> str:
 
 
 def _moments(moments: Sequence[Moment | None]) -> str:
-    """The median, for which a run that never came to it counts as the latest."""
+    """The median; a run that never reached it counts as the latest."""
     count = sum(moment is not None for moment in moments)
     minutes, steps = median_low([moment or Moment(math.inf, math.inf) for moment in moments])
     when = f"{minutes:.1f} min, {steps / 1000:,.0f} k steps" if minutes < math.inf else "not reached"
@@ -184,7 +184,7 @@ def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def draw(comparison: Comparison, file: Path) -> None:
-    """A PNG: for each task the curves over steps and minutes; interquartile means, profiles, and improvements.
+    """Draw a PNG: for each task the curves over steps and minutes; interquartile means, profiles, and improvements.
 
     Raises:
         OSError: it cannot be written.

@@ -1,4 +1,4 @@
-"""Runs to compare: read from their folders, put into groups, and refused where their scores mean different things."""
+"""Runs to compare: read from their folders, grouped, and refused if their scores are not comparable."""
 
 import difflib
 import re
@@ -28,11 +28,11 @@ class ComparedRun(NamedTuple):
     name: str
     config: Config
     points: Points  # at least one
-    finished: dict[str, Moment | None]  # use of levels -> when all of them were finished; no key where there are none
+    finished: dict[str, Moment | None]  # use of levels -> when all of them had been finished; no key if there are none
 
     @property
     def task(self) -> str:
-        """What it learns: the environment's id."""
+        """The task that it learns: the environment's id."""
         return self.config.environment.id
 
 
@@ -41,13 +41,13 @@ Groups = dict[str, dict[str, list[ComparedRun]]]
 
 
 def read_run(name: str, metric: str) -> ComparedRun:
-    """A run by its folder, or its name in logs.
+    """Read a run by its folder, or by its name in logs.
 
     Args:
         metric: one of `EPISODE_METRICS`, or a tag of scalars.csv.
 
     Raises:
-        UserError: there is no such run, it cannot be read, or has no value of the metric; this names the nearest.
+        UserError: there is no such run, it cannot be read, or it has no value of the metric; names the nearest metric.
     """
     folder = find_run(name)
     config = read([folder / "config.cfg"])
@@ -72,10 +72,10 @@ def read_run(name: str, metric: str) -> ComparedRun:
 
 
 def group(runs: Sequence[ComparedRun], by: str, labels: Sequence[str] = ()) -> Groups:
-    """The runs by a key of their configuration, or by `labels` where there are some, one for each run.
+    """Group runs by a key of their configuration, or by `labels`, one per run, if given.
 
     Raises:
-        UserError: a run has no such key, see `check_comparable`; or a group lacks a task of the others.
+        UserError: a run has no such key, a group lacks a task of the others, or as `check_comparable`.
     """
     check_comparable([(run.name, run.config) for run in runs], by)
     groups: defaultdict[str, dict[str, list[ComparedRun]]] = defaultdict(dict)
@@ -92,14 +92,14 @@ def group(runs: Sequence[ComparedRun], by: str, labels: Sequence[str] = ()) -> G
 
 
 def check_comparable(runs: Sequence[tuple[str, Config]], by: str) -> None:
-    """Refuse runs on one task whose scores or steps mean different things.
+    """Refuse runs on the same task whose scores or steps are not comparable.
 
     Args:
         runs: their names and configurations.
-        by: a key that may differ, as it is what they are compared by.
+        by: the key by which they are compared, which may differ.
 
     Raises:
-        UserError: two cannot be compared; it names them and says why.
+        UserError: two runs cannot be compared; names them and says why.
     """
     for other, there in runs:
         game = _game(there.environment.id)
@@ -140,12 +140,12 @@ def _setting(run: ComparedRun, key: str) -> str:
 
 
 def _game(task: str) -> str:
-    """The id without namespace, version and what Atari's ids say of the frame skip."""
+    """The id without namespace, version and the frame skip in Atari's ids."""
     return re.sub(r"(NoFrameskip|Deterministic)?(-v\d+)?$", "", re.split("[:/]", task)[-1])
 
 
 def _rules(config: Config) -> dict[str, str]:
-    """What decides a task and its score, by key."""
+    """The settings that define a task and its score, by key."""
     keys = [key for key in type(config.environment).model_fields if key not in {"id", *LEARNERS_KEYS}]
     rules = {f"environment.{key}": getattr(config.environment, key) for key in keys}
     rules |= {f"reward.{key}": getattr(config.reward, key) for key in type(config.reward).model_fields}

@@ -1,4 +1,4 @@
-"""The sections of the algorithms: what they share, and one section each, with the names and defaults of its paper."""
+"""The sections of the algorithms: one that they share, and one each, with the names and defaults of its paper."""
 
 from typing import Annotated, Any, Literal
 
@@ -9,50 +9,58 @@ from kartrl.config.section import Numbers, Section, Words
 
 
 class Algorithm(Section):
-    """Which algorithm learns, and what all of them share."""
+    """Which algorithm learns, and the settings that all algorithms share."""
 
     name: Literal["appo", "impala", "acer", "a3c", "ppo", "a2c"] = Field(
         "appo",
         description="asynchronous: appo (V-trace and PPO's clip), impala (V-trace), acer (replay), a3c; synchronous: "
         "ppo, a2c",
     )
-    unroll_length: int = Field(32, ge=1, le=10_000, description="steps of one unroll (n in the papers)")
-    discount: Share = Field(constant(0.99), description="gamma, or its schedule: see optimizer.learning_rate")
-    reward_scale: float = Field(1.0, gt=0, description="rewards are multiplied by it")
+    unroll_length: int = Field(32, ge=1, le=10_000, description="steps per unroll (n in the papers)")
+    discount: Share = Field(
+        constant(0.99), description="discount factor gamma, or a schedule (see optimizer.learning_rate)"
+    )
+    reward_scale: float = Field(1.0, gt=0, description="factor by which rewards are multiplied")
     reward_transform: Literal["none", "sign", "clip", "asymmetric", "optimistic"] = Field(
         "none",
-        description="then: none, sign, clip to [-1, 1], the seed's asymmetric tanh (0.5 above zero, 0.3 below), or "
-        "IMPALA's optimistic one (5 above zero, 0.3 below)",
+        description="then applied to rewards: none, sign, clip (to [-1, 1]), asymmetric (tanh times 0.5 above zero, "
+        "0.3 below) or optimistic (IMPALA's: the same with 5 and 0.3)",
     )
 
 
 class Impala(Section):
-    """V-trace and the loss of IMPALA (arXiv:1802.01561)."""
+    """IMPALA: V-trace actor-critic (arXiv:1802.01561), asynchronous."""
 
     rho_bar: float = Field(1.0, gt=0, description="clip of the importance weights in the temporal differences")
-    c_bar: float = Field(1.0, gt=0, description="clip of the importance weights in the trace")
-    policy_rho_bar: float = Field(1.0, gt=0, description="clip of the importance weights of the policy gradient")
+    c_bar: float = Field(1.0, gt=0, description="clip of the importance weights in the traces")
+    policy_rho_bar: float = Field(1.0, gt=0, description="clip of the importance weights in the policy gradient")
     trace_lambda: float = Field(1.0, ge=0, le=1, description="lambda of the traces; 1 in the paper")
     value_cost: float = Field(0.5, ge=0, description="weight of the value loss")
-    entropy_cost: Cost = Field(constant(0.002), description="weight of the entropy bonus, or its schedule")
+    entropy_cost: Cost = Field(constant(0.002), description="weight of the entropy bonus, or a schedule")
 
 
 class ACER(Section):
-    """Actor-critic with experience replay (arXiv:1611.01224): Retrace, a trust region."""
+    """Actor-critic with experience replay, Retrace and a trust region (arXiv:1611.01224)."""
 
     replay_ratio: float = Field(
-        4.0, ge=0, le=100, description="mean number of replayed updates after each fresh one (Poisson); 0: no replay"
+        4.0,
+        ge=0,
+        le=100,
+        description="mean number of replayed updates after each fresh one (Poisson-distributed); 0: no replay",
     )
-    truncation: float = Field(10.0, gt=0, description="c: truncation of the importance weights of the policy gradient")
+    truncation: float = Field(10.0, gt=0, description="c: truncation of the importance weights in the policy gradient")
     trust_region: float = Field(
-        1.0, gt=0, description="delta: how far a step's gradient may go from the average policy"
+        1.0, gt=0, description="delta: how far the gradient of a step may move the policy away from the average policy"
     )
-    average_decay: float = Field(0.99, ge=0, le=1, description="alpha: decay of the average network at each update")
+    average_decay: float = Field(0.99, ge=0, le=1, description="alpha: decay of the average network per update")
     dueling_samples: int = Field(
-        5, ge=1, le=1000, description="continuous actions: n, actions drawn for the mean of the advantages"
+        5,
+        ge=1,
+        le=1000,
+        description="continuous actions: n, the number of actions sampled to estimate the mean advantage",
     )
-    value_cost: float = Field(1.0, ge=0, description="weight of the error of Q")
-    entropy_cost: Cost = Field(constant(0.001), description="weight of the entropy bonus, or its schedule")
+    value_cost: float = Field(1.0, ge=0, description="weight of the Q loss")
+    entropy_cost: Cost = Field(constant(0.001), description="weight of the entropy bonus, or a schedule")
 
 
 class A2C(Section):
@@ -60,29 +68,37 @@ class A2C(Section):
 
     gae_lambda: float = Field(1.0, ge=0, le=1, description="lambda of GAE; 1: n-step returns")
     value_target: Literal["lambda", "n-step"] = Field(
-        "lambda", description="what values learn: the return of the same lambda, or n-step returns whatever lambda is"
+        "lambda",
+        description="value targets: lambda (lambda-returns with gae_lambda) or n-step (n-step returns, whatever "
+        "gae_lambda is)",
     )
-    normalise_advantages: bool = Field(False, description="to mean 0 and deviation 1 over each batch")
+    normalise_advantages: bool = Field(
+        False, description="normalise advantages to mean 0 and standard deviation 1 over each batch"
+    )
     value_cost: float = Field(0.5, ge=0, description="weight of the value loss")
-    entropy_cost: Cost = Field(constant(0.01), description="weight of the entropy bonus, or its schedule")
+    entropy_cost: Cost = Field(constant(0.01), description="weight of the entropy bonus, or a schedule")
 
 
 class A3C(A2C):
-    """Asynchronous advantage actor-critic (arXiv:1602.01783): as in GA3C (arXiv:1611.06256), or Hogwild."""
+    """Asynchronous advantage actor-critic (arXiv:1602.01783), as in GA3C (arXiv:1611.06256) or Hogwild."""
 
     hogwild: bool = Field(
         False,
-        description="as published: each agent is a worker that acts and learns with a network of its own, and updates "
-        "parameters that all share, without locks; false: one network acts and learns, as in GA3C",
+        description="as published: each agent is a worker that acts and learns with its own network, and updates "
+        "shared parameters without locks; false: one network acts and learns, as in GA3C",
     )
     unroll_lengths: Numbers | Literal["auto"] = Field(
-        "auto", description="hogwild: steps of the workers' unrolls, in turn: 16 32 64; auto: algorithm.unroll_length"
+        "auto",
+        description="hogwild: unroll lengths, assigned to the workers in turn, such as 16 32 64; auto: "
+        "algorithm.unroll_length",
     )
     share_statistics: bool = Field(
-        True, description="hogwild: the optimizer's moments and count of steps are shared too; false: each worker's own"
+        True, description="hogwild: share the optimizer's moments and step count too; false: each worker has its own"
     )
     devices: Annotated[Words, Field(min_length=1)] = Field(
-        ("auto",), description="hogwild: where the workers' networks run, in turn: cuda:0 cuda:1; auto: system.device"
+        ("auto",),
+        description="hogwild: devices of the workers' networks, assigned in turn, such as cuda:0 cuda:1; auto: "
+        "system.device",
     )
 
     @model_validator(mode="after")
@@ -94,7 +110,7 @@ class A3C(A2C):
 
 
 def _minibatch_size(steps: int) -> Any:
-    words = "agent steps of one optimizer step, about: a pass is divided by whole unrolls"
+    words = "approximate number of agent steps per optimizer step; minibatches consist of whole unrolls"
     return Field(steps, ge=1, le=1_000_000, description=words)
 
 
@@ -103,20 +119,24 @@ class PPO(Section):
 
     epochs: int = Field(4, ge=1, le=100, description="passes over each batch")
     minibatch_size: int = _minibatch_size(256)
-    clip_range: Rate = Field(
-        constant(0.2), description="epsilon: how far the probability ratio counts, or its schedule"
+    clip_range: Rate = Field(constant(0.2), description="epsilon: clip range of the probability ratio, or a schedule")
+    value_clip_range: float = Field(
+        0.0, ge=0, description="clip range of the change of values in an update; 0: no clipping"
     )
-    value_clip_range: float = Field(0.0, ge=0, description="how far values may move in an update; 0: no limit")
-    kl_limit: float = Field(0.0, ge=0, description="mean KL(old || new) of a pass that ends the update; 0: no limit")
-    gae_lambda: float = Field(0.95, ge=0, le=1, description="lambda of GAE, or of V-trace's traces")
-    normalise_advantages: bool = Field(True, description="to mean 0 and deviation 1 over each batch")
+    kl_limit: float = Field(
+        0.0, ge=0, description="end the update after a pass whose mean KL(old || new) exceeds this; 0: no limit"
+    )
+    gae_lambda: float = Field(0.95, ge=0, le=1, description="lambda of GAE (ppo), or of V-trace's traces (appo)")
+    normalise_advantages: bool = Field(
+        True, description="normalise advantages to mean 0 and standard deviation 1 over each batch"
+    )
     value_cost: float = Field(0.5, ge=0, description="weight of the value loss")
-    entropy_cost: Cost = Field(constant(0.01), description="weight of the entropy bonus, or its schedule")
+    entropy_cost: Cost = Field(constant(0.01), description="weight of the entropy bonus, or a schedule")
 
 
 class APPO(PPO):
-    """PPO's clip on V-trace's targets (arXiv:1802.01561), asynchronous."""
+    """PPO's clipped objective with V-trace's targets (arXiv:1802.01561), asynchronous."""
 
     minibatch_size: int = _minibatch_size(128)
     rho_bar: float = Field(1.0, gt=0, description="clip of the importance weights in the temporal differences")
-    c_bar: float = Field(1.0, gt=0, description="clip of the importance weights in the trace")
+    c_bar: float = Field(1.0, gt=0, description="clip of the importance weights in the traces")

@@ -1,15 +1,15 @@
-"""Arguments of an environment's constructor, `kwargs.NAME = VALUE` in [environment]: typed values as text and back."""
+"""Arguments of an environment's constructor, `kwargs.NAME = VALUE` in [environment]: parsing and rendering values."""
 
 import json
 from typing import Any
 
 CONSTANTS = {"true": True, "false": False, "none": None, "null": None}
-OURS = ("id", "render_mode", "disable_env_checker")  # arguments of `gymnasium.make` that kartrl gives
+OURS = ("id", "render_mode", "disable_env_checker")  # arguments of `gymnasium.make` that kartrl sets itself
 PREFIX = "kwargs"
 
 
 def is_argument(key: str) -> bool:
-    """Whether a key of [environment] is an argument."""
+    """Whether a key of [environment] is a constructor argument."""
     return key.partition(".")[0] == PREFIX
 
 
@@ -19,7 +19,7 @@ def name_of(key: str) -> str:
 
 
 def mistake(key: str) -> str | None:
-    """What is wrong with the key of an argument, in one line; None if it is valid."""
+    """What is wrong with an argument's key, in one line; None if it is valid."""
     name = name_of(key)
     if not name.isidentifier():
         return "expected kwargs.NAME, a key for each argument, as in kwargs.continuous = false"
@@ -27,21 +27,21 @@ def mistake(key: str) -> str | None:
 
 
 def parse(text: str) -> Any:
-    """A constant in any case, or what the text means as JSON (numbers, "quoted text", lists); else the text itself."""
+    """The text's value as a constant in any case, or as JSON (numbers, "quoted text", lists); else the text itself."""
     if text.lower() in CONSTANTS:
         return CONSTANTS[text.lower()]
     try:
         value = json.loads(text)
         render(value)
-    except (ValueError, RecursionError):  # no JSON, a number that is not finite, or a stranger's thousand brackets
+    except (ValueError, RecursionError):  # not JSON, a non-finite number, or thousands of nested brackets
         return text
     return value
 
 
 def render(value: Any) -> str:
-    """The text of a value, in one line; `parse` gives the value back.
+    """The value as one line of text, which `parse` reads back.
 
     Raises:
-        ValueError: it holds a number that is not finite.
+        ValueError: it contains a non-finite number.
     """
     return json.dumps(value, allow_nan=False)

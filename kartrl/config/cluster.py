@@ -1,4 +1,4 @@
-"""The section of nodes of agents."""
+"""The section [cluster]: nodes of agents on other machines."""
 
 from typing import Literal
 
@@ -13,23 +13,27 @@ class Cluster(Section):
     ray: str = Field(
         "none",
         pattern=r"^[\w.:\[\]-]+$",
-        description="whose machines act: HOST:PORT, auto (the Ray that runs here, else this machine's own), or none: "
-        "train --ray",
+        description="Ray cluster that runs the agents (train --ray): HOST:PORT, auto (the one this machine belongs to, "
+        "else a new one on this machine alone) or none",
     )
     nodes: AutoInt = Field(
-        "auto", description="nodes of agents at most, spread over the machines; auto: one on each: train --nodes"
+        "auto",
+        description="maximum number of nodes of agents (train --nodes), spread over the machines; auto: one per "
+        "machine",
     )
     node_cpus: AutoInt = Field(
         "auto",
-        description="CPUs of a node; auto: its machine's, shared by the nodes there. Ray's autoscaler is asked for so "
-        "many for each node; auto: one",
+        description="CPUs per node; auto: those of its machine, divided among the nodes there. Ray's autoscaler is "
+        "asked for this many per node; auto: one",
     )
     node_gpus: float = Field(
         0.0,
         ge=0,
         le=64,
-        description="GPUs, or a part of one, that each node's predictors take where its machine has any; 0: none",
+        description="GPUs, or a fraction of one, for the predictors of each node on a machine that has any; 0: none",
     )
     compression: Literal["auto", "none", "lz4"] = Field(
-        "auto", description="of images on their way to the learner: lz4, none, or auto: lz4 from other machines"
+        "auto",
+        description="compression of images sent to the learner: lz4, none, or auto (lz4 from other machines, where "
+        "installed)",
     )

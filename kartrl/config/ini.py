@@ -1,6 +1,6 @@
-"""The configuration as INI text: read, merged, validated, dumped.
+"""The configuration as INI text: reading, merging, validating and dumping it.
 
-`default.cfg` is `dump(Config())`; any other file holds what differs from it.
+`default.cfg` is `dump(Config())`; any other file contains only what differs from it.
 """
 
 import configparser
@@ -48,7 +48,7 @@ class Config(Section):
 
     @property
     def replays(self) -> tuple[Drawn, ...]:
-        """The replays that the algorithm learns from, beside the queue of fresh unrolls."""
+        """The replays that the algorithm learns from, in addition to the queue of fresh unrolls."""
         if self.algorithm.name != "acer":
             return self.replay.drawn("none")
         return self.replay.drawn("uniform") if self.acer.replay_ratio else ()
@@ -57,9 +57,9 @@ class Config(Section):
 Values = dict[str, dict[str, str]]
 PRESETS = Path(__file__).parent / "presets"
 HINTS = (
-    "the game's own circuits by name or glob (*.Act1), start states and circuit files by path, folder or glob",
-    "(mine/, a/*.state), and generated ones: random:100 (numbers 0 to 99), random:100-119, random:100:ice; of two keys",
-    "for one circuit the last counts; * is all of the game's own and nothing else that stands before it",
+    "keys: the game's own circuits by name or glob (*.Act1), start states and circuit files by path, folder or glob",
+    "(mine/, a/*.state), and generated circuits: random:100 (numbers 0 to 99), random:100-119, random:100:ice. The",
+    "last key that names a circuit counts; * stands for all of the game's own circuits and cancels all keys before it",
 )
 
 
@@ -67,10 +67,10 @@ def read(files: Sequence[str | Path] = (), overrides: Iterable[str] = (), base: 
     """Defaults, then `base` (a dumped configuration), then each file, then each `section.key=value`.
 
     Args:
-        files: paths, or names of configurations that come along: `presets`.
+        files: paths, or names of bundled configurations: `presets`.
 
     Raises:
-        UserError: a file cannot be read, or a section, key or value is not valid; it names the nearest valid one.
+        UserError: a file cannot be read, or a section, key or value is invalid; it names the nearest valid one.
     """
     values: Values = {}
     if base:
@@ -79,7 +79,7 @@ def read(files: Sequence[str | Path] = (), overrides: Iterable[str] = (), base: 
         try:
             text = _find(file).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            there = f"; these come along: {', '.join(presets())}" if isinstance(error, FileNotFoundError) else ""
+            there = f"; the bundled ones are: {', '.join(presets())}" if isinstance(error, FileNotFoundError) else ""
             raise UserError(f"{file}: cannot read this configuration ({_reason(error)}){there}") from error
         _merge(values, _parse(text, str(file)), str(file))
     for override in overrides:
@@ -94,12 +94,12 @@ def read(files: Sequence[str | Path] = (), overrides: Iterable[str] = (), base: 
 
 
 def presets() -> list[str]:
-    """Names of the configurations that come along."""
+    """Names of the bundled configurations."""
     return sorted(file.stem for file in PRESETS.glob("*.cfg"))
 
 
 def dump(config: Config) -> str:
-    """The configuration as INI text, each section and key with its one-line explanation."""
+    """The configuration as INI text, with a line of explanation for each section and key."""
     lines: list[str] = []
     for name in Config.model_fields:
         section = getattr(config, name)
@@ -121,7 +121,7 @@ def _lines(key: str, value: Any) -> list[str]:
 
 
 def settings(config: Config) -> dict[str, bool | float | str]:
-    """All values that may change what is learned, as "section.key" -> value; lists and arguments as text."""
+    """All values that may affect what is learned, as "section.key" -> value; lists and arguments as text."""
     others = {name for name in get_args(Algorithm.model_fields["name"].annotation) if name != config.algorithm.name}
     kept = config.model_dump(exclude={"levels": True, "run": {"logs", "name"}, **dict.fromkeys(others, True)})
     given = kept["environment"].pop(arguments.PREFIX)
@@ -138,13 +138,13 @@ def _text(value: Any) -> str:
 
 
 def _find(file: str | Path) -> Path:
-    """The file of this path; where there is none, the configuration of this name that comes along."""
+    """The file with this path or, if there is none, the bundled configuration with this name."""
     path = Path(file)
     return PRESETS / f"{file}.cfg" if str(file) in presets() and not path.is_file() else path
 
 
 def _short(text: str, limit: int = 80) -> str:
-    """A stranger's text for a message: in one line, and not long."""
+    """Untrusted text, shortened and escaped to one line for a message."""
     return repr(text[:limit])[1:-1][:limit]
 
 
@@ -156,7 +156,7 @@ def _parse(text: str, source: str) -> Values:
     parser = configparser.ConfigParser(
         interpolation=None, default_section="\0", comment_prefixes="#", delimiters=("=",)
     )
-    parser.optionxform = str  # type: ignore[assignment, method-assign]  # names of circuits have capitals
+    parser.optionxform = str  # type: ignore[assignment, method-assign]  # circuit names contain capitals
     try:
         parser.read_string(text, source)
     except configparser.Error as error:
@@ -174,15 +174,15 @@ def _merge(values: Values, new: Values, source: str) -> None:
             if section == "levels":
                 if (wrong := mistake(key)) is not None:
                     raise UserError(f"{source}: [levels] {_short(key)}: {wrong}")
-                values.get(section, {}).pop(key, None)  # what is said later counts
+                values.get(section, {}).pop(key, None)  # the last key counts
             elif section == "environment" and arguments.is_argument(key):
                 if (wrong := arguments.mistake(key)) is not None:
                     raise UserError(f"{source}: [environment] {_short(key)}: {wrong}")
             elif key not in (known := list(getattr(Config(), section).__class__.model_fields)):
                 _unknown(source, f"key '{_short(key)}' in [{section}]", key, known)
-            if not value.isprintable():  # it could not be written to a file and read again
+            if not value.isprintable():  # it could not be written to a file and read back
                 raise UserError(
-                    f"{source}: [{section}] {key}: holds characters that cannot be printed (got '{_short(value)}')"
+                    f"{source}: [{section}] {key}: contains characters that cannot be printed (got '{_short(value)}')"
                 )
             values.setdefault(section, {})[key] = value
             _validate({section: {key: value}}, source, only=(section, key))
@@ -194,7 +194,7 @@ def _unknown(source: str, what: str, name: str, known: Sequence[str]) -> NoRetur
 
 
 def _validate(values: Values, source: str, only: tuple[str, str] | None = None) -> Config:
-    """The configuration of these values; with `only`, just errors of that key count (others may yet be overridden)."""
+    """The configuration with these values; with `only`, ignores errors of other keys, which may be overridden later."""
     tree: dict[str, Any] = dict(values)
     if "levels" in tree:
         tree["levels"] = {"circuits": merged(tree["levels"])}
@@ -206,7 +206,7 @@ def _validate(values: Values, source: str, only: tuple[str, str] | None = None) 
         found = [error for error in errors.errors() if only is None or _place(error)[:2] == only]
         if found:
             place = _place(found[0])
-            same = [error for error in found if _place(error) == place]  # of a value that may be of several types
+            same = [error for error in found if _place(error) == place]  # several if the value may have several types
             given = f" (got {repr(found[0]['input'])[:80]})" if len(place) > 1 else ""
             name = " ".join((f"[{place[0]}]", *place[1:]))
             raise UserError(f"{source}: {name}: {word_all(same)}{given}") from errors
@@ -214,7 +214,7 @@ def _validate(values: Values, source: str, only: tuple[str, str] | None = None) 
 
 
 def _with_arguments(keys: dict[str, str]) -> dict[str, Any]:
-    """The keys of [environment], those of arguments in one table."""
+    """The keys of [environment], with the arguments in a table of their own."""
     plain: dict[str, Any] = {key: value for key, value in keys.items() if not arguments.is_argument(key)}
     return plain | {
         arguments.PREFIX: {
@@ -224,5 +224,5 @@ def _with_arguments(keys: dict[str, str]) -> dict[str, Any]:
 
 
 def _place(error: ErrorDetails) -> tuple[str, ...]:
-    """The section and, if it is about one, the key."""
+    """The section and, if the error is about one, the key."""
     return tuple(str(part) for part in error["loc"] if part != "circuits")[:2]

@@ -1,16 +1,16 @@
-"""The section [levels]: circuits to train on, and circuits kept unseen to test on; the syntax of its keys.
+"""The section [levels]: circuits to train on and circuits held out for testing; the syntax of its keys.
 
 A key is one of
 
 - the name of one of the game's own circuits, such as `MarioCircuit.Act1`, or a glob of such names, such as `*.Act1`;
-  `*` begins anew: paths and generated circuits that the keys before it name are none of them any more;
-- a path of a start state (`.state`), of a circuit's file (`.toml`), of a folder (all start states in it), or a glob of
-  these. A path has a / in it, or ends in .state or .toml; it begins in the current folder;
+  `*` cancels all keys before it, including paths and generated circuits;
+- a path of a start state (`.state`), of a circuit file (`.toml`), of a folder (all start states in it), or a glob of
+  these. A path contains a /, or ends in .state or .toml; it is relative to the current folder;
 - `random:100`: the generated circuits with the numbers 0 to 99; `random:100-119`: those with these numbers. Number n
   has the kind n modulo 8; `random:100:ice` and `random:100-119:ice` are all of one kind. A number and a kind always
-  give the same circuit, so ranges that do not overlap share no circuit.
+  give the same circuit, so ranges that do not overlap have no circuit in common.
 
-Of several keys that name the same circuit, the last one counts.
+If several keys name the same circuit, the last one counts.
 """
 
 import difflib
@@ -31,7 +31,7 @@ KINDS = (
     "beach",
     "ice",
     "rainbow",
-)  # of circuits, as the ROM numbers them
+)  # of circuits, in the order of their numbers in the ROM
 CIRCUITS = tuple(
     f"{kind}.Act{act}"
     for kind, acts in (
@@ -52,36 +52,36 @@ LEVELS: dict[str, Use] = {
     "MarioCircuit.Act2": "train",
     "MarioCircuit.Act3": "train",
     "MarioCircuit.Act4": "test",
-    "random:3:asphalt": "train",  # without them, long trainings learn the others by heart: docs/results.md
+    "random:3:asphalt": "train",  # without it, the policy memorises the others in long runs: docs/results.md
 }
-MOST_RANDOM = 10_000  # generated circuits of one key, and twice as many of all: to train and to test on
-MOST_WILD = 2  # parts of a path with a wildcard in it: each multiplies the folders that are looked into
+MOST_RANDOM = 10_000  # generated circuits per key; twice as many in all, to train and to test on
+MOST_WILD = 2  # parts of a path that may have a wildcard: each multiplies the number of folders searched
 _GENERATED = re.compile(r"random\.[a-z]+\.(\d{4,6})", re.ASCII)
 _RANDOM = re.compile(r"random:(\d{1,6})(?:-(\d{1,6}))?(?::([a-z]+))?", re.ASCII)
 
 
 class Levels(BaseModel):
-    """Which circuits are trained on, and which are kept unseen to test on."""
+    """Which circuits to train on, and which to hold out for testing."""
 
     model_config = ConfigDict(frozen=True)
     circuits: dict[str, Use] = Field({name: LEVELS.get(name, "none") for name in CIRCUITS} | LEVELS, max_length=1000)
     found: dict[str, Use] | None = Field(
         None, exclude=True
-    )  # what they came to here: see `kartrl.kart.selection`; never written down
+    )  # the circuits found on this machine, see `kartrl.kart.selection`; never saved
 
     @model_validator(mode="after")
     def _not_too_many(self) -> "Levels":
         if self.generated > 2 * MOST_RANDOM:
-            raise ValueError(f"{self.generated:,} generated circuits; {2 * MOST_RANDOM:,} are possible")
+            raise ValueError(f"{self.generated:,} generated circuits; at most {2 * MOST_RANDOM:,} are possible")
         return self
 
     @property
     def generated(self) -> int:
-        """How many generated circuits are named, those twice that are named twice."""
+        """Number of generated circuits named; those named twice count twice."""
         return sum(len(numbers_of(key).numbers) for key in self.circuits if is_random(key))
 
     def without_paths(self) -> "Levels":
-        """Those that are no paths."""
+        """The levels without those given as paths."""
         return Levels(circuits={key: use for key, use in self.circuits.items() if not is_path(key)})
 
     def of(self, use: str) -> tuple[str, ...]:
@@ -95,14 +95,14 @@ class Levels(BaseModel):
 
 
 class Numbers(NamedTuple):
-    """What `random:...` asks for."""
+    """The circuits that `random:...` stands for."""
 
     numbers: range
     kind: str | None  # None: all kinds in turn
 
 
 def is_random(key: str) -> bool:
-    """Whether a key of [levels] means generated circuits."""
+    """Whether a key of [levels] stands for generated circuits."""
     return key.startswith("random:")
 
 
@@ -112,15 +112,15 @@ def is_path(key: str) -> bool:
 
 
 def numbers_of(key: str) -> Numbers:
-    """The generated circuits that a key `random:...` means.
+    """The generated circuits that a key `random:...` stands for.
 
     Raises:
-        ValueError: it is not well formed; one line says why.
+        ValueError: it is malformed; the message is one line.
     """
     match = _RANDOM.fullmatch(key)
     if match is None:
         raise ValueError(
-            "expected random:COUNT or random:FIRST-LAST, with :KIND after it if you like, as in random:100-119:ice"
+            "expected random:COUNT or random:FIRST-LAST, optionally followed by :KIND, as in random:100-119:ice"
         )
     first, last, kind = match.groups()
     numbers = range(int(first)) if last is None else range(int(first), int(last) + 1)
@@ -132,7 +132,7 @@ def numbers_of(key: str) -> Numbers:
 
 
 def mistake(key: str) -> str | None:
-    """What is wrong with a key of [levels], in one line; None if it is valid. Its files are not looked up."""
+    """What is wrong with a key of [levels], in one line; None if it is valid. Does not check that files exist."""
     if is_random(key):
         try:
             numbers_of(key)
@@ -140,12 +140,12 @@ def mistake(key: str) -> str | None:
             return str(error)
         return None
     if is_path(key) or _is_glob(key):
-        # as it stands in an INI file: such a line would be read as something else, or not at all
+        # in an INI file, a line with any other key would be read as something else, or not at all
         fine = key.isprintable() and key == key.strip() and key[0] not in "#[" and "=" not in key and len(key) <= 1000
         if not fine:
-            return "this cannot stand in a configuration; begin a path with ./ and rename what has = or odd characters"
+            return "this cannot stand in a configuration; begin paths with ./ and rename files with = or odd characters"
         if sum(map(_is_glob, PurePath(key).parts)) > MOST_WILD or "**" in key:
-            return f"at most {MOST_WILD} parts of a path can have a wildcard, and none can be **"
+            return f"at most {MOST_WILD} parts of a path may contain wildcards, and none may be **"
         if is_path(key):
             return None
     if key in CIRCUITS or (_is_glob(key) and fnmatch.filter(CIRCUITS, key)):
@@ -157,17 +157,17 @@ def mistake(key: str) -> str | None:
 
 
 def named(levels: Mapping[str, Use]) -> dict[str, Use]:
-    """The game's own circuits that the keys name, with what the last key says of each."""
+    """The game's own circuits that the keys name, each with the value of the last such key."""
     return {name: use for key, use in levels.items() for name in names_of(key)}
 
 
 def names_of(key: str) -> list[str]:
-    """The game's own circuits that a key means, which is no path."""
+    """The game's own circuits that a key stands for; it must not be a path."""
     return fnmatch.filter(CIRCUITS, key) if _is_glob(key) else [key]
 
 
 def merged(levels: dict[str, Any]) -> dict[str, Any]:
-    """The default circuits, then these keys in their order: what comes later counts."""
+    """The default circuits, then these keys in their order: the last key for a circuit counts."""
     defaults = {key: use for key, use in Levels().circuits.items() if key not in levels}
     result: dict[str, Any] = {}
     for key, use in (defaults | levels).items():
@@ -178,17 +178,17 @@ def merged(levels: dict[str, Any]) -> dict[str, Any]:
 
 
 def circuit_name(circuit: str) -> str:
-    """Name of a circuit in logs and tables: its own, or that of its start state's file, without odd characters."""
+    """Name of a circuit in logs and tables: its own, or that of its start state's file, without special characters."""
     return re.sub(r"[^\w.+-]+", "_", PurePath(circuit).name.removesuffix(".state")) if is_path(circuit) else circuit
 
 
 def random_name(number: int, kind: str | None) -> str:
-    """What a generated circuit is called."""
+    """Name of a generated circuit."""
     return f"random.{kind or KINDS[number % len(KINDS)]}.{number:04}"
 
 
 def is_generated(name: str, numbers: Numbers) -> bool:
-    """Whether a circuit of this name is one of those that `random:...` asks for."""
+    """Whether the circuit with this name is one of those that `random:...` stands for."""
     match = _GENERATED.fullmatch(name)
     if match is None:
         return False
@@ -197,7 +197,7 @@ def is_generated(name: str, numbers: Numbers) -> bool:
 
 
 def group_of(name: str) -> str:
-    """What circuits are put together by where there are too many for a row each: the name without its last part."""
+    """The group of a circuit, where there are too many for a row each: its name without the last part."""
     return name.rpartition(".")[0] or "own"
 
 

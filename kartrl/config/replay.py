@@ -1,4 +1,4 @@
-"""The section of the replays: which ones there are, what they hold, and how they draw."""
+"""The sections [replay], [clear] and [laser]: what is replayed, and how it is learned from."""
 
 from fractions import Fraction
 from typing import Annotated, Literal, NamedTuple
@@ -10,8 +10,8 @@ from kartrl.config.section import Section, Words, split_words
 
 METHODS = ("queue", "uniform", "prioritised", "attentive", "elite")
 BY_DISTANCE = ("attentive", "elite")
-FINEST = 100  # shares are fractions of at most so many parts
-TOLERANCE = 1e-3  # within which a number is such a fraction
+FINEST = 100  # largest denominator of a share
+TOLERANCE = 1e-3  # within which a number is rounded to such a fraction
 
 Steps = Annotated[int, Field(ge=1, le=10**9)]
 Shares = Annotated[
@@ -20,73 +20,83 @@ Shares = Annotated[
 
 
 class Drawn(NamedTuple):
-    """One of the replays."""
+    """A replay of the mixture."""
 
-    name: str  # the method's; with a number where others before it have the same
+    name: str  # the method, followed by a number if an earlier replay has the same method
     method: str
     capacity: int  # steps
     share: Fraction  # of the batch
-    scattered: bool  # holds others than the newest unrolls
+    scattered: bool  # may hold unrolls other than the newest
 
 
 class Replay(Section):
-    """Unrolls that are kept and learned from again, beside fresh ones: acer, appo and impala (docs/replay.md)."""
+    """Experience replay: earlier unrolls that are learned from again, in acer, appo and impala (docs/replay.md)."""
 
     methods: Annotated[Words, Field(min_length=1, max_length=16)] = Field(
         ("auto",),
-        description="what a batch is made of: queue (fresh unrolls) and any of uniform, prioritised, attentive, elite; "
-        "none; auto: acer uniform, others none",
+        description="what each batch consists of: queue (fresh unrolls) and any of uniform, prioritised, attentive, "
+        "elite; none: no replay; auto: uniform for acer, none for the others",
     )
     shares: Shares | Literal["auto"] = Field(
-        "auto", description="of the batch, one for each method, such as 0.5 0.5; they sum to 1; auto: equal ones"
+        "auto", description="each method's share of the batch, such as 0.5 0.5, which must sum to 1; auto: equal shares"
     )
     capacities: Annotated[tuple[Steps, ...], BeforeValidator(split_words), Field(min_length=1, max_length=16)] = Field(
         (100_000,),
-        description="steps that each replay holds at most, frames in memory once: one number, or one for each method "
-        "(the queue's says nothing)",
+        description="maximum number of steps in each replay: one number, or one per method (queue's is ignored); each "
+        "frame is in memory only once",
     )
     gigabytes: float = Field(
         0.0,
         ge=0,
         le=100_000,
-        description="memory that replays may take at most; 0: what is free at the start; compressed: oldest go then",
+        description="maximum memory of all replays together; 0: what is free at the start; with compression, the "
+        "oldest unrolls are dropped when it is full",
     )
     compression: Literal["none", "lz4"] = Field(
-        "none", description="of frames: none, or lz4 (pip install kartrl[replay])"
+        "none", description="compression of frames: none, or lz4 (pip install kartrl[replay])"
     )
     save: bool = Field(
-        False, description="what replays hold is saved with each checkpoint, and there again when the run is resumed"
+        False,
+        description="save the contents of the replays with each checkpoint, and restore them when the run is resumed",
     )
-    start: Steps = Field(10_000, description="steps that have come in before any is drawn")
+    start: Steps = Field(10_000, description="number of fresh steps to collect before any are replayed")
     priority_exponent: float = Field(
-        0.6, ge=0, le=1, description="prioritised: alpha, power of the TD error by which is drawn; 0: uniform"
+        0.6,
+        ge=0,
+        le=1,
+        description="prioritised: alpha, the exponent of the TD error in the sampling probability; 0: uniform",
     )
     importance_exponent: Share = Field(
-        constant(0.4), description="prioritised: beta of the importance weights, or its schedule; 1: no bias is left"
+        constant(0.4),
+        description="prioritised: beta, the exponent of the importance weights, or a schedule; 1: full bias correction",
     )
 
     candidates: Candidates = Field(
         Schedule("linear", 6.0, 1.0),
-        description="attentive, elite: lambda, unrolls that are drawn for each one that is taken, or its schedule",
+        description="attentive, elite: lambda, the number of candidates drawn for each unroll that is sampled, or a "
+        "schedule",
     )
     strategy: int = Field(
         3,
         ge=1,
         le=4,
-        description="attentive, elite: take the nearest (1), the nearest of each group (2), the least often sampled "
-        "(3), or the least often sampled of each group (4)",
+        description="attentive, elite: take the nearest candidates (1), the nearest of each group (2), the least often "
+        "sampled (3), or the least often sampled of each group (4)",
     )
     distance: Literal["norm", "cosine", "kl"] = Field(
         "norm",
-        description="attentive, elite: of features: norm (of their difference), cosine (1 - it), kl (of softmax)",
+        description="attentive, elite: distance between features: norm (of their difference), cosine (1 - cosine "
+        "similarity) or kl (between their softmaxes)",
     )
-    norm: float = Field(2.0, ge=1, le=16, description="attentive, elite: p of distance = norm")
+    norm: float = Field(2.0, ge=1, le=16, description="attentive, elite: p of the p-norm that distance = norm uses")
     insertion: Literal["oldest", "elite"] = Field(
         "oldest",
-        description="attentive, elite: what a new unroll takes the place of: the oldest; or elite: the farthest of "
-        "some",
+        description="attentive, elite: which unroll a new one replaces: oldest, or elite (the farthest of several "
+        "drawn at random)",
     )
-    challengers: int = Field(20, ge=1, le=1000, description="insertion = elite: of how many the farthest goes")
+    challengers: int = Field(
+        20, ge=1, le=1000, description="insertion = elite: number of unrolls drawn, of which the farthest is replaced"
+    )
 
     @model_validator(mode="after")
     def _is_a_mixture(self) -> "Replay":
@@ -111,7 +121,7 @@ class Replay(Section):
         """The replays, without the queue.
 
         Args:
-            by_default: the method where `methods` is auto; none for none.
+            by_default: the method if `methods` is auto; "none" for no replay.
         """
         methods = (by_default,) if self.methods == ("auto",) else self.methods
         if methods == ("none",):
@@ -128,7 +138,7 @@ class Replay(Section):
 
 
 def _fractions(section: Replay) -> list[Fraction]:
-    """The shares, freed of what decimals lose."""
+    """The shares as exact fractions, corrected for the rounding of decimals."""
     if section.shares == "auto":
         return [Fraction(1, len(section.methods))] * len(section.methods)
     near = [Fraction(share).limit_denominator(FINEST) for share in section.shares]
@@ -139,32 +149,36 @@ def _fractions(section: Replay) -> list[Fraction]:
 
 
 class Clear(Section):
-    """Cloning of what is replayed (CLEAR, arXiv:1811.11682), against forgetting: acer, appo and impala."""
+    """Behavioural cloning of replayed steps, against forgetting (CLEAR, arXiv:1811.11682), in acer, appo and impala."""
 
-    policy_cost: float = Field(0.0, ge=0, description="weight of policy cloning; 0.01 in the paper; 0: none")
-    value_cost: float = Field(0.0, ge=0, description="weight of value cloning; 0.005 in the paper; 0: none")
+    policy_cost: float = Field(0.0, ge=0, description="weight of policy cloning; 0.01 in the paper; 0: off")
+    value_cost: float = Field(0.0, ge=0, description="weight of value cloning; 0.005 in the paper; 0: off")
     form: Literal["paper", "seed"] = Field(
         "paper",
-        description="paper: KL(acting || learning policy) and squared error; seed: KL(learning || acting) and its norm",
+        description="paper: KL(acting || learning policy) and squared value error; seed: KL(learning || acting policy) "
+        "and norm of the value error",
     )
 
     @property
     def clones(self) -> bool:
-        """Whether there is anything to add to a loss."""
+        """Whether there are terms to add to the loss."""
         return bool(self.policy_cost or self.value_cost)
 
 
 class Laser(Section):
-    """Steps of too different policies teach nothing (LASER, arXiv:1909.11583): appo and impala."""
+    """Masking of steps whose acting policy differs too much (LASER, arXiv:1909.11583), in appo and impala."""
 
     threshold: float = Field(
-        0.0, ge=0, description="KL(policy || acting policy) from which a step teaches nothing; 0.3 in the seed; 0: none"
+        0.0,
+        ge=0,
+        description="mask steps whose KL(policy || acting policy) is at least this (0.3 in the system that form = seed "
+        "comes from); 0: off",
     )
     form: Literal["seed", "paper"] = Field(
         "seed",
-        description="seed: of the learning policy, masks traces, advantages and value errors; paper: of a lagged one, "
-        "masks temporal differences too",
+        description="seed: compare the learning policy, and mask traces, advantages and value errors; paper: compare a "
+        "lagged policy, and mask temporal differences too",
     )
     target_decay: float = Field(
-        0.99, ge=0, le=1, description="form = paper: decay of the average that lags behind, at each optimizer step"
+        0.99, ge=0, le=1, description="form = paper: decay of the lagged (averaged) policy per optimizer step"
     )

@@ -1,4 +1,4 @@
-"""Schedules: values that may change while a run goes on, in one syntax for every key that takes one."""
+"""Schedules: values that may change during a run, with one syntax for all keys that take one."""
 
 import math
 from collections.abc import Callable
@@ -13,14 +13,14 @@ SYNTAX = "one number, or: linear START END, or: polynomial START END"
 
 @dataclass(frozen=True)
 class Schedule:
-    """A value from the beginning of a run, `start`, to its end, `end`; `str` gives what `parse` reads."""
+    """A value that goes from `start` to `end` over a run; `str` gives the syntax of the configuration."""
 
     kind: Literal["constant", "linear", "polynomial"]
     start: float
     end: float
 
     def at(self, progress: float) -> float:
-        """The value when this part of the run, 0 to 1, is done (`learning.schedules.Progress`)."""
+        """The value after this fraction of the run, 0 to 1 (`learning.schedules.Progress`)."""
         return self.end + (self.start - self.end) * (1.0 - progress) ** POWERS[self.kind]
 
     def __str__(self) -> str:
@@ -28,12 +28,12 @@ class Schedule:
 
 
 def constant(value: float) -> Schedule:
-    """The same value from beginning to end."""
+    """A schedule that never changes."""
     return Schedule("constant", value, value)
 
 
 def _parse(value: Any) -> Any:
-    """A schedule of a number, or of a text as in the configuration; a schedule itself is left as it is."""
+    """The schedule for a number or for text of the configuration; a schedule is returned unchanged."""
     if isinstance(value, Schedule):
         return value
     kind, *numbers = words if len(words := str(value).split()) != 1 else ["constant", *words * 2]
@@ -44,7 +44,7 @@ def _parse(value: Any) -> Any:
     if kind not in POWERS:
         raise ValueError(f"must be {SYNTAX}")
     if not (math.isfinite(start) and math.isfinite(end)):
-        raise ValueError("must be of finite numbers")
+        raise ValueError("must have finite numbers")
     return Schedule(kind, start, end)  # type: ignore[arg-type]  # it is one of these
 
 

@@ -1,4 +1,4 @@
-"""What all sections of the configuration share."""
+"""Types and limits that the sections of the configuration share."""
 
 from typing import Annotated, Any, Literal
 
@@ -6,17 +6,17 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 
 def split_words(value: Any) -> Any:
-    """The words of a text, apart from each other by spaces or commas; anything else is left as it is."""
+    """The words of a text, separated by spaces or commas; any other value is returned unchanged."""
     return value.replace(",", " ").split() if isinstance(value, str) else value
 
 
-# Bounds that no run on one machine reaches keep a stranger's configuration from asking for all of it.
+# No run on one machine reaches these bounds; they keep an untrusted configuration from exhausting the machine.
 Count = Annotated[int, Field(ge=1, le=65_536)]
 AutoInt = Count | Literal["auto"]
 DAY = 86_400.0  # seconds
 YEAR = 527_040.0  # minutes
 
-# Bounds that no network of this kind reaches keep a stranger's configuration from asking for all memory.
+# No network of this kind reaches these bounds; they keep an untrusted configuration from exhausting the memory.
 Numbers = Annotated[
     tuple[Annotated[int, Field(ge=1, le=65_536)], ...], BeforeValidator(split_words), Field(max_length=16)
 ]
@@ -24,6 +24,6 @@ Words = Annotated[tuple[str, ...], BeforeValidator(split_words), Field(max_lengt
 
 
 class Section(BaseModel):
-    """What all sections share: values are fixed once read, and unknown keys are errors."""
+    """Base class of all sections: frozen, and unknown keys are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)

@@ -16,32 +16,35 @@ def _function(value: str) -> str:
 
 
 class Run(Section):
-    """How long a run lasts and where it keeps its results."""
+    """How long a run lasts, and where its results are stored."""
 
-    logs: str = Field("logs", min_length=1, description="folder that holds one folder per run")
+    logs: str = Field("logs", min_length=1, description="folder that contains one folder per run")
     name: str = Field(
-        "auto", pattern=r"^[^/\\.][^/\\]*$", description="the run's folder in logs; auto: environment, seed and time"
+        "auto",
+        pattern=r"^[^/\\.][^/\\]*$",
+        description="name of the run's folder in logs; auto: from environment, seed and time",
     )
     init: str = Field(
         "none",
         min_length=1,
-        description="begin a new run with the weights of this checkpoint file or run (its best): train --init; or none",
+        description="checkpoint file or run (its best checkpoint) whose weights a new run starts from (train --init); "
+        "or none",
     )
-    init_optimizer: bool = Field(False, description="begin with its optimizer's state too: train --with-optimizer")
-    seed: int = Field(1, ge=0, lt=2**32, description="seeds the network, the environments and the sampling")
+    init_optimizer: bool = Field(False, description="start from its optimizer's state too (train --with-optimizer)")
+    seed: int = Field(1, ge=0, lt=2**32, description="random seed of the network, the environments and sampling")
     agent_steps: int = Field(
-        1_000_000, ge=1, le=10**15, description="training ends after this many agent steps (actions chosen)"
+        1_000_000, ge=1, le=10**15, description="end training after this many agent steps (actions chosen)"
     )
     reproducible: bool = Field(
         False,
         description="two runs with the same configuration, seed and number of cores end with the same weights, bit for "
         "bit; slower",
     )
-    minutes: float = Field(0, ge=0, le=YEAR, description="or after this many minutes of training; 0: no limit")
+    minutes: float = Field(0, ge=0, le=YEAR, description="also end training after this many minutes; 0: no limit")
     checkpoint_minutes: float = Field(1, gt=0, le=YEAR, description="minutes between checkpoints")
-    keep_checkpoints: Count = Field(3, description="how many of the newest checkpoints are kept, beside the best")
+    keep_checkpoints: Count = Field(3, description="number of newest checkpoints to keep, in addition to the best")
     tracker: Literal["none", "wandb", "mlflow"] = Field(
-        "none", description="where scalars go beside TensorBoard: wandb, mlflow or none (docs/tracking.md)"
+        "none", description="where to log scalars in addition to TensorBoard: wandb, mlflow or none (docs/tracking.md)"
     )
 
     @model_validator(mode="after")
@@ -55,66 +58,72 @@ class System(Section):
     """Processes, threads, batches and queues."""
 
     device: Literal["auto", "cpu", "cuda", "mps"] = Field(
-        "auto", description="where the network runs: auto (the fastest there is), cpu, cuda or mps"
+        "auto", description="where the network runs: auto (the fastest device available), cpu, cuda or mps"
     )
     learners: int = Field(
         1,
         ge=1,
         le=64,
-        description="learner processes that make each update together, each from a batch of its own agents "
-        "(docs/learners.md); numbers below are for each of them",
+        description="learner processes that make each update together, each with a batch from its own agents "
+        "(docs/learners.md); the numbers below are per learner",
     )
     devices: Annotated[Words, Field(min_length=1)] = Field(
-        ("auto",), description="where the learners' networks run, in turn: cuda:0 cuda:1; auto: system.device"
+        ("auto",),
+        description="devices of the learners' networks, assigned in turn, such as cuda:0 cuda:1; auto: system.device",
     )
     predictor_devices: Annotated[Words, Field(min_length=1)] = Field(
-        ("auto",), description="where the predictors of each learner run, in turn; auto: where their learner does"
+        ("auto",),
+        description="devices of the predictors, assigned to the learners in turn; auto: the same as their learner's",
     )
     agents: Annotated[int, Field(ge=1, le=1024)] | Literal["auto"] = Field(
-        "auto", description="agent processes; auto: from the cores"
+        "auto", description="agent processes; auto: from the number of cores"
     )
-    min_agents: AutoInt = Field("auto", description="agents that must be healthy, or the run ends; auto: half of them")
+    min_agents: AutoInt = Field(
+        "auto", description="end the run when fewer agents than this are healthy; auto: half of them"
+    )
     step_timeout: float = Field(
         60,
         gt=0,
         le=DAY,
-        description="seconds for a step of an environment, or to come up, after which its agent is replaced",
+        description="seconds that an environment step, or an agent's start, may take before the agent is replaced",
     )
     envs_per_agent: AutoInt = Field(
-        "auto", description="environments that one agent steps, half of them while the others wait"
+        "auto",
+        description="environments per agent, which steps one half of them while the other half waits for actions",
     )
     predictors: int = Field(1, ge=1, le=16, description="predictor threads")
     trainers: AutoInt = Field(
         "auto",
-        description="trainer threads; one at a time owns the optimizer, the others assemble batches; auto: 2 with a "
-        "GPU, else 1",
+        description="trainer threads; one at a time makes an update, the others assemble batches; auto: 2 for "
+        "asynchronous algorithms with a GPU or a replay, else 1",
     )
     prediction_batch_size: AutoInt = Field(
-        "auto", description="observations in one forward pass at most; auto: as many as environments"
+        "auto", description="maximum number of observations in a forward pass; auto: the number of environments"
     )
     min_prediction_batch_size: AutoInt = Field(
         "auto",
-        description="observations that a predictor waits for, if only for a moment; auto: what makes a forward pass "
-        "cheap",
+        description="observations that a predictor waits for, if only briefly; auto: enough for an efficient forward "
+        "pass",
     )
     training_batch_size: AutoInt = Field(
-        "auto", description="unrolls in one update; auto: impala a quarter of the environments, others all"
+        "auto",
+        description="unrolls per update; auto: as many as environments, for impala and acer a quarter of that",
     )
-    torch_threads: AutoInt = Field(
-        "auto", description="threads inside one PyTorch operation; auto: 1 on small machines"
-    )
+    torch_threads: AutoInt = Field("auto", description="threads per PyTorch operation; auto: 1 on small machines")
     controller: bool = Field(
-        False, description="for some minutes, look for faster numbers of running agents and of observations waited for"
+        False,
+        description="for the first few minutes, tune the numbers of running agents and of observations waited for to "
+        "maximise throughput",
     )
     max_policy_lag: AutoInt = Field(
         "auto",
-        description="updates since an unroll's first step beyond which it is dropped, and mean that the controller "
-        "accepts; auto: 4 times what the sizes lead to, at least 10",
+        description="drop unrolls that began more than this many updates ago; also the highest mean lag that the "
+        "controller accepts; auto: 4 times the lag expected from the sizes, at least 10",
     )
 
 
 class Environment(Section):
-    """The world, and what the agent sees of it."""
+    """The environment, and what the agent observes of it."""
 
     id: str = Field(
         "kartrl/Kart-v0",
@@ -122,53 +131,60 @@ class Environment(Section):
         description="Gymnasium id: kartrl/Kart-v0, CartPole-v1, ALE/Pong-v5, ...; module:Id imports the module first",
     )
     kwargs: dict[str, Any] = Field(
-        {}, description="arguments of its constructor, a key for each: kwargs.continuous = false, kwargs.map_name = 8x8"
+        {},
+        description="arguments of the environment's constructor, one key each: kwargs.continuous = false, "
+        "kwargs.map_name = 8x8",
     )
     wrapper: Annotated[str, AfterValidator(_function)] = Field(
-        "none", description="module:function, called with the environment, that returns it wrapped; none: as it is"
+        "none", description="module:function that takes the environment and returns it wrapped; none: no wrapper"
     )
     game: Literal["auto", "bundled", "cartridge"] = Field(
-        "auto", description="kart: bundled, cartridge (an imported ROM), or auto (the cartridge where it is imported)"
+        "auto", description="kart: bundled, cartridge (an imported ROM), or auto (the cartridge if one was imported)"
     )
-    frame_skip: int = Field(5, ge=1, le=60, description="frames for which an action is held")
-    frame_stack: int = Field(1, ge=1, le=16, description="newest pictures seen at once")
-    height: int = Field(54, ge=1, le=512, description="rows of the observation")
-    width: int = Field(54, ge=1, le=512, description="columns of the observation")
-    crop_top: int = Field(36, ge=0, le=223, description="kart: first row of the screen that is seen; above is the sky")
-    crop_bottom: int = Field(106, ge=1, le=224, description="kart: row after the last that is seen; below is the map")
-    grayscale: bool = Field(True, description="one grey channel rather than three colours")
+    frame_skip: int = Field(5, ge=1, le=60, description="frames for which each action is held")
+    frame_stack: int = Field(1, ge=1, le=16, description="number of latest frames in an observation")
+    height: int = Field(54, ge=1, le=512, description="height of the observation in pixels")
+    width: int = Field(54, ge=1, le=512, description="width of the observation in pixels")
+    crop_top: int = Field(
+        36, ge=0, le=223, description="kart: first row of the screen that is observed; above it is the sky"
+    )
+    crop_bottom: int = Field(
+        106, ge=1, le=224, description="kart: the observation ends before this row of the screen; below it is the map"
+    )
+    grayscale: bool = Field(True, description="one grey channel instead of three colour channels")
     noop_max: int = Field(
         30,
         ge=0,
         le=3600,
-        description="at most this many frames (drawn at random) of idling, or for the kart of one drawn action, begin "
-        "an episode",
+        description="maximum number of no-op frames at the start of an episode (kart: of frames with one random action "
+        "held); their number is random",
     )
     life_loss_ends: bool = Field(
         True,
-        description="Atari: for the learner an episode ends with each life; returns count whole games all the same",
+        description="Atari: losing a life ends the episode for the learner; returns still count whole games",
     )
-    random_start: bool = Field(True, description="kart: training episodes begin at a checkpoint drawn at random")
+    random_start: bool = Field(True, description="kart: begin training episodes at a random checkpoint")
     circuit_sampling: Literal["episodes", "steps"] = Field(
         "episodes",
-        description="kart: what all circuits get as much of, episodes or steps; episodes on hard ones are short",
+        description="kart: give all circuits equally many episodes, or equally many steps (episodes on hard circuits "
+        "are short)",
     )
     opponents: int = Field(
         0,
         ge=0,
         le=7,
-        description="kart: how many other karts race; one starts behind them (bundled game only)",
+        description="kart: number of opponents, all of which start ahead of the kart (bundled game only)",
     )
     time_limit: float = Field(
-        300, gt=0, le=DAY, description="kart: seconds on the race clock after which an episode is truncated"
+        300, gt=0, le=DAY, description="kart: truncate an episode after this many seconds on the race clock"
     )
     no_progress_limit: float = Field(
-        3, gt=0, le=DAY, description="kart: seconds without a new checkpoint after which an episode is truncated"
+        3, gt=0, le=DAY, description="kart: truncate an episode after this many seconds without a new checkpoint"
     )
     actions: Words = Field(
         ("none", "left", "right", "left+B", "right+B", "left+Y", "right+Y", "left+B+L", "right+B+L"),
         min_length=2,
-        description="kart: the buttons of each action (B accelerates, Y brakes, L hops and slides)",
+        description="kart: buttons pressed by each action (B accelerates, Y brakes, L hops and slides)",
     )
 
     @model_validator(mode="after")
@@ -179,71 +195,72 @@ class Environment(Section):
 
 
 class Reward(Section):
-    """What the kart is rewarded for; the sum of a step is cut to [-bound, bound]."""
+    """The kart's reward; each step's total is clipped to [-bound, bound]."""
 
     kind: Literal["shaped", "checkpoint"] = Field(
-        "shaped", description="shaped (the terms below) or checkpoint (the seed's: only checkpoints count)"
+        "shaped", description="shaped (the terms below) or checkpoint (1 for each new checkpoint, and nothing else)"
     )
-    progress: float = Field(10.0, description="for each lap's worth of new checkpoints")
-    time: float = Field(-0.1, description="for each second")
-    off_road: float = Field(-0.2, description="for each second off the road")
-    wall: float = Field(-0.2, description="for each collision")
-    wrong_way: float = Field(-0.2, description="for each second in the wrong direction")
-    finish: float = Field(0.0, description="for finishing the race")
-    bound: float = Field(1.0, gt=0, description="largest size of one step's reward")
+    progress: float = Field(10.0, description="reward per lap's worth of new progress")
+    time: float = Field(-0.1, description="reward per second")
+    off_road: float = Field(-0.2, description="reward per second off the road")
+    wall: float = Field(-0.2, description="reward per collision")
+    wrong_way: float = Field(-0.2, description="reward per second in the wrong direction")
+    finish: float = Field(0.0, description="reward for finishing the race")
+    bound: float = Field(1.0, gt=0, description="maximum absolute value of a step's reward")
 
 
 class Model(Section):
-    """The network: an encoder, a recurrent core or none, and heads for policy and value."""
+    """The network: an encoder, an optional recurrent core, and heads for policy and value."""
 
     encoder: Literal["convolutional", "a3c", "nature", "a3g", "impala", "mlp"] = Field(
         "convolutional",
-        description="of images: convolutional (the layers below), those of papers: a3c, nature, a3g, impala (deep, "
-        "residual), or mlp (two layers on the pixels); vectors have the mlp",
+        description="image encoder: convolutional (the layers below), a published one (a3c, nature, a3g, impala: deep "
+        "and residual) or mlp (two layers on the pixels); vectors always use mlp",
     )
     channels: Numbers = Field((16, 32, 32), description="convolutional: output channels of each layer")
     kernels: Numbers = Field((8, 4, 3), description="convolutional: kernel size of each layer")
     strides: Numbers = Field((4, 2, 1), description="convolutional: stride of each layer")
     pooling: Literal["flatten", "average"] = Field(
-        "flatten", description="what the convolutions have made of all places: flatten it, or take its average"
+        "flatten", description="flatten the convolutions' output, or average it over all positions"
     )
     hidden_size: int = Field(256, ge=1, le=65_536, description="units of the encoder's last layer and of the core")
     layer_norm: bool = Field(False, description="layer normalisation in the encoder's linear layers, before the ReLU")
     core: Literal["lstm", "gru", "none"] = Field(
-        "none", description="what remembers: lstm, gru, or none for a feed-forward network"
+        "none", description="recurrent core: lstm, gru, or none for a feed-forward network"
     )
     bptt: bool = Field(
         True,
-        description="lstm, gru: gradients flow back through the steps of an unroll; false: each step learns from the "
-        "state before it as given, slower and with less memory of causes",
+        description="lstm, gru: backpropagate through the steps of an unroll; false: stop gradients between steps, "
+        "which is slower and makes it harder to learn what to remember",
     )
     critic: Literal["shared", "detached", "separate"] = Field(
         "shared",
-        description="what the value is made from: the policy's encoder and core (shared), the same without a gradient "
-        "into them (detached), or an encoder and core of its own (separate)",
+        description="what the value head reads: the policy's encoder and core (shared), the same without passing "
+        "gradients into them (detached), or its own encoder and core (separate)",
     )
     deviation: Literal["state", "free"] = Field(
         "state",
-        description="continuous actions: their standard deviation is an output of the network (state), or parameters "
-        "that are the same everywhere (free)",
+        description="continuous actions: the standard deviation is an output of the network (state), or a parameter "
+        "independent of the observation (free)",
     )
     squash_actions: bool = Field(
-        False, description="continuous actions: squashed into their bounds by tanh; false: clipped by the environment"
+        False,
+        description="continuous actions: squash into the bounds by tanh; false: the environment clips them",
     )
     precision: Literal["auto", "fp32", "bf16"] = Field(
         "auto",
-        description="of the convolutions: fp32, bf16 (weights stay fp32), or auto: bf16 where hardware multiplies it "
-        "and it was measured faster",
+        description="precision of the convolutions: fp32, bf16 (weights stay fp32), or auto (bf16 if the hardware "
+        "supports it and it was measured to be faster)",
     )
 
     normalise_observations: bool = Field(
-        False, description="vectors only: subtract their running mean and divide by their running deviation"
+        False, description="vectors only: subtract their running mean and divide by their running standard deviation"
     )
     normalise_returns: bool = Field(
-        False, description="divide rewards by the running deviation of returns, so that values are of ordinary size"
+        False, description="divide rewards by the running standard deviation of returns, so that values are of order 1"
     )
     torchscript: bool = Field(
-        True, description="compile the network with TorchScript, where that works; false: run it eagerly"
+        True, description="compile the network with TorchScript where possible; false: run it eagerly"
     )
 
     @model_validator(mode="after")
@@ -254,7 +271,7 @@ class Model(Section):
 
 
 class Optimizer(Section):
-    """The update rule."""
+    """The optimizer and its learning rate."""
 
     name: Literal[
         "adam",
@@ -271,32 +288,36 @@ class Optimizer(Section):
         "rprop",
     ] = Field(
         "adam",
-        description="adam, rmsprop (IMPALA's and A3C's), sgd, or another of torch's: adadelta, adafactor, adagrad, "
+        description="adam, rmsprop (as in IMPALA and A3C), sgd, or another of PyTorch's: adadelta, adafactor, adagrad, "
         "adamax, adamw, asgd, nadam, radam, rprop",
     )
     learning_rate: Rate = Field(
         Schedule("linear", 7e-4, 1e-5),
-        description="one number; or a schedule from the start to the end of the run: linear START END, or polynomial "
+        description="a number, or a schedule from the start to the end of the run: linear START END, or polynomial "
         "START END (of power 2)",
     )
     kl_target: float = Field(
         0.0,
         ge=0,
-        description="KL(before || after) of an update to which the learning rate is adapted, in steps of 1.5 within a "
-        "factor of 30 of the schedule; 0: the schedule alone",
+        description="adapt the learning rate towards this KL(before || after) per update, in steps of 1.5 and within a "
+        "factor of 30 of its schedule; 0: schedule only",
     )
     momentum: float = Field(0.0, ge=0, lt=1, description="momentum of rmsprop and sgd")
-    decay: float = Field(0.999, ge=0, lt=1, description="decay of the mean square in rmsprop (beta2 in adam)")
-    epsilon: float = Field(1e-5, gt=0, description="added to the denominator of rmsprop, adam and their like")
-    amsgrad: bool = Field(False, description="adam, adamw: divide by the largest mean square so far")
-    centered: bool = Field(False, description="rmsprop: divide by the deviation rather than the mean square")
-    weight_decay: float = Field(0.0, ge=0, description="L2 penalty")
-    gradient_clip: float = Field(0.5, ge=0, description="largest global norm of the gradient; 0: no clipping")
+    decay: float = Field(
+        0.999, ge=0, lt=1, description="decay of the mean squared gradient (alpha in rmsprop, beta2 in adam)"
+    )
+    epsilon: float = Field(1e-5, gt=0, description="added to the denominator in rmsprop, adam and similar optimizers")
+    amsgrad: bool = Field(False, description="adam, adamw: divide by the maximum of all mean squared gradients so far")
+    centered: bool = Field(
+        False, description="rmsprop: divide by the gradient's standard deviation instead of its root mean square"
+    )
+    weight_decay: float = Field(0.0, ge=0, description="weight decay (L2 penalty)")
+    gradient_clip: float = Field(0.5, ge=0, description="maximum global norm of the gradient; 0: no clipping")
     max_skipped_updates: int = Field(
         10,
         ge=1,
-        description="updates skipped in a row, for a loss or gradient that is not finite, until weights go back to the "
-        "last good ones; once: then the run ends",
+        description="after this many updates in a row were skipped for a non-finite loss or gradient, restore the last "
+        "good weights; the second time, end the run",
     )
 
     @model_validator(mode="after")
@@ -309,17 +330,20 @@ class Optimizer(Section):
 
 
 class Evaluation(Section):
-    """Driving the current policy on the train and test circuits while training goes on."""
+    """Evaluation of the current policy on the train and test circuits during training."""
 
-    minutes: float = Field(1.0, ge=0, le=YEAR, description="minutes between evaluations; 0: none")
+    minutes: float = Field(1.0, ge=0, le=YEAR, description="minutes between evaluations; 0: no evaluations")
     episodes: Count = Field(
-        1, description="episodes on each circuit with the likeliest actions, and as many with sampled ones"
+        1, description="episodes per circuit with greedy actions, and the same number with sampled actions"
     )
     circuits: Count = Field(
         8,
-        description="at most so many train and so many test circuits each time: always the same train circuits, by "
-        "whose mean return best.pt is chosen, and test circuits in turn",
+        description="maximum number of train circuits and of test circuits per evaluation; the train circuits are "
+        "always the same and their mean return selects best.pt, test circuits take turns",
     )
     video_seconds: float = Field(
-        12.0, ge=0, le=600, description="length of the video of each circuit in TensorBoard; 0: none"
+        12.0,
+        ge=0,
+        le=600,
+        description="maximum length of each circuit's video in TensorBoard, in seconds; 0: no videos",
     )

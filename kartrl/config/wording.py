@@ -1,4 +1,4 @@
-"""What is wrong with a value, in plain words instead of pydantic's."""
+"""Plain-language messages for pydantic's validation errors."""
 
 from collections.abc import Iterable
 
@@ -20,7 +20,7 @@ _WORDS = {
     "bool_type": "must be true or false",
     "bool_parsing": "must be true or false",
     "literal_error": "must be {expected}",
-    "string_type": "must be a text",
+    "string_type": "must be text",
     "string_too_short": "must not be empty",
     "string_pattern_mismatch": "is not a valid name",
     "tuple_type": "must be a list, [ ... ]",
@@ -34,7 +34,7 @@ _WORDS = {
 
 
 def word(error: ErrorDetails) -> str:
-    """What an error says of its value, to be read after the value's name."""
+    """An error as a phrase that follows the name of its value."""
     context = {
         name: f"{value:g}" if isinstance(value, float) else value for name, value in error.get("ctx", {}).items()
     }
@@ -44,6 +44,6 @@ def word(error: ErrorDetails) -> str:
 
 
 def word_all(errors: Iterable[ErrorDetails]) -> str:
-    """What several errors say of one value, each of which would have to be healed for one of its types."""
+    """Several errors of one value as one phrase: it would be valid if any one of them were fixed."""
     words = list(dict.fromkeys(map(word, errors)))
     return " or ".join([*words[:1], *(text.removeprefix("must be ") for text in words[1:])])

@@ -1,6 +1,6 @@
-"""Environments: any that Gymnasium knows, made ready for an agent, and worlds that offer more, such as the kart race.
+"""Environments: any of Gymnasium's, wrapped for agents, and worlds that offer more, such as the kart race.
 
-Importing this loads little: agents and tools stay quick to start.
+Importing this loads little, so that agents and tools start fast.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
     from kartrl.config import Config
     from kartrl.envs.env_group import EnvGroup
 
-LOOK_SECONDS, LOOK_STEPS = 0.1, 100  # for which a step is timed, at most
+LOOK_SECONDS, LOOK_STEPS = 0.1, 100  # limits for timing a step
 
 
 def make_env(
     config: Config, levels: Sequence[str] = (), training: bool = True, render: bool = False
 ) -> gymnasium.Env[Any, Any]:
-    """The environment that `config` names, its levels looked up; see `World.open_env`."""
+    """Make the environment that `config` names, after preparing its levels; see `World.open_env`."""
     return load_world(load_world(config).prepare()).open_env(levels, training, render)
 
 
 def make_group(config: Config, size: int) -> EnvGroup:
-    """`size` environments as `config` describes them, for training; its levels have been looked up."""
+    """Make `size` environments for training; the levels of `config` must be prepared."""
     return load_world(config).make_group(size)
 
 
 def describe_env(config: Config) -> EnvSpec:
-    """Make the environment once, step it for a moment, and close it: what can be wrong with it comes out here.
+    """Make the environment once, step it briefly, and close it, so that its problems are found here.
 
     Raises:
         UserError: as `World.open_env`.
@@ -50,7 +50,7 @@ def describe_env(config: Config) -> EnvSpec:
         shape, dtype = env.observation_space.shape, str(env.observation_space.dtype)
         title = getattr(env.unwrapped, "game_title", config.environment.id)
         action = ActionSpec.of(env.action_space)
-        wanted = config.system.envs_per_agent == "auto"  # only this depends on it
+        wanted = config.system.envs_per_agent == "auto"  # nothing else depends on the step time
         seconds = _step_seconds(env, action) if wanted else 0.0
         return EnvSpec(title, shape or (), dtype, action, seconds, left_out(env))
     finally:
@@ -58,10 +58,10 @@ def describe_env(config: Config) -> EnvSpec:
 
 
 def _step_seconds(env: gymnasium.Env[Any, Any], action: ActionSpec) -> float:
-    """Median seconds of a step, as other processes may use the core meanwhile; 0 if the environment fails at once."""
+    """Median seconds per step, as other processes may use the core; 0 if the environment fails at once."""
     times: list[float] = []
     actions = action.sample(np.random.default_rng(0), LOOK_STEPS)
-    with contextlib.suppress(Exception):  # the agents will meet it too, and tell
+    with contextlib.suppress(Exception):  # agents will run into it too, and report it
         env.reset()
         begin = time.perf_counter()
         while len(times) < LOOK_STEPS and time.perf_counter() - begin < LOOK_SECONDS:

@@ -1,8 +1,8 @@
-"""What Gymnasium's AtariPreprocessing leaves to others: FIRE, and lives. `AtariGroup` does the same for several games.
+"""What Gymnasium's AtariPreprocessing does not handle: FIRE and lives. `AtariGroup` does the same for several games.
 
-- A game begins with FIRE for one frame, where it has that action, and then no-ops: Breakout waits for it.
-- After a life is lost, FIRE takes the place of the next action (without such an action, in training, a no-op does).
-- In training that life's end is an episode's end to the learner, and the step after it only begins the next episode.
+- A game begins with FIRE for one frame, if it has that action, followed by no-ops: Breakout waits for it.
+- After the loss of a life, FIRE replaces the next action (a no-op in training, if there is no FIRE).
+- In training, the loss of a life ends the episode for the learner, and the step after it only begins the next one.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ NOOP = 0
 
 
 def fire_action(env: Env) -> int | None:
-    """The action that presses FIRE alone; None where the game has none."""
+    """The action that presses only FIRE; None if the game has none."""
     meanings: list[str] = env.unwrapped.get_action_meanings()  # type: ignore[attr-defined]
     return meanings.index("FIRE") if "FIRE" in meanings else None
 
@@ -23,7 +23,7 @@ class Begin(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Begins a game with FIRE and a random number of no-ops, as AtariVectorEnv does; steps are frames.
 
     Args:
-        noop_max: one less than this is the largest number of frames, FIRE included; 0: no no-ops.
+        noop_max: exclusive upper bound of the number of frames, FIRE included; 0: no no-ops.
     """
 
     def __init__(self, env: Env, noop_max: int) -> None:
@@ -45,7 +45,7 @@ class Begin(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 class FireAfterLife(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Presses FIRE, in place of the action, in the step after a life was lost."""
+    """Presses FIRE instead of the action in the step after the loss of a life."""
 
     def __init__(self, env: Env) -> None:
         super().__init__(env)
@@ -66,9 +66,9 @@ class FireAfterLife(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 class LifeLossEnds(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Ends an episode with each life, for the learner; the game goes on with the next reset.
+    """Ends an episode with each life, for the learner; the next reset continues the game.
 
-    Outside of the episode statistics, which so count whole games: the `info` of an end within a game has none.
+    It wraps the episode statistics, which therefore count whole games: the `info` at the loss of a life has none.
     """
 
     def __init__(self, env: Env) -> None:
@@ -76,10 +76,10 @@ class LifeLossEnds(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._lives, self._lost = 0, False
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Go on after a life was lost; after a game, or with a seed or options, begin a new one."""
+        """Continue after the loss of a life; after a game, or with a seed or options, begin a new one."""
         lost, self._lost = self._lost, False
         if lost and seed is None and options is None:
-            observation, _, terminated, truncated, info = self.env.step(NOOP)  # FIRE, where there is such an action
+            observation, _, terminated, truncated, info = self.env.step(NOOP)  # replaced by FIRE, if the game has it
             self._lives = _lives(self)
             if not (terminated or truncated):
                 return observation, info

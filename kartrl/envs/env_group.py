@@ -1,7 +1,7 @@
 """The environments that an agent steps together.
 
-An episode's end follows Gymnasium's `AutoresetMode.NEXT_STEP`: the step that ends it returns its true last observation,
-and the step after ignores its action and returns the first observation of the next episode.
+Episode ends follow Gymnasium's `AutoresetMode.NEXT_STEP`: the step that ends an episode returns its true last
+observation, and the step after it ignores its action and returns the first observation of the next episode.
 """
 
 import math
@@ -21,38 +21,38 @@ MakeEpisode = Callable[[dict[str, Any], bool], Episode]
 
 
 class GroupStep(NamedTuple):
-    """What came of the actions of G environments."""
+    """The result of a step of G environments."""
 
     observation: np.ndarray  # uint8 [G, H, W, C] or float32 [G, D]
     reward: np.ndarray  # float32 [G]
     terminated: np.ndarray  # bool [G]
     truncated: np.ndarray  # bool [G]
-    faulty: np.ndarray  # bool [G], True where the environment gave a number that is not finite; a 0 is in its place
-    episodes: Sequence[Episode]  # those that ended with this step
+    faulty: np.ndarray  # bool [G], True where the environment returned a non-finite number; replaced by zeros
+    episodes: Sequence[Episode]  # that ended with this step
 
 
 class EnvGroup(Protocol):
     """G environments that are stepped together."""
 
     def reset(self, seed: int) -> np.ndarray:
-        """Begin an episode in each; environment i is seeded with seed + i. Returns the observations [G, ...]."""
+        """Begin an episode in each environment, i seeded with seed + i. Returns the observations [G, ...]."""
 
     def step(self, action: np.ndarray) -> GroupStep:
-        """Take the actions: int64 [G] of discrete ones, float32 [G, D] of continuous ones, within the bounds or not."""
+        """Take actions: int64 [G] if discrete, float32 [G, D] if continuous, possibly outside the bounds."""
 
     def close(self) -> None:
-        """Give up what the environments hold."""
+        """Close the environments."""
 
 
 class SingleGroup:
-    """Any environments, one stepped after another.
+    """Any environments, stepped one after another.
 
-    Gymnasium's SyncVectorEnv does the same, but gathers each step's `info` into arrays, which would take as long as
-    some environments.
+    Gymnasium's SyncVectorEnv does the same, but collects each step's `info` in arrays, which would take as long as
+    stepping some environments.
 
     Args:
         envs: with episode statistics.
-        make_episode: from the `info` of an episode's last step, and whether it was terminated.
+        make_episode: makes an `Episode` from the `info` of its last step and whether it was terminated.
     """
 
     def __init__(self, envs: Sequence[gymnasium.Env[Any, Any]], make_episode: MakeEpisode) -> None:
@@ -86,10 +86,10 @@ class SingleGroup:
                 faulty[index] = not (math.isfinite(reward[index]) and _finite(observations[index]))
             except NonFiniteImage:
                 faulty[index] = True
-            if faulty[index]:  # An episode with such a number in it is broken off, and counts nowhere.
+            if faulty[index]:  # the episode is truncated and not counted anywhere
                 observations[index], reward[index] = self._blank, 0.0
                 terminated[index], truncated[index] = False, True
-            elif (terminated[index] or truncated[index]) and "episode" in info:  # not the loss of a life alone
+            elif (terminated[index] or truncated[index]) and "episode" in info:  # not merely the loss of a life
                 episodes.append(self._make_episode(info, bool(terminated[index])))
         self._done = terminated | truncated
         return GroupStep(np.stack(observations), reward, terminated, truncated, faulty, episodes)
@@ -105,12 +105,12 @@ def _finite(observation: np.ndarray) -> bool:
 
 
 class AtariGroup:
-    """Atari games on ale-py's AtariVectorEnv: the same pictures and rewards as its single ones, in less time.
+    """Atari games on ale-py's AtariVectorEnv: the same frames and rewards as its single environments, but faster.
 
-    The loss of a life is found here: ale-py's own `episodic_life` would begin a new game with it.
+    The loss of a life is detected here: ale-py's own `episodic_life` would begin a new game.
 
     Args:
-        spec: with no other arguments than `ARGUMENTS`.
+        spec: with arguments from `ARGUMENTS` only.
     """
 
     ARGUMENTS = frozenset(
@@ -144,7 +144,7 @@ class AtariGroup:
         self._fire = actions.index("FIRE") if "FIRE" in actions else None
         self._life_loss_ends = section.life_loss_ends
         self._lives = np.zeros(size, np.int64)
-        self._lost = np.zeros(size, bool)  # a life, with the last step
+        self._lost = np.zeros(size, bool)  # a life, in the last step
         self._shape = (size, section.height, section.width, (1 if section.grayscale else 3) * section.frame_stack)
         self._merge = section.grayscale and section.frame_stack > 1
         self._length = np.zeros(size, np.int64)
@@ -172,15 +172,15 @@ class AtariGroup:
         for index in np.flatnonzero(terminated | truncated):
             episodes.append(Episode(int(self._length[index]), float(self._return[index]), bool(terminated[index])))
             self._length[index], self._return[index] = -1, 0.0  # the next step only resets
-        fine = np.zeros(len(reward), bool)  # ale-py's pictures and scores are whole numbers
+        fine = np.zeros(len(reward), bool)  # ale-py's frames and scores are integers, so always finite
         if self._life_loss_ends:
             terminated = terminated | self._lost
         seen = np.where(begins, 0, reward).astype(np.float32)
         return GroupStep(self._pictures(stack), seen, terminated, truncated, fine, episodes)
 
     def _pictures(self, stack: np.ndarray) -> np.ndarray:
-        """[G, frame_stack, H, W] or [G, frame_stack, H, W, 3] as [G, H, W, C], the newest picture last."""
-        if self._merge:  # interleaves pixels in a tenth of the time that NumPy takes
+        """[G, frame_stack, H, W] or [G, frame_stack, H, W, 3] as [G, H, W, C], the newest frame last."""
+        if self._merge:  # interleaves pixels in a tenth of NumPy's time
             return np.stack([cv2.merge(list(pictures)) for pictures in stack])
         return np.moveaxis(stack, 1, 3).reshape(self._shape)
 

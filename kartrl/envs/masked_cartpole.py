@@ -1,4 +1,4 @@
-"""`kartrl/MaskedCartPole-v1`: CartPole without its velocities, which an agent can know only by remembering."""
+"""`kartrl/MaskedCartPole-v1`: CartPole without its velocities, which an agent can only infer from memory."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ POSITIONS = [0, 2]  # of the cart and, as an angle, of the pole
 
 
 class MaskedCartPoleEnv(CartPoleEnv):
-    """Observations float32 [2]; all else is CartPole's, and so are the arguments."""
+    """Observations are float32 [2]; everything else, arguments included, is CartPole's."""
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)

@@ -1,4 +1,4 @@
-"""Modules that an `environment.id` or `environment.wrapper` names: of a package, or a file in the current folder."""
+"""Modules named by `environment.id` or `environment.wrapper`: in a package, or a file in the current folder."""
 
 import importlib
 import os
@@ -19,7 +19,7 @@ _NAMED = re.compile(r"([^\W\d][\w.]*):")
 
 
 def named_modules(section: Environment) -> list[str]:
-    """The modules that making this environment would import because they are named; none for most."""
+    """The named modules that making this environment would import; none for most environments."""
     return sorted({match[1] for text in _texts(section) if (match := _NAMED.match(text)) is not None})
 
 
@@ -30,14 +30,14 @@ def untrusted_modules(section: Environment) -> list[str]:
 
 
 def trust(section: Environment) -> str:
-    """What the user types before a command that is given a checkpoint with this environment; "" for most."""
+    """What the user types before a command that loads a checkpoint with this environment; "" for most."""
     return f"KARTRL_IMPORT={','.join(named_modules(section))} " if untrusted_modules(section) else ""
 
 
 def _texts(section: Environment) -> Iterator[str]:
     yield section.id
     yield section.wrapper
-    # Environments that make others (Gymnasium's compatibility ones, for instance) are given "module:Id" as an argument.
+    # Environments that make others (Gymnasium's compatibility ones, for instance) take "module:Id" as an argument.
     waiting = list(section.kwargs.values())
     while waiting:
         value = waiting.pop()
@@ -48,16 +48,16 @@ def _texts(section: Environment) -> Iterator[str]:
 
 
 def look_here(section: Environment) -> None:
-    """Let Python find modules in the current folder too, if one is named: last, so as to replace nothing installed."""
+    """If a module is named, append the current folder to `sys.path`: last, so that it shadows nothing installed."""
     if named_modules(section) and (here := os.getcwd()) not in sys.path:
         sys.path.append(here)
 
 
 def import_named(key: str, value: str) -> ModuleType:
-    """The module of the key's value "module:name".
+    """Import the module of the key's value "module:name".
 
     Raises:
-        UserError: the value has another form, or the module cannot be imported, whatever is wrong with it.
+        UserError: the value has another form, or the module cannot be imported, for whatever reason.
     """
     named = _NAMED.match(value)
     if named is None or value.count(":") > 1:
@@ -71,7 +71,7 @@ def import_named(key: str, value: str) -> ModuleType:
 
 
 def apply_wrapper(env: Env, section: Environment) -> Env:
-    """`env` in what the function `section.wrapper` makes of it.
+    """Apply the function `section.wrapper` to `env`.
 
     Raises:
         UserError: there is no such function, or it does not return an environment.

@@ -1,6 +1,6 @@
-"""Observations of any kind as what the network reads: uint8 images [H, W, C] or float32 vectors [D].
+"""Converts observations of any kind to what the network reads: uint8 images [H, W, C] or float32 vectors [D].
 
-docs/environments.md tells the rules.
+docs/environments.md states the rules.
 """
 
 from collections.abc import Iterator
@@ -20,16 +20,16 @@ Env = gymnasium.Env[Any, Any]
 
 IMAGE_SIDE = 16  # an array with two sides of at least this many numbers is an image, a smaller one a table
 LARGEST_VECTOR = 65_536  # numbers; thousands of observations are kept in memory
-LARGEST_SPAN = 65_535  # of bounds that tell the size of numbers; the limits of a wider dtype tell nothing
-RESIZED_AT_ONCE = 4  # channels that OpenCV reduces in one call
+LARGEST_SPAN = 65_535  # of meaningful bounds; wider ones are just the limits of the dtype
+RESIZED_AT_ONCE = 4  # channels that OpenCV resizes in one call
 
 
 class NonFiniteImage(ValueError):
-    """The environment gave an image that is not finite, which has no equal in uint8."""
+    """The environment returned a non-finite image, which uint8 cannot represent."""
 
 
 class WithoutWords(wrappers.FilterObservation):
-    """Dict observations without their parts that are words, such as the mission of MiniGrid.
+    """Dict observations without their text parts, such as MiniGrid's mission.
 
     Args:
         left_out: names of these parts.
@@ -42,7 +42,7 @@ class WithoutWords(wrappers.FilterObservation):
 
 
 def left_out(env: Env) -> tuple[str, ...]:
-    """Names of the parts of the environment's observations that the network does not see."""
+    """Names of the parts of the environment's observations that are not passed to the network."""
     return tuple(env.get_wrapper_attr("left_out")) if env.has_wrapper_attr("left_out") else ()
 
 
@@ -50,7 +50,7 @@ def prepare_observations(env: Env, section: Environment) -> Env:
     """`env` with observations uint8 [height, width, C * frame_stack] or float32 [D].
 
     Raises:
-        UserError: its observations are of a kind that cannot be turned into these.
+        UserError: its observations cannot be converted to these.
     """
     space = env.observation_space
     if isinstance(space, spaces.Box) and _is_image(space):
@@ -80,7 +80,7 @@ def _is_image(space: spaces.Box) -> bool:
 
 
 def _to_images(env: Env, space: spaces.Box, section: Environment) -> Env:
-    """Images of two or three dimensions as uint8 [height, width, C]."""
+    """Convert images of two or three dimensions to uint8 [height, width, C]."""
     env = _to_pixels(env, space)
     shape = space.shape
     if len(shape) == 3 and _channel_axis(space) == 0:
@@ -109,9 +109,9 @@ def _to_images(env: Env, space: spaces.Box, section: Environment) -> Env:
 
 
 def _to_pixels(env: Env, space: spaces.Box) -> Env:
-    """Images of any dtype as uint8, the bounds of each number at 0 and 255.
+    """Convert images of any dtype to uint8, scaling the bounds of each number to 0 and 255.
 
-    Gymnasium's RescaleObservation keeps the dtype, and in integers its factor is rounded.
+    Gymnasium's RescaleObservation keeps the dtype, and rounds its factor for integers.
     """
     if len(space.shape) > 3:
         raise UserError(f"its observations are {describe(space)}; kartrl takes images of two or three dimensions")
@@ -136,14 +136,14 @@ def _to_pixels(env: Env, space: spaces.Box) -> Env:
 
 
 def _channel_axis(space: spaces.Box) -> int:
-    """0 or 2: the other two axes are equal, or none are and this one is less than half as long as its opposite.
+    """0 or 2: the axis whose other two are equal, or, if none are, the one less than half as long as its opposite.
 
     Raises:
-        UserError: neither.
+        UserError: neither holds.
     """
     first, middle, last = space.shape
     if first == middle:
-        return 2  # also where all three are equal: Gymnasium's images have their channels last
+        return 2  # also if all three are equal: Gymnasium's images are channels-last
     if middle == last:
         return 0
     if 2 * min(first, last) < max(first, last):
@@ -155,7 +155,7 @@ def _channel_axis(space: spaces.Box) -> int:
 
 
 def _to_vectors(env: Env) -> Env:
-    """Anything but images as float32 [D]."""
+    """Convert anything but images to float32 [D]."""
     env = _without_words(env)
     space = env.observation_space
     for name, part in _leaves(space):
@@ -197,7 +197,7 @@ def _without_words(env: Env) -> Env:
 
 
 def _leaves(space: gymnasium.Space[Any], name: str = "") -> Iterator[tuple[str, gymnasium.Space[Any]]]:
-    """The parts of Dict and Tuple, however deep, with their names, in the order in which Gymnasium flattens them."""
+    """The parts of nested Dict and Tuple spaces, with their names, in the order in which Gymnasium flattens them."""
     if isinstance(space, spaces.Dict | spaces.Tuple):
         parts = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
         for key, part in parts:
@@ -207,9 +207,10 @@ def _leaves(space: gymnasium.Space[Any], name: str = "") -> Iterator[tuple[str, 
 
 
 def _scale(space: gymnasium.Space[Any]) -> tuple[np.ndarray, np.ndarray]:
-    """What is subtracted from each number and what it is then multiplied with, float64 [D].
+    """Offset to subtract from each number and factor to multiply it by then, float64 [D] each.
 
-    Bounded integers, as bytes of memory, come to lie in 0 to 1; floats stay, whose bounds are often never reached.
+    Bounded integers, such as bytes of memory, are scaled to 0 to 1; floats, whose bounds are often never reached, are
+    not scaled.
     """
     size = int(flatdim(space))
     offset, factor = np.zeros(size), np.ones(size)

@@ -1,4 +1,4 @@
-"""`kartrl/Snake-v0`: a snake eats, grows, and dies of the wall or of itself."""
+"""`kartrl/Snake-v0`: a snake eats, grows, and dies when it hits the wall or itself."""
 
 from collections import deque
 from typing import Any
@@ -8,21 +8,22 @@ import numpy as np
 from gymnasium import spaces
 
 MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))  # rows and columns: up, right, down, left
-BEGIN = 3  # cells of a new snake
+BEGIN = 3  # initial length of the snake in cells
 HEAD, FOOD, WALL = (255, 255, 255), (255, 60, 60), (110, 110, 130)
-NECK, TAIL = 255, 90  # of the body's green, which fades
-CELL = 16  # pixels of a cell in a picture to look at
+NECK, TAIL = 255, 90  # green values of the body, which fades towards the tail
+CELL = 16  # pixels per cell when rendered
 
 
 class SnakeEnv(gymnasium.Env[np.ndarray, Any]):
-    """A square board with a wall around it; one pixel a cell is what the agent sees.
+    """A square board with a wall around it; the agent observes one pixel per cell.
 
-    A food is worth 1, and another appears elsewhere; death is worth -1. The way straight back is not taken: the snake
-    goes on. Who eats nothing for as many steps as there are cells is truncated, and so is a snake that fills the board.
+    Eating gives a reward of 1, and new food appears elsewhere; death gives -1. A snake cannot reverse: it continues in
+    its direction instead. An episode is truncated if the snake eats nothing for as many steps as there are cells, or if
+    it fills the board.
 
     Args:
-        size: cells of a side of the board.
-        foods: on the board at once.
+        size: side of the board in cells.
+        foods: pieces of food on the board at once.
         render_mode: "rgb_array" or None.
 
     Raises:
@@ -43,23 +44,23 @@ class SnakeEnv(gymnasium.Env[np.ndarray, Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """The snake lies in the middle, its head to the right."""
+        """Begin with the snake in the middle, its head to the right."""
         super().reset(seed=seed)
         middle = self._size // 2
-        self._body = deque((middle, middle - number) for number in range(BEGIN))  # the head first
+        self._body = deque((middle, middle - number) for number in range(BEGIN))  # from head to tail
         self._move, self._food, self._eaten, self._hungry = MOVES[1], set[tuple[int, int]](), 0, 0
         self._place_food()
         return self._look(), {"foods": 0}
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """Go on by a cell: 0 up, 1 right, 2 down, 3 left."""
+        """Move by one cell: 0 up, 1 right, 2 down, 3 left."""
         row, column = MOVES[action]
         if (row, column) != (-self._move[0], -self._move[1]):
             self._move = row, column
         head = self._body[0][0] + self._move[0], self._body[0][1] + self._move[1]
         eats = head in self._food
         if not eats:
-            self._body.pop()  # the tail moves on first: the head may follow into its cell
+            self._body.pop()  # the tail moves first, so the head may enter its cell
         dies = not all(0 <= place < self._size for place in head) or head in self._body
         self._hungry += 1
         if not dies:
@@ -80,7 +81,7 @@ class SnakeEnv(gymnasium.Env[np.ndarray, Any]):
             self._food.add(free.pop(int(self.np_random.integers(len(free)))))
 
     def _look(self) -> np.ndarray:
-        """uint8 [size + 2, size + 2, 3]: the head white, the body green and darker towards the tail, food red."""
+        """The observation, uint8 [size + 2, size + 2, 3]: white head, green body, darker towards the tail, red food."""
         picture = self._empty.copy()
         board = picture[1:-1, 1:-1]
         for cell, green in zip(self._body, np.linspace(NECK, TAIL, len(self._body)), strict=True):
@@ -91,7 +92,7 @@ class SnakeEnv(gymnasium.Env[np.ndarray, Any]):
         return picture
 
     def render(self) -> Any:
-        """The same picture, 16 pixels a cell, with lines between the cells; None without a render mode."""
+        """The observation at 16 pixels per cell, with lines between the cells; None without a render mode."""
         if self.render_mode is None:
             return None
         picture = self._look().repeat(CELL, 0).repeat(CELL, 1)

@@ -1,4 +1,4 @@
-"""What the rest of kartrl knows of an environment: the shapes and bounds of what travels, as data."""
+"""What the rest of kartrl needs to know of an environment, as data: shapes and bounds."""
 
 from typing import Any, Literal, NamedTuple
 
@@ -10,19 +10,19 @@ from kartrl.errors import UserError
 
 
 class ActionSpec(NamedTuple):
-    """What an agent may do at each step."""
+    """An environment's action space."""
 
     kind: Literal["discrete", "continuous"]
     size: int  # number of actions to choose from, or of dimensions
-    low: tuple[float, ...] = ()  # bounds of each dimension, of continuous actions only
+    low: tuple[float, ...] = ()  # bounds of each dimension, for continuous actions only
     high: tuple[float, ...] = ()
 
     @classmethod
     def of(cls, space: gymnasium.Space[Any]) -> "ActionSpec":
-        """What these actions are.
+        """The `ActionSpec` of a space.
 
         Raises:
-            UserError: neither Discrete nor a vector of bounded floats.
+            UserError: it is neither Discrete nor a vector of bounded floats.
         """
         if isinstance(space, spaces.Discrete):
             return cls("discrete", int(space.n))
@@ -37,11 +37,11 @@ class ActionSpec(NamedTuple):
 
     @property
     def columns(self) -> int:
-        """Numbers that one action takes."""
+        """Number of columns of an action."""
         return 1 if self.kind == "discrete" else self.size
 
     def taken(self, decision: np.ndarray) -> np.ndarray:
-        """The actions in decisions [G, K]: int64 [G], or float32 [G, size], of which -1 to 1 are the bounds."""
+        """Actions to take for decisions [G, K]: int64 [G], or float32 [G, size] with -1 to 1 scaled to the bounds."""
         if self.kind == "discrete":
             return decision[:, 0].astype(np.int64)
         low, high = np.array(self.low, np.float32), np.array(self.high, np.float32)
@@ -49,28 +49,28 @@ class ActionSpec(NamedTuple):
 
     @property
     def title(self) -> str:
-        """For people: `6 actions` or `2 continuous actions`."""
+        """For display: `6 actions` or `2 continuous actions`."""
         return f"{self.size} {'continuous ' if self.kind == 'continuous' else ''}action{'s' if self.size > 1 else ''}"
 
     def sample(self, random: np.random.Generator, number: int) -> np.ndarray:
-        """Actions drawn uniformly: int64 [number], or float32 [number, D] within the bounds but for rounding."""
+        """Sample actions uniformly: int64 [number], or float32 [number, D] within the bounds up to rounding."""
         if self.kind == "discrete":
             return random.integers(0, self.size, number)
         return random.uniform(self.low, self.high, (number, self.size)).astype(np.float32)
 
 
 class EnvSpec(NamedTuple):
-    """What there is to know of an environment before it is trained on."""
+    """Properties of an environment, determined before training."""
 
     title: str
     observation_shape: tuple[int, ...]  # [H, W, C] of an image, [D] of a vector
     observation_dtype: str  # uint8 or float32
     action: ActionSpec
-    step_seconds: float  # of one step in one process; 0 where no size depends on it
-    left_out: tuple[str, ...] = ()  # names of parts of its observations that are words, which no network here reads
+    step_seconds: float  # per step in one process; 0 if not measured because no size depends on it
+    left_out: tuple[str, ...] = ()  # names of the text parts of its observations, which networks do not read
 
 
 def describe(space: gymnasium.Space[Any]) -> str:
-    """The space in one line, shortened: NumPy spreads long bounds over many."""
+    """The space on one line, shortened: NumPy spreads long bounds over several."""
     text = " ".join(str(space).split())
     return text if len(text) <= 160 else text[:157] + "..."

@@ -1,8 +1,8 @@
-"""The interface of a world besides Gymnasium's: levels, episodes, metrics, tables, pictures.
+"""The interface of a world beyond Gymnasium's: levels, episodes, metrics, tables, pictures.
 
-Everything but `make_env` has a default, which fits an environment without levels. A world is made from the
-configuration in each process that needs it, and keeps no state between calls: what it finds out, `prepare` puts into
-the configuration. Agents and the logger make worlds too, so a world's module must not import torch.
+Everything but `make_env` has a default, for an environment without levels. A world is made from the configuration in
+each process that needs it, and keeps no state between calls: `prepare` stores its results in the configuration. Agents
+and the logger make worlds too, so a world's module must not import torch.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from kartrl.envs.spec import EnvSpec
 
 Env = gymnasium.Env[Any, Any]
-MANY = 12  # more levels than these are shown and logged by their groups
+MANY = 12  # more levels than this are shown and logged by group
 
 
 class World(ABC):
-    """An environment as the configuration describes it; see the module.
+    """An environment as described by the configuration; see the module.
 
     Args:
         config: the configuration.
@@ -53,73 +53,73 @@ class World(ABC):
 
     @abstractmethod
     def make_env(self, levels: Sequence[str], training: bool, render: bool) -> Env:
-        """See `open_env`, which adds the episode statistics."""
+        """Make the environment; `open_env` adds the episode statistics."""
 
     def open_env(self, levels: Sequence[str] = (), training: bool = True, render: bool = False) -> Env:
-        """The environment, with Discrete actions and episode statistics (`info["episode"]`).
+        """Make the environment, with Discrete or continuous actions and episode statistics (`info["episode"]`).
 
-        Observations are uint8 [H, W, C] (stacked pictures along C) or float32 [D].
+        Observations are uint8 [H, W, C] (frames stacked along C) or float32 [D].
 
         Args:
-            levels: one of these is drawn at each reset; without any, those trained on.
+            levels: one of these is drawn at each reset; by default the training levels.
             training: whether episodes may begin as in training, such as anywhere on a circuit.
-            render: whether `env.render()` gives pictures, uint8 [H, W, 3].
+            render: whether `env.render()` returns frames, uint8 [H, W, 3].
 
         Raises:
-            UserError: no such environment or level, or one that kartrl cannot drive; it says what there is instead.
+            UserError: there is no such environment or level, or kartrl does not support it; lists alternatives.
         """
-        # imported here and below: not every process that imports this module steps environments
+        # imported here and below, as not every process that imports this module steps environments
         from gymnasium.wrappers import RecordEpisodeStatistics
 
         return RecordEpisodeStatistics(self.make_env(levels, training, render))
 
     def make_group(self, size: int) -> EnvGroup:
-        """So many environments for training, stepped together by one agent."""
+        """Make `size` environments for training, stepped together by one agent."""
         from kartrl.envs.env_group import SingleGroup
 
         return SingleGroup(self.training_envs(size), self.make_episode)
 
     def training_envs(self, size: int) -> list[Env]:
-        """So many environments on the levels trained on."""
+        """Make `size` environments on the training levels."""
         return [self.open_env(self.levels("train")) for _ in range(size)]
 
-    def isolate(self, env: Env) -> None:  # noqa: B027  # a world without levels has no files that may be anyone's
-        """Have a level that crashes or hangs the environment be a UserError that names it; before the first reset.
+    def isolate(self, env: Env) -> None:  # noqa: B027  # a world without levels has no foreign files
+        """Make a level that crashes or hangs the environment raise a UserError that names it.
 
         Args:
-            env: from `open_env`. It may start processes.
+            env: from `open_env`, before its first reset. It may start processes.
         """
 
     def check(self) -> None:  # noqa: B027  # a world without levels has nothing to check
-        """Find what is wrong with the levels before a run begins, whatever the environment does on them.
+        """Find problems with the levels before a run begins, even if the environment crashes or hangs on them.
 
         Raises:
-            UserError: it names the level and says what to do.
+            UserError: names the level and says what to do.
         """
 
     def ignored_keys(self, spec: EnvSpec) -> list[str]:
-        """What the configuration says that means nothing for this environment: keys that are not at their defaults."""
+        """Keys of the configuration that are not at their defaults but have no effect in this environment."""
         return []
 
     def pictures_per_second(self, env: Env) -> float:
-        """How many pictures make a second of play, with one for each step."""
+        """Frames per second of play, with one frame per step."""
         return float(env.unwrapped.metadata.get("render_fps", 30))
 
     # Levels
 
     def prepare(self, console: Console | None = None) -> Config:
-        """The configuration with all that is looked up, built or fetched once, before processes start.
+        """The configuration with everything that is looked up, built or fetched once, before processes start.
 
         Args:
-            console: shows how far this has come.
+            console: shows progress.
 
         Raises:
-            UserError: something that the configuration names is not there.
+            UserError: something that the configuration names does not exist.
         """
         return self.config
 
     def levels(self, use: str) -> tuple[str, ...]:
-        """The levels for "train" or for "test", of a configuration that was prepared."""
+        """The levels for "train" or "test", of a prepared configuration."""
         return ()
 
     def all_levels(self) -> tuple[str, ...]:
@@ -127,7 +127,7 @@ class World(ABC):
         return self.levels("train") + self.levels("test")
 
     def find_levels(self, keys: Sequence[str], console: Console | None = None) -> tuple[str, ...]:
-        """The levels that a user names on the command line; what is missing is built now.
+        """The levels that a user names on the command line; missing ones are built now.
 
         Raises:
             UserError: there is no such level.
@@ -135,11 +135,11 @@ class World(ABC):
         return ()
 
     def find_uses(self, names: Sequence[str]) -> dict[str, str]:
-        """What the configuration has levels of these short names for, "train" or "test", where it says so."""
+        """The use, "train" or "test", of the levels with these short names, for those in the configuration."""
         return {}
 
     def reset_options(self, level: str) -> dict[str, Any]:
-        """Options of the environment's `reset` that choose this level."""
+        """Options of the environment's `reset` that select this level."""
         return {}
 
     def name_level(self, level: str) -> str:
@@ -147,7 +147,7 @@ class World(ABC):
         return level
 
     def group_of(self, name: str) -> str:
-        """What levels are put together by where there are too many for a row each.
+        """The group of a level, if there are too many levels for a row each.
 
         Args:
             name: a short name.
@@ -162,11 +162,11 @@ class World(ABC):
     # Episodes
 
     def make_episode(self, info: dict[str, Any], finished: bool, use: str = "train") -> Episode:
-        """From the `info` of an episode's last step, with Gymnasium's episode statistics in it."""
+        """Make an `Episode` from the `info` of its last step, which contains Gymnasium's episode statistics."""
         return Episode(int(info["episode"]["l"]), float(info["episode"]["r"]), finished, use=use)
 
     def measure(self, episodes: Sequence[Episode]) -> dict[str, float]:
-        """Means over these episodes, at least one, as they are logged: name -> value."""
+        """Means over these episodes, at least one, for the log: name -> value."""
         return {
             "episodic_return": fmean(episode.episodic_return for episode in episodes),
             "episodic_length": fmean(episode.agent_steps for episode in episodes),
@@ -177,7 +177,7 @@ class World(ABC):
         return Tally(use, level)
 
     def fill_columns(self, tallies: Sequence[Tally]) -> list[str]:
-        """What the terminal shows of one or several levels, a cell for each of `columns`."""
+        """The terminal's row for one or several levels, a cell for each of `columns`."""
         episodes = [episode for tally in tallies for episode in tally.episodes]
         if not episodes:
             return ["-", "-"]
@@ -185,16 +185,16 @@ class World(ABC):
         return [f"{values['episodic_return']:.2f}", f"{values['episodic_length']:.2f}"]
 
     def tell_progress(self, tallies: Sequence[Tally]) -> str:
-        """What a plain line adds about all levels; "" for nothing."""
+        """Text about all levels to append to a plain line; may be ""."""
         return ""
 
     def tell_result(self, tallies: Sequence[Tally]) -> list[str]:
-        """Phrases about what a run came to on all levels, for its last line; none where nothing was evaluated."""
+        """Phrases about a run's results on all levels, for its last line; none if nothing was evaluated."""
         evaluated = [tally.evaluation.episodic_return for tally in tallies if tally.evaluation is not None]
         return [f"return {fmean(evaluated):.2f} in the last evaluation"] if evaluated else []
 
     def summarize(self, episodes: Sequence[Episode]) -> list[str]:
-        """An evaluation of one or several levels, a cell for each of `summary_columns`."""
+        """A row for an evaluation of one or several levels, a cell for each of `summary_columns`."""
         returns = [episode.episodic_return for episode in episodes]
         length = fmean(episode.agent_steps for episode in episodes)
         return [
@@ -206,11 +206,11 @@ class World(ABC):
         ]
 
     def tell_episode(self, episode: Episode) -> str:
-        """What an episode came to, in one line."""
+        """The result of an episode, on one line."""
         return f"return {episode.episodic_return:.2f} in {episode.agent_steps:,} agent steps"
 
     def list_episodes(self, episodes: Sequence[Episode]) -> list[list[str]]:
-        """A table of single episodes, at least one: the headings, then a row for each."""
+        """A table of single episodes, at least one: headings, then a row for each."""
         rows = [
             [str(number), f"{episode.episodic_return:.2f}", f"{episode.agent_steps:,}"]
             for number, episode in enumerate(episodes, 1)
@@ -220,7 +220,7 @@ class World(ABC):
     # Pictures
 
     def trace(self, info: dict[str, Any]) -> tuple[float, ...]:
-        """What `draw` needs of each step, from its `info`; first, where there is a `map`, x and y in its pixels."""
+        """What `draw` needs of each step, from its `info`; if there is a `map`, first x and y in its pixels."""
         return ()
 
     def map(self, level: str) -> np.ndarray | None:
@@ -230,7 +230,7 @@ class World(ABC):
     def draw(self, level: str, drives: Sequence[Drive], title: str, inches: float = 8.0) -> np.ndarray | None:
         """Draw a picture of drives on a level, uint8 [H, W, 3], 100 pixels per inch; None if this world draws none.
 
-        Pictures of one width must be equally high, as they are put on one sheet.
+        Pictures of the same width must have the same height, as they are put on one sheet.
 
         Args:
             drives: at least one.

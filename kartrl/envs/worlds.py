@@ -1,4 +1,4 @@
-"""Which world an `environment.id` means: the only place that knows worlds by their names."""
+"""Maps an `environment.id` to its world: the only place that knows worlds by name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WORLDS = {"kartrl/Kart-v0": "kartrl.kart.world:KartWorld"}
 """`environment.id` -> module and class, imported when it is asked for, as in Gymnasium's registry."""
 IMAGE_KEYS = {"frame_stack", "height", "width", "grayscale"}  # of [environment]
 ATARI_KEYS = {"frame_skip", "noop_max", "life_loss_ends"}
-CONSOLE_FPS = 60  # of an SNES and an Atari alike
+CONSOLE_FPS = 60  # of both SNES and Atari
 
 
 class GymnasiumWorld(World):
@@ -30,13 +30,11 @@ class GymnasiumWorld(World):
         """See `World.open_env`; there are no levels."""
         from kartrl.envs.wrappers import make_other
 
-        os.environ.setdefault(
-            "SDL_VIDEODRIVER", "dummy"
-        )  # what draws with pygame here needs no display, nor warns of it
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # so that pygame needs no display and does not warn
         return make_other(self.config.environment, render)
 
     def open_env(self, levels: Sequence[str] = (), training: bool = True, render: bool = False) -> Env:
-        """See `World`; in training, the loss of a life in an Atari game may be an episode's end."""
+        """See `World`; in training, the loss of a life in an Atari game may end the episode."""
         from kartrl.envs.atari import LifeLossEnds
         from kartrl.envs.wrappers import atari_spec
 
@@ -55,7 +53,7 @@ class GymnasiumWorld(World):
         return AtariGroup(section, spec, size)
 
     def ignored_keys(self, spec: EnvSpec) -> list[str]:
-        """See `World`: what is the kart's alone, and for vectors all that is said of images."""
+        """See `World`: keys for the kart only, and those about images if observations are vectors."""
         from kartrl.envs.wrappers import atari_spec
 
         section = self.config.environment
@@ -73,7 +71,7 @@ class GymnasiumWorld(World):
         """See `World`."""
         from kartrl.envs.wrappers import atari_spec
 
-        if atari_spec(self.config.environment) is not None:  # says 30, whatever the frame skip
+        if atari_spec(self.config.environment) is not None:  # its metadata says 30, whatever the frame skip
             return CONSOLE_FPS / self.config.environment.frame_skip
         return super().pictures_per_second(env)
 

@@ -1,4 +1,4 @@
-"""Any other Gymnasium environment, made ready for an agent with Gymnasium's and ale-py's own wrappers."""
+"""Any other Gymnasium environment, prepared for agents with Gymnasium's and ale-py's own wrappers."""
 
 import dataclasses
 import difflib
@@ -22,11 +22,11 @@ Env = gymnasium.Env[Any, Any]
 
 
 def make_other(section: Environment, render: bool) -> Env:
-    """The environment `section.id`: observations uint8 [H, W, C] or float32 [D], actions as an `ActionSpec` tells.
+    """Make the environment `section.id`: observations uint8 [H, W, C] or float32 [D], actions as in `ActionSpec`.
 
     Raises:
-        UserError: Gymnasium has no such environment or lacks what it needs, its spaces are of another kind, it gives no
-            pictures to `render`, or `section.wrapper` cannot be applied.
+        UserError: Gymnasium has no such environment or lacks a dependency, its spaces are not supported, it cannot
+            `render` frames, or `section.wrapper` cannot be applied.
     """
     atari = atari_spec(section) is not None
     made = _make(section, atari, render)
@@ -41,8 +41,9 @@ def make_other(section: Environment, render: bool) -> Env:
 
 
 def atari_spec(section: Environment) -> Registered | None:
-    """What is known of ale-py's environment `section.id`, with `section.kwargs`; None where it is not one of those, or
-    shows memory alone.
+    """The spec of ale-py's environment `section.id`, with `section.kwargs`.
+
+    None if it is not one of ale-py's, or if its observations are the RAM.
 
     Raises:
         UserError: it is one, but ale-py is not installed.
@@ -61,10 +62,10 @@ def atari_spec(section: Environment) -> Registered | None:
 
 
 def _take_actions(env: Env) -> Env:
-    """`env` with Discrete actions that count from 0, or with continuous ones, which are clipped to their bounds."""
+    """`env` with Discrete actions starting at 0, or with continuous ones that are clipped to their bounds."""
     ActionSpec.of(env.action_space)
     if isinstance(actions := env.action_space, spaces.Box):
-        # ClipAction would clip before it rounds to the environment's dtype, and hides the bounds.
+        # ClipAction would clip before rounding to the environment's dtype, and hides the bounds
         return wrappers.TransformAction(
             env, lambda action: np.clip(np.asarray(action, actions.dtype), actions.low, actions.high), actions
         )
@@ -75,7 +76,7 @@ def _take_actions(env: Env) -> Env:
 
 
 def _make(section: Environment, atari: bool, render: bool) -> Env:
-    # AtariPreprocessing skips frames and reads the screen itself: the environment's own observation may be the cheapest
+    # AtariPreprocessing skips frames and reads the screen itself, so the environment's own observation is the cheapest
     settings = section.kwargs | ({"frameskip": 1, "obs_type": "ram"} if atari else {})
     look_here(section)
     if ":" in section.id:
@@ -91,12 +92,12 @@ def _make(section: Environment, atari: bool, render: bool) -> Env:
     except gymnasium.error.DependencyNotInstalled as error:
         raise UserError(f"{section.id}: {error}") from error
     except (gymnasium.error.Error, ModuleNotFoundError) as error:
-        text = re.sub(r" Did you mean:.*", "", str(error))  # also what is hardly alike
+        text = re.sub(r" Did you mean:.*", "", str(error))  # Gymnasium also suggests dissimilar ids
         raise UserError(f"[environment] id: {text}{_advice(section.id, error)}") from error
 
 
 def _advice(wanted: str, error: Exception) -> str:
-    """What else to try where there is no environment of this id."""
+    """What to try if there is no environment of this id."""
     if near := _nearest(wanted):
         return f" Nearest: {', '.join(near)}"
     if ":" in wanted or not isinstance(error, gymnasium.error.NameNotFound | gymnasium.error.NamespaceNotFound):
@@ -112,7 +113,7 @@ def _register_atari() -> None:
 
 
 def _nearest(wanted: str) -> list[str]:
-    """Up to three ids whose name is like that of `wanted`, whatever its namespace: Pong-v5 means ALE/Pong-v5."""
+    """Up to three ids with names similar to that of `wanted`, in any namespace: Pong-v5 means ALE/Pong-v5."""
     if importlib.util.find_spec("ale_py") is not None:
         _register_atari()
     specs = sorted(gymnasium.registry.values(), key=lambda spec: (spec.version or 0, spec.namespace is None))
@@ -125,7 +126,7 @@ def _atari(env: Env, section: Environment) -> Env:
     rows, columns = env.unwrapped.ale.getScreenDims()  # type: ignore[attr-defined]
     screen = spaces.Box(0, 255, (rows, columns) if section.grayscale else (rows, columns, 3), np.uint8)
     processed = wrappers.AtariPreprocessing(
-        # of its observations only the shape is looked at
+        # of its observations only the shape is used
         wrappers.TransformObservation(Begin(env, section.noop_max), lambda memory: memory, screen),
         noop_max=0,
         frame_skip=section.frame_skip,

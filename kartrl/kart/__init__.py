@@ -1,3 +1,3 @@
-"""The kart race: the game, its circuits, and what is made of them."""
+"""The kart race: the game, its circuits, and everything built on them."""
 
 KART = "kartrl/Kart-v0"  # its `environment.id`

@@ -43,7 +43,7 @@ class Block(NamedTuple):
     title: str
     kind: str
     length: int  # of the centre line, pixels
-    gates: tuple[tuple[int, int, int], ...]  # x, y, angle (256 a turn, north 0, east 64): the middle of each section
+    gates: tuple[tuple[int, int, int], ...]  # x, y, angle (256 per turn, north 0, east 64): the middle of each section
     tilemap: npt.NDArray[np.uint8]  # [128, 128] tile numbers; tile 0 also fills the area outside the map
     tiles: npt.NDArray[np.uint8]  # [256, 8, 8] colours 0 to 63
     sections: npt.NDArray[np.uint8]  # [64, 64] section of each 16x16 pixels

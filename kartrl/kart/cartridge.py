@@ -16,11 +16,11 @@ NAME = "SuperMarioKart-Snes"
 SHA1 = (Path(__file__).parent / "games" / NAME / "rom.sha").read_text(encoding="ascii").strip()
 SIZE = 512 * 1024
 COPIER_HEADER = 512
-STATE_LIMIT = 4 * 1024 * 1024  # maximum bytes of a start state, unpacked; stable-retro's are below half a MiB
+STATE_LIMIT = 4 * 1024 * 1024  # maximum bytes of an unpacked start state; stable-retro's are below half a MiB
 
 
 def folder() -> Path:
-    """Folder of the imported cartridge: in `KARTRL_DATA`, or in the platform's user data folder; may not exist."""
+    """Folder of the imported cartridge: in `KARTRL_DATA`, or in the platform's user data folder; it may not exist."""
     return Path(os.environ.get("KARTRL_DATA") or user_data_dir("kartrl", appauthor=False)) / NAME
 
 

@@ -24,13 +24,13 @@ from kartrl.kart.retro import circuits as available
 
 Image = npt.NDArray[np.uint8]
 OPTIONS = ("circuit", "section", "noop")
-NO_SETTINGS = {"id", "kwargs", "wrapper"}  # what of [environment] is not the kart's
+NO_SETTINGS = {"id", "kwargs", "wrapper"}  # keys of [environment] that are not settings of the kart
 
 
 def make_kart(
     config: Config, names: Sequence[str], training: bool, render: bool
 ) -> gymnasium.Env[Image, SupportsIndex]:
-    """`kartrl/Kart-v0` as `config` describes it, on these circuits.
+    """Create `kartrl/Kart-v0` as configured, on these circuits.
 
     Raises:
         UserError: the game has no start state for one of them, or `environment.wrapper` cannot be applied.
@@ -57,24 +57,25 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
 
     Observations are uint8 [height, width, C * frame_stack]; actions are the entries of `actions`, each held for
     `frame_skip` ticks (1/60 s). The episode is truncated when the race is finished, at `time_limit`, or after
-    `no_progress_limit` seconds without a new best; it is never terminated: laps and clocks cannot be seen, so that to
-    the agent each of these is a time limit, and driving on is worth as much as ever. `info` holds:
+    `no_progress_limit` seconds without a new best position; it is never terminated: laps and clocks are not observable,
+    so to the agent each of these is a time limit, and driving on would be worth as much as before. `info` contains:
 
-    circuit, lap (laps done, 0 to 5), lap_times (seconds, of those laps), x, y (position on the map, x east, y south),
-    speed (about 1000 at full speed), ground (a word), progress (best so far, in laps from where the kart began),
-    race_seconds, collision (it ran into something during this step), wrong_way, finished, rank (1 is the first).
+    circuit, lap (completed laps, 0 to 5), lap_times (seconds, of those laps), x, y (position on the map, x east,
+    y south), speed (about 1000 at full speed), ground (its name), progress (best so far, in laps from where the kart
+    started), race_seconds, collision (it hit something during this step), wrong_way, finished, rank (1 is first).
 
-    A race begins with up to `noop_max` ticks of one action, number and action drawn, so that races differ.
-    `reset(options={"circuit": name, "section": number, "noop": ticks})` fixes what is otherwise drawn; ticks then idle.
+    A race begins with up to `noop_max` ticks of one action; number and action are drawn at random, so that races
+    differ. `reset(options={"circuit": name, "section": number, "noop": ticks})` fixes what is otherwise drawn; the kart
+    idles during these ticks.
 
     Args:
-        circuit: a circuit, or several, of which each reset draws one; each may be what a key of [levels] may be:
-            a name, a path, or generated ones, as in "random:3:ice". What is missing is built now.
+        circuit: a circuit, or several, of which each reset draws one; each in any form that a key of [levels] may have:
+            a name, a path, or generated ones, as in "random:3:ice". Missing circuits are built now.
         reward: values of `kartrl.config.Reward` that differ from the defaults.
-        settings: the keys of `kartrl.config.Environment`, but for `id`, `kwargs` and `wrapper`.
+        settings: the keys of `kartrl.config.Environment`, except `id`, `kwargs` and `wrapper`.
 
     Raises:
-        UserError: a setting, circuit or game that is not there.
+        UserError: a setting is invalid, or a circuit or the game is missing.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 15}  # noqa: RUF012  # Gymnasium's own type
@@ -112,13 +113,13 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
         self._buttons: list[int] = []
 
     def isolate(self) -> None:
-        """Have the emulator in a process of its own, unless all circuits are the bundled game's; before the first
-        reset. A start state that crashes it or keeps it for ever is then a UserError."""
+        """Run the emulator in a separate process, unless all circuits are the bundled game's; call before the first
+        reset. A start state that crashes or hangs it then raises a UserError."""
         self._isolated = any(is_foreign(self._folder, name) for name in self._names)
 
     @property
     def game_title(self) -> str:
-        """Which game `game = auto` came to."""
+        """The game that `game = auto` selected."""
         return f"{self._folder.name}, {'the bundled game' if self._folder.name == BUNDLED else 'your own cartridge'}"
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Image, dict[str, Any]]:
@@ -145,9 +146,9 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
                 raise UserError(f"{self._circuit} has the sections 0 to {sections - 1}, not {section}")
             console.start_at(section)
         held = console.buttons([])
-        self._run(console, held, 1)  # the screen and the section follow with a tick
+        self._run(console, held, 1)  # a tick updates the screen and the section
         if noop is None:
-            # a kart that idles before it starts drives the same race: starts differ only by an action held meanwhile
+            # idling before the start does not change the race: only holding an action meanwhile makes starts differ
             held = self._buttons[self.np_random.integers(len(self._buttons))]
             noop = int(self.np_random.integers(self._section.noop_max + 1))
         self._run(console, held, noop)
@@ -181,7 +182,7 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
 
         gained, advanced = self._progress.update(race["checkpoint"], self._offset(race))
         self._idle = 0 if gained else self._idle + ticks
-        # the counter falls by one each tick: if it stands higher than that, something has set it again
+        # the counter decreases by one each tick: if it is higher than expected, there was another collision
         hit = race["collision"] > max(0, self._collision - ticks)
         self._collision = race["collision"]
         clock = race_seconds(race)
@@ -216,11 +217,11 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
         )
 
     def render(self) -> Image | None:
-        """The screen to look at, uint8 [224, 256, 3]; without a `render_mode`, the map below may be missing."""
+        """The screen for display, uint8 [224, 256, 3]; without a `render_mode`, the map below may be missing."""
         return None if self._console is None else self._console.picture()
 
     def race(self) -> dict[str, int]:
-        """The race state as raw as it stands in the console's memory."""
+        """The raw race state in the console's memory."""
         return self._opened().race()
 
     def close(self) -> None:
@@ -230,7 +231,7 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
             self._console = None
 
     def _find(self, circuits: Sequence[str]) -> tuple[str, ...]:
-        """Names and paths of start states; those that are neither yet are looked up, or built."""
+        """Names and paths of start states; resolves keys of other forms, and builds missing circuits."""
         if not circuits:
             raise UserError("kartrl/Kart-v0: circuit: name one at least")
         known, found = available(self._folder), list[str]()
@@ -238,7 +239,7 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
             if circuit in known or circuit.endswith(".state"):
                 found.append(circuit)
             else:
-                from kartrl.kart.selection import circuits_of  # here: agents, who never need it, stay small
+                from kartrl.kart.selection import circuits_of  # here: agents do not need it, and stay small
 
                 found += circuits_of([circuit], self._section.game)
         for name in found:
@@ -246,7 +247,7 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
         return tuple(found)
 
     def _draw(self) -> str:
-        """The circuit of the next race."""
+        """Draw the circuit of the next race."""
         names = list(self._names)
         if self._section.circuit_sampling == "steps":
             fewest = min(self.steps[name] for name in names)
@@ -254,7 +255,7 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
         return names[int(self.np_random.integers(len(names)))]
 
     def _opened(self) -> Console:
-        """The console, opened now if it is not."""
+        """The console; opens it if necessary."""
         if self._console is None:
             self._console = Console(self._folder, isolated=self._isolated)
             words = [action.upper().split("+") for action in self._section.actions]
@@ -262,14 +263,14 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
         return self._console
 
     def _course_of(self, console: Console) -> Course | None:
-        """Where the road of the circuit runs that has just been loaded; None for a game that does not tell."""
+        """The course of the circuit that has just been loaded; None if the game does not provide it."""
         if self._circuit not in self._courses:
             block = console.block()
             self._courses[self._circuit] = None if block is None else Course([(x, y) for x, y, _ in block.gates])
         return self._courses[self._circuit]
 
     def _offset(self, race: dict[str, int]) -> float:
-        """Where the kart is inside its section, -0.5 to 0.5; 0 for a game that does not tell its course."""
+        """Position of the kart within its section, -0.5 to 0.5; 0 if the game does not provide the course."""
         return 0.0 if self._course is None else self._course.offset(race["checkpoint"], race["x"], race["y"])
 
     def _run(self, console: Console, buttons: int, ticks: int) -> None:
@@ -304,7 +305,7 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
 
 
 def _whole(options: Mapping[str, Any], name: str) -> int | None:
-    """An option of `reset` that is a whole number; None where it is not given."""
+    """An integer option of `reset`; None if it is not given."""
     value = options.get(name)
     if value is None:
         return None

@@ -1,4 +1,4 @@
-"""An emulator in a process of its own: a start state or movie of a stranger may crash the core, or keep it for ever."""
+"""An emulator in a separate process: start states and movies from others may crash or hang the core."""
 
 import ctypes
 from multiprocessing.connection import Connection
@@ -15,10 +15,10 @@ from kartrl.runtime.child_process import tell_exit
 from kartrl.runtime.processes import spawn, start_method
 
 RAM_BYTES = 128 * 1024  # an SNES's working memory
-FRAME_BYTES = 2 * 1024 * 512  # more than snes9x's largest frame takes
-START_SECONDS = 60.0  # for the process to come up, on a busy machine
-END_SECONDS = 5.0  # in which a process that was killed, or whose pipe is closed, ends
-WAIT_SECONDS, WAITS = 1.0, 10  # for an answer; not one long wait, so that a suspended terminal does not use it up
+FRAME_BYTES = 2 * 1024 * 512  # more than snes9x's largest frame
+START_SECONDS = 60.0  # for the process to start, on a busy machine
+END_SECONDS = 5.0  # for a process to end after it was killed or its pipe was closed
+WAIT_SECONDS, WAITS = 1.0, 10  # for an answer; short waits, so that time suspended (Ctrl-Z) costs one at most
 
 
 class EmulatorLost(UserError):
@@ -26,20 +26,20 @@ class EmulatorLost(UserError):
 
 
 class Shared(NamedTuple):
-    """Memory of both processes, uint8, so that a call costs one short message each way.
+    """Shared memory of both processes, uint8, so that a call costs one short message each way.
 
-    What is longer than the pipe takes at once would be waited for without end where a process was stopped meanwhile.
+    A message larger than the pipe's buffer could block forever if the other process was stopped meanwhile.
     """
 
     ram: Any  # a copy of the console's working memory
     pixels: Any  # of the last frame
-    state: Any  # that was saved, or is to be restored
+    state: Any  # saved, or to be restored
 
 
 class IsolatedEmulator:
-    """An `Emulator` in a process of its own, with the same methods; not to be used in a daemonic process.
+    """An `Emulator` in a separate process, with the same methods; not for use in a daemonic process.
 
-    When the core crashes or hangs, or its process is stopped, that process is ended, and this call and all later ones
+    If the core crashes or hangs, or its process is stopped, the process is ended, and this call and all later ones
     raise `EmulatorLost`.
 
     Raises:
@@ -58,7 +58,7 @@ class IsolatedEmulator:
         self._pipe, theirs = context.Pipe()
         self._process = spawn(context, "emulator", serve, core, rom, self._shared, theirs)
         theirs.close()
-        self._lost = ""  # why there will be no more answers
+        self._lost = ""  # why there are no more answers; "" while there are
         self._frame = Frame(*self._receive(waits=round(START_SECONDS / WAIT_SECONDS)))
 
     def run(self) -> None:
@@ -91,10 +91,10 @@ class IsolatedEmulator:
     def _call(self, name: str, *arguments: Any) -> Any:
         if self._lost:
             raise EmulatorLost(f"the emulator {self._lost}")
-        self._lost = "was interrupted"  # if a signal's handler raises before the answer is here
+        self._lost = "was interrupted"  # remains if a signal handler raises before the answer arrives
         try:
             self._pipe.send((name, *arguments))
-        except OSError:  # it has gone
+        except OSError:  # the process has ended
             self._lose()
         return self._receive(WAITS)
 
@@ -112,7 +112,7 @@ class IsolatedEmulator:
         return answer
 
     def _lose(self, cause: str = "") -> NoReturn:
-        """End the process and raise the cause; without one, that it ended by itself."""
+        """End the process and raise `EmulatorLost` with the cause; "": the process ended by itself."""
         if not cause:
             self._process.join(END_SECONDS)
             cause = f"crashes ({tell_exit(self._process.exitcode)})"
@@ -122,7 +122,7 @@ class IsolatedEmulator:
 
 
 def serve(core: Path, rom: Path, shared: Shared, pipe: Connection) -> None:
-    """Body of the emulator's process: answers one call after another, until the other end of the pipe is closed."""
+    """Main function of the emulator's process: answers calls until the other end of the pipe is closed."""
     try:
         emulator = Emulator(core, rom)
         pipe.send(_share(emulator, shared))
@@ -149,7 +149,7 @@ def serve(core: Path, rom: Path, shared: Shared, pipe: Connection) -> None:
 
 
 def _share(emulator: Emulator, shared: Shared) -> Frame:
-    """Copy memory and screen to where both processes see them."""
+    """Copy memory and screen to the shared memory."""
     frame = emulator.frame
     ctypes.memmove(shared.ram, emulator.ram, RAM_BYTES)
     ctypes.memmove(shared.pixels, frame.address, frame.size)

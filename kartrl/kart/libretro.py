@@ -1,8 +1,8 @@
 """Binding to emulator cores through libretro's C interface (libretro.h), with several emulators per process.
 
-stable-retro provides the core, the names of memory addresses and the format of states; its own binding allows one
-emulator per process, which rules out batched steps. A core keeps its state in global variables, so each emulator here
-loads its own copy of the library.
+stable-retro provides the core, the names of memory addresses and the format of states; its own binding allows only
+one emulator per process, which rules out batched steps. A core keeps its state in global variables, so each emulator
+here loads its own copy of the library.
 """
 
 import ctypes
@@ -53,7 +53,7 @@ class _GameInfo(ctypes.Structure):
 
 
 class Frame(NamedTuple):
-    """Where a video frame lies, RGB565."""
+    """Location of a video frame in memory, RGB565."""
 
     address: int
     width: int  # pixels
@@ -62,7 +62,7 @@ class Frame(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Size in bytes."""
         return self.height * self.pitch
 
 
@@ -140,7 +140,7 @@ class Emulator:
             self._idle[self._core].append(self._library)
 
     def _call(self, name: str, *arguments: Any) -> Any:
-        """Call a function of the core; signals that come meanwhile are seen to afterwards."""
+        """Call a function of the core; signals that arrive meanwhile are handled afterwards."""
         with held():
             return getattr(self._library, f"retro_{name}")(*arguments)
 
@@ -155,7 +155,7 @@ class Emulator:
 
 
 def to_rgb(pixels: memoryview, frame: Frame, rows: slice) -> npt.NDArray[np.uint8]:
-    """Some rows of a frame, uint8 [rows, width, 3], from its bytes; a new array."""
+    """Convert some rows of a frame from its bytes to uint8 [rows, width, 3]; a new array."""
     picture = np.frombuffer(pixels, np.uint8).reshape(frame.height, frame.pitch // 2, 2)
     return cast(npt.NDArray[np.uint8], cv2.cvtColor(picture[rows, : frame.width], cv2.COLOR_BGR5652RGB))
 

@@ -14,7 +14,7 @@ Image = npt.NDArray[np.uint8]
 
 
 class Picture:
-    """Crops, converts to grey, resizes and stacks screens, as configured by the section.
+    """Crops, converts to grey, resizes and stacks screens, as configured by [environment].
 
     `show` returns uint8 [height, width, C * frame_stack], the newest frame last, C = 1 (grey) or 3.
     """
@@ -33,7 +33,7 @@ class Picture:
         self._stack = None
 
     def show(self, seen: Image) -> Image:
-        """The observation after a screen whose `rows` are `seen`, uint8 [rows, 256, 3]; a new array."""
+        """The observation for a new screen, of which `seen` has the `rows`, uint8 [rows, 256, 3]; a new array."""
         if self._gray:
             seen = cast(Image, cv2.cvtColor(seen, cv2.COLOR_RGB2GRAY))
         picture = shrink(seen, self._size).reshape(self.shape[0], self.shape[1], self._channels)

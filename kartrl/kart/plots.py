@@ -1,4 +1,4 @@
-"""Pictures of driven lines on the circuits' maps. Matplotlib's object interface only, so that any thread may draw."""
+"""Plots of driven lines on the circuits' maps. Only Matplotlib's object interface, so that any thread may draw."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -15,13 +15,13 @@ INK, PAPER, FAINT = "#f2f0e6", "#14161c", "#8d93a1"
 SPEEDS = ListedColormap(
     colormaps["plasma"](np.linspace(0.2, 1, 256))
 )  # from violet to yellow: all stand out from asphalt
-FADE = 0.4  # how far the map is drawn towards the paper, so that the line stands out
+FADE = 0.4  # share of the background colour mixed into the map, so that the line stands out
 DPI = 100
-MAP = 0.85  # side of the map, in widths of the picture
+MAP = 0.85  # side of the map, in widths of the plot
 
 
 class Line(NamedTuple):
-    """Where a kart drove: one value for each step."""
+    """A driven line: one value per step."""
 
     x: np.ndarray  # float32 [L], map pixels, growing east
     y: np.ndarray  # float32 [L], map pixels, growing south
@@ -32,20 +32,20 @@ class Line(NamedTuple):
 def driven_lines(
     map_rgb: np.ndarray | None, lines: Sequence[Line], title: str, inches: float = 8.0, corner: str = ""
 ) -> np.ndarray:
-    """The lines on the map, coloured by speed, with marks for the start and for where each ended.
+    """Draw the lines on the map, coloured by speed, with marks at the start and at the end of each.
 
     Args:
-        map_rgb: uint8 [H, W, 3], one pixel for each unit of x and y; None where there is no map.
+        map_rgb: uint8 [H, W, 3], one pixel per unit of x and y; None if there is no map.
         lines: at least one; those without points are left out.
         title: up to about three lines of text.
-        inches: width; a picture has 100 pixels to the inch.
+        inches: width; 100 pixels per inch.
         corner: a few words on the map, such as the circuit's title.
 
     Returns:
         uint8 [H, W, 3].
     """
-    scale = 0.5 + inches / 16.0  # of text and lines: small pictures need larger ones
-    title_height, legend_height = 0.07 + 0.04 * title.count("\n"), 0.07  # all measures in widths of the picture
+    scale = 0.5 + inches / 16.0  # of text and lines: relatively larger in small plots
+    title_height, legend_height = 0.07 + 0.04 * title.count("\n"), 0.07  # all sizes in widths of the plot
     height = title_height + MAP + legend_height
     figure = Figure((inches, inches * height), dpi=DPI, facecolor=PAPER)
     axes = figure.add_axes((0.03, legend_height / height, MAP, MAP / height))
@@ -78,7 +78,7 @@ def driven_lines(
 
 
 def _faded(map_rgb: np.ndarray) -> np.ndarray:
-    """The map, drawn towards grey and the colour of the paper -> uint8 [H, W, 3]."""
+    """The map, faded to grey and to the background colour, uint8 [H, W, 3]."""
     paper = np.array([int(PAPER[i : i + 2], 16) for i in (1, 3, 5)], np.float32)
     picture = map_rgb.astype(np.float32)
     grey = picture.mean(2, keepdims=True)
@@ -87,7 +87,7 @@ def _faded(map_rgb: np.ndarray) -> np.ndarray:
 
 
 def _speeds(lines: Sequence[Line]) -> tuple[float, float]:
-    """Lowest and highest speed of the colour scale, without a fast drive's start, which would take most colours."""
+    """Lowest and highest speed of the colour scale, without a fast drive's start, which would use most colours."""
     speeds = np.concatenate([line.speed for line in lines])
     high = float(speeds.max()) or 1.0
     return min(float(np.percentile(speeds, 5)), 0.85 * high), high

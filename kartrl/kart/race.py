@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from kartrl.config import Reward
 
 TICKS_PER_SECOND = 60
-KMH = 30 / 192  # of one unit of speed, as the panel of the bundled game shows it
+KMH = 30 / 192  # per unit of speed, as shown by the bundled game's panel
 
 
 class Game(NamedTuple):
@@ -21,8 +21,8 @@ class Game(NamedTuple):
     start_section: bool  # whether the ROM can place the kart at any section
     opponents: int  # maximum number of opponents
     ticks_among_opponents: list[int]  # as `ticks_per_frame`, with one opponent, two, ...
-    map_top: int | None  # screen row of the map, from which on the ROM can skip drawing; None: it cannot
-    speed_scale: float  # converts `speed` to units in which about 1000 is full speed
+    map_top: int | None  # first screen row of the map, which the ROM can skip drawing; None: it cannot
+    speed_scale: float  # converts `speed` to units in which full speed is about 1000
     wrong_way: int  # value of `lakitu` while driving the wrong way
     road: dict[int, str]  # `ground_type` -> name, on the road
     off_road: dict[int, str]  # `ground_type` -> name, off the road
@@ -53,7 +53,7 @@ class Course:
     """Position of a kart along its circuit within a section; needs a game that provides its gates.
 
     Args:
-        gates: (x, y) of the middle of the road in the middle of each section, in the order of driving.
+        gates: (x, y) of the middle of the road in the middle of each section, in driving order.
     """
 
     def __init__(self, gates: Sequence[tuple[int, int]]) -> None:
@@ -71,7 +71,7 @@ class Course:
 
 
 def _share(start: tuple[int, int], end: tuple[int, int], x: int, y: int) -> float:
-    """Projection of (x, y) on the way from `start` to `end`: 0 at `start`, 1 at `end`."""
+    """Projection of (x, y) on the line from `start` to `end`: 0 at `start`, 1 at `end`."""
     dx, dy = end[0] - start[0], end[1] - start[1]
     return ((x - start[0]) * dx + (y - start[1]) * dy) / max(1, dx * dx + dy * dy)
 

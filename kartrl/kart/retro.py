@@ -1,4 +1,4 @@
-"""The emulated SNES console, and the paths of the games and of the emulator core from stable-retro."""
+"""The emulated SNES console, and the paths of the games and of stable-retro's emulator core."""
 
 import contextlib
 import importlib.util
@@ -26,9 +26,9 @@ GAMES = Path(__file__).parent / "games"
 BUNDLED = "KartRL-Snes"
 BUILD = "build.json"  # only the bundled game has one
 RAM = 0x7E0000  # address of the working memory on the console's bus
-COMMANDS = ("start_section", "opponents")  # these leave time for one tick only in their frame
+COMMANDS = ("start_section", "opponents")  # a frame that executes one of these has time for one tick only
 STANDING = 0x80  # value of `ticks` at which the game renders but does not advance
-GHOSTS, MOST_OPPONENTS = 0x80, 7  # bits of `opponents`: their places are written from outside; how many there are
+GHOSTS, MOST_OPPONENTS = 0x80, 7  # bits of `opponents`: positions are written from outside; number of opponents
 
 
 def game_folder(game: str) -> Path:
@@ -76,13 +76,13 @@ def state_file(folder: Path, circuit: str) -> Path:
 
 
 def is_foreign(folder: Path, circuit: str) -> bool:
-    """Whether a start state is not one of the bundled game's own: then it may be anyone's."""
+    """Whether a start state is not one of the bundled game's own, and thus not trusted."""
     return folder != GAMES / BUNDLED or is_path(circuit)
 
 
 def must_isolate(folder: Path, circuit: str) -> bool:
-    """Whether a start state needs an emulator in another process than this one: it is foreign, and this process is not
-    one of those that may crash or hang, as they are watched."""
+    """Whether a start state needs an emulator in a separate process: it is foreign, and this is not a supervised
+    (daemonic) process, which may crash or hang."""
     return is_foreign(folder, circuit) and not current_process().daemon
 
 
@@ -97,8 +97,8 @@ class Console:
     Args:
         folder: the game's folder, or a name for `game_folder`.
         circuit: circuit to load.
-        isolated: whether the emulator is in a process of its own, as a start state may crash it or keep it for ever:
-            then this console raises a UserError, which names the state.
+        isolated: whether the emulator runs in a separate process: if a start state crashes or hangs it, this console
+            raises a UserError that names the state.
     """
 
     def __init__(self, folder: Path | str, circuit: str | None = None, isolated: bool = False) -> None:
@@ -113,7 +113,7 @@ class Console:
         self._ticks: int | None = None  # last value written to the ROM; None: unknown
         self._map_shown: bool | None = None  # likewise
         self._commanded = False  # whether the next frame executes one of the `COMMANDS`
-        self._at_once: int | None = None  # most ticks in a frame; None: depends on opponents not known yet
+        self._at_once: int | None = None  # maximum ticks per frame; None: not known yet, depends on the opponents
         if circuit is not None:
             try:
                 self.load(circuit)
@@ -122,7 +122,7 @@ class Console:
                 raise
 
     def buttons(self, names: Sequence[str]) -> int:
-        """Encode held buttons as the bit mask that `step` takes."""
+        """Encode held buttons as the bit mask for `step`."""
         if unknown := sorted(set(names) - set(BUTTONS)):
             raise UserError(f"no such button: {', '.join(unknown)}; the joypad has {', '.join(BUTTONS)}")
         return sum(1 << BUTTONS.index(name) for name in set(names))
@@ -137,7 +137,7 @@ class Console:
             file = state_file(self.folder, circuit)
             state = read_state(file)
             self.begin(state, file)
-            self._states[circuit] = zlib.compress(state, level=1)  # unpacks in 0.3 ms
+            self._states[circuit] = zlib.compress(state, level=1)  # decompresses in 0.3 ms
         self._source = circuit
         self.restore(zlib.decompress(self._states[circuit]))
 
@@ -207,7 +207,7 @@ class Console:
             ticks -= now
 
     def _most_ticks(self) -> int:
-        """How many ticks a frame has time for; and opponents who are to be placed are, in a frame without any."""
+        """Maximum ticks per frame; if opponents are still to be placed, places them in a frame without ticks."""
         opponents = self.race().get("opponents", 0)
         number = opponents & MOST_OPPONENTS
         if number == 0:
@@ -218,7 +218,7 @@ class Console:
         return min(self.game.ticks_per_frame, self.game.ticks_among_opponents[number - 1])
 
     def _run(self, ticks: int) -> None:
-        """Emulate a frame with so many ticks."""
+        """Emulate one frame with this many ticks."""
         if ticks != self._ticks and "ticks" in self._memory:
             self.set_value("ticks", ticks)
             self._ticks = ticks
@@ -230,13 +230,13 @@ class Console:
         return self._open().screen(rows)
 
     def picture(self) -> npt.NDArray[np.uint8]:
-        """`screen` to look at: lines that the console leaves black, to write to video memory then, are filled."""
+        """`screen` for display: fills the lines that the console leaves black while it writes to video memory."""
         screen, ground = self.screen(), self.game.map_top
         lit = np.flatnonzero(screen[:ground].any((1, 2)))
         if len(lit):
             rows = np.arange(ground or len(screen))
             screen[:ground] = screen[lit[np.maximum(np.searchsorted(lit, rows, side="right") - 1, 0)]]
-            screen[: lit[0]] = np.median(screen[lit[0]], axis=0)  # the sky's colour, without what may be in it
+            screen[: lit[0]] = np.median(screen[lit[0]], axis=0)  # the sky's colour, without clouds and hills
         return screen
 
     def race(self) -> dict[str, int]:
@@ -275,7 +275,7 @@ class Console:
 
     @contextlib.contextmanager
     def _named(self) -> Iterator[None]:
-        """Name the start state in what is said of the emulator's end."""
+        """Context manager: name the start state in the error if the emulator is lost."""
         try:
             yield
         except EmulatorLost as error:
@@ -288,7 +288,7 @@ class Console:
 
 
 class Memory:
-    """Addresses of the race state in the console's memory, from stable-retro's data.json.
+    """Addresses of the race state in the console's memory, from data.json (stable-retro's format).
 
     Raises:
         UserError: the file cannot be read, or has an invalid address or type.
@@ -312,14 +312,14 @@ class Memory:
         return name in self._offsets
 
     def read(self, ram: Any) -> dict[str, int]:
-        """Read all values from a buffer with the memory."""
+        """Read all values from a buffer with the memory's contents."""
         values = dict(zip(self._offsets, np.frombuffer(ram, self._record, 1).item(), strict=True))
         for name in self._decimal:
             values[name] = 10 * (values[name] >> 4) + (values[name] & 15)
         return values
 
     def write(self, ram: Any, name: str, value: int) -> None:
-        """Write a value, not a BCD one, to a buffer with the memory."""
+        """Write a value to a buffer with the memory's contents; not for BCD values."""
         np.frombuffer(ram, self._types[name], 1, self._offsets[name])[0] = value
 
 

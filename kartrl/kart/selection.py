@@ -1,4 +1,4 @@
-"""Resolves the keys of [levels] or `-s` to circuits: looks up files and builds missing ones, before processes start."""
+"""Resolves the keys of [levels] or `-s` to circuits: finds files and builds missing ones, before processes start."""
 
 import glob
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,10 +24,10 @@ from kartrl.kart.retro import BUNDLED, circuits, game_folder
 
 
 def with_circuits(config: Config, console: Console | None = None) -> Config:
-    """The configuration with its [levels] looked up: `config.levels.of` gives names or absolute paths of start states.
+    """The configuration with [levels] resolved: `config.levels.of` returns names or absolute paths of start states.
 
     Args:
-        console: shows how far the building of circuits has come.
+        console: shows the progress of building circuits.
 
     Raises:
         UserError: see `look_up`.
@@ -37,7 +37,7 @@ def with_circuits(config: Config, console: Console | None = None) -> Config:
 
 
 def circuits_of(keys: Iterable[str], game: str, console: Console | None = None) -> tuple[str, ...]:
-    """The circuits that these keys name; each may be what a key of [levels] may be.
+    """Resolve keys, in any form of a key of [levels], to circuits.
 
     Raises:
         UserError: see `look_up`; or a key is not valid.
@@ -52,22 +52,22 @@ def circuits_of(keys: Iterable[str], game: str, console: Console | None = None) 
 
 
 def look_up(levels: Mapping[str, Use], game: str, console: Console | None = None) -> dict[str, Use]:
-    """What the keys of [levels] name: circuit (a name, or the absolute path of a start state) -> train or test.
+    """Resolve the keys of [levels]: circuit (a name, or the absolute path of a start state) -> train or test.
 
     Args:
         game: auto, bundled or cartridge.
 
     Raises:
-        UserError: a file is missing or none fits, a circuit cannot be built, or two of them have the same name.
+        UserError: a file is missing or no file matches, a circuit cannot be built, or two have the same name.
     """
     own = {key: use for key, use in levels.items() if is_path(key) or is_random(key)}
-    while own and own[first := next(iter(own))] == "none":  # there is nothing yet that it could take away
+    while own and own[first := next(iter(own))] == "none":  # nothing before it that it could exclude
         del own[first]
     found: dict[str, Use] = {}
     with _Building(game, console) as building:
         for key, use in levels.items():
             if key in LEVELS and is_random(key) and not building.for_bundled:
-                continue  # nobody asked for it
+                continue  # from the defaults, not requested by the user
             if key in own:
                 members = building.random(key) if is_random(key) else building.files(key)
             else:
@@ -85,7 +85,7 @@ def look_up(levels: Mapping[str, Use], game: str, console: Console | None = None
 
 
 def uses_by_name(levels: Mapping[str, Use], names: Iterable[str]) -> dict[str, Use]:
-    """The uses of the circuits with these short names, as far as the keys alone say: nothing is looked up or built."""
+    """The uses of the circuits with these short names, judged by the keys alone: no file is read or built."""
     names = set(names)
     uses: dict[str, Use] = {}
     for key, use in levels.items():
@@ -101,7 +101,7 @@ def uses_by_name(levels: Mapping[str, Use], names: Iterable[str]) -> dict[str, U
 
 
 class _Building:
-    """Finds the start states of circuits that are not the game's own, and builds missing ones; a context manager."""
+    """Finds the start states of circuits that are not the game's own and builds missing ones; a context manager."""
 
     def __init__(self, game: str, console: Console | None) -> None:
         self._game = game
@@ -120,7 +120,7 @@ class _Building:
 
     @property
     def for_bundled(self) -> bool:
-        """Whether the game is the one that circuits can be made for."""
+        """Whether the game is the bundled one, for which circuits can be built."""
         return game_folder(self._game).name == BUNDLED
 
     def random(self, key: str) -> list[str]:
@@ -135,7 +135,7 @@ class _Building:
         return [str(file.resolve()) for file in files]
 
     def files(self, key: str) -> list[str]:
-        """The start states at a path, as absolute paths; where they are the game's own, as names."""
+        """The start states at a path, as absolute paths, or as names if they are the game's own."""
         files = list(_files(key))
         if not files:
             hint = (
@@ -172,7 +172,7 @@ class _Building:
 
 
 def _files(key: str) -> Iterator[Path]:
-    """The start states and circuit files at a path: a file, a folder or a glob of them."""
+    """The start states and circuit files that match a path: a file, a folder or a glob pattern."""
     path = Path(key).expanduser()
     places = [path] if path.exists() else sorted(map(Path, glob.glob(str(path), recursive=True)))
     if not places:

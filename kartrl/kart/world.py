@@ -1,6 +1,6 @@
-"""The kart race as a world: its circuits are the levels, laps are measured, and driven lines drawn on maps.
+"""The kart race as a world: levels are circuits, laps are measured, and driven lines are drawn on maps.
 
-What only some processes need is imported in the methods: agents and the logger stay small.
+Modules that only some processes need are imported in the methods: agents and the logger stay small.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class Race(NamedTuple):
 
     progress: float  # laps driven, with fractions
     lap_times: tuple[float, ...]  # seconds on the race clock
-    idle: float = 0.0  # seconds that the race clock had run when the agent took over
+    idle: float = 0.0  # seconds on the race clock when the agent took over
     rank: int = 1  # among the opponents, at the end
 
 
 class CircuitTally(Tally):
-    """Remembers the best lap of all episodes too."""
+    """Also keeps the best lap of all episodes."""
 
     def __init__(self, use: str, level: str) -> None:
         super().__init__(use, level)
@@ -48,7 +48,7 @@ class CircuitTally(Tally):
 
 
 class KartWorld(World):
-    """`kartrl/Kart-v0`; what the methods mean is said in `World`."""
+    """`kartrl/Kart-v0`; `World` documents the methods."""
 
     level_word: ClassVar = "circuit"
     columns: ClassVar = ("last evaluation", "races finished", "best lap", "laps driven", "return")
@@ -68,7 +68,7 @@ class KartWorld(World):
         return make_kart(self.config, levels, training, render)
 
     def training_envs(self, size: int) -> list[Env]:
-        """See `World`; they count the steps on each circuit together."""
+        """See `World`; they share the counts of steps on each circuit."""
         envs = super().training_envs(size)
         for env in envs:
             env.unwrapped.steps = envs[0].unwrapped.steps  # type: ignore[attr-defined]
@@ -85,19 +85,19 @@ class KartWorld(World):
         env = self.open_env(self.all_levels())
         self.isolate(env)
         try:
-            for circuit in self.all_levels():  # a start state may be damaged, or of another build of the ROM
+            for circuit in self.all_levels():  # a start state may be damaged, or from another build of the ROM
                 env.reset(options=self.reset_options(circuit))
         finally:
             env.close()
 
     def ignored_keys(self, spec: EnvSpec) -> list[str]:
-        """See `World`: its settings have keys of their own."""
+        """See `World`: the kart's settings are keys of [environment], not keyword arguments."""
         return [f"environment.kwargs.{name}" for name in self.config.environment.kwargs]
 
     # Levels
 
     def prepare(self, console: Console | None = None) -> Config:
-        """See `World`: the keys of [levels] are looked up, and circuits that are missing are built."""
+        """See `World`: resolves the keys of [levels], and builds missing circuits."""
         from kartrl.kart.selection import with_circuits
 
         return with_circuits(self.config, console)
@@ -107,7 +107,7 @@ class KartWorld(World):
         return self.config.levels.of(use)
 
     def find_levels(self, keys: Sequence[str], console: Console | None = None) -> tuple[str, ...]:
-        """See `World`; each may be what a key of [levels] may be."""
+        """See `World`; `keys` have the forms of keys of [levels]."""
         from kartrl.kart.selection import circuits_of
 
         return circuits_of(keys, self.config.environment.game, console)
@@ -168,7 +168,7 @@ class KartWorld(World):
         ]
 
     def tell_progress(self, tallies: Sequence[Tally]) -> str:
-        """See `World`: best laps or, of many circuits, how many races are finished."""
+        """See `World`: best laps or, for many circuits, the share of races finished."""
         if len(tallies) > MANY:
             trained = [episode for tally in tallies if tally.use == "train" for episode in tally.episodes]
             unseen = [tally.evaluation for tally in tallies if tally.use != "train" and tally.evaluation is not None]
@@ -180,7 +180,7 @@ class KartWorld(World):
         return f"best lap {', '.join(laps)}"
 
     def tell_result(self, tallies: Sequence[Tally]) -> list[str]:
-        """See `World`: on how many circuits the last evaluation finished the race, and the best lap of all."""
+        """See `World`: number of circuits on which the last evaluation finished the race, and the best lap."""
         evaluated = [tally.evaluation for tally in tallies if tally.evaluation is not None]
         finished, best = sum(episode.finished for episode in evaluated), _best_lap(tallies)
         phrases = []
@@ -206,7 +206,7 @@ class KartWorld(World):
         ]
 
     def _first_in(self, episodes: Sequence[Episode]) -> str:
-        """How many races were won; "" without opponents."""
+        """Share of races won, as text; "" without opponents."""
         return f", first in {_won(episodes):.0%}" if self.config.environment.opponents and episodes else ""
 
     def tell_episode(self, episode: Episode) -> str:
@@ -220,7 +220,7 @@ class KartWorld(World):
         return f"laps {laps}, {end}" + f", place {rank} of {opponents + 1}" * (opponents > 0)
 
     def list_episodes(self, episodes: Sequence[Episode]) -> list[list[str]]:
-        """See `World`: the times of all laps. The clock on the screen starts before the agent does."""
+        """See `World`: the times of all laps. The clock on the screen starts before the agent takes over."""
         count = max(len(race_of(episode).lap_times) for episode in episodes)
         rows = [
             ["race", *(f"lap {lap + 1}" for lap in range(count)), "total", "clock on screen", "laps driven", "return"]
@@ -269,7 +269,7 @@ def race_of(episode: Episode) -> Race:
 
 
 def _rank(episode: Episode) -> tuple[float, float]:
-    """Less is better: further, then faster."""
+    """Sort key, smaller is better: further, then faster."""
     return -race_of(episode).progress, sum(race_of(episode).lap_times)
 
 

@@ -1,1 +1,1 @@
-"""What an update is: trajectories, the learner, optimizers, checkpoints."""
+"""The update: learner, optimizers, schedules, divergence guard, checkpoints."""

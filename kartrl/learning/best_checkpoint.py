@@ -1,4 +1,4 @@
-"""Which checkpoint of a run is its `best.pt`."""
+"""Keeps a run's best checkpoint, `best.pt`."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -15,15 +15,15 @@ Level = TypeVar("Level")
 
 
 class BestCheckpoint(Generic[Level]):
-    """Keeps the checkpoint with the highest score as a file.
+    """Keeps the checkpoint with the highest score in a file.
 
-    A score is of one checkpoint alone: the mean, over a fixed set of levels, of its mean return on each. It goes on
-    from an earlier file only where the environment, the rewards, the levels and the evaluation are the same.
+    A checkpoint's score is the mean, over a fixed set of levels, of its mean return on each. An earlier file's score is
+    only compared if the environment, the rewards, the levels and the evaluation are the same.
 
     Args:
         path: of the file.
-        levels: which a checkpoint must have driven on to have a score.
-        config: under which checkpoints are evaluated.
+        levels: on which a checkpoint is evaluated to get a score.
+        config: the configuration of the evaluation.
     """
 
     def __init__(self, path: Path, levels: Sequence[Level], config: Config) -> None:
@@ -40,8 +40,8 @@ class BestCheckpoint(Generic[Level]):
             Whether it is the best.
 
         Raises:
-            ValueError: `returns` are not of the levels that scores are of.
-            OSError: it cannot be saved; the earlier file stays.
+            ValueError: the levels of `returns` are not those of the scores.
+            OSError: the file cannot be saved; the earlier one stays.
         """
         if returns.keys() != self._levels:
             raise ValueError("a score is of all levels that were named at first, and of no others")
@@ -53,7 +53,7 @@ class BestCheckpoint(Generic[Level]):
         return True
 
     def _earlier_score(self) -> float:
-        """Of the file, where there is one that can be compared with; else less than any."""
+        """The score of the existing file if it is comparable, else minus infinity."""
         try:
             earlier = checkpoint.load(self._path)
         except UserError:
@@ -64,11 +64,11 @@ class BestCheckpoint(Generic[Level]):
 
 
 def _meaning(config: Config) -> tuple[Any, ...]:
-    """All of a configuration that decides which return the same policy gets."""
+    """The parts of a configuration that determine a policy's return."""
     evaluation = config.evaluation
     return (
         config.environment,
         config.reward,
-        list(config.levels.circuits.items()),  # of two keys for one circuit the last counts
+        list(config.levels.circuits.items()),  # the order matters: of two keys for one circuit the last one counts
         (evaluation.episodes, evaluation.circuits),
     )

@@ -33,24 +33,24 @@ LARGEST = 1 << 28  # bytes; a larger file is not one of ours
 LARGEST_HEADER = 1 << 20
 LARGEST_ACTION = 65_536  # actions or dimensions
 LARGEST_RANDOM = 65_536  # bytes of a random generator's state
-GROUPS = ("network", "optimizer", "random", "algorithm")  # of tensors, which begin their names
+GROUPS = ("network", "optimizer", "random", "algorithm")  # of tensors; prefixes of their names
 DTYPES = {
     "F32": torch.float32,
     "F16": torch.float16,
     "I64": torch.int64,
     "U8": torch.uint8,
-}  # of tensors, as safetensors calls them
+}  # by safetensors' names
 
 
 class NotFinite(ValueError):
-    """Weights that are not finite, which are not saved."""
+    """Weights that are not finite; these are not saved."""
 
 
 class Checkpoint(NamedTuple):
-    """All that a run needs to go on, and all that driving needs."""
+    """Everything needed to resume a run, and to drive."""
 
     config: Config
-    network: dict[str, Tensor]  # float32 (parameters in a file also float16), by the names in the network's state
+    network: dict[str, Tensor]  # float32 (in a file, parameters may be float16), by the names of the network's state
     optimizer: dict[str, Tensor]  # float32, by "<number of the parameter>/<name>"; empty before the first update
     counters: Counters
     observation_shape: tuple[int, ...]
@@ -58,16 +58,16 @@ class Checkpoint(NamedTuple):
     score: float | None = None  # of best.pt, finite; see `BestCheckpoint`
     random: Mapping[str, Tensor] = MappingProxyType(
         {}
-    )  # states of the random generators, uint8 [any], by who draws from them
+    )  # states of the random generators, uint8 [any], by the name of their user
     algorithm: Mapping[str, Tensor] = MappingProxyType({})  # see `Algorithm.state_dict`; empty before the first update
 
 
 def save(path: Path, checkpoint: Checkpoint) -> None:
-    """Write beside `path`, flush to the disk, then rename: whoever reads `path` sees the old file or the new one.
+    """Write to a temporary file, flush to the disk, then rename: readers of `path` see the old file or the new one.
 
     Raises:
-        NotFinite: the weights are.
-        OSError: the folder cannot be written to or the disk is full. In both cases `path` is as it was.
+        NotFinite: the weights are not finite.
+        OSError: the folder cannot be written to or the disk is full. In both cases `path` is unchanged.
     """
     if not all(bool(tensor.isfinite().all()) for tensor in checkpoint.network.values()):
         raise NotFinite("the weights are not finite")
@@ -88,10 +88,10 @@ def save(path: Path, checkpoint: Checkpoint) -> None:
 
 
 def load(path: Path) -> Checkpoint:
-    """Read a checkpoint: there is no code in this kind of file, and what is claimed in it is held against its size.
+    """Read a checkpoint: such a file contains no code, and the shapes that it declares are checked against its size.
 
     Raises:
-        UserError: the file is missing, cut short, damaged, not one of ours, or of another network than it says.
+        UserError: the file is missing, truncated, damaged, not one of ours, or of another network than it declares.
     """
     if path.is_dir():
         raise UserError(f"{path}: is a folder; give a checkpoint file, such as {path / 'best.pt'}")
@@ -102,19 +102,17 @@ def load(path: Path) -> Checkpoint:
         raise UserError(f"{path}: cannot read this checkpoint ({error.strerror or error})") from error
     except UserError as error:
         raise UserError(f"{path}: refused: {error}") from error
-    except (
-        Exception
-    ) as error:  # JSON, safetensors and torch have no common class for what a foreign file can do to them
+    except Exception as error:  # JSON, safetensors and torch have no common exception class for malformed files
         raise UserError(
             f"{path}: refused: damaged, or not a checkpoint of this version of kartrl ({_line(error)})"
         ) from error
 
 
 def check_imports(config: Config) -> None:
-    """Refuse a checkpoint's configuration whose environment would import a module that it names.
+    """Refuse a checkpoint's configuration if its environment imports a module that the user has not trusted.
 
     Raises:
-        UserError: it would, and the user has not named the module in `KARTRL_IMPORT`.
+        UserError: it imports a module that is not named in `KARTRL_IMPORT`.
     """
     if unknown := untrusted_modules(config.environment):
         raise UserError(
@@ -124,13 +122,13 @@ def check_imports(config: Config) -> None:
 
 
 def for_driving(checkpoint: Checkpoint, half: bool) -> Checkpoint:
-    """Without what only a run needs that is resumed: the states of optimizer, algorithm and random generators.
+    """Drop what only a resumed run needs: the states of the optimizer, the algorithm and the random generators.
 
     Args:
-        half: parameters as float16, which halves the file; running statistics stay as they are.
+        half: parameters as float16, which halves the file; running statistics are not converted.
 
     Raises:
-        NotFinite: a parameter is too large for that.
+        NotFinite: a parameter is too large for float16.
     """
     weights = dict(checkpoint.network)
     if half:
@@ -153,7 +151,7 @@ def load_network(checkpoint: Checkpoint, device: torch.device) -> Network:
 
 
 def fit(network: Network, weights: dict[str, Tensor]) -> None:
-    """Put `weights` into `network`.
+    """Load `weights` into `network`.
 
     Raises:
         UserError: names or shapes differ.
@@ -165,7 +163,7 @@ def fit(network: Network, weights: dict[str, Tensor]) -> None:
 
 
 def newest_first(run_folder: Path) -> list[Path]:
-    """The run's checkpoints, newest first (their names are their numbers of agent steps)."""
+    """The run's checkpoints, newest first (they are named by their agent steps)."""
     return sorted((run_folder / "checkpoints").glob("*.pt"), reverse=True)
 
 
@@ -181,11 +179,11 @@ def remove_oldest(run_folder: Path, keep: int) -> None:
 
 
 def _read(file: BinaryIO) -> Checkpoint:
-    """See `load`. What the header says is checked before anything else is read.
+    """See `load`. The header is checked before anything else is read.
 
     Raises:
-        UserError: as there.
-        Exception: any.
+        UserError: as `load`.
+        Exception: any, if the file is malformed.
     """
     size = os.fstat(file.fileno()).st_size
     if size > LARGEST:
@@ -199,7 +197,7 @@ def _read(file: BinaryIO) -> Checkpoint:
     if 8 + length + sum(tensor.nbytes for tensor in _tensors(claimed).values()) != size:
         raise UserError("damaged: not as long as its header says")
     file.seek(0)
-    tensors = safetensors.torch.load(file.read(size))  # refuses overlaps, and offsets that are not of these shapes
+    tensors = safetensors.torch.load(file.read(size))  # refuses overlaps, and offsets that do not match the shapes
     if metadata["sha256"] != _digest(metadata["about"], tensors):
         raise UserError("damaged: its content is not what was written")
     groups = _groups(tensors)
@@ -209,7 +207,7 @@ def _read(file: BinaryIO) -> Checkpoint:
 
 
 def _claimed(entry: dict[str, Any]) -> Tensor:
-    """The shape and type of a tensor in the header, without memory."""
+    """A tensor as declared in the header, on the meta device: shape and dtype without memory."""
     return torch.empty(entry["shape"], dtype=DTYPES[entry["dtype"]], device="meta")
 
 
@@ -222,16 +220,16 @@ def _groups(tensors: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:
 
 
 def _tensors(checkpoint: Checkpoint) -> dict[str, Tensor]:
-    """All of a checkpoint, by the names that they have in a file."""
+    """All tensors of a checkpoint, by their names in a file."""
     return {f"{group}/{name}": tensor for group in GROUPS for name, tensor in getattr(checkpoint, group).items()}
 
 
 def _describe(text: str, tensors: dict[str, Tensor]) -> Checkpoint:
-    """The checkpoint of a description and of tensors, which are not looked into.
+    """Make a checkpoint from a description and tensors, whose values are not read.
 
     Raises:
         UserError: they do not fit together.
-        Exception: any.
+        Exception: any, if the description is malformed.
     """
     about = json.loads(text)
     if about["format"] != FORMAT:
@@ -271,10 +269,10 @@ def _score(score: float) -> float:
 
 
 def _check_tensors(checkpoint: Checkpoint) -> None:
-    """Hold the tensors against the network that the configuration describes, before memory is taken for that.
+    """Compare the tensors with the network that the configuration describes, before allocating memory for it.
 
     Raises:
-        UserError: names, shapes or types differ.
+        UserError: names, shapes or dtypes differ.
     """
     if min(checkpoint.observation_shape) < 1:
         raise UserError("its observations make no sense")
@@ -296,7 +294,7 @@ def _check_tensors(checkpoint: Checkpoint) -> None:
 
 
 def _outline(checkpoint: Checkpoint) -> ActorCritic:
-    """The network that the configuration describes, without memory for its weights."""
+    """The network that the configuration describes, on the meta device: without memory for its weights."""
     with torch.device("meta"):
         config, shape = checkpoint.config, checkpoint.observation_shape
         return ActorCritic(config.model, shape, checkpoint.action, heads_of(config))
@@ -311,7 +309,7 @@ def _types(tensors: Mapping[str, Tensor]) -> dict[str, tuple[torch.dtype, torch.
 
 
 def _digest(about: str, tensors: dict[str, Tensor]) -> str:
-    """SHA-256 of all that a checkpoint says, however it is laid out in the file."""
+    """SHA-256 of a checkpoint's content, independent of the layout of the file."""
     digest = hashlib.sha256(about.encode())
     for name, tensor in sorted(tensors.items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())

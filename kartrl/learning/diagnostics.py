@@ -1,4 +1,4 @@
-"""What an update was like, as scalars for the logger: computed for few updates, as it waits for the device."""
+"""Diagnostics of an update, as scalars for the logger: computed for few updates, as this waits for the device."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from kartrl.models import Distribution, Network
 from kartrl.trajectory import Trajectory
 
 QUANTILES = (0.05, 0.5, 0.95)
-PROBE_UNROLLS = 2  # on which a policy before and after an update is compared
+PROBE_UNROLLS = 2  # on which the policies before and after an update are compared
 
 
 def describe(losses: Sequence[Loss]) -> dict[str, float]:
@@ -20,9 +20,8 @@ def describe(losses: Sequence[Loss]) -> dict[str, float]:
         losses: of all parts of the batch.
 
     Returns:
-        `losses/...`: the loss and its terms, and of values, value targets, advantages and importance weights
-        explained_variance, value_mean, value_std, the quantiles advantage_p05 to advantage_p95, and, where agents
-        may lag, effective_sample_size (Kish's, as a share: 1 on-policy).
+        `losses/...`: the loss and its terms, explained_variance, value_mean, value_std, the quantiles advantage_p05 to
+        advantage_p95, and, if there are importance weights, effective_sample_size (Kish's, as a share: 1 on-policy).
     """
     totals = {"total": sum(loss.total for loss in losses)}
     totals |= {name: sum(loss.terms[name] for loss in losses) for name in losses[0].terms}
@@ -66,7 +65,7 @@ class PolicyProbe:
         self._before = self._policy()
 
     def divergence(self) -> float:
-        """The mean over valid steps, now that the update is made."""
+        """The mean over valid steps; call this after the update."""
         valid = self._trajectory.valid
         divergence = self._distribution.kl(self._before, self._policy())[valid]
         return float(divergence.mean()) if len(divergence) else 0.0
@@ -75,4 +74,4 @@ class PolicyProbe:
     def _policy(self) -> Tensor:
         trajectory = self._trajectory
         output, _ = self._network(trajectory.observation, trajectory.first, trajectory.initial_state)
-        return output.policy[:-1].detach()  # a scripted network records gradients all the same
+        return output.policy[:-1].detach()  # a scripted network records gradients despite no_grad

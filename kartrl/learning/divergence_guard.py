@@ -1,4 +1,4 @@
-"""What happens to updates that are not finite."""
+"""Reacts to updates that are not finite."""
 
 
 class Diverged(Exception):
@@ -6,10 +6,10 @@ class Diverged(Exception):
 
 
 class DivergenceGuard:
-    """Counts updates that had to be skipped, and decides when to go back to earlier weights: once.
+    """Counts skipped updates, and decides when to go back to earlier weights, at most once.
 
     Args:
-        limit: skipped updates in a row after which that is done.
+        limit: skipped updates in a row after which to go back.
     """
 
     def __init__(self, limit: int) -> None:
@@ -24,18 +24,18 @@ class DivergenceGuard:
         return self._in_a_row == 0
 
     def record(self, finite: bool) -> str | None:
-        """Take in an update.
+        """Count an update.
 
         Returns:
-            None, or why to go back to the last good weights now.
+            None, or the reason to go back to the last good weights now.
 
         Raises:
-            Diverged: it would be the second time.
+            Diverged: going back would be necessary a second time.
         """
         return self.compare(self.skipped, 0) if finite else self.compare(self.skipped + 1, self._in_a_row + 1)
 
     def compare(self, skipped: int, in_a_row: int) -> str | None:
-        """As `record`, where the updates are counted elsewhere: those that were skipped, and the newest of them."""
+        """As `record`, if updates are counted elsewhere: all that were skipped, and those in a row up to the newest."""
         self.skipped, self._in_a_row = skipped, in_a_row
         if in_a_row < self._limit:
             return None

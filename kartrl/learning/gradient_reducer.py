@@ -1,4 +1,4 @@
-"""What several learners, each with a batch of its own, do together, so that an update is one of all their batches."""
+"""Communication between several learners, each with its own batch, so that an update is made from all batches."""
 
 import contextlib
 import os
@@ -13,40 +13,40 @@ import torch
 from torch import Tensor, distributed
 
 LOOPBACK = "127.0.0.1"
-TIMEOUT = timedelta(days=1)  # the server sees a learner that ends or stands still: long batches are no fault
+TIMEOUT = timedelta(days=1)  # the server notices a learner that ends or hangs; long batches are not a fault
 Value = TypeVar("Value")
 
 
 class LearnerLost(Exception):
-    """Another learner has ended, or cannot be reached."""
+    """Another learner has ended or cannot be reached."""
 
 
 class GradientReducer(Protocol):
-    """Between a `Learner` and those of other processes, all of which make the same calls in the same order.
+    """Connects a `Learner` with those of other processes; all of them make the same calls in the same order.
 
     Attributes:
-        rank: of this learner; the first, 0, saves and reports.
-        lost: why the others cannot be reached any more, or None.
+        rank: of this learner; rank 0 saves and reports.
+        lost: why the others can no longer be reached, or None.
     """
 
     rank: int
     lost: str | None
 
     def gather(self, rows: Tensor) -> Tensor:
-        """Rows [n, ...] of all learners in the order of their ranks; n may differ.
+        """Concatenate the rows [n, ...] of all learners in the order of their ranks; n may differ.
 
         Raises:
             LearnerLost: one of them has ended.
         """
 
     def reduce(self, parameters: Iterable[Tensor], loss: Tensor, steps: Tensor) -> Tensor:
-        """Make the gradients those of one batch of all learners: the mean, in which each counts by its steps.
+        """Average the gradients over all learners, weighted by their steps, as if from one batch.
 
-        Where a gradient or loss of one learner is not finite, that comes to all of them.
+        If a gradient or loss of one learner is not finite, it is not finite for all of them.
 
         Args:
             loss: float scalar.
-            steps: int scalar, the valid ones over which loss and gradients are means.
+            steps: int scalar, number of valid steps over which loss and gradients are means.
 
         Returns:
             The mean loss.
@@ -64,7 +64,7 @@ class GradientReducer(Protocol):
 
 
 class OneLearner:
-    """A learner that is alone; see `GradientReducer`."""
+    """A single learner; see `GradientReducer`."""
 
     rank = 0
     lost: str | None = None
@@ -83,12 +83,12 @@ class OneLearner:
 
 
 class SeveralLearners:
-    """Learners of one machine by torch.distributed; they find each other at the first call. See `GradientReducer`.
+    """Learners on one machine, over torch.distributed; they connect at the first call. See `GradientReducer`.
 
     Args:
         number: of learners.
         place: a file that does not exist yet, the same for all.
-        device: of this learner's network: with NCCL on a GPU, with gloo, through loopback sockets, on a CPU.
+        device: of this learner's network: NCCL on a GPU, gloo over loopback sockets on a CPU.
     """
 
     lost: str | None = None
@@ -109,7 +109,7 @@ class SeveralLearners:
         return torch.cat([piece[: int(size)] for piece, size in zip(pieces, sizes, strict=True)])
 
     def reduce(self, parameters: Iterable[Tensor], loss: Tensor, steps: Tensor) -> Tensor:
-        """See `GradientReducer`: one sum of one tensor."""
+        """See `GradientReducer`: one all-reduce of one tensor."""
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
         parts = *(gradient.flatten() for gradient in gradients), loss[None], torch.ones_like(loss)[None]
         flat = torch.cat(parts) * steps
@@ -141,7 +141,7 @@ class SeveralLearners:
                     self._backend, store=store, rank=self.rank, world_size=self._number, timeout=TIMEOUT
                 )
             yield
-        except RuntimeError as error:  # torch has no other for a connection that breaks
+        except RuntimeError as error:  # torch has no more specific one for a lost connection
             self.lost = str(error).splitlines()[0]
             raise LearnerLost(self.lost) from error
 

@@ -1,4 +1,4 @@
-"""Lock-free updates of parameters that several processes share (Hogwild!, Recht et al. 2011, arXiv:1106.5730)."""
+"""Lock-free updates of parameters shared by several processes (Hogwild!, Recht et al. 2011, arXiv:1106.5730)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,12 +10,12 @@ from kartrl.models import Network
 
 
 class HogwildOptimizer(torch.optim.Optimizer):
-    """Steps on shared parameters, with the gradients of a network of one's own, which then becomes a copy of them.
+    """Steps shared parameters with the gradients of a worker's own network, which is then updated to a copy of them.
 
-    Each step is torch's own, on tensors that others write at the same time: moments and the count of steps too, where
-    these are shared (A3C, arXiv:1602.01783, section 4, "Shared RMSProp"). What two of them write at once may be lost.
+    Each step is torch's own, on tensors that other workers write at the same time, including moments and the step count
+    if these are shared (A3C, arXiv:1602.01783, section 4, "Shared RMSProp"). Of simultaneous writes one may be lost.
     RMSprop and Adam add epsilon as torch does: Adam to the root of the corrected moment, where A3G corrects afterwards,
-    so that the first steps differ.
+    so the first steps differ.
 
     Args:
         own: the network that gradients are computed with, on any device.
@@ -37,11 +37,11 @@ class HogwildOptimizer(torch.optim.Optimizer):
         for own, shared in zip(self._own, self._shared, strict=True):
             shared.grad = None if own.grad is None else own.grad.to(shared.device)
         self._optimizer.step()
-        self._optimizer.zero_grad(set_to_none=True)  # they are the network's own, and must not be stepped with twice
+        self._optimizer.zero_grad(set_to_none=True)  # these are the own network's gradients: not to be applied twice
         self.fetch()
 
     @torch.no_grad()
     def fetch(self) -> None:
-        """Bring one's own network to the shared tensors' values of this moment."""
+        """Copy the current values of the shared tensors into the own network."""
         for own, shared in self._all:
             own.copy_(shared)

@@ -1,4 +1,4 @@
-"""The learner: one update, and nothing else."""
+"""The learner: makes updates, and nothing else."""
 
 import math
 from collections import defaultdict
@@ -25,7 +25,7 @@ from kartrl.trajectory import Trajectory
 
 
 class LearnerState(NamedTuple):
-    """Copies on the CPU of all that updates change."""
+    """CPU copies of everything that updates change."""
 
     network: dict[str, Tensor]
     optimizer: dict[str, Tensor]  # see `optimizers.get_state`
@@ -33,16 +33,16 @@ class LearnerState(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What came of an optimizer step."""
+    """The result of an optimizer step."""
 
-    finite: bool  # else it was skipped: nothing has changed
+    finite: bool  # else the step was skipped and nothing has changed
     gradient_norm: float  # before clipping
     losses: list[Loss]  # of the parts of the minibatch
     serials: list[Tensor]  # of the unrolls in each part, int64 [b]; see `Trajectory`
-    replayed: list[Tensor]  # those that are not fresh, bool [b]
+    replayed: list[Tensor]  # whether each of these unrolls was replayed, bool [b]
 
     def mean_of_replayed(self, name: str) -> float | None:
-        """The mean of what the losses say of steps by this name, over replayed valid ones; None if there are none."""
+        """The mean of `Loss.steps[name]` over replayed valid steps; None if there are none."""
         values = [
             loss.steps[name][loss.valid & replayed]
             for loss, replayed in zip(self.losses, self.replayed, strict=True)
@@ -53,26 +53,26 @@ class Step(NamedTuple):
 
 
 class Update(NamedTuple):
-    """What came of an update: one optimizer step for each minibatch, until one was skipped."""
+    """The result of an update: one optimizer step per minibatch, until one is skipped."""
 
     steps: list[Step]
-    policy_kl: float | None  # KL(before || after), where it was asked for
+    policy_kl: float | None  # KL(before || after), if requested
 
     @property
     def finite(self) -> bool:
-        """Whether all steps were made."""
+        """Whether all steps were made (none was skipped)."""
         return self.steps[-1].finite
 
     def value_targets(self) -> Tensor:
-        """Of the valid steps of all minibatches, in the unit in which they were learned, float32 [n]."""
+        """Value targets of the valid steps of all minibatches, in the unit used for learning, float32 [n]."""
         losses = [loss for step in self.steps for loss in step.losses]
         return torch.cat([loss.steps["value_target"][loss.valid] for loss in losses])
 
     def td_errors(self) -> tuple[np.ndarray, np.ndarray]:
-        """Serial numbers of unrolls that a replay holds, int64 [n], and how large their TD errors were, float32 [n].
+        """Serial numbers, int64 [n], and absolute TD errors, float32 [n], of the unrolls that a replay holds.
 
-        0.9 times the largest of an unroll's valid steps and 0.1 times their mean, as in R2D2 (Kapturowski et al. 2019).
-        An unroll may come several times, the newest update of it last; this waits for the device.
+        0.9 times the largest of an unroll's valid steps plus 0.1 times their mean, as in R2D2 (Kapturowski et al.
+        2019). An unroll may appear several times, its newest error last. This waits for the device.
         """
         serials, errors = [], []
         for step in self.steps:
@@ -86,8 +86,8 @@ class Update(NamedTuple):
         return every[held].cpu().numpy(), torch.cat(errors)[held].float().cpu().numpy()
 
     def scalars(self) -> dict[str, float]:
-        """For the logger, means over the steps; this waits for the device."""
-        values: dict[str, list[float]] = defaultdict(list)  # a minibatch without a valid step has only some
+        """Scalars for the logger, averaged over the optimizer steps; this waits for the device."""
+        values: dict[str, list[float]] = defaultdict(list)  # a minibatch without valid steps has fewer
         for step in self.steps:
             for tag, value in describe(step.losses).items():
                 values[tag].append(value)
@@ -98,21 +98,21 @@ class Update(NamedTuple):
         return means if self.policy_kl is None else means | {"losses/policy_kl": self.policy_kl}
 
 
-LARGEST_SHARE = 0.9  # of the largest TD error in that of an unroll; the mean has the rest
-PART_STEPS = 160  # of a batch that go through the network at once on a CPU: what they need fits into its cache
+LARGEST_SHARE = 0.9  # weight of the largest TD error in that of an unroll; the mean has the rest
+PART_STEPS = 160  # steps that go through the network at once on a CPU, so that activations fit into its cache
 
 
 class Learner:
-    """A network, an algorithm and an optimizer: makes all optimizer steps.
+    """Makes all optimizer steps, with a network, an algorithm and an optimizer.
 
     Args:
         learning_rate: over the run.
-        kl_target: of an update, to which the learning rate is adapted; see `adapt`. 0: it is not.
-        gradient_clip: largest global norm of the gradient; infinity for none.
+        kl_target: KL of an update to which the learning rate is adapted, see `adapt`; 0 to keep its schedule.
+        gradient_clip: largest global norm of the gradient; infinity for no clipping.
         part: unrolls that go through the network at once. Gradients of parts add up to that of the batch; on a CPU,
-            parts that fit its cache are faster and need less memory.
-        cloning: CLEAR's terms, which are added to the algorithm's loss.
-        reducer: between this and other learners, which make their updates at the same time; None where it is alone.
+            parts that fit into its cache are faster and need less memory.
+        cloning: CLEAR's terms, added to the algorithm's loss.
+        reducer: connects this learner with others that update at the same time; None for a single learner.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class Learner:
         algorithm.gather = self.reducer.gather
 
     def learning_rate(self, progress: float) -> float:
-        """That of the next optimizer step.
+        """Learning rate of the next optimizer step.
 
         Args:
             progress: of the schedules, 0 to 1.
@@ -156,14 +156,13 @@ class Learner:
 
         Args:
             trajectory: on the network's device.
-            steps: valid ones in it.
+            steps: number of valid steps in it.
             progress: of the schedules, 0 to 1.
             lap: called after each of the stages forward, loss, backward and optimizer.
             probe: measure how far the update moves the policy, which costs two small forward passes.
 
         Returns:
-            What came of it. Where a loss or gradient is not finite, with any learner, the step is skipped and the
-            update ends.
+            The result. If a loss or gradient of any learner is not finite, the step is skipped and the update ends.
         """
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate(progress)
@@ -180,7 +179,7 @@ class Learner:
             made.append(self._step(minibatch, lap))
             if not made[-1].finite:
                 return Update(made, None)
-        if self.network.normalises:  # after the steps, which so see what was acted on
+        if self.network.normalises:  # after the steps, so that these use the statistics used for acting
             self.network.observe(self.reducer.gather(trajectory.observation[:-1][trajectory.valid]))
         update = Update(made, None if before is None else before.divergence())
         if self._kl_target:
@@ -211,7 +210,7 @@ class Learner:
         total = torch.as_tensor(sum(loss.total for loss in losses))
         total = self.reducer.reduce(self.network.parameters(), total, batch.trajectory.valid.sum())
         norm = torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.gradient_clip)
-        # On a GPU this waits for the device, once a step: the price of never stepping into weights that are lost.
+        # On a GPU this waits for the device once per step: the price of never applying a non-finite gradient.
         finite = math.isfinite(float(norm + total))
         if finite:
             self.optimizer.step()
@@ -225,7 +224,7 @@ class Learner:
         return LearnerState(*map(_copied, states))
 
     def load_state(self, state: LearnerState) -> None:
-        """Continue from what `state` gave."""
+        """Restore a `state`."""
         self.network.load_state_dict(state.network)
         set_state(self.optimizer, state.optimizer)
         self.algorithm.load_state_dict(state.algorithm)
@@ -238,10 +237,10 @@ def make_learner(
     optimizer: torch.optim.Optimizer | None = None,
     reducer: GradientReducer | None = None,
 ) -> Learner:
-    """The learner that the configuration describes, for a network with these actions.
+    """Make the learner that the configuration describes, for a network with these actions.
 
     Args:
-        optimizer: of the network's parameters, where it is not the configuration's.
+        optimizer: of the network's parameters, if not the configuration's.
         reducer: see `Learner`.
     """
     on_cpu = next(iter(network.parameters())).device.type == "cpu"

@@ -1,4 +1,4 @@
-"""Optimizers, by their names in the configuration, and what they keep."""
+"""Optimizers, by their names in the configuration, and their state."""
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
@@ -11,14 +11,14 @@ from kartrl.config import Optimizer
 
 
 def _adafactor(parameters: Iterable[nn.Parameter], lr: float, weight_decay: float) -> torch.optim.Optimizer:
-    return torch.optim.Adafactor(parameters, lr=lr, weight_decay=weight_decay)  # its epsilons mean something else
+    return torch.optim.Adafactor(parameters, lr=lr, weight_decay=weight_decay)  # its epsilons have another meaning
 
 
 def _asgd(parameters: Iterable[nn.Parameter], lr: float, weight_decay: float) -> torch.optim.Optimizer:
-    return torch.optim.ASGD(parameters, lr=lr, weight_decay=weight_decay)  # its alpha is none of a mean square
+    return torch.optim.ASGD(parameters, lr=lr, weight_decay=weight_decay)  # its alpha is not a mean square's decay
 
 
-# All of torch's, but for those that need more than one gradient (LBFGS), sparse ones (SparseAdam) or matrices (Muon).
+# All of torch's, except those that need several gradients (LBFGS), sparse ones (SparseAdam) or matrices (Muon).
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "adadelta": torch.optim.Adadelta,
     "adafactor": _adafactor,
@@ -34,16 +34,16 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "sgd": torch.optim.SGD,
 }
 
-FACTOR = "rate_factor"  # of the learning rate, where it is adapted: a number of its own in the optimizer's group
-BY_VALUE = frozenset({"adafactor", "asgd"})  # their steps read numbers, which tensors without memory have not
-FROM_ZERO = frozenset(OPTIMIZERS) - {"asgd", "nadam", "rprop"}  # all that they keep begins with zeros
+FACTOR = "rate_factor"  # factor of an adapted learning rate, kept in the optimizer's parameter group
+BY_VALUE = frozenset({"adafactor", "asgd"})  # their steps read values, which meta tensors do not have
+FROM_ZERO = frozenset(OPTIMIZERS) - {"asgd", "nadam", "rprop"}  # their whole state starts at zero
 
 
 def make_optimizer(section: Optimizer, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-    """The optimizer that `section` names, at its first learning rate, with those of the section's keys that it takes.
+    """Make the optimizer that `section` names, at its initial learning rate, with the section's keys that it accepts.
 
-    torch's RMSprop adds epsilon outside the square root; with epsilon small beside the gradients' size, as here,
-    that differs little from TensorFlow's, which the paper used.
+    torch's RMSprop adds epsilon outside the square root; with an epsilon that is small compared to the gradients, as
+    here, this differs little from TensorFlow's, which the paper used.
     """
     keys: dict[str, Any] = {
         "lr": section.learning_rate.start,
@@ -65,9 +65,9 @@ def make_optimizer(section: Optimizer, parameters: Iterable[nn.Parameter]) -> to
 
 
 def state_shapes(section: Optimizer, parameters: Iterable[Tensor]) -> dict[str, torch.Size]:
-    """What the optimizer keeps after a step, by "<number of the parameter>/<torch's name>".
+    """Shapes of the optimizer's state after a step, by "<index of the parameter>/<torch's name>".
 
-    Takes no memory, but for those `BY_VALUE`, which for a moment take as much as the parameters and what they keep.
+    Takes no memory, except for `BY_VALUE`, which briefly take as much as the parameters and their state.
     """
     device = "cpu" if section.name in BY_VALUE else "meta"
     stand_ins = [nn.Parameter(torch.zeros(parameter.shape, device=device)) for parameter in parameters]
@@ -79,14 +79,14 @@ def state_shapes(section: Optimizer, parameters: Iterable[Tensor]) -> dict[str, 
 
 
 def get_state(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """All that the optimizer keeps, by "<number of the parameter>/<torch's name>"; and by `FACTOR`, if it has that."""
+    """The optimizer's state by "<index of the parameter>/<torch's name>", and its `FACTOR` if it has one."""
     state, (group,) = optimizer.state_dict()["state"], optimizer.param_groups
     factor = {FACTOR: group[FACTOR]} if FACTOR in group else {}
     return factor | {f"{index}/{name}": value for index, kept in state.items() for name, value in kept.items()}
 
 
 def set_state(optimizer: torch.optim.Optimizer, state: dict[str, Tensor]) -> None:
-    """What `get_state` gave; empty for an optimizer that has made no step."""
+    """Restore the result of `get_state`, which is empty for an optimizer that has made no step."""
     if FACTOR in optimizer.param_groups[0]:
         optimizer.param_groups[0][FACTOR].copy_(state.get(FACTOR, torch.ones(())))
     kept = {key: value for key, value in state.items() if key != FACTOR}
@@ -94,14 +94,14 @@ def set_state(optimizer: torch.optim.Optimizer, state: dict[str, Tensor]) -> Non
 
 
 def hold_state(optimizer: torch.optim.Optimizer, state: Mapping[str, Tensor]) -> None:
-    """As `set_state`, but the optimizer keeps these very tensors, which others may keep too."""
+    """As `set_state`, but without copying: the optimizer uses these tensors, which may be shared."""
     optimizer.state.clear()
     for key, value in state.items():
         optimizer.state[_parameter(optimizer, key)][key.partition("/")[2]] = value
 
 
 def first_state(section: Optimizer, parameters: Iterable[Tensor]) -> dict[str, Tensor]:
-    """What an optimizer of `FROM_ZERO` keeps before its first step, as torch would make it then."""
+    """The state of an optimizer in `FROM_ZERO` before its first step, as torch would initialise it then."""
     parameters = [*parameters]
     shapes = state_shapes(section, parameters)
     return {key: _like(parameters[int(key.partition("/")[0])], torch.zeros(shape)) for key, shape in shapes.items()}
@@ -113,7 +113,7 @@ def _parameter(optimizer: torch.optim.Optimizer, key: str) -> nn.Parameter:
 
 
 def _like(parameter: Tensor, value: Tensor) -> Tensor:
-    """A copy as torch keeps it: in the parameter's layout and on its device, but for counts of steps and such."""
+    """A copy as torch keeps it: in the parameter's layout and on its device, except scalars such as step counts."""
     if value.dim() and value.shape == parameter.shape:
         return torch.empty_like(parameter, requires_grad=False).copy_(value)
     return value.to(parameter.device if value.dim() else value.device, copy=True)

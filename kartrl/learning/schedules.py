@@ -1,18 +1,18 @@
-"""How far a run and its schedules (`config.schedule`) have come."""
+"""The progress of a run and its schedules (`config.schedule`)."""
 
 from kartrl.config import Run
 from kartrl.learning.counters import Counters
 
 
 class Progress:
-    """How far a run and its schedules have come, 0 to 1, by `run.agent_steps` or `run.minutes`, whichever is nearer.
+    """Progress of a run and its schedules, 0 to 1, by `run.agent_steps` or `run.minutes`, whichever is nearer its end.
 
-    Where a run is resumed with other limits, schedules continue from where they stood, to end with the new limits: a
+    If a run is resumed with other limits, schedules continue from where they stood and end with the new limits: a
     learning rate never rises again.
 
     Args:
         run: the limits.
-        before: the counters of the checkpoint that is resumed; zeros in a new run.
+        before: the counters of the resumed checkpoint; zeros in a new run.
     """
 
     def __init__(self, run: Run, before: Counters) -> None:
@@ -20,12 +20,12 @@ class Progress:
         self._begin_fraction = self.fraction(before)
 
     def fraction(self, counters: Counters) -> float:
-        """The part of the run that is done."""
+        """The completed fraction of the run."""
         steps = counters.agent_steps / self._run.agent_steps
         return min(1.0, max(steps, counters.seconds / (60 * self._run.minutes) if self._run.minutes else 0.0))
 
     def schedule(self, counters: Counters) -> float:
-        """The part of the schedules that is done."""
+        """The completed fraction of the schedules."""
         fraction = self.fraction(counters)
         if self._begin == self._begin_fraction or fraction == 1.0:
             return fraction

@@ -1,6 +1,6 @@
 """A run's table as a CSV file: rows are tuples that begin with the seconds of training and the agent steps.
 
-A run that was killed may have left half a line at the end; readers pass over it.
+A run that was killed may have left a partial line at the end; readers skip it.
 """
 
 import contextlib
@@ -20,20 +20,20 @@ class CsvTable(Generic[Row]):
 
     Args:
         path: of the file.
-        row_type: a named tuple of numbers and texts, whose first fields are `seconds` and `agent_steps`.
-        first_step: rows of later agent steps, from a run that went further than the checkpoint that is now resumed,
-            are removed when the file is first opened, and the clock continues from the last row that stays.
+        row_type: a named tuple of numbers and strings, whose first fields are `seconds` and `agent_steps`.
+        first_step: rows of later agent steps, from a run that went further than the checkpoint being resumed, are
+            removed when the file is first opened, and the clock continues from the last remaining row.
     """
 
     def __init__(self, path: Path, row_type: type[Row], first_step: int) -> None:
         self._path, self._type = path, row_type
-        self._first_step: int | None = first_step  # None once later rows were removed
+        self._first_step: int | None = first_step  # None once later rows have been removed
         self._file: TextIO | None = None
-        self._seconds = 0.0  # what the clock showed at the start
+        self._seconds = 0.0  # on the clock at the start
         self._start = time.monotonic()
 
     def open(self) -> None:
-        """Open the file for more rows.
+        """Open the file for appending.
 
         Raises:
             OSError: it cannot be read or written.
@@ -61,11 +61,11 @@ class CsvTable(Generic[Row]):
         csv.writer(self._file, lineterminator="\n").writerows(map(_cells, rows))
 
     def seconds(self) -> float:
-        """What the clock shows."""
+        """Seconds on the clock."""
         return self._seconds + time.monotonic() - self._start
 
     def flush(self) -> None:
-        """Hand what was written to the operating system.
+        """Flush buffered data to the operating system.
 
         Raises:
             OSError: it cannot be written.
@@ -74,7 +74,7 @@ class CsvTable(Generic[Row]):
             self._file.flush()
 
     def close(self) -> None:
-        """Close the file; what cannot be written any more is lost."""
+        """Close the file; data that can no longer be written is lost."""
         if self._file is not None:
             with contextlib.suppress(OSError):
                 self._file.close()
@@ -82,7 +82,7 @@ class CsvTable(Generic[Row]):
 
 
 def read(path: Path, row_type: type[Row]) -> Iterator[Row]:
-    """The whole rows of a file, in order; none where there is no such file yet.
+    """The complete rows of a file, in order; none if there is no such file yet.
 
     Raises:
         OSError: it cannot be read.
@@ -95,7 +95,7 @@ def read(path: Path, row_type: type[Row]) -> Iterator[Row]:
 
 
 def parse(line: str, row_type: type[Row]) -> Row | None:
-    """The row of a line; None where it is the header, not whole, or damaged."""
+    """Parse a line; None if it is the header, incomplete or damaged."""
     if line.endswith("\n"):
         with contextlib.suppress(ValueError, csv.Error):
             types = row_type.__annotations__.values()

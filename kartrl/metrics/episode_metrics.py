@@ -10,7 +10,7 @@ from kartrl.envs.world import World
 def training_scalars(world: World, episodes: Sequence[Episode]) -> dict[str, float]:
     """Means over training episodes, `charts/...`, and per level or, if there are many, per group of levels.
 
-    The latter are `train_levels/<level>/...`, with the world's own word for levels.
+    The latter are `train_levels/<level>/...`, with the world's own word for a level.
     """
     if not episodes:
         return {}
@@ -25,13 +25,13 @@ def evaluation_scalars(
 ) -> dict[str, float]:
     """Means per level or group, `evaluation_<use>/<level>/...`, and over all train and all test levels.
 
-    The latter are `evaluation/<use>_return`, `evaluation/<use>_episodes` (how many these are means of), and one for
+    The latter are `evaluation/<use>_return`, `evaluation/<use>_episodes` (the number of episodes averaged), and one for
     each of `World.highlights`.
 
     Args:
         episodes: of this round.
         newest: newest episodes of all levels, over which the overall means are taken; a round may cover only some.
-        name: in place of "evaluation".
+        name: to use instead of "evaluation".
     """
     newest = newest or episodes
     values: dict[str, float] = {}

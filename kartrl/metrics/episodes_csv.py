@@ -1,4 +1,4 @@
-"""`episodes.csv`: each training episode of a run, a row each."""
+"""`episodes.csv`: the training episodes of a run, one row each."""
 
 import time
 from collections.abc import Iterator

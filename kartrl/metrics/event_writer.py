@@ -64,13 +64,13 @@ class EventWriter:
         self._summary(step, Summary(value=[Summary.Value(tag=tag, image=image)]))
 
     def text(self, step: int, tag: str, text: str) -> None:
-        """Write a text for the Text tab, to be shown as it is."""
+        """Write text for the Text tab, to be shown verbatim."""
         tensor = make_tensor_proto([f"```\n{text}\n```".encode()])
         metadata = create_summary_metadata("", "")
         self._summary(step, Summary(value=[Summary.Value(tag=tag, metadata=metadata, tensor=tensor)]))
 
     def settings(self, values: Mapping[str, bool | float | str], metrics: Sequence[str]) -> None:
-        """Write a run's settings for the HParams tab, which shows them beside the last values of the tags `metrics`."""
+        """Write a run's settings for the HParams tab, which shows them with the last values of the tags `metrics`."""
         names, tags = [HParam(name) for name in values], [Metric(tag) for tag in metrics]
         self._summary(0, hparams_config_pb(names, tags))
         self._summary(0, hparams_pb(dict(values)))

@@ -30,7 +30,7 @@ class EpisodeRecord(NamedTuple):
 
 
 class EpisodeBatch(NamedTuple):
-    """Episodes of agents whose means the logger is to write at this many agent steps."""
+    """Episodes of agents; the logger writes their means at this many agent steps."""
 
     agent_steps: int
     episodes: tuple[Episode, ...]

@@ -1,22 +1,22 @@
-"""Notices when a policy forgets: the mean reward of training falls back towards where it began."""
+"""Detects when a policy forgets: the mean training reward falls back towards its initial value."""
 
 import statistics
 
 WINDOW_SECONDS = 10.0
-SUSTAINED = 3  # successive windows that a reward must hold to count as reached
-NOISE = 6.0  # times the usual change from window to window that a policy must gain to count as having learned
+SUSTAINED = 3  # successive windows for which a reward must be held to count as reached
+NOISE = 6.0  # times the median change between windows: gain from which a policy counts as having learned
 
 
 class RewardWatch:
     """Mean reward per step in windows of ten seconds.
 
-    A window is a collapse if its mean reward is under half-way between the first window's and the highest that three
-    successive windows have kept, once a policy has clearly learned.
+    Once the policy has clearly learned, a window is collapsed if its mean reward is below the midpoint between the
+    first window's and the highest sustained over three successive windows.
 
     Attributes:
-        collapses: how often a window of that kind followed one that was not.
-        collapsed_seconds: of all such windows.
-        longest_seconds: of such windows in a row.
+        collapses: number of collapsed windows that followed one that was not.
+        collapsed_seconds: duration of all collapsed windows.
+        longest_seconds: longest duration of successive collapsed windows.
     """
 
     def __init__(self) -> None:
@@ -28,15 +28,15 @@ class RewardWatch:
         self._collapsed_since: float | None = None
 
     def add(self, seconds: float, steps: int, mean_reward: float) -> str | None:
-        """Take in a number of trained steps.
+        """Add trained steps.
 
         Args:
-            seconds: of the run, when they were trained on.
-            steps: how many.
-            mean_reward: of them, before any transform.
+            seconds: time in the run at which they were trained on.
+            steps: number of steps.
+            mean_reward: their mean reward, before any transform.
 
         Returns:
-            A line for the user, where a collapse begins or ends.
+            A line for the user if a collapse begins or ends, else None.
         """
         self._begin = seconds if self._begin is None else self._begin
         self._steps, self._reward = self._steps + steps, self._reward + steps * mean_reward
@@ -48,7 +48,7 @@ class RewardWatch:
         return self._close(mean, began, length)
 
     def phrase(self) -> str:
-        """For the summary of a run; empty where nothing was learned that could be forgotten."""
+        """Text for the summary of a run; empty if nothing was learned that could be forgotten."""
         if not self.collapses:
             return "no collapse" if self._learned() else ""
         times = "1 collapse" if self.collapses == 1 else f"{self.collapses} collapses"

@@ -1,4 +1,4 @@
-"""`scalars.csv`, a run's metrics as text: the one place that knows its columns."""
+"""`scalars.csv`, a run's metrics as text: the only place that knows its columns."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -9,7 +9,7 @@ from kartrl.metrics import csv_table
 from kartrl.metrics.csv_table import CsvTable
 
 NAME = "scalars.csv"  # in the run's folder
-TAIL = 1 << 16  # bytes at the end of a file that are looked at for the newest step
+TAIL = 1 << 16  # bytes read from the end of a file to find the newest step
 
 
 class Row(NamedTuple):
@@ -28,7 +28,7 @@ class ScalarsTable(CsvTable[Row]):
         super().__init__(run_folder / NAME, Row, first_step)
 
     def write(self, agent_steps: int, values: Mapping[str, float]) -> None:
-        """Append tag -> value, with the time.
+        """Append tag -> value with the current time.
 
         Raises:
             OSError: it cannot be written.
@@ -38,7 +38,7 @@ class ScalarsTable(CsvTable[Row]):
 
 
 def read(run_folder: Path) -> Iterator[Row]:
-    """The whole rows of a run's `scalars.csv`, in order; none where there is no such file yet.
+    """The complete rows of a run's `scalars.csv`, in order; none if there is no such file yet.
 
     Raises:
         OSError: it cannot be read.
@@ -52,18 +52,18 @@ def values(run_folder: Path, tag: str) -> list[float]:
 
 
 def last_step(run_folder: Path) -> int:
-    """Agent steps that a run has come to, by the end of its file; 0 where it has no row yet."""
+    """Agent steps reached by a run, according to the end of its file; 0 if it has no row yet."""
     return come_to(run_folder)[1]
 
 
 def come_to(run_folder: Path) -> tuple[float, int]:
-    """Seconds of training and agent steps that a run has come to, by the end of its file; 0 where it has no row yet."""
+    """Seconds of training and agent steps reached by a run, by the end of its file; 0 if it has no row yet."""
     try:
         with (run_folder / NAME).open("rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL))
             lines = file.read().decode("utf-8", errors="replace").splitlines(keepends=True)
     except OSError:
         return 0.0, 0
-    # without the first: the header, or half a line; the most, as evaluations are of earlier steps than their neighbours
+    # skip the first line: header or partial; take the maximum, as evaluations have earlier steps than their neighbours
     rows = [row for line in lines[1:] if (row := csv_table.parse(line, Row)) is not None]
     return max((row.seconds for row in rows), default=0.0), max((row.agent_steps for row in rows), default=0)

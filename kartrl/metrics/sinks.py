@@ -23,14 +23,14 @@ HEADLINES = ("charts/episodic_return", "evaluation/train_return", "evaluation/te
 class Sinks:
     """Writes the same scalars to both files, and to the tracker that `run.tracker` names.
 
-    A full disk or a read-only folder loses data but never ends the process: it is reported once on stderr, and
-    retried every minute. A tracker that fails is reported once and given up; none is waited for
-    before the end.
+    A full disk or a read-only folder loses data but never ends the process: it is reported once on stderr, and writing
+    is retried every minute. A tracker that fails is reported once and then dropped; `close` is the only call that waits
+    for one.
 
     Args:
         run_folder: folder of both files.
-        first_step: agent steps of the checkpoint that is resumed; later data of existing files is discarded.
-        config: is written to the event file, as text and as hyperparameters.
+        first_step: agent steps of the resumed checkpoint; later data of existing files is discarded.
+        config: written to the event file, as text and as hyperparameters.
     """
 
     def __init__(self, run_folder: Path, first_step: int, config: Config) -> None:

@@ -1,4 +1,4 @@
-"""Time of a thread or process by stage; cheap enough to be always on (docs/performance.md)."""
+"""Time that a thread or process spends in each stage; cheap enough to be always on (docs/performance.md)."""
 
 import time
 
@@ -9,11 +9,11 @@ AGENT_STAGES = ("environment", "write", "wait_block", "wait_action")
 PREDICTOR_STAGES = ("idle", "gather", "forward", "scatter")
 UPDATE_STAGES = ("forward", "loss", "backward", "optimizer", "publish")
 TRAINER_STAGES = ("idle", "gather", "replay", *UPDATE_STAGES)
-WORKER_STAGES = (*AGENT_STAGES, "act", "gather", *UPDATE_STAGES)  # of Hogwild: all three in one process
+WORKER_STAGES = (*AGENT_STAGES, "act", "gather", *UPDATE_STAGES)  # Hogwild: all three in one process
 
 
 class Stopwatch:
-    """Accumulates the seconds since the last lap in the stage that ends with it.
+    """Adds the seconds since the last lap to the stage that ends.
 
     Args:
         stages: names.

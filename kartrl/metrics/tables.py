@@ -1,4 +1,4 @@
-"""Tables that fit the terminal: names lose the part that they share, then columns go; a name never does."""
+"""Tables that fit the terminal: first a common prefix of the names is removed, then columns; never a name."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -13,24 +13,24 @@ class Line(NamedTuple):
 
     name: str
     cells: Sequence[str]  # one for each heading
-    note: str = ""  # behind the name
+    note: str = ""  # after the name
     bold: bool = False
-    level: bool = True  # the name is that of a level, which may share a part with others
+    level: bool = True  # whether the name is that of a level, which may have a prefix in common with others
 
 
 def fitted(
     heading: str, headings: Sequence[str], sections: Sequence[Sequence[Line]], width: int, box: Box | None
 ) -> Table:
-    """A table of at most `width` columns of text, if that is possible with its names.
+    """A table at most `width` characters wide, if its names allow it.
 
-    Where it is too wide, the part that all names of levels share ("MarioCircuit.") moves into the heading; where it
-    still is, columns are left out, the rightmost first: the most important ones are on the left.
+    If it is too wide, the common prefix of all level names ("MarioCircuit.") moves into the heading; if it still is,
+    columns are left out, the rightmost first: the most important ones are on the left.
 
     Args:
         heading: of the names.
         headings: of the other columns.
-        sections: rows, with a line between two sections.
-        box: as `rich.table.Table` takes it.
+        sections: rows, with a line between sections.
+        box: as in `rich.table.Table`.
     """
     lines = [line for section in sections for line in section]
     shared = _shared_part([line.name for line in lines if line.level])
@@ -67,7 +67,7 @@ def _width(texts: Sequence[str]) -> int:
 
 
 def _shared_part(names: Sequence[str]) -> str:
-    """What all names have in common, up to a dot; "" for a single name."""
+    """The common prefix of all names, up to a dot; "" for a single name."""
     if len(set(names)) < 2:
         return ""
     first, last = min(names), max(names)

@@ -34,8 +34,8 @@ class Status(NamedTuple):
     prediction_batch: float  # mean size
     lag: float  # mean policy lag in updates
     agents: int
-    stuck: float = 0.0  # seconds since the last update, where that is too long
-    where: str = ""  # the agents are, if not on this machine
+    stuck: float = 0.0  # seconds since the last update, if that is too long
+    where: str = ""  # location of the agents, if not on this machine
 
 
 class Display:
@@ -44,7 +44,7 @@ class Display:
     Args:
         name: of the run.
         world: decides what is displayed of its episodes.
-        plain: print lines that begin with the run's name, since other runs print to the same place.
+        plain: print lines that begin with the run's name, because other runs print to the same place.
     """
 
     def __init__(self, console: Console, name: str, world: World, plain: bool = False) -> None:
@@ -78,7 +78,7 @@ class Display:
             self._returns.append(episode.episodic_return)
 
     def add_reward(self, seconds: float, steps: int, mean_reward: float) -> None:
-        """Add trained steps, and say where their reward collapses: see `RewardWatch.add`."""
+        """Add trained steps, and report a collapse of their reward: see `RewardWatch.add`."""
         if (message := self._reward.add(seconds, steps, mean_reward)) is not None:
             self.say(message)
 
@@ -98,13 +98,13 @@ class Display:
             self.say(self._line(status))
 
     def refresh(self) -> None:
-        """Update the panel, if there is one, with the episodes that were added since."""
+        """Update the panel, if there is one, with episodes added since."""
         if self._live is not None and self._status is not None:
             parts = [self._head(self._status), self._table()] if self._tallies else [self._head(self._status)]
             self._live.update(Panel(Group(*parts), title=self._name, border_style="cyan"))
 
     def summary(self) -> str:
-        """What the run came to, in one line."""
+        """The results of the run, on one line."""
         status = self._status
         if status is None:
             return "ended"
@@ -165,7 +165,7 @@ class Display:
         return fitted(world.level_word, world.columns, [lines], width, box=None)
 
     def _sorted(self) -> list[Tally]:
-        """Of all levels, first those that are learned from."""
+        """Tallies of all levels, training levels first."""
         return sorted(self._tallies.values(), key=lambda tally: (tally.use != "train", tally.use, tally.level))
 
     def _rows(self) -> list["Row"]:
@@ -191,7 +191,7 @@ class Row(NamedTuple):
     use: str
     name: str
     tallies: list[Tally]
-    whole: bool  # all levels of this use
+    whole: bool  # whether the row is for all levels of a use
 
 
 def _mean(values: "deque[float]") -> str:

@@ -1,4 +1,4 @@
-"""Trackers that a run's scalars can go to as well: Weights & Biases and MLflow, where they are installed."""
+"""Trackers to which a run's scalars can be sent too: Weights & Biases and MLflow, if installed."""
 
 import contextlib
 import importlib
@@ -12,24 +12,24 @@ from typing import Any, Protocol
 from kartrl.config import Config, settings
 from kartrl.errors import UserError
 
-PROJECT = "kartrl"  # of W&B, and experiment of MLflow; their own environment variables go first
+PROJECT = "kartrl"  # of W&B, and experiment of MLflow; their own environment variables take precedence
 STEP = "agent_steps"
-WAITING = 1000  # sets of scalars that wait for a tracker; more are lost
-END_SECONDS = 60.0  # that a tracker has to end its run; the server may end the logger sooner
+WAITING = 1000  # sets of scalars queued for a tracker; more are lost
+END_SECONDS = 60.0  # for a tracker to end its run; the server may end the logger sooner
 
 
 class Tracker(Protocol):
-    """Where scalars go; any of its methods may raise what its library raises."""
+    """A destination for scalars; all methods may raise any exception of the library."""
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         """Log tag -> value at this many agent steps."""
 
     def close(self) -> None:
-        """End the run there."""
+        """End the tracker's run."""
 
 
 def check_tracker(config: Config) -> None:
-    """See that `run.tracker` is installed.
+    """Check that `run.tracker` is installed.
 
     Raises:
         UserError: it is not.
@@ -47,11 +47,11 @@ def make_tracker(config: Config, run_folder: Path, on_failure: Callable[[Excepti
 
 
 class Background:
-    """A tracker in a thread of its own, as it may wait long for a network that does not answer.
+    """A tracker in its own thread, as it may wait long for an unresponsive network.
 
     Args:
-        make: gives it, with a run begun.
-        on_failure: called once if it fails; it gets nothing after that.
+        make: makes the tracker and begins its run.
+        on_failure: called once if it fails; nothing is sent to it after that.
     """
 
     def __init__(self, make: Callable[[], Tracker], on_failure: Callable[[Exception], None]) -> None:
@@ -66,7 +66,7 @@ class Background:
             self._waiting.put_nowait((step, values))
 
     def close(self) -> None:
-        """See `Tracker`; waits for that, but no longer than `END_SECONDS`."""
+        """See `Tracker`; waits at most `END_SECONDS`."""
         with contextlib.suppress(queue.Full):
             self._waiting.put_nowait(None)
         self._thread.join(END_SECONDS)
@@ -77,12 +77,12 @@ class Background:
             while (waiting := self._waiting.get()) is not None:
                 tracker.scalars(*waiting)
             tracker.close()
-        except Exception as error:  # a stranger's code may raise anything, and must not end the logger
+        except Exception as error:  # third-party code may raise anything, and must not end the logger
             self._on_failure(error)
 
 
 class _WandB:
-    """A run of Weights & Biases; a resumed run goes on in it."""
+    """A run of Weights & Biases; a resumed run continues it."""
 
     def __init__(self, config: Config, run_folder: Path) -> None:
         wandb: Any = importlib.import_module("wandb")
@@ -95,7 +95,7 @@ class _WandB:
             dir=run_folder,
             config=settings(config),
         )
-        self._run.define_metric("*", step_metric=STEP)  # evaluations come at earlier steps than what was logged before
+        self._run.define_metric("*", step_metric=STEP)  # evaluations have earlier steps than what was logged before
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         self._run.log({STEP: step, **values})

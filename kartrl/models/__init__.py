@@ -1,4 +1,4 @@
-"""Networks: encoders, cores, distributions, and the actor-critic that is put together from them."""
+"""Networks: encoders, cores, distributions, and the actor-critic built from them."""
 
 import copy
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ __all__ = [
 
 
 class Network(Protocol):
-    """An `ActorCritic`, scripted or not; see there. A scripted module hides its methods from type checkers."""
+    """An `ActorCritic`, scripted or not; type checkers cannot see the methods of a scripted module."""
 
     state_size: int
     normalises: bool
@@ -68,14 +68,14 @@ class Network(Protocol):
 def make_network(
     section: Model, observation_shape: tuple[int, ...], action: ActionSpec, heads: frozenset[str] = VALUE
 ) -> Network:
-    """The actor-critic for these observations ([H, W, C] images or [D] vectors) and actions; see there."""
+    """Make an `ActorCritic` for these observations ([H, W, C] images or [D] vectors) and actions."""
     network = ActorCritic(section, observation_shape, action, heads)
     return cast(Network, script(network) if section.torchscript else network)
 
 
 def for_inference(network: Network) -> Network:
-    """A copy that only predicts: of lower precision, where the network computes in one."""
-    with torch.no_grad():  # or the copies of its parameters would come from an operation, which a cast then warns of
+    """A copy for inference only: in bfloat16, if the network computes in it."""
+    with torch.no_grad():  # otherwise the copied parameters would not be leaf tensors, and casting them would warn
         copied: Any = copy.deepcopy(network)
     copied.eval()
     for trunk in (copied.trunk, copied.critic):

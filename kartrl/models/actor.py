@@ -1,4 +1,4 @@
-"""A network that acts in one environment: the predictors' own sampling, for evaluation, films and play."""
+"""A network that acts in one environment, with the predictors' sampling: for evaluation, videos and play."""
 
 from typing import Any
 
@@ -10,12 +10,12 @@ from kartrl.models import Network, make_distribution
 
 
 class Actor:
-    """One episode's actions.
+    """Chooses the actions of one episode.
 
     Args:
         network: in evaluation mode.
-        action: what may be done.
-        greedy: take the likeliest action rather than sample.
+        action: the action space.
+        greedy: take the most likely action instead of sampling.
         seed: of the sampling; the same seed gives the same actions.
     """
 
@@ -29,7 +29,7 @@ class Actor:
 
     @torch.inference_mode()
     def act(self, observation: Any) -> Any:
-        """The action for an observation ([H, W, C] or [D]), as the environment's `step` takes it."""
+        """The action for an observation ([H, W, C] or [D]), as expected by the environment's `step`."""
         batch = torch.tensor(np.asarray(observation), device=self._device).unsqueeze(0)
         noise = self._distribution.noise(1, self._device, self._generator)
         decision, self._state = self._network.act(batch, self._first, self._state, noise, self._greedy)

@@ -13,34 +13,34 @@ from kartrl.models.normaliser import RunningNormaliser
 from kartrl.models.scripting import export
 from kartrl.models.trunk import Trunk
 
-VALUE = frozenset({"value"})  # the heads beside the policy's that most algorithms need
+VALUE = frozenset({"value"})  # the heads that most algorithms need besides the policy's
 
 
 class Output(NamedTuple):
-    """What a network says of each step."""
+    """A network's output for each step."""
 
     policy: Tensor  # float32 [T + 1, B, P], parameters of the policy's distribution
     value: Tensor  # float32 [T + 1, B]
-    q: Tensor | None = None  # float32 [T + 1, B, A], values of the discrete actions, where the network has such a head
-    features: Tensor | None = None  # float32 [T + 1, B, F], for `ActorCritic.advantages`, where it has such a head
+    q: Tensor | None = None  # float32 [T + 1, B, A], values of the discrete actions, if the network has that head
+    features: Tensor | None = None  # float32 [T + 1, B, F], for `ActorCritic.advantages`, if it has that head
 
 
 class ActorCritic(nn.Module):
-    """A policy and a value, on one trunk or on one each, with any action distribution.
+    """A policy and a value, on a shared trunk or on one each, with any action distribution.
 
     Args:
-        heads: beside the policy's: "value"; or "q", which gives a value to each discrete action, whose mean under the
-            policy, sum_a pi(a) Q(a), is then the value of an observation. Of continuous actions "q" is "value" and
-            the advantage of any action, the two streams of ACER's stochastic dueling network (arXiv:1611.01224).
+        heads: besides the policy's: "value"; or "q", a value for each discrete action, whose mean under the policy,
+            sum_a pi(a) Q(a), is then the value of an observation. For continuous actions "q" means "value" and the
+            advantage of any action, the two streams of ACER's stochastic dueling network (arXiv:1611.01224).
 
     Raises:
         UserError: the convolutions do not fit the image.
     """
 
     state_size: Final[int]
-    normalises: Final[bool]  # whether `observe` does anything
-    normalises_returns: Final[bool]  # whether `observe_returns` does anything
-    separate: Final[bool]  # fixed when the module is compiled: branches on it vanish
+    normalises: Final[bool]  # whether `observe` has an effect
+    normalises_returns: Final[bool]  # whether `observe_returns` has an effect
+    separate: Final[bool]  # constant when the module is compiled: branches on it are eliminated
     detached: Final[bool]
     has_q: Final[bool]
     dueling: Final[bool]
@@ -79,7 +79,7 @@ class ActorCritic(nn.Module):
 
         Args:
             observation: uint8 [B, H, W, C] or float32 [B, D].
-            first: bool [B]; where True an episode begins here, and the state is zeroed before.
+            first: bool [B]; where True, an episode begins and the state is zeroed first.
             state: float32 [B, S].
 
         Returns:
@@ -103,10 +103,11 @@ class ActorCritic(nn.Module):
 
         Args:
             noise: from the distribution's `noise`, float32 [B, any].
-            greedy: take the likeliest action rather than sample.
+            greedy: take the most likely action instead of sampling.
 
         Returns:
-            float32 [B, K] (one tensor, so that one copy brings it back; action numbers are exact), next state [B, S].
+            float32 [B, K] (one tensor, so that one copy moves it to the CPU; action indices are exact in float32), next
+            state [B, S].
         """
         parameters, value, state = self.step(observation, first, state)
         action = self.distribution.mode(parameters) if greedy else self.distribution.sample(parameters, noise)
@@ -115,14 +116,14 @@ class ActorCritic(nn.Module):
 
     @export
     def features(self, observation: Tensor) -> Tensor:
-        """What the policy's encoder makes of observations [N, ...]: float32 [N, F]."""
+        """The policy encoder's features of observations [N, ...]: float32 [N, F]."""
         return self.trunk.encoder(observation)
 
     @export
     def advantages(self, features: Tensor, action: Tensor) -> Tensor:
         """A(x, a) of n continuous actions [n, ..., D] for each of an output's features [..., F]: [n, ...].
 
-        It has no mean of 0 under the policy by itself: what makes it an advantage is to subtract it.
+        Its mean under the policy is not 0 by itself: the caller has to subtract that mean.
         """
         if self.dueling:
             return self.advantage(features, action)
@@ -130,24 +131,24 @@ class ActorCritic(nn.Module):
 
     @export
     def observe(self, observation: Tensor) -> None:
-        """Count observations [N, ...], all finite, in the running statistics by which the encoder normalises them."""
+        """Add observations [N, ...], all finite, to the running statistics with which the encoder normalises them."""
         self.trunk.observe(observation)
         if self.separate:
             self.critic.observe(observation)
 
     @export
     def return_deviation(self) -> Tensor:
-        """The running deviation of returns, float32 [1], by which rewards are divided: values are in this unit."""
+        """Running standard deviation of returns, float32 [1]; rewards are divided by it, so values are in this unit."""
         if self.normalises_returns:
             return (self.returns.var + self.returns.epsilon).sqrt()
         return torch.ones(1)
 
     @export
     def observe_returns(self, value_target: Tensor) -> None:
-        """Count value targets [N], all finite, in the present unit, in the statistics of returns.
+        """Add value targets [N], all finite, in the current unit, to the statistics of returns.
 
-        The value head is then scaled so that what it says of returns is the same in the new unit (PopArt,
-        arXiv:1602.07714, without a shift).
+        The value head is then rescaled so that the returns it predicts stay the same in the new unit (PopArt,
+        arXiv:1602.07714, without the shift).
         """
         if self.normalises_returns:
             with torch.no_grad():
@@ -161,9 +162,9 @@ class ActorCritic(nn.Module):
                     self.advantage.last.bias.mul_(change)
 
     def forward(self, observation: Tensor, first: Tensor, state: Tensor) -> tuple[Output, Tensor]:
-        """An unroll of T + 1 steps: as `step`, with a leading dimension T + 1 on all but the state.
+        """An unroll of T + 1 steps: as `step`, with a leading dimension T + 1 on everything but the state.
 
-        The last step only gives the value to bootstrap from, through which no gradient flows; none is computed.
+        The last step only provides the bootstrap value; no gradient flows through it, and none is computed.
         """
         if self.separate:
             own, critics = state.chunk(2, 1)
@@ -174,7 +175,7 @@ class ActorCritic(nn.Module):
         return self._say(features, features), state
 
     def _say(self, features: Tensor, critic_features: Tensor) -> Output:
-        """The heads' words on features [..., size]."""
+        """Apply the heads to features [..., size]."""
         if self.detached:
             critic_features = critic_features.detach()
         policy = self.distribution.normalise(self.policy(features))

@@ -1,4 +1,4 @@
-"""A network that follows another one."""
+"""A network that is a moving average of another."""
 
 import copy
 from collections.abc import Mapping
@@ -10,10 +10,10 @@ from kartrl.models import Network
 
 
 class AverageNetwork:
-    """An exponential average of a network's weights; no gradient flows through it.
+    """An exponential moving average of a network's weights; no gradient flows through it.
 
-    It begins as the network is when it is first asked for, or with what `load_state_dict` gave. What the network keeps
-    beside its weights, such as statistics of observations, is taken over as it is.
+    It starts as a copy of the network at the first call of `of`, or with a loaded state. The network's buffers, such as
+    statistics of observations, are copied, not averaged.
     """
 
     def __init__(self) -> None:
@@ -22,7 +22,7 @@ class AverageNetwork:
 
     @torch.no_grad()
     def of(self, network: Network) -> Network:
-        """The average of this network."""
+        """The average network; the first call creates it."""
         if self._network is None:
             self._network = copy.deepcopy(network)
             for parameter in self._network.parameters():
@@ -33,7 +33,7 @@ class AverageNetwork:
 
     @torch.no_grad()
     def follow(self, network: Network, decay: float) -> None:
-        """w <- decay w + (1 - decay) w', where it has begun."""
+        """w <- decay w + (1 - decay) w'; nothing before the first call of `of`."""
         if self._network is None:
             return
         averages: list[Tensor] = list(self._network.parameters())
@@ -42,9 +42,9 @@ class AverageNetwork:
             kept.copy_(buffer)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """The average's; empty before it has begun."""
+        """State of the average network; empty before it exists."""
         return dict(self._loaded) if self._network is None else self._network.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Begin with what `state_dict` gave."""
+        """Start with the result of `state_dict`."""
         self._network, self._loaded = None, state

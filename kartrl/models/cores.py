@@ -1,4 +1,4 @@
-"""Recurrent cores, between encoder and heads. The state of a slot is one row of one tensor, float32 [B, S]."""
+"""Recurrent cores, between encoder and heads. The state of an environment is one row of a tensor, float32 [B, S]."""
 
 from collections.abc import Callable
 from typing import Final
@@ -10,7 +10,7 @@ from kartrl.config import Model
 
 
 class NoCore(nn.Module):
-    """Remembers nothing: S = 0."""
+    """No recurrence: S = 0."""
 
     state_size: Final[int]
     size: Final[int]
@@ -32,7 +32,7 @@ class RecurrentCore(nn.Module):
     """What `LstmCore` and `GruCore` have in common.
 
     Args:
-        bptt: gradients flow back through the steps of an unroll; else each step takes the state before it as given.
+        bptt: gradients flow back through the steps of an unroll; else each step takes the previous state as given.
     """
 
     bptt: Final[bool]
@@ -42,7 +42,7 @@ class RecurrentCore(nn.Module):
         self.bptt = bptt
 
     def by_steps(self, features: Tensor, first: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """`unroll`, one `step` after the other, whatever `first` is: a GPU need not be asked where resets are."""
+        """`unroll`, step by step, whatever `first` is: no need to wait for a GPU to know where the resets are."""
         outputs: list[Tensor] = []
         for t in range(first.shape[0]):
             if not self.bptt:
@@ -53,7 +53,7 @@ class RecurrentCore(nn.Module):
 
 
 class LstmCore(RecurrentCore):
-    """An LSTM; the state is its output, then its cell: S = 2 * size."""
+    """An LSTM; its state is the output followed by the cell: S = 2 * size."""
 
     state_size: Final[int]
     size: Final[int]
@@ -64,13 +64,13 @@ class LstmCore(RecurrentCore):
         self.state_size, self.size = 2 * size, size
 
     def step(self, features: Tensor, first: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """One step from features [B, features]; where `first`, bool [B], the state is zeroed before it.
+        """One step on features [B, features]; where `first`, bool [B], is True, the state is zeroed first.
 
         Returns:
-            [B, size], and the next state [B, S].
+            Output [B, size], next state [B, S].
         """
         output, cell = (state * (~first).to(state.dtype).unsqueeze(1)).chunk(2, 1)
-        lstm = self.lstm  # a cell rather than the layer, which prepares its weights anew at each call
+        lstm = self.lstm  # the cell rather than the layer, which prepares its weights again at each call
         weights = (lstm.weight_ih_l0, lstm.weight_hh_l0, lstm.bias_ih_l0, lstm.bias_hh_l0)
         output, cell = torch.lstm_cell(features, (output, cell), *weights)
         return output, torch.cat([output, cell], 1)
@@ -78,8 +78,8 @@ class LstmCore(RecurrentCore):
     def unroll(self, features: Tensor, first: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """All steps of features [T, B, features], `first` [T, B], from state [B, S]: [T, B, size], state [B, S].
 
-        The library's fused recurrence knows no resets, so on a CPU it runs from one step with a reset to the next; a
-        GPU would have to be waited for to know them. It always has gradients through time.
+        torch's fused recurrence does not support resets, so on a CPU it runs from one step with a reset to the next; on
+        a GPU finding these steps would mean waiting for the device. It always backpropagates through time.
         """
         if first.is_cuda or not self.bptt:
             return self.by_steps(features, first, state)
@@ -94,7 +94,7 @@ class LstmCore(RecurrentCore):
 
 
 class GruCore(RecurrentCore):
-    """A gated recurrent unit (arXiv:1406.1078); the state is its output: S = size."""
+    """A gated recurrent unit (arXiv:1406.1078); its state is the output: S = size."""
 
     state_size: Final[int]
     size: Final[int]
@@ -127,7 +127,7 @@ class GruCore(RecurrentCore):
 
 
 def _resets(first: Tensor) -> list[int]:
-    """0, the later steps with a reset of any unroll, and T, of `first`, bool [T, B]."""
+    """0, the later steps at which any unroll has a reset, and T; `first` is bool [T, B]."""
     resets: list[int] = torch.nonzero(first[1:].any(1)).flatten().tolist()
     return [0] + [t + 1 for t in resets] + [first.shape[0]]
 
@@ -140,5 +140,5 @@ CORES: dict[str, Callable[[int, int, bool], nn.Module]] = {
 
 
 def make_core(section: Model, features: int) -> nn.Module:
-    """The core that the configuration names, for this many features, of `hidden_size`."""
+    """Make the core that the configuration names, for this many features, of `hidden_size`."""
     return CORES[section.core](features, section.hidden_size, section.bptt)

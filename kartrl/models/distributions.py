@@ -1,7 +1,8 @@
-"""Action distributions: each encloses its arithmetic, has no weights, and can be scripted.
+"""Action distributions: each contains its arithmetic, has no weights, and can be scripted.
 
-A distribution is described by `parameters`, float32 [..., parameter_size], which `normalise` makes of a policy head's
-output; actions are float32 [..., action_columns]. Leading dimensions are free; results without columns have only those.
+A distribution is described by `parameters`, float32 [..., parameter_size], which `normalise` computes from a policy
+head's output; actions are float32 [..., action_columns]. Leading dimensions are arbitrary; log-probabilities, entropies
+and divergences have only those.
 """
 
 import math
@@ -16,7 +17,7 @@ from kartrl.envs.spec import ActionSpec
 
 
 class Distribution(Protocol):
-    """What networks and algorithms need of a distribution."""
+    """The interface of a distribution for networks and algorithms."""
 
     @property
     def parameter_size(self) -> int: ...
@@ -25,25 +26,25 @@ class Distribution(Protocol):
     def action_columns(self) -> int: ...
 
     def noise(self, batch: int, device: torch.device, generator: torch.Generator | None) -> Tensor:
-        """What `sample` needs for this many actions, float32 [batch, any]; all randomness is here, or torch's own."""
+        """Noise that `sample` needs for this many actions, float32 [batch, any]; by default from torch's generator."""
 
     def normalise(self, output: Tensor) -> Tensor:
-        """The parameters that a policy head's output [..., parameter_size] stands for."""
+        """The parameters for a policy head's output [..., parameter_size]."""
 
     def sample(self, parameters: Tensor, noise: Tensor) -> Tensor:
         """Actions [..., action_columns]; no gradient flows through them."""
 
     def mode(self, parameters: Tensor) -> Tensor:
-        """The likeliest actions [..., action_columns]."""
+        """The most likely actions [..., action_columns]."""
 
     def log_prob(self, parameters: Tensor, action: Tensor) -> Tensor:
-        """Log-probabilities, or log-densities, of actions [..., action_columns]: [...]."""
+        """Log-probabilities or log-densities of actions [..., action_columns]: [...]."""
 
     def entropy(self, parameters: Tensor) -> Tensor:
-        """Entropies [...], of continuous actions differential ones."""
+        """Entropies [...]; differential entropies for continuous actions."""
 
     def kl(self, p: Tensor, q: Tensor) -> Tensor:
-        """KL(p || q), of parameters p and q: [...]."""
+        """KL(p || q) for parameters p and q: [...]."""
 
 
 class Categorical(nn.Module):
@@ -57,7 +58,7 @@ class Categorical(nn.Module):
         self.parameter_size, self.action_columns = actions, 1
 
     def noise(self, batch: int, device: torch.device, generator: torch.Generator | None) -> Tensor:
-        """See `Distribution`: draws from the exponential distribution of rate 1."""
+        """See `Distribution`: exponential, of rate 1."""
         return torch.empty(batch, self.parameter_size, device=device).exponential_(generator=generator)
 
     def normalise(self, output: Tensor) -> Tensor:
@@ -65,7 +66,7 @@ class Categorical(nn.Module):
         return output.log_softmax(-1)
 
     def sample(self, parameters: Tensor, noise: Tensor) -> Tensor:
-        """See `Distribution`: the action of the largest pi(a) / noise(a) is a sample of the policy."""
+        """See `Distribution`: the action with the largest pi(a) / noise(a) is a sample from the policy."""
         return (parameters - noise.log()).argmax(-1, keepdim=True).to(torch.float32)
 
     def mode(self, parameters: Tensor) -> Tensor:
@@ -86,21 +87,21 @@ class Categorical(nn.Module):
 
 
 class DiagonalGaussian(nn.Module):
-    """Independent normal distributions of `size` dimensions; parameters are the means, then the logs of the deviations.
+    """Independent normal distributions in `size` dimensions; parameters are means, then log standard deviations.
 
-    Actions are not clipped here: an environment clips what it is given, and the log-density is of the unclipped action.
+    Actions are not clipped here but by the environment; the log-density is that of the unclipped action.
 
     Args:
-        squash: actions are the tanh of what is drawn, so that none needs to be clipped; densities are those of the
-            squashed action (Haarnoja et al. 2018, arXiv:1801.01290, appendix C).
+        squash: actions are the tanh of the samples, so that none needs clipping; densities are those of the squashed
+            action (Haarnoja et al. 2018, arXiv:1801.01290, appendix C).
     """
 
     parameter_size: Final[int]
     action_columns: Final[int]
     squash: Final[bool]
     LOG_DEVIATION: Final[tuple[float, float]]  # bounds
-    LARGEST: Final[float]  # squashed action; a larger one, which rounding makes, is taken for it
-    NODES: Final[tuple[float, ...]]  # of the Gauss-Hermite quadrature of a standard normal's expectations
+    LARGEST: Final[float]  # squashed actions beyond it, due to rounding, are clamped to it
+    NODES: Final[tuple[float, ...]]  # of Gauss-Hermite quadrature, for expectations under a standard normal
     WEIGHTS: Final[tuple[float, ...]]
 
     def __init__(self, size: int, squash: bool = False) -> None:
@@ -115,7 +116,7 @@ class DiagonalGaussian(nn.Module):
         return torch.randn(batch, self.action_columns, device=device, generator=generator)
 
     def normalise(self, output: Tensor) -> Tensor:
-        """See `Distribution`: the logs of the deviations are clamped."""
+        """See `Distribution`: log deviations are clamped."""
         mean, log_deviation = output.chunk(2, -1)
         return torch.cat([mean, log_deviation.clamp(self.LOG_DEVIATION[0], self.LOG_DEVIATION[1])], -1)
 
@@ -126,7 +127,7 @@ class DiagonalGaussian(nn.Module):
         return drawn.tanh() if self.squash else drawn
 
     def mode(self, parameters: Tensor) -> Tensor:
-        """See `Distribution`; of squashed actions the median of each, as the density may be largest at the bounds."""
+        """See `Distribution`; for squashed actions the median of each, as the density may be largest at the bounds."""
         mean = parameters.chunk(2, -1)[0]
         return mean.tanh() if self.squash else mean
 
@@ -141,10 +142,10 @@ class DiagonalGaussian(nn.Module):
         return log_density.sum(-1)
 
     def entropy(self, parameters: Tensor) -> Tensor:
-        """See `Distribution`. It grows with the deviation, and is negative where that is small.
+        """See `Distribution`. It grows with the deviation, and is negative if that is small.
 
-        Of squashed actions it is H(normal) + E[log(1 - tanh(x)^2)], the expectation by a quadrature of 32 points: it
-        then has a largest value, near that of uniform actions, beyond which a larger deviation lessens it.
+        For squashed actions it is H(normal) + E[log(1 - tanh(x)^2)], the expectation by quadrature with 32 nodes: it
+        has a maximum, near that of uniform actions, beyond which a larger deviation reduces it.
         """
         mean, log_deviation = parameters.chunk(2, -1)
         entropy = log_deviation + 0.5 * math.log(2 * math.pi * math.e)
@@ -156,7 +157,7 @@ class DiagonalGaussian(nn.Module):
         return entropy.sum(-1)
 
     def kl(self, p: Tensor, q: Tensor) -> Tensor:
-        """See `Distribution`; squashing changes nothing in it."""
+        """See `Distribution`; squashing does not change it."""
         mean, log_deviation = p.chunk(2, -1)
         other_mean, other_log_deviation = q.chunk(2, -1)
         square = (2 * (log_deviation - other_log_deviation)).exp()
@@ -165,10 +166,10 @@ class DiagonalGaussian(nn.Module):
 
 
 def log_slope_of_tanh(x: Tensor) -> Tensor:
-    """log(1 - tanh(x)^2), also where that is far below the smallest float."""
+    """log(1 - tanh(x)^2), also where 1 - tanh(x)^2 underflows."""
     return 2 * (math.log(2) - x - functional.softplus(-2 * x))
 
 
 def make_distribution(action: ActionSpec, squash: bool = False) -> Distribution:
-    """The distribution of policies over these actions; `squash` is `model.squash_actions`, which noise is none of."""
+    """Make the distribution for these actions; `squash` is `model.squash_actions`, which does not affect noise."""
     return Categorical(action.size) if action.kind == "discrete" else DiagonalGaussian(action.size, squash)

@@ -14,13 +14,13 @@ from kartrl.models.normaliser import RunningNormaliser
 
 
 class Convolution(nn.Conv2d):
-    """A convolution in the precision of its input, whatever that of its parameters.
+    """A convolution in the precision of its input, whatever the precision of its parameters.
 
     Args:
-        scale: of the input, [B, C, H, W]; the weights are multiplied by it instead, which are fewer.
+        scale: factor of the input, [B, C, H, W]; applied to the weights instead, which are fewer.
     """
 
-    scale: Final[float]  # fixed when the module is compiled: branches on it vanish
+    scale: Final[float]  # constant when the module is compiled: branches on it are eliminated
 
     def __init__(
         self, inputs: int, outputs: int, kernel: int, stride: int = 1, padding: int = 0, scale: float = 1.0
@@ -36,7 +36,7 @@ class Convolution(nn.Conv2d):
 
 
 class Dense(nn.Module):
-    """A linear layer, layer normalisation (arXiv:1607.06450) or not, and a ReLU, in the precision of the input."""
+    """A linear layer, optional layer normalisation (arXiv:1607.06450), and a ReLU, in the precision of the input."""
 
     norm: Final[bool]
 
@@ -57,10 +57,10 @@ class Dense(nn.Module):
 
 
 class Convolutions(nn.Module):
-    """Convolutions, each with a ReLU, and a max-pooling before that where an A3G network is asked for.
+    """Convolutions, each followed by max-pooling if `pooled` (A3G's network), and a ReLU.
 
     Attributes:
-        shape: of what comes out, (C, H, W).
+        shape: of the output, (C, H, W).
     """
 
     pooled: Final[bool]
@@ -102,7 +102,7 @@ class Convolutions(nn.Module):
 
 
 class ResidualBlock(nn.Module):
-    """x + conv(relu(conv(relu(x)))), the convolutions 3x3. What is added begins small, or a chain of six would grow."""
+    """x + conv(relu(conv(relu(x)))), with 3x3 convolutions. The residual starts small, or a chain of six would grow."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -118,10 +118,10 @@ class ResidualBlock(nn.Module):
 class ResidualConvolutions(nn.Module):
     """IMPALA's deep network (arXiv:1802.01561, figure 3, right): 15 convolutions.
 
-    Three sections, each of a 3x3 convolution, a max-pooling by 3x3 with stride 2, and two residual blocks.
+    Three sections, each of a 3x3 convolution, 3x3 max-pooling with stride 2, and two residual blocks.
 
     Attributes:
-        shape: of what comes out, (C, H, W).
+        shape: of the output, (C, H, W).
     """
 
     CHANNELS = (16, 32, 32)
@@ -143,11 +143,11 @@ class ResidualConvolutions(nn.Module):
 
 
 class ImageEncoder(nn.Module):
-    """Convolutions, and a linear layer or not, over uint8 images [B, H, W, C] -> float32 [B, features].
+    """Convolutions and an optional linear layer on uint8 images [B, H, W, C] -> float32 [B, features].
 
-    Images and weights keep their channels last, the order in which PyTorch's convolutions are fastest. With precision
-    bf16 the products are taken in bfloat16 and the parameters kept in float32; a copy that only predicts may be turned
-    to bfloat16 whole.
+    Images and weights are channels-last, the layout in which PyTorch's convolutions are fastest. With precision bf16,
+    layers compute in bfloat16 and parameters stay in float32; a copy for inference may be converted to bfloat16 as a
+    whole.
     """
 
     bf16: Final[bool]
@@ -181,9 +181,9 @@ class ImageEncoder(nn.Module):
 
 
 class MlpEncoder(nn.Module):
-    """Two linear layers over float32 vectors [B, D], or over the pixels of images uint8 [B, H, W, C].
+    """Two linear layers on float32 vectors [B, D], or on the pixels of uint8 images [B, H, W, C].
 
-    Gives float32 [B, hidden_size]. It is always fp32, as bf16 gains nothing.
+    Returns float32 [B, hidden_size]. It is always fp32, as bf16 gains nothing.
     """
 
     bf16: Final[bool]
@@ -206,26 +206,26 @@ class MlpEncoder(nn.Module):
         return self.layers(self.normaliser(observation.flatten(1).float() * self.scale))
 
     def observe(self, observation: Tensor) -> None:
-        """Count observations [N, D] in the running statistics, if there are any."""
+        """Add observations [N, D] to the running statistics, if there are any."""
         if self.normalises:
             self.normaliser.update(observation)
 
 
 Shape = tuple[int, int, int]
 
-# Of images. All but the first two are as published but for the first layer's input and the last layer's size.
+# Image encoders. All but the first two are as published, except for the first layer's input and the last layer's size.
 ENCODERS: dict[str, Callable[[Model, Shape], nn.Module]] = {
     "convolutional": lambda section, shape: ImageEncoder(
         section, Convolutions(shape, section.channels, section.kernels, section.strides), linear=True
     ),
     "mlp": MlpEncoder,
-    # A3C's, and the first of DQN (arXiv:1602.01783, arXiv:1312.5602)
+    # A3C's, and DQN's first version (arXiv:1602.01783, arXiv:1312.5602)
     "a3c": lambda section, shape: ImageEncoder(section, Convolutions(shape, (16, 32), (8, 4), (4, 2)), linear=True),
-    # the second of DQN (Mnih et al. 2015, Nature 518)
+    # DQN's second version (Mnih et al. 2015, Nature 518)
     "nature": lambda section, shape: ImageEncoder(
         section, Convolutions(shape, (32, 64, 64), (8, 4, 3), (4, 2, 1)), linear=True
     ),
-    # the repository rl_a3c_pytorch's: no linear layer before its LSTM of 512
+    # from the repository rl_a3c_pytorch: no linear layer before its LSTM of 512
     "a3g": lambda section, shape: ImageEncoder(
         section,
         Convolutions(shape, (32, 32, 64, 64), (5, 5, 4, 3), (1, 1, 1, 1), (2, 1, 1, 1), pooled=True),
@@ -236,7 +236,7 @@ ENCODERS: dict[str, Callable[[Model, Shape], nn.Module]] = {
 
 
 def make_encoder(section: Model, shape: tuple[int, ...]) -> nn.Module:
-    """The encoder for observations of this shape: [H, W, C] images, or [D] vectors, for which there is one alone."""
+    """Make the encoder for observations of this shape: [H, W, C] images, or [D] vectors, which have only one."""
     if len(shape) == 3:
         return ENCODERS[section.encoder](section, (shape[0], shape[1], shape[2]))
     return MlpEncoder(section, shape)

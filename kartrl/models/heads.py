@@ -1,4 +1,4 @@
-"""Heads, on what encoder and core have made: for the policy, the value, and the advantage of continuous actions."""
+"""Heads, on the output of encoder and core: for the policy, the value, and the advantage of continuous actions."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ from kartrl.models.distributions import Distribution
 
 
 class FreeDeviation(nn.Linear):
-    """Means of a Gaussian policy by a linear layer; the logs of its deviations are parameters, the same everywhere."""
+    """Means of a Gaussian policy by a linear layer; its log deviations are parameters, the same in every state."""
 
     def __init__(self, inputs: int, dimensions: int) -> None:
         super().__init__(inputs, dimensions)
@@ -25,9 +25,9 @@ class FreeDeviation(nn.Linear):
 
 
 class AdvantageHead(nn.Module):
-    """A(x, a) of continuous actions, from features of x and the action: a hidden layer, and one number.
+    """A(x, a) of continuous actions, from features of x and the action: a hidden layer and one output.
 
-    What is beyond an action's bounds is read as they are: that is what the environment takes of it.
+    Actions are clipped to their bounds, as the environment does.
     """
 
     features: Final[int]
@@ -39,21 +39,21 @@ class AdvantageHead(nn.Module):
         self.last = initialised(nn.Linear(hidden, 1), 1.0)
 
     def forward(self, features: Tensor, action: Tensor) -> Tensor:
-        """Of features [..., F] and n actions for each, [n, ..., D]: [n, ...]."""
+        """Features [..., F] and n actions for each, [n, ..., D] -> [n, ...]."""
         of_features, of_action = self.hidden.weight.split([self.features, action.shape[-1]], 1)
         once = functional.linear(features, of_features, self.hidden.bias)  # the same for all n
         return self.last((once + functional.linear(action.clamp(-1.0, 1.0), of_action)).relu()).squeeze(-1)
 
 
 def policy_head(section: Model, action: ActionSpec, distribution: Distribution, inputs: int) -> nn.Linear:
-    """The output that the distribution makes a policy of; at first all actions are about equally likely."""
+    """The policy's output layer; at first all actions are about equally likely."""
     if action.kind == "continuous" and section.deviation == "free":
         return initialised(FreeDeviation(inputs, action.size), 0.01)
     return initialised(nn.Linear(inputs, distribution.parameter_size), 0.01)
 
 
 def initialised(layer: nn.Linear, gain: float) -> nn.Linear:
-    """The layer, its weights orthogonal and scaled by `gain`, its biases 0."""
+    """Initialise a layer: weights orthogonal and scaled by `gain`, biases 0."""
     nn.init.orthogonal_(layer.weight, gain)
     nn.init.zeros_(layer.bias)
     return layer

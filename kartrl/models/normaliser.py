@@ -9,18 +9,18 @@ from kartrl.models.scripting import export
 
 
 class RunningNormaliser(nn.Module):
-    """Shifts and scales each of D numbers to mean 0 and variance 1 over all that `update` was given.
+    """Shifts and scales each of D dimensions to mean 0 and variance 1 over all observations passed to `update`.
 
-    Only `update` changes the statistics; in evaluation they are frozen. Before the first update numbers are only
-    clipped. All is float32, as MPS has no float64; `mean_rest` keeps what is below the mean's last digit, so that the
-    mean still moves after billions of observations.
+    Only `update` changes the statistics; in evaluation they are frozen. Before the first update, values are only
+    clipped. Everything is float32, as MPS has no float64; `mean_rest` holds the mean's rounding error, so that the mean
+    still moves after billions of observations.
     """
 
-    bound: Final[float] = 10.0  # standard deviations beyond which a number is clipped
-    epsilon: Final[float] = 1e-8  # added to the variance, or a dimension that never changes would be divided by 0
+    bound: Final[float] = 10.0  # standard deviations to which values are clipped
+    epsilon: Final[float] = 1e-8  # added to the variance, or a constant dimension would be divided by 0
     mean: Tensor  # float32 [D]
     mean_rest: Tensor  # float32 [D]; mean + mean_rest is the mean
-    var: Tensor  # float32 [D], of the population: divided by count
+    var: Tensor  # float32 [D], population variance: divided by count
     count: Tensor  # int64 []
 
     def __init__(self, size: int) -> None:
@@ -36,12 +36,12 @@ class RunningNormaliser(nn.Module):
 
     @export
     def update(self, x: Tensor) -> None:
-        """Count these observations, finite float32 [N, D], by Chan's parallel formula; without any, nothing changes."""
+        """Add observations, finite float32 [N, D], by Chan's parallel formula; if N is 0, nothing changes."""
         number = x.shape[0]
         if number == 0:
             return
         with torch.no_grad():
-            first = x[0]  # sums of differences from it lose no digits to a large offset
+            first = x[0]  # sums of differences from it keep their precision despite a large offset
             shift = (x - first).mean(0)
             var = (x - first - shift).square().mean(0)
             delta = (first - self.mean - self.mean_rest) + shift

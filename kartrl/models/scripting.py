@@ -1,8 +1,8 @@
 """The only place that calls torch.jit.
 
 A scripted module releases the GIL for a whole forward pass, so that predictor and trainer threads overlap. PyTorch 2.13
-deprecates torch.jit without a replacement that does so; exactly that warning is silenced here. Where torch.jit is
-missing, or is not supported (Python 3.14), everything runs eagerly.
+deprecates torch.jit without a replacement that does so; only that warning is silenced here. If torch.jit is missing or
+not supported (Python 3.14), everything runs eagerly.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ Function = TypeVar("Function", bound=Callable[..., object])
 
 
 def script(module: nn.Module) -> nn.Module:
-    """`module`, compiled by TorchScript where that works, else `module` itself."""
+    """`module`, compiled by TorchScript if available, else `module` itself."""
     if not AVAILABLE:
         return module
     with warnings.catch_warnings():
@@ -28,7 +28,7 @@ def script(module: nn.Module) -> nn.Module:
 
 
 def scripted(function: Function) -> Function:
-    """Decorator: a pure tensor function, compiled by TorchScript where that works."""
+    """Decorator: compiles a pure tensor function by TorchScript, if available."""
     if not AVAILABLE:
         return function
     with warnings.catch_warnings():
@@ -37,10 +37,10 @@ def scripted(function: Function) -> Function:
 
 
 def unoptimised() -> contextlib.AbstractContextManager[None]:
-    """Within it, compiled code runs as written: not made anew for the sizes that it meets, at a call of its choice."""
+    """Context manager: compiled code runs as written, without being re-optimised for the sizes it encounters."""
     return torch.jit.optimized_execution(False) if AVAILABLE else contextlib.nullcontext()
 
 
 def export(method: Function) -> Function:
-    """Decorator: a method that is called from outside a scripted module; those it calls need none."""
+    """Decorator for methods called from outside a scripted module; methods called by these do not need it."""
     return torch.jit.export(method) if AVAILABLE else method  # type: ignore[return-value]

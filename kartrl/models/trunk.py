@@ -1,4 +1,4 @@
-"""Encoder and core: what lies between an observation and the heads."""
+"""Encoder and core: everything between an observation and the heads."""
 
 from typing import Final
 
@@ -23,11 +23,11 @@ class Trunk(nn.Module):
         self.state_size, self.size = self.core.state_size, self.core.size
 
     def step(self, observation: Tensor, first: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Features of one step [B, size], and the next state [B, S]; see `ActorCritic.step`."""
+        """Features of one step [B, size] and the next state [B, S]; see `ActorCritic.step`."""
         return self.core.step(self.encoder(observation), first, state)
 
     def unroll(self, observation: Tensor, first: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Features of an unroll [T + 1, B, size], and the state after it; see `ActorCritic.forward`."""
+        """Features of an unroll [T + 1, B, size] and the state after it; see `ActorCritic.forward`."""
         length, batch = first.shape[0] - 1, first.shape[1]
         features = self.encoder(observation[:length].flatten(0, 1)).unflatten(0, [length, batch])
         with torch.no_grad():

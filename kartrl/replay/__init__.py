@@ -1,4 +1,4 @@
-"""Replays: what they keep of unrolls, and which of them they draw again; and the one table of their methods."""
+"""Replays: which unrolls are kept, and which are sampled again; and the table of the methods."""
 
 from collections.abc import Callable, Sequence
 
@@ -27,14 +27,14 @@ def make_mixture(
     progress: Callable[[], float],
     embed: Embed,
 ) -> Mixture:
-    """The replays of a run.
+    """Make the replays of a run.
 
     Args:
-        drawn: which they are.
+        drawn: which replays to make.
         shape: of their memory.
-        generator: draws.
-        progress: of the run's schedules, 0 to 1.
-        embed: gives features of observations.
+        generator: random generator for sampling.
+        progress: returns the progress of the run's schedules, 0 to 1.
+        embed: computes the features of observations.
     """
     memory = UnrollMemory(shape)
     choice = Choice(

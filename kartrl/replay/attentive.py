@@ -1,4 +1,4 @@
-"""Attentive replay (Sun et al. 2020, arXiv:2002.08396, here of unrolls): what resembles the present state."""
+"""Attentive replay (Sun et al. 2020, arXiv:2002.08396, here of unrolls): samples what resembles the current state."""
 
 import numpy as np
 import torch
@@ -8,9 +8,9 @@ from kartrl.replay.unroll_memory import UnrollMemory
 
 
 class AttentiveReplay(CandidateReplay):
-    """Far is what has other states than the last one of the newest unroll, as the network sees both now.
+    """The distance is that of an unroll's states from the last state of the newest unroll, by their current features.
 
-    Each of an unroll's T states is held against that one state.
+    Each of an unroll's T states is compared with that one state.
     """
 
     def __init__(self, memory: UnrollMemory, capacity: int, generator: torch.Generator, choice: Choice) -> None:

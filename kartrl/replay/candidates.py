@@ -1,4 +1,4 @@
-"""What attentive and elite replay share: candidates are drawn, and the best of them, by a distance, are the sample."""
+"""The common part of attentive and elite replay: candidates are drawn, and the best of them by a distance sampled."""
 
 from abc import abstractmethod
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from kartrl.replay.replay import Replay
 from kartrl.replay.strategies import choose
 from kartrl.replay.unroll_memory import UnrollMemory
 
-Embed = Callable[[np.ndarray], np.ndarray]  # observations [N, ...] -> features of the learner's network now [N, F]
+Embed = Callable[[np.ndarray], np.ndarray]  # observations [N, ...] -> current features of the learner's network [N, F]
 
 
 class Choice(NamedTuple):
@@ -21,27 +21,27 @@ class Choice(NamedTuple):
     embed: Embed
     distance: Distance
     strategy: int  # see `choose`
-    candidates: Callable[[], float]  # lambda of the moment: drawn for each unroll that is wanted
-    challengers: int  # of elite insertion; 0: a new unroll takes the place of the oldest
+    candidates: Callable[[], float]  # current lambda: candidates per sampled unroll
+    challengers: int  # of elite insertion; 0: a new unroll replaces the oldest
 
 
 class CandidateReplay(Replay):
-    """Draws floor(lambda n) candidates evenly with replacement, takes n of them; with lambda 1 they are the sample.
+    """Draws floor(lambda n) candidates uniformly with replacement, and takes n; with lambda 1 they are the sample.
 
-    With elite insertion a new unroll, when all slots are taken, gets that of the farthest of some that are drawn
-    without replacement. How far each is was measured when it was last a candidate: to measure all of them anew for each
-    new unroll would take a forward pass of as many unrolls. Where none ever was one, the oldest goes.
+    With elite insertion, once all slots are taken, a new unroll replaces the farthest of `challengers` unrolls drawn
+    without replacement. Their distances are those measured when each was last a candidate: measuring them for every new
+    unroll would take a forward pass over as many unrolls. If none has ever been a candidate, the oldest is replaced.
     """
 
     def __init__(self, memory: UnrollMemory, capacity: int, generator: torch.Generator, choice: Choice) -> None:
         super().__init__(memory, capacity, generator)
         self._choice = choice
         self._distances = np.zeros(capacity, np.float32)
-        self._distance = 0.0  # mean of the newest candidates
+        self._distance = 0.0  # mean over the newest candidates
 
     @abstractmethod
     def _measure(self, slots: np.ndarray) -> np.ndarray:
-        """How far the unrolls in these slots, int64 [n], are: float32 [n]."""
+        """Distances of the unrolls in these slots, int64 [n]: float32 [n]."""
 
     def scalars(self) -> dict[str, float]:
         """See `Replay`."""
@@ -69,7 +69,7 @@ class CandidateReplay(Replay):
         return drawn, np.ones(unrolls, np.float32)
 
     def _embed(self, serials: np.ndarray) -> np.ndarray:
-        """Features of the T states of unrolls, without the one that is bootstrapped from, now: float32 [n, T, F]."""
+        """Current features of the unrolls' T states, without the bootstrap state: float32 [n, T, F]."""
         observation = self._memory.observations(serials)[:-1]
         features = self._choice.embed(observation.reshape(-1, *observation.shape[2:]))
         return features.reshape(*observation.shape[:2], -1).swapaxes(0, 1)

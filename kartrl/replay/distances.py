@@ -1,4 +1,4 @@
-"""How far features are from each other: blocks float32 [n, T, F], each of an unroll's T states."""
+"""Distances between features: blocks float32 [n, T, F], each of an unroll's T states."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ def norm(new: np.ndarray, old: np.ndarray, p: float) -> np.ndarray:
 
 
 def cosine(new: np.ndarray, old: np.ndarray) -> np.ndarray:
-    """1 - the cosine of the angle between the blocks, float32 [n]: 0 for the same direction, so that small is near."""
+    """1 - cosine of the angle between the blocks, float32 [n]: 0 for the same direction, so that small is near."""
     a, b = new.reshape(len(new), -1), old.reshape(len(old), -1)
     lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
     return 1 - (a * b).sum(1) / np.maximum(lengths, 1e-12)
@@ -26,7 +26,7 @@ def kl(new: np.ndarray, old: np.ndarray) -> np.ndarray:
 
 
 def make_distance(name: str, p: float) -> Distance:
-    """The distance of this name; p of a norm."""
+    """The distance of this name; `p` is that of the norm."""
     others: dict[str, Distance] = {"cosine": cosine, "kl": kl}
     return others.get(name, lambda new, old: norm(new, old, p))
 

@@ -1,4 +1,4 @@
-"""Elite replay: unrolls whose states the network still sees as it did when they were new."""
+"""Elite replay: unrolls whose features have changed least since insertion."""
 
 import numpy as np
 import torch
@@ -8,15 +8,15 @@ from kartrl.replay.unroll_memory import UnrollMemory
 
 
 class EliteReplay(CandidateReplay):
-    """Far is what the network's features have changed on since the unroll came in.
+    """The distance is how much the network's features of an unroll's states have changed since insertion.
 
-    Features are the output of the encoder's last layer. Those of then are kept, and are of the learner's network when
-    the unroll was inserted, not of the somewhat older copy that acted.
+    Features are the output of the encoder's last layer. The stored ones are those of the learner's network at
+    insertion, not of the slightly older copy that acted.
     """
 
     def __init__(self, memory: UnrollMemory, capacity: int, generator: torch.Generator, choice: Choice) -> None:
         super().__init__(memory, capacity, generator, choice)
-        self._features = np.zeros((capacity, 0, 0), np.float32)  # by slot, [T, F], once their size is known
+        self._features = np.zeros((capacity, 0, 0), np.float32)  # by slot, [T, F] once their size is known
 
     def insert(self, serials: np.ndarray) -> np.ndarray:
         """See `Replay`."""
@@ -48,7 +48,7 @@ class EliteReplay(CandidateReplay):
         self._features[slots] = features[held]
 
     def _slots_of(self, serials: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Slots of those of these unrolls that it holds, int64 [any], and which of them these are, bool [n]."""
+        """Slots of the unrolls that this replay holds, int64 [any], and which of `serials` these are, bool [n]."""
         slots = self.slots()
         slots = slots[np.argsort(self._serials[slots])]
         if not len(slots):
@@ -58,7 +58,7 @@ class EliteReplay(CandidateReplay):
         return near[held], held
 
     def _make_features(self, shape: tuple[int, ...]) -> None:
-        """Memory for them, if there is none yet."""
+        """Allocate memory for the features, if not done yet."""
         if not self._features.size:
             self._features = np.zeros((self._capacity, *shape), np.float32)  # takes memory as it fills
 

@@ -1,4 +1,4 @@
-"""Frames in memory, each once, of which stacked observations are put together again."""
+"""Frames in memory, each once, from which stacked observations are assembled."""
 
 import sys
 
@@ -9,7 +9,7 @@ class FrameStore:
     """Frames [H, W, C], or vectors [D], at numbered places.
 
     Args:
-        places: how many there are.
+        places: number of places.
         shape: of a frame.
         dtype: uint8 or float32.
     """
@@ -17,11 +17,11 @@ class FrameStore:
     def __init__(self, places: int, shape: tuple[int, ...], dtype: str) -> None:
         self._places = places
         self._make(shape, dtype)
-        self._free = np.arange(places - 1, -1, -1, dtype=np.int32)  # a stack: the places from 0 to `free` are free
+        self._free = np.arange(places - 1, -1, -1, dtype=np.int32)  # a stack: the first `free` entries are free places
         self.free = places
 
     def store(self, frames: list[np.ndarray]) -> np.ndarray:
-        """Places of these frames, int32 [n]; there must be so many free ones."""
+        """Store frames and return their places, int32 [n]; there must be n free ones."""
         assert len(frames) <= self.free, "no place is free"
         self.free -= len(frames)
         places = self._free[self.free : self.free + len(frames)][::-1].copy()
@@ -34,14 +34,14 @@ class FrameStore:
         return self._frames[places]
 
     def packed(self, places: np.ndarray) -> dict[str, np.ndarray]:
-        """The frames at these places, int32 [n], as it keeps them: `content`, and what else `unpacked` needs."""
+        """The frames at these places, int32 [n], as stored: `content`, and whatever else `unpacked` needs."""
         return {"content": self._frames[places]}
 
     def unpacked(self, packed: dict[str, np.ndarray]) -> np.ndarray:
-        """What was `packed`, [n, H, W, C].
+        """Unpack the result of `packed` to frames [n, H, W, C].
 
         Raises:
-            ValueError: it is of other frames.
+            ValueError: the frames have another shape or dtype, or are damaged.
             KeyError: something is missing.
         """
         content = packed["content"]
@@ -50,13 +50,13 @@ class FrameStore:
         return content
 
     def forget(self, places: np.ndarray) -> None:
-        """Give these places free, int32 [n]."""
+        """Free these places, int32 [n]."""
         self._free[self.free : self.free + len(places)] = places
         self.free += len(places)
 
     @property
     def size(self) -> int:
-        """Bytes of the frames that it holds."""
+        """Bytes of the stored frames."""
         return (self._places - self.free) * self._frames[0].nbytes
 
     def _make(self, shape: tuple[int, ...], dtype: str) -> None:
@@ -79,7 +79,7 @@ class CompressedFrames(FrameStore):
 
     @property
     def size(self) -> int:
-        """See `FrameStore`; with what Python needs for each."""
+        """See `FrameStore`; includes Python's overhead per frame."""
         return self._size
 
     def _write(self, place: int, frame: np.ndarray) -> None:

@@ -1,4 +1,4 @@
-"""All replays of a run, on one memory."""
+"""All replays of a run, sharing one memory."""
 
 import threading
 import time
@@ -23,15 +23,15 @@ class Part(NamedTuple):
 
 
 class Mixture:
-    """Hands every fresh unroll to every replay, and draws from each its share.
+    """Inserts every fresh unroll into every replay, and samples from each its share.
 
     Args:
         memory: of the unrolls.
         parts: the replays.
 
     Attributes:
-        lock: held by whoever calls anything of it but `scalars`, where several threads do.
-        learns: any replay is to be told TD errors.
+        lock: with several threads, hold it to call any method but `scalars`.
+        learns: whether any replay uses TD errors.
     """
 
     def __init__(self, memory: UnrollMemory, parts: Sequence[Part]) -> None:
@@ -39,16 +39,16 @@ class Mixture:
         self.lock = threading.Lock()
         self.learns = any(part.replay.learns for part in parts)
         self._stopwatch = Stopwatch(("other", "insert", *(part.name for part in parts), "read"))
-        self._batches, self._drawn = 0, 0  # that were drawn so far, and their steps
-        self._told = (time.perf_counter(), 0, 0, self._stopwatch.seconds.copy())  # when `scalars` was called last
+        self._batches, self._drawn = 0, 0  # sampled so far, and their steps
+        self._told = (time.perf_counter(), 0, 0, self._stopwatch.seconds.copy())  # at the last call of `scalars`
 
     @property
     def inserted(self) -> int:
-        """Steps that have come in so far."""
+        """Number of steps inserted so far."""
         return self._memory.inserted * self._memory.shape.unroll_length
 
     def insert(self, trajectory: Trajectory[np.ndarray]) -> Trajectory[np.ndarray]:
-        """Keep these unrolls, in place of older ones; the same, with their serial numbers."""
+        """Insert unrolls, replacing older ones, and return them with their serial numbers."""
         self._stopwatch.lap("other")
         serials = self._memory.insert(trajectory, self._make_room)
         for part in self._parts:
@@ -57,13 +57,13 @@ class Mixture:
         return trajectory._replace(serial=serials)
 
     def _make_room(self) -> None:
-        """Let go of the oldest unrolls until another one fits in."""
+        """Drop the oldest unrolls until another one fits."""
         while not self._memory.has_room() and any(len(part.replay) for part in self._parts):
             for part in self._parts:
                 part.replay.drop_oldest()
 
     def sample(self, of: int) -> Trajectory[np.ndarray]:
-        """From each replay its share of a batch of so many unrolls, not `online`; the shares must be whole unrolls."""
+        """Sample a batch of `of` unrolls, not `online`, from each replay its share, which must be whole unrolls."""
         samples = []
         self._stopwatch.lap("other")
         for part in self._parts:
@@ -76,41 +76,41 @@ class Mixture:
         return trajectory._replace(importance=np.concatenate([sample.importance for sample in samples]))
 
     def learn(self, serials: np.ndarray, errors: np.ndarray) -> None:
-        """Tell every replay the TD errors of unrolls in an update, float32 [n]."""
+        """Pass the TD errors of an update's unrolls, float32 [n], to every replay."""
         for part in self._parts:
             part.replay.learn(serials, errors)
 
     @property
     def shape(self) -> MemoryShape:
-        """Of the memory."""
+        """Shape of the memory."""
         return self._memory.shape
 
     @property
     def held(self) -> int:
-        """Steps that it holds."""
+        """Number of steps held."""
         return len(self._memory) * self.shape.unroll_length
 
     def serials(self) -> np.ndarray:
-        """Of the unrolls that it holds, int64 [any], in order."""
+        """Serial numbers of the unrolls held, int64 [any], ascending."""
         return self._memory.serials()
 
     def export(self, serials: np.ndarray) -> dict[str, np.ndarray]:
-        """A copy of these unrolls, int64 [n], with all that is kept of them and never changes."""
+        """A copy of these unrolls, int64 [n], with all data stored with them that never changes."""
         beside = {
             f"{part.name}/{name}": array for part in self._parts for name, array in part.replay.beside(serials).items()
         }
         return self._memory.export(serials) | beside
 
     def state(self) -> dict[str, np.ndarray]:
-        """A copy of all the rest, as arrays whose shapes the configuration determines."""
+        """A copy of everything else, as arrays whose shapes are determined by the configuration."""
         parts = {f"{part.name}/{name}": array for part in self._parts for name, array in part.replay.state().items()}
         return {"inserted": np.array([self._memory.inserted])} | parts
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
-        """Go on from a `state`; the unrolls are to be restored. It must be empty; call `forget` if this fails.
+        """Load a `state` into an empty mixture, before its unrolls are restored. If this fails, call `forget`.
 
         Raises:
-            ValueError: it is not of this mixture, or makes no sense.
+            ValueError: the state is of another mixture or inconsistent.
         """
         if _types(state) != _types(self.state()):
             raise ValueError("it is of other replays than [replay] says")
@@ -123,10 +123,10 @@ class Mixture:
         self._memory.inserted = inserted
 
     def restore(self, unrolls: dict[str, np.ndarray]) -> None:
-        """Take back what `export` gave, as far as any replay holds it; where there is no room, the oldest go.
+        """Restore exported unrolls, as far as any replay holds them; if there is no room, the oldest are dropped.
 
         Raises:
-            ValueError: it is not of this mixture.
+            ValueError: they are not of this mixture.
             KeyError: something is missing.
         """
         self._memory.restore(unrolls, self._make_room)
@@ -136,21 +136,21 @@ class Mixture:
             part.replay.load_beside(unrolls["serial"], mine)
 
     def missing(self) -> int:
-        """How many unrolls are to be restored still."""
+        """Number of unrolls yet to be restored."""
         return self._memory.missing()
 
     def forget(self) -> None:
-        """Begin empty again."""
+        """Drop everything."""
         for part in self._parts:
             while len(part.replay):
                 part.replay.drop_oldest()
         self._memory.inserted = 0
 
     def scalars(self) -> dict[str, float]:
-        """For the logger: `system/replay_...`, and speeds since the last call.
+        """Scalars for the logger: `system/replay_...`, and speeds since the last call.
 
-        `time/replay_..._seconds` is what each batch that is drawn takes: to draw from each replay, to read what was
-        drawn, and to insert what came in meanwhile.
+        `time/replay_..._seconds` are the times per sampled batch: to sample from each replay, to read the sampled
+        unrolls, and to insert those that arrived in the meantime.
         """
         values: dict[str, float] = {}
         for part in self._parts:

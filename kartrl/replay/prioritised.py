@@ -9,18 +9,18 @@ import torch
 from kartrl.replay.replay import Replay
 from kartrl.replay.unroll_memory import UnrollMemory
 
-SMALLEST = 1e-6  # priority: what has no error is drawn at times too
+SMALLEST = 1e-6  # priority, so that unrolls without error are drawn occasionally
 
 
 class PrioritisedReplay(Replay):
     """Draws an unroll with a probability proportional to its priority^alpha, with replacement (equation 1).
 
-    The priority is the unroll's TD error in the newest update that learned from it (`learn`), and the largest one that
-    is held until then. Importance weights (N P)^-beta are divided by the largest in the sample (section 3.4).
+    The priority is the unroll's TD error in the latest update that learned from it (`learn`); until then it is the
+    largest priority held. Importance weights (N P)^-beta are divided by the largest in the sample (section 3.4).
 
     Args:
         priority_exponent: alpha.
-        importance_exponent: beta, of the moment.
+        importance_exponent: returns the current beta.
     """
 
     learns: ClassVar[bool] = True
@@ -72,7 +72,7 @@ class PrioritisedReplay(Replay):
         bounds = np.cumsum(self._priorities[slots] ** self._alpha)
         points = torch.rand(unrolls, generator=self._generator, dtype=torch.float64).numpy() * bounds[-1]
         drawn = slots[np.minimum(np.searchsorted(bounds, points, side="right"), len(slots) - 1)]
-        rarity = self._priorities[drawn] ** (-self._alpha * self._beta())  # what N and the sum add is divided out
+        rarity = self._priorities[drawn] ** (-self._alpha * self._beta())  # N and the sum of priorities cancel
         return drawn, (rarity / rarity.max()).astype(np.float32)
 
     def _put(self, slot: int, serial: int) -> None:

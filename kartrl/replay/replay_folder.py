@@ -1,8 +1,8 @@
-"""Replays on the disk, beside a run's checkpoints: whole or not at all, and read without running code.
+"""Replays on the disk, next to a run's checkpoints: written atomically, and read without running code.
 
-A file is a digest of what follows, a description as JSON, and arrays as safetensors. Unrolls are in files that never
-change and are named by their digest; a state, named as its checkpoint, has all the rest, and the names of its unrolls'
-files. So what a state says never depends on what is written after it.
+A file consists of a digest of what follows, a description as JSON, and arrays as safetensors. Unrolls are in files that
+never change and are named by their digest; a state, named like its checkpoint, contains everything else and the names
+of its unrolls' files. So a state never depends on anything written after it.
 """
 
 import hashlib
@@ -19,10 +19,10 @@ from kartrl.replay.mixture import Mixture
 from kartrl.replay.unroll_memory import MemoryShape
 
 FORMAT = "kartrl replay 1"
-PIECE = 1 << 24  # bytes of unrolls in a file: what is copied while training waits for it
+PIECE = 1 << 24  # bytes of unrolls in a file: copied while training waits
 DIGEST = 32  # bytes
 LARGEST_STATE = 1 << 30  # bytes of a state's file; a larger one is not ours
-MOST = 3  # times as much as replays hold may be on the disk, while they are saved
+MOST = 3  # times the size of the replays: the most that may be on the disk while they are saved
 
 
 class Piece(NamedTuple):
@@ -33,36 +33,36 @@ class Piece(NamedTuple):
 
 
 class ReplayFolder:
-    """Saves what a mixture holds, of which only what came in since the last time is written.
+    """Saves the contents of a mixture, writing only the unrolls added since the last save.
 
-    Unrolls that no replay holds any more stay in their files. Files of which most is so are written anew as far as
-    they are held: they take at most twice as much as what is held, and a piece.
+    Unrolls that no replay holds any more stay in their files. Files whose unrolls are mostly gone are rewritten with
+    those that remain: all files take at most twice the size of the held unrolls, plus a piece.
 
     Args:
         path: of the folder.
-        mixture: its lock is held for moments only.
+        mixture: its lock is held only briefly.
     """
 
     def __init__(self, path: Path, mixture: Mixture) -> None:
         self._path, self._mixture = path, mixture
-        self._unrolls = max(1, PIECE // _unroll_size(mixture.shape))  # of a piece, at most
+        self._unrolls = max(1, PIECE // _unroll_size(mixture.shape))  # maximum per piece
         self._pieces: dict[str, Piece] = {}  # by the names of their files
 
     def unwritten(self) -> int:
-        """Bytes that `save` would have to write now, about."""
+        """Approximate number of bytes that `save` would have to write now."""
         with self._mixture.lock:
             held = self._mixture.serials()
         return len(self._unwritten(held)) * _unroll_size(self._mixture.shape)
 
     def write_ahead(self) -> None:
-        """Write pieces until hardly anything is left for `save`, while training goes on.
+        """Write pieces until little is left for `save`, while training continues.
 
         Raises:
             OSError: the folder cannot be written to or the disk is full.
         """
         with self._mixture.lock:
             self._choose_pieces(held := self._mixture.serials())
-        for _ in range(0, len(self._unwritten(held)), self._unrolls):  # no more, should they come in still faster
+        for _ in range(0, len(self._unwritten(held)), self._unrolls):  # no more, in case they arrive even faster
             with self._mixture.lock:
                 serials = self._unwritten(self._mixture.serials())[: self._unrolls]
                 if len(serials) < self._unrolls:
@@ -71,10 +71,10 @@ class ReplayFolder:
             self._write_piece(unrolls)
 
     def save(self, name: str) -> None:
-        """Save a state by this name. The one before and its files are still there, until `remove_others`.
+        """Save a state by this name. The previous one and its files stay until `remove_others`.
 
         Raises:
-            OSError: the folder cannot be written to or the disk is full; what was saved before is as it was.
+            OSError: the folder cannot be written to or the disk is full; the previous state is unchanged.
         """
         self.write_ahead()
         with self._mixture.lock:
@@ -98,17 +98,17 @@ class ReplayFolder:
                 path.unlink(missing_ok=True)
 
     def restore(self, name: str) -> None:
-        """Fill the mixture, which is empty, with a state; it stays empty if that fails.
+        """Fill the empty mixture with a state; it stays empty if that fails.
 
         Raises:
-            UserError: there is none of this name, or it is damaged or of other replays.
+            UserError: there is no state of this name, or it is damaged or of other replays.
         """
         try:
             self._restore(name)
         except FileNotFoundError as error:
             self._begin_empty()
             raise UserError("none was saved with this checkpoint") from error
-        except Exception as error:  # JSON, safetensors and numpy have no common class for what a foreign file can do
+        except Exception as error:  # JSON, safetensors and numpy have no common class for malformed files
             self._begin_empty()
             reason = " ".join(str(error).split())[:160]
             raise UserError(f"{self._path / name}.state: damaged, or not of these replays ({reason})") from error
@@ -121,7 +121,7 @@ class ReplayFolder:
         """See `restore`.
 
         Raises:
-            Exception: any.
+            Exception: any, if a file is malformed.
         """
         shape = self._mixture.shape
         _, about, state = _parts(_read(self._path / f"{name}.state", LARGEST_STATE))
@@ -140,7 +140,7 @@ class ReplayFolder:
             raise ValueError(f"{missing} unrolls are not there")
 
     def _choose_pieces(self, held: np.ndarray) -> None:
-        """Give up pieces of which the least is held, until the others take no more than twice what is."""
+        """Drop the pieces with the smallest held share, until the rest take at most twice the size of what is held."""
         shares = {name: float(np.isin(piece.serials, held).mean()) for name, piece in self._pieces.items()}
         size = sum(piece.size for piece in self._pieces.values())
         used = sum(shares[name] * piece.size for name, piece in self._pieces.items())
@@ -164,17 +164,17 @@ class ReplayFolder:
 
 
 def most_on_disk(shape: MemoryShape) -> int:
-    """Bytes that a folder may come to take, while it is saved."""
+    """The most bytes that a folder may take while it is being saved."""
     return MOST * shape.size()
 
 
 def _unroll_size(shape: MemoryShape) -> int:
-    """Bytes of an unroll in a full memory."""
+    """Bytes per unroll in a full memory."""
     return -(-shape.size() // shape.unrolls)
 
 
 def _content(about: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:
-    """Of a file."""
+    """The content of a file."""
     text = json.dumps({"format": FORMAT, **about}).encode()
     packed = safetensors.numpy.save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
     rest = b"".join([len(text).to_bytes(8, "little"), text, packed])
@@ -193,7 +193,7 @@ def _parts(content: bytes) -> tuple[str, dict[str, Any], dict[str, np.ndarray]]:
     """Digest, description and arrays of a file.
 
     Raises:
-        Exception: any; it is damaged or none of ours.
+        Exception: any, if the file is damaged or not one of ours.
     """
     rest = memoryview(content)[DIGEST:]
     if hashlib.blake2b(rest, digest_size=DIGEST).digest() != content[:DIGEST]:

@@ -1,21 +1,21 @@
-"""Strategies by which some of the candidates are taken."""
+"""Strategies for choosing among the candidates."""
 
 import numpy as np
 
 
 def choose(strategy: int, number: int, drawn: np.ndarray, distance: np.ndarray, count: np.ndarray) -> np.ndarray:
-    """So many of the candidates, int64 [number].
+    """Choose among the candidates: int64 [number].
 
-    Where fewer than that are different, all are taken, and the rest are the first that were drawn.
+    If fewer than `number` are distinct, all are taken, and the rest are the first that were drawn.
 
     Args:
-        strategy: 1: the nearest, those that were drawn several times as often. 2: the nearest of every group, where
-            those that are different, from near to far, make `number` groups of the same size. 3: the least often
-            sampled, of these the nearest. 4: the least often sampled of every group.
-        number: at most as many as were drawn.
-        drawn: slots, int64 [n], some of them several times.
-        distance: of each, float [n], the same for the same slot.
-        count: how often each was sampled, int64 [n], likewise.
+        strategy: 1: the nearest, duplicates included. 2: the nearest of each group, where the distinct candidates,
+            sorted from near to far, form `number` groups of equal size. 3: the least often sampled, and of these the
+            nearest. 4: the least often sampled of each group.
+        number: at most n.
+        drawn: slots of the candidates, int64 [n], possibly with duplicates.
+        distance: of each candidate, float [n], the same for the same slot.
+        count: how often each was sampled, int64 [n], the same for the same slot.
     """
     if strategy == 1:
         return drawn[np.argsort(distance, kind="stable")[:number]]

@@ -6,7 +6,7 @@ from kartrl.replay.replay import Replay
 
 
 class UniformReplay(Replay):
-    """Draws each of the unrolls that are held with the same probability, with replacement."""
+    """Samples uniformly, with replacement, from the unrolls held."""
 
     def _draw(self, unrolls: int) -> tuple[np.ndarray, np.ndarray]:
         """See `Replay`."""

@@ -1,4 +1,4 @@
-"""The unrolls that replays hold, each once, in memory that is known before."""
+"""The unrolls that replays hold, each stored once, in memory whose size is known in advance."""
 
 import hashlib
 from collections.abc import Callable, Iterable
@@ -9,28 +9,28 @@ import numpy as np
 from kartrl.replay.frame_store import CompressedFrames, FrameStore
 from kartrl.trajectory import Trajectory
 
-SPARE = 0.01  # part of the frames that are kept beside one for each step: beginnings of episodes take more
+SPARE = 0.01  # extra frames as a fraction of the steps, as beginnings of episodes take more than one per step
 STEPS = ("decision", "reward", "terminated", "valid", "version")  # fields of T steps
 
 
 class MemoryShape(NamedTuple):
-    """How much a memory holds."""
+    """Size and layout of a memory."""
 
     unrolls: int
     unroll_length: int  # T
     observation_shape: tuple[int, ...]
     observation_dtype: str  # uint8 or float32
-    stack: int  # frames that an observation consists of, S
+    stack: int  # frames per observation, S
     decision_size: int  # K
     state_size: int  # of the recurrent state
-    scattered: int = 0  # of the unrolls, those that need not have the one before them
-    features: int = 0  # numbers that replays keep beside, float32
-    compression: str = "none"  # of frames, or lz4
-    limit: int = 2**63  # bytes beyond which no more unrolls fit in
+    scattered: int = 0  # number of unrolls whose predecessor may not be in the memory
+    features: int = 0  # float32 numbers that replays store with the unrolls
+    compression: str = "none"  # of frames; or lz4
+    limit: int = 2**63  # maximum size in bytes
 
     @property
     def frames(self) -> int:
-        """How many frames it holds: one for each step, and what beginnings of unrolls and episodes take."""
+        """Number of frames: one per step, plus those for the beginnings of unrolls and episodes."""
         steps = self.unrolls * self.unroll_length
         return (
             steps
@@ -41,16 +41,16 @@ class MemoryShape(NamedTuple):
 
     @property
     def longest(self) -> int:
-        """Frames of an unroll none of whose observations goes on from the one before."""
+        """Frames of an unroll in which no observation continues the one before."""
         return (self.unroll_length + 1) * self.stack
 
     @property
     def frame_shape(self) -> tuple[int, ...]:
-        """[H, W, C], or [D] where nothing is stacked."""
+        """[H, W, C], or [D] for vectors."""
         return (*self.observation_shape[:-1], self.observation_shape[-1] // self.stack)
 
     def fields(self) -> dict[str, tuple[tuple[int, ...], str]]:
-        """All but the frames, by unroll: shape and dtype."""
+        """Shapes and dtypes of everything but the frames, by unroll."""
         steps = (self.unrolls, self.unroll_length)
         return {
             "first": ((self.unrolls, self.unroll_length + 1), "bool"),
@@ -60,69 +60,69 @@ class MemoryShape(NamedTuple):
             "terminated": (steps, "bool"),
             "valid": (steps, "bool"),
             "version": (steps, "int64"),
-            "frames": ((self.unrolls, self.unroll_length + 1, self.stack), "int32"),  # places of each observation's
+            "frames": ((self.unrolls, self.unroll_length + 1, self.stack), "int32"),  # places of the frames
         }
 
     @property
     def frame_bytes(self) -> int:
-        """Of one frame."""
+        """Bytes per frame."""
         return int(np.prod(self.frame_shape)) * np.dtype(self.observation_dtype).itemsize
 
     @property
     def other_bytes(self) -> int:
-        """Of all but the frames."""
+        """Bytes of everything but the frames."""
         fields = sum(int(np.prod(shape)) * np.dtype(dtype).itemsize for shape, dtype in self.fields().values())
         return fields + 4 * self.features
 
     def size(self) -> int:
-        """Bytes that it takes when it is full; with compression as many at most."""
+        """Bytes when full; with compression an upper bound."""
         return min(self.frames * self.frame_bytes + self.other_bytes, self.limit)
 
 
 class UnrollMemory:
-    """Unrolls, which it numbers, and keeps as long as any replay holds them.
+    """Numbers unrolls, and keeps each as long as any replay holds it.
 
-    Observations are stacks of S frames along the last axis, the oldest first. Whether one continues the one before it
-    is read from its content, so that what is put together is what was stored, whatever an environment stacks. Where an
-    unroll begins with the last observation of another one, their frames are shared.
+    Observations are stacks of S frames along the last axis, the oldest first. Whether one continues the one before is
+    determined by comparing their contents, so that observations are restored exactly, however an environment stacks. If
+    an unroll begins with the last observation of another one, these share their frames.
     """
 
     def __init__(self, shape: MemoryShape) -> None:
         self.shape = shape
         kind = CompressedFrames if shape.compression == "lz4" else FrameStore
         self._frames = kind(shape.frames, shape.frame_shape, shape.observation_dtype)
-        self._uses = np.zeros(shape.frames, np.int32)  # of each frame, by unrolls
+        self._uses = np.zeros(shape.frames, np.int32)  # number of unrolls that use each frame
         self._fields = {name: np.zeros(size, dtype) for name, (size, dtype) in shape.fields().items()}
         self._free = list(range(shape.unrolls))[::-1]  # places
         self._places: dict[int, int] = {}  # of unrolls, by their serial numbers
         self._holders: dict[int, int] = {}  # how many replays hold each unroll
-        self._ends: dict[bytes, int] = {}  # the newest unroll that ended with an observation, by its digest
-        self.inserted = 0  # unrolls so far, and the next one's serial number
+        self._ends: dict[bytes, int] = {}  # digest of an observation -> the newest unroll that ended with it
+        self.inserted = 0  # number of unrolls so far, and the next one's serial number
 
     def __len__(self) -> int:
-        """Unrolls that it holds."""
+        """Number of unrolls held."""
         return len(self._places)
 
     @property
     def size(self) -> int:
-        """Bytes of what it holds."""
+        """Bytes of the unrolls held."""
         return self._frames.size + len(self) * self.shape.other_bytes // self.shape.unrolls
 
     def has_room(self) -> bool:
-        """Whether one unroll more fits in, whatever its frames are."""
+        """Whether one more unroll fits, whatever its frames are."""
         shape = self.shape
         most = self.size + shape.longest * shape.frame_bytes + shape.other_bytes // shape.unrolls
         return bool(self._free) and self._frames.free >= shape.longest and most <= shape.limit
 
     def insert(self, trajectory: Trajectory[np.ndarray], make_room: Callable[[], None]) -> np.ndarray:
-        """Keep these unrolls, until `release`.
+        """Store these unrolls, until `release`.
 
         Args:
-            make_room: releases others until there is room, if it can.
+            make_room: releases others until there is room, if possible.
 
         Returns:
-            Their serial numbers, int64 [B], which rise for ever; -1 for those that are left out, as they have no valid
-            step or there is no room.
+            Their serial numbers, int64 [B], which always increase; -1 for unrolls that were not stored, because they
+            have no valid step or there is no room.
         """
         serials = np.full(len(trajectory.online), -1)
         for b in np.flatnonzero(trajectory.valid.any(0)):
@@ -149,11 +149,11 @@ class UnrollMemory:
         self._places[serial] = place
 
     def serials(self) -> np.ndarray:
-        """Of the unrolls that it holds, int64 [len(self)], in order."""
+        """Serial numbers of the unrolls held, int64 [len(self)], ascending."""
         return np.array(sorted(self._places), np.int64)
 
     def export(self, serials: np.ndarray) -> dict[str, np.ndarray]:
-        """A copy of these unrolls, int64 [n]: their fields, [n, ...], of which `frames` are numbers of their frames."""
+        """A copy of these unrolls, int64 [n]: their fields [n, ...], where `frames` are indices into their frames."""
         places = self._places_of(serials)
         arrays = {name: field[places] for name, field in self._fields.items()}
         different, numbers = np.unique(arrays["frames"], return_inverse=True)
@@ -161,10 +161,10 @@ class UnrollMemory:
         return {"serial": serials, **arrays, **self._frames.packed(different)}
 
     def restore(self, arrays: dict[str, np.ndarray], make_room: Callable[[], None]) -> None:
-        """Take back what `export` gave, as far as replays hold it.
+        """Restore exported unrolls, as far as replays hold them.
 
         Raises:
-            ValueError: it is not of this memory's shape.
+            ValueError: they do not have this memory's shape.
             KeyError: something is missing.
         """
         serials, fields = arrays["serial"], self.shape.fields()
@@ -186,20 +186,20 @@ class UnrollMemory:
         for b, serial in enumerate(serials.tolist()):
             if serial in self._holders and serial not in self._places:
                 make_room()
-                if serial in self._holders:  # else it was the oldest itself
+                if serial in self._holders:  # else it was itself the oldest, and dropped
                     self._insert(trajectory, b, serial)
 
     def hold(self, serials: Iterable[int]) -> None:
-        """One replay more holds each of these, which are here or are to be restored."""
+        """Count one more replay that holds each of these unrolls, which are stored or yet to be restored."""
         for serial in serials:
             self._holders[serial] = self._holders.get(serial, 0) + 1
 
     def missing(self) -> int:
-        """How many unrolls replays hold that are not here."""
+        """Number of unrolls that replays hold but that are not stored."""
         return len(self._holders) - len(self._places)
 
     def release(self, serials: Iterable[int]) -> None:
-        """One replay less holds each of these; what none holds any more is forgotten."""
+        """Count one replay fewer that holds each of these unrolls; unrolls that no replay holds are deleted."""
         for serial in serials:
             self._holders[serial] -= 1
             if self._holders[serial] == 0:
@@ -207,18 +207,18 @@ class UnrollMemory:
 
     def _forget(self, serial: int) -> None:
         del self._holders[serial]
-        if serial not in self._places:  # it was to be restored
+        if serial not in self._places:  # it was yet to be restored
             return
         place = self._places.pop(serial)
         self._free.append(place)
         frames = np.unique(self._fields["frames"][place])
         self._uses[frames] -= 1
         self._frames.forget(frames[self._uses[frames] == 0])
-        if len(self._ends) > 2 * len(self._places) + 16:  # of unrolls that nothing went on from
+        if len(self._ends) > 2 * len(self._places) + 16:  # unrolls that no other continued
             self._ends = {digest: end for digest, end in self._ends.items() if end in self._places}
 
     def read(self, serials: np.ndarray) -> Trajectory[np.ndarray]:
-        """The unrolls with these numbers, int64 [n], as they were inserted, but not `online`."""
+        """The unrolls with these serial numbers, int64 [n], as inserted, except that `online` is False."""
         places = self._places_of(serials)
         steps = {name: np.ascontiguousarray(self._fields[name][places].swapaxes(0, 1)) for name in ("first", *STEPS)}
         return Trajectory(
@@ -231,11 +231,11 @@ class UnrollMemory:
         )
 
     def observations(self, serials: np.ndarray) -> np.ndarray:
-        """The observations alone, [T + 1, n, ...]."""
+        """Only the observations, [T + 1, n, ...]."""
         return self._stacked(self._frames.read(self._fields["frames"][self._places_of(serials)].swapaxes(0, 1)))
 
     def _stacked(self, frames: np.ndarray) -> np.ndarray:
-        """Observations [T + 1, n, ...] of their frames [T + 1, n, S, ...]."""
+        """Stack frames [T + 1, n, S, ...] to observations [T + 1, n, ...]."""
         if self.shape.stack == 1:
             return frames[:, :, 0]
         return np.moveaxis(frames, 2, -2).reshape(*frames.shape[:2], *frames.shape[3:-1], -1)
@@ -244,10 +244,10 @@ class UnrollMemory:
         return np.array([self._places[serial] for serial in serials.tolist()], np.int64)
 
     def _store(self, observations: np.ndarray, known: np.ndarray | None) -> np.ndarray:
-        """Store what is new in these observations [n, ...], which follow each other.
+        """Store the new frames of these successive observations [n, ...].
 
         Args:
-            known: places of the first one's frames, int32 [S], where it is stored already.
+            known: places of the first one's frames, int32 [S], if it is stored already.
 
         Returns:
             Places of their frames, int32 [n, S].
@@ -260,7 +260,7 @@ class UnrollMemory:
 
         def number_of(frame: np.ndarray) -> int:
             new.append(frame)
-            return -len(new)  # until it has a place
+            return -len(new)  # negative until it has a place
 
         for index in range(length):
             if index == 0 and known is not None:
@@ -281,7 +281,7 @@ class UnrollMemory:
         return numbers
 
     def _split(self, observations: np.ndarray) -> np.ndarray:
-        """Frames [n, S, ...] of observations [n, ...]."""
+        """Split observations [n, ...] into frames [n, S, ...]."""
         if self.shape.stack == 1:
             return observations[:, None]
         apart = observations.reshape(*observations.shape[:-1], self.shape.stack, -1)
@@ -289,5 +289,5 @@ class UnrollMemory:
 
 
 def _digest(observation: np.ndarray) -> bytes:
-    """What tells one observation from all others."""
+    """A digest that identifies an observation."""
     return hashlib.blake2b(np.ascontiguousarray(observation).data, digest_size=16).digest()

@@ -1,1 +1,1 @@
-"""Who runs when: the server's processes and threads, and the shared memory between them."""
+"""Scheduling: the server's processes and threads, and the shared memory between them."""

@@ -1,4 +1,4 @@
-"""What acts: agents, predictors that choose for them, a slab between them."""
+"""The acting part of a crew: agents, predictors that choose their actions, and their slab."""
 
 import threading
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from kartrl.runtime.published_weights import PublishedWeights
 from kartrl.runtime.sizes import Sizes, slab_shape
 from kartrl.runtime.slab import Slab
 
-SETTLE_SECONDS = 5.0  # that a forward pass may take
+SETTLE_SECONDS = 5.0  # for a forward pass to finish
 
 
 class Acting:
@@ -24,14 +24,14 @@ class Acting:
 
     Args:
         config: the configuration.
-        sizes: of the processes, batches and queues.
-        spec: of the environment.
-        context: of multiprocessing.
-        seed: of the first agent's first environment.
-        say: tells the user.
+        sizes: numbers of processes, sizes of batches and queues.
+        spec: the environment's spec.
+        context: the multiprocessing context.
+        seed: seed of the first agent's first environment.
+        say: prints a line for the user.
 
     Attributes:
-        slab: holds what they do.
+        slab: their shared memory.
         stop_event: set by `stop`.
         predictors: made by `make_predictors`.
     """
@@ -47,17 +47,17 @@ class Acting:
 
     @property
     def predictions(self) -> int:
-        """Observations for which actions were chosen."""
+        """Number of observations for which actions were chosen."""
         return sum(predictor.predictions for predictor in self.predictors)
 
     @property
     def batches(self) -> int:
-        """Forward passes in which they were."""
+        """Number of forward passes that chose them."""
         return sum(predictor.batches for predictor in self.predictors)
 
     @property
     def generators(self) -> dict[str, torch.Generator]:
-        """What the predictors draw from, by name."""
+        """The predictors' random generators, by name."""
         return {predictor.name: predictor.policy.generator for predictor in self.predictors}
 
     def make_predictors(
@@ -68,14 +68,14 @@ class Acting:
         seed: int,
         device: torch.device | None = None,
     ) -> None:
-        """Make the threads that `begin` starts, while the agents come up.
+        """Create the threads that `begin` starts, while the agents load.
 
         Args:
-            network: that each has a copy of.
-            weights: of it, published by who learns.
+            network: each predictor gets a copy of it.
+            weights: its weights as published by the trainer.
             pacing: chooses batches.
-            seed: of what the first one draws.
-            device: where they run, if not where `network` does.
+            seed: seed of the first predictor's sampling.
+            device: where they run; None: the device of `network`.
         """
         slab, distribution = self.slab, make_distribution(self._spec.action)
         states = group_states(slab, network)
@@ -91,18 +91,18 @@ class Acting:
             predictor.start()
 
     def stop(self) -> None:
-        """Have all of them end."""
+        """Tell agents and predictors to end."""
         self.stop_event.set()
         self.slab.stop()
 
     def join(self, timeout: float) -> None:
-        """Wait for the end of the predictors, at most so many seconds for each."""
+        """Wait at most `timeout` seconds for each predictor to end."""
         for predictor in self.predictors:
             if predictor.ident is not None:
                 predictor.join(timeout)
 
     def _settle(self) -> None:
-        """Wait until no predictor works any more on what it has gathered before now."""
+        """Wait until no predictor is processing requests gathered before this call."""
         for predictor in self.predictors:
             if not predictor.predicting.acquire(timeout=SETTLE_SECONDS):
                 raise RunFailed(f"{predictor.name} does not finish a forward pass")

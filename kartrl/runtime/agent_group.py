@@ -1,4 +1,4 @@
-"""An agent's side of the slab: what it asks, what it is answered, what came of it."""
+"""An agent's side of the slab: its requests, their answers, and the results of its actions."""
 
 import itertools
 import os
@@ -13,19 +13,19 @@ from kartrl.runtime.slab import ANSWER, FINISHED, FREE, WAKE_SECONDS, Slab
 
 
 class Stopped(Exception):
-    """The run is stopping, or its main process is gone."""
+    """The run is stopping, or its server is gone."""
 
 
 class OutOfOrder(RuntimeError):
-    """A group was not asked, answered and recorded in turn."""
+    """`ask`, `answer` and `record` of a group were called out of order."""
 
 
 class Mailbox:
-    """What an agent waits on: the server's answers, and its word that a flag has changed.
+    """Where an agent waits for the server: for answers, and for notice that a flag has changed.
 
     Args:
         waker: `Slab.waker` of the agent.
-        serve: called before each look at the waker, by a process that has to do itself what its agent waits for.
+        serve: called before each poll of the waker, in a process that itself has to do what its agent waits for.
     """
 
     def __init__(self, slab: Slab, waker: Connection, serve: Callable[[], None] = lambda: None) -> None:
@@ -36,10 +36,10 @@ class Mailbox:
         """Groups whose next request waits for a free block; the others go on meanwhile."""
 
     def wait(self, ready: Callable[[], bool]) -> None:
-        """Wait until `ready`.
+        """Wait until `ready()` is true.
 
         Raises:
-            Stopped: the run is stopping, or the server has gone.
+            Stopped: the run is stopping, or the server is gone.
         """
         self._post()
         while not ready():
@@ -59,24 +59,24 @@ class Mailbox:
 
 
 class AgentGroup:
-    """An agent's side of one of its groups: asks for decisions, and fills one block after the other.
+    """An agent's side of one of its groups: asks for decisions, and fills one block after another.
 
     The order is `ask`, `answer`, `record`, `ask`, ...
 
     Args:
         slab: the shared memory.
         group: number of the group.
-        mailbox: of the agent.
-        stopwatch: counts how long it writes and waits.
+        mailbox: the agent's mailbox.
+        stopwatch: measures the time spent writing and waiting.
     """
 
     def __init__(self, slab: Slab, group: int, mailbox: Mailbox, stopwatch: Stopwatch) -> None:
         self._slab, self._group, self._mailbox, self._stopwatch = slab, group, mailbox, stopwatch
         self._agent, self._length = group // slab.groups_per_agent, slab.unroll_length
         block = int(slab.current[group])
-        # What an earlier life of the agent finished may be needed with the next block, so that is not waited for.
+        # A block finished before a restart may be trained on only together with the next one, so do not wait for it.
         self._block, self._step = (slab.next_block(block) if slab.is_finished(block) else block), 0
-        self._faulty = np.zeros(slab.group_size, bool)  # whose unroll in this block is not to be learned from
+        self._faulty = np.zeros(slab.group_size, bool)  # environments whose unroll in this block must not be trained on
         self._number = int(slab.requested[group])
         self._next = "ask"
         self.blocks = 0
@@ -84,12 +84,12 @@ class AgentGroup:
         self._question: tuple[np.ndarray, np.ndarray]
 
     def ask(self, observation: np.ndarray, first: np.ndarray) -> None:
-        """Hand over observations [G, ...], and with `first`, bool [G], where an episode begins.
+        """Request decisions for observations [G, ...]; `first`, bool [G], is True where an episode begins.
 
-        The request is sent once there is a free block for it.
+        The request is sent once its block is free.
 
         Raises:
-            OutOfOrder: the last request was not answered and recorded.
+            OutOfOrder: the previous request has not been answered and recorded.
         """
         self._turn("ask", "answer")
         if self._step == self._length:
@@ -100,7 +100,7 @@ class AgentGroup:
         self._stopwatch.lap("write")
 
     def post(self) -> bool:
-        """Send what was asked, if the block that it goes to is free."""
+        """Send the pending request if its block is free; return whether it was sent."""
         slab, group, block, step = self._slab, self._group, self._block, self._step
         if slab.state[block] != FREE:
             return False
@@ -116,7 +116,7 @@ class AgentGroup:
 
         Raises:
             Stopped: the run is stopping.
-            OutOfOrder: nothing was asked.
+            OutOfOrder: there is no open request.
         """
         self._turn("answer", "record")
         mailbox, paused = self._mailbox, self._slab.paused
@@ -132,16 +132,16 @@ class AgentGroup:
         return self in self._mailbox.deferred
 
     def record(self, reward: np.ndarray, terminated: np.ndarray, valid: np.ndarray, faulty: np.ndarray) -> None:
-        """What came of the actions.
+        """Store the results of the actions.
 
         Args:
             reward: float32 [G].
             terminated: bool [G].
             valid: bool [G], False where the environment ignored its action.
-            faulty: bool [G], True where it gave numbers that are not finite: the whole unroll is then quarantined.
+            faulty: bool [G], True where it returned non-finite numbers; its whole unroll is then quarantined.
 
         Raises:
-            OutOfOrder: no answer was taken.
+            OutOfOrder: `answer` has not been called.
         """
         self._turn("record", "ask")
         self._faulty |= faulty
@@ -172,10 +172,10 @@ class AgentGroup:
 
 
 def take_turns(groups: Sequence[AgentGroup], mailbox: Mailbox) -> Iterator[int]:
-    """Which group is to be stepped next, for ever: each in turn, but none that waits for a free block.
+    """Yield the index of the group to step next, forever: each in turn, skipping those that wait for a free block.
 
-    The update that frees a block may need the others' blocks: an agent that was replaced may have a finished block of
-    one group, and have to begin that of another anew. Where all groups wait, the first that no longer does is next.
+    The update that frees a block may need other groups' blocks: a restarted agent may have a finished block of one
+    group, and have to refill that of another. If all groups wait, the first that no longer does is next.
 
     Raises:
         Stopped: the run is stopping.

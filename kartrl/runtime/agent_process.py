@@ -1,4 +1,4 @@
-"""An agent: steps its environments and writes what it sees into their slab. It knows nothing of networks."""
+"""An agent: steps its environments and writes their observations into the slab. It is independent of the network."""
 
 import contextlib
 import traceback
@@ -18,7 +18,7 @@ from kartrl.runtime.messages import EpisodeEnd, Failure
 from kartrl.runtime.processes import yield_cores
 from kartrl.runtime.slab import Slab
 
-FAULTS_ALLOWED = 20  # steps in a row at which all environments of a group gave non-finite numbers
+FAULTS_ALLOWED = 20  # consecutive steps at which all environments of a group returned non-finite numbers
 
 
 def run(
@@ -28,12 +28,12 @@ def run(
 
     Args:
         config: the configuration.
-        action: what the agent may do.
+        action: the action space.
         slab: the shared memory.
-        agent: its number.
-        seed: of its environments.
+        agent: the agent's number.
+        seed: seed of its environments.
         waker: `slab.waker(agent)`.
-        server: gets an `EpisodeEnd` at each episode's end, and a `Failure` if the agent cannot go on.
+        server: receives an `EpisodeEnd` at the end of each episode, and a `Failure` if the agent cannot continue.
     """
     yield_cores()
     with telling(server):
@@ -51,7 +51,7 @@ def run(
 
 @contextlib.contextmanager
 def telling(server: Connection) -> Iterator[None]:
-    """Context manager: what ends an agent is sent to the server as a `Failure`, unless the run is stopping."""
+    """Context manager: report an exception that ends an agent to the server as a `Failure`, unless the run stops."""
     try:
         yield
     except (Stopped, BrokenPipeError):
@@ -75,7 +75,7 @@ def play(
     stopwatch: Stopwatch,
     server: Connection,
 ) -> None:
-    """Step the agent's groups in turn, for ever: one is stepped while the others wait for their actions.
+    """Step the agent's groups in turn, forever: one is stepped while the others wait for their actions.
 
     Raises:
         Stopped: the run is stopping.
@@ -84,7 +84,7 @@ def play(
     groups = [AgentGroup(slab, first + index, mailbox, stopwatch) for index in range(slab.groups_per_agent)]
     envs: list[EnvGroup] = []
     done = np.zeros((len(groups), slab.group_size), bool)
-    faults = [0] * len(groups)  # steps in a row at which all environments were faulty, or began anew after that
+    faults = [0] * len(groups)  # consecutive steps at which all environments were faulty, or began a new episode
     try:
         for index, group in enumerate(groups):
             envs.append(make_group(config, slab.group_size))
@@ -93,7 +93,7 @@ def play(
             env, group = envs[index], groups[index]
             observation, reward, terminated, truncated, faulty, episodes = env.step(action.taken(group.answer()))
             stopwatch.lap("environment")
-            # Where an episode ended at the step before, this one ignored its action and began the next episode.
+            # Where an episode ended at the previous step, this step ignored its action and began the next episode.
             began = done[index].copy()
             group.record(reward, terminated | began, ~began, faulty)
             done[index] = terminated | truncated

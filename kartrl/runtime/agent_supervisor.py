@@ -21,21 +21,21 @@ from kartrl.runtime.slab import Slab
 
 
 class Board(Protocol):
-    """Where the processes' progress can be seen.
+    """Shows the progress of the processes.
 
     Attributes:
-        num_agents: processes.
-        unrolls: int64 [num_agents], finished by each in all its lives.
+        num_agents: number of processes.
+        unrolls: int64 [num_agents], finished by each process, across restarts.
     """
 
     num_agents: int
     unrolls: np.ndarray
 
     def requests(self, agent: int) -> int:
-        """How many actions it has asked for, in all its lives."""
+        """Number of requests for actions it has made, across restarts."""
 
     def may_move(self, agent: int) -> bool:
-        """Whether nothing keeps it from its next request."""
+        """Whether it could make its next request."""
 
 
 AnyBoard = TypeVar("AnyBoard", bound=Board)
@@ -49,34 +49,34 @@ class Agent:
         self.process: ChildProcess | None = None
         self.messages: Inbox | None = None
         self.restarts = Restarts()
-        self.unrolls = 0  # that it had finished when this life began
+        self.unrolls = 0  # finished before its last start
         self.moved = (
             0.0,
             0,
-        )  # monotonic time and number of its newest request that was seen, or of this life's beginning
-        self.ended = False  # as `watch` has seen it
+        )  # monotonic time and number of its newest request seen, or those at its last start
+        self.ended = False  # whether `watch` has seen it dead
         self.cause = ""  # of its last death
 
 
 def first_seed(run_seed: int, updates: int) -> int:
-    """The seed for a `Supervisor`: another one in each run and after each resume."""
+    """The seed for a `Supervisor`: different in each run and after each resume."""
     return run_seed * 1_000_003 + updates
 
 
 class Supervisor(ABC, Generic[AnyBoard]):
-    """All processes of a run that act.
+    """Supervises all processes of a run that act.
 
-    A dead one costs its partial unrolls, and nothing else: it is replaced, under `Restarts`. The run fails when fewer
-    than `min_agents` are healthy, and when one dies before there has been an update: then nothing ever worked.
+    A death costs only partial unrolls: the process is restarted, as `Restarts` allows. The run fails if fewer than
+    `min_agents` are healthy, or if one dies before the first update: then nothing has ever worked.
 
     Args:
         config: the configuration.
-        board: where their progress can be seen.
-        role: what they are called.
-        envs: environments of each.
-        min_agents: healthy ones that training needs.
-        seed: of the first one's first environment.
-        say: tells the user.
+        board: shows their progress.
+        role: their name in messages.
+        envs: environments per process.
+        min_agents: number of healthy ones that training needs.
+        seed: seed of the first one's first environment.
+        say: prints a line for the user.
     """
 
     def __init__(
@@ -96,19 +96,19 @@ class Supervisor(ABC, Generic[AnyBoard]):
 
     @abstractmethod
     def _spawn(self, number: int, seed: int) -> tuple[ChildProcess, Connection]:
-        """Start one of them: its process, and what it sends."""
+        """Start one of them; return its process and the connection that receives its messages."""
 
     def _make_good(self, number: int) -> None:
-        """What has to be done after the death of one of them."""
+        """Clean up after the death of one of them."""
 
     @property
     def alive(self) -> int:
-        """Agents with a process."""
+        """Number of agents with a process."""
         return sum(agent.process is not None for agent in self._agents)
 
     @property
     def deaths(self) -> int:
-        """Of agents, since the run began."""
+        """Number of deaths since the run began."""
         return sum(agent.restarts.total for agent in self._agents)
 
     @property
@@ -123,7 +123,7 @@ class Supervisor(ABC, Generic[AnyBoard]):
 
     def _start(self, agent: Agent) -> None:
         board = self._board
-        # A restarted agent must not repeat the life that killed it.
+        # A restarted agent gets another seed, so as not to repeat what killed it.
         seed = self._seed + agent.number * self._envs + agent.restarts.total * 10_007
         agent.unrolls, agent.ended, agent.cause = int(board.unrolls[agent.number]), False, ""
         agent.moved = (time.monotonic(), board.requests(agent.number))
@@ -131,17 +131,17 @@ class Supervisor(ABC, Generic[AnyBoard]):
         agent.messages = Inbox(messages)
 
     def join(self, timeout: float) -> None:
-        """Wait until all of them have ended, at most this many seconds."""
+        """Wait until all of them have ended, at most `timeout` seconds."""
         deadline = time.monotonic() + timeout
         for agent in self._agents:
             if agent.process is not None:
                 agent.process.join(max(0.0, deadline - time.monotonic()))
 
     def receive(self, timeout: float) -> Iterator[Any]:
-        """What they have sent, but for `Failure`; waits for a message at most this long.
+        """Yield what they have sent, except `Failure`; wait at most `timeout` seconds for a message.
 
         Raises:
-            UserError: an agent met bad input.
+            UserError: an agent failed on bad user input.
         """
         readers = {agent.messages.reader: agent for agent in self._agents if agent.messages is not None}
         for reader in wait(list(readers), timeout):
@@ -156,7 +156,7 @@ class Supervisor(ABC, Generic[AnyBoard]):
                         raise UserError(message.reason)
                     else:
                         agent.cause = message.trace
-            except EOFError:  # it has gone; `watch` sees to it
+            except EOFError:  # it is gone; `watch` handles it
                 reader.close()
                 agent.messages = None
 
@@ -175,8 +175,8 @@ class Supervisor(ABC, Generic[AnyBoard]):
                 if agent.restarts.due(now):
                     self._start(agent)
             elif not agent.process.is_alive():
-                # What it said is heard by now or, where its pipe does not end, since a process that its environment
-                # started holds it, when `receive` has been called once more.
+                # Its messages have been received by now or, if a process that its environment started holds its pipe
+                # open, after one more call of `receive`.
                 if agent.messages is None or agent.ended:
                     self._reap(agent, now, trained)
                 agent.ended = True
@@ -185,7 +185,7 @@ class Supervisor(ABC, Generic[AnyBoard]):
                 agent.process.kill()
 
     def _is_stalled(self, agent: Agent, now: float) -> bool:
-        """Whether it has not moved for too long, though nothing kept it from moving."""
+        """Whether it has made no request for too long, though it could have."""
         requests = self._board.requests(agent.number)
         if requests != agent.moved[1] or not self._board.may_move(agent.number):
             agent.moved = (now, requests)
@@ -198,7 +198,7 @@ class Supervisor(ABC, Generic[AnyBoard]):
             agent.messages.reader.close()
             agent.messages = None
         cause = agent.cause.strip() or tell_exit(code)
-        if not trained:  # nothing ever worked: starting again would loop
+        if not trained:  # nothing has ever worked: restarts would loop
             raise RunFailed(f"{self._role} {agent.number} ended before the first update\n{cause}")
         agent.restarts.died(now, useful=int(self._board.unrolls[agent.number]) > agent.unrolls)
         healthy = sum(not other.restarts.failing for other in self._agents)
@@ -219,8 +219,8 @@ class Agents(Supervisor[Slab]):
     """The agents of a slab.
 
     Args:
-        action: what agents may do.
-        settle: returns when no predictor works any more on requests that it had gathered before.
+        action: the action space.
+        settle: returns once no predictor is processing requests gathered before the call.
     """
 
     def __init__(
@@ -248,6 +248,6 @@ class Agents(Supervisor[Slab]):
     def _make_good(self, number: int) -> None:
         slab = self._board
         slab.retire(number)
-        slab.run_agents(slab.num_agents)  # one that the controller had paused may have to take its place
+        slab.run_agents(slab.num_agents)  # an agent that the controller paused may have to take its place
         self._settle()
         slab.recover(number)

@@ -1,6 +1,6 @@
-"""What `auto` means: processes and batches that suit the machine, from a moment of measuring at the start.
+"""Values for `auto`: numbers of processes and batch sizes for the machine, from a short measurement at the start.
 
-What was measured to find these rules is in docs/performance.md.
+The measurements behind these rules are in docs/performance.md.
 """
 
 import math
@@ -20,23 +20,23 @@ from kartrl.runtime.devices import learner_device
 from kartrl.runtime.machine import cores, free_memory
 from kartrl.runtime.sizes import Sizes, check_memory, replay_shape
 
-GROUP_SECONDS = 4e-3  # that a group should be stepped for, so that messages and batches of one cost little beside it
-LARGEST_GROUP = 4  # more environments would each be seen less often between two updates, and learning take more steps
-AGENTS_PER_CORE = 6  # where an agent has one environment: while most wait for a batch to fill, some must be running
-WORKER_BYTES = 400e6  # of a Hogwild worker, which loads torch
-AGENT_BYTES = 80e6  # of memory that an agent process takes, with its emulator
-SEVERAL, LEAST_LAG = 4, 10  # times the policy lag that the sizes lead to is too old, but not less than so many updates
-NEARLY = 1.1  # a forward pass whose cost for an observation is within this factor of the least is large enough
+GROUP_SECONDS = 4e-3  # target duration of a group's step, so that messages and batches of one are cheap in comparison
+LARGEST_GROUP = 4  # with more, each environment is stepped less between two updates, and learning takes more steps
+AGENTS_PER_CORE = 6  # for agents with one environment: while most wait for a batch to fill, some must be running
+WORKER_BYTES = 400e6  # memory of a Hogwild worker, which loads torch
+AGENT_BYTES = 80e6  # memory of an agent process, with its emulator
+SEVERAL, LEAST_LAG = 4, 10  # a lag of this many times the expected one is too old, but at least this many updates
+NEARLY = 1.1  # a batch whose cost per observation is within this factor of the lowest is large enough
 
 
 def choose_sizes(config: Config, spec: EnvSpec, cpus: int | None = None) -> Sizes:
-    """Numbers for this machine and this environment.
+    """Choose the sizes for this machine and environment.
 
     Args:
-        cpus: cores of a node of agents, which has no replay; None: this is no node, and has all of the machine's.
+        cpus: cores of a node of agents, which has no replay; None: not a node, all cores of the machine.
 
     Raises:
-        UserError: numbers that do not go together, or for which there is not enough memory.
+        UserError: numbers are incompatible, or need more memory than is free.
     """
     if is_hogwild(config):
         return _hogwild_sizes(config, spec)
@@ -49,7 +49,7 @@ def choose_sizes(config: Config, spec: EnvSpec, cpus: int | None = None) -> Size
     check_learners(config)
     check_replays(config)
     mixed = bool(config.replays) and config.algorithm.name != "acer"
-    queue = Fraction(1) - (sum(each.share for each in config.replays) if mixed else 0)  # fresh part of a batch
+    queue = Fraction(1) - (sum(each.share for each in config.replays) if mixed else 0)  # fresh share of a batch
     ratio = config.acer.replay_ratio if config.replays and not mixed else 0.0
     on_cpu = learner_device(system).type == "cpu"
     envs = _or(system.envs_per_agent, 2 * _group_size(0.0 if fixed else spec.step_seconds))
@@ -59,7 +59,7 @@ def choose_sizes(config: Config, spec: EnvSpec, cpus: int | None = None) -> Size
     agents = _or(system.agents, min(memory, AGENTS_PER_CORE * number if envs == 1 else number))
     observation = math.prod(spec.observation_shape) * np.dtype(spec.observation_dtype).itemsize
     need = learners * agents * envs * config.algorithm.unroll_length * observation
-    check_memory(need, learners * agents, envs)  # before any is taken
+    check_memory(need, learners * agents, envs)  # before allocating any
     groups = agents * groups_per_agent
     share = groups if synchronous else max(1, round(groups * algorithm.batch_share))
     whole = _whole_unrolls(config, queue, size)  # what a batch must be a multiple of
@@ -76,9 +76,9 @@ def choose_sizes(config: Config, spec: EnvSpec, cpus: int | None = None) -> Size
             f"[system] training_batch_size: with run.reproducible, all {groups * size} environments "
             f"must make up a whole number of batches (got {blocks * size}{' fresh ones' * mixed})"
         )
-    # In a fixed order, all that belong together are answered at once.
+    # In a fixed order, all groups that belong together are answered at once.
     limit = groups if fixed else min(groups, max(1, _or(system.prediction_batch_size, groups * size) // size))
-    # A synchronous update runs while the agents wait, so it may have their cores.
+    # A synchronous update runs while the agents wait, so it may use their cores.
     threads = number if synchronous else max(1, number // 4)
     min_agents = min(agents, _or(system.min_agents, (agents + 1) // 2))
     sizes = Sizes(
@@ -89,7 +89,7 @@ def choose_sizes(config: Config, spec: EnvSpec, cpus: int | None = None) -> Size
         predictors=system.predictors,
         trainers=_or(
             system.trainers, 1 if synchronous or fixed or (on_cpu and not config.replays) else 2
-        ),  # the second assembles a batch beside the first one's update
+        ),  # the second assembles a batch during the first one's update
         prediction_groups=limit,
         min_groups=min(
             limit, (groups + 1) // 2 if fixed else _min_groups(config, spec, groups, size, number, on_cpu, synchronous)
@@ -101,17 +101,17 @@ def choose_sizes(config: Config, spec: EnvSpec, cpus: int | None = None) -> Size
         torch_threads=_or(system.torch_threads, threads if on_cpu else 1),
     )
     if cpus is None:
-        replay_shape(config, spec, sizes)  # is there room for it?
+        replay_shape(config, spec, sizes)  # raises if there is no room for it
     return sizes
 
 
 def stale_after(lag: float) -> int:
-    """Updates after which an unroll is too old, where the sizes lead to this policy lag."""
+    """Number of updates after which an unroll is too old, given the policy lag that the sizes lead to."""
     return max(LEAST_LAG, round(SEVERAL * lag))
 
 
 def _hogwild_sizes(config: Config, spec: EnvSpec) -> Sizes:
-    """Workers, which take the agents' place, one for each core; nothing else is there."""
+    """Sizes of a Hogwild run: workers, one per core, replace agents, predictors and trainers."""
     system, section = config.system, config.a3c
     check_hogwild(config)
     lengths = (config.algorithm.unroll_length,) if section.unroll_lengths == "auto" else section.unroll_lengths
@@ -149,7 +149,7 @@ def _min_groups(
     """Groups a predictor should wait for: enough for a cheap forward pass, while enough others are being stepped."""
     if config.system.min_prediction_batch_size != "auto":
         return max(1, config.system.min_prediction_batch_size // size)
-    if synchronous:  # agents that wait for each other gain nothing from waiting for more of them
+    if synchronous:  # agents that wait for each other anyway gain nothing from waiting for more of them
         return 1
     half = (groups + 1) // 2
     most = groups - 2 * number
@@ -162,12 +162,12 @@ def _min_groups(
 
 
 def _ring(blocks: int, groups: int, fewest: int) -> int:
-    """Blocks for each group; with one alone, agents would wait for the update.
+    """Blocks per group; with only one, agents would wait for the update.
 
     Args:
         blocks: in one update.
-        groups: of all agents: while one block of each is being filled, their others make up an update.
-        fewest: groups of the fewest agents that training goes on with, whose blocks must make up an update too.
+        groups: groups of all agents: while one block of each is being filled, the others suffice for an update.
+        fewest: groups of the fewest agents that training continues with, whose blocks must suffice for an update.
     """
     return max(1 + -(-blocks // groups), -(-blocks // fewest))
 
@@ -195,7 +195,7 @@ def forward_seconds(config: Config, spec: EnvSpec, batches: list[int]) -> dict[i
 
 
 def _whole_unrolls(config: Config, queue: Fraction, size: int) -> int:
-    """The smallest batch whose shares are whole unrolls, the fresh ones' blocks of `size`."""
+    """The smallest batch whose shares are whole unrolls, and whose fresh share is whole blocks of `size`."""
     shares = [each.share for each in config.replays]
     return math.lcm(*(share.denominator for share in shares), (queue / size).denominator)
 

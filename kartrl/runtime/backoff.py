@@ -7,7 +7,7 @@ from multiprocessing.connection import Connection
 from kartrl.runtime.child_process import ChildProcess
 from kartrl.runtime.pulse import is_felt
 
-STILL_SECONDS = 60.0  # beside `step_timeout`, that a logger or an evaluator may go without a sign of life
+STILL_SECONDS = 60.0  # plus `step_timeout`: how long a logger or an evaluator may go without a sign of life
 USEFUL_SECONDS = 60.0  # lifetime after which a logger or an evaluator counts as useful
 LONGEST_PAUSE = 60.0  # maximum seconds between restarts
 STRIKES = 4  # consecutive deaths without a useful lifetime after which a role is failing
@@ -41,15 +41,15 @@ class Restarts:
 
 
 class Helper:
-    """The logger or the evaluator: restarted when it dies or stands still, and given up when it keeps failing.
+    """The logger or the evaluator: restarted when it dies or hangs, and given up when it keeps failing.
 
     The run continues in any case.
 
     Args:
         role: its name.
-        start: starts the process, which is to send a `Pulse` through the connection.
+        start: starts the process, which must send a `Pulse` through the connection.
         say: prints a line.
-        patience: seconds between two signs of life after which it counts as standing still.
+        patience: seconds without a sign of life after which it counts as hung.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Helper:
         self._stalled = False
 
     def watch(self, now: float) -> None:
-        """Start the process if it is due, and check that it is alive and does something."""
+        """Start the process if it is due, and check that it is alive and makes progress."""
         if self.process is not None and not self.process.is_alive():
             code, self.process = self.process.exitcode, None
             self.restarts.died(now, useful=self._felt - self._began > USEFUL_SECONDS)
@@ -83,7 +83,7 @@ class Helper:
         self._stalled = False
 
     def _look(self, now: float) -> None:
-        """Kill the process if it stands still."""
+        """Kill the process if it hangs."""
         if self.process is None or self._signs is None or is_felt(self._signs):
             self._felt = now
         elif now - self._felt > self._patience and not self._stalled:

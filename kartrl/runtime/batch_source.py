@@ -15,29 +15,29 @@ from kartrl.trajectory import Trajectory
 
 
 class BatchSource(Protocol):
-    """Batches of unrolls. One thread at a time calls `next`, and `published` once the batch's update was.
+    """Batches of unrolls. One thread at a time calls `next`, then `published` once the update is published.
 
     Attributes:
-        dropped: unrolls so far that were too old to train on.
+        dropped: unrolls dropped so far because they were too old to train on.
     """
 
     @property
     def dropped(self) -> int: ...
 
     def next(self, stopwatch: Stopwatch) -> Trajectory[np.ndarray] | None:
-        """The next batch; None when the run is stopping. Waiting is the stage idle, copying is gather."""
+        """The next batch; None when the run is stopping. Waiting counts as stage `idle`, copying as `gather`."""
 
     def published(self, update: Update | None = None) -> None:
-        """The newest batch's update has been made, or skipped (None), and its weights are published."""
+        """Call when the newest batch's update has been made, or skipped (None), and its weights are published."""
 
 
 class ArrivalSource:
-    """Blocks in the order in which they are finished; their memory is given back at once.
+    """Blocks in the order in which they finish; their memory is returned at once.
 
     Args:
-        blocks: of a batch.
-        weights: whose version tells how old a block is.
-        max_lag: updates since a block was begun beyond which it is dropped.
+        blocks: blocks per batch.
+        weights: their version determines how old a block is.
+        max_lag: a block begun more than this many updates ago is dropped.
         stop: ends waiting.
     """
 
@@ -71,7 +71,7 @@ class ArrivalSource:
 
 
 class Held:
-    """Blocks that are held until their update is published."""
+    """Base of sources that hold their blocks until the update is published."""
 
     dropped = 0
 
@@ -93,9 +93,9 @@ class Held:
 
 
 class SynchronousSource(Held):
-    """One block of every agent that lives, held until its update is published.
+    """One block of each group of all living agents, held until its update is published.
 
-    Rings have one block, so that agents wait for that update: all that they do is on-policy.
+    Rings have one block, so agents wait for that update, and all experience is on-policy.
     """
 
     def __init__(self, slab: Slab, weights: PublishedWeights, stop: threading.Event) -> None:
@@ -108,7 +108,7 @@ class SynchronousSource(Held):
         while not self._stop.is_set():
             slab.finished.get_many(slab.num_blocks, 0.0)  # or the queue would fill up
             finished = [block for block in range(slab.num_blocks) if slab.is_finished(block)]
-            # An agent that was replaced while an update was made may have acted with the weights before and after it.
+            # An agent replaced during an update may have acted with the weights from before and after it.
             stale = [block for block in finished if (slab.version[block] != self._weights.version).any()]
             if stale:
                 slab.release(stale)
@@ -118,7 +118,7 @@ class SynchronousSource(Held):
         return None
 
     def _expected(self) -> int:
-        """How many blocks will come: those of living agents, and those that others finished before they died."""
+        """Number of blocks to expect: those of living agents, and those that others finished before they died."""
         slab = self._slab
         return sum(
             slab.is_finished(block) or not slab.retired[slab.agent_of(block)] for block in range(slab.num_blocks)
@@ -128,16 +128,16 @@ class SynchronousSource(Held):
 class Rounds(Held):
     """A fixed order for reproducible runs: in each round every group fills one block, with weights of a fixed age.
 
-    Predictors answer all first groups of the agents, then all second ones, and so on. A round begins when the first
-    groups request its first step; only then are newer weights fetched, and only then is the round before it trained
-    on, its groups in order. So while a round is acted, the one before it is trained on. The order is lost when an agent
-    dies: from then on requests are answered as they arrive, with the newest weights, and blocks are trained on, the
-    oldest first.
+    Predictors answer the first groups of all agents, then all second groups, and so on. A round begins when the first
+    groups request its first step; only then are newer weights fetched, and only then is the previous round trained on,
+    its groups in order. So while one round is acted, the previous one is trained on. The order is lost when an agent
+    dies: from then on requests are answered as they arrive, with the newest weights, and blocks are trained on oldest
+    first.
 
     Args:
-        blocks: of a batch; the number of groups is a multiple of it.
+        blocks: blocks per batch; the number of groups is a multiple of it.
         stop: ends waiting.
-        paces_only: batches come from elsewhere; a `SynchronousSource` has an order by itself.
+        paces_only: batches come from a `SynchronousSource`, which has a fixed order of its own.
     """
 
     def __init__(self, slab: Slab, blocks: int, stop: threading.Event, paces_only: bool = False) -> None:
@@ -147,9 +147,9 @@ class Rounds(Held):
         self.enough = slab.num_agents
         self._asked: set[int] = set()
         self._batches_a_round = slab.num_groups // blocks
-        self._turn = 0  # number, within their agents, of the groups that are answered next
-        self._begins = False  # whether the requests that are being answered begin a round
-        self._change = threading.Condition()  # of the counts that follow
+        self._turn = 0  # index, within each agent, of the groups to answer next
+        self._begins = False  # whether the requests being answered begin a round
+        self._change = threading.Condition()  # guards the counts below
         self._begun = 0  # rounds
         self._batches, self._published = 0, 0
 
@@ -158,12 +158,12 @@ class Rounds(Held):
     def next_groups(self, patience: float) -> Sequence[int]:
         """See `Pacing`."""
         slab = self._slab
-        if self._begins:  # the round's first requests were answered, so its weights are those that were fetched for it
+        if self._begins:  # the round's first requests are answered, so its weights have been fetched
             self._begins = False
             with self._change:
                 self._begun += 1
                 self._change.notify_all()
-        if slab.deaths:  # an agent that waits for the others' update must not be waited for
+        if slab.deaths:  # do not wait for an agent that itself waits for an update
             asked, self._asked = self._asked, set()
             return [*asked] or slab.await_requests(slab.num_groups, WAKE_SECONDS)
         wanted = range(self._turn, slab.num_groups, slab.groups_per_agent)
@@ -182,7 +182,7 @@ class Rounds(Held):
         return self._begins or bool(self._slab.deaths)
 
     def _await_updates(self) -> bool:
-        """Wait a second for all updates from rounds before the last one; whether they have been published."""
+        """Wait up to a second for the updates of all rounds before the last; return whether they are published."""
         if self._paces_only:
             return True
         due = (self._begun - 1) * self._batches_a_round
@@ -211,7 +211,7 @@ class Rounds(Held):
             self._change.notify_all()
 
     def _chosen(self) -> list[int] | None:
-        """The next batch's blocks, once they may be trained on."""
+        """The next batch's blocks; None if they cannot be trained on yet."""
         slab = self._slab
         if slab.deaths:
             finished = [block for block in range(slab.num_blocks) if slab.is_finished(block)]

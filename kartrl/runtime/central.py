@@ -1,4 +1,4 @@
-"""The central crew: agents that act, predictors that choose for them, trainers that learn, a slab between them."""
+"""The central crew: agents that act, predictors that choose their actions, trainers that learn, and their slab."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -27,11 +27,11 @@ class Central:
 
     Args:
         config: the configuration.
-        sizes: of the processes, batches and queues.
-        spec: of the environment.
-        context: of multiprocessing.
-        trainer: of the network that learns.
-        say: tells the user.
+        sizes: numbers of processes, sizes of batches and queues.
+        spec: the environment's spec.
+        context: the multiprocessing context.
+        trainer: updates the network.
+        say: prints a line for the user.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Central:
         self.make_threads()
 
     def make_threads(self) -> None:
-        """What `begin` starts."""
+        """Create the threads that `begin` starts."""
         sizes, trainer, acting = self._sizes, self.trainer, self._acting
         seed = self._config.run.seed * 1000 + self._first_update
         device = predictor_device(self._config.system, trainer.learner.reducer.rank)
@@ -95,7 +95,7 @@ class Central:
             self._controller = make_controller(self._slab, self._pacing, sizes.min_groups, sizes.max_lag, self._say)
 
     def _make_order(self) -> tuple[Pacing, BatchSource]:
-        """Which requests are answered together, and which blocks trained on: by arrival, or in a fixed order."""
+        """Which requests are answered together, and which blocks are trained on: by arrival, or in a fixed order."""
         slab, sizes, weights, stop = self._slab, self._sizes, self.trainer.weights, self._acting.stop_event
         synchronous = self.trainer.learner.algorithm.synchronous
         pacing: Pacing = ArrivalPacing(slab, sizes.prediction_groups, sizes.min_groups)

@@ -1,7 +1,7 @@
-"""The processes that this one has started: whether they live, how they ended, and their end, all in bounded time.
+"""The processes that this one has started: whether they are alive, how they ended, and ending them in bounded time.
 
-multiprocessing leaves all this to its fork server. While that is stopped, no process can be started, and no death is
-noticed; once it has been killed, all its children count as dead, whether they live or not.
+multiprocessing leaves all this to its fork server. While that is stopped, no process can be started and no death is
+noticed; once it is killed, all its children count as dead, alive or not.
 """
 
 import contextlib
@@ -19,23 +19,23 @@ import psutil
 
 from kartrl.errors import RunFailed
 
-START_SECONDS = 30.0  # in which the fork server must have started a process, or it is replaced
-LOOK_SECONDS = 0.02  # between two looks whether a process has ended
-ANSWER_SECONDS = 1.0  # in which a fork server that was stopped tells, at the end of a run, that a process has ended
-STATUS_SECONDS = 10.0  # in which it becomes known how a process ended, also on a busy machine
-NO_ANSWER = 255  # the exit status that multiprocessing makes up where the fork server died first
-SET_PARENT_DEATH_SIGNAL, SET_CHILD_SUBREAPER = 1, 36  # of Linux' prctl
+START_SECONDS = 30.0  # for the fork server to start a process before it is replaced
+LOOK_SECONDS = 0.02  # between two polls of whether a process has ended
+ANSWER_SECONDS = 1.0  # for a fork server that was stopped to report, at the end of a run, that a process has ended
+STATUS_SECONDS = 10.0  # for a process's exit status to become known, even on a busy machine
+NO_ANSWER = 255  # the exit status that multiprocessing makes up if the fork server died first
+SET_PARENT_DEATH_SIGNAL, SET_CHILD_SUBREAPER = 1, 36  # for Linux's prctl
 
 
 class ChildProcess:
-    """A process that `start_process` has started, seen without the fork server.
+    """A process started by `start_process`, observed without the fork server.
 
     Args:
-        process: of multiprocessing.
+        process: the multiprocessing process.
 
     Attributes:
-        pid: its number.
-        sentinel: readable when it has ended, and where the fork server was killed.
+        pid: its process id.
+        sentinel: readable when it has ended, or when the fork server was killed.
     """
 
     def __init__(self, process: BaseProcess) -> None:
@@ -43,7 +43,7 @@ class ChildProcess:
         self._process, self.pid, self.sentinel = process, process.pid, process.sentinel
         self._status: int | None = None
         self._seen: psutil.Process | None = None
-        with contextlib.suppress(psutil.NoSuchProcess):  # it has ended by now
+        with contextlib.suppress(psutil.NoSuchProcess):  # it has already ended
             self._seen = psutil.Process(self.pid)
 
     def is_alive(self) -> bool:
@@ -58,9 +58,9 @@ class ChildProcess:
 
     @property
     def exitcode(self) -> int | None:
-        """Its exit status, or the negative number of the signal that ended it; None while it lives, or if unknown.
+        """Its exit status, or the negative number of the signal that ended it; None while it is alive, or if unknown.
 
-        Of a process that outlived its fork server, it is known on Linux only.
+        If a process outlived its fork server, it is known on Linux only.
         """
         if self.is_alive():
             return None
@@ -69,14 +69,14 @@ class ChildProcess:
             deadline = time.monotonic() + STATUS_SECONDS
             self._process.join(STATUS_SECONDS)
             self._status = self._process.exitcode
-            if self._status in (None, NO_ANSWER):  # it may be the true one
+            if self._status in (None, NO_ANSWER):  # 255 may be the true status
                 own = self._own_status(deadline)
                 self._status = self._status if own is None else own
         return self._status
 
     def _own_status(self, deadline: float) -> int | None:
-        """As the kernel tells it, once this process has become the parent: when the fork server has ended, too."""
-        while psutil.pid_exists(self.pid):  # else its parent lives, and has been told
+        """The status from the kernel, once the fork server has ended and this process has become the parent."""
+        while psutil.pid_exists(self.pid):  # otherwise its parent is alive, and has reaped it
             with contextlib.suppress(ChildProcessError):  # it is the fork server's child, not ours
                 pid, status = os.waitpid(self.pid, os.WNOHANG)
                 if pid:
@@ -117,10 +117,10 @@ _started: list[ChildProcess] = []
 
 
 def start_process(process: BaseProcess) -> ChildProcess:
-    """Start a process of multiprocessing; a fork server that does not answer within `START_SECONDS` is replaced.
+    """Start a multiprocessing process; a fork server that does not answer within `START_SECONDS` is replaced.
 
     Raises:
-        RunFailed: the fork server ended meanwhile, and so did its successor.
+        RunFailed: the fork server ended while starting it, and so did its successor.
     """
     _adopt_orphans()
     resume_fork_server()
@@ -145,13 +145,13 @@ def start_process(process: BaseProcess) -> ChildProcess:
 
 
 def kill_children() -> None:
-    """Kill all that are left."""
+    """Kill all child processes that are left."""
     for child in _started:
         child.kill()
 
 
 def end_children(seconds: float) -> None:
-    """Wait for all of them, and kill those that live for longer than this; they end or, at the latest, are given up."""
+    """Wait `seconds` for all child processes, then kill the rest; those that do not end even then are given up."""
     deadline = time.monotonic() + seconds
     for child in _started:
         child.join(max(0.0, deadline - time.monotonic()))
@@ -161,18 +161,18 @@ def end_children(seconds: float) -> None:
     resume_fork_server()
     for process in multiprocessing.active_children():
         process.join(ANSWER_SECONDS)
-    if multiprocessing.active_children():  # of whose end multiprocessing would wait to be told, for ever
+    if multiprocessing.active_children():  # multiprocessing would wait forever for news of their end
         _kill_fork_server()
 
 
 def resume_fork_server() -> None:
-    """Have multiprocessing's own processes continue, should they have been stopped."""
+    """Resume multiprocessing's own processes, in case they were stopped."""
     for pid in (_fork_server(), getattr(resource_tracker._resource_tracker, "_pid", None)):
         _send(pid, signal.SIGCONT)
 
 
 def _kill_fork_server() -> None:
-    """Kill it: whoever waits for its answer gets an error, and the next process is started by a new one."""
+    """Kill the fork server: callers waiting for its answer get an error, and a new one starts the next process."""
     _send(_fork_server(), signal.SIGKILL)
 
 
@@ -188,14 +188,14 @@ def _send(pid: int | None, number: signal.Signals) -> None:
 
 
 def _adopt_orphans() -> None:
-    """Become the parent of processes whose fork server is killed, as only a parent learns how its child has ended."""
+    """Become the parent of processes whose fork server is killed, as only a parent learns how its child ended."""
     _prctl(SET_CHILD_SUBREAPER, 1)
 
 
 def continue_after_parent() -> None:
-    """When this process's parent ends, have it and its children continue, should they be stopped.
+    """When this process's parent ends, resume this process and its children if they are stopped.
 
-    So they notice that end, and end too; only on Linux.
+    They then notice that the parent is gone, and end too; only on Linux.
     """
     own, parent = os.getpid(), os.getppid()
 

@@ -1,4 +1,4 @@
-"""Parts of a configuration that do not go together, each refused with a line that names what does."""
+"""Refuses incompatible parts of a configuration, each with one line that says what to change."""
 
 from kartrl.algorithms import ALGORITHMS
 from kartrl.config import Config, System
@@ -6,7 +6,7 @@ from kartrl.errors import UserError
 from kartrl.learning.optimizers import FROM_ZERO
 from kartrl.runtime.devices import choose_device, learner_device, predictor_device
 
-_OF_CENTRAL = (  # keys of [system] that say nothing to Hogwild workers
+_OF_CENTRAL = (  # keys of [system] that do not apply to Hogwild workers
     "predictors",
     "trainers",
     "prediction_batch_size",
@@ -21,12 +21,12 @@ _OF_CENTRAL = (  # keys of [system] that say nothing to Hogwild workers
 
 
 def is_hogwild(config: Config) -> bool:
-    """Whether workers act and learn by themselves, rather than agents, predictors and trainers together."""
+    """Whether workers act and learn by themselves, instead of agents, predictors and trainers together."""
     return config.algorithm.name == "a3c" and config.a3c.hogwild
 
 
 def check_hogwild(config: Config) -> None:
-    """Refuse what Hogwild workers cannot do, and devices that are not there.
+    """Refuse settings that Hogwild workers do not support, and unavailable devices.
 
     Raises:
         UserError: naming the key.
@@ -49,7 +49,7 @@ def check_hogwild(config: Config) -> None:
 
 
 def check_updates(config: Config) -> None:
-    """Refuse numbers that a fixed order of updates rules out.
+    """Refuse settings that a fixed order of updates rules out.
 
     Raises:
         UserError: naming the key.
@@ -79,7 +79,7 @@ def check_updates(config: Config) -> None:
 
 
 def check_learners(config: Config) -> None:
-    """Refuse what several learners cannot do together, and devices that are not there.
+    """Refuse settings that several learners do not support, and unavailable devices.
 
     Raises:
         UserError: naming the key.

@@ -1,4 +1,4 @@
-"""Who acts and learns in a run, as its server sees them."""
+"""The server's interface to the processes and threads that act and learn."""
 
 from collections.abc import Iterator
 from typing import Protocol
@@ -16,15 +16,15 @@ class Team(Protocol):
 
     @property
     def alive(self) -> int:
-        """How many live."""
+        """Number of living processes."""
 
     @property
     def deaths(self) -> int:
-        """How many have died since the run began."""
+        """Number of deaths since the run began."""
 
     @property
     def where(self) -> str:
-        """Where they are, for people; "" where that is this machine."""
+        """Where they run, for display; "" if on this machine."""
 
 
 class Crew(Protocol):
@@ -32,63 +32,63 @@ class Crew(Protocol):
 
     @property
     def supervisor(self) -> Team:
-        """Of the processes that act."""
+        """The processes that act, and their deaths."""
 
     @property
     def waiting(self) -> bool:
-        """Whether nobody is there to act, which is no fault: somebody may come."""
+        """Whether there are no agents at present, which is not a fault: nodes may join later."""
 
     @property
     def trainer(self) -> Trainer:
-        """What was learned, how far it has come, and what there is to report of it."""
+        """The trainer, with its learner, counters and reports."""
 
     @property
     def predictions(self) -> int:
-        """Observations for which actions were chosen, in this process's life."""
+        """Number of observations for which actions were chosen since this process started."""
 
     @property
     def batches(self) -> int:
-        """Forward passes in which they were."""
+        """Number of forward passes that chose them."""
 
     @property
     def generators(self) -> dict[str, torch.Generator]:
-        """What they draw from and a checkpoint keeps, by name."""
+        """The random generators that a checkpoint saves, by name."""
 
     @property
     def replay(self) -> Mixture | None:
-        """What they replay; None where they learn from fresh unrolls alone."""
+        """The replays; None if they learn from fresh unrolls alone."""
 
     def start(self) -> None:
-        """Start the processes, and make what the threads need while they come up."""
+        """Start the processes and, while they load, create what the threads need."""
 
     def begin(self) -> None:
         """Start the threads."""
 
     def receive(self, timeout: float) -> Iterator[EpisodeEnd]:
-        """The episodes that have ended; waits for a message at most this long.
+        """Yield the episodes that have ended; wait at most `timeout` seconds for a message.
 
         Raises:
-            UserError: an agent met bad input.
+            UserError: an agent failed on bad user input.
         """
 
     def watch(self, now: float) -> None:
-        """See that every process lives, or is replaced.
+        """Check that every process is alive, and replace dead ones.
 
         Args:
             now: the monotonic time.
 
         Raises:
-            RunFailed: too few do, or what they learn has diverged.
+            RunFailed: too few processes are healthy, or training has diverged.
         """
 
     def tune(self, now: float, status: Status) -> None:
-        """Adjust the sizes that may be adjusted while training goes on."""
+        """Adjust the sizes that can be changed during training."""
 
     def scalars(self) -> dict[str, float]:
-        """For the logger: sizes, faults, and where the time went since the last call."""
+        """Scalars for the logger: sizes, faults, and how time was spent since the last call."""
 
     def finish(self, timeout: float) -> None:
-        """Wait for the last update of a run that has reached its limit, at most so many seconds."""
+        """Wait at most `timeout` seconds for the last update of a run that has reached its limit."""
 
     def stop(self, timeout: float) -> None:
-        """Have all of them end; threads are waited for, at most so many seconds each."""
+        """Tell all of them to end; wait at most `timeout` seconds for each thread."""

@@ -1,4 +1,4 @@
-"""The crew of several learners: the first one's, in this process, and the processes of the others."""
+"""The crew of several learners: the first one's crew, in this process, and the others' processes."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ from kartrl.runtime.shared_tensors import SharedTensors
 from kartrl.runtime.sizes import Sizes
 from kartrl.runtime.trainer_thread import Trainer
 
-GONE_SECONDS = 10.0  # in which a process whose connections have broken is seen to have ended
+GONE_SECONDS = 10.0  # for a process whose connections have broken to be seen to have ended
 
 
 class Other(NamedTuple):
@@ -30,10 +30,10 @@ class Other(NamedTuple):
 
 
 class DataParallel(Central):
-    """See `Crew`. Where one learner ends, the run does: none can make an update without the others.
+    """See `Crew`. If one learner ends, so does the run: none can make an update without the others.
 
     Args:
-        place: where learners find each other, a file that does not exist.
+        place: path of a file that does not exist yet, through which learners find each other.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class DataParallel(Central):
     def _take_in(self, other: Other) -> Iterator[EpisodeEnd]:
         try:
             messages = other.messages.receive()
-        except (EOFError, OSError):  # it has gone, or its pipe was closed; `watch` sees to it
+        except (EOFError, OSError):  # it is gone, or its pipe was closed; `watch` handles it
             return
         for message in messages:
             if isinstance(message, EpisodeEnd):
@@ -99,7 +99,7 @@ class DataParallel(Central):
                 raise RunFailed(f"{other.name} has ended: {tell_exit(other.process.exitcode)}")
 
     def stop(self, timeout: float) -> None:
-        """See `Crew`: the others make the update that is under way with this one, then end."""
+        """See `Crew`: the others complete the update in progress with this one, then end."""
         super().stop(timeout)
         for other in self._others:
             other.messages.reader.close()

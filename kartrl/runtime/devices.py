@@ -28,7 +28,7 @@ def choose_device(name: str) -> torch.device:
 
 
 def learner_device(system: System, rank: int = 0) -> torch.device:
-    """Where the network of the learner with this number runs; with auto on GPUs, they take these in turn.
+    """The device of the network of learner `rank`; with auto on GPUs, learners take these in turn.
 
     Raises:
         UserError: see `choose_device`.
@@ -41,7 +41,7 @@ def learner_device(system: System, rank: int = 0) -> torch.device:
 
 
 def predictor_device(system: System, rank: int = 0) -> torch.device:
-    """Where the predictors of this learner run.
+    """The device of this learner's predictors.
 
     Raises:
         UserError: see `choose_device`.

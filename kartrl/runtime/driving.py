@@ -1,4 +1,4 @@
-"""Driving a trained network, to look at what it does: an episode, or step by step."""
+"""Driving with a trained network, to see what it does: a whole episode, or step by step."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
@@ -21,12 +21,12 @@ from kartrl.models import Network
 from kartrl.models.actor import Actor
 from kartrl.runtime.devices import choose_device
 
-MOST_BUILT = 1000  # circuits that a checkpoint may have generated without being asked to
+MOST_BUILT = 1000  # circuits that a checkpoint may cause to be generated without the user asking for them
 OnPicture = Callable[[np.ndarray], None]
 
 
 class Step(NamedTuple):
-    """Where an episode stands after a step, or at its start."""
+    """State of an episode after a step, or at its start."""
 
     observation: np.ndarray  # what the network acts on next
     reward: float
@@ -42,7 +42,7 @@ class Driver(NamedTuple):
     agent_steps: int
     env: "gymnasium.Env[Any, Any]"
     network: Network
-    levels: tuple[str, ...]  # none where there are no levels
+    levels: tuple[str, ...]  # empty if there are no levels
 
 
 @contextlib.contextmanager
@@ -54,19 +54,19 @@ def open_driver(
     console: Console | None = None,
     overrides: Sequence[str] = (),
 ) -> Iterator[Driver]:
-    """Context manager: the `Driver` of a checkpoint, its environment able to drive on these levels.
+    """Context manager: the `Driver` of a checkpoint, with an environment for these levels.
 
     Args:
-        levels: as a user names them; without any, those that the checkpoint's configuration trains or tests on, but
-            for paths: these are of another folder or machine.
+        levels: as a user names them; if empty, those that the checkpoint's configuration trains or tests on, except
+            paths, which may belong to another folder or machine.
         device: auto, cpu, cuda or mps; auto is the CPU, which is as fast as any for one observation at a time.
-        render: whether the environment gives pictures.
-        console: shows how far the building of levels has come.
-        overrides: `environment.key=value`: what is other than in training.
+        render: whether the environment renders frames.
+        console: shows the progress of building levels.
+        overrides: `environment.key=value`: settings that differ from training.
 
     Raises:
-        UserError: the checkpoint, a level or the device is not there or not usable, or the network does not fit what
-            was overridden.
+        UserError: the checkpoint, a level or the device is missing or unusable, or the network does not fit the
+            overridden environment.
     """
     loaded = checkpoint.load(path)
     config = _changed(_needed(loaded.config), overrides)
@@ -100,7 +100,7 @@ def with_newer(driver: Driver, path: Path) -> Driver:
     """The driver with the network of another checkpoint of its run.
 
     Raises:
-        UserError: it cannot be read, or is of another network.
+        UserError: it cannot be read, or its network differs.
     """
     loaded = checkpoint.load(path)
     device = next(driver.network.parameters()).device
@@ -108,16 +108,16 @@ def with_newer(driver: Driver, path: Path) -> Driver:
 
 
 def _needed(config: Config) -> Config:
-    """The part of a checkpoint's configuration that driving needs; all else in it is not looked at."""
+    """The part of a checkpoint's configuration that driving needs; everything else in it is ignored."""
     kept = {name: getattr(config, name) for name in ("environment", "reward", "levels", "model")}
     return Config().model_copy(update=kept)
 
 
 def _changed(config: Config, overrides: Sequence[str]) -> Config:
-    """The configuration with another [environment].
+    """The configuration with overrides of [environment].
 
     Raises:
-        UserError: an override is not valid, or not of [environment], or of another world.
+        UserError: an override is invalid, not of [environment], or selects another world.
     """
     for override in overrides:
         if not override.startswith("environment.") or override.startswith("environment.id="):
@@ -126,10 +126,10 @@ def _changed(config: Config, overrides: Sequence[str]) -> Config:
 
 
 def _without_paths(path: Path, config: Config) -> tuple[Config, str]:
-    """The configuration with its [levels] but for paths, and a line that says which these are; "" where there are none.
+    """The configuration with [levels] without paths, and a line that says which these are; "" if there are none.
 
     Raises:
-        UserError: more circuits would have to be built than anyone waits for.
+        UserError: too many circuits would have to be generated.
     """
     levels = config.levels.without_paths()
     keys = [key for key, use in config.levels.circuits.items() if key not in levels.circuits and use != "none"]
@@ -161,12 +161,12 @@ def drive(
     Args:
         env: from `world`, able to drive on `level`.
         network: in evaluation mode.
-        level: "" where there are no levels.
-        greedy: take the likeliest action rather than sample.
-        seed: of the environment's and of the sampling's randomness; the same seed gives the same drive.
-        use: what the episode is said to be for.
+        level: "" if there are no levels.
+        greedy: take the most likely action instead of sampling.
+        seed: seed of the environment and of sampling; the same seed gives the same drive.
+        use: recorded as the episode's purpose.
         on_picture: called with what `env.render()` shows, uint8 [H, W, 3], at the start and after each step.
-        every_frame: have `on_picture` called for each video frame instead, where the environment can, by `on_frame`.
+        every_frame: call `on_picture` for each video frame instead, if the environment has `on_frame`.
     """
     inner = env.unwrapped
     frames = every_frame and on_picture is not None and hasattr(inner, "on_frame")
@@ -175,7 +175,7 @@ def drive(
     options = world.reset_options(level) if level else {}
     trace: list[tuple[float, ...]] = []
     try:
-        for step in steps(env, network, options, greedy=greedy, seed=seed):  # the last counts
+        for step in steps(env, network, options, greedy=greedy, seed=seed):  # the last one is used below
             if on_picture is not None and not frames:
                 on_picture(env.render())  # type: ignore[arg-type]
             trace.append(world.trace(step.info))

@@ -1,4 +1,4 @@
-"""Features of observations, as the learner's network sees them now."""
+"""Features of observations, computed with the learner's newest weights."""
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ PART = 256  # observations that go through the network at once
 
 
 class Embedding:
-    """What the policy's encoder makes of observations, by a copy of the network that follows the published weights.
+    """The policy encoder's features of observations, from a copy of the network that tracks the published weights.
 
     One thread at a time may call it.
     """

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP of a training: the first asks it to end, a second one ends it at once."""
+"""Ctrl-C, SIGTERM and SIGHUP during training: the first asks it to end, a second one ends it at once."""
 
 import contextlib
 import os
@@ -9,20 +9,20 @@ from types import FrameType
 
 from kartrl.runtime.child_process import kill_children
 
-# Seconds after the first signal in which another one is taken for the same: `timeout`, shells and service managers send
-# a process and its group one each, and a terminal that closes several.
+# Seconds after the first signal within which another one counts as the same: `timeout`, shells and service managers
+# send one each to a process and to its group, and a closing terminal sends several.
 SAME = {"SIGINT": 0.2, "SIGTERM": 2.0, "SIGHUP": float("inf")}
 SHOW_CURSOR = "\x1b[?25h"  # which a live panel hides
 
 
 def end_at_once() -> None:
-    """Let these signals end the process without a word, also where it loads a library: there is nothing to save yet."""
+    """Let these signals end the process silently, even while it loads a library: there is nothing to save yet."""
     for number in _signals():
         signal.signal(number, signal.SIG_DFL)
 
 
 def _signals() -> list[signal.Signals]:
-    """Those to be handled: all but a SIGHUP that is ignored, as `nohup` has it."""
+    """The signals to handle: all but a SIGHUP that is ignored, as under `nohup`."""
     numbers = [signal.Signals[name] for name in SAME]
     return [number for number in numbers if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN]
 
@@ -37,8 +37,8 @@ class EndRequest:
 
     Attributes:
         number: of the first signal, or None.
-        silent: whether the first signal is acknowledged by who looks at `number`, not by the handler.
-        last_words: what a second signal says.
+        silent: whether the first signal is acknowledged by the code that polls `number`, not by the handler.
+        last_words: returns what a second signal prints.
     """
 
     def __init__(self, tidy: Callable[[], None]) -> None:
@@ -56,7 +56,7 @@ class EndRequest:
 
     @contextlib.contextmanager
     def raising(self) -> Iterator[None]:
-        """Within it, a signal raises SystemExit at once."""
+        """Context manager: a signal raises SystemExit at once."""
         self._raises = True
         try:
             self.check()
@@ -80,6 +80,6 @@ class EndRequest:
 
 
 def _write(text: str) -> None:
-    """Write to stderr past its buffer, in the middle of whose use a signal may come."""
+    """Write to stderr bypassing its buffer, as a signal may come while that is in use."""
     with contextlib.suppress(OSError):
         os.write(2, text.encode())

@@ -1,4 +1,4 @@
-"""The server's side of the evaluator: starts and watches its process, takes in what it sends, and ends it."""
+"""The server's side of the evaluator: starts and watches its process, receives its results, and ends it."""
 
 import contextlib
 import time
@@ -18,17 +18,17 @@ from kartrl.runtime.child_process import ChildProcess
 from kartrl.runtime.inbox import Inbox
 from kartrl.runtime.processes import spawn
 
-LAST_SECONDS = 120.0  # that the evaluation of a finished run's last checkpoint may take
+LAST_SECONDS = 120.0  # for the evaluation of a finished run's last checkpoint
 
 
 class Evaluations:
-    """Evaluates checkpoints of a run in a process of its own.
+    """Evaluates a run's checkpoints in a separate process.
 
     Args:
         config: the configuration.
-        run_folder: of this run.
-        context: of multiprocessing.
-        say: prints a line.
+        run_folder: the run's folder.
+        context: the multiprocessing context.
+        say: prints a line for the user.
     """
 
     def __init__(self, config: Config, run_folder: Path, context: Any, say: Callable[[str], None]) -> None:
@@ -44,7 +44,7 @@ class Evaluations:
         return process
 
     def watch(self, now: float) -> None:
-        """See that the process lives or is replaced, where evaluations are wanted."""
+        """Check that the process is alive, and replace it if not, if evaluations are enabled."""
         if self._config.evaluation.minutes > 0:
             self._helper.watch(now)
 
@@ -52,20 +52,20 @@ class Evaluations:
         """What the process has sent since the last call."""
         try:
             return self._inbox.receive() if self._inbox is not None else []
-        except EOFError:  # it has gone; `watch` sees to it
+        except EOFError:  # it is gone; `watch` handles it
             return []
 
     def finish(self, take_in: Callable[[], None], skipped: Callable[[], bool]) -> None:
         """Have the newest checkpoint evaluated, within `LAST_SECONDS`, after training has ended.
 
         Args:
-            take_in: called while that goes on; receives.
-            skipped: whether to wait no longer.
+            take_in: called meanwhile; receives results.
+            skipped: whether to stop waiting.
         """
         begun = time.monotonic()
         try:
             self.watch(begun)
-        except (OSError, RunFailed) as error:  # it would have to be started
+        except (OSError, RunFailed) as error:  # it could not be started
             self._say(f"The last checkpoint is not evaluated: {shortage(error) or error}")
             return
         process = self._helper.process
@@ -83,12 +83,12 @@ class Evaluations:
         take_in()
 
     def terminate(self) -> None:
-        """Have the process end."""
+        """Terminate the process."""
         if self._helper.process is not None:
             self._helper.process.terminate()
 
     def leave_best(self) -> None:
-        """Where no evaluation has chosen a best checkpoint, the newest is it; the process must have ended."""
+        """If no evaluation has chosen a best checkpoint, copy the newest; the process must have ended."""
         best, newest = self._folder / "best.pt", checkpoint.newest(self._folder)
         if newest is not None and not best.exists():
             try:

@@ -1,4 +1,4 @@
-"""The evaluator: while training goes on, drives the newest checkpoint on every level and shows how it went."""
+"""The evaluator: during training, drives the newest checkpoint on every level and reports the results."""
 
 import contextlib
 import itertools
@@ -38,30 +38,30 @@ from kartrl.runtime.processes import yield_cores
 from kartrl.runtime.pulse import Pulse
 
 GIF_WIDTH, GIF_FPS = 128, 5.0  # small: there is one for each level every minute
-NAMES = ("evaluation", "evaluation_sampled")  # of scalars: with the likeliest, and with sampled actions
-LOOK_SECONDS = 1.0  # between two looks for a new checkpoint
-DEVICE = torch.device("cpu")  # a GPU, where there is one, is the learner's
+NAMES = ("evaluation", "evaluation_sampled")  # of scalars: with greedy, and with sampled actions
+LOOK_SECONDS = 1.0  # between two checks for a new checkpoint
+DEVICE = torch.device("cpu")  # a GPU, if there is one, belongs to the learner
 Level = TypeVar("Level")
 
 
 def run(run_folder: Path, config: Config, server: Connection, signs: Connection | None = None) -> None:
-    """Body of the evaluator process; ends on SIGTERM, when its parent has gone, or when it is told that training ended.
+    """Body of the evaluator process; ends on SIGTERM, when its parent is gone, or when it is told that training ended.
 
     Every `config.evaluation.minutes`, if there is a new checkpoint, it drives on at most `config.evaluation.circuits`
-    train and as many test levels. If there are more, the train levels are always the same ones, of as many groups as
+    train and as many test levels. If there are more, the train levels are always the same ones, from as many groups as
     possible, so that checkpoints can be compared; the test levels take turns. Then it
 
-    - sends to `server` an `EpisodeRecord` for each episode with the likeliest actions, and at last a `Scalars` of their
-      means, and of as many episodes with sampled actions,
+    - sends to `server` an `EpisodeRecord` for each episode with greedy actions, and finally a `Scalars` with their
+      means and those of as many episodes with sampled actions,
     - writes the world's images and videos for TensorBoard to `run_folder/evaluation`, and all images to `latest.png`
       there,
     - saves the checkpoint as `run_folder/best.pt` if its score, the mean over these train levels of its mean return on
-      each, with likeliest and sampled actions, is the best so far; see `BestCheckpoint`.
+      each, with greedy and sampled actions, is the best so far; see `BestCheckpoint`.
 
     Args:
-        server: the other end of its pipe. Anything that comes through it says that training has ended: the newest
-            checkpoint is still evaluated, if it was not yet, and the process ends.
-        signs: of life go there; see `Pulse`.
+        server: a pipe to the server. Any message from it means that training has ended: the newest checkpoint is
+            evaluated, unless it has been, and the process ends.
+        signs: receives signs of life; see `Pulse`.
     """
     signal.signal(signal.SIGTERM, deferred(_end))
     yield_cores()
@@ -71,14 +71,14 @@ def run(run_folder: Path, config: Config, server: Connection, signs: Connection 
     evaluator = Evaluator(run_folder, config, server, pulse)
     try:
         evaluator.loop()
-    except BrokenPipeError:  # the server has gone
+    except BrokenPipeError:  # the server is gone
         return
     finally:
         evaluator.close()
 
 
 class Beating(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Shows at each step that its process makes progress."""
+    """Signals at each step that its process makes progress."""
 
     def __init__(self, env: Env, pulse: Pulse) -> None:
         super().__init__(env)
@@ -103,7 +103,7 @@ class Turns(Generic[Level]):
         self._next = 0
 
     def take(self) -> list[Level]:
-        """Those whose turn it is now."""
+        """The levels whose turn it is."""
         count = max(1, len(self.levels))
         taken = [self.levels[(self._next + index) % count] for index in range(min(len(self.levels), self._limit))]
         self._next = (self._next + len(taken)) % count
@@ -111,7 +111,7 @@ class Turns(Generic[Level]):
 
 
 def mixed(world: World, levels: Sequence[str]) -> list[str]:
-    """The levels, one of each group after another, so that a few neighbours are of several groups."""
+    """The levels, alternating between groups, so that any few neighbours are from several groups."""
     groups: dict[str, list[str]] = defaultdict(list)
     for level in levels:
         groups[world.group_of(world.name_level(level))].append(level)
@@ -123,7 +123,7 @@ def _end(_number: int, _frame: FrameType | None) -> NoReturn:
 
 
 class Evaluator:
-    """What the evaluator process keeps from one round to the next."""
+    """The state that the evaluator process keeps between rounds."""
 
     def __init__(self, run_folder: Path, config: Config, server: Connection, pulse: Pulse) -> None:
         self._pulse = pulse
@@ -132,7 +132,7 @@ class Evaluator:
         self._world = world = load_world(config)
         limit = config.evaluation.circuits
         levels = {use: mixed(world, world.levels(use)) for use in ("train", "test")}
-        # Always the same ones, as best.pt is chosen by them.
+        # Always the same ones, as they determine best.pt.
         levels["train"] = levels["train"][:limit] if world.all_levels() else [""]
         self._turns = {use: Turns(names, limit) for use, names in levels.items()}
         self._best = BestCheckpoint(run_folder / "best.pt", levels["train"], config)
@@ -157,7 +157,7 @@ class Evaluator:
             due, seen = time.monotonic() + pause, path
             try:
                 loaded = checkpoint.load(path)
-            except UserError:  # a newer one has taken its place meanwhile
+            except UserError:  # a newer one has replaced it meanwhile
                 due, seen = 0.0, None
                 continue
             self.round(loaded)
@@ -196,7 +196,7 @@ class Evaluator:
         for name in NAMES:
             newest = [episode for same in self._newest[name].values() for episode in same]
             scalars |= evaluation_scalars(self._world, episodes[name], newest, name)
-        self._server.send(Scalars(step, scalars))  # last: it tells that the round's files are there
+        self._server.send(Scalars(step, scalars))  # last: it means that the round's files are written
 
     def close(self) -> None:
         """Free the emulator and close the event file."""
@@ -205,39 +205,39 @@ class Evaluator:
             self._events.close()
 
     def _label(self, level: str) -> str:
-        """Under which name the images of a level are shown."""
+        """The name under which a level's images are shown."""
         if not level:
             return self._config.environment.id
         name = self._world.name_level(level)
         return self._world.group_of(name) if self._world.grouped else name
 
     def _open_env(self) -> Env:
-        """The environment, able to give pictures if it can."""
+        """The environment, with rendering if it supports that."""
         levels = self._world.all_levels()
         if self._films:
             try:
                 return self._world.open_env(levels, training=False, render=True)
-            except Exception as error:  # a stranger's code may raise anything
+            except Exception as error:  # third-party code may raise anything
                 self._stop_filming(error)
         return self._world.open_env(levels, training=False)
 
     def _stop_filming(self, error: Exception) -> None:
-        """Measure from now on without pictures, and say why."""
+        """Evaluate without videos from now on, and say why."""
         self._films = False
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         print(f"kartrl: evaluations are not filmed: {reason}", file=sys.stderr, flush=True)
 
     def _drive(self, network: Network, use: str, level: str) -> tuple[list[Drive], list[np.ndarray]]:
-        """The drives on one level, and small images of the first of them, if the environment gives any."""
+        """The drives on one level, and small images of the first of them, if the environment renders any."""
         if self._films:
             try:
                 return self._film(network, use, level)
-            except Exception as error:  # if it was not `render` that failed, it will be raised again
+            except Exception as error:  # if it was not `render` that failed, it is raised again below
                 self._stop_filming(error)
         return [self._drive_once(network, use, level, seed) for seed in range(self._config.evaluation.episodes)], []
 
     def _sample(self, network: Network, use: str, level: str) -> list[Episode]:
-        """Episodes on one level with sampled actions, of other seeds than those with the likeliest."""
+        """Episodes on one level with sampled actions, with other seeds than the greedy ones."""
         count = self._config.evaluation.episodes
         return [
             drive(self._world, self._env, network, level, greedy=False, seed=seed, use=use).episode
@@ -289,7 +289,7 @@ class Evaluator:
 
     @contextlib.contextmanager
     def _warning(self) -> Iterator[None]:
-        """Inside, a file that cannot be written is told of once, and training goes on."""
+        """Context manager: warn once about a file that cannot be written; training continues."""
         try:
             yield
         except OSError as error:
@@ -307,7 +307,7 @@ class Evaluator:
 
 
 class StepModule(torch.nn.Module):
-    """The network inside a module without exported methods, as tracing for TensorBoard's graph wants it."""
+    """The network inside a module without exported methods, as tracing for TensorBoard's graph requires."""
 
     def __init__(self, network: ActorCritic) -> None:
         super().__init__()
@@ -319,11 +319,11 @@ class StepModule(torch.nn.Module):
 
 def _write_graph(folder: Path, loaded: Checkpoint) -> None:
     """Write the network's graph, in an event file of its own, before any other of the folder."""
-    from torch.utils.tensorboard import SummaryWriter  # here: the server imports this module too, for its name only
+    from torch.utils.tensorboard import SummaryWriter  # here: the server imports this module too, only for its name
 
     section = loaded.config.model.model_copy(
         update={"precision": "fp32"}
-    )  # tracing cannot follow the other; the layers are the same
+    )  # tracing does not support bf16; the layers are the same
     network = ActorCritic(section, loaded.observation_shape, loaded.action, heads_of(loaded.config)).eval()
     dtype = torch.uint8 if len(loaded.observation_shape) == 3 else torch.float32
     observation = torch.zeros(1, *loaded.observation_shape, dtype=dtype)

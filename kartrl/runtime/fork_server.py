@@ -12,7 +12,7 @@ from kartrl.runtime.socket_folder import remove_unused
 
 
 def _report(kind: type[BaseException], error: BaseException, trace: Any) -> None:
-    """Be silent where the process on the other side has gone, even halfway through asking for a new process."""
+    """Stay silent if the process at the other end is gone, even halfway through requesting a new process."""
     if (cause := shortage(error)) is not None:
         print(f"kartrl: {cause}", file=sys.stderr)
     elif not issubclass(kind, (EOFError, ConnectionError)):
@@ -20,14 +20,14 @@ def _report(kind: type[BaseException], error: BaseException, trace: Any) -> None
 
 
 sys.excepthook = _report
-# What ends a run is the server's to decide, and ends its processes too. Until here both have been blocked.
+# The server decides when a run and its processes end. Until here, both signals have been blocked.
 for number in (signal.SIGINT, signal.SIGHUP):
     signal.signal(number, signal.SIG_IGN)
-# This server outlives all others of its run, also where they were killed and could not tidy up.
+# The fork server outlives all other processes of its run, even if they were killed and could not clean up.
 atexit.register(remove_unused, Path(os.environ["KARTRL_SOCKETS"]), patience=1.0)
 signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGHUP, signal.SIGTERM))
 
-import kartrl.runtime.agent_process  # noqa: E402, F401  # so that agents come up with it loaded
+import kartrl.runtime.agent_process  # noqa: E402, F401  # so that agents start with it loaded
 from kartrl.runtime.child_process import continue_after_parent  # noqa: E402
 
 continue_after_parent()

@@ -1,7 +1,7 @@
 """The Hogwild crew of A3C (arXiv:1602.01783): workers that act and learn, each with a network of its own.
 
-Parameters lie in memory that all share, as does what the optimizer keeps; nobody waits for anybody (Hogwild!,
-arXiv:1106.5730). The server only watches: it counts, saves, and replaces workers that die.
+The parameters are in shared memory, as is the optimizer's state by default; no worker waits for another (Hogwild!,
+arXiv:1106.5730). The server only supervises: it counts, saves, and replaces workers that die.
 """
 
 import time
@@ -38,13 +38,13 @@ class Hogwild:
 
     Args:
         config: the configuration.
-        sizes: of the processes.
-        spec: of the environment.
-        context: of multiprocessing.
-        learner: with the network and the optimizer's state to begin with, on the CPU; they become the shared ones.
-        progress: of the run.
-        before: counters to go on from.
-        say: tells the user.
+        sizes: number of processes, and of environments.
+        spec: the environment's spec.
+        context: the multiprocessing context.
+        learner: its network and optimizer state, on the CPU, become the initial shared ones.
+        progress: the run's progress.
+        before: counters to continue from.
+        say: prints a line for the user.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class Workers(Supervisor[HogwildBoard]):
 
 
 def worker_config(config: Config, number: int) -> Config:
-    """The configuration of one worker: the length of its unrolls and its device are its own, in turn."""
+    """The configuration of one worker: workers are assigned the unroll lengths and the devices in turn."""
     section, lengths = config.a3c, config.a3c.unroll_lengths
     length = config.algorithm.unroll_length if lengths == "auto" else lengths[number % len(lengths)]
     device = section.devices[number % len(section.devices)]
@@ -177,9 +177,9 @@ def worker_config(config: Config, number: int) -> Config:
 
 
 class HogwildTrainer(Trainer):
-    """What the server knows of the workers' updates; its network and its optimizer's state are the shared ones.
+    """The server's view of the workers' updates; its network and its optimizer's state are the shared ones.
 
-    A copy of them is not of one moment, but of some updates: a worker sees no more than that either.
+    A copy of them mixes several updates, as workers write meanwhile; what a worker reads is no more consistent.
     """
 
     def __init__(
@@ -189,12 +189,12 @@ class HogwildTrainer(Trainer):
         self._board, self._before = board, before
 
     def add(self, record: Record) -> None:
-        """Take in a worker's."""
+        """Store a worker's record."""
         self.records.append(record)
         self.lag = record.scalars["lag/mean"]
 
     def look(self) -> None:
-        """See how far the workers have come."""
+        """Read the workers' progress from the board."""
         board = self._board
         self.counters = board.counters(self._before)
         self.first_step = float(board.began[0]) or None
@@ -205,7 +205,7 @@ class HogwildTrainer(Trainer):
             self._updated = newest
 
     def guard_against_divergence(self) -> None:
-        """Go back to the last good weights where a worker has had to skip too many updates in a row.
+        """Roll back to the last good weights if a worker has skipped too many updates in a row.
 
         Raises:
             Diverged: for the second time.
@@ -217,7 +217,7 @@ class HogwildTrainer(Trainer):
 
     def _go_back(self, problem: str) -> None:
         super()._go_back(problem)
-        if statistics := self._board.statistics:  # what has been loaded is this optimizer's alone
+        if statistics := self._board.statistics:  # what has been loaded belongs to this optimizer alone
             for name, tensor in statistics.items():
                 tensor.copy_(self._good.optimizer[name])
             hold_state(self.learner.optimizer, statistics)

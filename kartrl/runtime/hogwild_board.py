@@ -1,4 +1,4 @@
-"""What Hogwild workers and their server share."""
+"""The state that Hogwild workers and their server share."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,9 +16,9 @@ class HogwildBoard:
     """The parameters, the optimizer's statistics, and each worker's counts, which it alone writes.
 
     Args:
-        workers: processes.
-        network: a network's state, to begin with.
-        statistics: an optimizer's state, to begin with; empty where each worker keeps its own.
+        workers: number of processes.
+        network: the network's initial state.
+        statistics: the optimizer's initial state; empty if each worker keeps its own.
     """
 
     def __init__(self, workers: int, network: Mapping[str, Tensor], statistics: Mapping[str, Tensor]) -> None:
@@ -39,14 +39,14 @@ class HogwildBoard:
 
     steps: np.ndarray  # int64 [workers], trained on
     updates: np.ndarray  # int64 [workers]
-    unrolls: np.ndarray  # int64 [workers], finished, quarantined ones left out
+    unrolls: np.ndarray  # int64 [workers], finished, without quarantined ones
     quarantined: np.ndarray  # int64 [workers], unrolls with non-finite numbers
     moves: np.ndarray  # int64 [workers], forward passes that chose actions
     skipped: np.ndarray  # int64 [workers], updates that were not finite
-    in_a_row: np.ndarray  # int64 [workers], the newest of them
+    in_a_row: np.ndarray  # int64 [workers], of these, the newest consecutive ones
     stage_seconds: np.ndarray  # float64 [workers, stages]
     updated: np.ndarray  # float64 [workers], monotonic time of the newest update
-    began: np.ndarray  # float64 [1], monotonic time of the first step of all, or 0; written by the server
+    began: np.ndarray  # float64 [1], monotonic time of the run's first step, or 0; written by the server
     stopping: np.ndarray  # bool [1], written by the server
 
     def _view(self) -> None:
@@ -61,16 +61,16 @@ class HogwildBoard:
         self._view()
 
     def counters(self, before: Counters) -> Counters:
-        """How far the run has come that had come as far as `before`; without its seconds."""
+        """The counters of a run that continues from `before`, without updated seconds."""
         steps, updates = int(self.steps.sum()), int(self.updates.sum())
         return before._replace(agent_steps=before.agent_steps + steps, updates=before.updates + updates)
 
     # As `agent_supervisor.Board`
 
     def requests(self, agent: int) -> int:
-        """How often this worker has chosen actions, in all its lives."""
+        """Number of times this worker has chosen actions, across restarts."""
         return int(self.moves[agent])
 
     def may_move(self, agent: int) -> bool:
-        """Always: a worker waits for nobody."""
+        """Always True: a worker waits for no one."""
         return True

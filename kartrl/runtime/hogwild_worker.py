@@ -1,7 +1,7 @@
 """A Hogwild worker: an agent that chooses its own actions and learns from them, on parameters that all workers share.
 
-Agent, predictor and trainer of the central crew are at work here too, on a slab of the worker's own, in one thread:
-while the agent waits for an action, the worker chooses it; when an unroll is finished, the worker learns from it.
+It combines the agent, predictor and trainer of the central crew in one thread, on a slab of its own: while the agent
+waits for an action, the worker chooses it; when an unroll is finished, the worker learns from it.
 """
 
 import multiprocessing
@@ -47,15 +47,15 @@ def run(
     """Body of a worker process.
 
     Args:
-        config: of this worker, whose unrolls may be of another length than others', and on another device.
-        sizes: of all workers.
-        spec: of the environment.
+        config: this worker's configuration; its unroll length and its device may differ from other workers'.
+        sizes: sizes of all workers.
+        spec: the environment's spec.
         board: shared with the other workers and the server.
-        number: of this worker.
-        seed: of its environments and its sampling.
+        number: this worker's number.
+        seed: seed of its environments and its sampling.
         before: the counters with which the run began.
-        server: gets an `EpisodeEnd` at each episode's end, the `Record` of some updates, and a `Failure` if the worker
-            cannot go on.
+        server: receives an `EpisodeEnd` at the end of each episode, the `Record` of some updates, and a `Failure` if
+            the worker cannot continue.
     """
     keep_freed_memory()
     torch.set_num_threads(sizes.torch_threads)
@@ -67,11 +67,11 @@ def run(
 
 
 class Worker:
-    """What an agent waits for, done by its own process; see `run`.
+    """Serves an agent in the agent's own process; see `run`.
 
     Attributes:
-        slab: of this worker alone, with one agent and one group.
-        trainer: of its own network, whose steps go to the shared parameters.
+        slab: this worker's own, with one agent and one group.
+        trainer: trains its own network; optimizer steps go to the shared parameters.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Worker:
         self._policy = Policy(network, make_distribution(spec.action), group_states(self.slab, network), seed)
 
     def serve(self) -> None:
-        """Learn from what is finished, and choose the actions that are waited for.
+        """Learn from finished blocks, and choose the actions that the agent waits for.
 
         Raises:
             Stopped: the run is stopping.
@@ -135,7 +135,7 @@ class Worker:
                 self._shared.observe(trajectory.observation[:-1][trajectory.valid].cpu())
             if update is not None and self._shared.normalises_returns:
                 learned_in = torch.tensor(trainer.learner.algorithm.return_deviation)
-                unit = learned_in / self._shared.return_deviation()  # 1, but where others have changed it meanwhile
+                unit = learned_in / self._shared.return_deviation()  # 1, unless others have changed it meanwhile
                 self._shared.observe_returns(update.value_targets().cpu() * unit)
         for ours, all_lives in ((self.slab.unrolls, board.unrolls), (self.slab.quarantined, board.quarantined)):
             all_lives[number] += ours[0]
@@ -147,7 +147,7 @@ class Worker:
 
 
 class _WorkerTrainer(Trainer):
-    """Counts where all can see it; how far the run has come is what all workers have done together."""
+    """Counts on the shared board; the run's progress is that of all workers together."""
 
     def __init__(self, learner: Learner, config: Config, board: HogwildBoard, number: int, before: Counters) -> None:
         self._board, self._number, self._before = board, number, before
@@ -172,7 +172,7 @@ class _WorkerTrainer(Trainer):
 
 
 class _WorkerGuard(DivergenceGuard):
-    """Notes updates that had to be skipped where the server, which decides what to do, can see it."""
+    """Records skipped updates on the shared board, for the server, which decides what to do."""
 
     def __init__(self, board: HogwildBoard, number: int) -> None:
         super().__init__(limit=1)

@@ -1,4 +1,4 @@
-"""Messages of another process, taken in without ever waiting for the rest of one."""
+"""Receives messages from another process without ever waiting for the rest of one."""
 
 import os
 import pickle
@@ -6,18 +6,18 @@ import struct
 from multiprocessing.connection import Connection
 from typing import Any
 
-LENGTH, LONG_LENGTH = struct.Struct("!i"), struct.Struct("!q")  # what `Connection.send` writes first; -1, then the long
+LENGTH, LONG_LENGTH = struct.Struct("!i"), struct.Struct("!q")  # header of `Connection.send`; -1, then the long
 READ_BYTES = 1 << 20  # more than a pipe or a socket holds
 
 
 class Inbox:
-    """What comes through a `Connection` by its `send`.
+    """Receives what is sent by `Connection.send`.
 
-    `Connection.recv` waits until a message is complete, which may be for ever: its sender may have been stopped while
-    it wrote it.
+    `Connection.recv` waits until a message is complete, which may be forever: its sender may have been stopped while
+    writing it.
 
     Args:
-        reader: the end of a pipe.
+        reader: the reading end of a pipe.
     """
 
     def __init__(self, reader: Connection) -> None:
@@ -26,7 +26,7 @@ class Inbox:
         os.set_blocking(reader.fileno(), False)
 
     def receive(self) -> list[Any]:
-        """The messages that are complete by now; what was in the pipe at the call is taken in.
+        """The messages that are complete by now, after reading what is in the pipe.
 
         Raises:
             EOFError: there will be no more.

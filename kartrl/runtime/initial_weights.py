@@ -1,4 +1,4 @@
-"""Beginning a run from the weights of another: `run.init`."""
+"""Starting a run from the weights of another: `run.init`."""
 
 from pathlib import Path
 from typing import Any
@@ -16,19 +16,19 @@ from kartrl.learning.counters import Counters
 from kartrl.learning.optimizers import state_shapes
 from kartrl.models import ActorCritic
 
-HOW_COMPUTED = {"precision", "torchscript", "bptt"}  # of [model]: these change no weight's meaning
-OF_IMAGES = ("grayscale", "frame_stack")  # of [environment]: what the channels of an image are
+HOW_COMPUTED = {"precision", "torchscript", "bptt"}  # keys of [model] that do not change the meaning of weights
+OF_IMAGES = ("grayscale", "frame_stack")  # keys of [environment] that determine an image's channels
 
 
 def load_initial(path: Path, config: Config, spec: EnvSpec) -> Checkpoint:
-    """The checkpoint at `path`, whose weights fit a new run.
+    """Load the checkpoint at `path`, and check that its weights fit a new run.
 
     Args:
-        config: of the new run.
-        spec: of its environment.
+        config: the new run's configuration.
+        spec: spec of its environment.
 
     Raises:
-        UserError: it cannot be read, or its network, observations, actions or optimizer differ; it names what does.
+        UserError: it cannot be read, or its network, observations, actions or optimizer differ, as the message says.
     """
     stored = checkpoint.load(path)
     if found := [*_model(stored, config), *_observations(stored, config, spec), *_actions(stored, config, spec)]:
@@ -39,7 +39,7 @@ def load_initial(path: Path, config: Config, spec: EnvSpec) -> Checkpoint:
 
 
 def anew(initial: Checkpoint, config: Config) -> Checkpoint:
-    """The start of a run with these weights: counters at zero, no random states, the optimizer's only if it says so."""
+    """The start of a run with these weights: counters at zero, no random states, the optimizer's only if configured."""
     optimizer = initial.optimizer if config.run.init_optimizer else {}
     return initial._replace(
         config=config, counters=Counters(), optimizer=optimizer, random={}, algorithm={}, score=None
@@ -84,7 +84,7 @@ def _check_optimizer(path: Path, stored: Checkpoint, config: Config, spec: EnvSp
 
 
 def _differences(name: str, there: Section, here: Section, keys: Any) -> list[str]:
-    """Which of these keys of a section differ, a phrase each."""
+    """Phrases on those of these keys of a section that differ."""
     return [
         f"{name}.{key} is {_value(getattr(there, key))} there, {_value(getattr(here, key))} here"
         for key in type(here).model_fields

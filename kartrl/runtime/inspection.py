@@ -1,4 +1,4 @@
-"""Inspects the environment before a run, in a process of its own, as an emulator may crash or hang."""
+"""Inspects the environment before a run, in a separate process, as an emulator may crash or hang."""
 
 from kartrl.config import Config
 from kartrl.envs import describe_env
@@ -12,7 +12,7 @@ def inspect_env(config: Config) -> EnvSpec:
     """`World.check`, then `kartrl.envs.describe_env` in another process.
 
     Raises:
-        UserError: as these; or the environment's code failed, crashed or hung.
+        UserError: raised by these, or the environment's code failed, crashed or hung.
     """
     load_world(config).check()
     try:
@@ -23,7 +23,7 @@ def inspect_env(config: Config) -> EnvSpec:
 
 
 def remarks(config: Config, spec: EnvSpec) -> list[str]:
-    """What else a user should know of this configuration, a line each: observations and keys that are left out."""
+    """What else a user should know about this configuration, one line each: ignored observations and keys."""
     name, lines = config.environment.id, []
     if spec.left_out:
         lines.append(f"{name}: the network does not see {', '.join(spec.left_out)}, as these are words")

@@ -12,7 +12,7 @@ from kartrl.runtime.child_process import start_process, tell_exit
 from kartrl.runtime.inbox import Inbox
 from kartrl.runtime.processes import start_method
 
-END_SECONDS = 5.0  # in which a process that was killed, or whose pipe is closed, ends
+END_SECONDS = 5.0  # for a process to end after it is killed or its pipe is closed
 
 
 class ProcessLost(UserError):
@@ -20,7 +20,7 @@ class ProcessLost(UserError):
 
 
 class CodeFailed(UserError):
-    """The function raised an exception that was not meant for people; the text says which and where, in one line."""
+    """The function raised an exception that was not meant for users; the text says which and where, in one line."""
 
 
 def run_isolated(function: Callable[..., Any], *arguments: Any, seconds: float = 60.0) -> Any:
@@ -70,5 +70,5 @@ def _answer(writer: Connection, function: Callable[..., Any], arguments: tuple[A
     except Exception as error:  # may not be picklable
         cause = shortage(error)
         answer = UserError(cause) if cause is not None else CodeFailed(located(error))
-    with contextlib.suppress(ConnectionError):  # nobody waits for it any more
+    with contextlib.suppress(ConnectionError):  # no one is waiting for it any more
         writer.send(answer)

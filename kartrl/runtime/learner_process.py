@@ -1,4 +1,4 @@
-"""A further learner: agents, predictors and trainers of its own, which make each update together with the first's."""
+"""A further learner, with its own agents, predictors and trainers; it makes each update together with the others."""
 
 import threading
 import time
@@ -26,7 +26,7 @@ from kartrl.runtime.shared_tensors import SharedTensors
 from kartrl.runtime.sizes import Sizes
 from kartrl.runtime.trainer_thread import Trainer
 
-END_SECONDS = 3.0  # that agents have to end before they are killed
+END_SECONDS = 3.0  # for agents to end before they are killed
 SEEDS = 15_485_863  # between the seeds of two learners
 
 
@@ -43,21 +43,21 @@ def run(
     """Body of a learner's process.
 
     Args:
-        config: of the run.
-        sizes: of each learner.
-        spec: of the environment.
-        rank: of this learner, from 1.
-        state: what the first learner begins with, see `LearnerState`.
+        config: the run's configuration.
+        sizes: sizes of each learner.
+        spec: the environment's spec.
+        rank: rank of this learner, from 1.
+        state: the first learner's initial state, see `LearnerState`.
         before: the counters with which the run began.
-        place: where learners find each other.
-        server: gets an `EpisodeEnd` at each episode's end, lines for the user, and a `Failure` if the learner cannot go
-            on; it ends when that is closed.
+        place: path of the file through which learners find each other.
+        server: receives an `EpisodeEnd` at the end of each episode, lines for the user, and a `Failure` if the learner
+            cannot continue; the learner ends when it is closed.
     """
     with telling(server):
         allow_children()
         keep_freed_memory()
         torch.set_num_threads(sizes.torch_threads)
-        own = {"seed": (config.run.seed + rank * SEEDS) % 2**32, "minutes": 0}  # the first learner looks at the clock
+        own = {"seed": (config.run.seed + rank * SEEDS) % 2**32, "minutes": 0}  # only the first learner limits the time
         config = config.model_copy(update={"run": config.run.model_copy(update=own)})
         torch.manual_seed(config.run.seed)
         device = learner_device(config.system, rank)
@@ -70,7 +70,7 @@ def run(
 
 
 def _work(crew: Central, server: Connection) -> None:
-    """Until the server says so; one that loses the others waits for that too, as the server knows which has ended."""
+    """Run until the server ends it, also after losing the other learners, as the server knows which has ended."""
     failures: list[str] = []
     threading.excepthook = lambda failure: failures.append(
         "".join(traceback.format_exception_only(failure.exc_type, failure.exc_value)).strip()

@@ -1,4 +1,4 @@
-"""The logger: drains metrics from a queue and writes TensorBoard events and a CSV file. It knows nothing of torch."""
+"""The logger: drains metrics from a queue and writes TensorBoard events and a CSV file. It does not load torch."""
 
 import multiprocessing
 import os
@@ -18,28 +18,28 @@ from kartrl.runtime.pulse import Pulse
 
 EPISODES_SECONDS = 5.0  # episodes are averaged over this long
 HARDWARE_SECONDS = 10.0
-WAIT_SECONDS = 1.0  # how long to wait for a message before looking round
+WAIT_SECONDS = 1.0  # how long to wait for a message before periodic work
 
 
 def run(
     config: Config, run_folder: Path, records: Connection, first_step: int, signs: Connection | None = None
 ) -> None:
-    """Body of the logger process; ends on None, or when its parent has gone.
+    """Body of the logger process; ends on None, or when its parent is gone.
 
     Args:
         config: the configuration.
         run_folder: gets the event file and `scalars.csv`, which hold the same scalars, and `episodes.csv`.
-        records: gives `Scalars`, `Histograms`, `EpisodeRecord`, and at last None. The evaluator's
+        records: gives `Scalars`, `Histograms`, `EpisodeRecord`, and finally None. The evaluator's
             episodes arrive as means only, in `Scalars`.
-        first_step: agent steps at which this process begins; what was logged later than that, by a run that went
-            further than the checkpoint from which it is resumed, is forgotten.
-        signs: of life go there; see `Pulse`.
+        first_step: agent steps at which this process begins; anything logged after that, by a run that got further
+            than the checkpoint it is resumed from, is discarded.
+        signs: receives signs of life; see `Pulse`.
     """
-    signal.signal(signal.SIGTERM, lambda *_: None)  # which comes to the whole group: the last records are still to come
+    signal.signal(signal.SIGTERM, lambda *_: None)  # sent to the whole group: the last records are still to come
     pulse, world = Pulse(signs), load_world(config)
     parent = multiprocessing.parent_process()
     sinks = Sinks(run_folder, first_step, config)
-    sinks.flush()  # a folder that cannot be written to is told of now
+    sinks.flush()  # a folder that cannot be written to is reported now
     hardware = Hardware(parent.pid if parent is not None and parent.pid else os.getpid())
     episodes: list[Episode] = []
     step = first_step
@@ -80,7 +80,7 @@ def run(
 
 
 def _receive(records: Connection) -> Record | None:
-    """The next record; None as the last one, or where the parent has gone, perhaps in the middle of one."""
+    """The next record; None as the last one, or if the parent is gone, perhaps in the middle of one."""
     try:
         record: Record | None = records.recv()
     except (EOFError, OSError):

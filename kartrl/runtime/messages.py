@@ -1,4 +1,4 @@
-"""What travels between the roles."""
+"""Messages between the roles."""
 
 from typing import NamedTuple
 
@@ -8,12 +8,12 @@ from kartrl.envs.episode import Episode
 
 
 class Requests(NamedTuple):
-    """Observations that wait for an action; the leading dimension is the number of waiting groups."""
+    """Observations waiting for an action; the leading dimension is the number of waiting groups."""
 
     group: np.ndarray  # int64 [n]
     block: np.ndarray  # int64 [n], the block of unrolls that the group is filling
     step: np.ndarray  # int64 [n], the step of those unrolls, 0 to T - 1
-    number: np.ndarray  # int64 [n], tells this request from earlier ones of the group
+    number: np.ndarray  # int64 [n], distinguishes this request from earlier ones of the group
     observation: np.ndarray  # uint8 [n, G, H, W, C] or float32 [n, G, D]
     first: np.ndarray  # bool [n, G]
 
@@ -22,12 +22,12 @@ class EpisodeEnd(NamedTuple):
     """A finished episode of an agent."""
 
     episode: Episode
-    group: int  # in which it was
+    group: int  # in which it ran
     block: int  # of the group, counted from the agent's start, in which it ended
 
 
 class Failure(NamedTuple):
-    """Why an agent had to end; it sends this to the server before it does."""
+    """Why an agent must end; it sends this to the server first."""
 
     reason: str
     trace: str  # the traceback

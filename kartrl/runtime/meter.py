@@ -34,7 +34,7 @@ class Meter:
         """The run's state at the monotonic time `now`.
 
         Args:
-            predicted: observations so far for which actions were chosen, and forward passes in which they were.
+            predicted: numbers so far of observations for which actions were chosen, and of forward passes.
         """
         self._points.append((now, counters, *predicted))
         while len(self._points) > 2 and now - self._points[1][0] > self.WINDOW:
@@ -56,11 +56,11 @@ class Meter:
         )
 
 
-Stages = Sequence[tuple[str, tuple[str, ...], Sequence[np.ndarray]]]  # role, its stages, seconds in each of each one
+Stages = Sequence[tuple[str, tuple[str, ...], Sequence[np.ndarray]]]  # role, its stages, seconds in each per member
 
 
 def slab_stages(slab: Slab, predictors: Sequence[PredictorThread], trainers: Sequence[TrainerThread]) -> Stages:
-    """Where the time of agents, predictors and trainers went until now."""
+    """How agents, predictors and trainers have spent their time so far."""
     return (
         ("agent", AGENT_STAGES, [*slab.stage_seconds]),
         ("predictor", PREDICTOR_STAGES, [predictor.stopwatch.seconds for predictor in predictors]),
@@ -72,7 +72,7 @@ class StageShares:
     """How the roles of a run spend their time, between one call and the next.
 
     Args:
-        stages: where their time went until now.
+        stages: returns how they have spent their time so far.
     """
 
     def __init__(self, stages: Callable[[], Stages]) -> None:
@@ -80,7 +80,7 @@ class StageShares:
         self._before = self._seconds()
 
     def _seconds(self) -> dict[str, float]:
-        """Seconds of all together, by "<role>_<stage>"."""
+        """Total seconds of all members of a role, by "<role>_<stage>"."""
         return {
             f"{role}_{stage}": float(total)
             for role, stages, seconds in self._stages()
@@ -88,7 +88,7 @@ class StageShares:
         }
 
     def shares(self) -> dict[str, float]:
-        """Since the last call: "time/<role>_<stage>" -> part of the role's time, 0 to 1."""
+        """Since the last call: "time/<role>_<stage>" -> fraction of the role's time, 0 to 1."""
         now, before = self._seconds(), self._before
         self._before = now
         seconds = {stage: now[stage] - before[stage] for stage in now}

@@ -1,4 +1,4 @@
-"""Which precision `model.precision = auto` comes to on this machine."""
+"""Chooses the precision for `model.precision = auto` on this machine."""
 
 import time
 
@@ -11,14 +11,14 @@ from kartrl.runtime.devices import learner_device
 
 TRIALS = 5
 OBSERVATIONS = 64
-FASTER = 1.05  # by which bf16 must be, to be worth its rounding
+FASTER = 1.05  # by this factor, for bf16 to be worth its rounding
 
 
 def resolve_precision(config: Config, spec: EnvSpec) -> Config:
-    """The configuration with `model.precision` chosen, where it says auto; takes a fraction of a second.
+    """The configuration with `model.precision` chosen, if it is auto; takes a fraction of a second.
 
-    bf16 where the hardware multiplies it and a forward and a backward pass were measured faster with it; fp32 for
-    vectors, which are never bf16, and in reproducible runs, which must not depend on a measurement.
+    bf16 if the hardware can multiply it, and a forward and a backward pass were measured to be faster with it; fp32
+    for vectors, which are never bf16, and in reproducible runs, which must not depend on a measurement.
     """
     if config.model.precision != "auto":
         return config
@@ -32,7 +32,7 @@ def resolve_precision(config: Config, spec: EnvSpec) -> Config:
 
 
 def multiplies_bf16(device: torch.device) -> bool:
-    """Whether the device has instructions for products of bfloat16; without them, they are slower than fp32."""
+    """Whether the device has instructions for products of bfloat16; without them, bf16 is slower than fp32."""
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     able = torch.cpu.get_capabilities()
@@ -40,7 +40,7 @@ def multiplies_bf16(device: torch.device) -> bool:
 
 
 def _pass_seconds(config: Config, spec: EnvSpec, precision: str, device: torch.device) -> float:
-    """Of a forward and a backward pass on one part of a batch: the least of a few."""
+    """Seconds for a forward and a backward pass on one part of a batch: the minimum of a few trials."""
     section = config.model.model_copy(update={"precision": precision, "torchscript": False})
     network = make_network(section, spec.observation_shape, spec.action).to(device)
     shape = (2, OBSERVATIONS, *spec.observation_shape)  # two steps: a recurrent core costs the same in either precision

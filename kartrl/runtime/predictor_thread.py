@@ -1,4 +1,4 @@
-"""A predictor: batches the observations that wait, runs the network once, answers all of them."""
+"""A predictor: batches waiting requests, runs the network once, and answers all of them."""
 
 import threading
 import time
@@ -17,23 +17,23 @@ from kartrl.runtime.published_weights import PublishedWeights
 from kartrl.runtime.role_stream import RoleStream
 from kartrl.runtime.slab import WAKE_SECONDS, Slab
 
-PATIENCE = 10  # forward passes; long, as what it waits for is on its way unless agents are reset or wait for a trainer
+PATIENCE = 10  # forward passes; long, as requests are on their way unless agents are resetting or wait for a trainer
 
 
 class Pacing(Protocol):
-    """Which requests make a predictor's next batch, and when it may take newer weights.
+    """Chooses the requests of a predictor's next batch, and when it may fetch newer weights.
 
     Attributes:
-        enough: groups that are waited for.
+        enough: number of groups to wait for.
     """
 
     enough: int
 
     def next_groups(self, patience: float) -> Sequence[int]:
-        """The groups that are to be answered next; none where no request came for a second.
+        """The groups to answer next; empty if no request arrived for a second.
 
         Args:
-            patience: seconds that waiting for more requests may take.
+            patience: maximum time to wait for more requests, in seconds.
         """
 
     def may_fetch(self, requests: Requests) -> bool:
@@ -41,11 +41,11 @@ class Pacing(Protocol):
 
 
 class ArrivalPacing:
-    """Requests as they arrive, with the newest weights.
+    """Answers requests as they arrive, with the newest weights.
 
     Args:
-        limit: groups in one forward pass at most.
-        enough: groups that are waited for, if only while there is patience; may be changed at any time.
+        limit: maximum number of groups in one forward pass.
+        enough: number of groups to wait for, as long as `patience` allows; may be changed at any time.
     """
 
     def __init__(self, slab: Slab, limit: int, enough: int) -> None:
@@ -63,7 +63,7 @@ class ArrivalPacing:
 def group_states(slab: Slab, network: Network) -> Tensor:
     """The recurrent states before each group's next step, float32 [groups + 1, G, S], on the device.
 
-    The last row is a padding row: requests that only fill up a batch are written there.
+    The last row is a padding row, written by requests that only fill up a batch.
     """
     return network.initial_state((slab.num_groups + 1) * slab.group_size).unflatten(0, (-1, slab.group_size))
 
@@ -94,16 +94,16 @@ class Policy:
 
 
 class PaddedRequests:
-    """Memory of one place for requests of up to `limit` groups, which are filled up to a few sizes.
+    """Fixed buffers for requests of up to `limit` groups, padded to one of a few sizes.
 
     Args:
-        slab: from which they come.
-        limit: groups at most.
-        padding_row: the group of requests that only fill up a batch.
-        pinned: whether a GPU may copy it while the thread goes on.
+        slab: where the requests come from.
+        limit: maximum number of groups.
+        padding_row: group number of requests that only fill up a batch.
+        pinned: whether to pin the memory, so that a GPU can copy it asynchronously.
 
     Attributes:
-        sizes: to which they are filled up, ascending.
+        sizes: the padded sizes, in groups, ascending.
     """
 
     def __init__(self, slab: Slab, limit: int, padding_row: int, pinned: bool) -> None:
@@ -120,7 +120,7 @@ class PaddedRequests:
         return self._observation[:size], self._first[:size], self._group[:size]
 
     def fill(self, requests: Requests) -> int:
-        """Copy them in; the size to which they are filled up."""
+        """Copy the requests in; return their padded size."""
         number = len(requests.group)
         for buffer, array in zip(
             self.rows(number), (requests.observation, requests.first, requests.group), strict=True
@@ -131,9 +131,9 @@ class PaddedRequests:
 
 
 class GraphedPolicy(Policy):
-    """A `Policy` on a CUDA device: one CUDA graph for each of a few batch sizes, with pinned memory at both ends.
+    """A `Policy` on a CUDA device: one CUDA graph for each of a few batch sizes, with pinned inputs and outputs.
 
-    The graphs are recorded here, before any other thread uses the device.
+    The constructor captures the graphs, so call it before any other thread uses the device.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class GraphedPolicy(Policy):
                 self._graphs[size] = graph
 
     def _replayed(self, size: int) -> None:
-        """What a graph holds: copy in, one forward pass, copy out."""
+        """The work that a graph captures: copy in, one forward pass, copy out."""
         inputs = (buffer.to(self.device, non_blocking=True) for buffer in self._inputs.rows(size))
         decision, before = self._run(*inputs)
         self._before[:size].copy_(before)
@@ -176,7 +176,7 @@ class GraphedPolicy(Policy):
 def make_policy(
     network: Network, distribution: Distribution, states: Tensor, seed: int, slab: Slab, limit: int
 ) -> Policy:
-    """The policy, with a copy of `network`, that suits its device, for batches of up to `limit` groups."""
+    """A policy with its own copy of `network`, on the device of `states`, for batches of up to `limit` groups."""
     network = for_inference(network).to(states.device)
     if states.is_cuda:
         return GraphedPolicy(network, distribution, states, seed, slab, limit)
@@ -188,7 +188,7 @@ class PredictorThread(threading.Thread):
 
     Args:
         slab: the shared memory.
-        policy: a network of this thread's own.
+        policy: this thread's own copy of the network.
         weights: published by the trainer.
         pacing: chooses batches.
         stop: ends the thread.

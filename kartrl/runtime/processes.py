@@ -1,4 +1,4 @@
-"""How processes begin, and that none outlives the server."""
+"""Starts processes, and ensures that none outlives the server."""
 
 import contextlib
 import functools
@@ -23,8 +23,8 @@ from kartrl.output import outlast_readers
 from kartrl.runtime.child_process import ChildProcess, start_process
 from kartrl.runtime.socket_folder import make_socket_folder
 
-GRACE_SECONDS = 2.0  # that a process has to end by itself when its parent has gone
-LAST_SECONDS = 2.0  # between the signal that it gets then and the end
+GRACE_SECONDS = 2.0  # for a process to end by itself once its parent is gone
+LAST_SECONDS = 2.0  # between the SIGTERM that it gets then and its forced exit
 Arguments = ParamSpec("Arguments")
 
 
@@ -32,19 +32,19 @@ def start_method() -> BaseContext:
     """The start method of all processes. The first call starts the fork server, which loads while torch is imported.
 
     Raises:
-        UserError: the machine's limits do not let it start.
+        UserError: the machine's limits prevent it from starting.
     """
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # or NumPy keeps a thread for each core in each agent
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # or NumPy keeps one thread per core in each agent
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["kartrl.runtime.fork_server"])
-    # Should the tracker be killed, another one is started: it keeps track of nothing of ours.
+    # If the resource tracker is killed, another one is started; it tracks nothing of ours.
     warnings.filterwarnings("ignore", "resource_tracker: process died unexpectedly")
     try:
         with _blocked(signal.SIGHUP):
-            resource_tracker.ensure_running()  # it unblocks SIGINT at last, so that it comes first
-        # A signal that ends this process comes when the fork server is there, which then removes the folder.
+            resource_tracker.ensure_running()  # first, because it unblocks SIGINT when done
+        # A signal that ends this process is delivered once the fork server runs, which then removes the folder.
         with _blocked(signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
             os.environ["KARTRL_SOCKETS"] = _socket_folder()
             forkserver.ensure_running()
@@ -56,7 +56,7 @@ def start_method() -> BaseContext:
 
 @functools.cache
 def _socket_folder() -> str:
-    """Where multiprocessing puts this process's sockets, instead of a folder of its own making."""
+    """Where multiprocessing puts this process's sockets, instead of a folder that it would create."""
     folder = make_socket_folder()
     multiprocessing.current_process()._config["tempdir"] = str(folder)  # type: ignore[attr-defined]
     util.Finalize(None, shutil.rmtree, (folder,), {"ignore_errors": True}, exitpriority=-100)
@@ -65,12 +65,12 @@ def _socket_folder() -> str:
 
 @contextlib.contextmanager
 def _blocked(*signals: signal.Signals) -> Iterator[None]:
-    """Hold these signals back: processes that are started meanwhile are born with them blocked."""
+    """Context manager: hold these signals back; processes started meanwhile begin with them blocked."""
     received: list[int] = []  # by other threads, which do not block them
     handlers = {}
     if threading.current_thread() is threading.main_thread():
         for number in signals:
-            if signal.getsignal(number) != signal.SIG_IGN:  # as `nohup` has it
+            if signal.getsignal(number) != signal.SIG_IGN:  # as under `nohup`
                 handlers[number] = signal.signal(number, lambda number, _: received.append(number))
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     try:
@@ -91,15 +91,15 @@ def spawn(
     *arguments: Arguments.args,
     **options: Arguments.kwargs,
 ) -> ChildProcess:
-    """A process that runs a module's function, under the title "kartrl <role>" in ps and top.
+    """Start a process that runs a module's function, titled "kartrl <role>" in ps and top.
 
-    Ctrl-C reaches the whole group of processes; what follows is the server's to decide. When the server has gone, the
-    process is given `GRACE_SECONDS` to end, then SIGTERM, and is ended `LAST_SECONDS` after that.
+    Ctrl-C reaches the whole process group, but only the server acts on it. Once the server is gone, the process has
+    `GRACE_SECONDS` to end, then gets SIGTERM, and is ended `LAST_SECONDS` after that.
 
     Raises:
-        RunFailed: the fork server ended meanwhile, and so did its successor.
+        RunFailed: the fork server ended while starting it, and so did its successor.
     """
-    # The function travels by its name: pickled, it would load its module before the process follows its parent.
+    # The function is passed by name: unpickling it would load its module before the process follows its parent.
     place = function.__module__, function.__qualname__
     return start_process(context.Process(target=_run, args=(role, place, arguments, options), name=role, daemon=True))
 
@@ -113,8 +113,8 @@ def _run(role: str, place: tuple[str, str], arguments: tuple[Any, ...], options:
     assert parent is not None
     module, name = place
     try:
-        # A thread watches, so this works while the process loads or computes, or waits for the rest of a message that
-        # its dead parent never finished writing.
+        # A thread watches the parent, so this works even while the process loads or computes, or waits for the rest of
+        # a message that its dead parent never finished writing.
         threading.Thread(target=_follow, args=(parent,), name="follow-parent", daemon=True).start()
         getattr(importlib.import_module(module), name)(*arguments, **options)
     except Exception as error:
@@ -124,12 +124,12 @@ def _run(role: str, place: tuple[str, str], arguments: tuple[Any, ...], options:
 
 
 def allow_children() -> None:
-    """Let this process, which `spawn` has started, start others too; they follow it."""
+    """Let this process, started by `spawn`, start others; they follow it."""
     multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
 
 
 def yield_cores() -> None:
-    """The network first: this process takes what it leaves of the cores, so that the learner never waits for one."""
+    """Lower this process's priority, so that the network and the learner never wait for a core."""
     if hasattr(os, "nice"):
         os.nice(19)
 

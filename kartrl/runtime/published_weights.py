@@ -13,34 +13,34 @@ ON_CPU = RoleStream(torch.device("cpu"))
 
 
 def published(network: Network) -> list[Tensor]:
-    """What a predictor needs of a network: its weights, and the statistics that it normalises observations by."""
+    """The tensors a predictor needs: a network's weights, and the statistics with which it normalises observations."""
     return [tensor for tensor in (*network.parameters(), *network.buffers()) if tensor.is_floating_point()]
 
 
 class PublishedWeights:
     """One flat copy of the weights with a version number.
 
-    The trainer writes it after an update, and each predictor copies it into a network of its own when the version
-    changed; both hold the lock only for one copy, and no forward pass ever reads what an optimizer writes. On a GPU
-    they hold it only while they give the copy to their streams, which wait for each other.
+    The trainer writes it after each update, and each predictor copies it into its own network when the version has
+    changed. Both hold the lock only for one copy, and no forward pass ever reads what an optimizer writes. On a GPU
+    they hold it only while they enqueue the copy on their streams, which wait for each other.
 
     Args:
-        network: of the trainer.
-        stream: in which it is trained.
-        version: to begin with.
+        network: the trainer's network.
+        stream: the stream on which it is trained.
+        version: the initial version.
     """
 
     def __init__(self, network: Network, stream: RoleStream = ON_CPU, version: int = 0) -> None:
         self._lock, self._stream = threading.Lock(), stream
         self._written: torch.cuda.Event | None = None
-        self._read: list[torch.cuda.Event | None] = []  # by predictors, since then
+        self._read: list[torch.cuda.Event | None] = []  # by predictors, since the last write
         with torch.no_grad():
-            self._source = published(network)  # once: a scripted module takes its time to list them
+            self._source = published(network)  # listed once, as this is slow for a scripted module
             self._flat = torch.cat([tensor.flatten() for tensor in self._source])
         self.version = version
 
     def publish(self) -> None:
-        """Copy the network's weights and raise the version by one; the trainer's stream is current."""
+        """Copy the network's weights and increment the version; the trainer's stream must be current."""
         with self._lock, torch.no_grad():
             self._wait_for_readers()
             torch.cat([tensor.flatten() for tensor in self._source], out=self._flat)
@@ -52,7 +52,7 @@ class PublishedWeights:
             return self._flat.detach().to("cpu", copy=True).numpy(), self.version
 
     def take(self, flat: np.ndarray, version: int) -> None:
-        """Publish weights of another machine, `flat` of the same network there, unless there are as new ones here."""
+        """Publish weights from another machine, as returned by `flat` there, unless those here are as new."""
         with self._lock, torch.no_grad(), self._stream.current():
             if version > self.version:
                 self._wait_for_readers()
@@ -60,12 +60,12 @@ class PublishedWeights:
                 self._set_version(version)
 
     def _wait_for_readers(self) -> None:
-        """Before the copy is written; the lock is held."""
+        """Call before writing the copy; the lock must be held."""
         for mark in self._read:
             self._stream.wait_for(mark)
 
     def _set_version(self, version: int) -> None:
-        """After it; the lock is held."""
+        """Call after writing the copy; the lock must be held."""
         self._written, self._read = self._stream.mark(), []
         self.version = version
 
@@ -76,10 +76,10 @@ class PublishedWeights:
         return float((new - self._flat).norm() / self._flat.norm().clamp(min=1e-12))
 
     def fetch(self, network: Network, version: int, stream: RoleStream = ON_CPU) -> int:
-        """Bring `network`, which may be of another precision, from `version` to the newest one, which is returned.
+        """Update `network`, which may have another precision, from `version` to the newest one, and return that.
 
         Args:
-            stream: in which the network predicts; it is current.
+            stream: the stream on which the network predicts; must be current.
         """
         if version == self.version:
             return version

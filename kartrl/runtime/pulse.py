@@ -1,4 +1,4 @@
-"""Signs of life, by which one process sees that another makes progress."""
+"""Signs of life, which show one process that another makes progress."""
 
 import contextlib
 import os
@@ -6,10 +6,10 @@ from multiprocessing.connection import Connection
 
 
 class Pulse:
-    """Shows signs of life.
+    """Sends signs of life.
 
     Args:
-        writer: of a pipe whose other end goes to `is_felt`; None: nobody looks.
+        writer: end of a pipe whose other end goes to `is_felt`; None: no one checks.
     """
 
     def __init__(self, writer: Connection | None) -> None:
@@ -18,9 +18,9 @@ class Pulse:
             os.set_blocking(writer.fileno(), False)
 
     def beat(self) -> None:
-        """Show one; never waits."""
+        """Send one; never waits."""
         if self._writer is not None:
-            with contextlib.suppress(BlockingIOError, BrokenPipeError):  # those before were not looked for yet, or ever
+            with contextlib.suppress(BlockingIOError, BrokenPipeError):  # earlier ones are unread yet, or for good
                 os.write(self._writer.fileno(), b".")
 
 

@@ -1,4 +1,4 @@
-"""Records on their way to another process."""
+"""A pipe for records to another process."""
 
 import contextlib
 import queue
@@ -14,11 +14,11 @@ class RecordPipe:
     could be left behind.
 
     Args:
-        context: of multiprocessing.
-        limit: records that may wait; more are lost.
+        context: the multiprocessing context.
+        limit: maximum number of waiting records; more are lost.
 
     Attributes:
-        reader: hand it to the other process and close it here; gives `EOFError` after `close`.
+        reader: pass it to the other process and close it here; raises `EOFError` after `close`.
     """
 
     def __init__(self, context: BaseContext, limit: int) -> None:
@@ -27,7 +27,7 @@ class RecordPipe:
         threading.Thread(target=self._send, name="records", daemon=True).start()
 
     def put(self, record: Any) -> bool:
-        """Send a record; False if it is lost, since too many wait."""
+        """Send a record; False if it is lost because too many are waiting."""
         try:
             self._waiting.put_nowait((record,))
         except queue.Full:
@@ -35,8 +35,8 @@ class RecordPipe:
         return True
 
     def close(self) -> None:
-        """Send no more than what waits; call it where the other process has ended, or will read to the end."""
-        with contextlib.suppress(queue.Full):  # then nobody reads, and the thread has ended
+        """Send only what is already waiting; call it once the other process has ended, or will read to the end."""
+        with contextlib.suppress(queue.Full):  # then no one reads, and the thread has ended
             self._waiting.put_nowait(())
 
     def _send(self) -> None:

@@ -1,4 +1,4 @@
-"""A run's replays beside its checkpoints: restored at the start, saved without training waiting for it."""
+"""Saves a run's replays with its checkpoints, without training waiting for it, and restores them at the start."""
 
 import contextlib
 import shutil
@@ -11,17 +11,17 @@ from kartrl.errors import UserError
 from kartrl.replay import Mixture
 from kartrl.replay.replay_folder import ReplayFolder, most_on_disk
 
-MUCH = 1 << 27  # bytes, whose writing may keep one waiting
+MUCH = 1 << 27  # bytes that take noticeable time to write
 
 
 class ReplaySaves:
-    """Saves what the replays of a run hold where `replay.save` says so, and says what is lost where it does not.
+    """Saves the contents of a run's replays if `replay.save` is set, and says what is lost if it is not.
 
     Args:
-        section: of the replays.
-        mixture: the replays; None where there are none.
+        section: the [replay] section.
+        mixture: the replays; None if there are none.
         run_folder: where they are saved.
-        say: tells the user.
+        say: prints a line for the user.
     """
 
     def __init__(self, section: Section, mixture: Mixture | None, run_folder: Path, say: Callable[[str], None]) -> None:
@@ -29,7 +29,7 @@ class ReplaySaves:
         saved = mixture is not None and section.save
         self._folder = ReplayFolder(run_folder / "replay", mixture) if saved and mixture is not None else None
         self._writing: threading.Thread | None = None
-        self._saved = ""  # name of the newest that could be saved
+        self._saved = ""  # name of the newest successful save
         if saved and mixture is not None:
             free, needed = shutil.disk_usage(run_folder).free, most_on_disk(mixture.shape)
             if free < needed:
@@ -38,7 +38,7 @@ class ReplaySaves:
                 )
 
     def restore(self, name: str) -> None:
-        """Go on with what was saved with the checkpoint of this name; call it before the replays are used."""
+        """Restore what was saved with the checkpoint of this name; call it before the replays are used."""
         if self._mixture is None:
             return
         problem = "is not in a checkpoint where replay.save is false"
@@ -54,7 +54,7 @@ class ReplaySaves:
         self._say(f"What the replay held {problem}; it begins empty, and nothing is replayed for {start} steps")
 
     def ready(self) -> bool:
-        """Whether little is left to be written by `save`; else most of it is now, in a thread. To be asked again."""
+        """Whether little is left for `save` to write; if not, a thread writes most of it now: call this again later."""
         if self._folder is None:
             return True
         if self._writing is None:
@@ -66,7 +66,7 @@ class ReplaySaves:
         return True
 
     def save(self, name: str) -> None:
-        """Save them by the name of a checkpoint, which is to be saved next."""
+        """Save the replays under the name of a checkpoint, which must be saved next."""
         if self._folder is None:
             return
         if self._writing is not None:
@@ -81,11 +81,11 @@ class ReplaySaves:
             self._say(f"could not save what the replay holds ({error.strerror or error})")
 
     def remove_others(self, name: str) -> None:
-        """Remove what was saved with checkpoints before that of this name, if anything was saved with it."""
+        """Remove what was saved with checkpoints before this one, if anything was saved with this one."""
         if self._folder is not None and self._saved == name:
             self._folder.remove_others(name)
 
     def _write_ahead(self) -> None:
         assert self._folder is not None
-        with contextlib.suppress(OSError):  # `save` meets it too, and says so
+        with contextlib.suppress(OSError):  # `save` will fail too, and say so
             self._folder.write_ahead()

@@ -15,20 +15,20 @@ from kartrl.trajectory import Trajectory, joined
 
 
 class ReplaySource:
-    """A source whose fresh batches all replays get; what is drawn may be of the newest of them.
+    """A source that inserts fresh batches into all replays; samples may include the newest of them.
 
-    Inserting and drawing are the stage replay. With two trainer threads they go on beside the update of the other.
+    Inserting and sampling count as stage `replay`. With two trainer threads they run during the other's update.
 
     Args:
-        source: of fresh batches.
-        mixture: of the replays.
-        start: steps that have come in before any is drawn.
+        source: source of fresh batches.
+        mixture: the replays.
+        start: steps to insert before any are sampled.
         stop: ends the run.
     """
 
     def __init__(self, source: BatchSource, mixture: Mixture, start: int, stop: threading.Event) -> None:
         self._source, self._mixture, self._start, self._stop = source, mixture, start, stop
-        self._errors: deque[tuple[np.ndarray, np.ndarray]] = deque()  # of updates, for `Mixture.learn`
+        self._errors: deque[tuple[np.ndarray, np.ndarray]] = deque()  # TD errors of updates, for `Mixture.learn`
 
     @property
     def dropped(self) -> int:
@@ -36,7 +36,7 @@ class ReplaySource:
         return self._source.dropped
 
     def _fresh(self, stopwatch: Stopwatch) -> Trajectory[np.ndarray] | None:
-        """The next fresh batch, which the replays now hold too."""
+        """The next fresh batch, after inserting it into the replays."""
         batch = self._source.next(stopwatch)
         if batch is None:
             return None
@@ -57,16 +57,16 @@ class ReplaySource:
         return self._mixture.inserted >= self._start
 
     def _learn(self, update: Update | None) -> None:
-        """Errors are taken in before anything is drawn again: the learner never waits for another thread that draws."""
+        """Queue TD errors for the next thread that inserts or samples: the learner never waits for such a thread."""
         if update is not None and self._mixture.learns:
             self._errors.append(update.td_errors())
 
 
 class MixedSource(ReplaySource):
-    """Batches of which the queue's share is fresh; until the replays hold enough, all that they hold is.
+    """Batches of which the queue's share is fresh; they are all fresh until the replays hold enough.
 
     Args:
-        queue: the share of the queue.
+        queue: the queue's share.
     """
 
     def __init__(
@@ -90,14 +90,14 @@ class MixedSource(ReplaySource):
 
 
 class AlternatingSource(ReplaySource):
-    """After each fresh batch a number of replayed ones that is drawn from the Poisson distribution, all of its size.
+    """Follows each fresh batch by a Poisson-distributed number of replayed batches of the same size.
 
-    As in ACER's algorithm 1 (arXiv:1611.01224). What the source holds is given back when the last batch that follows
-    has been learned from.
+    As in ACER's algorithm 1 (arXiv:1611.01224). Blocks that the source holds are released when the last of these
+    batches has been learned from.
 
     Args:
         ratio: mean number of replayed batches.
-        generator: draws the numbers.
+        generator: draws the number of batches.
     """
 
     def __init__(
@@ -112,8 +112,8 @@ class AlternatingSource(ReplaySource):
         super().__init__(source, mixture, start, stop)
         self._ratio, self._generator = torch.tensor(ratio), generator
         self._to_come = 0  # replayed batches
-        self._unrolls = 0  # of the fresh batch before
-        self._out: deque[bool] = deque()  # of the batches whose updates are not published: whether a fresh one is next
+        self._unrolls = 0  # in the previous fresh batch
+        self._out: deque[bool] = deque()  # for batches whose update is not published: whether a fresh one is next
 
     def next(self, stopwatch: Stopwatch) -> Trajectory[np.ndarray] | None:
         """See `BatchSource`."""

@@ -1,4 +1,4 @@
-"""What a run reports: to the logger process and to the terminal."""
+"""Reports a run's metrics to the logger process and to the terminal."""
 
 import time
 from collections import defaultdict
@@ -23,21 +23,21 @@ from kartrl.runtime.trainer_thread import Trainer
 
 UPDATE_SECONDS = 10.0  # to wait for the end of an update
 LARGEST_QUEUE = 10_000  # records that wait for the logger; more are lost
-LAST_SECONDS = 30.0  # that the logger of a finished run has: a short run may end before it has come up
+LAST_SECONDS = 30.0  # for the logger of a finished run: a short run may end before it has started
 
 
 class Reporter:
     """Starts the logger and sends it records; training never waits for it.
 
-    In a reproducible run, what updates and episodes came to is reported update by update, not by the clock.
+    In a reproducible run, updates and episodes are reported update by update, not by the clock.
 
     Args:
         config: the configuration.
-        run_folder: of this run.
-        context: of multiprocessing.
+        run_folder: the run's folder.
+        context: the multiprocessing context.
         display: the terminal.
-        trainer: of which updates are reported.
-        sizes: how many blocks make an update, of how many groups.
+        trainer: the trainer whose updates are reported.
+        sizes: numbers of groups, and of blocks per update.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Reporter:
         self._config, self._folder, self._context = config, run_folder, context
         self._display, self._trainer, self._sizes = display, trainer, sizes
         self.episodes = trainer.counters.episodes
-        self._ended: list[EpisodeEnd] = []  # reproducible: episodes whose round was not yet trained on
+        self._ended: list[EpisodeEnd] = []  # reproducible: episodes whose round has not been trained on
         self._pipe: RecordPipe | None = None
         self._lost = 0
         self._reported_first_update = False
@@ -61,14 +61,14 @@ class Reporter:
     def _start_logger(self, signs: Connection) -> ChildProcess:
         self.close()
         self._pipe = RecordPipe(self._context, LARGEST_QUEUE)
-        step = self._trainer.counters.agent_steps  # what another logger has written until here stays
+        step = self._trainer.counters.agent_steps  # what an earlier logger has written up to here is kept
         arguments = self._config, self._folder, self._pipe.reader, step, signs
         process = spawn(self._context, "logger", logger_process.run, *arguments)
         self._pipe.reader.close()
         return process
 
     def send(self, record: Record | None) -> None:
-        """Hand a record to the logger, or None as the last one; it is lost where the logger is behind."""
+        """Send a record to the logger, or None as the last one; it is lost if the logger is too far behind."""
         if self.logger.process is None or self._pipe is None or not self._pipe.put(record):
             self._lost += 1
 
@@ -76,19 +76,19 @@ class Reporter:
         """Have the logger write all records, within `LAST_SECONDS`, after the last one was sent.
 
         Args:
-            skipped: whether to wait no longer.
+            skipped: whether to stop waiting.
         """
         deadline, process = time.monotonic() + LAST_SECONDS, self.logger.process
         while process is not None and process.is_alive() and not skipped() and time.monotonic() < deadline:
             process.join(0.5)
 
     def close(self) -> None:
-        """Give up what the logger has not taken; call it when it has ended."""
+        """Discard what the logger has not received; call it when the logger has ended."""
         if self._pipe is not None:
             self._pipe.close()
 
     def add(self, end: EpisodeEnd) -> None:
-        """Take in an episode of an agent."""
+        """Record an agent's episode."""
         self.episodes += 1
         record = EpisodeRecord(self._trainer.counters.agent_steps, end.episode, evaluated=False)
         self._display.add(record)
@@ -98,7 +98,7 @@ class Reporter:
             self.send(record)
 
     def add_evaluation(self, message: EpisodeRecord | Scalars) -> None:
-        """Take in what the evaluator sends."""
+        """Record what the evaluator sends."""
         if isinstance(message, EpisodeRecord):
             self._display.add(message)
         self.send(message)
@@ -113,7 +113,7 @@ class Reporter:
         self.send(Histograms(self._trainer.counters.agent_steps, values))
 
     def report(self, status: Status, deaths: int, crew: dict[str, float]) -> None:
-        """Send what has been measured since the last call; agents' messages must have been received before.
+        """Send what has been measured since the last call; agents' messages must have been received first.
 
         Args:
             deaths: of agents so far.
@@ -154,7 +154,7 @@ class Reporter:
             return means | {"speed/updates": float(counters.updates), "speed/episodes": float(counters.episodes)}
         groups = self._sizes.agents * self._sizes.groups_per_agent
         for record in records:
-            # Agents send an episode before they finish its block, so all of a trained round's have been received.
+            # Agents send an episode before they finish its block, so all of a trained round have been received.
             rounds = record.attempts * self._sizes.training_blocks // groups
             ended = [end for end in self._ended if end.block < rounds]
             self._ended = [end for end in self._ended if end.block >= rounds]

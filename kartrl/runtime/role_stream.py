@@ -1,4 +1,4 @@
-"""A role's own order of work on a GPU. Nothing else in the runtime orders work there; it has never run on one."""
+"""A role's own CUDA stream. Nothing else in the runtime orders work on a GPU; it has never run on one."""
 
 import contextlib
 from collections.abc import Iterable, Iterator
@@ -8,12 +8,12 @@ from torch import Tensor
 
 
 class RoleStream:
-    """Work that a role gives to its device while the stream is `current` is done in order, beside that of other roles.
+    """Work that a role enqueues while the stream is `current` runs in order, concurrently with that of other roles.
 
-    On a CPU work is done when it is given, and this does nothing.
+    On a CPU, work is done synchronously, and this does nothing.
 
     Args:
-        device: of the role; all that it has been given until now is done first.
+        device: the role's device; all work enqueued on it so far is completed first.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -24,7 +24,7 @@ class RoleStream:
 
     @contextlib.contextmanager
     def current(self) -> Iterator[None]:
-        """Within it, the calling thread's work goes here."""
+        """Context manager: the calling thread's work goes to this stream."""
         if self.cuda is None:
             yield
         else:
@@ -32,25 +32,25 @@ class RoleStream:
                 yield
 
     def mark(self) -> torch.cuda.Event | None:
-        """The end of what has been given so far; None where that is done."""
+        """The end of what has been enqueued so far; None on a CPU, where it is done."""
         return self.cuda.record_event() if self.cuda is not None else None
 
     def wait_for(self, mark: torch.cuda.Event | None) -> None:
-        """What is given from now on begins after another stream's mark; the calling thread does not wait, on a GPU."""
+        """Start work enqueued from now on after another stream's mark; on a GPU, the calling thread does not wait."""
         if mark is None:
             return
         if self.cuda is not None:
             self.cuda.wait_event(mark)
-        else:  # a role on the CPU reads what is on a GPU
+        else:  # a role on the CPU reads data on a GPU
             mark.synchronize()
 
     def keep(self, tensors: Iterable[Tensor]) -> None:
-        """Use these tensors of another stream here: when they are freed, their memory waits for what was given here."""
+        """Use another stream's tensors here: their memory, once freed, is not reused before the work here is done."""
         if self.cuda is not None:
             for tensor in tensors:
                 tensor.record_stream(self.cuda)
 
     def synchronize(self) -> None:
-        """Wait until all that was given is done."""
+        """Wait until all enqueued work is done."""
         if self.cuda is not None:
             self.cuda.synchronize()

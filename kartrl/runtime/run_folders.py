@@ -22,7 +22,7 @@ from kartrl.learning.checkpoint import Checkpoint
 from kartrl.learning.counters import Counters
 from kartrl.learning.optimizers import state_shapes
 
-TIDYING_SECONDS = 0.5  # for which another start may hold a folder that it looks at, see `tidy_killed`
+TIDYING_SECONDS = 0.5  # for which another starting run may hold a folder's lock, see `tidy_killed`
 HOLDER_SECONDS = 10.0  # timeout for finding the process that holds a folder
 
 
@@ -96,7 +96,7 @@ def lock(path: Path) -> RunFolder:
 
 
 def tidy_killed(logs: Path) -> None:
-    """Remove what runs in `logs` that were killed have left: locks and partially written files."""
+    """Remove what killed runs in `logs` have left: locks and partially written files."""
     for mark in logs.glob("*/run.pid"):
         folder = RunFolder(mark.parent, FileLock(mark.with_name("run.lock")))
         with contextlib.suppress(Timeout, OSError):  # it is running, or not ours to write to
@@ -111,7 +111,7 @@ def _remove_partial(path: Path) -> None:
 
 
 def _holder(path: Path) -> str:
-    """Id of the process that holds the folder; polls, since it may be about to be written or be a killed process's."""
+    """Id of the process that holds the folder; polls, since it may not be written yet, or be a killed process's."""
     deadline = time.monotonic() + HOLDER_SECONDS
     while time.monotonic() < deadline:
         with contextlib.suppress(OSError, ValueError):
@@ -141,7 +141,7 @@ def find_checkpoint(name: str, option: str = "-p") -> Path:
     """The checkpoint that a user names: a file, or the best (else the newest) of a run, by its folder or its name.
 
     Args:
-        option: by which it was named, for messages.
+        option: the option that named it, for messages.
 
     Raises:
         UserError: there is neither.
@@ -176,9 +176,9 @@ def _nearest(logs: Path, name: str) -> str:
 
 
 def find_newest(fits: Callable[[Environment], bool]) -> Path | None:
-    """The best checkpoint (else the newest) of the newest run in logs that was trained on what fits; None: no run was.
+    """The best checkpoint (else the newest) of the newest run in logs whose environment fits; None if there is none.
 
-    Runs whose configuration this version cannot read are passed over.
+    Runs whose configuration this version cannot read are skipped.
     """
     for folder in newest_first(Path(Run().logs)):
         with contextlib.suppress(UserError):
@@ -188,7 +188,7 @@ def find_newest(fits: Callable[[Environment], bool]) -> Path | None:
 
 
 def newest_first(logs: Path) -> list[Path]:
-    """Folders of the runs in `logs` that have a checkpoint, the one begun last first."""
+    """Folders of the runs in `logs` that have a checkpoint, the most recently begun first."""
 
     def begun(run: Path) -> float:
         return (run / "config.cfg").stat().st_mtime if (run / "config.cfg").exists() else 0.0
@@ -197,7 +197,7 @@ def newest_first(logs: Path) -> list[Path]:
 
 
 def is_training(folder: Path) -> bool:
-    """Whether a process trains in this run folder now."""
+    """Whether a process is training in this run folder."""
     try:
         return psutil.pid_exists(int((folder / "run.pid").read_text(encoding="utf-8")))
     except (OSError, ValueError):
@@ -229,7 +229,7 @@ def find(logs: Path, name: str) -> Path:
 def load_newest(path: Path) -> Checkpoint:
     """The newest readable checkpoint of a locked run.
 
-    Warns of newer unreadable ones and gives them the suffix .damaged, so that they are not tried again.
+    Warns about newer unreadable ones and gives them the suffix .damaged, so that they are not tried again.
 
     Raises:
         UserError: no checkpoint can be read; a run is never restarted silently.
@@ -249,7 +249,7 @@ def load_newest(path: Path) -> Checkpoint:
 
 
 def resumed_config(stored: Checkpoint, files: list[str], overrides: list[str]) -> Config:
-    """The stored configuration with the changes of the command line.
+    """The stored configuration with changes from the command line.
 
     Raises:
         UserError: a change needs another network, environment or optimizer than the checkpoint's, or the environment
@@ -272,7 +272,7 @@ def resumed_config(stored: Checkpoint, files: list[str], overrides: list[str]) -
 
 
 def _kept(section: Optimizer) -> tuple[str, set[str]]:
-    """By which optimizer, and the names of what it keeps."""
+    """The optimizer, and the names of the state that it keeps."""
     return section.name, set(state_shapes(section, [torch.empty(1)]))
 
 
@@ -280,7 +280,7 @@ def _check_unfinished(run: Run, counters: Counters) -> None:
     """Refuse to resume a run that has reached its limit.
 
     Raises:
-        UserError: it has; the message says which limit to raise.
+        UserError: it has reached it; the message says which limit to raise.
     """
     reached, limit = "", ""
     if counters.agent_steps >= run.agent_steps:

@@ -45,9 +45,9 @@ from kartrl.runtime.sizes import Sizes
 from kartrl.runtime.trainer_thread import Trainer
 from kartrl.runtime.watchdog import Watchdog
 
-REPORT_SECONDS = 5.0  # between two sets of scalars
+REPORT_SECONDS = 5.0  # between two reports of scalars
 HISTOGRAM_SECONDS = 60.0
-JOIN_SECONDS = 5.0  # that a role has to end before it is killed
+JOIN_SECONDS = 5.0  # for a role to end before it is killed
 
 
 class Server:
@@ -55,12 +55,12 @@ class Server:
 
     Args:
         config: the configuration.
-        sizes: of the processes, batches and queues.
-        run_folder: of this run, locked by the caller.
-        spec: of the environment.
-        display: what the terminal shows.
-        request: by which a signal ends it.
-        resume: the checkpoint to resume from; with counters at zero, to begin with.
+        sizes: numbers of processes, sizes of batches and queues.
+        run_folder: the run's folder, locked by the caller.
+        spec: the environment's spec.
+        display: the terminal display.
+        request: set by a signal that ends the run.
+        resume: the checkpoint to resume from or, if its counters are zero, to start a new run from.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Server:
         self._hogwild = is_hogwild(config)
         self._device = choose_device("cpu") if self._hogwild else learner_device(config.system)
         if config.run.reproducible:
-            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # which CUDA's library wants for that
+            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # required by cuBLAS for determinism
             torch.use_deterministic_algorithms(True)
         network = make_network(config.model, spec.observation_shape, spec.action, heads_of(config))
         self._network = network.to(self._device)
@@ -102,14 +102,14 @@ class Server:
         self._unsaved: str | None = None  # why the newest checkpoint could not be saved
 
     def run(self) -> int:
-        """Train until the end, a signal, or a fault.
+        """Train until the run is finished, or until a signal or a fault ends it.
 
         Returns:
             The exit status: 0, or 128 plus the number of the signal that ended it.
 
         Raises:
-            UserError: an agent met bad input.
-            RunFailed: a role died of a fault, or what was learned at last could not be saved.
+            UserError: an agent failed on bad user input.
+            RunFailed: a role failed, or the last updates could not be saved.
         """
         excepthook, threading.excepthook = threading.excepthook, self._on_thread_failure
         try:
@@ -129,7 +129,7 @@ class Server:
         number, place = config.system.learners, self._folder / "learners.tmp"
         reducer = SeveralLearners(0, number, place, self._device) if number > 1 else None
         learner = make_learner(config, self._network, spec.action, reducer=reducer)
-        if self._resume is not None and self._resume.optimizer:  # else it has made no step
+        if self._resume is not None and self._resume.optimizer:  # empty before the first step
             set_state(learner.optimizer, self._resume.optimizer)
             learner.algorithm.load_state_dict(dict(self._resume.algorithm))
         if self._hogwild:
@@ -153,11 +153,11 @@ class Server:
         self._reporter.logger.watch(self._began)
 
     def restore_generators(self) -> None:
-        """Go on with the random numbers of the checkpoint that is resumed; call it before anything is drawn."""
-        # What a predictor has drawn since the last update depends on the clock: reproducible runs begin with new seeds.
+        """Restore the random generators from the resumed checkpoint; call it before anything is drawn."""
+        # How much a predictor has drawn since the last update depends on timing: reproducible runs use new seeds.
         resumed = None if self._config.run.reproducible else self._resume
         for name, state in (resumed.random if resumed is not None else {}).items():
-            with contextlib.suppress(KeyError, RuntimeError):  # of a predictor that is no more, or of another device
+            with contextlib.suppress(KeyError, RuntimeError):  # a predictor that no longer exists, or another device
                 self.generators[name].set_state(state)
 
     # Watch
@@ -195,12 +195,12 @@ class Server:
         if self._request.number is not None:
             self._display.say("Saving and ending; once more ends at once")
         elif self._config.run.reproducible:
-            crew.finish(JOIN_SECONDS)  # the last update is reported too
+            crew.finish(JOIN_SECONDS)  # so that the last update is reported too
         self._report(status())
         self._display.show(status(), final=True)
 
     def _receive(self, timeout: float) -> None:
-        """Take in the agents' and the evaluator's messages; wait for them at most this long."""
+        """Receive messages from the agents and the evaluator, waiting at most `timeout` seconds."""
         for end in self._crew.receive(timeout):
             self._reporter.add(end)
         self._receive_evaluations()
@@ -211,21 +211,21 @@ class Server:
         self._display.refresh()
 
     def _watch(self) -> None:
-        """See that every process lives, or is replaced, and that there is progress."""
+        """Check that every process is alive, replacing dead ones, and that the run makes progress."""
         if self._request.number is not None:
-            return  # other processes may have ended by the same signal
+            return  # the same signal may have ended other processes
         now, trained = time.monotonic(), self._trainer.first_update is not None
         resume_fork_server()
         self._crew.watch(now)
         self._reporter.logger.watch(now)
-        if trained:  # there is nothing to evaluate before
+        if trained:  # before that, there is nothing to evaluate
             self._evaluations.watch(now)
         if self._crew.waiting:
             self._watchdog.rest(now)
         try:
             self._watchdog.look(now, self._crew.batches, self._trainer.counters.updates - self._before.updates)
         except RunFailed:
-            faulthandler.dump_traceback()  # to stderr: where each thread stands
+            faulthandler.dump_traceback()  # every thread's stack, to stderr
             raise
 
     def _on_thread_failure(self, failure: threading.ExceptHookArgs) -> None:
@@ -252,7 +252,7 @@ class Server:
     # Stop
 
     def _save(self, patience: float) -> None:
-        """A new checkpoint; the oldest beyond `run.keep_checkpoints` go. A full disk is no reason to stop.
+        """Save a checkpoint and delete the oldest beyond `run.keep_checkpoints`; a full disk does not end the run.
 
         Args:
             patience: seconds to wait for the end of an update.
@@ -288,7 +288,7 @@ class Server:
             self._display.say(f"could not save {path} ({self._unsaved}){'' if self._ending else '; training goes on'}")
 
     def _losses(self) -> str:
-        """What is lost if the process ends now."""
+        """What would be lost if the process ended now."""
         lost = self._trainer.counters.agent_steps - self._saved
         words = f"{lost:,} agent steps are lost" if lost else "nothing is lost"
         if self._saved:
@@ -298,11 +298,11 @@ class Server:
 
     @property
     def generators(self) -> dict[str, torch.Generator]:
-        """All that this process draws from, by name."""
+        """All random generators of this process, by name."""
         return {"torch": torch.default_generator, **self._crew.generators}
 
     def _shut_down(self) -> None:
-        """End every thread and process, and save; what does not end in time is killed."""
+        """End all threads and processes, and save a checkpoint; whatever does not end in time is killed."""
         self._ending = True
         failed = sys.exc_info()[0] is not None
         self._crew.stop(JOIN_SECONDS)
@@ -324,5 +324,5 @@ class Server:
 
 
 def _name(agent_steps: int) -> str:
-    """Of a checkpoint."""
+    """Name of a checkpoint."""
     return f"{agent_steps:010d}"

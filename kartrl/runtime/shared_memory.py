@@ -11,8 +11,8 @@ from typing import Any
 class SharedMemory:
     """Zeroed memory, shared with every process that is given it when it starts.
 
-    It has no name that could be left behind, and on Linux no file: neither the size of /dev/shm limits it, nor does it
-    matter whether that can be written to.
+    It has no name that could be left behind, and on Linux no file: neither the size of /dev/shm nor its permissions
+    matter.
 
     Args:
         size: bytes.
@@ -21,7 +21,7 @@ class SharedMemory:
         view: the memory.
 
     Raises:
-        OSError: there is not so much.
+        OSError: there is not enough memory.
     """
 
     def __init__(self, size: int) -> None:

@@ -12,12 +12,12 @@ LINE = 64  # bytes of a cache line, to which tensors are aligned
 
 
 class SharedTensors(dict[str, Tensor]):
-    """Copies of CPU tensors, by name, in one piece of memory: whoever is given this when it starts has the same ones.
+    """Copies of CPU tensors, by name, in one piece of memory, shared with processes that are given this at their start.
 
     Reading and writing them takes no lock, so a process that is killed can leave none held.
 
     Args:
-        tensors: of any shape and layout; a layout is kept.
+        tensors: of any shape and layout; layouts are kept.
     """
 
     def __init__(self, tensors: Mapping[str, Tensor]) -> None:
@@ -41,7 +41,7 @@ class SharedTensors(dict[str, Tensor]):
             self[name] = flat.as_strided(shape, stride)
 
     def take_place(self, module: nn.Module) -> None:
-        """Have a module's parameters and buffers, on the CPU, be these tensors, by their names in its state."""
+        """Make these tensors the parameters and buffers of a module on the CPU, by their names in its state."""
         for name, tensor in (*module.named_parameters(), *module.named_buffers()):
             tensor.data = self[name]
 

@@ -1,4 +1,4 @@
-"""Numbers of processes and sizes of batches of a run, and the memory that they take."""
+"""A run's numbers of processes and batch sizes, and the memory that they take."""
 
 import importlib.util
 from typing import NamedTuple, cast
@@ -17,7 +17,7 @@ from kartrl.trajectory import decision_size
 
 
 class Sizes(NamedTuple):
-    """The numbers of [system], with a choice for this machine wherever it says auto; those of each learner."""
+    """The numbers of [system] for each learner, with `auto` replaced by a choice for this machine."""
 
     agents: int
     min_agents: int  # that must be healthy
@@ -25,12 +25,12 @@ class Sizes(NamedTuple):
     group_size: int  # G, environments stepped together
     predictors: int
     trainers: int
-    prediction_groups: int  # in one forward pass at most
-    min_groups: int  # for which a predictor waits a moment
+    prediction_groups: int  # maximum in one forward pass
+    min_groups: int  # that a predictor briefly waits for
     training_blocks: int  # in one update, of G fresh unrolls each
-    replayed: int  # unrolls in one update beside them
+    replayed: int  # replayed unrolls added to them in one update
     max_lag: int  # updates; unrolls that began with older weights are dropped
-    ring: int  # blocks for each group
+    ring: int  # blocks per group
     torch_threads: int
 
     def __str__(self) -> str:
@@ -48,7 +48,7 @@ class Sizes(NamedTuple):
 
 
 def check_memory(need: int, agents: int, envs: int) -> None:
-    """Refuse more environments than this machine has memory for; `need` in bytes."""
+    """Refuse more environments than this machine has memory for; `need` is in bytes."""
     if need > (free := free_memory()):
         raise UserError(
             f"the unrolls of {agents} agents with {envs} environments would take {need / 1e9:,.1f} GB of memory, and "
@@ -57,10 +57,10 @@ def check_memory(need: int, agents: int, envs: int) -> None:
 
 
 def slab_shape(config: Config, spec: EnvSpec, sizes: Sizes) -> SlabShape:
-    """The slab of a run with these sizes.
+    """The shape of the slab of a run with these sizes.
 
     Raises:
-        UserError: it takes more memory than there is.
+        UserError: it takes more memory than is free.
     """
     with torch.device("meta"):  # shapes without memory
         network = ActorCritic(config.model, spec.observation_shape, spec.action, heads_of(config))
@@ -80,10 +80,10 @@ def slab_shape(config: Config, spec: EnvSpec, sizes: Sizes) -> SlabShape:
 
 
 def replay_shape(config: Config, spec: EnvSpec, sizes: Sizes) -> MemoryShape | None:
-    """The memory of the replays, where the configuration names any.
+    """The shape of the replay memory; None if the configuration names no replays.
 
     Raises:
-        UserError: a replay cannot hold an unroll, or they take more memory than there is.
+        UserError: a replay cannot hold an unroll, or the replays take more memory than is free.
     """
     length, section = config.algorithm.unroll_length, config.replay
     if not config.replays:
@@ -100,7 +100,7 @@ def replay_shape(config: Config, spec: EnvSpec, sizes: Sizes) -> MemoryShape | N
     stack = config.environment.frame_stack
     scattered = sum(each.capacity // length for each in config.replays if each.scattered)
     newest = max((each.capacity // length for each in config.replays if not each.scattered), default=0)
-    fresh = sizes.training_blocks * sizes.group_size  # beside what is held, until older ones go
+    fresh = sizes.training_blocks * sizes.group_size  # in addition to those held, until older ones are removed
     embedded = sum(each.capacity // length * length for each in config.replays if each.method == "elite")
     shape = MemoryShape(
         unrolls=newest + scattered + fresh,

@@ -1,14 +1,13 @@
-"""The shared slab: where agents, predictors and trainers meet.
+"""The shared slab, through which agents, predictors and trainers exchange data.
 
-Each environment has a slot. The G slots of a group are stepped together by one agent, ask for their actions in one
-message, and fill one block after the other of the group's ring: a block holds G unrolls of T steps. All blocks lie in
-one shared piece of memory, made once at the start, where each field of a group is contiguous: what an agent writes is
-what the network reads.
+Each environment has a slot. The G slots of a group are stepped together by one agent, request their actions in one
+message, and fill the blocks of the group's ring one after another; a block holds G unrolls of T steps. All blocks are
+in one piece of shared memory, allocated once at the start, where each field of a group is contiguous: what an agent
+writes is what the network reads.
 
-Only the numbers of groups, requests and blocks travel through pipes, which are memory barriers too. The slab alone
-holds the state: every field has a single writer at any time, so a process that is killed at any instant leaves neither
-a lock held nor a number lost (`Slab.recover`). The slab is independent of algorithms: it knows only the size of a
-decision.
+Only the numbers of groups, requests and blocks pass through pipes, which also act as memory barriers. All state is in
+the slab, and every field has a single writer at any time, so a process killed at any instant leaves no lock held and
+loses no number (`Slab.recover`). The slab is independent of algorithms: it knows only the size of a decision.
 """
 
 import contextlib
@@ -29,29 +28,29 @@ from kartrl.runtime.messages import Requests
 from kartrl.runtime.shared_memory import SharedMemory
 from kartrl.trajectory import WITHOUT_TIME, Trajectory
 
-WAKE_SECONDS = 1.0  # no wait is longer: then it is checked whether the run is stopping
+WAKE_SECONDS = 1.0  # longest wait before checking whether the run is stopping
 FREE, FINISHED = 0, 1
-LOCAL = ("context", "_wakes", "_gathered", "_gathering", "deaths")  # of the process that made the slab
+LOCAL = ("context", "_wakes", "_gathered", "_gathering", "deaths")  # only in the process that created the slab
 
 
-ANSWER = struct.Struct("<iq")  # a group and the number of its answered request; (-1, 0) where a flag has changed
+ANSWER = struct.Struct("<iq")  # a group and the number of its answered request; (-1, 0) if a flag has changed
 
 
 Layout = dict[str, tuple[tuple[int, ...], str]]  # field -> shape and dtype
 
 
 class SlabShape(NamedTuple):
-    """How much a slab holds: N slots in groups of G, with a ring of blocks each."""
+    """The size of a slab: N slots in groups of G, each group with a ring of blocks."""
 
     num_agents: int  # processes
-    groups_per_agent: int  # that each of them steps in turn
+    groups_per_agent: int  # stepped in turn by each agent
     group_size: int  # G
-    ring: int  # blocks of each group; 2 let an agent continue while its last block waits
+    ring: int  # blocks per group; with 2, an agent can continue while its last block waits
     unroll_length: int  # T
     observation_shape: tuple[int, ...]
     observation_dtype: str  # uint8 or float32
-    decision_size: int  # K, numbers that a decision takes (see `kartrl.trajectory`)
-    state_size: int  # S, of the network's recurrent state
+    decision_size: int  # K, numbers in a decision (see `kartrl.trajectory`)
+    state_size: int  # S, size of the network's recurrent state
 
     def layout(self) -> Layout:
         """The slab's fields."""
@@ -74,30 +73,30 @@ class SlabShape(NamedTuple):
             "terminated": (steps, "bool"),
             "valid": (steps, "bool"),
             "state": ((blocks,), "uint8"),  # FREE or FINISHED
-            "paused": ((self.num_agents,), "bool"),  # agents that are to take no further step
+            "paused": ((self.num_agents,), "bool"),  # agents that must not take further steps
             "retired": (
                 (self.num_agents,),
                 "bool",
-            ),  # agents that died and were not started again; written by the server
+            ),  # agents that died and have not been restarted; written by the server
             "unrolls": (
                 (self.num_agents,),
                 "int64",
-            ),  # finished by the agent, in all its lives, quarantined ones left out
+            ),  # finished by the agent across restarts, without quarantined ones
             "quarantined": ((self.num_agents,), "int64"),  # unrolls with non-finite numbers
             "stopping": ((1,), "bool"),
         }
 
     def size(self) -> int:
-        """Bytes that the slab takes."""
+        """Size of the slab in bytes."""
         return sum(_nbytes(shape, dtype) for shape, dtype in self.layout().values())
 
 
 class Slab:
-    """The shared memory, and the queues of the numbers of groups and blocks.
+    """The shared memory, and the queues of group and block numbers.
 
     Args:
-        context: of multiprocessing.
-        shape: how much it holds.
+        context: the multiprocessing context.
+        shape: the slab's size.
     """
 
     def __init__(self, context: BaseContext, shape: SlabShape) -> None:
@@ -127,7 +126,7 @@ class Slab:
         self._map()
 
     def _map(self) -> None:
-        """Views of the slab, one array for each field of the layout."""
+        """Create an array view of the slab for each field of the layout."""
         offset = 0
         for name, (shape, dtype) in self._layout.items():
             array = np.frombuffer(self._memory.view, dtype, int(np.prod(shape)), offset).reshape(shape)
@@ -155,7 +154,7 @@ class Slab:
     stopping: np.ndarray
 
     def waker(self, agent: int) -> Connection:
-        """What an agent waits on for answers and free blocks; hand it to a `Mailbox` in the agent's process."""
+        """The pipe on which an agent waits for answers and free blocks; for a `Mailbox` in the agent's process."""
         return self._wakes[agent][0]
 
     def stop(self) -> None:
@@ -165,13 +164,13 @@ class Slab:
             self._wake(agent)
 
     def run_agents(self, number: int) -> None:
-        """Let only the first `number` agents go on; the others wait where they are."""
+        """Let only the first `number` agents continue; pause the others."""
         self.paused[:] = np.arange(self.num_agents) >= number
         for agent in range(self.num_agents):
             self._wake(agent)
 
     def _wake(self, agent: int, group: int = -1, number: int = 0) -> None:
-        with contextlib.suppress(BlockingIOError):  # only an agent that has long stopped reading has a full pipe
+        with contextlib.suppress(BlockingIOError):  # the pipe is full only if the agent stopped reading long ago
             os.write(self._wakes[agent][1].fileno(), ANSWER.pack(group, number))
 
     def next_block(self, block: int) -> int:
@@ -182,9 +181,9 @@ class Slab:
     # Predictor
 
     def await_requests(self, limit: int, timeout: float, enough: int = 1, patience: float = 0.0) -> list[int]:
-        """The groups that wait, `limit` at most, as soon as there is one; none after `timeout` seconds.
+        """Up to `limit` waiting groups, as soon as there is one; empty after `timeout` seconds.
 
-        While fewer than `enough` groups wait, it waits for more, up to `patience` seconds.
+        While fewer than `enough` groups are waiting, it waits for more, up to `patience` seconds.
         """
         waiting = self.waiting.get_many(limit, timeout)
         deadline = time.monotonic() + patience
@@ -193,10 +192,10 @@ class Slab:
         return waiting
 
     def gather_requests(self, waiting: Sequence[int]) -> Requests | None:
-        """What these groups ask, each request once; None if nothing."""
+        """The open requests of these groups, each once; None if there are none."""
         group = np.array(sorted(set(waiting)), np.int64)
         with self._gathering:
-            # A group whose agent was replaced may have been announced twice, or have been gathered already.
+            # A group whose agent was replaced may be in the queue twice, or have been gathered already.
             number = self.requested[group]
             fresh = number != self._gathered[group]
             if not fresh.all():
@@ -210,12 +209,12 @@ class Slab:
     def answer_requests(
         self, requests: Requests, decision: np.ndarray, initial_state: np.ndarray, version: int
     ) -> None:
-        """Write what was decided, and wake the agents.
+        """Write the decisions and wake the agents.
 
         Args:
             decision: float32 [n, G, K].
-            initial_state: float32 [m, G, S], the recurrent states before the step, of the m requests with step 0.
-            version: of the weights that decided.
+            initial_state: float32 [m, G, S], the recurrent states before the step, of the m requests at step 0.
+            version: version of the weights that made the decisions.
         """
         where = (requests.block, requests.step)
         self.decision[where] = decision
@@ -228,7 +227,7 @@ class Slab:
     # Batch source
 
     def gather(self, blocks: Sequence[int]) -> Trajectory[np.ndarray]:
-        """Copy these finished blocks into a batch of unrolls, B = G a block."""
+        """Copy these finished blocks into a batch of unrolls; each block adds G to B."""
         fields = {
             name: np.concatenate([getattr(self, name)[block] for block in blocks], int(name not in WITHOUT_TIME))
             for name in Trajectory._fields
@@ -240,13 +239,13 @@ class Slab:
         )
 
     def release(self, blocks: Sequence[int]) -> None:
-        """Give the memory of these blocks back to their agents."""
+        """Return the memory of these blocks to their agents."""
         self.state[list(blocks)] = FREE
         for agent in sorted({self.agent_of(block) for block in blocks}):
             self._wake(agent)
 
     def is_finished(self, block: int) -> bool:
-        """Whether this block is complete; a number may come twice after `recover`."""
+        """Whether this block is complete; its number may arrive twice after `recover`."""
         return bool(self.state[block] == FINISHED)
 
     def agent_of(self, block: int) -> int:
@@ -254,17 +253,17 @@ class Slab:
         return block // self.ring // self.groups_per_agent
 
     def order_of(self, block: int) -> int:
-        """When a finished block was filled: 0 for the oldest that its group may have, more for each newer one."""
+        """Rank of a finished block by age: 0 for the oldest its group may have, higher for newer ones."""
         return int(block - self.current[block // self.ring] - 1) % self.ring
 
     # Server
 
     def requests(self, agent: int) -> int:
-        """How many requests the agent has made, in all its lives."""
+        """Number of requests the agent has made, across restarts."""
         return int(self.requested[self._groups(agent)].sum())
 
     def may_move(self, agent: int) -> bool:
-        """Whether nothing keeps the agent from its next request: it has all answers, and some group a free block."""
+        """Whether the agent could make a request: it has all answers and a free block, and is not paused."""
         groups = self._groups(agent)
         answered = (self.answered[groups] == self.requested[groups]).all()
         room = any(FREE in self.state[[block, self.next_block(block)]] for block in self.current[groups])
@@ -274,9 +273,9 @@ class Slab:
         return slice(agent * self.groups_per_agent, (agent + 1) * self.groups_per_agent)
 
     def retire(self, agent: int) -> None:
-        """After the death of an agent: its open requests, wherever in the queue, will not be gathered any more.
+        """Retire a dead agent's open requests: wherever they are in the queue, they will not be gathered.
 
-        Request numbers never repeat, so they also tell one life of an agent from the next.
+        Request numbers are never reused, so they distinguish an agent from its replacement.
         """
         groups = self._groups(agent)
         self.retired[agent] = True
@@ -286,13 +285,13 @@ class Slab:
         self.answered[groups] = self.requested[groups]
 
     def admit(self, agent: int) -> None:
-        """Before an agent is started again."""
+        """Mark an agent as alive again, before it is restarted."""
         self.retired[agent] = False
 
     def recover(self, agent: int) -> None:
-        """Announce an agent's finished blocks again, as it may have died before it did.
+        """Put an agent's finished blocks into the queue again, as it may have died before doing so.
 
-        Call it after `retire`, when no predictor works on the agent's requests any more.
+        Call it after `retire`, once no predictor is processing the agent's requests.
         """
         blocks = self.groups_per_agent * self.ring
         for block in range(agent * blocks, (agent + 1) * blocks):

@@ -1,4 +1,4 @@
-"""The folder of a run's sockets: locked while its process lives, so that what a killed one left is recognised."""
+"""The folder of a run's sockets: locked while its process lives, so that a killed one's leftover is recognised."""
 
 import contextlib
 import fcntl
@@ -9,11 +9,11 @@ import time
 from pathlib import Path
 
 PREFIX = "kartrl-s-"  # short, as the path of a socket must be
-RAY_FOLDER = "ray"  # in it, of a Ray that the run has started
+RAY_FOLDER = "ray"  # inside it, of a Ray cluster started by the run
 
 
 def make_socket_folder() -> Path:
-    """Make a folder that is this process's until its end; first remove those of processes that were killed.
+    """Create a folder that this process keeps until it ends; first remove those of killed processes.
 
     Raises:
         OSError: there is no folder for temporary files, or it cannot be written to.
@@ -22,9 +22,9 @@ def make_socket_folder() -> Path:
         remove_unused(left)
     while True:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX))
-        with contextlib.suppress(FileNotFoundError):  # removed as an unused one before it was locked
+        with contextlib.suppress(FileNotFoundError):  # removed as unused before it was locked
             descriptor = _open(folder)
-            with contextlib.suppress(OSError):  # a file system without locks: then nobody removes it
+            with contextlib.suppress(OSError):  # a file system without locks: then no one removes it
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
             folder.stat()
             return folder
@@ -49,7 +49,7 @@ def remove_unused(folder: Path, patience: float = 0.0) -> None:
                             file.unlink()
                         elif file.name == RAY_FOLDER:
                             shutil.rmtree(file, ignore_errors=True)
-                    folder.rmdir()  # refused where there is something else in it
+                    folder.rmdir()  # fails if anything else is in it
                     return
         finally:
             os.close(descriptor)

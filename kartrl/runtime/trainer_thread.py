@@ -22,11 +22,11 @@ from kartrl.runtime.published_weights import PublishedWeights
 from kartrl.runtime.role_stream import RoleStream
 from kartrl.trajectory import Trajectory
 
-READ_STEPS = 3000  # agent steps between two readings of the losses, so that the device is seldom waited for
+READ_STEPS = 3000  # agent steps between two readings of the losses, each of which waits for the device
 
 
 class State(NamedTuple):
-    """A copy on the CPU of all that updates change."""
+    """A copy on the CPU of everything that updates change."""
 
     network: dict[str, Tensor]
     optimizer: dict[str, Tensor]
@@ -35,29 +35,30 @@ class State(NamedTuple):
 
 
 class Record(NamedTuple):
-    """What is logged of an update."""
+    """What is logged about an update."""
 
     counters: Counters  # after it
-    attempts: int  # updates of this process from fresh steps so far, with those that were skipped
+    attempts: int  # this process's updates from fresh steps so far, including skipped ones
     scalars: dict[str, float]
-    steps: int  # trained since the record before
+    steps: int  # trained on since the previous record
     mean_reward: float  # of these steps, before any transform
 
 
 class Trainer:
-    """What all trainer threads of a run share: the learner, what it publishes, counts and reports.
+    """State shared by all trainer threads of a run: the learner, published weights, counters and reports.
 
     An update whose loss or gradient is not finite is skipped: it changes nothing and is not counted. After
-    `optimizer.max_skipped_updates` of them in a row, weights and optimizer go back to the last good `state`, once.
+    `optimizer.max_skipped_updates` of them in a row, weights and optimizer are rolled back to the last good `state`,
+    once.
 
-    Where several learners make their updates together, counters and progress are those of all of them, as is what is
-    not finite; what is reported of an update is this learner's.
+    With several learners, counters, progress and the check for non-finite values cover all of them; the reported
+    scalars are this learner's.
 
     Args:
         counters: to continue counting from.
 
     Attributes:
-        turn: held from before an update to its end, by trainer threads: learners wait for each other in it.
+        turn: held by a trainer thread during a whole update, including the wait for other learners.
         updating: held while an update changes anything; hold it to read a consistent state.
     """
 
@@ -65,7 +66,7 @@ class Trainer:
         self.learner, self.counters = learner, counters
         self._progress = progress
         self.stream = RoleStream(next(iter(learner.network.parameters())).device)
-        # versions go on with the run, as do the ages of what is replayed
+        # versions, and so the ages of replayed unrolls, continue across a resume
         self.weights = PublishedWeights(learner.network, self.stream, counters.updates)
         self.guard = DivergenceGuard(section.max_skipped_updates)
         self.turn, self.updating = threading.Lock(), threading.Lock()
@@ -74,27 +75,27 @@ class Trainer:
         self.first_update: float | None = None  # when this process made its first update, seconds since the epoch
         self.lag = 0.0  # mean policy lag of the newest batch, in updates
         self._attempts = 0
-        self._norms: list[float] = []  # of gradients since losses were read
-        self._rewards: list[tuple[int, float]] = []  # steps of each batch since then, and their mean reward
+        self._norms: list[float] = []  # of gradients, since the losses were last read
+        self._rewards: list[tuple[int, float]] = []  # steps and mean reward of each batch since then
         self._seconds_before = counters.seconds
-        self.first_step: float | None = None  # when the agents took it (monotonic); set by the server
+        self.first_step: float | None = None  # monotonic time of the agents' first step; set by the server
         self._updated = time.monotonic()
         self._longest_pause = 0.0
-        self._replay_due = False  # whether the next update from replay alone is to be read
+        self._replay_due = False  # whether to read the losses of the next update from replay alone
         self._replay_scalars: dict[str, float] = {}
         self._good = self.state()
 
     def update(
         self, trajectory: Trajectory[Tensor], batch: Trajectory[np.ndarray], stopwatch: Stopwatch
     ) -> Update | None:
-        """One update. Only unrolls that are `online` count as agent steps, in policy lag and reward.
+        """Make one update. Only `online` unrolls count towards agent steps, policy lag and reward.
 
         Args:
-            trajectory: the batch on the network's device; without a valid step, nothing is done.
+            trajectory: the batch on the network's device; if no step is valid, nothing is done.
             batch: the same on the CPU.
 
         Returns:
-            What came of it; None where it changed nothing.
+            The result; None if it changed nothing.
 
         Raises:
             Diverged: too many updates in a row were not finite, for the second time.
@@ -124,9 +125,9 @@ class Trainer:
         """See `update`.
 
         Args:
-            steps: valid ones of the batch.
+            steps: valid steps in the batch.
             trained: fresh steps in the batches of all learners.
-            progress: of the first learner's schedules.
+            progress: progress of the first learner's schedules, 0 to 1.
         """
         start = time.monotonic()
         fresh = batch.valid & batch.online
@@ -149,7 +150,7 @@ class Trainer:
         relative = self.weights.relative_change() if due else 0.0
         self.weights.publish()
         self.counters = after
-        if read and age.size:  # shown with what is next read of an update from fresh steps
+        if read and age.size:  # reported with the next reading of an update from fresh steps
             ages = {"replay/age_mean": float(age.mean()), "replay/age_max": float(age.max())}
             renamed = {tag.replace("losses/", "replay/"): value for tag, value in update.scalars().items()}
             self._replay_scalars = ages if fresh_steps else renamed | ages
@@ -182,7 +183,7 @@ class Trainer:
 
     @property
     def progress(self) -> float:
-        """Of the schedules, 0 to 1."""
+        """Progress of the schedules, 0 to 1."""
         return self._progress.schedule(self._now())
 
     @property
@@ -192,19 +193,19 @@ class Trainer:
 
     @property
     def seconds(self) -> float:
-        """Of training, with those before the run was resumed: from the agents' first step on, not from the start."""
+        """Seconds of training, including those before a resume; counted from the agents' first step."""
         return self._seconds_before + (0.0 if self.first_step is None else time.monotonic() - self.first_step)
 
     def _now(self) -> Counters:
         return self.counters._replace(seconds=self.seconds)
 
     def longest_pause(self) -> float:
-        """Longest time from one update to the next since the last call, in seconds; the present one counts."""
+        """Longest pause between updates since the last call, in seconds, including the current one."""
         longest, self._longest_pause = max(self._longest_pause, time.monotonic() - self._updated), 0.0
         return longest
 
     def state(self, patience: float = -1.0) -> State:
-        """A consistent copy, taken between two updates. A diverging run goes back to the newest good one.
+        """A consistent copy, taken between two updates. A diverging run is rolled back to the newest good one.
 
         Args:
             patience: seconds to wait for the end of an update; -1: no limit.
@@ -232,10 +233,10 @@ class Trainer:
 
 
 class TrainerThread(threading.Thread):
-    """Makes updates until the source ends. With two of them, one assembles a batch while the other updates.
+    """Makes updates until the source ends. With two threads, one assembles a batch while the other updates.
 
     Args:
-        source: of batches.
+        source: source of batches.
         sourcing: held while a batch is taken from the source.
     """
 
@@ -243,7 +244,7 @@ class TrainerThread(threading.Thread):
         super().__init__(name=name, daemon=True)
         self._source, self._trainer, self._sourcing = source, trainer, sourcing
         self._device = next(iter(trainer.learner.network.parameters())).device
-        self._stream = RoleStream(self._device)  # of copies to the device, beside the update of another thread
+        self._stream = RoleStream(self._device)  # for copies to the device during another thread's update
         self.stopwatch = Stopwatch(TRAINER_STAGES)
 
     def run(self) -> None:
@@ -257,11 +258,11 @@ class TrainerThread(threading.Thread):
             lap("gather")
             with self._trainer.turn:
                 lap("idle")
-                if self._trainer.finished:  # by another thread's update, meanwhile
+                if self._trainer.finished:  # by another thread's update in the meantime
                     return
                 try:
                     update = self._trainer.update(trajectory, batch, self.stopwatch)
-                except LearnerLost:  # the crew sees to it
+                except LearnerLost:  # the crew handles it
                     return
                 with self._trainer.stream.current():
                     self._source.published(update)

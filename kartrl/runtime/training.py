@@ -1,4 +1,4 @@
-"""What trains: trainer threads, and the source of their batches, mixed with a replay where there is one."""
+"""The training part of a crew: trainer threads and the source of their batches, mixed with replays if there are any."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -23,16 +23,16 @@ class Training:
 
     Args:
         config: the configuration.
-        spec: of the environment.
-        sizes: how many there are, and of how many unrolls their batches.
-        trainer: of the network that learns.
-        source: of fresh batches.
+        spec: the environment's spec.
+        sizes: number of threads, and batch sizes.
+        trainer: updates the network.
+        source: source of fresh batches.
         stop: ends the run.
-        say: tells the user.
+        say: prints a line for the user.
 
     Attributes:
-        generator: what the replay draws from.
-        replay: what is replayed; None where nothing is.
+        generator: the replays' random generator.
+        replay: the replays; None if there are none.
         threads: the threads.
     """
 
@@ -57,7 +57,7 @@ class Training:
         ]
 
     def _with_replay(self, source: BatchSource) -> BatchSource:
-        """The source, mixed with replays where the configuration names any."""
+        """The source, mixed with replays if the configuration names any."""
         config, generator, stop = self._config, self.generator, self._stop
         shape, section, drawn = replay_shape(config, self._spec, self._sizes), config.replay, config.replays
         if shape is None:
@@ -82,17 +82,17 @@ class Training:
             thread.start()
 
     def join(self, timeout: float) -> None:
-        """Wait for their end, at most so many seconds for each."""
+        """Wait at most `timeout` seconds for each thread to end."""
         for thread in self.threads:
             if thread.ident is not None:
                 thread.join(timeout)
 
     def idle(self, shares: Mapping[str, float]) -> float:
-        """Part of the time in which no thread makes an update, from the shares of its stages (`time/trainer_...`)."""
+        """Fraction of time in which no thread makes an update, from the shares of the stages (`time/trainer_...`)."""
         updating = sum(shares[f"time/trainer_{stage}"] for stage in UPDATE_STAGES)
-        return max(0.0, 1 - len(self.threads) * updating)  # one updates at a time
+        return max(0.0, 1 - len(self.threads) * updating)  # only one updates at a time
 
     def scalars(self) -> dict[str, float]:
-        """For the logger."""
+        """Scalars for the logger."""
         replay = self.replay.scalars() if self.replay is not None else {}
         return replay | {"system/dropped_unrolls": float(self._source.dropped)}

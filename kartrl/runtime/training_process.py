@@ -1,4 +1,4 @@
-"""A training to its end: `kartrl train` in a process of its own, resumed if an earlier one was broken off."""
+"""Trains to completion: `kartrl train` in a separate process, resumed if an earlier one was interrupted."""
 
 import shutil
 import time
@@ -19,16 +19,16 @@ TAIL = 4096  # bytes to read from the end of a log
 def train_to_end(
     folder: Path, options: Sequence[str], limits: Run, on_look: Callable[[], None], again: Sequence[str] = ()
 ) -> Path:
-    """Train or resume a run until its limit; its last checkpoint.
+    """Train or resume a run until its limit; return its last checkpoint.
 
-    What it prints goes to a file beside the folder, `<folder>.log`.
+    Its output goes to a file next to the folder, `<folder>.log`.
 
     Args:
-        folder: of the run.
-        options: of `kartrl train`, for a run that does not exist yet; they name this folder.
-        limits: the run's own section.
+        folder: the run's folder.
+        options: options of `kartrl train` for a new run; they must name this folder.
+        limits: the run's [run] section.
         on_look: called periodically meanwhile.
-        again: further options of `kartrl train --resume`, for a run that does.
+        again: further options of `kartrl train --resume`, for an existing run.
 
     Raises:
         RunFailed: training ended before its limit.
@@ -62,7 +62,7 @@ def train_to_end(
 
 
 def trained(folder: Path, limits: Run) -> Path | None:
-    """The last checkpoint of a run that has reached its limit; None of any other."""
+    """The last checkpoint of a run that has reached its limit; otherwise None."""
     path = checkpoint.newest(folder)
     if path is None or int(path.stem) >= limits.agent_steps:
         return path
@@ -71,14 +71,14 @@ def trained(folder: Path, limits: Run) -> Path | None:
 
 
 def share_trained(folder: Path, limits: Run) -> float:
-    """How far a run has come to its limit, 0 to 1, by its metrics."""
+    """Fraction of its limit that a run has reached, 0 to 1, from its metrics."""
     seconds, agent_steps = come_to(folder)
     share = agent_steps / limits.agent_steps
     return min(1.0, max(share, seconds / (60 * limits.minutes)) if limits.minutes else share)
 
 
 def _clear(folder: Path) -> None:
-    """Delete a run that was broken off without a checkpoint; no other process may be using it."""
+    """Delete a run that was interrupted without a checkpoint; no other process may be using it."""
     if folder.exists():
         locked = runs.lock(folder)
         shutil.rmtree(folder)

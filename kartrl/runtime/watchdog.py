@@ -2,31 +2,31 @@
 
 from kartrl.errors import RunFailed
 
-PATIENCE = 2.0  # times the longest time that something may take, before the run gives up
-STUCK_SECONDS = 10.0  # without an update before the user is told, where none took as long before
+PATIENCE = 2.0  # multiple of the longest time that something may take after which the run gives up
+STUCK_SECONDS = 10.0  # without an update before the user is told, unless an earlier one took as long
 
 
 class Watchdog:
-    """Watches predictions and updates apart: predictions are made for an agent that keeps dying too.
+    """Watches predictions and updates separately: predictions are also made for an agent that keeps dying.
 
-    How long an update may take depends on the environment, so it is compared with the longest so far. Until the first
-    one only predictions are watched: the death of an agent ends the run then, and where trainers hang, agents soon
-    have no more blocks to fill.
+    How long an update may take depends on the environment, so it is compared with the longest so far. Before the
+    first one, only predictions are watched: the death of an agent ends the run then, and if trainers hang, agents soon
+    run out of blocks to fill.
 
     Args:
         now: the monotonic time, in seconds.
         step_timeout: `system.step_timeout`, the longest that a step, or the start of an agent, may take.
-        fewest: part of the agents with which training continues, above 0 to 1.
+        fewest: smallest fraction of the agents with which training continues, in (0, 1].
     """
 
     def __init__(self, now: float, step_timeout: float, fewest: float) -> None:
         self._step_timeout, self._fewest = step_timeout, fewest
         self._now = self._predicted = self._updated = now
         self._predictions = self._updates = 0
-        self._longest: float | None = None  # seconds to an update
+        self._longest: float | None = None  # seconds between two updates
 
     def look(self, now: float, predictions: int, updates: int) -> None:
-        """Compare what this process has done so far with what it had at the last look.
+        """Compare what this process has done so far with the last check.
 
         Raises:
             RunFailed: the run is stuck.
@@ -45,11 +45,11 @@ class Watchdog:
                 raise RunFailed(f"there has been no update for {pause:.0f} s, though predictions are made")
 
     def rest(self, now: float) -> None:
-        """Begin anew: until `now`, nobody was there to act."""
+        """Start timing again: until `now`, there were no agents."""
         self._now = self._predicted = self._updated = now
 
     @property
     def stuck(self) -> float:
-        """Seconds since the last update; 0 where that is nothing unusual."""
+        """Seconds since the last update; 0 if that is not unusually long."""
         pause = self._now - self._updated
         return pause if self._longest is not None and pause > max(STUCK_SECONDS, self._longest) else 0.0

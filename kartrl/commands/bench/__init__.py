@@ -1,4 +1,4 @@
-"""`kartrl bench`: its arguments; `measure` does the work, and is imported when it runs."""
+"""`kartrl bench`: its arguments; `measure` does the work, and is imported only when it runs."""
 
 import argparse
 from pathlib import Path
@@ -7,31 +7,33 @@ from kartrl.commands.arguments import Parser, add_config, config_files, positive
 
 
 def add_arguments(parser: Parser) -> None:
-    """What `kartrl bench` takes."""
+    """Add the arguments of `kartrl bench`."""
     parser.runs(run, "bench", "bench -c mine.cfg --seconds 60 --repeat 3 --json bench.json")
     add_config(parser, shortcuts=False)
-    parser.add_argument("--seconds", type=positive, default=90, help="length of a window of training (default 90)")
+    parser.add_argument(
+        "--seconds", type=positive, default=90, help="length of a training window, in seconds (default 90)"
+    )
     parser.add_argument(
         "--warm", type=positive, default=15, help="seconds between the first update and the window (default 15)"
     )
-    parser.add_argument("--repeat", type=positive, default=1, help="windows (default 1)")
+    parser.add_argument("--repeat", type=positive, default=1, help="number of windows (default 1)")
     parser.add_argument(
         "--peer",
         default="",
         metavar="COMMAND",
-        help="another system's training that prints '@B steps=N upd=N', as benchmarks/peers",
+        help="another system's training command, which prints '@B steps=N upd=N', as those in benchmarks/peers",
     )
     parser.add_argument(
         "--ray",
         default="",
         metavar="ADDRESS",
-        help="after each window another one with nodes of agents, as train --ray ADDRESS; --set cluster.nodes=N",
+        help="after each window, run another one with nodes of agents, as train --ray ADDRESS; see cluster.nodes",
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the measurements to this file")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Measure and print; the exit status."""
+    """Measure and print; returns the exit status."""
     from rich.console import Console
 
     from kartrl.commands.bench.measure import Settings, bench

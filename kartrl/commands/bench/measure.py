@@ -1,8 +1,8 @@
-"""What the machine could do for a configuration, what training does, and where the time goes between.
+"""Measures the ideal throughput of a configuration on this machine, the real one, and where the time goes.
 
 The stages of an agent step are measured separately; their sum gives the ideal, cores / (t_environment + t_infer +
-(1 + replayed) t_train) agent steps per second, with every core doing only necessary work. Then it trains, for several
-windows, alternating with a peer if one is given.
+(1 + replayed) t_train) agent steps per second, with every core doing only necessary work. Then training is
+measured in several windows, alternating with a peer if one is given.
 """
 
 import json
@@ -27,25 +27,25 @@ from kartrl.runtime.machine import cores
 from kartrl.runtime.precision import resolve_precision
 from kartrl.runtime.sizes import Sizes
 
-PART_SECONDS = 4.0  # for which each part is measured, at most
+PART_SECONDS = 4.0  # maximum for each part
 
 
 class Settings(NamedTuple):
-    """What `kartrl bench` was asked."""
+    """Options of `kartrl bench`."""
 
-    seconds: float  # of each window
+    seconds: float  # length of each window
     warm: float  # seconds between the first update and the window
-    repeat: int  # windows
+    repeat: int  # number of windows
     peer: str  # a command to compare with; "" for none
     ray: str  # a cluster to compare with, see `cluster.ray`; "" for none
-    json: Path | None  # where the figures go
+    json: Path | None  # file for the figures
 
 
 def bench(files: list[str], overrides: list[str], settings: Settings, console: Console) -> None:
     """Measure, print, and write JSON if asked.
 
     Raises:
-        UserError: bad input, or a training or a peer that ends early.
+        UserError: bad input, or training or the peer ends early.
     """
     config = load_world(read(files, overrides)).prepare(console)
     spec = inspect_env(config)
@@ -110,7 +110,7 @@ def bench(files: list[str], overrides: list[str], settings: Settings, console: C
 
 
 def replayed_steps(config: Config, sizes: Sizes) -> float:
-    """Steps that are replayed for each fresh one, in the mean."""
+    """Mean number of replayed steps per fresh one."""
     if config.algorithm.name == "acer":
         return config.acer.replay_ratio if config.replays else 0.0
     return sizes.replayed / (sizes.training_blocks * sizes.group_size)
@@ -146,9 +146,9 @@ def _line(window: Window, ideal: float, config: Config) -> str:
 
 
 def _stages_table(window: Window, sizes: Sizes) -> Table:
-    """Where the wall-clock time of each role goes; a stage also holds what it waits for a core."""
+    """Where the wall-clock time of each role goes; stages include waiting for a core."""
     table = Table("role", "stage", "share of the role's time", "us an agent step", title="Where the time goes")
-    number = {"predictor": sizes.predictors, "trainer": sizes.trainers}  # of the others: agents, or Hogwild workers
+    number = {"predictor": sizes.predictors, "trainer": sizes.trainers}  # other roles: agents, or Hogwild workers
     for stage, share in window.stages.items():
         role, _, name = stage.partition("_")
         microseconds = 1e6 * share * number.get(role, sizes.agents) / window.agent_steps_per_second
@@ -165,7 +165,7 @@ def _stages_table(window: Window, sizes: Sizes) -> Table:
 
 
 def _for_simulation(config: Config, parts: Parts, sizes: Sizes, window: Window) -> dict[str, Any]:
-    """The stage times and sizes as benchmarks/simulate.py reads them, seconds."""
+    """Stage times in seconds and sizes, in the format of benchmarks/simulate.py."""
     batches = np.array(sorted(parts.infer_by_size))
     whole = np.array([parts.infer_by_size[size] * size for size in batches])
     slope, base = np.polyfit(batches, whole, 1) if len(batches) > 1 else (parts.infer, 0.0)
@@ -184,7 +184,7 @@ def _for_simulation(config: Config, parts: Parts, sizes: Sizes, window: Window) 
 
 
 def measured_point(sizes: Sizes, window: Window) -> dict[str, float]:
-    """A training as benchmarks/simulate.py checks itself against it."""
+    """Measurements of training with which benchmarks/simulate.py is validated."""
     return {
         "agents": sizes.agents,
         "groups_per_agent": sizes.groups_per_agent,

@@ -1,4 +1,4 @@
-"""The stages of an agent step, measured separately, on all cores at once, which share caches and memory."""
+"""Measures the stages of an agent step separately, on all cores at once, since these share caches and memory."""
 
 import contextlib
 import multiprocessing
@@ -34,23 +34,23 @@ from kartrl.trajectory import Trajectory
 CONTEXT = multiprocessing.get_context("spawn")
 Part = Callable[
     [Config, EnvSpec, Sizes, int, float], Any
-]  # measures one, for some seconds; run by a process on each core
+]  # measures one part, for some seconds; run by a process on each core
 
 
 class Parts(NamedTuple):
-    """Seconds of one core (or of the GPU) for each agent step, and what messages cost."""
+    """Seconds per agent step on one core (or the GPU), and the rate of messages."""
 
     environment: float
     infer: float  # at the prediction batch size
-    infer_by_size: dict[int, float]  # observations in a batch -> seconds for each
-    train: float  # a whole update, for each step in it
-    round_trips: float  # requests answered in a second, without environments and network
+    infer_by_size: dict[int, float]  # batch size -> seconds per observation
+    train: float  # a whole update, per step in it
+    round_trips: float  # requests answered per second, without environments and network
 
     def ideal(self, number_of_cores: int, on_gpu: bool, replayed: float) -> float:
-        """Agent steps a second if every core, or the GPU beside the cores, did nothing but these parts.
+        """Agent steps per second if the cores, or the cores and the GPU, did nothing but these parts.
 
         Args:
-            replayed: steps for each fresh one.
+            replayed: replayed steps per fresh one.
         """
         train = (1 + replayed) * self.train
         if on_gpu:
@@ -73,7 +73,7 @@ def _environment(config: Config, spec: EnvSpec, sizes: Sizes, seed: int, seconds
 
 
 def _infer(config: Config, spec: EnvSpec, sizes: Sizes, seed: int, seconds: float) -> dict[int, float]:
-    """Seconds for each observation of a predictor's forward pass, by the size of the batch."""
+    """Seconds per observation of a predictor's forward pass, by batch size."""
     torch.set_num_threads(1)
     keep_freed_memory()
     largest = sizes.prediction_groups
@@ -114,7 +114,7 @@ def _train(config: Config, spec: EnvSpec, sizes: Sizes, seed: int, seconds: floa
     trajectory = Trajectory(
         observation, off, state, decision, zeros, off[1:], ~off[1:], zeros.long(), ~off[0], zeros[0] + 1, off[0].long()
     )
-    trajectory = Trajectory(*(tensor.clone() for tensor in trajectory))  # made outside of inference mode
+    trajectory = Trajectory(*(tensor.clone() for tensor in trajectory))  # normal tensors, not inference tensors
     stopwatch, batch_on_cpu = Stopwatch(TRAINER_STAGES), Trajectory(*(tensor.cpu().numpy() for tensor in trajectory))
 
     def update() -> None:
@@ -148,7 +148,7 @@ def _worker(
     ready: Any,
     result: Connection,
 ) -> None:
-    """Body of a measuring process: each part when all others are ready for it too."""
+    """Main function of a measuring process: runs each part when all processes are ready for it."""
     for measure in parts:
         ready.wait(60)
         result.send(measure(config, spec, sizes, seed, seconds))
@@ -158,7 +158,7 @@ PARTS: tuple[Part, ...] = (_environment, _infer, _train)
 
 
 def measure_parts(config: Config, spec: EnvSpec, sizes: Sizes, seconds: float) -> Parts:
-    """All parts, each for so many seconds, on all cores at once; with a GPU, its share from one process."""
+    """Measure all parts, for `seconds` each, on all cores at once; the GPU's parts in a single process."""
     on_gpu = learner_device(config.system).type == "cuda"
     number = cores()
     results = []
@@ -194,7 +194,7 @@ def measure_parts(config: Config, spec: EnvSpec, sizes: Sizes, seconds: float) -
 
 
 def _round_trips(sizes: Sizes, seconds: float) -> float:
-    """Answers a second of one thread to all agents' requests, with neither environments nor network."""
+    """Requests of all agents answered per second by one thread, without environments and network."""
     slab = Slab(
         CONTEXT, SlabShape(sizes.agents, sizes.groups_per_agent, sizes.group_size, 2, 1000, (1,), "uint8", 3, 0)
     )
@@ -216,7 +216,7 @@ def _round_trips(sizes: Sizes, seconds: float) -> float:
         if requests is not None:
             begun = int((requests.step == 0).sum())
             slab.answer_requests(requests, decision[: len(requests.group)], initial_state[:begun], 0)
-            if start or slab.requested.all():  # all have come up
+            if start or slab.requested.all():  # all agents have started
                 start = start or time.perf_counter()
                 answered += len(requests.group)
         elif time.perf_counter() - begin > 60:

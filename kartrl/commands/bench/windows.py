@@ -1,4 +1,4 @@
-"""Windows of real training, and of other systems' training."""
+"""Measurement windows of real training, and of other systems' training."""
 
 import contextlib
 import os
@@ -23,25 +23,25 @@ from kartrl.metrics.scalars_csv import Row
 
 STEPS, FIRST_UPDATE = "speed/agent_steps_per_second", "speed/first_update_seconds"  # tags in scalars.csv
 IDLE = "time/learner_idle"
-END_SECONDS = 20.0  # that a training has to end by itself when it has been told to
+END_SECONDS = 20.0  # for training to end by itself after SIGTERM
 
 
 class Window(NamedTuple):
-    """A stretch of training."""
+    """Measurements of a stretch of training."""
 
     agent_steps_per_second: float
     first_update_seconds: float  # from the start of the process
-    memory_gb: float  # of the whole tree of processes (PSS)
+    memory_gb: float  # of the whole process tree (PSS)
     lag: float  # mean, in updates
     prediction_batch: float  # mean
     stages: dict[str, float]  # "<role>_<stage>" -> share of the role's time
-    learner_idle: float  # share of the time in which no update is made
-    replay: dict[str, float]  # seconds for each batch that is drawn, by replay and for insert and read
-    cores: dict[str, float]  # role -> processors kept busy
+    learner_idle: float  # share of the time without an update
+    replay: dict[str, float]  # seconds per drawn batch, by replay, and for insert and read
+    cores: dict[str, float]  # role -> CPU cores kept busy
 
 
 def train_window(options: Sequence[str], seconds: float, warm: float, progress: Progress) -> Window:
-    """Train, and look at the `seconds` that begin `warm` seconds after the first update.
+    """Train, and measure the `seconds` that begin `warm` seconds after the first update.
 
     Args:
         options: of `kartrl train`.
@@ -64,7 +64,7 @@ def train_window(options: Sequence[str], seconds: float, warm: float, progress: 
 
 
 def _begin(rows: Sequence[Row], warm: float) -> float:
-    """When the window begins: `warm` seconds after the first report with an update."""
+    """Start of the window: `warm` seconds after the first report with an update."""
     return next((row.seconds for row in rows if row.agent_steps > 0), float("inf")) + warm
 
 
@@ -106,10 +106,10 @@ def _window(rows: Sequence[Row], warm: float) -> Window:
 
 
 def peer_rate(command: str, seconds: float, warm: float, progress: Progress) -> float:
-    """Agent steps a second of another system, over as long a window.
+    """Agent steps per second of another system, over a window of the same length.
 
     Args:
-        command: prints lines "@B steps=<agent steps> upd=<updates>", as those of benchmarks/peers do.
+        command: prints lines "@B steps=<agent steps> upd=<updates>", like those in benchmarks/peers.
     """
     process = subprocess.Popen(
         shlex.split(command),
@@ -142,7 +142,7 @@ def peer_rate(command: str, seconds: float, warm: float, progress: Progress) -> 
 
 
 def _end(process: "subprocess.Popen[str]") -> None:
-    """End a command and all that it has started: politely, so that it can tidy up, then by force."""
+    """End a command and its descendants: with SIGTERM, so that it can clean up, then with SIGKILL."""
     family = []
     with contextlib.suppress(psutil.Error):
         family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]

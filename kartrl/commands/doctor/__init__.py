@@ -37,13 +37,13 @@ COLOURS = {"ok": "green", "warning": "yellow", "problem": "bold red"}
 
 
 def add_arguments(parser: Parser) -> None:
-    """What `kartrl doctor` takes."""
+    """Add the arguments of `kartrl doctor`."""
     parser.runs(run, "doctor", "doctor -c mine.cfg")
     add_config(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the report; the exit status."""
+    """Print the report; returns the exit status."""
     return doctor(config_files(options), options.set, Console())
 
 

@@ -1,4 +1,4 @@
-"""Checks of what is configured: it is valid, its environment works, and a run of its sizes fits into memory."""
+"""Checks of the configuration: it is valid, its environment works, and a run of its sizes fits into memory."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Examined:
 
 
 def check_configuration(examined: Examined) -> tuple[State, str]:
-    """That it can be read."""
+    """Check that the configuration can be read."""
     try:
         examined.config = read(examined.files, examined.overrides)
     except UserError as error:
@@ -42,7 +42,7 @@ def check_configuration(examined: Examined) -> tuple[State, str]:
 
 
 def check_environment(examined: Examined) -> tuple[State, str]:
-    """That it can be made, and what the network would see of it."""
+    """Check that the environment can be created, and report the network's observations."""
     from kartrl.envs.worlds import load_world
     from kartrl.runtime.inspection import inspect_env, remarks
 
@@ -54,7 +54,7 @@ def check_environment(examined: Examined) -> tuple[State, str]:
 
 
 def check_sizes(examined: Examined) -> tuple[State, str]:
-    """What `auto` means here."""
+    """Report the sizes that `auto` chooses here."""
     if examined.spec is None:
         return "warning", "unknown until the environment starts"
     from kartrl.runtime.auto_sizes import choose_sizes
@@ -64,7 +64,7 @@ def check_sizes(examined: Examined) -> tuple[State, str]:
 
 
 def check_memory(examined: Examined) -> tuple[State, str]:
-    """That the run fits into it."""
+    """Check that the run fits into memory."""
     from kartrl.runtime.machine import free_memory
 
     free = free_memory()

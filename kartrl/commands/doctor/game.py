@@ -1,4 +1,4 @@
-"""Checks of the games: the emulator, the bundled game, one's own cartridge, Atari."""
+"""Checks of the games: the emulator, the bundled game, the user's own cartridge, Atari."""
 
 import hashlib
 import importlib.metadata
@@ -15,7 +15,7 @@ MISSING = "missing"
 
 
 def check_emulator(examined: Examined) -> tuple[State, str]:
-    """That it runs the bundled game for a second."""
+    """Check that the emulator runs the bundled game for a second."""
     from kartrl.kart.retro import core_file
 
     try:
@@ -46,7 +46,7 @@ def _drive_a_second() -> str:
 
 
 def check_bundled_rom(examined: Examined) -> tuple[State, str]:
-    """That it is whole."""
+    """Check that the bundled ROM is intact."""
     from kartrl.kart.retro import BUNDLED, GAMES, circuits
 
     folder = GAMES / BUNDLED
@@ -61,7 +61,7 @@ def check_bundled_rom(examined: Examined) -> tuple[State, str]:
 
 
 def check_cartridge(examined: Examined) -> tuple[State, str]:
-    """That it is the right one, if there is one or one is needed."""
+    """Check that the cartridge's ROM is the right one, if there is one or one is needed."""
     from kartrl.kart.retro import circuits
 
     folder = cartridge.folder()
@@ -99,7 +99,7 @@ def _sha1(file: Path) -> str:
 
 
 def check_atari(_: Examined) -> tuple[State, str]:
-    """Whether its games are installed."""
+    """Report whether Atari games are installed."""
     if importlib.util.find_spec("ale_py") is None:
         return "ok", "ale-py is not installed; only Atari games need it: pip install kartrl[atari]"
     return "ok", f"ale-py {importlib.metadata.version('ale-py')}"

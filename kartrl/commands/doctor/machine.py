@@ -1,4 +1,4 @@
-"""Checks of the machine: Python, PyTorch, cores, folders that are written to, videos."""
+"""Checks of the machine: Python, PyTorch, cores, writable folders, videos."""
 
 import importlib.metadata
 import os
@@ -16,7 +16,7 @@ LITTLE_DISK, TOO_LITTLE_DISK = 1e9, 2e7  # bytes: a few hours of logs, checkpoin
 
 
 def check_python(_: Examined) -> tuple[State, str]:
-    """That its version is one that is tested."""
+    """Check that this is a tested version of Python."""
     text = f"{platform.python_version()}, kartrl {__version__}, {platform.system()} on {platform.machine()}"
     if (3, 11) <= sys.version_info[:2] <= (3, 14):
         return "ok", text
@@ -24,7 +24,7 @@ def check_python(_: Examined) -> tuple[State, str]:
 
 
 def check_torch(examined: Examined) -> tuple[State, str]:
-    """Its version and device, and whether these fit the configuration."""
+    """Report PyTorch's version and device, and whether these fit the configuration."""
     import torch
 
     from kartrl.runtime.devices import learner_device
@@ -53,7 +53,7 @@ def _nvidia_gpus() -> int:
 
 
 def check_cores(_: Examined) -> tuple[State, str]:
-    """How many there are."""
+    """Report the number of cores."""
     from kartrl.runtime.machine import cores
 
     here = os.cpu_count() or 1
@@ -61,7 +61,7 @@ def check_cores(_: Examined) -> tuple[State, str]:
 
 
 def check_logs(examined: Examined) -> tuple[State, str]:
-    """That the folder can be written to, and has room."""
+    """Check that the folder for logs is writable and has free space."""
     logs = Path(examined.config.run.logs).absolute()
     there = nearest(logs)
     if reason := _unwritable(there):
@@ -75,7 +75,7 @@ def check_logs(examined: Examined) -> tuple[State, str]:
 
 
 def check_data(_: Examined) -> tuple[State, str]:
-    """That a cartridge could be taken in."""
+    """Check that a cartridge could be imported."""
     folder = cartridge.folder().absolute()
     if reason := _unwritable(nearest(folder)):
         return (
@@ -86,7 +86,7 @@ def check_data(_: Examined) -> tuple[State, str]:
 
 
 def check_temporary(_: Examined) -> tuple[State, str]:
-    """That there is a folder for sockets."""
+    """Check that there is a folder for sockets."""
     try:
         return "ok", f"{tempfile.gettempdir()} is writable"
     except FileNotFoundError:
@@ -106,7 +106,7 @@ def _unwritable(folder: Path) -> str:
 
 
 def check_video(_: Examined) -> tuple[State, str]:
-    """That videos can be written."""
+    """Check that videos can be written."""
     import numpy as np
 
     from kartrl.metrics.video import Mp4Writer

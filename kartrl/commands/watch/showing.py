@@ -1,4 +1,4 @@
-"""The window of `kartrl watch`, and its film."""
+"""The window of `kartrl watch`, and its video."""
 
 import contextlib
 import time
@@ -22,18 +22,18 @@ from kartrl.metrics.video import Mp4Writer
 from kartrl.runtime.driving import Driver, open_driver
 from kartrl.runtime.run_folders import find_checkpoint, find_run, is_training
 
-FILM_FPS = 30  # at most: what is drawn for each picture of a console takes longer than the console
-LOOK_SECONDS = 0.2  # between two looks for a run's first checkpoint
+FILM_FPS = 30  # maximum: drawing a frame takes longer than emulating it
+LOOK_SECONDS = 0.2  # between polls for a run's first checkpoint
 
 
 Opened = Callable[[Path], contextlib.AbstractContextManager[Driver]]
 
 
 class Source(NamedTuple):
-    """Where the policy comes from."""
+    """Source of the policy."""
 
-    path: Path | None  # None: the run that is followed has no checkpoint yet
-    follow: Path | None  # the folder of a run that is training
+    path: Path | None  # None: the followed run has no checkpoint yet
+    follow: Path | None  # folder of a run in training
 
 
 def watch(
@@ -46,18 +46,18 @@ def watch(
     console: Console,
     overrides: Sequence[str] = (),
 ) -> None:
-    """Show a policy until the window is closed, or film it once on each level.
+    """Show a policy until the window is closed, or record one episode on each level.
 
     Args:
-        name: a checkpoint's file, or a run's name or folder: one that is training is followed from checkpoint to
-            checkpoint. None: the newest run's best, else the one that comes with kartrl.
-        levels: as the world takes them; without any, those of the checkpoint's configuration.
-        output: the film. None: a window or, without a display, a film in the current folder.
-        seconds: of an episode at most; 0: to its end.
-        overrides: as those of `open_driver`.
+        name: a checkpoint's file, or a run's name or folder: a run in training is followed from checkpoint to
+            checkpoint. None: the newest run's best, else the one bundled with kartrl.
+        levels: as accepted by the world; if empty, those of the checkpoint's configuration.
+        output: the video. None: a window or, without a display, a video in the current folder.
+        seconds: maximum length of an episode; 0: unlimited.
+        overrides: as for `open_driver`.
 
     Raises:
-        UserError: the checkpoint, a level or the device is not there, or the environment gives no pictures.
+        UserError: the checkpoint, a level or the device is missing, or the environment does not render.
     """
     source = _find(name, levels, console)
     opened = partial(_open, levels=levels, device=device, console=console, overrides=overrides)
@@ -104,7 +104,7 @@ def _show(source: Source, opened: Opened, seconds: float, greedy: bool, console:
 
 
 def _first_checkpoint(source: Source, window: Window) -> Path:
-    """Wait for it; Ctrl-C ends that.
+    """Wait for the first checkpoint of the followed run; Ctrl-C interrupts.
 
     Raises:
         UserError: the run ended without one.
@@ -120,7 +120,7 @@ def _first_checkpoint(source: Source, window: Window) -> Path:
 
 
 def _film(show: Show, canvas: Canvas, video: Path, console: Console) -> None:
-    """Film one round; what Ctrl-C ends is kept."""
+    """Record one round; after Ctrl-C, the video so far is kept."""
     every = max(1, round(show.rate / FILM_FPS))
     columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
     try:
@@ -132,7 +132,7 @@ def _film(show: Show, canvas: Canvas, video: Path, console: Console) -> None:
             try:
                 while show.rounds == 0:
                     progress.update(task, description=f"filming {show.title}, {mp4.frames * every / show.rate:.0f} s")
-                    with held():  # a film whose frames are whole
+                    with held():  # so that Ctrl-C does not cut a frame
                         show.draw(canvas)
                         mp4.add(canvas.pixels())
                         for _ in range(every):

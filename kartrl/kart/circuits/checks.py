@@ -33,14 +33,14 @@ def find_road_faults(circuit: Circuit) -> list[str]:
 
 
 def find_faults(circuit: Circuit) -> list[str]:
-    """All faults of a circuit, one sentence each; empty where it can be driven."""
+    """All faults of a circuit, one sentence each; empty if it can be driven."""
     line = line_of(circuit)
     field = field_of(circuit, line)
     road = list(_check_line(circuit, line))
     sound, found = _check_objects(circuit, field)
     painter = Painter(sound, KINDS[circuit.kind], line, field)
     found = [*road, *_check_start(line), *_check_jumps(circuit, line), *found, *painter.left_out]
-    return found if road else [*found, *_check_ground(painter.ground(), line)]  # of a faulty road, hazards add nothing
+    return found if road else [*found, *_check_ground(painter.ground(), line)]  # of no use for a faulty road
 
 
 def _check_line(circuit: Circuit, line: Line) -> Iterator[str]:

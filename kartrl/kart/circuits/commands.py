@@ -27,7 +27,7 @@ from kartrl.metrics.video import Mp4Writer, contact_sheet, gif, png
 
 GAME = GAMES / BUNDLED
 GIF_SECONDS, GIF_TICKS = (1, 8), 5
-VIEW = slice(8, 108)  # rows of the screen: above is a black band, below the map
+VIEW = slice(8, 108)  # screen rows between the black band and the map
 
 
 def check(options: argparse.Namespace) -> int:
@@ -43,7 +43,7 @@ def check(options: argparse.Namespace) -> int:
 
 
 def _examine(named: str, driven: bool) -> tuple[list[str], str]:
-    """All that is wrong with the circuit of this file or name; and what is said of it where nothing is."""
+    """Faults of the circuit with this file or name; and, if there are none, the line to print."""
     try:
         circuit = read(_described(named))
     except CircuitError as error:
@@ -60,7 +60,7 @@ def _examine(named: str, driven: bool) -> tuple[list[str], str]:
 
 
 def _described(named: str) -> Path:
-    """The file that describes a circuit: the one with this name, or that of a bundled circuit.
+    """The .toml file of a circuit: this path itself, or the file of the bundled circuit with this name.
 
     Raises:
         CircuitError: there is neither.
@@ -150,7 +150,7 @@ def _take_shot(circuit: str, points: bool) -> draw.Shot:
 
 
 def _check_exists(circuit: str) -> None:
-    """Raise UserError where `circuit` is neither a file nor a bundled circuit."""
+    """Raise UserError if `circuit` is neither a file nor a bundled circuit."""
     if not circuit.endswith((".toml", ".state")) and circuit not in circuits(GAME):
         names = ", ".join(f"{file.stem} ({title_of(file.stem)})" for file in sorted(OWN.glob("*.toml")))
         raise UserError(f"no circuit {circuit!r}: pass a .toml, a .state or a bundled circuit: {names}")
@@ -200,7 +200,7 @@ def drive_(options: argparse.Namespace) -> int:
 
 
 def _draw_drives(names: Sequence[str], file: Path) -> int:
-    """A GIF of the views from the karts, side by side, in seconds `GIF_SECONDS` of the race."""
+    """Write a GIF of the views from the karts, side by side, from seconds `GIF_SECONDS` of the race."""
     first, last = (seconds * TICKS_PER_SECOND for seconds in GIF_SECONDS)
     films: list[list[np.ndarray]] = []
 
@@ -223,7 +223,7 @@ def _draw_drives(names: Sequence[str], file: Path) -> int:
 
 
 def _state_of(circuit: str) -> str:
-    """The start state of a circuit's file, or the name that a bundled one has."""
+    """The start state of a circuit's file; other names are returned unchanged."""
     return str(library.state_of(Path(circuit))) if circuit.endswith(".toml") else circuit
 
 

@@ -82,8 +82,8 @@ class Driver:
 def lap_times(circuit: str, laps: int = 5, on_frame: Callable[[Console], None] | None = None) -> tuple[float, ...]:
     """Lap times of the driver in seconds, on a bundled circuit or from the start state at this path.
 
-    Fewer than `laps` where it does not finish within one minute per lap. `on_frame` is called after each tick, and
-    makes each tick a frame.
+    Fewer than `laps` if it does not finish within one minute per lap. `on_frame` is called after each tick; with it,
+    each tick takes one frame.
     """
     console = Console(GAMES / BUNDLED, circuit, must_isolate(GAMES / BUNDLED, circuit))
     try:

@@ -15,7 +15,7 @@ from kartrl.kart.block import SIZE, TITLE
 
 KIND = Literal["asphalt", "dirt", "planks", "castle", "mud", "beach", "ice", "rainbow"]
 OWN = Path(__file__).with_name("bundled")  # the files of the bundled game's own circuits
-SHOWN = 3  # faults in a message of one line
+SHOWN = 3  # maximum faults in a one-line message
 APART = 16  # minimum pixels between two control points
 Pixel = Annotated[float, Field(ge=0, lt=SIZE)]
 Point = tuple[Pixel, Pixel, Annotated[float, Field(ge=32, le=160)]]
@@ -131,7 +131,7 @@ class CircuitError(UserError):
     """A file that is not a circuit.
 
     Attributes:
-        faults: all that is wrong with it, one sentence each.
+        faults: one sentence each.
     """
 
     def __init__(self, source: str, faults: list[str]) -> None:
@@ -175,7 +175,7 @@ def _message(error: ErrorDetails) -> str:
 
 
 def _keys(place: Sequence[int | str]) -> list[str]:
-    """The keys that a table of a circuit's file may have; the file itself is at the place []."""
+    """The valid keys of a table in a circuit's file; `place` is its path, [] for the file itself."""
     table: type[BaseModel] = Circuit
     if place:
         (table, _) = get_args(Circuit.model_fields[str(place[0])].annotation)  # tuple[Coins, ...]

@@ -33,14 +33,14 @@ class Kind(NamedTuple):
     road: str  # name of its surface
     colours: dict[str, Colour]
     layers: tuple[Layer, ...]  # from the road outwards
-    grounds: tuple[tuple[float, str], ...]  # pixels beyond the edge of the road up to which a surface reaches, surface
+    grounds: tuple[tuple[float, str], ...]  # outer limit in pixels beyond the road's edge, surface
     outside: Art  # texture of tile 0, also outside the map
     block: Art  # a wall
     rail: str  # light, middle and dark of a rail
     sky: tuple[Colour, ...]  # twelve: five from the top down, cloud, two far hills, three near hills, peaks
     mini: dict[str, Colour]  # minimap colours by surface; default: as off-road
     tree: Art | None = None
-    trees: int = 0  # attempts at scenery 1
+    trees: int = 0  # attempts with `scenery = 1`
     tree_on: tuple[int, ...] = ()
     flats: tuple[tuple[Art, int, tuple[int, ...]], ...] = ()  # flat decoration: texture, attempts, surfaces
     pools: dict[str, Pool] = {}  # noqa: RUF012  # never mutated

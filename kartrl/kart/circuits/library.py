@@ -1,6 +1,6 @@
 """Start states of circuits that are not in the ROM, built once and cached in the user's cache folder.
 
-Where that cannot be written, as in a strict container, they are built for this process alone.
+If it is not writable, as in a read-only container, they are built for this process only.
 """
 
 import atexit
@@ -28,7 +28,7 @@ from kartrl.kart.circuits.states import make_state
 from kartrl.kart.retro import BUNDLED, GAMES, build_id
 from kartrl.metrics.video import png
 
-FEW = 4  # circuits up to which one process builds them all; more are shared with a second one
+FEW = 4  # maximum number of circuits that one process builds alone; a second one helps with more
 HELPERS = 2
 Progress = Callable[[str], None]
 Task = tuple[int, str, str]
@@ -87,10 +87,10 @@ def build_random(task: Task) -> str:
 
 
 def check_unedited(tasks: Sequence[Task]) -> None:
-    """See that building these random circuits would replace no file that differs from them: it may have been edited.
+    """Check that building these random circuits would not replace a file that differs: it may have been edited.
 
     Raises:
-        UserError: it would.
+        UserError: it would replace one.
     """
     for number, kind, folder in tasks:
         file = Path(folder) / f"{random_name(number, kind)}.toml"
@@ -132,7 +132,7 @@ def save(file: Path, data: bytes) -> None:
 
 
 def run_tasks(work: Callable[[Task], str], tasks: Sequence[Task]) -> Iterator[str]:
-    """Yield the result of each task, in order; two processes share the work if there is much."""
+    """Yield the result of each task, in order; two processes share the work if there are many."""
     if len(tasks) <= FEW or (os.cpu_count() or 1) < HELPERS or current_process().daemon:
         yield from map(work, tasks)
         return
@@ -142,7 +142,7 @@ def run_tasks(work: Callable[[Task], str], tasks: Sequence[Task]) -> Iterator[st
 
 @cache
 def _version() -> str:
-    """A hash of the code of this package and of the block, on which the circuits depend."""
+    """A hash of the code that the circuits depend on: this package and block.py."""
     code, folder = 0, Path(__file__).parent
     for file in (folder.with_name("block.py"), *sorted(folder.glob("*.py"))):
         code = zlib.crc32(file.read_bytes(), code)
@@ -150,13 +150,13 @@ def _version() -> str:
 
 
 def _find(name: str) -> Path:
-    """The path of this file in the cache, or that where it is to be built."""
+    """The path of this file in the cache or, if it is missing, the path at which to build it."""
     kept = _cache() / name
     return kept if kept.is_file() else _place() / name
 
 
 def _place() -> Path:
-    """Where circuits are built: the cache, or a folder that lasts as long as this process."""
+    """The folder in which circuits are built: the cache, or a temporary one for this process."""
     kept = _cache()
     try:
         kept.mkdir(parents=True, exist_ok=True)

@@ -17,7 +17,7 @@ Floats = npt.NDArray[np.float64]
 STEP = 4.0  # pixels between samples along the line
 FINE = 48  # pieces between two control points before resampling
 SECTION = 64  # approximate length of a section, pixels
-# unit vectors of 256 directions in 1/4096, clockwise from north; rounding hides how sines differ between machines
+# unit vectors of 256 directions in 1/4096, clockwise from north; rounding hides differences between machines
 _COMPASS = [(round(4096 * math.sin(k * math.pi / 128)), round(-4096 * math.cos(k * math.pi / 128))) for k in range(256)]
 DIRECTIONS = np.array(_COMPASS, np.int64)
 

@@ -15,7 +15,7 @@ from kartrl.kart.circuits.kinds import Kind
 from kartrl.kart.circuits.line import Floats, Line
 from kartrl.kart.circuits.surfaces import CODES, SURFACES
 
-KERB_TURN = 0.0045  # curvature from which on bends have kerbs, radians per pixel
+KERB_TURN = 0.0045  # minimum curvature of bends with kerbs, radians per pixel
 RAIL = 12  # thickness of a rail, pixels; a kart moves three per tick
 TREE = 24  # pixels along a side
 START = 8  # depth of the start line, pixels

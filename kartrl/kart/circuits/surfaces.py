@@ -20,8 +20,8 @@ class Effect(IntEnum):
 class Surface(NamedTuple):
     """A kind of ground.
 
-    `ground_type` is its value in the race state: as in stable-retro's integration of Super Mario Kart where that has
-    one (20 to 84), otherwise a free number.
+    `ground_type` is its value in the race state: as in stable-retro's integration of Super Mario Kart if it has one
+    (20 to 84), otherwise a free number.
     """
 
     name: str

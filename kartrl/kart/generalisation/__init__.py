@@ -175,7 +175,7 @@ class _Benchmark:
         return self._plan.protocol.steps_of(run.split) * (1 + DRIVING)
 
     def _work_done(self, run: Run) -> float:
-        """What of it is completed."""
+        """Completed work of a run, in agent steps."""
         if run.result.exists():
             return self._work_of(run)
         return min(last_step(run.folder), self._plan.protocol.steps_of(run.split))

@@ -1,4 +1,4 @@
-"""How races finished depend on the number of circuits trained on, and on their kind. Pure functions of the results."""
+"""Races finished by number and by kind of the training circuits. Pure functions of the results."""
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
@@ -15,7 +15,7 @@ Results = Sequence[Mapping[str, Any]]  # contents of the runs' `result.json`
 
 
 class Estimate(NamedTuple):
-    """A mean over circuits, and its 95 % percentile interval of a bootstrap over circuits."""
+    """A mean over circuits, and its 95 % percentile interval from a bootstrap over circuits."""
 
     mean: float
     low: float
@@ -23,19 +23,19 @@ class Estimate(NamedTuple):
 
 
 class Point(NamedTuple):
-    """Policies that were trained on so many generated circuits."""
+    """Results of policies trained on a given number of generated circuits."""
 
     circuits: int
     seeds: int
-    seen: Estimate  # share of the races finished on circuits trained on
-    unseen: Estimate  # on circuits that were not
+    seen: Estimate  # share of races finished on training circuits
+    unseen: Estimate  # on unseen circuits
     gap: Estimate
     lap_seen: float | None  # mean over circuits of the lap time / scripted driver's; None: no lap
     lap_unseen: float | None
 
 
 def make_curve(results: Results, reference: Mapping[str, float | None]) -> list[Point]:
-    """A point for each number of circuits that was trained on, in ascending order.
+    """A point for each number of training circuits, in ascending order.
 
     Args:
         reference: circuit -> the scripted driver's lap time, seconds.
@@ -62,7 +62,7 @@ def make_curve(results: Results, reference: Mapping[str, float | None]) -> list[
 
 
 def make_matrix(results: Results) -> dict[str, dict[str, float]]:
-    """Kind trained on -> kind driven on -> share of the races finished, on circuits that were not trained on."""
+    """Kind trained on -> kind driven on -> share of races finished, on unseen circuits."""
     matrix: dict[str, dict[str, float]] = {}
     for kind in KINDS:
         runs = [result for result in results if result["split"] == kind]
@@ -73,7 +73,7 @@ def make_matrix(results: Results) -> dict[str, dict[str, float]]:
 
 
 def _by_circuit(runs: Results, label: str, reference: Mapping[str, float | None]) -> list[tuple[float, float | None]]:
-    """Of each circuit of a set the share of races finished and the relative lap time, means over the runs."""
+    """Share of races finished and relative lap time for each circuit of a set, means over the runs."""
     measured: dict[str, list[dict[str, float | None]]] = {}
     for run in runs:
         for circuit, member in run["circuits"].items():
@@ -87,7 +87,7 @@ def _by_circuit(runs: Results, label: str, reference: Mapping[str, float | None]
 
 
 def _resampled(values: Sequence[float]) -> np.ndarray:
-    """Means of resamples of these circuits, float64 [RESAMPLES]."""
+    """Means over resampled circuits, float64 [RESAMPLES]."""
     own = np.asarray(values, np.float64)
     drawn = np.random.default_rng(0).integers(0, len(own), (RESAMPLES, len(own)))
     return np.asarray(own[drawn].mean(1))

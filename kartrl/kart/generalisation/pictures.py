@@ -1,4 +1,4 @@
-"""Pictures of the benchmark's report."""
+"""Plots of the benchmark's report."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ DPI = 110
 
 
 def draw_table(table: Sequence[Row], file: Path, about: Mapping[str, Any]) -> None:
-    """Each row: a dot per seed, the mean, and the interval."""
+    """Plot each row: a dot per seed, the mean, and the interval."""
     figure = Drawing(figsize=(10, 1.3 + 0.36 * len(table)), layout="constrained")
     FigureCanvasAgg(figure)
     shares, times = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
@@ -55,7 +55,7 @@ def _plot_row(axes: Axes, place: int, figure: Figure, seen: bool, scale: float) 
 
 
 def draw_curve(curve: Sequence[Point], file: Path) -> None:
-    """Races finished and lap times on both sets, over the number of circuits trained on."""
+    """Plot races finished and lap times on both sets over the number of training circuits."""
     figure = Drawing(figsize=(10, 4), layout="constrained")
     FigureCanvasAgg(figure)
     shares, times = figure.subplots(1, 2, width_ratios=(3, 2))
@@ -89,7 +89,7 @@ def draw_curve(curve: Sequence[Point], file: Path) -> None:
 
 
 def draw_matrix(matrix: Mapping[str, Mapping[str, float]], file: Path) -> None:
-    """Kinds trained on by kinds driven on."""
+    """Plot the matrix of kinds trained on by kinds driven on."""
     driven = list(next(iter(matrix.values())))
     values = [[row[kind] for kind in driven] for row in matrix.values()]
     figure = Drawing(figsize=(6, 1.4 + 0.5 * len(matrix)), layout="constrained")

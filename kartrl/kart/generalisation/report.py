@@ -1,4 +1,4 @@
-"""The benchmark's report: a table in the terminal, Markdown and JSON, and pictures."""
+"""The benchmark's report: a table in the terminal, Markdown and JSON, and plots."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,7 +25,7 @@ COLUMNS = (
 def report(
     folder: Path, results: Sequence[Mapping[str, Any]], reference: Mapping[str, float | None], about: Mapping[str, Any]
 ) -> list[Row]:
-    """Write results.json, results.md and its pictures; returns the rows of the table.
+    """Write results.json, results.md and its plots; returns the rows of the table.
 
     Args:
         results: of one or more runs.

@@ -13,17 +13,15 @@ class Split(NamedTuple):
     Circuits are named as in [levels]. Each labelled set is a row of the table.
     """
 
-    name: (
-        str  # the part before a dash is the family: folds of the same question, whose unseen circuits are put together
-    )
+    name: str  # the part before a dash is the family: folds of the same question, whose unseen circuits are pooled
     train: tuple[str, ...]
     seen: tuple[str, ...]  # training circuits to evaluate on
     unseen: Mapping[str, tuple[str, ...]]  # label -> circuits
-    steps: float = 1.0  # times the benchmark's agent steps
+    steps: float = 1.0  # factor of the benchmark's agent steps
 
     @property
     def group(self) -> str:
-        """The question that it belongs to: within, across, random or kinds."""
+        """The question that it answers: within, across, random or kinds."""
         return "kinds" if self.name in KINDS else self.name.partition("-")[0].rstrip("0123456789")
 
     def sets(self) -> dict[str, tuple[str, ...]]:
@@ -66,14 +64,14 @@ def _across(number: int, kinds: Sequence[str]) -> Split:
 
 
 def _random(count: int, driven: int = 20) -> Split:
-    """Generated circuits of all kinds in turn; on the most of them, the game's own are unseen too."""
+    """Generated circuits of all kinds in turn; the largest split also holds out the game's own circuits."""
     unseen: dict[str, tuple[str, ...]] = {UNSEEN: (f"random:{FIRST_UNSEEN}-{FIRST_UNSEEN + driven - 1}",)}
     unseen |= {"unseen by hand": CIRCUITS} if count == COUNTS[-1] else {}
     return Split(f"random{count}", (f"random:{count}",), (f"random:{min(count, driven)}",), unseen)
 
 
 def _only(kind: str, count: int = 10, driven: int = 3) -> Split:
-    """Generated circuits of one kind; unseen ones of each."""
+    """Trains on generated circuits of one kind; unseen ones of every kind."""
     unseen = {other: (f"random:{FIRST_UNSEEN}-{FIRST_UNSEEN + driven - 1}:{other}",) for other in KINDS}
     return Split(kind, (f"random:{count}:{kind}",), (f"random:{driven}:{kind}",), unseen, 0.5)
 

@@ -33,7 +33,7 @@ def train(run: Run, protocol: Protocol, on_look: Callable[[], None]) -> Path:
     """Train or resume until the last step; returns the last checkpoint.
 
     Args:
-        on_look: called periodically meanwhile.
+        on_look: called periodically during training.
 
     Raises:
         RunFailed: training ended before its last step.

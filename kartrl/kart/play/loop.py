@@ -7,11 +7,11 @@ import pygame
 
 from kartrl.kart.play.pace import Pacer
 
-LONGEST = 0.05  # seconds without a look at the events
+LONGEST = 0.05  # maximum seconds between polls for events
 
 
 class Screen(Protocol):
-    """What a window shows."""
+    """A screen to show in a window."""
 
     open: bool
     """Whether it goes on."""
@@ -27,7 +27,7 @@ class Screen(Protocol):
 
 
 def keep_going(screen: Screen, rate: float) -> None:
-    """So many ticks per second, until the screen is left."""
+    """Run at `rate` ticks per second until the screen is left."""
     pacer = Pacer(time.perf_counter(), rate)
     while screen.open:
         for event in pygame.event.get():

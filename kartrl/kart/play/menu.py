@@ -34,7 +34,7 @@ class Menu:
         self.begin()
 
     def begin(self) -> None:
-        """Show the list, with start states that have been added since."""
+        """Show the list, including start states added meanwhile."""
         self.chosen = None
         self._error = ""
         self._choices = self._stage.choices()

@@ -6,7 +6,7 @@ MOST = 5  # maximum ticks to catch up at once; later ones are dropped
 
 
 class Pacer:
-    """Counts the ticks that are due, so that the game runs at `rate` ticks per second whatever drawing takes.
+    """Counts the ticks that are due, so that the game runs at `rate` ticks per second however long drawing takes.
 
     Times are seconds of any monotonic clock, passed in.
     """

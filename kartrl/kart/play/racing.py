@@ -25,7 +25,7 @@ class Shelf:
     """Chooses file names for movies.
 
     Args:
-        output: file for the first race; later ones are saved beside it. None: races are saved only on a key.
+        output: file for the first race; later ones are saved next to it. None: races are saved only on a key.
     """
 
     def __init__(self, output: Path | None) -> None:

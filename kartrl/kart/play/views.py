@@ -83,7 +83,7 @@ def race(window: Canvas, session: Session, recording: bool, keys: Keys) -> None:
 
 
 def show(window: Canvas, shown: "Show", keys: Sequence[str]) -> None:
-    """Draw a policy's picture, and the panel with its line on the map and what it sees."""
+    """Draw the frame of a show, and the panel with the policy's line on the map and its observation."""
     u, panel = window.scale, window.panel
     window.image(shown.picture, _inside(window.picture, shown.picture))
     left = panel.left + 4 * u
@@ -113,7 +113,7 @@ def show(window: Canvas, shown: "Show", keys: Sequence[str]) -> None:
 
 
 def _stack(window: Canvas, images: Sequence[Image], place: pygame.Rect) -> None:
-    """The newest image large, those before it in a row below."""
+    """Draw the newest image large, and the earlier ones in a row below."""
     newest, *older = images
     row = place.width // max(4, len(older)) if older else 0
     large = _inside(pygame.Rect(place.left, place.top, place.width, place.height - row), newest)
@@ -125,7 +125,7 @@ def _stack(window: Canvas, images: Sequence[Image], place: pygame.Rect) -> None:
 
 
 def _numbers(window: Canvas, numbers: Sequence[float], place: pygame.Rect) -> None:
-    """As many rows of three numbers as there is room for."""
+    """Draw as many rows of three numbers as fit."""
     u = window.scale
     room = max(1, place.height // (8 * u)) * 3
     shown = [f"{number:.2f}" for number in numbers]
@@ -137,7 +137,7 @@ def _numbers(window: Canvas, numbers: Sequence[float], place: pygame.Rect) -> No
 
 
 def _inside(place: pygame.Rect, image: Image) -> pygame.Rect:
-    """The largest place for the image in `place`, in the middle."""
+    """The largest rectangle with the image's proportions, centred in `place`."""
     height, width = image.shape[:2]
     scale = min(place.width / width, place.height / height)
     found = pygame.Rect(0, 0, max(1, round(width * scale)), max(1, round(height * scale)))

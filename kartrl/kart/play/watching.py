@@ -1,4 +1,4 @@
-"""A trained policy that drives level after level, frame by frame, with its line on the map and what it sees."""
+"""Shows a trained policy on one level after another, frame by frame, with its line on the map and its observation."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ from kartrl.learning import checkpoint
 from kartrl.runtime.driving import Driver, Step, steps, with_newer
 
 SIDE = 320  # of the map, pixels
-SHADE = 0.55  # of the map's brightness, so that the line stands out
+SHADE = 0.55  # factor of the map's brightness, so that the line stands out
 LINE = (255, 207, 92)  # colour of the line
 HOLD_SECONDS = 2.0  # for which the end of an episode is shown
 KEYS = ("N next   P pause   F11 full screen", "esc quit")
@@ -27,14 +27,14 @@ Image = npt.NDArray[np.uint8]
 
 
 class Show:
-    """Episodes on one level after another, and all of them again with other seeds.
+    """Drives an episode on each level in turn, then starts over with other seeds.
 
     Args:
-        driver: used by this show only; its environment gives pictures.
-        path: its checkpoint.
-        follow: a run, whose newest checkpoint drives from the next episode on.
-        seconds: of an episode at most; 0: to its end.
-        say: told which checkpoint drives, at first and whenever it is another one.
+        driver: used by this show only; its environment must render.
+        path: the driver's checkpoint.
+        follow: folder of a run; each episode is driven by its newest checkpoint.
+        seconds: maximum length of an episode; 0: unlimited.
+        say: called with a line that names the checkpoint, at first and whenever it changes.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Show:
         self.next()
 
     def next(self) -> None:
-        """Begin an episode on the next level, with the newest checkpoint where a run is followed."""
+        """Begin an episode on the next level; if a run is followed, with its newest checkpoint."""
         self._place += 1
         if self._place == len(self._levels):
             self._place, self.rounds = 0, self.rounds + 1
@@ -82,7 +82,7 @@ class Show:
         """What is to be seen, uint8 [H, W, 3]."""
 
     def tick(self) -> None:
-        """Go on by one picture; the end of an episode is shown for a while."""
+        """Advance by one frame; the end of an episode is shown for `HOLD_SECONDS`."""
         self._ticks += 1
         if not self._frames and not self._step.ended:
             self._advance()
@@ -96,7 +96,7 @@ class Show:
             self.next()
 
     def _advance(self) -> None:
-        """One step of the episode; at least one picture is waiting afterwards."""
+        """Advance the episode by one step; afterwards at least one frame is queued."""
         self._step = next(self._steps)
         self._total, self._count = self._total + self._step.reward, self._count + 1
         if not self._frames:
@@ -110,7 +110,7 @@ class Show:
             return
         try:
             self._driver = with_newer(self._driver, newest)
-        except UserError:  # the run has removed it meanwhile: the next one will do
+        except UserError:  # the run has deleted it meanwhile: wait for the next one
             return
         self._path = newest
         self._say(f"Showing {newest}: {self.policy}")
@@ -123,17 +123,17 @@ class Show:
 
     @property
     def policy(self) -> str:
-        """The checkpoint that drives, in a few words."""
+        """The policy's age in agent steps, as text."""
         return f"{self._driver.agent_steps:,} agent steps"
 
     @property
     def progress(self) -> str:
-        """How far the episode has come."""
+        """Steps and return of the episode so far, as text."""
         return f"step {self._count:,}, return {self._total:.1f}"
 
     @property
     def summary(self) -> str:
-        """What the episode came to; "" before its end."""
+        """The episode's result, as text; "" before its end."""
         return "" if self.episode is None else self._driver.world.tell_episode(self.episode)
 
     @property
@@ -143,32 +143,32 @@ class Show:
 
     @property
     def position(self) -> tuple[float, float]:
-        """Where on the map, 0 to 1 to the east and to the south."""
+        """Position on the map, 0 to 1 towards east and south."""
         return (0.0, 0.0) if self._map is None else self._map.here
 
     @property
     def seen(self) -> list[Image]:
-        """The images of the network's observation, the newest first, uint8 [H, W, 3]; none of a vector."""
+        """The images of the network's observation, newest first, uint8 [H, W, 3]; empty for a vector."""
         observation, section = np.asarray(self._step.observation), self._driver.world.config.environment
         return [] if observation.ndim == 1 else images_of(observation, observation.shape[2] // section.frame_stack)
 
     @property
     def numbers(self) -> list[float]:
-        """The network's observation, of a vector."""
+        """The network's observation if it is a vector, else empty."""
         observation = np.asarray(self._step.observation)
         return observation.tolist() if observation.ndim == 1 else []
 
     def draw(self, canvas: Canvas, keys: tuple[str, ...] = ()) -> None:
-        """Draw all of it."""
+        """Draw everything."""
         canvas.begin()
         views.show(canvas, self, keys)
 
 
 class _Map:
-    """A map on which a line grows."""
+    """A map with a growing line."""
 
     def __init__(self, picture: Image | None) -> None:
-        """None: an empty map whose size nobody knows; nothing is drawn then."""
+        """`picture`: the map, uint8 [H, W, 3]; None: no map, nothing is drawn."""
         self.image: Image | None = None
         self.here = (0.0, 0.0)
         self._last: tuple[int, int] | None = None
@@ -178,7 +178,7 @@ class _Map:
             self.image = (small * SHADE).astype(np.uint8)
 
     def add(self, place: tuple[float, ...]) -> None:
-        """Go on to x and y, in the pixels of the map."""
+        """Extend the line to (x, y), in pixels of the map."""
         if self.image is None:
             return
         self.here = place[0] / self._size[0], place[1] / self._size[1]
@@ -189,10 +189,10 @@ class _Map:
 
 
 def images_of(observation: npt.NDArray[np.uint8], channels: int) -> list[Image]:
-    """The images [H, W, 3] that are stacked in [H, W, C], the newest, which is the last, first.
+    """The images [H, W, 3] that are stacked in [H, W, C], newest (last in the stack) first.
 
     Args:
-        channels: of each; if not 3, the last of them is shown in grey.
+        channels: per image; if not 3, only the last one is shown, in grey.
     """
     stack = np.split(observation, observation.shape[2] // channels, axis=2)
     return [image if channels == 3 else image[..., -1:].repeat(3, 2) for image in reversed(stack)]
@@ -222,7 +222,7 @@ class WatchWindow:
                 self._show.next()
 
     def tick(self) -> None:
-        """Advance by one picture."""
+        """Advance by one frame."""
         if not self._paused:
             self._show.tick()
 

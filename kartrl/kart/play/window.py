@@ -1,4 +1,4 @@
-"""What is drawn on, in a window or for a film: a picture, a panel beside it; images, text, boxes. Knows no races."""
+"""Drawing in a window or in memory: a picture with a panel next to it; images, text, boxes. Independent of races."""
 
 import os
 import sys
@@ -12,9 +12,9 @@ import pygame
 from kartrl.errors import UserError
 
 WIDTH, HEIGHT = 256, 224  # of the console's screen
-PANEL = 96  # width of the panel beside it, in console pixels
+PANEL = 96  # width of the panel next to it, in console pixels
 SCALE = 3  # window pixels per console pixel in a new window, if the display is large enough
-INVISIBLE = ("dummy", "offscreen")  # drivers of SDL without a display
+INVISIBLE = ("dummy", "offscreen")  # SDL drivers without a display
 SMALLEST = 9  # minimum legible height of a letter, pixels
 
 Colour = tuple[int, int, int]
@@ -28,7 +28,7 @@ class Canvas:
     """A surface to draw on, with a picture of the console's size at the left and a panel at the right.
 
     Args:
-        surface: to draw on; None: one in memory, of `SCALE`. Must be closed, as the window must.
+        surface: to draw on; None: one in memory, scaled by `SCALE`. Must be closed, like a window.
     """
 
     def __init__(self, surface: pygame.Surface | None = None) -> None:
@@ -37,7 +37,7 @@ class Canvas:
         self.begin()
 
     def begin(self) -> None:
-        """Begin a frame: clear it, and lay it out anew, as its size may be another one."""
+        """Begin a frame: clear the surface, and update the layout, since its size may have changed."""
         width, height = self._surface.get_size()
         self.scale = max(1, min(width // (WIDTH + PANEL), height // HEIGHT))
         """Pixels per console pixel: an integer, for sharp pixels."""
@@ -49,7 +49,7 @@ class Canvas:
         self._surface.fill(BACK)
 
     def pixels(self) -> npt.NDArray[np.uint8]:
-        """What has been drawn, uint8 [H, W, 3]; a new array."""
+        """The current contents, uint8 [H, W, 3]; a new array."""
         return np.ascontiguousarray(pygame.surfarray.array3d(self._surface).swapaxes(0, 1))
 
     def image(self, image: npt.NDArray[np.uint8], place: pygame.Rect) -> None:
@@ -108,7 +108,7 @@ class Window(Canvas):
             surface = pygame.display.set_mode(((WIDTH + PANEL) * scale, HEIGHT * scale), pygame.RESIZABLE)
         except pygame.error as error:
             raise UserError(f"cannot open a window ({error}): it needs a display") from error
-        pygame.key.stop_text_input()  # or some desktops open an accent menu for a held key
+        pygame.key.stop_text_input()  # otherwise some desktops open an accent menu for a held key
         self._windowed: tuple[int, int] | None = None  # its size before full screen
         pygame.display.set_caption(title)
         pygame.display.set_icon(_flag())
@@ -152,14 +152,14 @@ def _flag() -> pygame.Surface:
 
 
 def has_display() -> bool:
-    """Whether a window could be opened and seen, as far as the environment's variables tell."""
+    """Whether a visible window can be opened, judged by environment variables."""
     if chosen := os.environ.get("SDL_VIDEODRIVER"):
         return chosen not in INVISIBLE
     return not sys.platform.startswith("linux") or bool(_display_drivers())
 
 
 def _display_drivers() -> list[str]:
-    """SDL's drivers of the displays that there are, on Linux."""
+    """SDL's drivers for the available displays, on Linux."""
     drivers = (("x11", "DISPLAY"), ("wayland", "WAYLAND_DISPLAY"))
     return [driver for driver, variable in drivers if os.environ.get(variable)]
 

@@ -1,1 +1,1 @@
-"""Nodes of agents: actors of Ray on any machine, each with agents, predictors and a slab of its own."""
+"""Nodes of agents: Ray actors on any machine, each with its own agents, predictors and slab."""

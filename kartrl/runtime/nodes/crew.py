@@ -1,4 +1,4 @@
-"""The crew of a run whose agents are elsewhere: nodes act, trainers in this process learn."""
+"""The crew of a run whose agents run elsewhere: nodes act, trainers in this process learn."""
 
 import math
 import queue
@@ -33,10 +33,10 @@ class Nodes:
 
     Args:
         config: the configuration.
-        sizes: of batches and queues, as if this machine had agents.
-        spec: of the environment.
-        trainer: of the network that learns.
-        say: tells the user.
+        sizes: sizes of batches and queues, as if this machine had agents.
+        spec: the environment's spec.
+        trainer: updates the network.
+        say: prints a line for the user.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Nodes:
         self._training.begin()
 
     def _take_in(self, member: Member, delivery: Delivery) -> None:
-        """What comes along with unrolls; in a trainer's thread."""
+        """Queue the messages and episodes of a delivery; called in a trainer's thread."""
         for message in delivery.messages:
             self._received.put(f"{member.name}: {message}")
         for end in delivery.episodes:

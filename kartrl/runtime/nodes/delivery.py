@@ -1,4 +1,4 @@
-"""What a node hands to the learner: unrolls, and what there is to report of it."""
+"""What a node delivers to the learner: unrolls, and its reports."""
 
 from typing import NamedTuple
 
@@ -10,29 +10,29 @@ from kartrl.trajectory import Trajectory
 
 
 class NodeState(NamedTuple):
-    """How a node is; numbers since it began."""
+    """The state of a node, with counts since it started."""
 
-    agents: int = 0  # that live
+    agents: int = 0  # living
     deaths: int = 0  # of agents
     predictions: int = 0
     batches: int = 0  # of predictors
     quarantined: int = 0  # unrolls with non-finite numbers
-    agent_seconds: tuple[float, ...] = (0.0,) * len(AGENT_STAGES)  # of all together, in each of their stages
+    agent_seconds: tuple[float, ...] = (0.0,) * len(AGENT_STAGES)  # of all agents together, by stage
     predictor_seconds: tuple[float, ...] = (0.0,) * len(PREDICTOR_STAGES)
 
 
 class Delivery(NamedTuple):
-    """The answer to a call."""
+    """The answer to a call of `Node.next_unrolls`."""
 
-    unrolls: Trajectory[np.ndarray]  # of whole blocks; without observations, if these are packed
-    packed: bytes | None  # observations [B, T + 1, ...], by LZ4
-    episodes: list[EpisodeEnd]  # that have ended since the call before
+    unrolls: Trajectory[np.ndarray]  # of whole blocks; without observations if these are packed
+    packed: bytes | None  # observations [B, T + 1, ...], compressed with LZ4
+    episodes: list[EpisodeEnd]  # ended since the previous call
     messages: list[str]  # for the user
     state: NodeState
 
 
 def pack(unrolls: Trajectory[np.ndarray]) -> tuple[Trajectory[np.ndarray], bytes]:
-    """Unrolls with their observations compressed: each unroll's for itself, as one picture is like that before it."""
+    """The unrolls without observations, and these compressed unroll by unroll, as consecutive frames are alike."""
     import lz4.block
 
     shape = unrolls.observation.shape

@@ -1,4 +1,4 @@
-"""The learner's side of its nodes: places them on machines, calls them, and replaces those that die."""
+"""The learner's side of its nodes: places them on machines, calls them, and replaces dead ones."""
 
 import importlib.util
 import itertools
@@ -18,23 +18,23 @@ from kartrl.runtime.nodes.node import Greeting, Node
 from kartrl.runtime.nodes.session import Machine, RaySession
 from kartrl.runtime.published_weights import PublishedWeights
 
-CALLS = 2  # outstanding of each node: one is answered while the other waits
-THREADS = CALLS + 1  # of a node: its end must not wait
-MACHINES_SECONDS = 2.0  # between two looks at what machines there are
+CALLS = 2  # outstanding per node: one is answered while the other waits
+THREADS = CALLS + 1  # per node: `end` must not wait
+MACHINES_SECONDS = 2.0  # between two checks of which machines there are
 SEEDS = 15_485_863  # between the seeds of two nodes
-LIVES = 86_028_121  # between those of two lives of a node
+LIVES = 86_028_121  # between the seeds of a node and its replacement
 
 
 class Fleet:
-    """All nodes of a run. `take` and `call_all` are for who assembles batches, the others for the server's thread.
+    """All nodes of a run. The thread that assembles batches calls `take` and `call_all`, the server's thread the rest.
 
     Args:
         config: the configuration.
-        spec: of the environment.
-        weights: that nodes act with.
-        batch: unrolls of an update.
-        seed: of the first node's first environment.
-        say: tells the user.
+        spec: the environment's spec.
+        weights: the published weights, with which nodes act.
+        batch: unrolls per update.
+        seed: seed of the first node's first environment.
+        say: prints a line for the user.
 
     Attributes:
         members: the nodes.
@@ -52,14 +52,14 @@ class Fleet:
         self._config, self._spec = config, spec
         self._weights, self._batch, self._seed, self._say = weights, batch, seed, say
         self.members: list[Member] = []
-        self._lock = threading.Condition()  # of what follows, and of members' errors
-        self._calls: dict[Any, Member] = {}  # outstanding ones, the oldest first
+        self._lock = threading.Condition()  # guards what follows, and members' errors
+        self._calls: dict[Any, Member] = {}  # outstanding ones, oldest first
         self._put: tuple[Any, int] = (None, -1)  # the newest weights in the object store, and their version
         self._machines: list[Machine] = []
         self._looked = float("-inf")
         self._worked = False  # whether any node ever delivered
         self._waiting_told = False
-        self._left: Counter[str] = Counter()  # what nodes counted that have left
+        self._left: Counter[str] = Counter()  # counts of nodes that have left
         self._session: RaySession | None = None
 
     # The server's thread
@@ -68,7 +68,7 @@ class Fleet:
         """Connect to Ray, and ask its autoscaler for machines.
 
         Args:
-            batch_bytes: that the unrolls of an update take.
+            batch_bytes: size of the unrolls of an update.
 
         Raises:
             UserError: see `RaySession`.
@@ -80,22 +80,22 @@ class Fleet:
         self._session.ask_for(nodes, cpus)
 
     def total(self, name: str) -> int:
-        """Of all nodes that ever were, what `NodeState` counts."""
+        """A count of `NodeState`, summed over all nodes of the run, including those that have left."""
         return self._left[name] + sum(member.total(name) for member in self.members)
 
     @property
     def alive(self) -> int:
-        """Agents that live."""
+        """Number of living agents."""
         return sum(member.state.agents for member in self.members)
 
     @property
     def deaths(self) -> int:
-        """Of agents."""
+        """Number of deaths of agents."""
         return self.total("deaths")
 
     @property
     def where(self) -> str:
-        """Where they are, for people."""
+        """Where the agents run, for display."""
         number = len(self.acting)
         return f" on {number} node{'s' * (number != 1)}"
 
@@ -105,11 +105,11 @@ class Fleet:
         return [member for member in self.members if member.envs]
 
     def watch(self, now: float) -> None:
-        """Start nodes on new machines, and those that died; take in what they say of themselves.
+        """Start nodes on new machines, restart dead ones, and receive their greetings.
 
         Raises:
             UserError: the first nodes cannot act.
-            RunFailed: no node is left that could.
+            RunFailed: no node is left that could act.
         """
         if now - self._looked >= MACHINES_SECONDS:
             assert self._session is not None
@@ -130,7 +130,7 @@ class Fleet:
         self._waiting_told = not self.acting
 
     def _leave(self) -> None:
-        """Forget nodes whose machine has gone."""
+        """Remove nodes whose machine is gone."""
         alive = {machine.id for machine in self._machines}
         for member in [member for member in self.members if member.place.machine.id not in alive]:
             self._say(f"{member.name} has left with its machine, {member.place.machine.host}")
@@ -139,7 +139,7 @@ class Fleet:
             self.members.remove(member)
 
     def _join(self) -> None:
-        """Place nodes where there is room for them."""
+        """Place new nodes where there is room."""
         section, held = self._config.cluster, [member.place for member in self.members]
         for place in places(self._machines, held, section.nodes, section.node_cpus):
             taken = {member.number for member in self.members}
@@ -182,7 +182,7 @@ class Fleet:
                 self._call(member)
 
     def _after_death(self, member: Member, now: float) -> None:
-        """Say why a node died, and when it is started again, if ever."""
+        """Report why a node died, and schedule its restart or give it up."""
         error, delivered, envs = member.error, member.delivered, member.envs
         assert error is not None
         host, cause = member.place.machine.host, tell(error)
@@ -190,7 +190,7 @@ class Fleet:
         self._drop(member)
         alone = not self.acting and all(other is member or other.restarts.failing for other in self.members)
         died = isinstance(error, self._ray.exceptions.RayActorError)
-        if alone and not self._worked and not died:  # starting again would loop
+        if alone and not self._worked and not died:  # restarts would loop
             raise (UserError if refused else RunFailed)(f"{member.name} on {host}: {cause}") from error
         member.restarts.died(now, useful=delivered)
         while refused and not member.restarts.failing:
@@ -200,7 +200,7 @@ class Fleet:
         self._say(f"{member.name} on {host} {what}; it ended: {cause}{lost}")
 
     def _drop(self, member: Member) -> None:
-        """End a member's life."""
+        """Kill a member's actor and reset its state."""
         with self._lock:
             self._forget_calls(member)
             actor = member.actor
@@ -212,7 +212,7 @@ class Fleet:
         self._calls = {call: other for call, other in self._calls.items() if other is not member}
 
     def end(self, timeout: float) -> None:
-        """End all nodes, politely, so that their agents are gone too, at most so many seconds."""
+        """End all nodes cleanly, so that their agents end too; wait at most `timeout` seconds."""
         with self._lock:
             actors = [member.actor for member in self.members if member.actor is not None and member.greeting is None]
             self._calls = {}
@@ -223,14 +223,14 @@ class Fleet:
             self._drop(member)
 
     def close(self) -> None:
-        """Leave Ray; nobody may use this any more."""
+        """Disconnect from Ray; this object must not be used afterwards."""
         if self._session is not None:
             self._session.close()
 
-    # Who assembles batches
+    # The thread that assembles batches
 
     def take(self, timeout: float) -> tuple[Member, Delivery] | None:
-        """The oldest answer of a node, and which; None where none has come within `timeout` seconds."""
+        """The oldest answer and its node; None if none has arrived within `timeout` seconds."""
         deadline = time.monotonic() + timeout
         self.call_all(idle=True)
         with self._lock:
@@ -244,7 +244,7 @@ class Fleet:
                     delivery: Delivery = self._ray.get(call)
                 except Exception as error:
                     with self._lock:
-                        if call in self._calls:  # else the node has been dropped meanwhile
+                        if call in self._calls:  # otherwise the node has been dropped meanwhile
                             member.error = error
                             self._forget_calls(member)
                     return None
@@ -257,10 +257,10 @@ class Fleet:
         return None
 
     def call_all(self, idle: bool = False) -> None:
-        """Call the nodes whose calls are answered, with the newest weights.
+        """Call nodes again whose calls have been answered, with the newest weights.
 
         Args:
-            idle: only nodes that have no call left.
+            idle: only nodes without outstanding calls.
         """
         with self._lock:
             under_way = [*self._calls.values()]
@@ -280,7 +280,7 @@ class Fleet:
 
 
 def tell(error: Exception) -> str:
-    """Why a call of a node failed, in one line."""
+    """Why a call to a node failed, in one line."""
     cause = getattr(error, "cause", None) or error
     lines = [" ".join(line.split()) for line in str(cause).splitlines() if line.strip()] or [type(cause).__name__]
     if isinstance(cause, UserError | RunFailed) or "creation task" in lines[0]:
@@ -291,7 +291,7 @@ def tell(error: Exception) -> str:
 
 
 def _difference(there: EnvSpec, here: EnvSpec) -> str | None:
-    """What keeps one machine's unrolls of an environment from being another's."""
+    """How an environment there differs from the learner's; None if their unrolls are compatible."""
     if (there.observation_shape, there.observation_dtype) != (here.observation_shape, here.observation_dtype):
         return f"observations {there.observation_shape} there, {here.observation_shape} with the learner"
     return f"{there.action} there, {here.action} with the learner" if there.action != here.action else None

@@ -1,4 +1,4 @@
-"""Where nodes are, and what the learner knows of each."""
+"""Where nodes run, and what the learner knows about each."""
 
 from collections import Counter
 from typing import Any, NamedTuple
@@ -15,27 +15,27 @@ COUNTED = ("deaths", "predictions", "batches", "quarantined")
 
 
 class Place(NamedTuple):
-    """Where a node is."""
+    """Where a node runs."""
 
     machine: Machine
     cpus: int
 
 
 class Member:
-    """A node, as the learner sees it, in all its lives in this place."""
+    """A node in its place as the learner sees it, across restarts."""
 
     def __init__(self, number: int, place: Place) -> None:
         self.name, self.number, self.place = f"node {number}", number, place
         self.actor: Any = None
-        self.greeting: Any = None  # a reference to what it will say of itself; None when it has said that
-        self.envs = 0  # that it steps; 0 until it has greeted
+        self.greeting: Any = None  # Ray's reference to its `Greeting`; None once received
+        self.envs = 0  # that it steps; 0 until its greeting
         self.restarts = Restarts()
-        self.error: Exception | None = None  # that a call of this life has ended with
-        self.delivered = False  # whether this life has
+        self.error: Exception | None = None  # of a call since its last start
+        self.delivered = False  # whether it has, since its last start
         self.state = NodeState()
-        self._before: Counter[str] = Counter()  # what earlier lives counted
-        self._seconds = {"agent": np.zeros(len(AGENT_STAGES)), "predictor": np.zeros(len(PREDICTOR_STAGES))}  # theirs
-        self.unrolls, self.lag = 0, 0.0  # taken in; mean policy lag of the newest ones
+        self._before: Counter[str] = Counter()  # counts before its last start
+        self._seconds = {"agent": np.zeros(len(AGENT_STAGES)), "predictor": np.zeros(len(PREDICTOR_STAGES))}  # likewise
+        self.unrolls, self.lag = 0, 0.0  # received; mean policy lag of the newest ones
         self.stages = StageShares(
             lambda: [
                 ("agent", AGENT_STAGES, [self._seconds["agent"], np.array(self.state.agent_seconds)]),
@@ -44,16 +44,16 @@ class Member:
         )
 
     def total(self, name: str) -> int:
-        """Of all its lives, what `NodeState` counts."""
+        """A count of `NodeState`, summed across restarts."""
         return self._before[name] + int(getattr(self.state, name))
 
     def report(self, state: NodeState) -> None:
-        """Take in what the node says of itself; of two calls' answers the older one may come later."""
+        """Store the node's state, unless it is older: of two answers, the older one may arrive later."""
         if sum(state.agent_seconds) >= sum(self.state.agent_seconds):
             self.state = state
 
     def forget_life(self) -> None:
-        """Its state begins anew with the next one."""
+        """Reset its state for a restart, keeping its counts."""
         self._before.update({name: getattr(self.state, name) for name in COUNTED})
         self._seconds["agent"] += self.state.agent_seconds
         self._seconds["predictor"] += self.state.predictor_seconds
@@ -62,13 +62,13 @@ class Member:
 
 
 def places(machines: list[Machine], taken: list[Place], wanted: int | str, cpus: int | str) -> list[Place]:
-    """Where further nodes go.
+    """Where to place further nodes.
 
     Args:
-        machines: those that there are.
-        taken: by nodes.
-        wanted: nodes in all; auto: one on each machine.
-        cpus: of each node; auto: its machine's, shared by the nodes there.
+        machines: all machines of the cluster.
+        taken: places of present nodes.
+        wanted: total number of nodes; auto: one per machine.
+        cpus: CPUs per node; auto: the machine's free ones, divided among its new nodes.
     """
     held = {machine.id: [place.cpus for place in taken if place.machine.id == machine.id] for machine in machines}
     room = {machine.id: machine.cpus - sum(held[machine.id]) for machine in machines}

@@ -1,4 +1,4 @@
-"""A node: what acts on one machine, in an actor of Ray. Observations leave it as whole unrolls alone."""
+"""A node: the acting part of a crew on one machine, as a Ray actor. Observations leave it only as whole unrolls."""
 
 import os
 import socket
@@ -31,13 +31,13 @@ from kartrl.runtime.published_weights import PublishedWeights
 from kartrl.runtime.role_stream import RoleStream
 from kartrl.runtime.slab import WAKE_SECONDS
 
-END_SECONDS = 3.0  # that agents have to end before they are killed
-LOOK_SECONDS = 0.5  # between two looks at the agents
+END_SECONDS = 3.0  # for agents to end before they are killed
+LOOK_SECONDS = 0.5  # between two checks of the agents
 Item = TypeVar("Item")
 
 
 class Greeting(NamedTuple):
-    """What a node that can act says of itself."""
+    """Sent by a node once it can act."""
 
     host: str
     spec: EnvSpec
@@ -48,14 +48,14 @@ class Greeting(NamedTuple):
 class Node:
     """See `kartrl.runtime.nodes`. Calls are answered in threads: two of `next_unrolls` at a time.
 
-    What goes wrong in the constructor, or later in the agents, is raised by the calls: so the learner learns of it.
+    Errors in the constructor, or later in the agents, are raised by the calls, so that they reach the learner.
 
     Args:
-        expected: the learner's `identity`; plain text, like `text`, as another kartrl could not read more.
+        expected: the learner's `identity`; plain text, like `text`, as another version could not read more.
         text: the configuration.
-        cpus: for its agents.
-        seed: of its first agent's first environment, and of what its predictors draw.
-        compress: whether observations are packed.
+        cpus: cores for its agents.
+        seed: seed of its first agent's first environment, and of its predictors' sampling.
+        compress: whether to compress observations.
     """
 
     def __init__(self, expected: str, text: str, cpus: int, seed: int, compress: bool) -> None:
@@ -73,12 +73,12 @@ class Node:
     def _make(self, expected: str, text: str, cpus: int, seed: int) -> None:
         if identity() != expected:
             raise UserError(f"kartrl there is {identity()}, and the learner's {expected}: install the same on both")
-        # Ray's main module would be imported by each process that is started, and Ray with it.
+        # Otherwise each process started here would import Ray's main module, and Ray with it.
         vars(sys.modules["__main__"]).pop("__file__", None)
         context = start_method()
         keep_freed_memory()
         config = load_world(read(base=text)).prepare()
-        # how large an update is, is the learner's business
+        # the learner alone decides the size of an update
         config = config.model_copy(update={"system": config.system.model_copy(update={"training_batch_size": "auto"})})
         spec = inspect_env(config)
         self._sizes = sizes = choose_sizes(config, spec, cpus)
@@ -94,32 +94,32 @@ class Node:
         self._greeting = Greeting(socket.gethostname(), spec, envs, sizes.agents)
 
     def greet(self) -> Greeting:
-        """What it is, once it is ready to act.
+        """Describe the node, once it is ready to act.
 
         Raises:
-            UserError: it cannot, as its kartrl or its environment is not what it should be.
+            UserError: its kartrl differs from the learner's, or its environment cannot be used.
         """
         self._check()
         return self._greeting
 
     def next_unrolls(self, weights: np.ndarray, version: int, enough: int) -> Delivery:
-        """The next unrolls that are finished, as soon as there are enough.
+        """The next finished unrolls, as soon as there are enough.
 
         Args:
             weights: float32 [n], the newest; see `PublishedWeights.flat`.
-            version: theirs.
-            enough: unrolls.
+            version: version of the weights.
+            enough: unrolls to wait for.
 
         Raises:
-            RunFailed: too few agents live, or the node is ending.
-            UserError: an agent met bad input.
+            RunFailed: too few agents are healthy, or the node is ending.
+            UserError: an agent failed on bad user input.
         """
         self._check()
         self._weights.take(weights, version)
         self._begin()
         slab, chosen = self._acting.slab, list[int]()
         with self._collecting:
-            # agents may fill no more than this before blocks are given back
+            # agents can fill no more than this before blocks are released
             wanted = max(1, min(-(-enough // slab.group_size), self._sizes.training_blocks))
             while len(chosen) < wanted:
                 self._check()
@@ -134,14 +134,14 @@ class Node:
         return Delivery(unrolls, packed, _taken(self._episodes), _taken(self._messages), self._state())
 
     def end(self) -> None:
-        """End its agents; calls that are under way fail."""
+        """End its agents; calls in progress fail."""
         self._stop.set()
         if self._failure is None:
             self._acting.stop()
         end_children(END_SECONDS)
 
     def _begin(self) -> None:
-        """Let predictors and agents begin, once there are weights."""
+        """Start acting, once there are weights."""
         with self._beginning:
             if not self._begun:
                 self._begun = True
@@ -149,7 +149,7 @@ class Node:
                 threading.Thread(target=self._watch, name="watch", daemon=True).start()
 
     def _watch(self) -> None:
-        """See that the agents live, or are replaced."""
+        """Check that the agents are alive, and replace dead ones."""
         supervisor, slab = self._acting.supervisor, self._acting.slab
         try:
             while not self._stop.is_set():
@@ -177,5 +177,5 @@ class Node:
 
 
 def _taken(waiting: "deque[Item]") -> list[Item]:
-    """All that is there, removed; another thread may append meanwhile."""
+    """Remove and return all items; another thread may append meanwhile."""
     return [waiting.popleft() for _ in range(len(waiting))]

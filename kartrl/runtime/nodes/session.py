@@ -1,4 +1,4 @@
-"""Ray, as this run uses it: a cluster that is there, or one of its own that nobody else reaches."""
+"""A run's connection to Ray: an existing cluster, or a private one that no one else can reach."""
 
 import contextlib
 import importlib.util
@@ -22,19 +22,19 @@ from kartrl.runtime.socket_folder import RAY_FOLDER
 ALWAYS = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_DEDUP_LOGS_SKIP_REGEX": ".",
-}  # nothing is told to Ray's makers, or printed
-OWN = {  # of a cluster of this run's own; read when Ray is imported
-    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # as there, it then listens on the loopback interface alone
+}  # report nothing to Ray's makers, and print nothing
+OWN = {  # for a private cluster; read when Ray is imported
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # as on those, it then listens on the loopback interface only
     "RAY_AUTH_MODE": "token",
 }
-STORE_BYTES = 200_000_000  # of its object store at least
-IN_STORE = 8  # batches that must fit into it: two calls of a few nodes
-ANSWER_SECONDS = 5.0  # that a cluster has to answer
+STORE_BYTES = 200_000_000  # minimum size of its object store
+IN_STORE = 8  # batches that must fit into it: two calls each of a few nodes
+ANSWER_SECONDS = 5.0  # for a cluster to answer
 HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Machine(NamedTuple):
-    """A machine of the cluster that lives."""
+    """A living machine of the cluster."""
 
     id: str  # Ray's
     host: str
@@ -44,10 +44,10 @@ class Machine(NamedTuple):
 
 
 def check(config: Config) -> None:
-    """Refuse what nodes of agents cannot do, before anything is started.
+    """Refuse settings that nodes of agents do not support, before anything is started.
 
     Raises:
-        UserError: it does not go together, or Ray is not installed.
+        UserError: the settings are incompatible, or Ray is not installed.
     """
     section = config.cluster
     if section.ray == "none":
@@ -75,11 +75,11 @@ class RaySession:
 
     Args:
         address: `cluster.ray`.
-        batch_bytes: what a batch of unrolls takes.
-        say: tells the user.
+        batch_bytes: size of a batch of unrolls.
+        say: prints a line for the user.
 
     Raises:
-        UserError: there is no such cluster, or it is of another Ray or Python.
+        UserError: there is no such cluster, or it runs another version of Ray or Python.
     """
 
     def __init__(self, address: str, batch_bytes: int, say: Callable[[str], None]) -> None:
@@ -90,7 +90,7 @@ class RaySession:
         if options["address"] is not None and not _answers(options["address"]):
             raise UserError(f"[cluster] ray = {address}: nothing answers at {options['address']}; is it HOST:PORT?")
         if options["address"] is None:
-            # removed with the folder that it is in, should this process be killed
+            # removed with its parent folder if this process is killed
             self._folder = Path(os.environ["KARTRL_SOCKETS"], RAY_FOLDER)
             os.environ.update(OWN, RAY_AUTH_TOKEN=secrets.token_hex(32))
             store = max(STORE_BYTES, IN_STORE * batch_bytes)
@@ -112,7 +112,7 @@ class RaySession:
             raise UserError(f"[cluster] ray = {address}: Ray cannot be {where}: {text}{hint}") from error
 
     def machines(self) -> list[Machine]:
-        """Those that have CPUs for nodes."""
+        """The living machines that have CPUs for nodes."""
         here = self.ray.get_runtime_context().get_node_id()
         found = []
         for node in self.ray.nodes():
@@ -123,18 +123,18 @@ class RaySession:
         return sorted(found, key=lambda machine: (not machine.here, machine.id))
 
     def ask_for(self, nodes: int, cpus: int) -> None:
-        """Have Ray's autoscaler, where there is one, see to machines for so many nodes of so many CPUs, until `close`.
+        """Ask Ray's autoscaler, if there is one, for machines for `nodes` nodes of `cpus` CPUs each, until `close`.
 
-        Ray keeps one such request for a whole cluster, the latest, also when who asked has died.
+        Ray keeps one such request per cluster, the latest, even after its sender has died.
         """
-        if self._folder is None:  # else nobody could bring machines
+        if self._folder is None:  # a private cluster cannot grow
             from ray.autoscaler.sdk import request_resources
 
             request_resources(bundles=[{"CPU": cpus}] * nodes)
             self._asked = nodes > 0
 
     def close(self) -> None:
-        """Leave the cluster; one of this run's own ends."""
+        """Leave the cluster; a private one ends."""
         if self._asked:
             with contextlib.suppress(self.ray.exceptions.RayError):  # its head may have died
                 self.ask_for(0, 0)
@@ -145,9 +145,9 @@ class RaySession:
 
 
 def running() -> str | None:
-    """The address of the cluster that this machine belongs to, by `RAY_ADDRESS` or as `ray start` has left it.
+    """The address of the cluster that this machine belongs to, from `RAY_ADDRESS` or as left by `ray start`.
 
-    None if there is none, or none any more: a machine that went down without `ray stop` has left its address too.
+    None if there is none, or no longer: a machine that went down without `ray stop` has left its address, too.
     """
     if address := os.environ.get("RAY_ADDRESS"):
         return address
@@ -159,7 +159,7 @@ def running() -> str | None:
 
 
 def _answers(address: str) -> bool:
-    """Whether anybody listens there; Ray itself would try for minutes."""
+    """Whether anything listens there; Ray itself would keep trying for minutes."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), ANSWER_SECONDS).close()
@@ -170,7 +170,7 @@ def _answers(address: str) -> bool:
 
 @contextlib.contextmanager
 def _own_handlers() -> Iterator[None]:
-    """Keep this process's handlers of signals, which Ray would replace."""
+    """Context manager: keep this process's signal handlers, which Ray would replace."""
     handlers = {number: signal.getsignal(number) for number in HANDLED}
     try:
         yield

@@ -1,4 +1,4 @@
-"""Batches of what nodes deliver."""
+"""Batches of the unrolls that nodes deliver."""
 
 import threading
 from collections.abc import Callable
@@ -17,16 +17,16 @@ from kartrl.trajectory import Trajectory, joined
 
 
 class NodeSource:
-    """Unrolls in the order in which nodes deliver them, cut into batches; see `BatchSource`.
+    """Unrolls in the order in which nodes deliver them, split into batches; see `BatchSource`.
 
     Args:
-        fleet: of the nodes.
-        batch: unrolls.
-        weights: whose version tells how old an unroll is.
-        max_lag: updates since an unroll was begun beyond which it is dropped; None: several times what the nodes'
-            environments and calls lead to.
+        fleet: the nodes.
+        batch: unrolls per batch.
+        weights: their version determines how old an unroll is.
+        max_lag: an unroll begun more than this many updates ago is dropped; None: several times the lag that the
+            nodes' environments and calls lead to.
         stop: ends waiting.
-        receive: takes in what else is delivered.
+        receive: processes the rest of each delivery.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class NodeSource:
 
     @property
     def max_lag(self) -> int:
-        """Updates since an unroll was begun beyond which it is dropped."""
+        """An unroll begun more than this many updates ago is dropped."""
         if self._max_lag is not None:
             return self._max_lag
         under_way = sum(member.envs for member in self._fleet.members) + CALLS * self._batch
@@ -62,7 +62,7 @@ class NodeSource:
                 self._add(*answer)
                 stopwatch.lap("gather")
         held = joined(*self._parts)
-        # copied, as Ray's memory of the deliveries is to be free for others
+        # copied, to free the deliveries' memory in Ray's object store
         self._parts = [held.unrolls(slice(self._batch, None))] if len(held.online) > self._batch else []
         stopwatch.lap("gather")
         return held.unrolls(slice(0, self._batch)) if self._parts else held
@@ -79,5 +79,5 @@ class NodeSource:
         self._parts.append(unrolls)
 
     def published(self, update: Update | None = None) -> None:
-        """See `BatchSource`: nodes go on with the new weights."""
+        """See `BatchSource`: nodes continue with the new weights."""
         self._fleet.call_all()
