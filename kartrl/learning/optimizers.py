@@ -1,5 +1,6 @@
 """Optimizers, by their names in the configuration, and their state."""
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -34,6 +35,12 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "sgd": torch.optim.SGD,
 }
 
+# PyTorch's optimizers load its compiler, which takes a second, only to be left out of it. Nothing is compiled here, so
+# these methods, and the steps in `make_optimizer`, run without it.
+for _name in ("add_param_group", "load_state_dict", "state_dict", "zero_grad"):
+    _method = inspect.unwrap(getattr(torch.optim.Optimizer, _name))
+    setattr(_method, "__dynamo_disable", _method)
+
 FACTOR = "rate_factor"  # factor of an adapted learning rate, kept in the optimizer's parameter group
 BY_VALUE = frozenset({"adafactor", "asgd"})  # their steps read values, which meta tensors do not have
 FROM_ZERO = frozenset(OPTIMIZERS) - {"asgd", "nadam", "rprop"}  # their whole state starts at zero
@@ -59,6 +66,8 @@ def make_optimizer(section: Optimizer, parameters: Iterable[nn.Parameter]) -> to
     maker = OPTIMIZERS[section.name]
     takes = inspect.signature(maker).parameters
     optimizer = maker(parameters, **{key: value for key, value in keys.items() if key in takes})
+    step = functools.partial(inspect.unwrap(type(optimizer).step), optimizer)
+    optimizer.step = torch.no_grad()(step)  # type: ignore[method-assign]
     if section.kl_target:
         optimizer.param_groups[0][FACTOR] = torch.ones(())
     return optimizer

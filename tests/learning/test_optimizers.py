@@ -1,6 +1,8 @@
 """Optimizers do what their names say, and what they keep goes with them; reward transforms."""
 
 import math
+import subprocess
+import sys
 from typing import get_args
 
 import pytest
@@ -153,3 +155,34 @@ def test_reward_transforms():
     assert TRANSFORMS["clip"](rewards).tolist() == [-1.0, -0.5, 0.0, 0.5, 1.0]
     expected = [0.3 * min(math.tanh(r), 0.0) + 0.5 * max(math.tanh(r), 0.0) for r in rewards.tolist()]
     assert TRANSFORMS["asymmetric"](rewards).tolist() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_steps_are_those_of_torch(name):
+    ours, theirs = parameters(), parameters()
+    section = Optimizer(name=name)
+    optimizer = make_optimizer(section, ours)
+    reference = make_optimizer(section, theirs)
+    del reference.step  # so that it is the class's own again
+    for value in (2.0, -1.0, 3.0):
+        step(optimizer, ours, value)
+        step(reference, theirs, value)
+    assert all(torch.equal(one, other) for one, other in zip(ours, theirs, strict=True))
+    assert str(get_state(optimizer)) == str(get_state(reference))
+
+
+def test_updates_do_not_load_the_compiler():
+    code = (
+        "import sys, torch\n"
+        "from kartrl.config import Optimizer\n"
+        "from kartrl.learning.optimizers import OPTIMIZERS, get_state, make_optimizer\n"
+        "for name in OPTIMIZERS:\n"
+        "    parameter = torch.nn.Parameter(torch.ones(3))\n"
+        "    optimizer = make_optimizer(Optimizer(name=name), [parameter])\n"
+        "    optimizer.zero_grad()\n"
+        "    parameter.sum().backward()\n"
+        "    optimizer.step()\n"
+        "    get_state(optimizer)\n"
+        "assert 'torch._dynamo' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=200)
