@@ -79,7 +79,7 @@ def main() -> None:
                     ideals[method] = (parts.ideal(cores(), on_gpu, ratio), ratio, parts)
                 training = config_options(options.config, overrides)
                 windows[method].append(train_window(training, options.seconds, options.warm, progress))
-    print("| replay | agent steps/s | replayed steps/s | ideal | share | learner idle | ms a batch |")
+    print("| replay | agent steps/s | replayed steps/s | ideal | share | learner idle | ms/batch |")
     print("|---|---|---|---|---|---|---|")
     for method, (ideal, ratio, _) in ideals.items():
         print(row(method, windows[method], ideal, ratio))

@@ -61,8 +61,8 @@ class Parser(argparse.ArgumentParser):
         if wrong is not None and self._commands is not None:
             known = list(self._commands.choices)
             near = difflib.get_close_matches(wrong[1], known, n=1, cutoff=0.5)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
-            message = f"no command {wrong[1][:40]!r}: {hint}"
+            hint = f"did you mean {near[0]}?" if near else f"choose from {', '.join(known)}"
+            message = f"unknown command {wrong[1][:40]!r}: {hint}"
         self.exit(EXIT_STATUS, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
@@ -127,7 +127,7 @@ def config_files(options: argparse.Namespace) -> list[str]:
         UserError: -c was repeated.
     """
     if len(options.config) > 1:
-        raise UserError("-c may be given once here: -c A B changes A by B")
+        raise UserError("-c may be given once here: in -c A B, B overrides A")
     return [file for files in options.config for file in files]
 
 

@@ -109,13 +109,13 @@ def compare_experiment(file: Path, question: Question, output: Path | None, cons
     try:
         failed = train_all(cells, console)
     except KeyboardInterrupt:
-        console.print("Interrupted; give the same command to go on", highlight=False)
+        console.print("Interrupted; run the same command to resume", highlight=False)
         raise
     except OSError as error:
         raise UserError(f"{folder}: cannot write ({error.strerror or error}); name another folder") from error
     if failed:
         names = ", ".join(cell.folder.name for cell in failed)
-        console.print(f"Failed: {names}; give the same command to retry", style="red", highlight=False, soft_wrap=True)
+        console.print(f"Failed: {names}; run the same command to retry", style="red", highlight=False, soft_wrap=True)
     done = [cell for cell in cells if cell not in failed]
     if done:
         runs = [read_run(str(cell.folder), question.metric) for cell in done]

@@ -12,7 +12,7 @@ from kartrl.errors import UserError
 from kartrl.launch import typed
 
 SHIPPED = Path(kart.__file__).parent / "weights" / "kart.pt"
-"""A policy for the bundled game that comes with the package, with its card beside it: `kartrl export` makes both."""
+"""The bundled policy for the bundled game; its card is beside it. `kartrl export` makes both."""
 OTHER = "-p RUN: another"
 
 Fits = Callable[[Environment], bool]
@@ -36,7 +36,7 @@ def find_policy(name: str | None, levels: bool, console: Console, option: str = 
     path = find_default(lambda section: not levels or section.id in WORLDS, True, console)
     if path is None:
         raise UserError(
-            f"which network should drive? {Run().logs} holds no run{' of the kart' * levels} with a checkpoint: "
+            f"which policy should drive? {Run().logs} has no{' kart' * levels} run with a checkpoint: "
             f"train one with {typed('train')}, or name one with {option} RUN, or {option} logs/<run>/best.pt"
         )
     return path

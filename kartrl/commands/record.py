@@ -95,7 +95,7 @@ def record(
             list_circuits(console, world.config.environment.game)
             return None
         if len(driver.levels) > 1:
-            raise UserError(f"-s {level}: means {len(driver.levels)} {world.level_word}s; one can be filmed at a time")
+            raise UserError(f"-s {level}: matches {len(driver.levels)} {world.level_word}s; record one at a time")
         level = next(iter(driver.levels), "")
         name = world.name_level(level) if level else world.config.environment.id
         video = video_file(output, name.replace("/", "-"))
@@ -108,7 +108,7 @@ def record(
                 picture.write_bytes(png(drawn))
         except OSError as error:
             raise UserError(
-                f"{video}: cannot write there ({error.strerror or error}); choose another place with -o"
+                f"{video}: cannot write ({error.strerror or error}); choose another file with -o"
             ) from error
     (first, *headings), *rows = world.list_episodes([one.episode for one in drives])
     lines = [Line(number, cells, level=False) for number, *cells in rows]
@@ -144,7 +144,7 @@ def video_file(output: Path | None, name: str) -> Path:
     if output.suffix == "":
         return output.with_suffix(".mp4")
     if output.suffix != ".mp4":
-        raise UserError(f"-o {output}: the video is an MP4; give a name that ends in .mp4")
+        raise UserError(f"-o {output}: the file name must end in .mp4")
     return output
 
 
@@ -154,7 +154,7 @@ def needing_pictures(world: World) -> Iterator[None]:
     try:
         yield
     except gymnasium.error.DependencyNotInstalled as error:
-        raise UserError(f"{world.config.environment.id}: no pictures to film: {error}") from error
+        raise UserError(f"{world.config.environment.id}: cannot be rendered: {error}") from error
 
 
 def _film(
@@ -182,7 +182,7 @@ def _film(
             progress.update(task, length=f"{mp4.frames / fps:.0f} s of video")
 
         for seed in range(episodes):
-            progress.update(task, description=f"filming {name}, episode {seed + 1} of {episodes}")
+            progress.update(task, description=f"recording {name}, episode {seed + 1} of {episodes}")
             drives.append(
                 drive(
                     driver.world,

@@ -85,10 +85,10 @@ def run(options: argparse.Namespace) -> int:
     outlast_readers(tell=True)
     if len(options.config) > 1:
         if options.resume is not None:
-            raise UserError("--resume goes with one run: give -c once at most")
+            raise UserError("--resume continues one run: give -c at most once")
         return train_each(options.config, options.set, options.parallel)
     if options.parallel:
-        raise UserError("--parallel needs several runs, each with a -c of its own: -c A -c B (-c A B changes A by B)")
+        raise UserError("--parallel needs several runs, each with its own -c: -c A -c B (in -c A B, B overrides A)")
     return train(config_files(options), options.set, options.resume, Console(), options.plain)
 
 
@@ -151,13 +151,13 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
         display = Display(console, folder.path.name, world, plain)
         try:
             with display:
-                display.say(f"Training on {spec.title}; logs in {folder.path}")
+                display.say(f"Environment: {spec.title}; logs in {folder.path}")
                 for remark in remarks(config, spec):
                     display.say(remark)
                 if initial is not None:
                     display.say(
-                        f"Beginning with the weights of {config.run.init}, after {initial.counters.agent_steps:,} "
-                        f"agent steps{', and with its optimizer' * config.run.init_optimizer}; counting from 0"
+                        f"Starting from the weights of {config.run.init}, after {initial.counters.agent_steps:,} "
+                        f"agent steps{', and its optimizer' * config.run.init_optimizer}; counting from 0"
                     )
                     stored = anew(initial, config)
                 elif stored is not None:
@@ -206,6 +206,6 @@ def _next_steps(folder: Path, levels: Sequence[str], trusted: str) -> str:
     run, level = named(folder), f" -s {shlex.quote(levels[0])}" if levels else ""
     return (
         f"Resume:   {trusted}{resume_command(folder)}\n"
-        f"Film:     {trusted}{typed('record')} -p {run}{level}\n"
+        f"Record:   {trusted}{typed('record')} -p {run}{level}\n"
         f"Evaluate: {trusted}{typed('evaluate')} -p {run}"
     )

@@ -45,7 +45,7 @@ class Experiment(Section):
     def _names_fit_folders(cls, parts: dict[str, Part]) -> dict[str, Part]:
         for name in parts:
             if name and re.fullmatch(r"\w[\w.+-]*", name) is None:
-                raise ValueError(f"{name[:40]!r} cannot be a part of a folder's name: letters, digits, . _ + - can")
+                raise ValueError(f"{name[:40]!r} cannot be part of a folder name: use letters, digits, . _ + -")
         return parts
 
 
@@ -144,8 +144,8 @@ def _check(cell: Cell) -> None:
     begun = file.read_text(encoding="utf-8") if file.exists() else None
     if begun != dump(cell.config) and (begun is not None or cell.folder.exists()):
         raise UserError(
-            f"{cell.folder}: was begun with another configuration; remove it and {file}, or let the experiment's "
-            "folder be another one"
+            f"{cell.folder}: was started with another configuration; remove it and {file}, or choose another folder "
+            "for the experiment"
         )
 
 

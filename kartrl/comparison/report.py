@@ -136,7 +136,7 @@ def _improvements(comparison: Comparison) -> str:
         for first in comparison.groups
     ]
     return (
-        "Probability that a run of the row scores more than one of the column\n\n"
+        "Probability that the row's run scores higher than the column's\n\n"
         f"{_table([comparison.by, *comparison.groups], rows)}"
     )
 

@@ -105,7 +105,7 @@ class A3C(A2C):
     def _workers_are_there(self) -> "A3C":
         plain = self.unroll_lengths == "auto" and self.share_statistics and self.devices == ("auto",)
         if not (self.hogwild or plain):
-            raise ValueError("unroll_lengths, share_statistics and devices are of workers: they need hogwild = true")
+            raise ValueError("unroll_lengths, share_statistics and devices need hogwild = true")
         return self
 
 

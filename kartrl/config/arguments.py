@@ -22,8 +22,8 @@ def mistake(key: str) -> str | None:
     """What is wrong with an argument's key, in one line; None if it is valid."""
     name = name_of(key)
     if not name.isidentifier():
-        return "expected kwargs.NAME, a key for each argument, as in kwargs.continuous = false"
-    return "kartrl gives this argument itself" if name in OURS else None
+        return "expected kwargs.NAME, one key per argument, as in kwargs.continuous = false"
+    return "kartrl sets this argument itself" if name in OURS else None
 
 
 def parse(text: str) -> Any:

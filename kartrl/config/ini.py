@@ -181,9 +181,7 @@ def _merge(values: Values, new: Values, source: str) -> None:
             elif key not in (known := list(getattr(Config(), section).__class__.model_fields)):
                 _unknown(source, f"key '{_short(key)}' in [{section}]", key, known)
             if not value.isprintable():  # it could not be written to a file and read back
-                raise UserError(
-                    f"{source}: [{section}] {key}: contains characters that cannot be printed (got '{_short(value)}')"
-                )
+                raise UserError(f"{source}: [{section}] {key}: contains unprintable characters (got '{_short(value)}')")
             values.setdefault(section, {})[key] = value
             _validate({section: {key: value}}, source, only=(section, key))
 

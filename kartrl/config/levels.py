@@ -127,7 +127,7 @@ def numbers_of(key: str) -> Numbers:
     if not 1 <= len(numbers) <= MOST_RANDOM:
         raise ValueError(f"asks for {max(0, numbers.stop - numbers.start)} circuits; 1 to {MOST_RANDOM:,} are possible")
     if kind is not None and kind not in KINDS:
-        raise ValueError(f"no kind {kind[:20]!r}; there are {', '.join(KINDS)}")
+        raise ValueError(f"unknown kind {kind[:20]!r}; choose from {', '.join(KINDS)}")
     return Numbers(numbers, kind)
 
 
@@ -143,7 +143,7 @@ def mistake(key: str) -> str | None:
         # in an INI file, a line with any other key would be read as something else, or not at all
         fine = key.isprintable() and key == key.strip() and key[0] not in "#[" and "=" not in key and len(key) <= 1000
         if not fine:
-            return "this cannot stand in a configuration; begin paths with ./ and rename files with = or odd characters"
+            return "not allowed in a configuration; begin paths with ./ and rename files with = or special characters"
         if sum(map(_is_glob, PurePath(key).parts)) > MOST_WILD or "**" in key:
             return f"at most {MOST_WILD} parts of a path may contain wildcards, and none may be **"
         if is_path(key):
@@ -151,7 +151,7 @@ def mistake(key: str) -> str | None:
     if key in CIRCUITS or (_is_glob(key) and fnmatch.filter(CIRCUITS, key)):
         return None
     if _is_glob(key):
-        return "no circuit has such a name"
+        return "no circuit has this name"
     near = difflib.get_close_matches(key[:80], CIRCUITS, n=1, cutoff=0.0)[0]
     return f"no such circuit; the nearest valid one is {near!r} (a path has a / in it; generated ones are random:COUNT)"
 

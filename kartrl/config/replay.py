@@ -103,12 +103,12 @@ class Replay(Section):
         methods, number = self.methods, len(self.methods)
         if methods in (("auto",), ("none",)):
             if self.shares != "auto" or len(self.capacities) > 1:
-                raise ValueError(f"shares and capacities are of methods, and methods = {methods[0]}")
+                raise ValueError(f"shares and capacities need methods, but methods = {methods[0]}")
             return self
         if unknown := [method for method in methods if method not in METHODS]:
-            raise ValueError(f"unknown method {unknown[0][:40]!r}; there are {', '.join(METHODS)}, none and auto")
+            raise ValueError(f"unknown method {unknown[0][:40]!r}; choose from {', '.join(METHODS)}, none and auto")
         if methods.count("queue") > 1 or set(methods) == {"queue"}:
-            raise ValueError("methods may name queue once, beside another one")
+            raise ValueError("methods may name queue once, along with another")
         if self.shares != "auto" and len(self.shares) != number:
             raise ValueError(f"shares must have one number for each of the {number} methods, got {len(self.shares)}")
         if sum(shares := _fractions(self)) != 1 or 0 in shares:

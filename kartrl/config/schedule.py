@@ -44,7 +44,7 @@ def _parse(value: Any) -> Any:
     if kind not in POWERS:
         raise ValueError(f"must be {SYNTAX}")
     if not (math.isfinite(start) and math.isfinite(end)):
-        raise ValueError("must have finite numbers")
+        raise ValueError("must be finite")
     return Schedule(kind, start, end)  # type: ignore[arg-type]  # it is one of these
 
 
@@ -61,7 +61,7 @@ def _within(low: float, high: float) -> Callable[[Schedule], Schedule]:
 
 def _starts_above_zero(schedule: Schedule) -> Schedule:
     if schedule.start <= 0:
-        raise ValueError("must be more than 0, at least at the start")
+        raise ValueError("must start above 0")
     return schedule
 
 

@@ -65,7 +65,7 @@ class SingleGroup:
         """See `EnvGroup`."""
         observations = np.stack([env.reset(seed=seed + index)[0] for index, env in enumerate(self._envs)])
         if not _finite(observations):
-            raise ValueError("the environment began with an observation that is not finite")
+            raise ValueError("the environment's first observation is not finite")
         return observations
 
     def step(self, action: np.ndarray) -> GroupStep:

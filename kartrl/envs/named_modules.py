@@ -86,5 +86,6 @@ def apply_wrapper(env: Env, section: Environment) -> Env:
         raise UserError(f"[environment] wrapper = {section.wrapper}: {error}") from error
     wrapped = function(env)
     if not isinstance(wrapped, gymnasium.Env):
-        raise UserError(f"[environment] wrapper = {section.wrapper}: returned {type(wrapped).__name__}, no environment")
+        found = type(wrapped).__name__
+        raise UserError(f"[environment] wrapper = {section.wrapper}: returned {found}, not an environment")
     return wrapped

@@ -120,8 +120,8 @@ def _to_pixels(env: Env, space: spaces.Box) -> Env:
     span = space.high.astype(np.float64) - space.low
     if not (span <= LARGEST_SPAN).all():
         raise UserError(
-            f"its observations are {describe(space)}; kartrl takes images with bounds that tell the range of their "
-            f"numbers, as 0 to 255 or 0 to 1, at most {LARGEST_SPAN}"
+            f"its observations are {describe(space)}; kartrl takes images whose bounds give the range of their "
+            f"values, such as 0 to 255 or 0 to 1, at most {LARGEST_SPAN}"
         )
     low = space.low.astype(np.float32)
     factor = np.divide(255.0, span, where=span > 0, out=np.zeros_like(span)).astype(np.float32)
@@ -129,7 +129,7 @@ def _to_pixels(env: Env, space: spaces.Box) -> Env:
     def convert(image: Any) -> np.ndarray:
         values = (np.asarray(image, np.float32) - low) * factor
         if not np.isfinite(values).all():
-            raise NonFiniteImage("the environment gave an image with a number that is not finite")
+            raise NonFiniteImage("the environment returned an image that is not finite")
         return np.rint(values.clip(0, 255)).astype(np.uint8)
 
     return wrappers.TransformObservation(env, convert, spaces.Box(0, 255, space.shape, np.uint8))
@@ -162,7 +162,7 @@ def _to_vectors(env: Env) -> Env:
         where = f" (at {name})" if name else ""
         if isinstance(part, spaces.Box) and _is_image(part):
             raise UserError(
-                f"its observations hold an image, {describe(part)}{where}, among other parts; kartrl takes "
+                f"its observations contain an image, {describe(part)}{where}, among other parts; kartrl takes "
                 "an image alone, or parts without images: choose with gymnasium.wrappers.FilterObservation, in "
                 "a function that environment.wrapper names"
             )

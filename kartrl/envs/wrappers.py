@@ -87,7 +87,7 @@ def _make(section: Environment, atari: bool, render: bool) -> Env:
             return env
         env.close()
         if "rgb_array" not in (env.metadata.get("render_modes") or ()):
-            raise UserError(f"{section.id}: gives no pictures: 'rgb_array' is not among its metadata's render_modes")
+            raise UserError(f"{section.id}: cannot be rendered: 'rgb_array' is not in its metadata's render_modes")
         return gymnasium.make(section.id, render_mode="rgb_array", disable_env_checker=True, **settings)
     except gymnasium.error.DependencyNotInstalled as error:
         raise UserError(f"{section.id}: {error}") from error

@@ -88,7 +88,7 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
         **settings: Any,
     ) -> None:
         if foreign := NO_SETTINGS & set(settings):
-            raise UserError(f"kartrl/Kart-v0: no setting {', '.join(sorted(foreign))}")
+            raise UserError(f"kartrl/Kart-v0: unknown setting {', '.join(sorted(foreign))}")
         try:
             section = Environment.model_validate(settings)
             self._reward = Reward.model_validate(reward or {})
@@ -128,7 +128,7 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
         options = options or {}
         if unknown := set(options) - set(OPTIONS):
             raise UserError(
-                f"kartrl/Kart-v0: no option {', '.join(map(repr, unknown))}; there are {', '.join(OPTIONS)}"
+                f"kartrl/Kart-v0: unknown option {', '.join(map(repr, unknown))}; choose from {', '.join(OPTIONS)}"
             )
         section, noop = _whole(options, "section"), _whole(options, "noop")
         if noop is not None and noop < 0:
@@ -174,7 +174,7 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
             raise gymnasium.error.ResetNeeded("kartrl/Kart-v0: call reset before step")
         if action not in self.action_space:
             last = len(self._buttons) - 1
-            raise gymnasium.error.InvalidAction(f"kartrl/Kart-v0: no action {action!r}; there are 0 to {last}")
+            raise gymnasium.error.InvalidAction(f"kartrl/Kart-v0: invalid action {action!r}; choose 0 to {last}")
         ticks = self._section.frame_skip
         self._run(console, self._buttons[int(action)], ticks)
         self.steps[self._circuit] += 1
@@ -233,7 +233,7 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
     def _find(self, circuits: Sequence[str]) -> tuple[str, ...]:
         """Names and paths of start states; resolves keys of other forms, and builds missing circuits."""
         if not circuits:
-            raise UserError("kartrl/Kart-v0: circuit: name one at least")
+            raise UserError("kartrl/Kart-v0: circuit: name at least one")
         known, found = available(self._folder), list[str]()
         for circuit in circuits:
             if circuit in known or circuit.endswith(".state"):

@@ -54,7 +54,7 @@ class IsolatedEmulator:
             *(context.RawArray(ctypes.c_uint8, size) for size in (RAM_BYTES, FRAME_BYTES, STATE_LIMIT))
         )
         self.ram = self._shared.ram
-        """A copy of the console's working memory; what is written to it counts from the next call on."""
+        """A copy of the console's working memory; changes take effect with the next call."""
         self._pipe, theirs = context.Pipe()
         self._process = spawn(context, "emulator", serve, core, rom, self._shared, theirs)
         theirs.close()
@@ -101,7 +101,7 @@ class IsolatedEmulator:
     def _receive(self, waits: int) -> Any:
         try:
             if not any(self._pipe.poll(WAIT_SECONDS) for _ in range(waits)):
-                self._lose(f"hangs: it did not come back within {waits * WAIT_SECONDS:g} s")
+                self._lose(f"hangs: no answer within {waits * WAIT_SECONDS:g} s")
             answer = self._pipe.recv()
         except (EOFError, OSError):
             self._lose()
@@ -115,7 +115,7 @@ class IsolatedEmulator:
         """End the process and raise `EmulatorLost` with the cause; "": the process ended by itself."""
         if not cause:
             self._process.join(END_SECONDS)
-            cause = f"crashes ({tell_exit(self._process.exitcode)})"
+            cause = f"crashed ({tell_exit(self._process.exitcode)})"
         self._lost = cause
         self.close()
         raise EmulatorLost(f"the emulator {cause}")

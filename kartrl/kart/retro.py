@@ -160,9 +160,9 @@ class Console:
         try:
             block = self.block()
         except ValueError as error:
-            raise UserError(f"{source}: damaged: there is no circuit in it") from error
+            raise UserError(f"{source}: damaged: it contains no circuit") from error
         if block is None or self.race()["checkpoint_num"] != len(block.gates):
-            raise UserError(f"{source}: damaged: its circuit is not the one that is driven on")
+            raise UserError(f"{source}: damaged: its circuit is not the one being driven")
 
     def block(self) -> Block | None:
         """The current circuit, from the console's memory; None for a cartridge."""

@@ -108,7 +108,7 @@ class _Building:
         columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
         hidden = console is None or not console.is_terminal
         self._progress = Progress(
-            TextColumn("getting circuits ready"), *columns, console=console, transient=True, disable=hidden
+            TextColumn("preparing circuits"), *columns, console=console, transient=True, disable=hidden
         )
 
     def __enter__(self) -> "_Building":
@@ -139,11 +139,11 @@ class _Building:
         files = list(_files(key))
         if not files:
             hint = (
-                f"; to take circuit files, say {Path(key) / '*.toml'}"
+                f"; to use circuit files, write {Path(key) / '*.toml'}"
                 if list(Path(key).expanduser().glob("*.toml"))
                 else ""
             )
-            raise UserError(f"[levels] {key}: there is no start state (*.state) there{hint}")
+            raise UserError(f"[levels] {key}: no start state (*.state) there{hint}")
         task = self._progress.add_task("", total=len(files))
         states = []
         for file in files:
@@ -176,7 +176,7 @@ def _files(key: str) -> Iterator[Path]:
     path = Path(key).expanduser()
     places = [path] if path.exists() else sorted(map(Path, glob.glob(str(path), recursive=True)))
     if not places:
-        raise UserError(f"[levels] {key}: nothing there fits (looked in {Path.cwd()})")
+        raise UserError(f"[levels] {key}: nothing there matches (looked in {Path.cwd()})")
     for place in places:
         if place.is_dir():
             yield from sorted(place.glob("*.state"))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from kartrl.envs.spec import EnvSpec
 
-NONE_TO_TRAIN = "[levels]: no circuit says train; set at least one, as in --set levels.MarioCircuit.Act1=train"
+NONE_TO_TRAIN = "[levels]: no circuit to train on; set at least one, as in --set levels.MarioCircuit.Act1=train"
 
 
 class Race(NamedTuple):

@@ -190,16 +190,16 @@ def _read(file: BinaryIO) -> Checkpoint:
         raise UserError(f"larger than {LARGEST >> 20} MiB")
     length = int.from_bytes(file.read(8), "little")
     if not 2 <= length <= min(LARGEST_HEADER, size - 8):
-        raise UserError("not a checkpoint, or one that was cut short")
+        raise UserError("not a checkpoint, or a truncated one")
     header = json.loads(file.read(length))
     metadata = header.pop("__metadata__")
     claimed = _describe(metadata["about"], {key: _claimed(entry) for key, entry in header.items()})
     if 8 + length + sum(tensor.nbytes for tensor in _tensors(claimed).values()) != size:
-        raise UserError("damaged: not as long as its header says")
+        raise UserError("damaged: its length does not match its header")
     file.seek(0)
     tensors = safetensors.torch.load(file.read(size))  # refuses overlaps, and offsets that do not match the shapes
     if metadata["sha256"] != _digest(metadata["about"], tensors):
-        raise UserError("damaged: its content is not what was written")
+        raise UserError("damaged: its checksum does not match")
     groups = _groups(tensors)
     _, optimizer, random, algorithm = (groups[name] for name in GROUPS)
     network = {name: _widened(tensor) for name, tensor in groups["network"].items()}
@@ -251,14 +251,14 @@ def _action(kind: str, size: int, low: Sequence[float], high: Sequence[float]) -
     dimensions = {"discrete": 0, "continuous": int(size)}.get(kind)
     fine = 1 <= int(size) <= LARGEST_ACTION and len(low) == len(high) == dimensions
     if not (fine and all(-math.inf < a < b < math.inf for a, b in zip(low, high, strict=True))):
-        raise UserError("its actions make no sense")
+        raise UserError("its actions are invalid")
     return ActionSpec(kind, int(size), tuple(map(float, low)), tuple(map(float, high)))  # type: ignore[arg-type]
 
 
 def _counters(agent_steps: int, updates: int, episodes: int, seconds: float, progress: float) -> Counters:
     counters = Counters(int(agent_steps), int(updates), int(episodes), float(seconds), float(progress))
     if not (math.isfinite(counters.seconds) and 0 <= min(counters) <= max(counters) < 2**63 and counters.progress <= 1):
-        raise UserError("its counters make no sense")
+        raise UserError("its counters are invalid")
     return counters
 
 
@@ -275,7 +275,7 @@ def _check_tensors(checkpoint: Checkpoint) -> None:
         UserError: names, shapes or dtypes differ.
     """
     if min(checkpoint.observation_shape) < 1:
-        raise UserError("its observations make no sense")
+        raise UserError("its observations are invalid")
     network = _outline(checkpoint)
     halves = {name for name, tensor in checkpoint.network.items() if tensor.dtype == torch.float16}
     widened = {name: _widened(tensor) for name, tensor in checkpoint.network.items()}

@@ -41,6 +41,6 @@ class DivergenceGuard:
             return None
         problem = f"the loss or gradient of {self._in_a_row} updates in a row was not finite"
         if not self._may_go_back:
-            raise Diverged(f"{problem}, again after going back to good weights; try a smaller optimizer.learning_rate")
+            raise Diverged(f"{problem}, again after a rollback to good weights; try a smaller optimizer.learning_rate")
         self._may_go_back, self._in_a_row = False, 0
         return problem

@@ -57,7 +57,7 @@ class CsvTable(Generic[Row]):
         Raises:
             OSError: they cannot be written.
         """
-        assert self._file is not None, "open() comes first"
+        assert self._file is not None, "call open() first"
         csv.writer(self._file, lineterminator="\n").writerows(map(_cells, rows))
 
     def seconds(self) -> float:

@@ -66,11 +66,9 @@ class RewardWatch:
             self.collapses += starts
             self.collapsed_seconds += length
             self.longest_seconds = max(self.longest_seconds, began + length - self._collapsed_since)
-            return (
-                f"Collapse: the mean reward of training fell from {self._level:.3g} to {mean:.3g}" if starts else None
-            )
+            return f"Collapse: the mean training reward fell from {self._level:.3g} to {mean:.3g}" if starts else None
         recovered, self._collapsed_since = self._collapsed_since is not None, None
-        return f"Recovered: the mean reward of training is {mean:.3g} again" if recovered else None
+        return f"Recovered: the mean training reward is {mean:.3g} again" if recovered else None
 
     def _learned(self) -> bool:
         if len(self._windows) < SUSTAINED:

@@ -22,7 +22,7 @@ class FrameStore:
 
     def store(self, frames: list[np.ndarray]) -> np.ndarray:
         """Store frames and return their places, int32 [n]; there must be n free ones."""
-        assert len(frames) <= self.free, "no place is free"
+        assert len(frames) <= self.free, "no slot is free"
         self.free -= len(frames)
         places = self._free[self.free : self.free + len(frames)][::-1].copy()
         for place, frame in zip(places.tolist(), frames, strict=True):

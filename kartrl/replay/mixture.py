@@ -113,13 +113,13 @@ class Mixture:
             ValueError: the state is of another mixture or inconsistent.
         """
         if _types(state) != _types(self.state()):
-            raise ValueError("it is of other replays than [replay] says")
+            raise ValueError("its replays are not those of [replay]")
         inserted = int(state["inserted"][0])
         for part in self._parts:
             mine = {name: state[f"{part.name}/{name}"].copy() for name in part.replay.state()}
             part.replay.load_state(mine)
             if part.replay.newest >= inserted:
-                raise ValueError("an unroll that never came in")
+                raise ValueError("an unroll that was never added")
         self._memory.inserted = inserted
 
     def restore(self, unrolls: dict[str, np.ndarray]) -> None:

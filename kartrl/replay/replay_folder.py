@@ -111,7 +111,7 @@ class ReplayFolder:
         except Exception as error:  # JSON, safetensors and numpy have no common class for malformed files
             self._begin_empty()
             reason = " ".join(str(error).split())[:160]
-            raise UserError(f"{self._path / name}.state: damaged, or not of these replays ({reason})") from error
+            raise UserError(f"{self._path / name}.state: damaged, or not from these replays ({reason})") from error
 
     def _begin_empty(self) -> None:
         self._mixture.forget()
@@ -129,7 +129,7 @@ class ReplayFolder:
         largest = 2 * self._unrolls * (shape.longest * shape.frame_bytes + _unroll_size(shape)) + (1 << 20)
         for piece in about["pieces"]:
             if not (isinstance(piece, str) and piece.isalnum()):
-                raise ValueError("a file's name that is none of ours")
+                raise ValueError("an unexpected file name")
             content = _read(self._path / f"{piece}.unrolls", largest)
             digest, _, unrolls = _parts(content)
             if digest != piece:
@@ -137,7 +137,7 @@ class ReplayFolder:
             self._mixture.restore(unrolls)
             self._pieces[piece] = Piece(unrolls["serial"].copy(), len(content))
         if missing := self._mixture.missing():
-            raise ValueError(f"{missing} unrolls are not there")
+            raise ValueError(f"{missing} unrolls are missing")
 
     def _choose_pieces(self, held: np.ndarray) -> None:
         """Drop the pieces with the smallest held share, until the rest take at most twice the size of what is held."""
@@ -197,7 +197,7 @@ def _parts(content: bytes) -> tuple[str, dict[str, Any], dict[str, np.ndarray]]:
     """
     rest = memoryview(content)[DIGEST:]
     if hashlib.blake2b(rest, digest_size=DIGEST).digest() != content[:DIGEST]:
-        raise ValueError("a file's content is not what was written")
+        raise ValueError("a file's checksum does not match")
     end = 8 + int.from_bytes(rest[:8], "little")
     about = json.loads(bytes(rest[8:end]))
     if about["format"] != FORMAT:

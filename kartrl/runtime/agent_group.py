@@ -31,9 +31,9 @@ class Mailbox:
     def __init__(self, slab: Slab, waker: Connection, serve: Callable[[], None] = lambda: None) -> None:
         self._slab, self._waker, self._serve = slab, waker, serve
         self.answered: dict[int, int] = {}
-        """Number of the newest answered request, by group, as far as it was received: an answer is read only then."""
+        """Number of the newest answered request received, by group: an answer is read only after that."""
         self.deferred: list[AgentGroup] = []
-        """Groups whose next request waits for a free block; the others go on meanwhile."""
+        """Groups whose next request waits for a free block; the others continue meanwhile."""
 
     def wait(self, ready: Callable[[], bool]) -> None:
         """Wait until `ready()` is true.
@@ -80,7 +80,7 @@ class AgentGroup:
         self._number = int(slab.requested[group])
         self._next = "ask"
         self.blocks = 0
-        """Blocks that were finished in this life of the agent."""
+        """Blocks finished since the agent's last start."""
         self._question: tuple[np.ndarray, np.ndarray]
 
     def ask(self, observation: np.ndarray, first: np.ndarray) -> None:
@@ -153,7 +153,7 @@ class AgentGroup:
 
     def _turn(self, now: str, then: str) -> None:
         if self._next != now:
-            raise OutOfOrder(f"group {self._group}: {now} was called where {self._next} is due")
+            raise OutOfOrder(f"group {self._group}: {now} was called instead of {self._next}")
         self._next = then
 
     def _finish(self, observation: np.ndarray, first: np.ndarray) -> None:

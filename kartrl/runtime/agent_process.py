@@ -99,7 +99,7 @@ def play(
             done[index] = terminated | truncated
             faults[index] = faults[index] + 1 if (faulty | began).all() else 0
             if faults[index] == FAULTS_ALLOWED:
-                raise ValueError("the environments gave nothing but numbers that are not finite")
+                raise ValueError("the environments returned only non-finite numbers")
             for episode in episodes:
                 server.send(EpisodeEnd(episode, first + index, group.blocks))
             group.ask(observation, began)

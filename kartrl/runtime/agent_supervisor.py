@@ -181,7 +181,7 @@ class Supervisor(ABC, Generic[AnyBoard]):
                     self._reap(agent, now, trained)
                 agent.ended = True
             elif self._is_stalled(agent, now):
-                agent.cause = f"no step came from it for system.step_timeout, {self._config.system.step_timeout:g} s"
+                agent.cause = f"no step for {self._config.system.step_timeout:g} s (system.step_timeout)"
                 agent.process.kill()
 
     def _is_stalled(self, agent: Agent, now: float) -> bool:
@@ -205,14 +205,14 @@ class Supervisor(ABC, Generic[AnyBoard]):
         if healthy < self._min_agents:
             raise RunFailed(
                 f"{healthy} of {len(self._agents)} {self._role}s are healthy, "
-                f"and system.min_agents asks for {self._min_agents}\n"
+                f"but system.min_agents is {self._min_agents}\n"
                 f"{self._role} {agent.number}, which died {agent.restarts.strikes} times without finishing an unroll: "
                 f"{cause}"
             )
         self._make_good(agent.number)
         if self._config.run.reproducible and self.deaths == 1:
-            self._say("an agent has died: from here on this run cannot be reproduced")
-        self._say(f"{self._role} {agent.number} is started again; it ended: {cause.splitlines()[-1]}")
+            self._say("an agent died: from here on, this run is not reproducible")
+        self._say(f"{self._role} {agent.number} is being restarted after: {cause.splitlines()[-1]}")
 
 
 class Agents(Supervisor[Slab]):

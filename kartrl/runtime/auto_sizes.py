@@ -65,10 +65,10 @@ def choose_sizes(config: Config, spec: EnvSpec, cpus: int | None = None) -> Size
     whole = _whole_unrolls(config, queue, size)  # what a batch must be a multiple of
     batch = _or(system.training_batch_size, max(1, round(share * size / queue / whole)) * whole)
     if batch % whole:
-        shares = " and the shares of [replay] give whole unrolls" if config.replays else ""
+        shares = " and [replay] shares must give whole unrolls" if config.replays else ""
         raise UserError(
             f"[system] training_batch_size: {size} environments are stepped together{shares}, "
-            f"so that it must be a multiple of {whole} (got {batch})"
+            f"so it must be a multiple of {whole} (got {batch})"
         )
     blocks = int(batch * queue) // size
     if fixed and groups % blocks:

@@ -67,7 +67,7 @@ class Helper:
         if self.process is not None and not self.process.is_alive():
             code, self.process = self.process.exitcode, None
             self.restarts.died(now, useful=self._felt - self._began > USEFUL_SECONDS)
-            action = "giving it up" if self.restarts.failing else "restarting it"
+            action = "giving up on it" if self.restarts.failing else "restarting it"
             self._say(f"the {self.role} died (exit status {code}): {action}; training continues")
         if self.process is None and not self.restarts.failing and self.restarts.due(now):
             self._begin(now)
@@ -88,5 +88,5 @@ class Helper:
             self._felt = now
         elif now - self._felt > self._patience and not self._stalled:
             self._stalled = True
-            self._say(f"the {self.role} has been standing still for {now - self._felt:.0f} s, and is killed")
+            self._say(f"the {self.role} has been stalled for {now - self._felt:.0f} s; killing it")
             self.process.kill()

@@ -109,7 +109,7 @@ class ChildProcess:
 def tell_exit(code: int | None) -> str:
     """How a process ended, from its `exitcode`."""
     if code is None:
-        return "it is not known how"
+        return "cause unknown"
     return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
 
 
@@ -134,7 +134,7 @@ def start_process(process: BaseProcess) -> ChildProcess:
         except (EOFError, ConnectionError) as error:  # the fork server ended meanwhile
             if last:
                 raise RunFailed(
-                    f"{process.name} cannot be started, as the fork server ended; too few processes may be allowed "
+                    f"{process.name} cannot be started: the fork server ended; too few processes may be allowed "
                     "(see ulimit -u)"
                 ) from error
         finally:

@@ -33,17 +33,17 @@ def check_hogwild(config: Config) -> None:
     """
     system, section = config.system, config.a3c
     if config.run.reproducible:
-        raise UserError("[a3c] hogwild: updates without locks come in no fixed order; set run.reproducible=false")
+        raise UserError("[a3c] hogwild: lock-free updates have no fixed order; set run.reproducible=false")
     for key in _OF_CENTRAL:
         if getattr(system, key) != System.model_fields[key].default:
-            raise UserError(f"[system] {key}: Hogwild workers have no use for it; leave it at its default")
+            raise UserError(f"[system] {key}: not used by Hogwild workers; leave it at its default")
     if section.share_statistics and config.optimizer.name not in FROM_ZERO:
         raise UserError(
-            f"[a3c] share_statistics: not with optimizer.name = {config.optimizer.name}; set it to false, or take "
+            f"[a3c] share_statistics: not with optimizer.name = {config.optimizer.name}; set it to false, or use "
             f"{', '.join(sorted(FROM_ZERO))}"
         )
     if config.optimizer.kl_target:
-        raise UserError("[optimizer] kl_target: Hogwild workers have no updates in common; set it to 0")
+        raise UserError("[optimizer] kl_target: Hogwild workers have no joint updates; set it to 0")
     for device in section.devices:
         choose_device(system.device if device == "auto" else device)
 
@@ -65,15 +65,15 @@ def check_updates(config: Config) -> None:
         if system.trainers not in ("auto", 1):
             raise UserError(f"[system] trainers: {reason} needs one trainer (got {system.trainers})")
         if system.controller:
-            raise UserError(f"[system] controller: does not go with {reason}")
+            raise UserError(f"[system] controller: not possible with {reason}")
     if config.run.reproducible:
         if system.predictors != 1:
             raise UserError(f"[system] predictors: run.reproducible needs one predictor (got {system.predictors})")
         if config.run.minutes:
-            raise UserError("[run] minutes: run.reproducible needs a limit in run.agent_steps alone; set run.minutes=0")
+            raise UserError("[run] minutes: run.reproducible allows only a limit in run.agent_steps; set run.minutes=0")
         if config.evaluation.minutes:
             raise UserError(
-                "[evaluation] minutes: an evaluation by the clock is not reproducible; set evaluation.minutes=0, "
+                "[evaluation] minutes: evaluation at fixed times is not reproducible; set evaluation.minutes=0, "
                 "and run `kartrl evaluate` afterwards"
             )
 
@@ -98,9 +98,9 @@ def check_learners(config: Config) -> None:
     if system.controller:
         raise UserError(f"{several} not with system.controller; set that to false")
     if len({device.type for device in devices}) > 1 or devices[0].type not in ("cpu", "cuda"):
-        raise UserError(f"{several} all on the CPU or each on a GPU, not on {', '.join(map(str, devices))}")
+        raise UserError(f"{several} all must be on the CPU, or each on a GPU, not on {', '.join(map(str, devices))}")
     if devices[0].type == "cuda" and len(set(devices)) < len(devices):
-        raise UserError(f"{several} each needs a GPU of its own; these would be {', '.join(map(str, devices))}")
+        raise UserError(f"{several} each needs its own GPU, got {', '.join(map(str, devices))}")
 
 
 def check_replays(config: Config) -> None:
@@ -112,17 +112,15 @@ def check_replays(config: Config) -> None:
     name, methods = config.algorithm.name, config.replay.methods
     if config.laser.threshold and not ALGORITHMS[name].has_vtrace:
         others = ", ".join(sorted(other for other, algorithm in ALGORITHMS.items() if algorithm.has_vtrace))
-        raise UserError(f"[laser] threshold: {name} has no V-trace whose steps could be masked; {others} have")
+        raise UserError(f"[laser] threshold: {name} has no V-trace to mask; use {others}")
     if config.clear.clones and not config.replays:
-        raise UserError(
-            "[clear] clones what is replayed, and nothing is; name replays in replay.methods, or set it to 0"
-        )
+        raise UserError("[clear] clones replayed steps, but nothing is replayed; set replay.methods, or set it to 0")
     if methods in (("auto",), ("none",)):
         return
     if not ALGORITHMS[name].replays:
         others = ", ".join(sorted(other for other, algorithm in ALGORITHMS.items() if algorithm.replays))
-        raise UserError(f"[replay] methods: {name} learns from fresh unrolls alone; from replays learn {others}")
+        raise UserError(f"[replay] methods: {name} learns from fresh unrolls only; for replays use {others}")
     if name == "acer" and "queue" in methods:
-        raise UserError("[replay] methods: acer learns from fresh batches by themselves; leave out queue")
+        raise UserError("[replay] methods: acer always learns from fresh batches too; leave out queue")
     if name != "acer" and "queue" not in methods:
         raise UserError(f"[replay] methods: {name} needs fresh unrolls in each batch; name queue too")

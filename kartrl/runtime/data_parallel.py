@@ -90,7 +90,7 @@ class DataParallel(Central):
         lost = self.trainer.learner.reducer.lost
         while lost is not None and all(other.process.is_alive() for other in self._others):
             if time.monotonic() - now > GONE_SECONDS:
-                raise RunFailed(f"the learners have lost each other: {lost}")
+                raise RunFailed(f"the learners lost contact: {lost}")
             time.sleep(LOOK_SECONDS)
         for other in self._others:
             if not other.process.is_alive():

@@ -121,7 +121,7 @@ def _changed(config: Config, overrides: Sequence[str]) -> Config:
     """
     for override in overrides:
         if not override.startswith("environment.") or override.startswith("environment.id="):
-            raise UserError(f"--set {override}: only [environment] can be other than in training, but for its id")
+            raise UserError(f"--set {override}: only [environment] can differ from training, except its id")
     return read(overrides=overrides, base=dump(config)) if overrides else config
 
 
@@ -133,9 +133,9 @@ def _without_paths(path: Path, config: Config) -> tuple[Config, str]:
     """
     levels = config.levels.without_paths()
     keys = [key for key, use in config.levels.circuits.items() if key not in levels.circuits and use != "none"]
-    text = f"{path}: its circuits are not looked up where they are paths ({_short(keys)}); name them with -s"
+    text = f"{path}: paths in its [levels] are not opened ({_short(keys)}); name them with -s"
     if (number := levels.generated) > MOST_BUILT:
-        raise UserError(f"{path}: it names {number:,} generated circuits; name with -s those to drive on")
+        raise UserError(f"{path}: [levels] has {number:,} generated circuits; choose some with -s")
     return config.model_copy(update={"levels": levels}), text if keys else ""
 
 

@@ -69,7 +69,7 @@ class EndRequest:
         if self.number is None:
             self.number, self._since = number, now
             if not self.silent:
-                _write("kartrl: ending; once more ends at once\n")
+                _write("kartrl: ending; Ctrl-C again ends at once\n")
             if self._raises:
                 self.check()
         elif now - self._since > SAME[signal.Signals(number).name]:

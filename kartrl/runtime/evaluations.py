@@ -94,4 +94,4 @@ class Evaluations:
             try:
                 write_whole(best, newest.read_bytes())
             except OSError as error:
-                self._say(f"could not save {best} ({error.strerror or error})")
+                self._say(f"failed to save {best} ({error.strerror or error})")

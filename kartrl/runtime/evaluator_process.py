@@ -225,7 +225,7 @@ class Evaluator:
         """Evaluate without videos from now on, and say why."""
         self._films = False
         reason = " ".join(f"{type(error).__name__}: {error}".split())
-        print(f"kartrl: evaluations are not filmed: {reason}", file=sys.stderr, flush=True)
+        print(f"kartrl: evaluations have no videos: {reason}", file=sys.stderr, flush=True)
 
     def _drive(self, network: Network, use: str, level: str) -> tuple[list[Drive], list[np.ndarray]]:
         """The drives on one level, and small images of the first of them, if the environment renders any."""
@@ -254,7 +254,7 @@ class Evaluator:
         def look(picture: np.ndarray) -> None:
             nonlocal seen
             if not (isinstance(picture, np.ndarray) and picture.ndim == picture.shape[-1] == 3):
-                raise ValueError("render() gave no picture of the shape [H, W, 3]")
+                raise ValueError("render() returned no image of shape [H, W, 3]")
             if seen % steps_per_picture == 0 and len(film) < section.video_seconds * GIF_FPS:
                 film.append(shrunk(picture, GIF_WIDTH))
             seen += 1
@@ -300,7 +300,7 @@ class Evaluator:
                 self._warned = True
                 reason = error.strerror or str(error)
                 print(
-                    f"kartrl: evaluations are not written to {self._folder} ({reason}); training goes on",
+                    f"kartrl: evaluations are not written to {self._folder} ({reason}); training continues",
                     file=sys.stderr,
                     flush=True,
                 )

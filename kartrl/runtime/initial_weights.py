@@ -72,12 +72,12 @@ def _actions(stored: Checkpoint, config: Config, spec: EnvSpec) -> list[str]:
 
 def _check_optimizer(path: Path, stored: Checkpoint, config: Config, spec: EnvSpec) -> None:
     if not stored.optimizer:
-        raise UserError(f"--with-optimizer: {path} holds no optimizer's state; begin without it")
+        raise UserError(f"--with-optimizer: {path} has no optimizer state; start without it")
     with torch.device("meta"):  # shapes without memory
         network = ActorCritic(config.model, spec.observation_shape, spec.action, heads_of(config))
     if state_shapes(config.optimizer, network.parameters()).keys() != stored.optimizer.keys():
         raise UserError(
-            f"--with-optimizer: {path} holds the state of {stored.config.optimizer.name}, with momentum "
+            f"--with-optimizer: {path} has the state of {stored.config.optimizer.name}, with momentum "
             f"{stored.config.optimizer.momentum:g}; this run has {config.optimizer.name}, with "
             f"{config.optimizer.momentum:g}"
         )

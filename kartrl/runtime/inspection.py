@@ -26,7 +26,7 @@ def remarks(config: Config, spec: EnvSpec) -> list[str]:
     """What else a user should know about this configuration, one line each: ignored observations and keys."""
     name, lines = config.environment.id, []
     if spec.left_out:
-        lines.append(f"{name}: the network does not see {', '.join(spec.left_out)}, as these are words")
+        lines.append(f"{name}: the network does not see {', '.join(spec.left_out)}, which are text")
     if ignored := load_world(config).ignored_keys(spec):
-        lines.append(f"{name} has no use for {', '.join(ignored)}: what is set there changes nothing")
+        lines.append(f"{name} ignores {', '.join(ignored)}: setting them has no effect")
     return lines

@@ -41,7 +41,7 @@ def run_isolated(function: Callable[..., Any], *arguments: Any, seconds: float =
     except EOFError as error:
         process.join(END_SECONDS)
         raise ProcessLost(
-            f"its process crashes on start ({tell_exit(process.exitcode)}): try to reinstall its package"
+            f"its process crashes on start ({tell_exit(process.exitcode)}): try reinstalling its package"
         ) from error
     finally:
         process.kill()

@@ -33,25 +33,23 @@ class ReplaySaves:
         if saved and mixture is not None:
             free, needed = shutil.disk_usage(run_folder).free, most_on_disk(mixture.shape)
             if free < needed:
-                say(
-                    f"{run_folder}: only {free / 1e9:.1f} GB are free, and what is replayed may take {needed / 1e9:.1f}"
-                )
+                say(f"{run_folder}: only {free / 1e9:.1f} GB are free, but the replays may take {needed / 1e9:.1f}")
 
     def restore(self, name: str) -> None:
         """Restore what was saved with the checkpoint of this name; call it before the replays are used."""
         if self._mixture is None:
             return
-        problem = "is not in a checkpoint where replay.save is false"
+        problem = "were not saved: replay.save is false"
         if self._folder is not None:
             try:
                 self._folder.restore(name)
             except UserError as error:
                 problem = f"could not be restored: {error}"
             else:
-                self._say(f"Replays go on with the {self._mixture.held:,} steps that they held")
+                self._say(f"Replays continue with their {self._mixture.held:,} saved steps")
                 return
         start = f"{self._section.start:,}"
-        self._say(f"What the replay held {problem}; it begins empty, and nothing is replayed for {start} steps")
+        self._say(f"Replay contents {problem}; starting empty, with no replay for {start} steps")
 
     def ready(self) -> bool:
         """Whether little is left for `save` to write; if not, a thread writes most of it now: call this again later."""
@@ -73,12 +71,12 @@ class ReplaySaves:
             self._writing.join()
             self._writing = None
         if (left := self._folder.unwritten()) > MUCH:  # at the end of a run, between two regular saves
-            self._say(f"Saving {left / 1e6:,.0f} MB of what the replay holds ...")
+            self._say(f"Saving {left / 1e6:,.0f} MB of replay contents ...")
         try:
             self._folder.save(name)
             self._saved = name
         except OSError as error:
-            self._say(f"could not save what the replay holds ({error.strerror or error})")
+            self._say(f"failed to save the replay contents ({error.strerror or error})")
 
     def remove_others(self, name: str) -> None:
         """Remove what was saved with checkpoints before this one, if anything was saved with this one."""

@@ -261,7 +261,7 @@ def resumed_config(stored: Checkpoint, files: list[str], overrides: list[str]) -
         if getattr(config, name) != getattr(stored.config, name):
             raise UserError(f"--resume: section [{name}] must stay as it was; start a new run to change it")
     if config.run.init != stored.config.run.init:
-        raise UserError("--init: begins a new run, and --resume goes on with one; give one of them")
+        raise UserError("--init: starts a new run, but --resume continues one; give only one")
     if _kept(config.optimizer) != _kept(stored.config.optimizer):
         raise UserError(
             "--resume: [optimizer] name, amsgrad, centered and the use of momentum and of kl_target must stay as they "

@@ -119,7 +119,7 @@ class Server:
             self._shut_down()
             threading.excepthook = excepthook
         if self._unsaved is not None:
-            raise RunFailed(f"what was learned since the last checkpoint could not be saved: {self._unsaved}")
+            raise RunFailed(f"progress since the last checkpoint could not be saved: {self._unsaved}")
         return 0 if self._request.number is None else 128 + self._request.number
 
     # Start
@@ -193,7 +193,7 @@ class Server:
                 last["checkpoint"] = now
                 self._save(self._config.system.step_timeout)
         if self._request.number is not None:
-            self._display.say("Saving and ending; once more ends at once")
+            self._display.say("Saving and ending; Ctrl-C again ends at once")
         elif self._config.run.reproducible:
             crew.finish(JOIN_SECONDS)  # so that the last update is reported too
         self._report(status())
@@ -261,7 +261,7 @@ class Server:
             state = self._trainer.state(patience)
         except TimeoutError as error:
             self._unsaved = str(error)
-            self._display.say(f"could not save: {error}")
+            self._display.say(f"failed to save: {error}")
             return
         counters = state.counters._replace(episodes=self._reporter.episodes, seconds=self._trainer.seconds)
         name = _name(counters.agent_steps)
@@ -285,7 +285,8 @@ class Server:
             checkpoint.remove_oldest(self._folder, self._config.run.keep_checkpoints)
         except (OSError, checkpoint.NotFinite) as error:
             self._unsaved = (error.strerror if isinstance(error, OSError) else None) or str(error)
-            self._display.say(f"could not save {path} ({self._unsaved}){'' if self._ending else '; training goes on'}")
+            more = "" if self._ending else "; training continues"
+            self._display.say(f"failed to save {path} ({self._unsaved}){more}")
 
     def _losses(self) -> str:
         """What would be lost if the process ended now."""

@@ -36,13 +36,13 @@ class Sizes(NamedTuple):
     def __str__(self) -> str:
         size = self.group_size
         if not self.predictors:
-            return f"{self.agents} Hogwild workers x {size} environments; {size} unrolls in an update of one of them"
+            return f"{self.agents} Hogwild workers x {size} environments; {size} unrolls per update"
         beside = f" and {self.replayed} replayed ones" if self.replayed else ""
         return (
             f"{self.agents} agents x {self.groups_per_agent * size} environments, stepped in groups of {size}; "
-            f"{self.prediction_groups * size} observations in a forward pass at most "
+            f"at most {self.prediction_groups * size} observations per forward pass "
             f"(waits for {self.min_groups * size}); "
-            f"{self.training_blocks * size} unrolls in an update{beside}; "
+            f"{self.training_blocks * size} unrolls per update{beside}; "
             f"{self.predictors} predictor, {self.trainers} trainer and {self.torch_threads} torch threads"
         )
 
@@ -51,7 +51,7 @@ def check_memory(need: int, agents: int, envs: int) -> None:
     """Refuse more environments than this machine has memory for; `need` is in bytes."""
     if need > (free := free_memory()):
         raise UserError(
-            f"the unrolls of {agents} agents with {envs} environments would take {need / 1e9:,.1f} GB of memory, and "
+            f"the unrolls of {agents} agents with {envs} environments would take {need / 1e9:,.1f} GB of memory, but "
             f"{free / 1e9:,.1f} GB are free; lower system.agents, system.envs_per_agent or algorithm.unroll_length"
         )
 

@@ -214,7 +214,7 @@ class Trainer:
             TimeoutError: the update took longer.
         """
         if not self.updating.acquire(timeout=patience):
-            raise TimeoutError(f"an update has not ended for {patience:g} s")
+            raise TimeoutError(f"an update has been running for {patience:g} s")
         try:
             with self.stream.current():
                 state = State(*self.learner.state(), self.counters._replace(progress=self.progress))
@@ -229,7 +229,7 @@ class Trainer:
         self.learner.load_state(LearnerState(good.network, good.optimizer, good.algorithm))
         self.weights.publish()
         steps = good.counters.agent_steps
-        self.messages.append(f"{problem}; weights and optimizer go back to those of {steps:,} agent steps")
+        self.messages.append(f"{problem}; rolling back weights and optimizer to {steps:,} agent steps")
 
 
 class TrainerThread(threading.Thread):

@@ -67,9 +67,7 @@ class Training:
         self.replay = make_mixture(section, drawn, shape, generator, lambda: trainer.progress, embed)
         at_most = " at most" if shape.compression != "none" else ""
         disk = f", and up to {most_on_disk(shape) / 1e6:,.0f} MB of disk" if section.save else ""
-        self._say(
-            f"What is kept for replay will take {shape.size() / 1e6:,.0f} MB of memory{at_most}{disk} when it is full"
-        )
+        self._say(f"The replays will take {shape.size() / 1e6:,.0f} MB of memory{at_most}{disk} when full")
         if config.algorithm.name == "acer":
             ratio = config.acer.replay_ratio
             return AlternatingSource(source, self.replay, section.start, stop, ratio, generator)

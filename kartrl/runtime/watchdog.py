@@ -38,11 +38,11 @@ class Watchdog:
         if predictions != self._predictions or self._updated == now:
             self._predictions, self._predicted = predictions, now
         if now - self._predicted > PATIENCE * self._step_timeout:
-            raise RunFailed(f"nothing has been predicted or learnt for {now - self._predicted:.0f} s")
+            raise RunFailed(f"no predictions or updates for {now - self._predicted:.0f} s")
         if self._longest is not None:
             pause, longest = now - self._updated, self._longest / self._fewest
             if pause > PATIENCE * (self._step_timeout + longest):
-                raise RunFailed(f"there has been no update for {pause:.0f} s, though predictions are made")
+                raise RunFailed(f"no updates for {pause:.0f} s, although predictions continue")
 
     def rest(self, now: float) -> None:
         """Start timing again: until `now`, there were no agents."""

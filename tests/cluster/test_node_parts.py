@@ -28,7 +28,7 @@ SMALL, LARGE = Machine("s", "small", 2, 0.0, here=True), Machine("l", "large", 8
         (["cluster.ray=auto", "system.learners=2"], "not with several learners"),
         (["cluster.ray=auto", "system.controller=true"], "not with system.controller"),
         (["cluster.ray=auto", "run.reproducible=true"], "not with run.reproducible"),
-        (["cluster.nodes=2"], "there are nodes with cluster.ray alone"),
+        (["cluster.nodes=2"], "only with cluster.ray"),
     ],
 )
 def test_what_does_not_go_together_is_one_line(overrides, why):

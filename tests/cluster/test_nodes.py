@@ -89,19 +89,17 @@ def test_nodes_come_and_go(machines, tmp_path):
                 lambda: newest(folder, "system/dropped_unrolls") > dropped, SECONDS, "its old unrolls to be dropped"
             )
             killed.kill()
-            wait_for(lambda: "is started again; it ended: " in output.read_text(), SECONDS, "the death to be seen")
+            wait_for(lambda: "is being restarted after: " in output.read_text(), SECONDS, "the death to be seen")
             wait_for(lambda: any(acts(folder, node, 1) for node in (0, 1)), SECONDS, "the node in its next life")
 
             stranger = str(other_version(tmp_path / "other"))
             strange = machines.add(PYTHONPATH=os.pathsep.join((stranger, str(HELPERS))))
             third = machines.add()
             wait_for(lambda: acts(folder, 3) or acts(folder, 2), SECONDS, "the node that has joined")
-            wait_for(
-                lambda: " is not used; it ended: kartrl there is 0.0.1 (code " in output.read_text(), SECONDS, "it"
-            )
+            wait_for(lambda: " is not used: kartrl there is 0.0.1 (code " in output.read_text(), SECONDS, "it")
             for machine in (second, third, strange):
                 machines.remove(machine)
-            wait_for(lambda: output.read_text().count(" has left with its machine") == 3, SECONDS, "three to have left")
+            wait_for(lambda: output.read_text().count(" left with its machine") == 3, SECONDS, "three to have left")
             training.process.kill()
             wait_for(lambda: not machines.nodes() and not machines.agents(), SECONDS, "all nodes to end")
             training.process.wait()

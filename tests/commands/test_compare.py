@@ -79,7 +79,7 @@ def test_several_tasks_are_put_on_one_scale(tmp_path):
         (["--config", "seedless.toml"], "seeds: is missing"),
         (["--config", "mistyped.toml"], "hidden_size"),
         (["--config", "unlike.toml"], "cannot compare: a__1 has environment.frame_skip = 5, b__1 has 4"),
-        (["--config", "outside.toml"], "cannot be a part of a folder's name"),
+        (["--config", "outside.toml"], "cannot be part of a folder name"),
     ],
 )
 def test_bad_input_is_one_line_and_leaves_no_files(tmp_path, arguments, said):
@@ -120,7 +120,7 @@ def test_an_experiment_trains_what_is_missing_and_resumes_what_was_broken_off(tm
     assert status == 1, "one of the three cannot be trained"
     assert "Resuming at 100 agent steps" in (logs / "appo__1.log").read_text()
     assert "vast__1: training ended early with exit status 2" in said
-    assert "Failed: vast__1; give the same command to retry" in said
+    assert "Failed: vast__1; run the same command to retry" in said
     assert "| short | 1 |" in said
     assert (logs / "comparison.png").stat().st_size > 10_000
     for name in ("appo__1", "short__1"):
@@ -131,5 +131,5 @@ def test_an_experiment_trains_what_is_missing_and_resumes_what_was_broken_off(tm
     assert (status, "training" in said) == (0, False)
     assert [path.stat().st_mtime_ns for path in sorted(logs.glob("*__1/**/*"))] == times, "nothing is done twice"
 
-    with pytest.raises(UserError, match="short__1: was begun with another configuration"):
+    with pytest.raises(UserError, match="short__1: was started with another configuration"):
         asked(EXPERIMENT.replace("unroll_length=8", "unroll_length=16"))

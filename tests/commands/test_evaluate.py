@@ -115,8 +115,11 @@ def test_every_circuit_is_driven_train_and_test_apart(kart):
 @pytest.mark.parametrize(
     ("levels", "reason"),
     [
-        (["levels.*=none", "levels./home/*/a.state=train"], r"paths \(/home/\*/a\.state\); name them with -s"),
-        (["levels.*=none", "levels.random:5000=train"], "names 5,000 generated circuits; name with -s"),
+        (
+            ["levels.*=none", "levels./home/*/a.state=train"],
+            r"paths in its \[levels\] are not opened \(/home/\*/a\.state\); name them with -s",
+        ),
+        (["levels.*=none", "levels.random:5000=train"], "has 5,000 generated circuits; choose some with -s"),
     ],
 )
 def test_circuits_of_a_strangers_checkpoint_are_not_looked_up(kart, tmp_path, levels, reason):

@@ -37,8 +37,8 @@ def test_it_is_trained_evaluated_and_resumed_from_its_folder(folder: Path, monke
     some = ("run.agent_steps=1000", "evaluation.minutes=0")
     trained = kartrl("train", *sets(*CORRIDOR, *mine, *some), fresh=True)
     assert trained.returncode == 0, trained.stdout + trained.stderr
-    assert "mine:mine/Corridor-v0 has no use for environment.opponents" in trained.stdout
-    for advice in ("Resume:   ", "Film:     ", "Evaluate: "):
+    assert "mine:mine/Corridor-v0 ignores environment.opponents" in trained.stdout
+    for advice in ("Resume:   ", "Record:   ", "Evaluate: "):
         assert re.search(rf"{advice}KARTRL_IMPORT=mine \S*kartrl ", trained.stdout), "as it can be typed"
 
     path = checkpoint.newest(folder / "logs" / "run")
@@ -54,7 +54,7 @@ def test_it_is_trained_evaluated_and_resumed_from_its_folder(folder: Path, monke
     assert "Corridor" in table.stdout
     film = kartrl("record", "-p", str(path), trusted="mine")
     assert film.returncode == 2
-    assert "gives no pictures" in film.stderr
+    assert "cannot be rendered: 'rgb_array' is not in" in film.stderr
     steps = f"run.agent_steps={int(path.stem) + 1000}"
     more = kartrl("train", "--resume", "run", *sets(steps), trusted="mine")
     assert more.returncode == 0, more.stdout + more.stderr
@@ -66,7 +66,7 @@ def test_it_is_trained_evaluated_and_resumed_from_its_folder(folder: Path, monke
         ("environment.kwargs.width=3", ["TypeError", "'width'"]),
         ("environment.wrapper=mine:nothing", ["mine:nothing", "'nothing'"]),
         ("environment.wrapper=nowhere:nothing", ["No module named 'nowhere'"]),
-        ("environment.wrapper=mine:np.zeros_like", ["returned ndarray, no environment"]),
+        ("environment.wrapper=mine:np.zeros_like", ["returned ndarray, not an environment"]),
         ("environment.id=broken:A-v0", ["ZeroDivisionError", "broken.py, line 2"]),
         ("environment.id=mine/Corridor-v0", ["module:mine/Corridor-v0"]),
         ("environment.id=spaces_zoo:Words-v0", ["Text"]),

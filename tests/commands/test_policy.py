@@ -76,7 +76,7 @@ def test_circuits_are_driven_by_a_policy_that_knows_circuits(home, console):
 
 
 def test_without_a_run_the_policy_that_comes_along_drives(home, console):
-    with pytest.raises(UserError, match=r"logs holds no run of the kart .*train.*-p RUN") as caught:
+    with pytest.raises(UserError, match=r"logs has no kart run .*train.*-p RUN") as caught:
         find_policy(None, True, console)
     assert_clear(caught.value)
     checkpoint.save(policy.SHIPPED, make_checkpoint(10))

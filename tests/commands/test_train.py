@@ -52,9 +52,9 @@ def test_a_new_run_begins_with_the_weights_of_another(tmp_path):
     still = ["--set", "optimizer.learning_rate=1e-12", "--set", "run.agent_steps=1000"]
     second = run("train", *options, *still, "--name", "two", "--init", "one", "--with-optimizer", cwd=tmp_path)
     assert second.returncode == 0, second.stdout + second.stderr
-    said = "Beginning with the weights of logs/one/best.pt, after 4,"
+    said = "Starting from the weights of logs/one/best.pt, after 4,"
     assert said in second.stdout
-    assert "and with its optimizer; counting from 0" in second.stdout
+    assert "and its optimizer; counting from 0" in second.stdout
     begun = checkpoint.load(checkpoint.newest(tmp_path / "logs" / "two"))
     assert (begun.config.run.init, begun.config.run.init_optimizer) == ("logs/one/best.pt", True)
     assert begun.counters.agent_steps < given.counters.agent_steps
@@ -67,7 +67,7 @@ def test_a_new_run_begins_with_the_weights_of_another(tmp_path):
     assert {path.name for path in (tmp_path / "logs").iterdir()} == {"one", "two"}, "no run was begun"
     both = run("train", "--resume", "one", "--init", "two", cwd=tmp_path)
     assert (both.returncode, both.stderr.count("\n")) == (2, 1)
-    assert "give one of them" in both.stderr
+    assert "give only one" in both.stderr
 
 
 @pytest.mark.timeout(240)
@@ -82,7 +82,7 @@ def test_a_finished_run_evaluates_its_last_checkpoint_and_says_what_it_came_to(t
     assert "Starting 2 agents" in result.stdout
     last = result.stdout.splitlines()[-4:]
     assert re.fullmatch(r"finished after \d+:\d\d, [\d,]+ steps, return [\d.]+ in the last evaluation", last[0]), last
-    assert [line.split(":")[0] for line in last[1:]] == ["Resume", "Film", "Evaluate"]
+    assert [line.split(":")[0] for line in last[1:]] == ["Resume", "Record", "Evaluate"]
     assert last[1].endswith("train --resume my-run")
     assert last[3].endswith("evaluate -p my-run")
 
@@ -129,7 +129,7 @@ BAD_INPUT = {
     "unknown environment": (["train", "--set", "environment.id=CartPool-v1"], "CartPole"),
     "no train circuit": (
         ["train", "--set", "levels.*=none"],
-        "no circuit says train",
+        "no circuit to train on",
     ),
     "no such start state": (["train", "--set", "levels.nowhere/mine.state=train"], "nowhere/mine.state"),
     "nothing to resume": (["train", "--resume"], "no run with a checkpoint"),

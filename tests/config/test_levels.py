@@ -79,12 +79,12 @@ def test_random_circuits(key, numbers, kind):
         ("random:3:lava", "asphalt, dirt"),
         ("random:-3", "expected random:COUNT"),
         ("random:٣", "expected random:COUNT"),
-        ("*.Act7", "no circuit has such a name"),
+        ("*.Act7", "no circuit has this name"),
         ("MarioCircuit.Act9", "'MarioCircuit.Act4'"),
         ("mine", "a path has a /"),
-        ("#mine/", "cannot stand in a configuration"),
-        ("[ab]/x.state", "cannot stand in a configuration"),
-        ("[BG]*", "cannot stand in a configuration"),
+        ("#mine/", "not allowed in a configuration"),
+        ("[ab]/x.state", "not allowed in a configuration"),
+        ("[BG]*", "not allowed in a configuration"),
     ],
 )
 def test_mistakes(key, said):

@@ -36,7 +36,7 @@ def test_a_stopped_fork_server_hinders_neither_restarts_nor_the_end(tmp_path):
         status, output = training.end(signal.SIGTERM)
         wait_for(lambda: not training.family(), 60, "all processes to be gone")
     assert status == 128 + signal.SIGTERM, output
-    assert "agent 1 is started again; it ended: killed by SIGKILL" in output
+    assert "agent 1 is being restarted after: killed by SIGKILL" in output
 
 
 def test_a_killed_fork_server_takes_nothing_with_it(tmp_path):
@@ -53,7 +53,7 @@ def test_a_killed_fork_server_takes_nothing_with_it(tmp_path):
         status, output = training.end(signal.SIGTERM)
         wait_for(lambda: not training.family(), 60, "all processes to be gone")
     assert status == 128 + signal.SIGTERM, output
-    assert "agent 1 is started again; it ended: killed by SIGKILL" in output
+    assert "agent 1 is being restarted after: killed by SIGKILL" in output
     assert "logger died" not in output
 
 

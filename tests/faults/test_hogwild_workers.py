@@ -33,7 +33,7 @@ def test_a_killed_worker_is_replaced_and_the_run_is_saved_by_ctrl_c_and_resumed(
         status, output = training.end(signal.SIGINT)
         wait_for(lambda: not training.family(), 60, "all processes to be gone")
     assert status == 128 + signal.SIGINT, output
-    assert "worker 1 is started again; it ended: killed by SIGKILL" in output
+    assert "worker 1 is being restarted after: killed by SIGKILL" in output
     updates, agent_steps, count = update_counts(checkpoint.newest(folder))
     assert agent_steps == steps(folder)
     assert updates / 2 < count <= updates + 1, "few are lost to races; the killed worker may not have noted its last"
@@ -63,6 +63,6 @@ def test_training_continues_when_a_worker_s_environment_fails(tmp_path):
     options = ["--set", "environment.id=crashing:Crash-v0", "--set", "a3c.share_statistics=false"]
     result = run("train", *NAMED, *HOGWILD, *options, "--set", "run.agent_steps=500", cwd=tmp_path, timeout=250)
     assert result.returncode == 0, result.stdout + result.stderr
-    assert "is started again; it ended: RuntimeError: the cartridge fell out" in result.stdout
+    assert "is being restarted after: RuntimeError: the cartridge fell out" in result.stdout
     folder = tmp_path / "logs" / "run"
     assert checkpoint.load(checkpoint.newest(folder)).optimizer == {}, "each worker's own are not kept"

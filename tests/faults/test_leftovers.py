@@ -155,7 +155,7 @@ def test_sigterm_to_all_processes_saves_and_loses_no_metrics(tmp_path: Path, tem
         status, output = training.end()
         assert status == 128 + signal.SIGTERM, output
         assert "died" not in output, output
-        assert "started again" not in output, output
+        assert "being restarted" not in output, output
         assert logged(folder)[: len(before)] == before
         nothing_is_left(training, shared, temporary)
 
@@ -177,13 +177,13 @@ def test_repeated_ctrl_c_ends_at_once(tmp_path: Path, temporary: Path) -> None:
             return training.process.poll() is not None
 
         os.killpg(training.process.pid, signal.SIGINT)
-        wait_for(lambda: "once more ends at once" in printed.read_text(), 60, "the acknowledgement")
+        wait_for(lambda: "Ctrl-C again ends at once" in printed.read_text(), 60, "the acknowledgement")
         wait_for(interrupted, 60, "the end")
         status, output = training.process.wait(60), printed.read_text()
         assert status == 128 + signal.SIGINT, output
         assert "Traceback" not in output
         assert "Saved." not in output, "it did not wait for the agent"
-        assert output.count("Saving and ending; once more ends at once") == 1
+        assert output.count("Saving and ending; Ctrl-C again ends at once") == 1
         assert re.search(
             r"kartrl: ended at once; (nothing is|[\d,]+ agent steps are) lost; resume from [\d,]+ with", output
         )
@@ -201,7 +201,7 @@ def test_ctrl_c_while_processes_start_leaves_nothing(tmp_path: Path, temporary: 
             status, output = training.end()
             assert status in (-signal.SIGINT, 128 + signal.SIGINT), output
             assert "Traceback" not in output, output
-            assert "once more ends at once" in output or status == -signal.SIGINT, output
+            assert "Ctrl-C again ends at once" in output or status == -signal.SIGINT, output
             nothing_is_left(training, set(), temporary)
     assert litter(tmp_path) == []
 

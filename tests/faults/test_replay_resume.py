@@ -61,13 +61,13 @@ def test_a_killed_run_with_replays_goes_on_with_what_they_held_or_says_that_they
         assert [path.stem for path in (folder / "replay").glob("*.state")] == [f"{steps(folder):010d}"]
         return str(resumed.stdout)
 
-    told_held = re.search(r"Replays go on with the ([\d,]+) steps that they held", resume(600))
+    told_held = re.search(r"Replays continue with their ([\d,]+) saved steps", resume(600))
     assert told_held is not None
     assert int(told_held[1].replace(",", "")) > 300
     state = next((folder / "replay").glob("*.state"))
     state.write_bytes(state.read_bytes()[:-10])
-    assert "What the replay held could not be restored" in resume(900)
+    assert "Replay contents could not be restored" in resume(900)
     options = ("--set", f"run.agent_steps={begun + 1200}", "--set", "replay.save=false")
     without = run("train", "--resume", "run", *options, cwd=tmp_path)
     assert without.returncode == 0, without.stdout + without.stderr
-    assert "What the replay held is not in a checkpoint where replay.save is false; it begins empty" in without.stdout
+    assert "Replay contents were not saved: replay.save is false; starting empty" in without.stdout

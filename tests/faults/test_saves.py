@@ -114,7 +114,7 @@ def test_training_continues_when_saving_fails(tmp_path):
         server = psutil.Process(training.process.pid)
         limits = server.rlimit(psutil.RLIMIT_FSIZE)
         server.rlimit(psutil.RLIMIT_FSIZE, (1000, limits[1]))
-        wait_for(lambda: sum("could not save" in line for line in lines) >= 2, 60, "two saves to fail")
+        wait_for(lambda: sum("failed to save" in line for line in lines) >= 2, 60, "two saves to fail")
         kept = checkpoint.newest(folder)
         assert kept is not None
         checkpoint.load(kept)
@@ -123,7 +123,7 @@ def test_training_continues_when_saving_fails(tmp_path):
         training.process.send_signal(signal.SIGTERM)
         assert training.process.wait(60) == 128 + signal.SIGTERM
         listener.join(60)
-    assert any("File too large); training goes on" in line for line in lines)
+    assert any("File too large); training continues" in line for line in lines)
     assert not list(folder.rglob("*.tmp"))
 
 
@@ -141,7 +141,7 @@ def test_the_end_says_that_nothing_could_be_saved(tmp_path, number):
             wait_for(lambda: sum(values(tmp_path / "logs" / "run", "speed/updates")[-1:]) > 0, 60, "updates")
         status, output = training.end(number, timeout=100)
     assert status == 1, output
-    assert "what was learned since the last checkpoint could not be saved: File too large" in output
+    assert "progress since the last checkpoint could not be saved: File too large" in output
     assert "nothing was learned" not in output
     assert "Saved." not in output
     assert "--resume" not in output, "from what?"

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(
 WAITS = "from kartrl.kart import isolated_emulator\nisolated_emulator.WAITS = {}"  # seconds
 SOON, NEVER = WAITS.format(3), WAITS.format(1000)
 PATIENCE = {HANGS: SOON, CRASHES: NEVER}  # a crash ends the wait itself; on a busy machine one may come late
-CAUSES = {HANGS: "hangs", CRASHES: "crashes (killed by SIGSEGV)"}
+CAUSES = {HANGS: "hangs", CRASHES: "crashed (killed by SIGSEGV)"}
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +119,7 @@ def test_a_stopped_emulator_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None
         state = emulator.save()
         monkeypatch.setattr(isolated_emulator, "WAITS", 1)  # not before: on a busy machine `save` may take longer
         os.kill(emulator._process.pid, signal.SIGSTOP)
-        with pytest.raises(isolated_emulator.EmulatorLost, match="did not come back within 1 s"):
+        with pytest.raises(isolated_emulator.EmulatorLost, match="no answer within 1 s"):
             emulator.restore(state)
         assert not emulator._process.is_alive()
     finally:
@@ -136,7 +136,7 @@ def test_a_lost_emulator_stays_lost(tmp_path: Path) -> None:
 
     try:
         for _ in range(2):
-            with pytest.raises(UserError, match=r"odd\.state: the emulator crashes") as error:
+            with pytest.raises(UserError, match=r"odd\.state: the emulator crashed") as error:
                 drive()
             assert_clear(error.value)
     finally:

@@ -285,9 +285,9 @@ def test_observations_follow_the_settings(make_kart: MakeKart, stack: int, gray:
     ("settings", "words"),
     [
         ({"circuit": "MarioCircuit.Act9"}, ["MarioCircuit.Act9", *CIRCUITS]),
-        ({"circuit": "nowhere/*.toml"}, ["nowhere/*.toml", "nothing there fits"]),
+        ({"circuit": "nowhere/*.toml"}, ["nowhere/*.toml", "nothing there matches"]),
         ({"circuit": "random:3:lava"}, ["'lava'", "ice"]),
-        ({"wrapper": "a:b"}, ["no setting wrapper"]),
+        ({"wrapper": "a:b"}, ["unknown setting wrapper"]),
         ({"circuit": ("MarioCircuit.Act1", "RainbowRoad.Act2")}, ["RainbowRoad.Act2", *CIRCUITS]),
         ({"frame_skip": 0}, ["frame_skip"]),
         ({"colour": True}, ["colour"]),
@@ -345,7 +345,7 @@ def test_step_before_reset_raises(make_kart: MakeKart) -> None:
 
 
 def test_no_circuit_is_a_mistake_at_once(make_kart: MakeKart) -> None:
-    with pytest.raises(UserError, match="one at least"):
+    with pytest.raises(UserError, match="name at least one"):
         make_kart(circuit=[])
 
 

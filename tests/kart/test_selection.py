@@ -70,8 +70,8 @@ def test_invalid_keys_are_rejected(mine):
     (mine.parent / "other").mkdir()
     shutil.copy(STATE, mine.parent / "other" / "Monza.state")
     for key, said in {
-        "nowhere/": "nothing there fits",
-        "mine/*.toml": "nothing there fits",
+        "nowhere/": "nothing there matches",
+        "mine/*.toml": "nothing there matches",
         "./mine/notes.txt": "neither a start state",
         "drafts/": "drafts/*.toml",
         "./m*e/n*.txt": "no start state",
@@ -212,7 +212,7 @@ def test_a_run_on_generated_circuits(cache, mine):
         assert table.returncode == 0, table.stderr
         assert re.search(r"dirt\.0001 +│", table.stdout), "no note: it was trained on"
         assert bool(re.search(r"Monza \(unseen\) +│", table.stdout)) == monza
-        assert ("where they are paths (mine/Monza.state)" in table.stdout) != monza
+        assert ("are not opened (mine/Monza.state)" in table.stdout) != monza
 
 
 def test_console_compresses_its_start_states():

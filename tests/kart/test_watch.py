@@ -167,7 +167,7 @@ def test_without_a_display_any_environment_becomes_a_film(tmp_path: Path, monkey
     done = run("watch", "pole", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
-        "There is no display: this becomes a film (-o FILE.mp4 chooses where)",
+        "No display: recording a video instead (-o FILE.mp4 chooses where)",
         "Showing logs/pole/best.pt: 1,000 agent steps",
         "Video: watch.mp4",
     ]
@@ -182,7 +182,7 @@ def test_without_a_display_any_environment_becomes_a_film(tmp_path: Path, monkey
     assert f"Showing {newest}: 1,000 agent steps" in console.file.getvalue()
     for file in (newest, newest.with_name("0000000500.pt")):
         file.unlink()
-    with pytest.raises(UserError, match="no checkpoint yet to film") as caught:
+    with pytest.raises(UserError, match="no checkpoint to record yet") as caught:
         watch("pole", [], tmp_path / "none.mp4", 0, True, "cpu", console)
     assert_clear(caught.value)
     for arguments, words in ((["nowhere"], "nowhere: no such run"), (["pole", "-o", "a.avi"], ".mp4")):
@@ -198,7 +198,7 @@ def test_ctrl_c_keeps_the_film_so_far(kart: Path, tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     output, errors = process.communicate(timeout=60)
     assert (process.returncode, errors) == (0, "")
-    assert "Ended by Ctrl-C" in output
+    assert "Interrupted; the video so far is kept" in output
     _, pictures = frames_of(tmp_path / "film.mp4")
     assert len(pictures) > 5
     assert [file.name for file in tmp_path.iterdir()] == ["film.mp4"]

@@ -30,6 +30,6 @@ def test_the_second_time_the_run_ends_however_much_later():
         guard.record(True)
     guard.record(False)
     with pytest.raises(
-        Diverged, match=r"again after going back to good weights; try a smaller optimizer\.learning_rate"
+        Diverged, match=r"again after a rollback to good weights; try a smaller optimizer\.learning_rate"
     ):
         guard.record(False)

@@ -219,5 +219,5 @@ def test_what_makes_no_sense_is_refused_in_one_line(tmp_path, forgery):
 )
 def test_what_is_of_other_replays_is_refused(tmp_path, one, other):
     saved(tmp_path, **one)
-    with pytest.raises(UserError, match="not of these replays"):
+    with pytest.raises(UserError, match="not from these replays"):
         ReplayFolder(tmp_path, make(**other)).restore("1")

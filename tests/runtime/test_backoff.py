@@ -45,7 +45,7 @@ def test_a_process_that_stands_still_is_replaced(helper):
     helper.watch(10.0 + PATIENCE)
     assert helper.said == []
     helper.watch(11.0 + PATIENCE)
-    assert helper.said == ["the logger has been standing still for 61 s, and is killed"]
+    assert helper.said == ["the logger has been stalled for 61 s; killing it"]
     process.join(60)
     helper.watch(12.0 + PATIENCE)
     assert helper.said[1:] == ["the logger died (exit status -9): restarting it; training continues"]

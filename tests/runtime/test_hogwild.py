@@ -208,13 +208,13 @@ def test_the_server_goes_back_to_good_weights_once_and_then_gives_up():
     assert not server.messages
     ring.run(unrolls=3)
     server.guard_against_divergence()
-    assert f"go back to those of {good.counters.agent_steps} agent steps" in server.messages[0]
+    assert f"rolling back weights and optimizer to {good.counters.agent_steps} agent steps" in server.messages[0]
     for kept, shared in ((good.network, board.network), (good.optimizer, board.statistics)):
         assert all(torch.equal(tensor, shared[name]) for name, tensor in kept.items())
     ring.run(unrolls=5)
     assert board.in_a_row.tolist() == [0], "the worker has fetched them"
     board.in_a_row[0] = 3
-    with pytest.raises(Diverged, match="again after going back"):
+    with pytest.raises(Diverged, match="again after a rollback"):
         server.guard_against_divergence()
 
 

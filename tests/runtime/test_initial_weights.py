@@ -71,5 +71,5 @@ def test_channels_that_mean_something_else_do_not_fit(tmp_path):
     with pytest.raises(UserError, match=r"frame_stack is 3 there, 1 here.*grayscale is True there, False here"):
         load_initial(path, colours, spec)
     trained_on = config(*IMAGE, "environment.frame_stack=3", "run.init=grey.pt", "run.init_optimizer=true")
-    with pytest.raises(UserError, match="holds no optimizer's state"):
+    with pytest.raises(UserError, match="has no optimizer state"):
         load_initial(path, trained_on, spec)

@@ -42,7 +42,7 @@ def test_most_is_written_before_a_save_while_others_may_use_the_replay(tmp_path)
     again = make()
     saves(tmp_path, again, said).restore("1")
     assert_same(everything(again), everything(mixture))
-    assert said == [f"Replays go on with the {mixture.held:,} steps that they held"]
+    assert said == [f"Replays continue with their {mixture.held:,} saved steps"]
 
 
 def test_a_save_that_fails_is_said_and_what_was_saved_before_stays(tmp_path, monkeypatch):
@@ -61,7 +61,7 @@ def test_a_save_that_fails_is_said_and_what_was_saved_before_stays(tmp_path, mon
         patch.setattr(replay_folder, "write_whole", full)
         saving.save("2")
         saving.remove_others("2")
-    assert said == ["could not save what the replay holds (No space left on device)"]
+    assert said == ["failed to save the replay contents (No space left on device)"]
     again = make()
     saves(tmp_path, again, said).restore("1")
     assert_same(everything(again), kept)
@@ -79,7 +79,7 @@ def test_what_is_lost_is_said(tmp_path, save, why):
     saving.restore("5")
     (line,) = said
     assert why in line
-    assert "begins empty, and nothing is replayed for 77 steps" in line
+    assert "starting empty, with no replay for 77 steps" in line
 
 
 def test_without_a_replay_nothing_is_said_or_written(tmp_path):
@@ -100,7 +100,7 @@ def test_much_to_write_and_little_room_are_said(tmp_path, monkeypatch):
     for free in (needed, needed - 1):
         monkeypatch.setattr(shutil, "disk_usage", lambda _, free=free: usage._replace(free=free))
         saving = saves(tmp_path, mixture, said)
-    assert said == [f"{tmp_path}: only {free / 1e9:.1f} GB are free, and what is replayed may take {needed / 1e9:.1f}"]
+    assert said == [f"{tmp_path}: only {free / 1e9:.1f} GB are free, but the replays may take {needed / 1e9:.1f}"]
     monkeypatch.setattr(replay_saves, "MUCH", 1000)
     fill(mixture, Playing(0), 15)
     saving.save("1")

@@ -150,9 +150,9 @@ def test_reproducible_predictions_are_of_all_agents_at_once():
     [
         ([*SYNCHRONOUS, "system.training_batch_size=8"], "training_batch_size: algorithm.name = a2c takes one unroll"),
         ([*SYNCHRONOUS, "system.trainers=2"], r"trainers: algorithm.name = a2c needs one trainer \(got 2\)"),
-        ([*SYNCHRONOUS, "system.controller=true"], "controller: does not go with algorithm.name = a2c"),
+        ([*SYNCHRONOUS, "system.controller=true"], "controller: not possible with algorithm.name = a2c"),
         ([*REPRODUCIBLE, "system.trainers=2"], r"trainers: run.reproducible needs one trainer \(got 2\)"),
-        ([*REPRODUCIBLE, "system.controller=true"], "controller: does not go with run.reproducible"),
+        ([*REPRODUCIBLE, "system.controller=true"], "controller: not possible with run.reproducible"),
         ([*REPRODUCIBLE, "system.predictors=2"], r"predictors: run.reproducible needs one predictor \(got 2\)"),
         ([*REPRODUCIBLE, "run.minutes=1"], "set run.minutes=0"),
         ([*REPRODUCIBLE, "evaluation.minutes=1"], "set evaluation.minutes=0"),
@@ -185,7 +185,7 @@ def test_learners_divide_the_cores():
         (["algorithm.name=acer"], "learners = 2: not with replays, as each would have its own"),
         (["run.reproducible=true", "evaluation.minutes=0"], "learners = 2: not with run.reproducible"),
         (["system.controller=true"], "learners = 2: not with system.controller"),
-        (["algorithm.name=a3c", "a3c.hogwild=true"], "learners: Hogwild workers have no use for it"),
+        (["algorithm.name=a3c", "a3c.hogwild=true"], "learners: not used by Hogwild workers"),
         (["system.devices=cpu cuda:99"], "device cuda:99: not available"),
         (["system.predictor_devices=cpu toaster"], "device toaster: not available"),
     ],
@@ -211,9 +211,9 @@ def test_learners_take_the_gpus_in_turn_and_predictors_other_ones(monkeypatch):
         ["cuda:0", "cuda:1"],
         ["cuda:2", "cuda:3"],
     ]
-    with pytest.raises(UserError, match=r"each needs a GPU of its own; these would be cuda:1, cuda:1"):
+    with pytest.raises(UserError, match=r"each needs its own GPU, got cuda:1, cuda:1"):
         choose_sizes(read(overrides=[*SMALL, "system.learners=2", "system.devices=cuda:1"]), QUICK)
-    with pytest.raises(UserError, match=r"all on the CPU or each on a GPU, not on cuda:0, cpu"):
+    with pytest.raises(UserError, match=r"all must be on the CPU, or each on a GPU, not on cuda:0, cpu"):
         choose_sizes(read(overrides=[*SMALL, "system.learners=2", "system.devices=cuda:0 cpu"]), QUICK)
 
 
@@ -223,7 +223,7 @@ HOGWILD = (*SMALL, "algorithm.name=a3c", "a3c.hogwild=true")
 def test_hogwild_workers_take_the_agents_place_with_one_environment_each():
     sizes = choose_sizes(read(overrides=HOGWILD), QUICK)
     assert (sizes.agents, sizes.min_agents, sizes.group_size, sizes.torch_threads) == (4, 2, 1, 1)
-    assert str(sizes) == "4 Hogwild workers x 1 environments; 1 unrolls in an update of one of them"
+    assert str(sizes) == "4 Hogwild workers x 1 environments; 1 unrolls per update"
     given = choose_sizes(read(overrides=[*HOGWILD, "system.agents=18", "system.envs_per_agent=3"]), QUICK)
     assert (given.agents, given.group_size) == (18, 3)
 
@@ -231,14 +231,14 @@ def test_hogwild_workers_take_the_agents_place_with_one_environment_each():
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["run.reproducible=true"], "hogwild: updates without locks come in no fixed order"),
-        (["system.trainers=2"], "trainers: Hogwild workers have no use for it"),
-        (["system.training_batch_size=8"], "training_batch_size: Hogwild workers have no use for it"),
+        (["run.reproducible=true"], "hogwild: lock-free updates have no fixed order"),
+        (["system.trainers=2"], "trainers: not used by Hogwild workers"),
+        (["system.training_batch_size=8"], "training_batch_size: not used by Hogwild workers"),
         (
             ["optimizer.name=nadam"],
-            r"share_statistics: not with optimizer.name = nadam; .* take .*, adam, .*, rmsprop, ",
+            r"share_statistics: not with optimizer.name = nadam; .* use .*, adam, .*, rmsprop, ",
         ),
-        (["optimizer.kl_target=0.01"], "kl_target: Hogwild workers have no updates in common"),
+        (["optimizer.kl_target=0.01"], "kl_target: Hogwild workers have no joint updates"),
         (["a3c.devices=cpu cuda:99"], "device cuda:99: not available"),
         (["a3c.devices=toaster"], "device toaster: not available"),
     ],
@@ -304,7 +304,7 @@ def test_shares_give_whole_unrolls_beside_whole_blocks_of_fresh_ones(overrides, 
     sizes = choose_sizes(read(overrides=["algorithm.name=impala", *SMALL, *overrides]), QUICK)
     assert sizes.training_blocks * sizes.group_size == fresh
     assert sizes.replayed == batch - fresh
-    assert f"{fresh} unrolls in an update and {batch - fresh} replayed ones" in str(sizes)
+    assert f"{fresh} unrolls per update and {batch - fresh} replayed ones" in str(sizes)
 
 
 @pytest.mark.parametrize(
@@ -312,15 +312,18 @@ def test_shares_give_whole_unrolls_beside_whole_blocks_of_fresh_ones(overrides, 
     [
         (["replay.methods=queue uniform", "system.training_batch_size=12"], r"must be a multiple of 8 \(got 12\)"),
         (["replay.methods=uniform"], r"^\[replay\] methods: impala needs fresh unrolls .*queue"),
-        (["algorithm.name=acer", "replay.methods=queue uniform"], r"acer learns from fresh batches .*leave out queue"),
+        (
+            ["algorithm.name=acer", "replay.methods=queue uniform"],
+            r"acer always learns from fresh batches .*leave out queue",
+        ),
         *(
-            ([f"algorithm.name={name}", "replay.methods=queue uniform"], "from replays learn acer, appo, impala$")
+            ([f"algorithm.name={name}", "replay.methods=queue uniform"], "for replays use acer, appo, impala$")
             for name in ("a2c", "a3c", "ppo")
         ),
-        (["clear.policy_cost=0.01"], r"^\[clear\] clones what is replayed, and nothing is"),
+        (["clear.policy_cost=0.01"], r"^\[clear\] clones replayed steps, but nothing is replayed"),
         (
             ["algorithm.name=acer", "laser.threshold=0.3"],
-            r"^\[laser\] threshold: acer has no V-trace .*appo, impala have",
+            r"^\[laser\] threshold: acer has no V-trace to mask; use .*appo, impala",
         ),
         (["replay.methods=queue uniform", "replay.capacities=31", "replay.start=1"], "which is 32"),
     ],

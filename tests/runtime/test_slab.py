@@ -314,20 +314,20 @@ def test_a_full_ring_holds_up_its_own_group_only():
 def test_steps_out_of_order_are_refused_and_change_nothing():
     slab = make_slab(group_size=1, ring=2, unroll_length=3)
     agent = agent_group(slab)
-    with pytest.raises(OutOfOrder, match="group 0: answer was called where ask is due"):
+    with pytest.raises(OutOfOrder, match="group 0: answer was called instead of ask"):
         agent.answer()
-    with pytest.raises(OutOfOrder, match="record was called where ask is due"):
+    with pytest.raises(OutOfOrder, match="record was called instead of ask"):
         record(agent)
     ask(agent, 1.0)
-    with pytest.raises(OutOfOrder, match="ask was called where answer is due"):
+    with pytest.raises(OutOfOrder, match="ask was called instead of answer"):
         ask(agent, 2.0)
-    with pytest.raises(OutOfOrder, match="record was called where answer is due"):
+    with pytest.raises(OutOfOrder, match="record was called instead of answer"):
         record(agent)
     decide(slab, slab.gather_requests(slab.await_requests(1, 1.0)))
     assert agent.answer()[:, 0] == 2.0, "of the first observation"
-    with pytest.raises(OutOfOrder, match="answer was called where record is due"):
+    with pytest.raises(OutOfOrder, match="answer was called instead of record"):
         agent.answer()
-    with pytest.raises(OutOfOrder, match="ask was called where record is due"):
+    with pytest.raises(OutOfOrder, match="ask was called instead of record"):
         ask(agent, 3.0)
     record(agent)
     ask(agent, 4.0)

@@ -197,10 +197,10 @@ def test_after_many_poisoned_batches_it_goes_back_once_and_then_gives_up():
     back = trainer.state()
     assert_same(back, good._replace(counters=counters))
     assert trainer.weights.version == version + 1, "the predictors go back too"
-    assert "go back to those of 40 agent steps" in trainer.messages[0]
+    assert "rolling back weights and optimizer to 40 agent steps" in trainer.messages[0]
     update(trainer, [5])
     update(trainer, [103, 104], reward=float("nan"))
-    with pytest.raises(Diverged, match="again after going back"):
+    with pytest.raises(Diverged, match="again after a rollback"):
         update(trainer, [105], reward=float("nan"))
     assert trainer.guard.skipped == 6
 

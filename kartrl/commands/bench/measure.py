@@ -86,7 +86,7 @@ def bench(files: list[str], overrides: list[str], settings: Settings, console: C
     summary = f"median of {len(rates)}: {median:,.0f} agent steps/s, {median / ideal:.2f} of the ideal"
     if replayed:
         summary += f"; learner idle {typical.learner_idle:.1%}, " + ", ".join(
-            f"{name} {1e3 * seconds:.1f} ms a batch" for name, seconds in typical.replay.items()
+            f"{name} {1e3 * seconds:.1f} ms/batch" for name, seconds in typical.replay.items()
         )
     if nodes:
         ratio = statistics.median(there / here for there, here in zip(nodes, rates, strict=True))
@@ -118,16 +118,16 @@ def replayed_steps(config: Config, sizes: Sizes) -> float:
 
 def _parts_table(parts: Parts, ideal: float, number: int, on_gpu: bool, replayed: float) -> Table:
     table = Table(
-        "part", "us a step", "", title="Each part alone" + ("" if number == 1 else f", on {number} cores at once")
+        "part", "us/step", "", title="Each part alone" + ("" if number == 1 else f", on {number} cores at once")
     )
-    table.add_row("environment", f"{parts.environment * 1e6:.0f}", f"{1 / parts.environment:,.0f} agent steps/s a core")
+    table.add_row("environment", f"{parts.environment * 1e6:.0f}", f"{1 / parts.environment:,.0f} agent steps/s/core")
     sizes = ", ".join(f"{size}: {seconds * 1e6:.0f}" for size, seconds in parts.infer_by_size.items())
-    table.add_row("infer", f"{parts.infer * 1e6:.0f}", f"forward pass, us an observation by batch size: {sizes}")
+    table.add_row("infer", f"{parts.infer * 1e6:.0f}", f"forward pass, us/observation by batch size: {sizes}")
     table.add_row("train", f"{parts.train * 1e6:.0f}", "forward, loss, backward, optimizer, publish")
     table.add_row(
         "message",
         f"{1e6 / parts.round_trips:.0f}",
-        f"a group's round trip without the rest; {parts.round_trips:,.0f} a second",
+        f"a group's round trip alone; {parts.round_trips:,.0f}/s",
     )
     train = f"{1 + replayed:g} x train" if replayed else "train"
     formula = "the slower of environment and GPU" if on_gpu else f"{number} / (environment + infer + {train})"
@@ -147,7 +147,7 @@ def _line(window: Window, ideal: float, config: Config) -> str:
 
 def _stages_table(window: Window, sizes: Sizes) -> Table:
     """Where the wall-clock time of each role goes; stages include waiting for a core."""
-    table = Table("role", "stage", "share of the role's time", "us an agent step", title="Where the time goes")
+    table = Table("role", "stage", "share of the role's time", "us/agent step", title="Where the time goes")
     number = {"predictor": sizes.predictors, "trainer": sizes.trainers}  # other roles: agents, or Hogwild workers
     for stage, share in window.stages.items():
         role, _, name = stage.partition("_")

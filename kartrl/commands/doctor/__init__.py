@@ -70,7 +70,7 @@ def doctor(files: list[str], overrides: list[str], console: Console) -> int:
             console.print(f"{state:<8} {subject:<17} {text}", markup=False, highlight=False, soft_wrap=True)
     if console.is_terminal:
         console.print(table)
-    console.print(f"Not ready: {problems} to solve." if problems else "Ready.", highlight=False)
+    console.print(f"Not ready: {problems} to fix." if problems else "Ready.", highlight=False)
     return int(problems > 0)
 
 

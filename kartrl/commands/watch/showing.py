@@ -66,9 +66,9 @@ def watch(
         return
     video = video_file(output, "watch")
     if output is None:
-        _say(console, "There is no display: this becomes a film (-o FILE.mp4 chooses where)")
+        _say(console, "No display: recording a video instead (-o FILE.mp4 chooses where)")
     if source.path is None:
-        raise UserError(f"{source.follow}: has no checkpoint yet to film; wait for its first one")
+        raise UserError(f"{source.follow}: no checkpoint to record yet; wait for the first one")
     with contextlib.closing(Canvas()) as canvas, opened(source.path) as driver:
         show = Show(driver, source.path, source.follow, greedy, seconds, partial(_say, console))
         _film(show, canvas, video, console)
@@ -131,18 +131,16 @@ def _film(show: Show, canvas: Canvas, video: Path, console: Console) -> None:
             task = progress.add_task("", total=None)
             try:
                 while show.rounds == 0:
-                    progress.update(task, description=f"filming {show.title}, {mp4.frames * every / show.rate:.0f} s")
+                    progress.update(task, description=f"recording {show.title}, {mp4.frames * every / show.rate:.0f} s")
                     with held():  # so that Ctrl-C does not cut a frame
                         show.draw(canvas)
                         mp4.add(canvas.pixels())
                         for _ in range(every):
                             show.tick()
             except KeyboardInterrupt:
-                _say(console, "Ended by Ctrl-C; the film so far is kept")
+                _say(console, "Interrupted; the video so far is kept")
     except OSError as error:
-        raise UserError(
-            f"{video}: cannot write there ({error.strerror or error}); choose another place with -o"
-        ) from error
+        raise UserError(f"{video}: cannot write ({error.strerror or error}); choose another file with -o") from error
     _say(console, f"Video: {video}")
 
 

@@ -14,7 +14,7 @@ class Screen(Protocol):
     """A screen to show in a window."""
 
     open: bool
-    """Whether it goes on."""
+    """Whether to continue."""
 
     def take(self, event: pygame.event.Event) -> None:
         """Handle an event of the window."""

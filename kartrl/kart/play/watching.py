@@ -57,7 +57,7 @@ class Show:
         if self._each_frame:
             inner.on_frame = self._frames.append  # type: ignore[attr-defined]
         self.rounds = 0
-        """How often all levels have been driven."""
+        """Number of times that all levels have been driven."""
         self._place = -1
         self._say(f"Showing {path}: {self.policy}")
         self.next()
@@ -79,7 +79,7 @@ class Show:
         self._map = _Map(driver.world.map(level)) if level else None
         self._advance()
         self.picture = self._frames.popleft()
-        """What is to be seen, uint8 [H, W, 3]."""
+        """The frame to show, uint8 [H, W, 3]."""
 
     def tick(self) -> None:
         """Advance by one frame; the end of an episode is shown for `HOLD_SECONDS`."""
@@ -203,7 +203,7 @@ class WatchWindow:
 
     def __init__(self, show: Show, window: Window) -> None:
         self.open = True
-        """Whether nobody has closed it."""
+        """Whether the window is still open."""
         self._show, self._window = show, window
         self._paused = False
 

@@ -123,7 +123,7 @@ class Fleet:
             if member.actor is None and not member.restarts.failing and member.restarts.due(now):
                 self._start(member)
         if self.members and all(member.restarts.failing for member in self.members):
-            raise RunFailed("no node of agents can act any more")
+            raise RunFailed("no node of agents is left")
         if not self.acting and not self._waiting_told:
             there = sum(machine.cpus for machine in self._machines)
             self._say(f"Waiting for a node of agents; the cluster has {len(self._machines)} machines with {there} CPUs")
@@ -133,7 +133,7 @@ class Fleet:
         """Remove nodes whose machine is gone."""
         alive = {machine.id for machine in self._machines}
         for member in [member for member in self.members if member.place.machine.id not in alive]:
-            self._say(f"{member.name} has left with its machine, {member.place.machine.host}")
+            self._say(f"{member.name} left with its machine, {member.place.machine.host}")
             self._drop(member)
             self._left.update({name: member.total(name) for name in COUNTED})
             self.members.remove(member)
@@ -195,9 +195,10 @@ class Fleet:
         member.restarts.died(now, useful=delivered)
         while refused and not member.restarts.failing:
             member.restarts.died(now, useful=False)
-        what = "is not used" if refused else "is given up" if member.restarts.failing else "is started again"
-        lost = f" (its unrolls under way, {2 * envs} at most, are lost)" if envs and not refused else ""
-        self._say(f"{member.name} on {host} {what}; it ended: {cause}{lost}")
+        again = "is given up after:" if member.restarts.failing else "is being restarted after:"
+        what = "is not used:" if refused else again
+        lost = f" (its unfinished unrolls, at most {2 * envs}, are lost)" if envs and not refused else ""
+        self._say(f"{member.name} on {host} {what} {cause}{lost}")
 
     def _drop(self, member: Member) -> None:
         """Kill a member's actor and reset its state."""

@@ -52,7 +52,7 @@ def check(config: Config) -> None:
     section = config.cluster
     if section.ray == "none":
         if section.nodes != "auto":
-            raise UserError("[cluster] nodes: there are nodes with cluster.ray alone; add --ray auto")
+            raise UserError("[cluster] nodes: only with cluster.ray; add --ray auto")
         return
     several, name = f"[cluster] ray = {section.ray}:", config.algorithm.name
     if ALGORITHMS[name].synchronous or is_hogwild(config):
