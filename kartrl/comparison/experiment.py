@@ -141,8 +141,8 @@ def _recorded(cell: Cell) -> Path:
 def _check(cell: Cell) -> None:
     """Refuse an existing run of the same name with another configuration."""
     file = _recorded(cell)
-    begun = file.read_text(encoding="utf-8") if file.exists() else None
-    if begun != dump(cell.config) and (begun is not None or cell.folder.exists()):
+    begun = read([str(file)]) if file.exists() else None
+    if begun != cell.config and (begun is not None or cell.folder.exists()):
         raise UserError(
             f"{cell.folder}: was started with another configuration; remove it and {file}, or choose another folder "
             "for the experiment"

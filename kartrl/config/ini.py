@@ -98,8 +98,8 @@ def presets() -> list[str]:
     return sorted(file.stem for file in PRESETS.glob("*.cfg"))
 
 
-def dump(config: Config) -> str:
-    """The configuration as INI text, with a line of explanation for each section and key."""
+def dump(config: Config, comments: bool = True) -> str:
+    """The configuration as INI text, by default with a line of explanation for each section and key."""
     lines: list[str] = []
     for name in Config.model_fields:
         section = getattr(config, name)
@@ -111,7 +111,7 @@ def dump(config: Config) -> str:
             for key, info in type(section).model_fields.items():
                 lines += [f"# {info.description}", *_lines(key, getattr(section, key))]
         lines.append("")
-    return "\n".join(lines)
+    return "\n".join(line for line in lines if comments or not line.startswith("# "))
 
 
 def _lines(key: str, value: Any) -> list[str]:

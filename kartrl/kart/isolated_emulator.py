@@ -144,7 +144,7 @@ def serve(core: Path, rom: Path, shared: Shared, pipe: Connection) -> None:
             pipe.send(answer)
     except UserError as error:
         pipe.send(error)
-    except (EOFError, BrokenPipeError):
+    except (EOFError, ConnectionError):  # reset, where what was sent has not been read
         return
 
 

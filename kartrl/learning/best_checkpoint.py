@@ -44,7 +44,7 @@ class BestCheckpoint(Generic[Level]):
             OSError: the file cannot be saved; the earlier one stays.
         """
         if returns.keys() != self._levels:
-            raise ValueError("a score must cover exactly the levels named at first")
+            raise ValueError("a score must cover all levels named at first, and only those")
         score = fmean(map(fmean, returns.values())) if returns else math.nan
         if not math.isfinite(score) or score <= self._score:
             return False

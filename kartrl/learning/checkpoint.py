@@ -73,7 +73,7 @@ def save(path: Path, checkpoint: Checkpoint) -> None:
         raise NotFinite("the weights are not finite")
     about = {
         "format": FORMAT,
-        "config": dump(checkpoint.config),
+        "config": dump(checkpoint.config, comments=False),
         "counters": checkpoint.counters,
         "observation_shape": checkpoint.observation_shape,
         "action": checkpoint.action,

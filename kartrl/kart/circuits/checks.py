@@ -181,7 +181,7 @@ def _check_patch(patch: Patch, _: Cells, kind: str) -> str:
     return (
         ""
         if patch.ground in pools
-        else f"{kind} has no patches of {patch.ground}; choose from: {', '.join(pools) or 'none'}"
+        else f"{kind} has no patches of {patch.ground}; there are: {', '.join(pools) or 'none'}"
     )
 
 

@@ -122,7 +122,7 @@ def _description(protocol: Protocol, splits: Sequence[Split]) -> dict[str, Any]:
         "kartrl": __version__,
         "rom": BUNDLED,
         "rom_build_id": f"{build:08x}",
-        "config": dump(read([PRESET], [*DEFAULTS, *protocol.overrides, "levels.*=none"])),
+        "config": dump(read([PRESET], [*DEFAULTS, *protocol.overrides, "levels.*=none"]), comments=False),
         "splits": {split.name: {"train": split.train, "steps": split.steps, **split.sets()} for split in splits},
         "libraries": {name: importlib.metadata.version(name) for name in LIBRARIES},
         "python": platform.python_version(),
