@@ -1,6 +1,6 @@
 """The sections of the algorithms: one that they share, and one each, with the names and defaults of its paper."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -109,16 +109,16 @@ class A3C(A2C):
         return self
 
 
-def _minibatch_size(steps: int) -> Any:
-    words = "approximate number of agent steps per optimizer step; minibatches consist of whole unrolls"
-    return Field(steps, ge=1, le=1_000_000, description=words)
-
-
 class PPO(Section):
     """Proximal policy optimisation (arXiv:1707.06347), synchronous, with GAE (arXiv:1506.02438)."""
 
     epochs: int = Field(4, ge=1, le=100, description="passes over each batch")
-    minibatch_size: int = _minibatch_size(256)
+    minibatch_size: int = Field(
+        256,
+        ge=1,
+        le=1_000_000,
+        description="approximate number of agent steps per optimizer step; minibatches consist of whole unrolls",
+    )
     clip_range: Rate = Field(constant(0.2), description="epsilon: clip range of the probability ratio, or a schedule")
     value_clip_range: float = Field(
         0.0, ge=0, description="clip range of the change of values in an update; 0: no clipping"
@@ -137,6 +137,5 @@ class PPO(Section):
 class APPO(PPO):
     """PPO's clipped objective with V-trace's targets (arXiv:1802.01561), asynchronous."""
 
-    minibatch_size: int = _minibatch_size(128)
     rho_bar: float = Field(1.0, gt=0, description="clip of the importance weights in the temporal differences")
     c_bar: float = Field(1.0, gt=0, description="clip of the importance weights in the traces")
