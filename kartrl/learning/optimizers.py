@@ -42,7 +42,7 @@ for _name in ("add_param_group", "load_state_dict", "state_dict", "zero_grad"):
     setattr(_method, "__dynamo_disable", _method)
 
 FACTOR = "rate_factor"  # factor of an adapted learning rate, kept in the optimizer's parameter group
-BY_VALUE = frozenset({"adafactor", "asgd"})  # their steps read values, which meta tensors do not have
+FACTORED = frozenset({"adafactor"})  # state whose shapes are neither a parameter's nor ()
 FROM_ZERO = frozenset(OPTIMIZERS) - {"asgd", "nadam", "rprop"}  # their whole state starts at zero
 
 
@@ -76,15 +76,19 @@ def make_optimizer(section: Optimizer, parameters: Iterable[nn.Parameter]) -> to
 def state_shapes(section: Optimizer, parameters: Iterable[Tensor]) -> dict[str, torch.Size]:
     """Shapes of the optimizer's state after a step, by "<index of the parameter>/<torch's name>".
 
-    Takes no memory, except for `BY_VALUE`, which briefly take as much as the parameters and their state.
+    Takes no memory, except for `FACTORED`, which briefly take as much as the parameters and their state.
     """
-    device = "cpu" if section.name in BY_VALUE else "meta"
-    stand_ins = [nn.Parameter(torch.zeros(parameter.shape, device=device)) for parameter in parameters]
+    parameters, whole = [*parameters], section.name in FACTORED
+    shapes = [parameter.shape if whole else (1,) * parameter.dim() for parameter in parameters]
+    stand_ins = [nn.Parameter(torch.zeros(shape)) for shape in shapes]
     optimizer = make_optimizer(section, stand_ins)
     for parameter in stand_ins:
         parameter.grad = torch.zeros_like(parameter)
     optimizer.step()
-    return {name: tensor.shape for name, tensor in get_state(optimizer).items()}
+    return {
+        name: tensor.shape if whole or not tensor.dim() else parameters[int(name.partition("/")[0])].shape
+        for name, tensor in get_state(optimizer).items()
+    }
 
 
 def get_state(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

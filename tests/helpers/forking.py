@@ -143,8 +143,6 @@ def load() -> None:
     """What the commands need, in the order in which they would load it; nothing that begins a thread."""
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
-    import torch._dynamo  # noqa: F401  # which the first optimizer would load: seconds, in each training
-
     import kartrl.cli
     import kartrl.commands.bench.measure
     import kartrl.commands.doctor

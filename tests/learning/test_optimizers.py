@@ -175,7 +175,7 @@ def test_updates_do_not_load_the_compiler():
     code = (
         "import sys, torch\n"
         "from kartrl.config import Optimizer\n"
-        "from kartrl.learning.optimizers import OPTIMIZERS, get_state, make_optimizer\n"
+        "from kartrl.learning.optimizers import OPTIMIZERS, get_state, make_optimizer, state_shapes\n"
         "for name in OPTIMIZERS:\n"
         "    parameter = torch.nn.Parameter(torch.ones(3))\n"
         "    optimizer = make_optimizer(Optimizer(name=name), [parameter])\n"
@@ -183,6 +183,7 @@ def test_updates_do_not_load_the_compiler():
         "    parameter.sum().backward()\n"
         "    optimizer.step()\n"
         "    get_state(optimizer)\n"
+        "    state_shapes(Optimizer(name=name), [parameter])\n"
         "assert 'torch._dynamo' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=200)
