@@ -2,13 +2,15 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from kartrl.config import Optimizer
+
+AnyTensor = TypeVar("AnyTensor", bound=Tensor)
 
 
 def _adafactor(parameters: Iterable[nn.Parameter], lr: float, weight_decay: float) -> torch.optim.Optimizer:
@@ -86,7 +88,7 @@ def state_shapes(section: Optimizer, parameters: Iterable[Tensor]) -> dict[str, 
         parameter.grad = torch.zeros_like(parameter)
     optimizer.step()
     return {
-        name: tensor.shape if whole or not tensor.dim() else parameters[int(name.partition("/")[0])].shape
+        name: tensor.shape if whole or not tensor.dim() else _parameter(parameters, name).shape
         for name, tensor in get_state(optimizer).items()
     }
 
@@ -102,27 +104,30 @@ def set_state(optimizer: torch.optim.Optimizer, state: dict[str, Tensor]) -> Non
     """Restore the result of `get_state`, which is empty for an optimizer that has made no step."""
     if FACTOR in optimizer.param_groups[0]:
         optimizer.param_groups[0][FACTOR].copy_(state.get(FACTOR, torch.ones(())))
-    kept = {key: value for key, value in state.items() if key != FACTOR}
-    hold_state(optimizer, {key: _like(_parameter(optimizer, key), value) for key, value in kept.items()})
+    kept, parameters = (
+        {key: value for key, value in state.items() if key != FACTOR},
+        optimizer.param_groups[0]["params"],
+    )
+    hold_state(optimizer, {key: _like(_parameter(parameters, key), value) for key, value in kept.items()})
 
 
 def hold_state(optimizer: torch.optim.Optimizer, state: Mapping[str, Tensor]) -> None:
     """As `set_state`, but without copying: the optimizer uses these tensors, which may be shared."""
     optimizer.state.clear()
     for key, value in state.items():
-        optimizer.state[_parameter(optimizer, key)][key.partition("/")[2]] = value
+        optimizer.state[_parameter(optimizer.param_groups[0]["params"], key)][key.partition("/")[2]] = value
 
 
 def first_state(section: Optimizer, parameters: Iterable[Tensor]) -> dict[str, Tensor]:
     """The state of an optimizer in `FROM_ZERO` before its first step, as torch would initialise it then."""
     parameters = [*parameters]
     shapes = state_shapes(section, parameters)
-    return {key: _like(parameters[int(key.partition("/")[0])], torch.zeros(shape)) for key, shape in shapes.items()}
+    return {key: _like(_parameter(parameters, key), torch.zeros(shape)) for key, shape in shapes.items()}
 
 
-def _parameter(optimizer: torch.optim.Optimizer, key: str) -> nn.Parameter:
-    parameter: nn.Parameter = optimizer.param_groups[0]["params"][int(key.partition("/")[0])]
-    return parameter
+def _parameter(parameters: Sequence[AnyTensor], key: str) -> AnyTensor:
+    """The parameter to which this key of `get_state` belongs."""
+    return parameters[int(key.partition("/")[0])]
 
 
 def _like(parameter: Tensor, value: Tensor) -> Tensor:

@@ -146,6 +146,14 @@ def kill_all(processes: Iterable[psutil.Process]) -> None:
             process.kill()
 
 
+def has_ended(process: psutil.Process) -> bool:
+    """Whether it has; it may stay a zombie, if the process that should reap it has ended too."""
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:  # since the first look
+        return True
+
+
 def titled(processes: Iterable[psutil.Process], title: str, whole: bool = False) -> list[psutil.Process]:
     """Those of `processes` whose title is this one, or begins so; some may end while they are looked at."""
     found = []

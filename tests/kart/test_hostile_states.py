@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from commands import EVALUATE_OFF, assert_clear, run, start, titled, wait_for
+from commands import EVALUATE_OFF, assert_clear, has_ended, run, start, titled, wait_for
 from hostile import CRASHES, HANGS, STATE, write_hostile_movie, write_hostile_state
 from policies import KART, save_policy
 
@@ -85,15 +85,7 @@ def test_a_signal_ends_a_command_whose_emulator_hangs(tmp_path: Path, policy: st
     finally:
         command.kill()
     assert (command.returncode, errors) == (status, "")
-    wait_for(lambda: not any(map(is_alive, emulators)), 60, "the emulator's end")
-
-
-def is_alive(process: psutil.Process) -> bool:
-    """Whether it has not ended; one that has may stay a zombie, where what should take it in has ended too."""
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
+    wait_for(lambda: all(map(has_ended, emulators)), 60, "the emulator's end")
 
 
 def test_an_emulator_of_its_own_does_the_same() -> None:

@@ -12,7 +12,7 @@ import time
 import numpy as np
 import psutil
 import pytest
-from commands import environment, wait_for
+from commands import environment, has_ended, wait_for
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugins.hparams.metadata import parse_experiment_plugin_data, parse_session_start_info_plugin_data
 
@@ -232,13 +232,6 @@ def test_it_ends_when_its_parent_is_killed(tmp_path):
         assert logger.is_running(), "Ctrl-C is the server's business"
         parent.kill()
     wait_for(lambda: has_ended(logger), 60, "the logger to end")
-
-
-def has_ended(process):
-    try:
-        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:  # since the first look
-        return True
 
 
 def test_it_does_not_load_torch():
