@@ -4,6 +4,7 @@
     python benchmarks/simulate_nodes.py                                      1 to 1,024 nodes, one learner
     python benchmarks/simulate_nodes.py --nodes 256 1024 --set learners=8 --set compression=2.5
     python benchmarks/simulate_nodes.py --stages FILE.json                   nodes like the machine that was measured
+    python benchmarks/simulate_nodes.py -o docs/nodes.png                    a chart: one learner to sixteen
 
 A node is a machine with agents and a predictor, which fill its memory with unrolls; it sends whole batches of them to
 its learner, with two calls in flight. Calls are renewed after each update, and at once for a node that has none left;
@@ -22,7 +23,7 @@ import math
 import random
 import statistics
 from collections import defaultdict, deque
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,6 +33,12 @@ from rich.table import Table
 
 SATURATED = 0.9  # utilization from which a resource counts as the bottleneck
 NODES = (1, 4, 16, 64, 256, 1024)
+CURVES: dict[str, dict[str, Any]] = {  # of the chart
+    "1 learner, updates of 512 steps": {},
+    "1 learner, 8,192": {"update_steps": 8192},
+    "8 learners, 8,192 each": {"learners": 8, "update_steps": 8192},
+    "16 learners, 8,192 each": {"learners": 16, "update_steps": 8192},
+}
 ADVICE = {
     "nodes": "nothing: more nodes are of use",
     "network into a learner": "compression, smaller observations, or more learners",
@@ -299,6 +306,27 @@ def result_table(clusters: list[Cluster], seconds: float) -> Table:
     return table
 
 
+def chart(cluster: Cluster, numbers: Sequence[int], seconds: float, path: Path) -> None:
+    """Throughput and policy lag by the number of nodes, a curve for each of `CURVES`."""
+    import matplotlib.pyplot as plt
+
+    figure, (speed, lag) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
+    speed.plot(numbers, [nodes * cluster.node_rate for nodes in numbers], "k:", label="all nodes' ideal")
+    for name, fields in CURVES.items():
+        several = [nodes for nodes in numbers if nodes >= fields.get("learners", 1)]
+        results = [Simulation(cluster._replace(nodes=nodes, **fields)).run(seconds) for nodes in several]
+        speed.plot(several, [result.agent_steps_per_second for result in results], "o-", label=name)
+        lag.plot(several, [result.lag for result in results], "o-", label=name)
+    for axis, title in ((speed, "agent steps per second"), (lag, "mean policy lag, updates")):
+        axis.set(xscale="log", yscale="log", xlabel="nodes", title=title)
+        axis.set_xticks(numbers, [f"{number:,}" for number in numbers])
+        axis.minorticks_off()
+        axis.grid(alpha=0.3)
+    speed.legend(fontsize="small")
+    figure.suptitle("Simulated from assumed times, not measured")
+    figure.savefig(path, dpi=110)
+
+
 def measured(file: Path, seconds: float) -> dict[str, float]:
     """Fields of `Cluster` from a measured machine: as a node, without a trainer, and as a learner."""
     import simulate
@@ -320,6 +348,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, nargs="+", default=NODES)
     parser.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="set a field of `Cluster`")
     parser.add_argument("--seconds", type=float, default=10.0, help="simulated seconds (default %(default)s)")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE.png", help="draw a chart instead of a table")
     options = parser.parse_args()
     values: dict[str, Any] = measured(options.stages, options.seconds) if options.stages is not None else {}
     for name, value in (text.split("=") for text in options.set):
@@ -327,6 +356,9 @@ def main() -> None:
     cluster, console = Cluster(**values), Console()
     assumed = [f"{name} {value:g}" for name, value in cluster._asdict().items() if name not in ("nodes", *values)]
     console.print(f"ASSUMED: {', '.join(assumed)}", highlight=False)
+    if options.output is not None:
+        chart(cluster, options.nodes, options.seconds, options.output)
+        return
     console.print(result_table([cluster._replace(nodes=nodes) for nodes in options.nodes], options.seconds))
 
 

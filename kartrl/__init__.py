@@ -1,6 +1,7 @@
 """kartrl: a GA3C/IMPALA actor-learner for pixel games, above all a kart racer on the SNES.
 
-Importing this registers `kartrl/Kart-v0` and two small environments with Gymnasium, and does nothing else.
+Importing this registers `kartrl/Kart-v0`, `kartrl/Procgen-v0` and two small environments with Gymnasium, and does
+nothing else.
 """
 
 import gymnasium
@@ -8,6 +9,7 @@ import gymnasium
 __version__ = "0.1.0"
 
 gymnasium.register("kartrl/Kart-v0", entry_point="kartrl.kart.env:KartEnv")
+gymnasium.register("kartrl/Procgen-v0", entry_point="kartrl.envs.procgen:ProcgenEnv")
 gymnasium.register("kartrl/Snake-v0", entry_point="kartrl.envs.snake:SnakeEnv")
 gymnasium.register(
     "kartrl/MaskedCartPole-v1",

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from kartrl.envs.env_group import EnvGroup
     from kartrl.envs.spec import EnvSpec
 
-WORLDS = {"kartrl/Kart-v0": "kartrl.kart.world:KartWorld"}
+WORLDS = {
+    "kartrl/Kart-v0": "kartrl.kart.world:KartWorld",
+    "kartrl/Procgen-v0": "kartrl.envs.procgen:ProcgenWorld",
+}
 """`environment.id` -> module and class, imported when it is asked for, as in Gymnasium's registry."""
 IMAGE_KEYS = {"frame_stack", "height", "width", "grayscale"}  # of [environment]
 ATARI_KEYS = {"frame_skip", "noop_max", "life_loss_ends"}
