@@ -70,6 +70,10 @@ class Machines:
         """Of all nodes."""
         return self.titled("kartrl agent-")
 
+    def processes(self) -> list[psutil.Process]:
+        """All processes of nodes and their hosts, but Ray's idle ones and fork servers."""
+        return [process for title in ("ray::Node", "ray::Host", "kartrl ") for process in self.titled(title)]
+
     def titled(self, title: str) -> list[psutil.Process]:
         """All processes that its raylets have started, at any remove, with titles that begin like this."""
         found: list[psutil.Process] = []

@@ -3,19 +3,21 @@
 import contextlib
 import functools
 import os
+import pickle
 import queue
 import socket
 import threading
 import time
 from collections import deque
 from multiprocessing.connection import Connection
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
 
 from kartrl.algorithms import heads_of
-from kartrl.config import read
+from kartrl.config import Config, read
+from kartrl.envs.spec import EnvSpec
 from kartrl.envs.worlds import load_world
 from kartrl.errors import RunFailed, UserError
 from kartrl.models import make_network
@@ -25,7 +27,7 @@ from kartrl.runtime.child_process import end_children, resume_fork_server, share
 from kartrl.runtime.devices import choose_device, keep_freed_memory
 from kartrl.runtime.inspection import inspect_env
 from kartrl.runtime.messages import EpisodeEnd
-from kartrl.runtime.nodes.delivery import Call, Delivery, Greeting, Known, NodeState, pack
+from kartrl.runtime.nodes.delivery import Call, Delivery, Greeting, NodeState, pack
 from kartrl.runtime.predictor_thread import ArrivalPacing
 from kartrl.runtime.processes import allow_children, start_method
 from kartrl.runtime.published_weights import PublishedWeights
@@ -39,8 +41,16 @@ LOOK_SECONDS = 0.5  # between two checks of the agents
 Item = TypeVar("Item")
 
 
+class Known(NamedTuple):
+    """What a node has found out about its place."""
+
+    config: Config  # whose levels are prepared
+    spec: EnvSpec
+    sizes: Sizes
+
+
 def run(
-    listener: socket.socket, key: bytes | None, text: str, cpus: int, seed: int, compress: bool, known: Known | None
+    listener: socket.socket, key: bytes | None, text: str, cpus: int, seed: int, compress: bool, known: bytes | None
 ) -> None:
     """Body of the process; it ends with its node.
 
@@ -68,6 +78,7 @@ def _accept(listener: socket.socket) -> Connection:
     listener.settimeout(CONNECT_SECONDS)
     with listener:
         node, _ = listener.accept()
+        os.unlink(listener.getsockname())
     node.setblocking(True)
     return Connection(node.detach())
 
@@ -75,22 +86,16 @@ def _accept(listener: socket.socket) -> Connection:
 class _Answers:
     """Answers a node's calls; its agents start at once, so that they load while Ray starts the node. See `run`."""
 
-    def __init__(self, text: str, cpus: int, seed: int, compress: bool, known: Known | None) -> None:
+    def __init__(self, text: str, cpus: int, seed: int, compress: bool, known: bytes | None) -> None:
         self._failure: Exception | None = None
         self._stop = threading.Event()
         self._calls: queue.SimpleQueue[int] = queue.SimpleQueue()  # unrolls that each waits for
         self._seed, self._compress = seed, compress
         self._episodes: deque[EpisodeEnd] = deque()
         self._messages: deque[str] = deque()
-        config = load_world(read(base=text)).prepare()
-        # the learner alone decides the size of an update
-        config = config.model_copy(update={"system": config.system.model_copy(update={"training_batch_size": "auto"})})
-        if known is None:
-            spec = inspect_env(config)
-            known = Known(spec, tuple(choose_sizes(config, spec, cpus)))
-        self._config, self._known = config, known
-        self._sizes = sizes = Sizes(*known.sizes)
-        self._acting = Acting(config, sizes, known.spec, start_method(), seed % 2**32, self._messages.append)
+        self._known: Known = _find_out(text, cpus) if known is None else pickle.loads(known)
+        config, spec, sizes = self._known
+        self._acting = Acting(config, sizes, spec, start_method(), seed % 2**32, self._messages.append)
         self._acting.supervisor.start()
 
     def serve(self, connection: Connection) -> None:
@@ -101,22 +106,31 @@ class _Answers:
             UserError: an agent failed on bad user input.
             EOFError, ConnectionError: the node is gone.
         """
-        devices: str = connection.recv()
-        self._make_predictors(devices)
-        slab = self._acting.slab
-        connection.send(Greeting(socket.gethostname(), slab.num_groups * slab.group_size, slab.num_agents, self._known))
-        threading.Thread(target=self._receive, args=(connection,), name="calls", daemon=True).start()
-        begun = False
-        while (enough := self._calls.get()) and not self._stop.is_set():
-            if not begun:  # there are weights now
-                begun = True
-                self._acting.begin()
-                threading.Thread(target=self._watch, name="watch", daemon=True).start()
-            if (delivery := self._next(enough)) is not None:
-                connection.send(delivery)
+        try:
+            devices: str = connection.recv()
+            self._make_predictors(devices)
+            slab, host = self._acting.slab, socket.gethostname()
+            envs, known = slab.num_groups * slab.group_size, pickle.dumps(self._known)
+            connection.send(Greeting(host, self._known.spec, envs, slab.num_agents, known))
+            threading.Thread(target=self._receive, args=(connection,), name="calls", daemon=True).start()
+            begun = False
+            while (enough := self._calls.get()) and not self._stop.is_set():
+                if not begun:  # there are weights now
+                    begun = True
+                    self._acting.begin()
+                    threading.Thread(target=self._watch, name="watch", daemon=True).start()
+                if (delivery := self._next(enough)) is not None:
+                    connection.send(delivery)
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        self._stop.set()
+        self._acting.stop()
+        self._calls.put(0)
 
     def _make_predictors(self, devices: str) -> None:
-        config, spec, sizes, slab = self._config, self._known.spec, self._sizes, self._acting.slab
+        (config, spec, sizes), slab = self._known, self._acting.slab
         os.environ["CUDA_VISIBLE_DEVICES"] = devices
         torch.set_num_threads(sizes.torch_threads)
         device = choose_device("auto" if devices else "cpu")
@@ -136,15 +150,13 @@ class _Answers:
         except (EOFError, ConnectionError):  # the node is gone
             pass
         finally:
-            self._stop.set()
-            self._acting.stop()
-            self._calls.put(0)
+            self._end()
 
     def _next(self, enough: int) -> Delivery | None:
         """The next finished unrolls, as soon as there are enough; None if the node ends."""
         slab, chosen = self._acting.slab, list[int]()
         # agents can fill no more than this before blocks are released
-        wanted = max(1, min(-(-enough // slab.group_size), self._sizes.training_blocks))
+        wanted = max(1, min(-(-enough // slab.group_size), self._known.sizes.training_blocks))
         while len(chosen) < wanted:
             if self._stop.is_set():
                 return None
@@ -180,6 +192,14 @@ class _Answers:
         predictors = tuple(map(sum, zip(*(one.stopwatch.seconds.tolist() for one in acting.predictors), strict=True)))
         counted = supervisor.deaths, acting.predictions, acting.batches, quarantined
         return NodeState(supervisor.alive, *counted, agents, predictors)
+
+
+def _find_out(text: str, cpus: int) -> Known:
+    config = load_world(read(base=text)).prepare()
+    # the learner alone decides the size of an update
+    config = config.model_copy(update={"system": config.system.model_copy(update={"training_batch_size": "auto"})})
+    spec = inspect_env(config)
+    return Known(config, spec, choose_sizes(config, spec, cpus))
 
 
 def _taken(waiting: "deque[Item]") -> list[Item]:

@@ -10,20 +10,14 @@ from kartrl.runtime.messages import EpisodeEnd
 from kartrl.trajectory import Trajectory
 
 
-class Known(NamedTuple):
-    """What a node has found out about its place, which its replacement there is told."""
-
-    spec: EnvSpec
-    sizes: tuple[int, ...]  # `Sizes`, whose module would load torch where this is received
-
-
 class Greeting(NamedTuple):
     """Sent by a node once it can act."""
 
     host: str
+    spec: EnvSpec
     envs: int  # that it steps
     agents: int
-    known: Known
+    known: bytes  # what it has found out about its place, for its replacement there
 
 
 class Call(NamedTuple):

@@ -181,7 +181,7 @@ class Fleet:
         reference, member.greeting = member.greeting, None
         try:
             greeting: Greeting = self._ray.get(reference)
-            if (what := _difference(greeting.known.spec, self._spec)) is not None:
+            if (what := _difference(greeting.spec, self._spec)) is not None:
                 raise UserError(f"{self._config.environment.id} has {what}: install the same on all machines")
         except Exception as error:
             member.error = error
@@ -200,10 +200,10 @@ class Fleet:
         host, cause = member.place.machine.host, tell(error)
         refused = isinstance(error, UserError)
         self._drop(member)
-        if not delivered:
-            member.known = None
         alone = not self.acting and all(other is member or other.restarts.failing for other in self.members)
         died = isinstance(error, self._ray.exceptions.RayActorError)
+        if not (delivered or died):
+            member.known = None  # this may be the cause
         if alone and not self._worked and not died:  # restarts would loop
             raise (UserError if refused else RunFailed)(f"{member.name} on {host}: {cause}") from error
         member.restarts.died(now, useful=delivered)

@@ -13,7 +13,6 @@ from typing import Any
 
 from kartrl.errors import UserError
 from kartrl.runtime.child_process import fork_server_key
-from kartrl.runtime.nodes.delivery import Known
 from kartrl.runtime.nodes.identity import identity
 from kartrl.runtime.processes import spawn, start_method
 
@@ -29,7 +28,7 @@ class Host:
         cpus: int,
         seed: int,
         compress: bool,
-        known: Known | None,
+        known: bytes | None,
     ) -> str:
         """Start a process that acts; return the path of the socket at which it awaits its node.
 
@@ -40,7 +39,7 @@ class Host:
             cpus: cores for its agents.
             seed: seed of its first agent's first environment, and of its predictors' sampling.
             compress: whether to compress observations.
-            known: from a previous node in the same place, so that nothing is inspected and measured again.
+            known: of a previous `Greeting` from this place, so that nothing is inspected and measured again.
 
         Raises:
             UserError: this machine's kartrl differs from the learner's, or its limits prevent it from starting.

@@ -8,7 +8,7 @@ import numpy as np
 from kartrl.metrics.stopwatch import AGENT_STAGES, PREDICTOR_STAGES
 from kartrl.runtime.backoff import Restarts
 from kartrl.runtime.meter import StageShares
-from kartrl.runtime.nodes.delivery import Known, NodeState
+from kartrl.runtime.nodes.delivery import NodeState
 from kartrl.runtime.nodes.session import Machine
 
 COUNTED = ("deaths", "predictions", "batches", "quarantined")
@@ -29,7 +29,7 @@ class Member:
         self.actor: Any = None
         self.greeting: Any = None  # Ray's reference to its `Greeting`; None once received
         self.envs = 0  # that it steps; 0 until its greeting
-        self.known: Known | None = None  # found out by its previous life, if that delivered
+        self.known: bytes | None = None  # of its newest `Greeting`
         self.restarts = Restarts()
         self.error: Exception | None = None  # of a call since its last start
         self.delivered = False  # whether it has, since its last start

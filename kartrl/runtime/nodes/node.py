@@ -14,6 +14,8 @@ import numpy as np
 from kartrl.errors import RunFailed
 from kartrl.runtime.nodes.delivery import Call, Delivery, Greeting
 
+ENDED = "its process has ended"
+
 
 class Node:
     """See `kartrl.runtime.nodes`. Calls are answered in threads: two of `next_unrolls` at a time."""
@@ -36,7 +38,7 @@ class Node:
         try:
             connected.connect(path)
         except OSError as error:
-            raise RunFailed("its process has ended") from error
+            raise RunFailed(ENDED) from error
         self._connection = Connection(connected.detach())
         self._connection.send(os.environ.get("CUDA_VISIBLE_DEVICES", ""))  # set by Ray
         greeting: Greeting = self._receive()
@@ -74,14 +76,14 @@ class Node:
         try:
             self._connection.send(message)
         except ConnectionError as error:
-            raise RunFailed("its process has ended") from error
+            raise RunFailed(ENDED) from error
 
     def _receive(self) -> Any:
         try:
             with self._receiving:  # answers come in the order of the calls, but serve any of them
                 answer = self._connection.recv()
         except (EOFError, ConnectionError) as error:
-            raise RunFailed("its process has ended") from error
+            raise RunFailed(ENDED) from error
         if isinstance(answer, Exception):
             raise answer
         return answer
