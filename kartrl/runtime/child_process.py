@@ -14,12 +14,13 @@ import threading
 import time
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.process import BaseProcess
+from typing import Any
 
 import psutil
 
 from kartrl.errors import RunFailed
 
-START_SECONDS = 30.0  # for the fork server to start a process before it is replaced
+START_SECONDS = 120.0  # for the fork server to load and start a process before it is replaced
 LOOK_SECONDS = 0.02  # between two polls of whether a process has ended
 ANSWER_SECONDS = 1.0  # for a fork server that was stopped to report, at the end of a run, that a process has ended
 STATUS_SECONDS = 10.0  # for a process's exit status to become known, even on a busy machine
@@ -167,8 +168,34 @@ def end_children(seconds: float) -> None:
 
 def resume_fork_server() -> None:
     """Resume multiprocessing's own processes, in case they were stopped."""
-    for pid in (_fork_server(), getattr(resource_tracker._resource_tracker, "_pid", None)):
+    for pid in (
+        os.getppid() if is_fork_server_shared() else _fork_server(),
+        getattr(resource_tracker._resource_tracker, "_pid", None),
+    ):
         _send(pid, signal.SIGCONT)
+
+
+def fork_server_key() -> bytes | None:
+    """What a process started by this one needs for `share_fork_server`."""
+    key: bytes | None = getattr(forkserver._forkserver, "_forkserver_authkey", None)  # since Python 3.14
+    return key
+
+
+def share_fork_server(key: bytes | None) -> None:
+    """Start further processes with the fork server that has started this one, instead of another.
+
+    multiprocessing says that it does so by itself, but as of Python 3.14 it does not.
+
+    Args:
+        key: `fork_server_key` of the process that started the fork server.
+    """
+    server: Any = forkserver._forkserver
+    server._forkserver_authkey, server.ensure_running = key, resource_tracker.ensure_running
+
+
+def is_fork_server_shared() -> bool:
+    """Whether `share_fork_server` has been called."""
+    return "ensure_running" in vars(forkserver._forkserver)
 
 
 def _kill_fork_server() -> None:

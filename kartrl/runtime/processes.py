@@ -20,7 +20,7 @@ from setproctitle import setproctitle
 
 from kartrl.errors import UserError, shortage
 from kartrl.output import outlast_readers
-from kartrl.runtime.child_process import ChildProcess, start_process
+from kartrl.runtime.child_process import ChildProcess, is_fork_server_shared, start_process
 from kartrl.runtime.socket_folder import make_socket_folder
 
 GRACE_SECONDS = 2.0  # for a process to end by itself once its parent is gone
@@ -28,17 +28,22 @@ LAST_SECONDS = 2.0  # between the SIGTERM that it gets then and its forced exit
 Arguments = ParamSpec("Arguments")
 
 
-def start_method() -> BaseContext:
+def start_method(*preloaded: str) -> BaseContext:
     """The start method of all processes. The first call starts the fork server, which loads while torch is imported.
+
+    Args:
+        preloaded: modules that it loads in addition to those of agents.
 
     Raises:
         UserError: the machine's limits prevent it from starting.
     """
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
+    if is_fork_server_shared():
+        return multiprocessing.get_context("forkserver")
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # or NumPy keeps one thread per core in each agent
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["kartrl.runtime.fork_server"])
+    context.set_forkserver_preload(["kartrl.runtime.fork_server", *preloaded])
     # If the resource tracker is killed, another one is started; it tracks nothing of ours.
     warnings.filterwarnings("ignore", "resource_tracker: process died unexpectedly")
     try:

@@ -2,11 +2,13 @@
 
 import importlib.util
 import socket
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 import torch
-from commands import assert_clear
+from commands import assert_clear, environment
 from torch import nn
 
 from kartrl.config import read
@@ -67,11 +69,9 @@ def test_nodes_are_spread_over_machines(machines, taken, wanted, cpus, expected)
 
 def test_stages_go_on_in_the_next_life():
     member = Member(0, Place(SMALL, 2))
-    for environment, waited in ((3.0, 1.0), (1.0, 1.0)):  # of each life
+    for acted, waited in ((3.0, 1.0), (1.0, 1.0)):  # of each life
         begun = NodeState(agent_seconds=(0.5, 0.0, 0.5, 0.0), predictor_seconds=(0.5, 0.0, 0.0, 0.0))
-        member.report(
-            begun._replace(agent_seconds=(environment, 0.0, waited, 0.0), predictor_seconds=(1.0, 0.0, 1.0, 0.0))
-        )
+        member.report(begun._replace(agent_seconds=(acted, 0.0, waited, 0.0), predictor_seconds=(1.0, 0.0, 1.0, 0.0)))
         member.report(begun)  # late
         member.forget_life()
     shares = member.stages.shares()
@@ -110,6 +110,19 @@ def test_weights_of_another_machine_are_taken_unless_they_are_old():
     assert node.fetch(acting, -1) == 1
     assert torch.equal(acting.weight, there.weight)
     assert torch.equal(acting.bias, there.bias)
+
+
+def test_a_replacement_inspects_nothing_again_and_each_life_ends_with_its_node(tmp_path):
+    (tmp_path / "made").mkdir()
+    result = subprocess.run(
+        [sys.executable, "-m", "lives", str(tmp_path / "made")],
+        env={**environment(), "KARTRL_IMPORT": "lives", "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=250,
+    )
+    assert result.stdout.split() == ["3", "2"], result.stderr  # inspection, and two agents; these alone
+    assert [path.name for path in tmp_path.iterdir()] == ["made"]
 
 
 def test_a_cluster_that_has_gone_is_not_joined(tmp_path, monkeypatch):

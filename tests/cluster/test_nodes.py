@@ -88,9 +88,16 @@ def test_nodes_come_and_go(machines, tmp_path):
             wait_for(
                 lambda: newest(folder, "system/dropped_unrolls") > dropped, SECONDS, "its old unrolls to be dropped"
             )
+            assert not any("torch" in region.path for region in killed.memory_maps()), "it starts fast"
             killed.kill()
             wait_for(lambda: "is being restarted after: " in output.read_text(), SECONDS, "the death to be seen")
             wait_for(lambda: any(acts(folder, node, 1) for node in (0, 1)), SECONDS, "the node in its next life")
+            for title in ("kartrl node-0", "ray::Host"):  # the process of a node that acts; the owner of such processes
+                before = machines.titled("kartrl node-0")
+                machines.titled(title)[0].kill()
+                lives = newest(folder, "node_0/restarts") + 1
+                wait_for(lambda lives=lives: acts(folder, 0, lives), SECONDS, f"node 0 after the end of {title}")
+                assert not titled(before, "kartrl node-0")
 
             stranger = str(other_version(tmp_path / "other"))
             strange = machines.add(PYTHONPATH=os.pathsep.join((stranger, str(HELPERS))))
@@ -101,16 +108,16 @@ def test_nodes_come_and_go(machines, tmp_path):
                 machines.remove(machine)
             wait_for(lambda: output.read_text().count(" left with its machine") == 3, SECONDS, "three to have left")
             training.process.kill()
-            wait_for(lambda: not machines.nodes() and not machines.agents(), SECONDS, "all nodes to end")
+            wait_for(lambda: not machines.processes(), SECONDS, "all processes of nodes to end")
             training.process.wait()
 
     saved = steps(folder)
     assert saved > 0
     with Training(tmp_path, "--resume", "run", before=REPORT_OFTEN) as again:
         wait_for(lambda: steps(folder) > saved, SECONDS, "training to go on")
-        agents = machines.agents()
+        assert machines.agents()
         status, said = again.end(signal.SIGINT, timeout=SECONDS)
-        wait_for(lambda: not titled(agents, "kartrl agent-"), SECONDS, "all agents to be gone")
+        wait_for(lambda: not machines.processes(), SECONDS, "all processes of nodes to be gone")
     assert status == 128 + signal.SIGINT, said
     assert "failed" not in said
     assert "Traceback" not in output.read_text() + said

@@ -63,20 +63,24 @@ class Machines:
         self._cluster.remove_node(machine, allow_graceful=False)
 
     def nodes(self) -> dict[int, psutil.Process]:
-        """The processes of kartrl's nodes, by their numbers."""
+        """Ray's processes of kartrl's nodes, by their numbers."""
+        return {process.pid: process for process in self.titled("ray::Node")}
+
+    def agents(self) -> list[psutil.Process]:
+        """Of all nodes."""
+        return self.titled("kartrl agent-")
+
+    def processes(self) -> list[psutil.Process]:
+        """All processes of nodes and their hosts, but Ray's idle ones and fork servers."""
+        return [process for title in ("ray::Node", "ray::Host", "kartrl ") for process in self.titled(title)]
+
+    def titled(self, title: str) -> list[psutil.Process]:
+        """All processes that its raylets have started, at any remove, with titles that begin like this."""
         found: list[psutil.Process] = []
         for machine in self._cluster.list_all_nodes():
             (raylet,) = machine.all_processes["raylet"]
             with contextlib.suppress(psutil.NoSuchProcess):
-                found += titled(psutil.Process(raylet.process.pid).children(), "ray::Node")
-        return {process.pid: process for process in found}
-
-    def agents(self) -> list[psutil.Process]:
-        """Of all nodes."""
-        found: list[psutil.Process] = []
-        for node in self.nodes().values():
-            with contextlib.suppress(psutil.NoSuchProcess):
-                found += titled(node.children(recursive=True), "kartrl agent-")
+                found += titled(psutil.Process(raylet.process.pid).children(recursive=True), title)
         return found
 
     def close(self) -> None:

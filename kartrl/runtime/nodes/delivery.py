@@ -1,12 +1,31 @@
-"""What a node delivers to the learner: unrolls, and its reports."""
+"""What a node and the learner tell each other: calls, unrolls, and reports."""
 
 from typing import NamedTuple
 
 import numpy as np
 
+from kartrl.envs.spec import EnvSpec
 from kartrl.metrics.stopwatch import AGENT_STAGES, PREDICTOR_STAGES
 from kartrl.runtime.messages import EpisodeEnd
 from kartrl.trajectory import Trajectory
+
+
+class Greeting(NamedTuple):
+    """Sent by a node once it can act."""
+
+    host: str
+    spec: EnvSpec
+    envs: int  # that it steps
+    agents: int
+    known: bytes  # what it has found out about its place, for its replacement there
+
+
+class Call(NamedTuple):
+    """A call of `Node.next_unrolls`, as passed on to the node's process."""
+
+    weights: np.ndarray | None  # float32 [n]; None if they are not newer than the previous ones
+    version: int  # of the weights
+    enough: int  # unrolls to wait for
 
 
 class NodeState(NamedTuple):

@@ -11,10 +11,11 @@ from typing import Any
 from kartrl.config import Config, dump
 from kartrl.envs.spec import EnvSpec
 from kartrl.errors import RunFailed, UserError
-from kartrl.runtime.nodes.delivery import Delivery
+from kartrl.runtime.nodes.delivery import Delivery, Greeting
+from kartrl.runtime.nodes.host import Host
 from kartrl.runtime.nodes.identity import identity
 from kartrl.runtime.nodes.members import COUNTED, Member, places
-from kartrl.runtime.nodes.node import Greeting, Node
+from kartrl.runtime.nodes.node import Node
 from kartrl.runtime.nodes.session import Machine, RaySession
 from kartrl.runtime.published_weights import PublishedWeights
 
@@ -52,6 +53,7 @@ class Fleet:
         self._config, self._spec = config, spec
         self._weights, self._batch, self._seed, self._say = weights, batch, seed, say
         self.members: list[Member] = []
+        self._hosts: dict[str, Any] = {}  # Ray's actors, by machine
         self._lock = threading.Condition()  # guards what follows, and members' errors
         self._calls: dict[Any, Member] = {}  # outstanding ones, oldest first
         self._put: tuple[Any, int] = (None, -1)  # the newest weights in the object store, and their version
@@ -137,6 +139,8 @@ class Fleet:
             self._drop(member)
             self._left.update({name: member.total(name) for name in COUNTED})
             self.members.remove(member)
+        for machine in self._hosts.keys() - alive:
+            self._ray.kill(self._hosts.pop(machine))
 
     def _join(self) -> None:
         """Place new nodes where there is room."""
@@ -153,15 +157,23 @@ class Fleet:
         packs = section.compression == "lz4" or (
             section.compression == "auto" and not machine.here and importlib.util.find_spec("lz4") is not None
         )
+        if machine.id not in self._hosts:
+            lasting = self._ray.remote(Host).options(
+                num_cpus=0, max_restarts=-1, max_task_retries=-1, scheduling_strategy=affinity
+            )
+            self._hosts[machine.id] = lasting.remote()
+        seed = self._seed + member.number * SEEDS + member.restarts.total * LIVES
+        started = self._hosts[machine.id].start.remote(
+            identity(), dump(self._config), member.name, member.place.cpus, seed, packs, member.known
+        )
         options = self._ray.remote(Node).options(
             num_cpus=member.place.cpus,
             num_gpus=min(section.node_gpus, machine.gpus),
             max_concurrency=THREADS,
             scheduling_strategy=affinity,
         )
-        seed = self._seed + member.number * SEEDS + member.restarts.total * LIVES
-        member.actor = options.remote(identity(), dump(self._config), member.place.cpus, seed, packs)
-        member.greeting = member.actor.greet.remote()
+        member.actor = options.remote()
+        member.greeting = member.actor.greet.remote(started)
 
     def _receive_greeting(self, member: Member) -> None:
         if member.greeting is None or not self._ray.wait([member.greeting], timeout=0)[0]:
@@ -177,7 +189,7 @@ class Fleet:
         each = greeting.envs // greeting.agents
         self._say(f"{member.name} acts on {greeting.host}: {greeting.agents} agents x {each} environments")
         with self._lock:
-            member.envs = greeting.envs
+            member.envs, member.known = greeting.envs, greeting.known
             for _ in range(CALLS):
                 self._call(member)
 
@@ -190,6 +202,8 @@ class Fleet:
         self._drop(member)
         alone = not self.acting and all(other is member or other.restarts.failing for other in self.members)
         died = isinstance(error, self._ray.exceptions.RayActorError)
+        if not (delivered or died):
+            member.known = None  # this may be the cause
         if alone and not self._worked and not died:  # restarts would loop
             raise (UserError if refused else RunFailed)(f"{member.name} on {host}: {cause}") from error
         member.restarts.died(now, useful=delivered)
@@ -222,6 +236,8 @@ class Fleet:
             self._ray.wait(ends, num_returns=len(ends), timeout=timeout)
         for member in self.members:
             self._drop(member)
+        for host in self._hosts.values():
+            self._ray.kill(host)
 
     def close(self) -> None:
         """Disconnect from Ray; this object must not be used afterwards."""

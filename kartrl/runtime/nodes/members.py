@@ -29,6 +29,7 @@ class Member:
         self.actor: Any = None
         self.greeting: Any = None  # Ray's reference to its `Greeting`; None once received
         self.envs = 0  # that it steps; 0 until its greeting
+        self.known: bytes | None = None  # of its newest `Greeting`
         self.restarts = Restarts()
         self.error: Exception | None = None  # of a call since its last start
         self.delivered = False  # whether it has, since its last start
