@@ -48,12 +48,14 @@ def play(slab, agent, seed, steps):
     [
         ((4,), DISCRETE, ["model.core=lstm"], 1e-5),
         ((4,), DISCRETE, ["model.core=none"], 1e-5),
+        ((4,), DISCRETE, ["model.core=gru"], 1e-5),
+        ((2,), DISCRETE, ["model.core=lstm", "model.critic=separate", "model.normalise_observations=true"], 1e-5),
         ((4,), CONTINUOUS, ["model.core=lstm"], 1e-5),
         ((54, 54, 1), DISCRETE, ["model.core=lstm"], 1e-5),
         ((54, 54, 1), DISCRETE, ["model.core=lstm", "model.precision=bf16"], 0.02),
         ((54, 54, 1), DISCRETE, ["model.core=lstm", "model.torchscript=false"], 1e-5),
     ],
-    ids=["lstm", "feed-forward", "continuous", "image", "bf16", "eager"],
+    ids=["lstm", "feed-forward", "gru", "separate critic", "continuous", "image", "bf16", "eager"],
 )
 def test_the_learner_reproduces_what_the_predictor_decided(shape, action, overrides, tolerance):
     torch.set_num_threads(1)
@@ -63,6 +65,8 @@ def test_the_learner_reproduces_what_the_predictor_decided(shape, action, overri
     with torch.no_grad():
         for parameter in network.parameters():  # policies that are far from uniform, and memories that matter
             parameter.add_(0.1 * torch.randn_like(parameter))
+    if network.normalises:
+        network.observe(1 + 2 * torch.randn(100, *shape))
     dtype = "uint8" if len(shape) == 3 else "float32"
     size = decision_size(action.columns, distribution.parameter_size)
     sizes = (AGENTS, GROUPS, SIZE, RING, T, shape, dtype, size, network.state_size)
