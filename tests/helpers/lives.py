@@ -4,6 +4,7 @@ Prints in how many processes each made environments; each must end with its node
 """
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import gymnasium
@@ -33,6 +34,10 @@ class Counted(CartPoleEnv):
 gymnasium.register("Counted-v0", Counted, max_episode_steps=500)
 
 
+def _has(folder: Path, files: int) -> bool:
+    return len(list(folder.iterdir())) >= files
+
+
 def main(folder: Path) -> None:
     overrides = ["environment.id=lives:Counted-v0", f"environment.kwargs.folder={folder}", "system.agents=2"]
     config, host, known, made = read(overrides=[*overrides, "model.hidden_size=16"]), Host(), None, 0
@@ -44,6 +49,7 @@ def main(folder: Path) -> None:
         unrolls = node.next_unrolls(flat, version, 1).unrolls
         assert torch.isfinite(torch.from_numpy(unrolls.observation)).all()
         assert np.array_equal(unrolls.version, np.zeros_like(unrolls.version))
+        wait_for(partial(_has, folder, made + greeting.agents), 60, "all agents")
         known, before, made = greeting.known, made, len(list(folder.iterdir()))
         print(made - before)
         if seed == 0:
