@@ -98,8 +98,10 @@ def test_an_update_is_that_of_the_whole_batch_by_hand_however_it_is_divided(algo
         result = update(learner, *batch_of(action, number))
     weights, loss, norm = by_hand(config, action, 3)
     assert norm > config.optimizer.gradient_clip, "it is clipped"
-    # RMSprop enlarges rounding errors where a gradient is 0, as that of the bias of ACER's advantages
-    assert_same(learner.state()[0], weights, atol=1e-5, rtol=1e-4)
+    state = learner.state()[0]
+    if (bias := "advantage.last.bias") in weights:  # its gradient is 0, and RMSprop enlarges the rounding of that
+        torch.testing.assert_close(state.pop(bias), weights.pop(bias), atol=1e-5, rtol=1e-4)
+    assert_same(state, weights, atol=2e-6, rtol=1e-4)
     scalars = result.scalars()
     assert result.finite
     assert result.steps[-1].gradient_norm == pytest.approx(norm, rel=1e-3)
