@@ -2,13 +2,15 @@
 
 python benchmarks/nodes.py [-c pong] [--set section.key=value] [--seconds 60] [--rounds 3] [--every 10]
 
-The object store's memory is measured as the growth of /dev/shm, which nothing else should use meanwhile.
+The object store's memory is measured as the growth of /dev/shm, which nothing else should use meanwhile. Every other
+round goes backwards, against drift; stolen is the share of the processors that a virtual machine's host withheld.
 """
 
 import shutil
 import statistics
 import threading
 
+import psutil
 from kills import kill_periodically, parse
 from rich.console import Console
 from rich.progress import Progress
@@ -25,8 +27,8 @@ def main() -> None:
     options = parse(__doc__)
     console, files = Console(), config_files(options)
     rates: dict[str, list[float]] = {arm: [] for arm in ARMS}
-    for _ in range(options.rounds):
-        for arm, (overrides, killed) in ARMS.items():
+    for number in range(options.rounds):
+        for arm, (overrides, killed) in list(ARMS.items())[:: 1 if number % 2 == 0 else -1]:
             # an evaluation would run in some windows and not in others
             arguments = config_options(files, ["evaluation.minutes=0", *options.set, *overrides])
             before = shared()
@@ -37,20 +39,26 @@ def main() -> None:
             )
             for thread in (watch, *([killer] if killed else [])):
                 thread.start()
+            times = psutil.cpu_times()
             with Progress(console=console, transient=True) as progress:
                 window = train_window(arguments, options.seconds, options.warm, progress)
             done.set()
+            spent = [after - start for after, start in zip(psutil.cpu_times(), times, strict=True)]
             rates[arm].append(window.agent_steps_per_second)
             console.print(
-                f"{arm}: {rates[arm][-1]:,.0f} agent steps/s, {rates[arm][-1] / rates['plain'][-1]:.2f} of plain; "
-                f"lag {window.lag:.1f}; object store {(max(store, default=before) - before) / 1e6:.0f} MB; "
-                f"{len(kills)} kills",
+                f"{arm}: {rates[arm][-1]:,.0f} agent steps/s; lag {window.lag:.1f}; "
+                f"object store {(max(store, default=before) - before) / 1e6:.0f} MB; {len(kills)} kills; "
+                f"stolen {spent[times._fields.index('steal')] / sum(spent):.1%}",
                 highlight=False,
+                soft_wrap=True,
             )
     for arm, found in rates.items():
-        ratio = statistics.median(rate / plain for rate, plain in zip(found, rates["plain"], strict=True))
+        ratios = [rate / plain for rate, plain in zip(found, rates["plain"], strict=True)]
         console.print(
-            f"{arm}: median {statistics.median(found):,.0f} agent steps/s, {ratio:.2f} of plain", highlight=False
+            f"{arm}: median {statistics.median(found):,.0f} agent steps/s, {statistics.median(ratios):.2f} of plain "
+            f"({', '.join(f'{ratio:.2f}' for ratio in ratios)})",
+            highlight=False,
+            soft_wrap=True,
         )
 
 
