@@ -89,7 +89,8 @@ class System(Section):
     )
     envs_per_agent: AutoInt = Field(
         "auto",
-        description="environments per agent, which steps one half of them while the other half waits for actions",
+        description="environments per agent, which steps one half of them while the other half waits for actions; "
+        "on a single core all together",
     )
     predictors: int = Field(1, ge=1, le=16, description="predictor threads")
     trainers: AutoInt = Field(

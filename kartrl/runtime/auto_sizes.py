@@ -53,7 +53,9 @@ def choose_sizes(config: Config, spec: EnvSpec, cpus: int | None = None) -> Size
     ratio = config.acer.replay_ratio if config.replays and not mixed else 0.0
     on_cpu = learner_device(system).type == "cpu"
     envs = _or(system.envs_per_agent, 2 * _group_size(0.0 if fixed else spec.step_seconds))
-    groups_per_agent = 2 if envs % 2 == 0 else 1
+    # On a single core an agent and its predictor take turns anyway: halves would only double the forward passes.
+    together = number == 1 and on_cpu and _or(system.training_batch_size, envs) % envs == 0
+    groups_per_agent = 1 if together or envs % 2 else 2
     size = envs // groups_per_agent
     memory = max(1, int(free_memory() / 2 / AGENT_BYTES / learners))
     agents = _or(system.agents, min(memory, AGENTS_PER_CORE * number if envs == 1 else number))

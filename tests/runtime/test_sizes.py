@@ -63,6 +63,13 @@ def test_an_odd_number_of_environments_makes_one_group():
     assert (sizes.groups_per_agent, sizes.group_size, sizes.training_blocks) == (1, 5, 4)
 
 
+def test_on_one_core_an_agent_steps_all_of_its_environments_together():
+    sizes = choose_sizes(read(overrides=SMALL), QUICK, cpus=1)
+    assert (sizes.agents, sizes.groups_per_agent, sizes.group_size, sizes.training_blocks) == (1, 1, 8, 1)
+    sizes = choose_sizes(read(overrides=[*SMALL, "system.training_batch_size=4"]), QUICK, cpus=1)
+    assert (sizes.groups_per_agent, sizes.group_size, sizes.training_blocks) == (2, 4, 1), "a batch of half of them"
+
+
 @pytest.mark.parametrize("agents", [2, 8, 32])
 @pytest.mark.parametrize(("algorithm", "lag"), [("impala", 4), ("appo", 1)])
 def test_the_batch_follows_the_number_of_environments_so_that_the_policy_lag_does_not(agents, algorithm, lag):
