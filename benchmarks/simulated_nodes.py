@@ -9,7 +9,6 @@ while its agents do not wait for memory. Network and latency are not measured: s
 
 import argparse
 import contextlib
-import math
 import os
 import secrets
 import shutil
@@ -27,7 +26,7 @@ from kartrl.commands.bench.windows import Window, train_window
 from kartrl.launch import config_options
 from kartrl.metrics.stopwatch import UPDATE_STAGES
 
-ENVS, GROUP, UNROLL = 8, 4, 20  # environments per node and per group, steps per unroll
+ENVS, UNROLL = 8, 20  # environments per node, which are stepped together as it has one core; steps per unroll
 SETTINGS = (
     "environment.id=sleeping:Sleeping-v0",
     "evaluation.minutes=0",
@@ -47,13 +46,12 @@ def simulated(nodes: int, batch: int, step_bytes: float, window: Window) -> Clus
         step_bytes: per observation.
     """
     updates = window.agent_steps_per_second / (batch * UNROLL)  # per second
-    groups = min(math.ceil(math.ceil(batch / nodes) / GROUP), ENVS // GROUP)  # per call
     return Cluster(
         nodes=nodes,
         node_rate=window.agent_steps_per_second / nodes / (1 - window.stages["agent_wait_block"]),
         fill_steps=ENVS * UNROLL,
         node_steps=2 * ENVS * UNROLL,
-        call_steps=groups * GROUP * UNROLL,
+        call_steps=ENVS * UNROLL,
         update_steps=batch * UNROLL,
         update_base=sum(window.stages[f"trainer_{stage}"] for stage in UPDATE_STAGES) / updates,
         update_per_step=0.0,
