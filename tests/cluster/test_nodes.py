@@ -159,9 +159,12 @@ def test_a_cluster_of_its_own_is_reached_by_nobody_and_leaves_nothing(tmp_path, 
         assert {place.laddr.ip.removeprefix("::ffff:") for place in open_sockets} == {"127.0.0.1"}
         session = session_of(family)
         assert session.exists()
+        folders = {process.environ().get("KARTRL_SOCKETS") for process in family} - {None}
+        assert len(folders) == 2, "the learner's, and the host's of its nodes"
         status, output = training.end(signal.SIGINT, timeout=SECONDS)
         wait_for(lambda: not training.family(), SECONDS, "all processes to be gone")
     assert status == 128 + signal.SIGINT, output
     assert not session.exists()
+    assert not [folder for folder in folders if Path(folder).exists()]
     assert not (tmp_path / ".ray").exists()
     assert "Traceback" not in output

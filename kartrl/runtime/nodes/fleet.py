@@ -228,6 +228,7 @@ class Fleet:
 
     def end(self, timeout: float) -> None:
         """End all nodes cleanly, so that their agents end too; wait at most `timeout` seconds."""
+        deadline = time.monotonic() + timeout
         with self._lock:
             actors = [member.actor for member in self.members if member.actor is not None and member.greeting is None]
             self._calls = {}
@@ -236,6 +237,8 @@ class Fleet:
             self._ray.wait(ends, num_returns=len(ends), timeout=timeout)
         for member in self.members:
             self._drop(member)
+        if ends := [host.end.remote() for host in self._hosts.values()]:
+            self._ray.wait(ends, num_returns=len(ends), timeout=max(0.0, deadline - time.monotonic()))
         for host in self._hosts.values():
             self._ray.kill(host)
 

@@ -6,6 +6,7 @@ So the death of a node, which is another Ray actor, costs no second load of PyTo
 import contextlib
 import os
 import secrets
+import shutil
 import socket
 import sys
 from pathlib import Path
@@ -19,6 +20,9 @@ from kartrl.runtime.processes import spawn, start_method
 
 class Host:
     """See above. It has no torch itself, and outlives its nodes; if it dies, so do they, and Ray restarts it."""
+
+    def __init__(self) -> None:
+        self._folder: Path | None = None
 
     def start(
         self,
@@ -50,13 +54,18 @@ class Host:
         # Otherwise each process started here would import Ray's main module, and Ray with it.
         vars(sys.modules["__main__"]).pop("__file__", None)
         context = start_method("kartrl.runtime.nodes.acting_process")
-        # The folder is this user's alone.
-        path = Path(os.environ["KARTRL_SOCKETS"], f"node-{secrets.token_hex(4)}")
+        self._folder = Path(os.environ["KARTRL_SOCKETS"])  # this user's alone
+        path = self._folder / f"node-{secrets.token_hex(4)}"
         with contextlib.closing(socket.socket(socket.AF_UNIX)) as listener:
             listener.bind(str(path))
             listener.listen(1)
             spawn(context, name.replace(" ", "-"), _act, listener, fork_server_key(), text, cpus, seed, compress, known)
         return str(path)
+
+    def end(self) -> None:
+        """Remove its sockets' folder: a Ray that ends kills its fork server, which would do so, too."""
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def _act(*arguments: Any) -> None:

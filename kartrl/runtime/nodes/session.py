@@ -22,6 +22,7 @@ from kartrl.runtime.socket_folder import RAY_FOLDER
 ALWAYS = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_DEDUP_LOGS_SKIP_REGEX": ".",
+    "RAY_IGNORE_UNHANDLED_ERRORS": "1",  # calls that are in progress at the end fail, and nobody reads their answers
 }  # report nothing to Ray's makers, and print nothing
 OWN = {  # for a private cluster; read when Ray is imported
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # as on those, it then listens on the loopback interface only
