@@ -39,16 +39,15 @@ def main() -> None:
             )
             for thread in (watch, *([killer] if killed else [])):
                 thread.start()
-            times = psutil.cpu_times()
+            psutil.cpu_times_percent()  # the next call tells what has been since
             with Progress(console=console, transient=True) as progress:
                 window = train_window(arguments, options.seconds, options.warm, progress)
             done.set()
-            spent = [after - start for after, start in zip(psutil.cpu_times(), times, strict=True)]
             rates[arm].append(window.agent_steps_per_second)
             console.print(
                 f"{arm}: {rates[arm][-1]:,.0f} agent steps/s; lag {window.lag:.1f}; "
                 f"object store {(max(store, default=before) - before) / 1e6:.0f} MB; {len(kills)} kills; "
-                f"stolen {spent[times._fields.index('steal')] / sum(spent):.1%}",
+                f"stolen {psutil.cpu_times_percent().steal:.1f} %",
                 highlight=False,
                 soft_wrap=True,
             )

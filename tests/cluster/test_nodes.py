@@ -58,6 +58,15 @@ def session_of(family: list[psutil.Process]) -> Path:
     raise AssertionError("no raylet")
 
 
+def socket_folders(family: list[psutil.Process]) -> set[Path]:
+    """The folders of these processes' sockets; some processes may end while they are looked at."""
+    folders = set()
+    for process in family:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            folders.add(process.environ().get("KARTRL_SOCKETS"))
+    return {Path(folder) for folder in folders if folder}
+
+
 @pytest.mark.timeout(900)
 def test_nodes_come_and_go(machines, tmp_path):
     folder, output = tmp_path / "logs" / "run", tmp_path / "output"
@@ -159,12 +168,12 @@ def test_a_cluster_of_its_own_is_reached_by_nobody_and_leaves_nothing(tmp_path, 
         assert {place.laddr.ip.removeprefix("::ffff:") for place in open_sockets} == {"127.0.0.1"}
         session = session_of(family)
         assert session.exists()
-        folders = {process.environ().get("KARTRL_SOCKETS") for process in family} - {None}
+        folders = socket_folders(family)
         assert len(folders) == 2, "the learner's, and the host's of its nodes"
         status, output = training.end(signal.SIGINT, timeout=SECONDS)
         wait_for(lambda: not training.family(), SECONDS, "all processes to be gone")
     assert status == 128 + signal.SIGINT, output
     assert not session.exists()
-    assert not [folder for folder in folders if Path(folder).exists()]
+    assert not [folder for folder in folders if folder.exists()]
     assert not (tmp_path / ".ray").exists()
     assert "Traceback" not in output
