@@ -11,6 +11,7 @@ race. A peer is started with `--seed N --output FILE` and writes a row for each 
 import argparse
 import csv
 import shlex
+import signal
 import statistics
 import subprocess
 import sys
@@ -56,17 +57,28 @@ def read(path: Path, start: float) -> Result:
     return Result(first, most)
 
 
-def train(command: Sequence[str], episodes: Path) -> Result:
-    """Run training to its end."""
+def train(command: Sequence[str], episodes: Path, minutes: float = float("inf")) -> Result:
+    """Run training to its end, or stop it by SIGINT after this many minutes.
+
+    Raises:
+        subprocess.CalledProcessError: it failed.
+    """
     start = time.time()
-    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL) as process:
+        try:
+            status = process.wait(None if minutes == float("inf") else 60 * minutes)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGINT)
+            status = process.wait()
+    if status not in (0, 128 + signal.SIGINT):
+        raise subprocess.CalledProcessError(status, command)
     return read(episodes, start)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
-    parser.add_argument("--minutes", default="1", help="of kartrl's training (default 1)")
+    parser.add_argument("--minutes", type=float, default=1, help="after which kartrl is stopped (default 1)")
     parser.add_argument("--folder", type=Path, required=True, help="for the runs")
     parser.add_argument("--peer", help="command of the peer")
     parser.add_argument("arguments", nargs="*", help="for run.py, after --")
@@ -76,12 +88,14 @@ def main() -> None:
     for seed in options.seeds:
         name, output = f"seed{seed}", options.folder.resolve() / f"peer{seed}.csv"
         ours = [sys.executable, "run.py", "--set", f"run.logs={options.folder.resolve()}", "--set", f"run.name={name}"]
-        ours += ["--set", f"run.seed={seed}", "--set", f"run.minutes={options.minutes}", *options.arguments]
-        commands = {"kartrl": (ours, options.folder / name / "episodes.csv")}
+        ours += ["--set", f"run.seed={seed}", *options.arguments]
+        # not by run.minutes: the learning rate's schedule would end with them
+        runs = {"kartrl": (ours, options.folder / name / "episodes.csv", options.minutes)}
         if options.peer:
-            commands["peer"] = ([*shlex.split(options.peer), "--seed", str(seed), "--output", str(output)], output)
-        for system, (command, episodes) in commands.items():
-            result = train(command, episodes)
+            peer = [*shlex.split(options.peer), "--seed", str(seed), "--output", str(output)]
+            runs["peer"] = (peer, output, float("inf"))
+        for system, (command, episodes, minutes) in runs.items():
+            result = train(command, episodes, minutes)
             results[system].append(result)
             print(f"{system} {seed}: first race {result.first_race}; 90 % {result.most_races}", flush=True)
     print("\n| | first race, median | 90 % of the last 50 finished, median |\n|---|---|---|")

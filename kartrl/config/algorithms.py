@@ -109,16 +109,22 @@ class A3C(A2C):
         return self
 
 
-class PPO(Section):
-    """Proximal policy optimisation (arXiv:1707.06347), synchronous, with GAE (arXiv:1506.02438)."""
-
-    epochs: int = Field(4, ge=1, le=100, description="passes over each batch")
-    minibatch_size: int = Field(
-        256,
+Epochs = Annotated[int, Field(ge=1, le=100, description="passes over each batch")]
+MinibatchSize = Annotated[
+    int,
+    Field(
         ge=1,
         le=1_000_000,
         description="approximate number of agent steps per optimizer step; minibatches consist of whole unrolls",
-    )
+    ),
+]
+
+
+class PPO(Section):
+    """Proximal policy optimisation (arXiv:1707.06347), synchronous, with GAE (arXiv:1506.02438)."""
+
+    epochs: Epochs = 4
+    minibatch_size: MinibatchSize = 256
     clip_range: Rate = Field(constant(0.2), description="epsilon: clip range of the probability ratio, or a schedule")
     value_clip_range: float = Field(
         0.0, ge=0, description="clip range of the change of values in an update; 0: no clipping"
@@ -137,5 +143,8 @@ class PPO(Section):
 class APPO(PPO):
     """PPO's clipped objective with V-trace's targets (arXiv:1802.01561), asynchronous."""
 
+    # as many optimizer steps as with PPO's four passes in minibatches of 256, at half of the cost: docs/results.md
+    epochs: Epochs = 2
+    minibatch_size: MinibatchSize = 128
     rho_bar: float = Field(1.0, gt=0, description="clip of the importance weights in the temporal differences")
     c_bar: float = Field(1.0, gt=0, description="clip of the importance weights in the traces")

@@ -293,7 +293,7 @@ class Optimizer(Section):
         "adamax, adamw, asgd, nadam, radam, rprop",
     )
     learning_rate: Rate = Field(
-        Schedule("linear", 7e-4, 1e-5),
+        Schedule("linear", 1e-3, 1e-5),
         description="a number, or a schedule from the start to the end of the run: linear START END, or polynomial "
         "START END (of power 2)",
     )
