@@ -47,9 +47,9 @@ Level = TypeVar("Level")
 def run(run_folder: Path, config: Config, server: Connection, signs: Connection | None = None) -> None:
     """Body of the evaluator process; ends on SIGTERM, when its parent is gone, or when it is told that training ended.
 
-    Every `config.evaluation.minutes`, if there is a new checkpoint, it drives on at most `config.evaluation.circuits`
-    train and as many test levels. If there are more, the train levels are always the same ones, from as many groups as
-    possible, so that checkpoints can be compared; the test levels take turns. Then it
+    At its start and every `config.evaluation.minutes`, if there is a new checkpoint, it drives on at most
+    `config.evaluation.circuits` train and as many test levels. If there are more, the train levels are always the same
+    ones, from as many groups as possible, so that checkpoints can be compared; the test levels take turns. Then it
 
     - sends to `server` an `EpisodeRecord` for each episode with greedy actions, and finally a `Scalars` with their
       means and those of as many episodes with sampled actions,
@@ -145,7 +145,7 @@ class Evaluator:
     def loop(self) -> None:
         """Wait for new checkpoints and evaluate them, until training has ended."""
         pause = 60 * self._config.evaluation.minutes
-        due, seen, ended = time.monotonic() + pause, None, False
+        due, seen, ended = 0.0, None, False
         while not ended:
             self._pulse.beat()
             ended = self._server.poll(LOOK_SECONDS)

@@ -214,11 +214,11 @@ class Server:
         """Check that every process is alive, replacing dead ones, and that the run makes progress."""
         if self._request.number is not None:
             return  # the same signal may have ended other processes
-        now, trained = time.monotonic(), self._trainer.first_update is not None
+        now = time.monotonic()
         resume_fork_server()
         self._crew.watch(now)
         self._reporter.logger.watch(now)
-        if trained:  # before that, there is nothing to evaluate
+        if self._saved > self._before.agent_steps:  # there is something new to evaluate; its start takes a core's time
             self._evaluations.watch(now)
         if self._crew.waiting:
             self._watchdog.rest(now)
