@@ -9,7 +9,7 @@ import numpy as np
 
 from kartrl.metrics.stopwatch import Stopwatch
 from kartrl.runtime.index_queue import readable
-from kartrl.runtime.slab import ANSWER, FINISHED, FREE, WAKE_SECONDS, Slab
+from kartrl.runtime.slab import ANSWER, FREE, WAKE_SECONDS, Slab
 
 
 class Stopped(Exception):
@@ -166,8 +166,7 @@ class AgentGroup:
         slab.unrolls[self._agent] += (~self._faulty).sum()
         self._faulty[:] = False
         self.blocks += 1
-        slab.state[block] = FINISHED
-        slab.finished.put(block)
+        slab.finish(block)
         self._block, self._step = slab.next_block(block), 0
 
 

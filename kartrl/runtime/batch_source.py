@@ -32,7 +32,7 @@ class BatchSource(Protocol):
 
 
 class ArrivalSource:
-    """Blocks in the order in which they finish; their memory is returned at once.
+    """Blocks in the order in which they finish; their memory is returned as soon as a batch is complete.
 
     Args:
         blocks: blocks per batch.
@@ -44,23 +44,22 @@ class ArrivalSource:
     def __init__(self, slab: Slab, blocks: int, weights: PublishedWeights, max_lag: int, stop: threading.Event) -> None:
         self._slab, self._blocks, self._stop = slab, blocks, stop
         self._weights, self._max_lag = weights, max_lag
+        self._chosen: list[int] = []
         self.dropped = 0
 
     def next(self, stopwatch: Stopwatch) -> Trajectory[np.ndarray] | None:
         """See `BatchSource`."""
-        chosen: list[int] = []
-        while len(chosen) < self._blocks:
+        while len(self._chosen) < self._blocks:
             if self._stop.is_set():
                 return None
-            for block in self._slab.finished.get_many(self._blocks - len(chosen), WAKE_SECONDS):
-                if not self._slab.is_finished(block) or block in chosen:
-                    continue
+            for block in self._slab.take_finished(self._blocks - len(self._chosen), WAKE_SECONDS):
                 if self._weights.version - self._slab.version[block].min() > self._max_lag:
                     self._slab.release([block])
                     self.dropped += self._slab.group_size
                 else:
-                    chosen.append(block)
+                    self._chosen.append(block)
         stopwatch.lap("idle")
+        chosen, self._chosen = self._chosen, []
         batch = self._slab.gather(chosen)
         self._slab.release(chosen)
         stopwatch.lap("gather")

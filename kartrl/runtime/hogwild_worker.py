@@ -111,7 +111,7 @@ class Worker:
         slab, board = self.slab, self._board
         if board.stopping[0]:
             raise Stopped
-        for block in slab.finished.get_many(slab.num_blocks, 0.0):
+        for block in slab.take_finished(slab.num_blocks, 0.0):
             self._learn(block)
             slab.release([block])
         requests = slab.gather_requests(slab.await_requests(slab.num_groups, 0.0))

@@ -1,4 +1,4 @@
-"""A queue of small integers that a killed process cannot leave locked."""
+"""A queue of integers that a killed process cannot leave locked."""
 
 import os
 import select
@@ -7,13 +7,13 @@ import threading
 from multiprocessing.context import BaseContext
 from typing import Any
 
-_NUMBER = struct.Struct("<i")
+_NUMBER = struct.Struct("<q")
 
 
 class IndexQueue:
-    """Sends small integers from many processes to threads of the process that created it.
+    """Sends integers from many processes to threads of the process that created it.
 
-    A message is an atomic write of 4 bytes to a pipe: writers need no lock, so none can die holding one. Only the
+    A message is an atomic write of 8 bytes to a pipe: writers need no lock, so none can die holding one. Only the
     reading threads, which share a process, use a lock; one read returns all waiting messages.
     """
 

@@ -5,9 +5,9 @@ message, and fill the blocks of the group's ring one after another; a block hold
 in one piece of shared memory, allocated once at the start, where each field of a group is contiguous: what an agent
 writes is what the network reads.
 
-Only the numbers of groups, requests and blocks pass through pipes, which also act as memory barriers. All state is in
-the slab, and every field has a single writer at any time, so a process killed at any instant leaves no lock held and
-loses no number (`Slab.recover`). The slab is independent of algorithms: it knows only the size of a decision.
+Only the numbers of groups, requests and fillings of blocks pass through pipes, which also act as memory barriers. All
+state is in the slab, and every field has a single writer at any time, so a process killed at any instant leaves no lock
+held and loses no number (`Slab.recover`). The slab is independent of algorithms: it knows only the size of a decision.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ from kartrl.trajectory import WITHOUT_TIME, Trajectory
 
 WAKE_SECONDS = 1.0  # longest wait before checking whether the run is stopping
 FREE, FINISHED = 0, 1
-LOCAL = ("context", "_wakes", "_gathered", "_gathering", "deaths")  # only in the process that created the slab
+LOCAL = ("context", "_wakes", "_gathered", "_gathering", "_taken", "deaths")  # only where the slab was created
 
 
 ANSWER = struct.Struct("<iq")  # a group and the number of its answered request; (-1, 0) if a flag has changed
@@ -73,6 +73,7 @@ class SlabShape(NamedTuple):
             "terminated": (steps, "bool"),
             "valid": (steps, "bool"),
             "state": ((blocks,), "uint8"),  # FREE or FINISHED
+            "filling": ((blocks,), "int64"),  # how often it has been filled
             "paused": ((self.num_agents,), "bool"),  # agents that must not take further steps
             "retired": (
                 (self.num_agents,),
@@ -114,6 +115,7 @@ class Slab:
             os.set_blocking(writer.fileno(), False)
         self._gathered = np.zeros(self.num_groups, np.int64)  # number of the newest request that a predictor has taken
         self._gathering = threading.Lock()
+        self._taken = np.zeros(self.num_blocks, np.int64)  # number of the newest filling that was taken for a batch
         self.deaths = 0  # of agents
         self._map()
         self.current[:] = np.arange(self.num_groups) * self.ring
@@ -147,6 +149,7 @@ class Slab:
     terminated: np.ndarray
     valid: np.ndarray
     state: np.ndarray
+    filling: np.ndarray
     paused: np.ndarray
     retired: np.ndarray
     unrolls: np.ndarray
@@ -177,6 +180,18 @@ class Slab:
         """The block that its group fills after this one."""
         begin = block - block % self.ring
         return begin + (block - begin + 1) % self.ring
+
+    # Agent, beside `kartrl.runtime.agent_group`
+
+    def finish(self, block: int) -> None:
+        """Mark a block as complete, and announce it."""
+        self.filling[block] += 1
+        self.state[block] = FINISHED
+        self.announce(block)
+
+    def announce(self, block: int) -> None:
+        """Put this filling of a finished block into the queue."""
+        self.finished.put(int(self.filling[block]) * self.num_blocks + block)
 
     # Predictor
 
@@ -226,6 +241,21 @@ class Slab:
 
     # Batch source
 
+    def take_finished(self, limit: int, timeout: float) -> list[int]:
+        """Up to `limit` finished blocks, in the order in which they were finished, each filling of a block once.
+
+        Waits up to `timeout` seconds for the first. `recover` announces again what may have arrived already, so that
+        what it announced of one filling may arrive when the block has been filled again. If that block were then taken
+        before older ones, its agent would wait for these with that one free, and their batch might never be complete.
+        """
+        blocks = []
+        for number in self.finished.get_many(limit, timeout):
+            filling, block = divmod(number, self.num_blocks)
+            if filling > self._taken[block]:
+                self._taken[block] = filling
+                blocks.append(block)
+        return blocks
+
     def gather(self, blocks: Sequence[int]) -> Trajectory[np.ndarray]:
         """Copy these finished blocks into a batch of unrolls; each block adds G to B."""
         fields = {
@@ -245,7 +275,7 @@ class Slab:
             self._wake(agent)
 
     def is_finished(self, block: int) -> bool:
-        """Whether this block is complete; its number may arrive twice after `recover`."""
+        """Whether this block is complete and has not been released."""
         return bool(self.state[block] == FINISHED)
 
     def agent_of(self, block: int) -> int:
@@ -296,7 +326,7 @@ class Slab:
         blocks = self.groups_per_agent * self.ring
         for block in range(agent * blocks, (agent + 1) * blocks):
             if self.is_finished(block):
-                self.finished.put(block)
+                self.announce(block)
 
 
 def _nbytes(shape: tuple[int, ...], dtype: str) -> int:

@@ -262,13 +262,12 @@ class Drain(threading.Thread):
                     decision = np.zeros((len(requests.group), *slab.decision.shape[2:]), np.float32)
                     begun = int((requests.step == 0).sum())
                     slab.answer_requests(requests, decision, slab.initial_state[:begun] * 0, 1)
-            for block in slab.finished.get_many(64, 0.0):
-                if slab.is_finished(block):
-                    unrolls = slab.gather([block])
-                    slab.release([block])
-                    for unroll in unrolls.observation.swapaxes(0, 1):
-                        self.unrolls.append(({*unroll[:, 0].tolist()}, unroll[:, 1].tolist()))
-                        self.seen |= self.unrolls[-1][0]
+            for block in slab.take_finished(64, 0.0):
+                unrolls = slab.gather([block])
+                slab.release([block])
+                for unroll in unrolls.observation.swapaxes(0, 1):
+                    self.unrolls.append(({*unroll[:, 0].tolist()}, unroll[:, 1].tolist()))
+                    self.seen |= self.unrolls[-1][0]
 
     def settle(self) -> None:
         with self.predicting:

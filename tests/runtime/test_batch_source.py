@@ -173,8 +173,7 @@ def finish(slab, block, version=0):
     """As if an agent had filled this block."""
     slab.observation[block] = block
     slab.version[block] = version
-    slab.state[block] = 1
-    slab.finished.put(block)
+    slab.finish(block)
 
 
 def next_of(source, released=True):
@@ -200,11 +199,25 @@ def weights():
 def test_blocks_are_trained_on_in_the_order_in_which_they_were_finished():
     slab = make_slab(num_agents=3, ring=2)
     source = ArrivalSource(slab, 2, weights(), 10**9, threading.Event())
-    for block in (3, 0, 0, 4, 1):  # announced twice by `recover`
+    for block in (3, 0, 4, 1):
         finish(slab, block)
+        if block == 0:
+            slab.recover(0)  # announces it again
     assert next_of(source, released=False) == [3, 0]
     assert slab.state.tolist() == [0, 1, 0, 0, 1, 0], "their memory is given back at once"
     assert next_of(source) == [4, 1]
+
+
+def test_a_block_announced_twice_is_not_taken_before_older_ones_once_it_has_been_refilled():
+    slab = make_slab(ring=2)
+    source = ArrivalSource(slab, 1, weights(), 10**9, threading.Event())
+    finish(slab, 0)
+    slab.recover(0)
+    assert next_of(source) == [0]
+    finish(slab, 1)
+    finish(slab, 0)
+    assert next_of(source) == [1]
+    assert next_of(source) == [0]
 
 
 def test_blocks_that_were_begun_too_many_updates_ago_are_dropped_and_counted():

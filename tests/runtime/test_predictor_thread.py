@@ -93,7 +93,7 @@ def test_the_learner_reproduces_what_the_predictor_decided(shape, action, overri
         stop.set()
         predictor.join(60)
 
-    blocks = sorted(slab.finished.get_many(100, 0.0))
+    blocks = sorted(slab.take_finished(100, 0.0))
     assert len(blocks) == 3 * AGENTS * GROUPS
     batch = Trajectory(*map(torch.from_numpy, slab.gather(blocks)))
     assert batch.first[1:].any(), "episodes begin within unrolls"

@@ -3,7 +3,6 @@
 Slab, agents' groups and sources are the real ones, taking turns in one thread, so that being stuck is seen at once.
 """
 
-import itertools
 import multiprocessing
 import random
 import threading
@@ -63,15 +62,17 @@ class Life:
         return True
 
 
-class OneLook(threading.Event):
-    """A run that ends whenever a source has looked once: so it does not wait."""
+class Stop(threading.Event):
+    """Ends a source's waiting when it has looked, and no finished block is announced."""
 
-    def __init__(self) -> None:
+    def __init__(self, slab: Slab) -> None:
         super().__init__()
-        self.looks = itertools.count()
+        self.announced = slab.finished._reader
 
     def is_set(self) -> bool:
-        return next(self.looks) % 2 == 1
+        looked = super().is_set()
+        self.set()
+        return looked and not self.announced.poll()
 
 
 class Simulation:
@@ -83,14 +84,14 @@ class Simulation:
         self.slab = slab = Slab(CONTEXT, slab_shape(config, SPEC, self.sizes))
         self.weights = PublishedWeights(torch.nn.Linear(1, 1))
         blocks = self.sizes.training_blocks
-        self.synchronous = config.algorithm.name == "a2c"
-        if self.synchronous:
-            self.source = SynchronousSource(slab, self.weights, OneLook())
+        self.stop = Stop(slab)
+        if config.algorithm.name == "a2c":
+            self.source = SynchronousSource(slab, self.weights, self.stop)
         elif config.run.reproducible:
-            self.source = Rounds(slab, blocks, threading.Event())
+            self.source = Rounds(slab, blocks, self.stop)
             slab.deaths = 1  # until then its order is fixed
         else:
-            self.source = ArrivalSource(slab, blocks, self.weights, self.sizes.max_lag, threading.Event())
+            self.source = ArrivalSource(slab, blocks, self.weights, self.sizes.max_lag, self.stop)
         self.lives = {agent: Life(slab, agent) for agent in range(slab.num_agents)}
 
     def __enter__(self) -> "Simulation":
@@ -123,24 +124,14 @@ class Simulation:
         return True
 
     def update(self) -> bool:
-        """An update, unless the trainer would wait."""
-        old = self.too_old()
-        if not self.synchronous and self.slab.state.sum() - len(old) < self.sizes.training_blocks:
-            self.slab.release(old)  # as the source does before it waits for others, which here it would do for ever
-            return len(old) > 0
+        """An update, unless the trainer would wait; whether it did anything, such as dropping old blocks."""
+        finished = self.slab.state.sum()
+        self.stop.clear()
         if self.source.next(Stopwatch(TRAINER_STAGES)) is None:
-            return False
+            return self.slab.state.sum() < finished
         self.weights.publish()
         self.source.published()
         return True
-
-    def too_old(self) -> list[int]:
-        """Finished blocks that the source drops."""
-        if not isinstance(self.source, ArrivalSource):
-            return []
-        finished = np.flatnonzero(self.slab.state).tolist()
-        oldest = self.weights.version - self.sizes.max_lag
-        return [block for block in finished if self.slab.version[block].min() < oldest]
 
     def turn(self) -> bool:
         """Everybody does something, in a random order; whether anybody could."""

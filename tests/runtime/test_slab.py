@@ -62,12 +62,12 @@ class Predictor(threading.Thread):
         self.join(60)
 
 
-def numbers_of(queue, count):
-    """The next `count` numbers of this queue, of which some may still be on their way."""
+def next_of(get_many, count):
+    """The next `count` numbers, of which some may still be on their way."""
     numbers, deadline = [], time.monotonic() + 60
     while len(numbers) < count:
         assert time.monotonic() < deadline, f"only {numbers} have come"
-        numbers += queue.get_many(count - len(numbers), 1.0)
+        numbers += get_many(count - len(numbers), 1.0)
     return numbers
 
 
@@ -118,7 +118,7 @@ def play(slab, ends, group=0, start=0):
 
 def drain(slab, sequences):
     """Take all finished blocks off the slab, as (observation, ...) tuples of single steps with what follows them."""
-    for block in slab.finished.get_many(1000, 0.0):
+    for block in slab.take_finished(1000, 0.0):
         assert slab.is_finished(block)
         batch = take(slab, block)
         for g, sequence in enumerate(sequences):
@@ -162,11 +162,11 @@ def test_blocks_are_bounded_and_agents_wait_for_the_learner():
     with Predictor(slab):
         agent = threading.Thread(target=play, args=(slab, [[""]] * 7), daemon=True)
         agent.start()
-        first = numbers_of(slab.finished, 2)
+        first = next_of(slab.take_finished, 2)
         assert first == [0, 1]
         agent.join(0.5)
         assert agent.is_alive(), "two blocks are full: the agent must wait"
-        assert not slab.finished.get_many(10, 0.2)
+        assert not slab.take_finished(10, 0.2)
         take(slab, *first)
         agent.join(60)
         assert not agent.is_alive()
@@ -178,12 +178,9 @@ def test_a_replaced_agent_neither_loses_nor_mixes_anything():
         play(slab, [[""]] * 10)  # two whole blocks and a partial one; then the agent is gone
         slab.recover(0)  # the server announces again what may have been lost
         play(slab, [[""]] * 5, start=100)
-    numbers = slab.finished.get_many(100, 0.1)
-    assert numbers == [0, 1, 0, 1, 2], "announced twice by recover"
-    taken = []
-    for number in numbers:
-        if slab.is_finished(number):
-            taken.append(take(slab, number))
+    numbers = slab.take_finished(100, 0.1)
+    assert numbers == [0, 1, 2], "also those that were announced twice"
+    taken = [take(slab, number) for number in numbers]
     assert [batch.observation[0, 0, 0] for batch in taken] == [0, 4, 100]
     assert taken[-1].observation[:, 0, 0].tolist() == [100, 101, 102, 103, 104]
     assert taken[-1].first[0, 0]
@@ -207,7 +204,7 @@ def test_no_answer_reaches_the_wrong_life():
     slab.recover(0)
     with Predictor(slab):
         play(slab, [[""]] * 4, start=50)
-    (block,) = {number for number in slab.finished.get_many(10, 1.0) if slab.is_finished(number)}
+    (block,) = slab.take_finished(10, 1.0)
     batch = take(slab, block)
     assert batch.decision[:, 0, 0].tolist() == [51, 52, 53, 54]
     assert (batch.version == 7).all()
@@ -218,7 +215,7 @@ def test_an_unroll_with_faulty_numbers_is_quarantined_alone():
     slab = make_slab(group_size=2, ring=4, unroll_length=3)
     with Predictor(slab):
         play(slab, [["", ""], ["", "faulty"], ["", ""], *[["", ""]] * 3])
-    first, second = (take(slab, number) for number in slab.finished.get_many(10, 1.0))
+    first, second = (take(slab, number) for number in slab.take_finished(10, 1.0))
     assert first.valid[:, 0].all()
     assert not first.valid[:, 1].any()
     assert second.valid.all()
@@ -255,11 +252,11 @@ def test_an_agent_may_move_while_one_of_its_groups_waits_for_a_block():
 def test_an_agent_that_replaces_one_killed_between_two_blocks_fills_the_next():
     """A batch may need it with the finished one."""
     slab = make_slab(ring=2, unroll_length=2)
-    slab.observation[0], slab.state[0] = 5.0, FINISHED  # and `current` still says 0
+    slab.observation[0], slab.filling[0], slab.state[0] = 5.0, 1, FINISHED  # and `current` still says 0
     slab.recover(0)
     with Predictor(slab):
         play(slab, [[""]] * 2)
-    finished = slab.finished.get_many(2, 1.0)
+    finished = slab.take_finished(2, 1.0)
     assert finished == [0, 1]
     assert (take(slab, 0).observation == 5.0).all(), "it was left as it was"
 
@@ -296,7 +293,7 @@ def test_a_full_ring_holds_up_its_own_group_only():
     agent = threading.Thread(target=step_in_turn, daemon=True)
     with Predictor(slab):
         agent.start()
-        assert sorted(numbers_of(slab.finished, 2)) == [0, 1]
+        assert sorted(next_of(slab.take_finished, 2)) == [0, 1]
         agent.join(0.1)
         assert agent.is_alive(), "now both rings are full"
         take(slab, 1)
@@ -358,7 +355,7 @@ def test_initial_states_are_those_before_the_first_step_of_each_block():
     with Predictor(slab):
         for group in range(2):
             play(slab, [["", ""]] * 9, group, start=10_000 * group)
-    batch = take(slab, *sorted(slab.finished.get_many(10, 1.0)))
+    batch = take(slab, *sorted(slab.take_finished(10, 1.0)))
     assert batch.initial_state.shape == (12, 2)
     np.testing.assert_array_equal(batch.initial_state[:, 0], batch.observation[0, :, 0])
     assert (batch.initial_state[:, 1] == 7).all()
@@ -369,7 +366,7 @@ def test_blocks_keep_what_they_hold_until_they_are_released():
     agent = threading.Thread(target=play, args=(slab, [[""]] * 3), daemon=True)
     with Predictor(slab):
         agent.start()
-        blocks = numbers_of(slab.finished, 1)
+        blocks = next_of(slab.take_finished, 1)
         first = slab.gather(blocks)
         agent.join(0.2)
         assert agent.is_alive(), "it waits for the block, though it was read"
@@ -386,7 +383,7 @@ def test_blocks_of_several_groups_make_one_batch():
     with Predictor(slab):
         for group in range(4):
             play(slab, [["", ""]] * 3, group, start=10_000 * group)
-    batch = take(slab, *slab.finished.get_many(4, 1.0))
+    batch = take(slab, *slab.take_finished(4, 1.0))
     assert batch.observation.shape == (4, 8, 1)
     starts = [10_000 * group + 1000 * g for group in range(4) for g in range(2)]
     assert sorted(batch.observation[0, :, 0].tolist()) == starts
@@ -493,7 +490,7 @@ def test_predictions_of_many_agents_are_batched():
     agents = [threading.Thread(target=play, args=(slab, [[""]] * 20, group), daemon=True) for group in range(8)]
     for agent in agents:
         agent.start()
-    for group in numbers_of(slab.waiting, 8):  # all have asked before the first prediction
+    for group in next_of(slab.waiting.get_many, 8):  # all have asked before the first prediction
         slab.waiting.put(group)
     with Predictor(slab) as predictor:
         for agent in agents:

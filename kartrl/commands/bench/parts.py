@@ -209,7 +209,7 @@ def _round_trips(sizes: Sizes, seconds: float) -> float:
     initial_state = np.zeros((slab.num_groups, *slab.initial_state.shape[1:]), np.float32)
     while not answered or time.perf_counter() - start < seconds:
         requests = slab.gather_requests(slab.await_requests(slab.num_groups, 1.0))
-        finished = [block for block in slab.finished.get_many(slab.num_blocks, 0.0) if slab.is_finished(block)]
+        finished = slab.take_finished(slab.num_blocks, 0.0)
         if finished:
             slab.gather(finished)
             slab.release(finished)

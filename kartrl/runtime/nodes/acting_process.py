@@ -162,9 +162,7 @@ class _Answers:
                 return None
             if self._failure is not None:
                 raise self._failure
-            for block in slab.finished.get_many(wanted - len(chosen), WAKE_SECONDS):
-                if slab.is_finished(block) and block not in chosen:
-                    chosen.append(block)
+            chosen += slab.take_finished(wanted - len(chosen), WAKE_SECONDS)
         unrolls = slab.gather(chosen)
         slab.release(chosen)
         packed = None
