@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from kartrl.comparison import statistics
 from kartrl.comparison.curves import Moment, places, reached, smooth
-from kartrl.comparison.runs import PLACES, RETURN, ComparedRun, Groups
+from kartrl.comparison.runs import PLACES, RETURN, TRAINING, ComparedRun, Groups
 from kartrl.comparison.statistics import Estimate
 from kartrl.envs.worlds import load_world
 
@@ -86,7 +86,7 @@ def markdown(comparison: Comparison) -> str:
 def _task_table(comparison: Comparison, index: int) -> str:
     task, budget = comparison.tasks[index], list(comparison.budgets.values())[index]
     runs = [members[task] for members in comparison.groups.values()]
-    uses = [use for use in PLACES if any(use in run.finished for same in runs for run in same)]
+    uses = [use for use in (*PLACES, TRAINING) if any(use in run.finished for same in runs for run in same)]
     headings = [
         comparison.by,
         "runs",
@@ -97,7 +97,9 @@ def _task_table(comparison: Comparison, index: int) -> str:
     if comparison.least is not None:
         headings.append(f"reached {comparison.least:g}")
     word = load_world(runs[0][0].config).level_word
-    headings += [f"all {use} {word}s finished" for use in uses]
+    headings += [
+        f"each {word} finished in training" if use == TRAINING else f"all {use} {word}s finished" for use in uses
+    ]
     rows = []
     for label, members in comparison.groups.items():
         by_steps = comparison.scores[label][index]

@@ -13,6 +13,7 @@ from kartrl.comparison.curves import Moment, Points, all_reached
 from kartrl.config import Config, read, settings
 from kartrl.errors import UserError
 from kartrl.metrics import episodes_csv, scalars_csv
+from kartrl.metrics.episodes_csv import EpisodeRow
 from kartrl.runtime.run_folders import find_run
 
 RETURN = "episodic_return"
@@ -20,6 +21,7 @@ EPISODE_METRICS = (RETURN, "episodic_length", "finished")  # columns of episodes
 LEARNERS_KEYS = {"frame_stack", "height", "width", "crop_top", "crop_bottom", "grayscale", "life_loss_ends"}
 """Keys of [environment] that may differ: what the learner sees of a task."""
 PLACES = ("train", "test")  # uses of levels, as in tags
+TRAINING = "training"  # key of `ComparedRun.finished`
 
 
 class ComparedRun(NamedTuple):
@@ -28,7 +30,8 @@ class ComparedRun(NamedTuple):
     name: str
     config: Config
     points: Points  # at least one
-    finished: dict[str, Moment | None]  # use of levels -> when all of them had been finished; no key if there are none
+    finished: dict[str, Moment | None]
+    """When all levels of a use had been finished in evaluations, and all levels in training, if there are several."""
 
     @property
     def task(self) -> str:
@@ -51,16 +54,11 @@ def read_run(name: str, metric: str) -> ComparedRun:
     """
     folder = find_run(name)
     config = read([folder / "config.cfg"])
-    rows: list[tuple[float, float, float]]
     try:
-        tags = _read_tags(folder)
-        if metric in EPISODE_METRICS:
-            rows = [(row.agent_steps, row.seconds / 60, getattr(row, metric)) for row in episodes_csv.read(folder)]
-        else:
-            rows = tags.get(metric, [])
+        tags, episodes = _read_tags(folder), list(episodes_csv.read(folder))
     except OSError as error:
         raise UserError(f"{folder}: cannot read this run ({error.strerror or error})") from error
-    points = _points(rows)
+    points = _column(episodes, metric) if metric in EPISODE_METRICS else _points(tags.get(metric, []))
     if not len(points.value):
         near = difflib.get_close_matches(metric, [*tags, *EPISODE_METRICS], n=1)
         raise UserError(f"{folder}: has no {metric} yet" + (f"; the nearest that it has is {near[0]}" if near else ""))
@@ -68,6 +66,10 @@ def read_run(name: str, metric: str) -> ComparedRun:
     for use in PLACES:
         if levels := [_points(found) for tag, found in tags.items() if _is_level(tag, use)]:
             finished[use] = all_reached(levels, 1.0)
+    names = {row.level for row in episodes}
+    if len(names) > 1:
+        levels = [_column([row for row in episodes if row.level == name], "finished") for name in names]
+        finished[TRAINING] = all_reached(levels, 1.0)
     return ComparedRun(folder.name, config, points, finished)
 
 
@@ -119,6 +121,10 @@ def _read_tags(folder: Path) -> dict[str, list[tuple[float, float, float]]]:
     for row in scalars_csv.read(folder):
         tags[row.tag].append((row.agent_steps, row.seconds / 60, row.value))
     return tags
+
+
+def _column(episodes: Sequence[EpisodeRow], name: str) -> Points:
+    return _points([(row.agent_steps, row.seconds / 60, getattr(row, name)) for row in episodes])
 
 
 def _points(rows: Sequence[tuple[float, float, float]]) -> Points:

@@ -96,3 +96,14 @@ def test_all_levels_are_finished_when_the_last_first_was(tmp_path):
     }
     (run,) = runs(tmp_path, ((), {"env": "kartrl/Kart-v0", "scalars": tags}))
     assert run.finished == {"train": (3.0, 3000.0), "test": None}
+
+
+def test_all_levels_are_finished_in_training_when_the_last_first_was(tmp_path):
+    episodes = [("a", 0), ("a", 1), ("b", 0), ("a", 0), ("b", 1), ("b", 1)]
+    done, not_done = (
+        {"env": "kartrl/Kart-v0", "levels": levels, "returns": [0.0] * len(levels)}
+        for levels in (episodes, episodes[:4])
+    )
+    first, second = runs(tmp_path, ((), done), ((), not_done))
+    assert first.finished == {"training": (0.5, 500.0)}
+    assert second.finished == {"training": None}

@@ -13,14 +13,22 @@ def write_run(
     *overrides: str,
     returns: Sequence[float] = (1.0,),
     scalars: Mapping[str, Sequence[float]] | None = None,
+    levels: Sequence[tuple[str, int]] = (),
     env: str = "CartPole-v1",
 ) -> Path:
-    """An episode every 100 steps and 6 seconds; each tag of `scalars` every 1000 steps and 60 seconds."""
+    """An episode every 100 steps and 6 seconds; each tag of `scalars` every 1000 steps and 60 seconds.
+
+    Args:
+        levels: level of each episode, and whether it was finished, if there are levels.
+    """
     folder.mkdir(parents=True)
     config = read(overrides=[f"environment.id={env}", *overrides])
     (folder / "config.cfg").write_text(dump(config), encoding="utf-8")
     episodes = [
-        EpisodeRow(6.0 * number, 100 * number, "0", "", value, 10, 0) for number, value in enumerate(returns, 1)
+        EpisodeRow(6.0 * number, 100 * number, "0", level, value, 10, finished)
+        for number, (value, (level, finished)) in enumerate(
+            zip(returns, levels or [("", 0)] * len(returns), strict=True), 1
+        )
     ]
     values = [
         Row(60.0 * number, 1000 * number, tag, value)
