@@ -182,11 +182,15 @@ def write_thinned(runs: list[Path], output: Path) -> None:
 
 
 def plot(runs: list[Path], output: Path) -> None:
-    figure = Figure(figsize=(14, 3.4), layout="constrained")
+    scalars = {run: read(run) for run in runs}
+    panels = [panel for panel in PANELS if any(scalars[run][panel[0]] for run in runs)]  # some are never evaluated
+    if not panels:
+        raise SystemExit(f"learning.py: nothing to draw in {', '.join(map(str, runs))}: no training rewards yet")
+    figure = Figure(figsize=(3.5 * len(panels), 3.4), layout="constrained")
     FigureCanvasAgg(figure)
-    for axes, (key, title, most) in zip(figure.subplots(1, len(PANELS)), PANELS, strict=True):
+    for axes, (key, title, most) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         for run in runs:
-            points = read(run)[key]
+            points = scalars[run][key]
             marker = "." if len(points) < 30 else None
             axes.plot(
                 [minutes for minutes, _, _ in points],
