@@ -126,7 +126,8 @@ def compare_experiment(file: Path, question: Question, output: Path | None, cons
 
 
 def _tell(comparison: Comparison, output: Path | None, console: Console) -> None:
-    from kartrl.comparison.report import draw, markdown
+    from kartrl.comparison.picture import draw
+    from kartrl.comparison.report import markdown
 
     text = markdown(comparison)
     console.print(text, highlight=False, markup=False, soft_wrap=True)

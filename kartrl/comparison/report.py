@@ -1,28 +1,20 @@
-"""The results of a comparison: scores of the groups, their table in Markdown, and a picture."""
+"""The results of a comparison: scores of the groups, and their tables in Markdown."""
 
-import itertools
 import math
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from statistics import median_low
 from typing import NamedTuple
 
 import numpy as np
-from matplotlib import colormaps
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 
 from kartrl.comparison import statistics
-from kartrl.comparison.curves import Moment, places, reached, smooth
+from kartrl.comparison.curves import Moment, reached, smooth
 from kartrl.comparison.runs import PLACES, RETURN, TRAINING, ComparedRun, Groups
 from kartrl.comparison.statistics import Estimate
 from kartrl.envs.worlds import load_world
 
 SEED = 0  # of the bootstrap: the same runs give the same intervals
-THRESHOLDS = 101  # of a performance profile
 EPISODES = 100  # averaged to decide whether a value was reached
-COLOURS = colormaps["tab10"]
 
 
 class Budget(NamedTuple):
@@ -131,7 +123,7 @@ def _improvements(comparison: Comparison) -> str:
         [
             first,
             *(
-                "" if first == second else _share(_improvement(comparison, first, second))
+                "" if first == second else _share(improvement(comparison, first, second))
                 for second in comparison.groups
             ),
         ]
@@ -143,20 +135,21 @@ def _improvements(comparison: Comparison) -> str:
     )
 
 
-def _improvement(comparison: Comparison, first: str, second: str) -> Estimate:
+def improvement(comparison: Comparison, first: str, second: str) -> Estimate:
+    """The probability that a run of the first group scores higher than one of the second."""
     scores = comparison.scores
     return statistics.probability_of_improvement(scores[first], scores[second], np.random.default_rng(SEED))
 
 
 def _scores(runs: Sequence[ComparedRun], budget: Budget, by_steps: bool) -> np.ndarray:
     """The last point of each run's curve, or its first value if that comes later, float64 [N]."""
-    curves = _curves(runs, budget, by_steps)
+    last = curves(runs, budget, by_steps)[:, -1]
     first = [run.points.value[0] for run in runs]
-    return np.where(np.isnan(curves[:, -1]), first, curves[:, -1])
+    return np.where(np.isnan(last), first, last)
 
 
-def _curves(runs: Sequence[ComparedRun], budget: Budget, by_steps: bool) -> np.ndarray:
-    """float64 [N, PLACES], over steps or minutes."""
+def curves(runs: Sequence[ComparedRun], budget: Budget, by_steps: bool) -> np.ndarray:
+    """Each run's curve at evenly spaced steps or minutes of the budget, float64 [N, PLACES]."""
     if by_steps:
         return np.array([smooth(run.points.steps, run.points.value, budget.steps) for run in runs])
     return np.array([smooth(run.points.minutes, run.points.value, budget.minutes) for run in runs])
@@ -183,87 +176,3 @@ def _moments(moments: Sequence[Moment | None]) -> str:
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [headings, ["---"] * len(headings), *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
-def draw(comparison: Comparison, file: Path) -> None:
-    """Draw a PNG: for each task the curves over steps and minutes; interquartile means, profiles, and improvements.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    tasks, several = comparison.tasks, len(comparison.groups) > 1
-    figure = Figure(figsize=(12, 3.6 * (len(tasks) + 1)), layout="constrained")
-    FigureCanvasAgg(figure)
-    grid = figure.add_gridspec(len(tasks) + 1, 6)
-    colours = {label: COLOURS(number % 10) for number, label in enumerate(comparison.groups)}
-    for row, task in enumerate(tasks):
-        for column, by_steps in enumerate((True, False)):
-            axes = figure.add_subplot(grid[row, 3 * column : 3 * column + 3])
-            _draw_curves(axes, comparison, task, by_steps, colours)
-    width = 2 if several else 3
-    _draw_means(figure.add_subplot(grid[-1, :width]), comparison, colours)
-    _draw_profiles(figure.add_subplot(grid[-1, width : 2 * width]), comparison, colours)
-    if several:
-        _draw_improvements(figure.add_subplot(grid[-1, 4:]), comparison)
-    figure.savefig(file, dpi=110, format="png")
-
-
-def _draw_curves(axes: Axes, comparison: Comparison, task: str, by_steps: bool, colours: Mapping[str, object]) -> None:
-    budget = comparison.budgets[task]
-    x = places(budget.steps if by_steps else budget.minutes)
-    for label, members in comparison.groups.items():
-        band = statistics.mean_band(_curves(members[task], budget, by_steps), np.random.default_rng(SEED))
-        axes.plot(x, band.value, color=colours[label], linewidth=1.5, label=f"{label} ({len(members[task])})")
-        axes.fill_between(x, band.low, band.high, color=colours[label], alpha=0.2, linewidth=0)
-    axes.set(
-        title=task,
-        xlabel="agent steps" if by_steps else "minutes of training",
-        ylabel=comparison.metric,
-        xlim=(0, x[-1]),
-    )
-    axes.legend(frameon=False, title=comparison.by)
-
-
-def _draw_means(axes: Axes, comparison: Comparison, colours: Mapping[str, object]) -> None:
-    scaled = comparison.scaled()
-    for place, (label, scores) in enumerate(scaled.items()):
-        value, low, high = statistics.estimate_iqm(scores, np.random.default_rng(SEED))
-        axes.plot([low, high], [place, place], color=colours[label], linewidth=9, alpha=0.4, solid_capstyle="butt")
-        axes.plot([value], [place], color=colours[label], marker="|", markersize=14, markeredgewidth=2)
-    axes.set(
-        title="interquartile mean", xlabel=_scale(comparison), yticks=range(len(scaled)), ylim=(len(scaled) - 0.5, -0.5)
-    )
-    axes.set_yticklabels(scaled)
-
-
-def _draw_profiles(axes: Axes, comparison: Comparison, colours: Mapping[str, object]) -> None:
-    scaled = comparison.scaled()
-    everything = np.concatenate([score for scores in scaled.values() for score in scores])
-    margin = 0.05 * (np.ptp(everything) or 1.0)
-    thresholds = np.linspace(everything.min() - margin, everything.max() + margin, THRESHOLDS)
-    for label, scores in scaled.items():
-        band = statistics.performance_profile(scores, thresholds, np.random.default_rng(SEED))
-        axes.plot(thresholds, band.value, color=colours[label], linewidth=1.5)
-        axes.fill_between(thresholds, band.low, band.high, color=colours[label], alpha=0.2, linewidth=0)
-    axes.set(title="performance profile", xlabel=_scale(comparison), ylabel="share of runs above", ylim=(-0.03, 1.03))
-
-
-def _draw_improvements(axes: Axes, comparison: Comparison) -> None:
-    pairs = list(itertools.combinations(comparison.groups, 2))
-    for place, (first, second) in enumerate(pairs):
-        value, low, high = _improvement(comparison, first, second)
-        axes.plot([low, high], [place, place], color="0.4", linewidth=9, alpha=0.4, solid_capstyle="butt")
-        axes.plot([value], [place], color="0.2", marker="|", markersize=14, markeredgewidth=2)
-    axes.axvline(0.5, color="0.7", linewidth=0.8)
-    axes.set(
-        title="probability of improvement",
-        xlabel="P(first > second)",
-        xlim=(-0.03, 1.03),
-        yticks=range(len(pairs)),
-        ylim=(len(pairs) - 0.5, -0.5),
-    )
-    axes.set_yticklabels([f"{first} > {second}" for first, second in pairs])
-
-
-def _scale(comparison: Comparison) -> str:
-    return comparison.metric if len(comparison.tasks) == 1 else f"{comparison.metric}, scaled"

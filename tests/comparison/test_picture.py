@@ -1,0 +1,53 @@
+"""The picture of a comparison stays legible with many groups."""
+
+import itertools
+
+import numpy as np
+import pytest
+from finished_runs import write_run
+
+from kartrl.comparison.picture import make_figure
+from kartrl.comparison.report import make_comparison
+from kartrl.comparison.runs import RETURN, group, read_run
+
+
+def figure_of(tmp_path, number):
+    """A drawn figure of `number` groups of two runs each, and their labels."""
+    random = np.random.default_rng(0)
+    labels = [f"method_{name}" for name in range(number) for _ in range(2)]
+    folders = [write_run(tmp_path / f"run{index}", returns=random.normal(size=50)) for index in range(len(labels))]
+    runs = [read_run(str(folder), RETURN) for folder in folders]
+    figure = make_figure(make_comparison(group(runs, "method", labels), RETURN, "method"))
+    figure.canvas.draw()
+    return figure, list(dict.fromkeys(labels))
+
+
+def overlaps(texts):
+    boxes = [text.get_window_extent() for text in texts if text.get_text()]
+    return [(one, other) for one, other in itertools.combinations(boxes, 2) if one.overlaps(other)]
+
+
+@pytest.mark.parametrize("number", [2, 4, 12])
+def test_labels_do_not_overlap_and_lines_differ(tmp_path, number):
+    figure, labels = figure_of(tmp_path, number)
+    steps, _, *below = figure.axes
+    assert len({(line.get_color(), line.get_linestyle()) for line in steps.lines}) == number
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == [f"{label} (2)" for label in labels]
+    assert not any(legend.get_window_extent().overlaps(axes.get_window_extent()) for axes in figure.axes)
+    for axes in below:
+        assert not overlaps(axes.get_yticklabels())
+    assert not overlaps([*figure.axes[-1].texts])
+
+
+def test_a_pair_shows_its_interval_and_many_groups_each_value(tmp_path):
+    few, _ = figure_of(tmp_path / "few", 3)
+    assert [text.get_text() for text in few.axes[-1].get_yticklabels()] == [
+        "method_0 > method_1", "method_0 > method_2", "method_1 > method_2",
+    ]  # fmt: skip
+    many, labels = figure_of(tmp_path / "many", 5)
+    last = many.axes[-1]
+    assert [text.get_text() for text in last.get_xticklabels()] == labels
+    values = {(text.get_position()): float(text.get_text()) for text in last.texts}
+    assert len(values) == 20
+    assert all(values[column, row] + values[row, column] == pytest.approx(100, abs=1) for row, column in values)
