@@ -1,11 +1,11 @@
-"""How much is forgotten about asphalt while learning ice: without a replay, with a uniform one, and with CLEAR.
+"""How much is forgotten about asphalt while learning planks: without a replay, with a uniform one, and with CLEAR.
 
     python benchmarks/forgetting.py --steps 100000 --seeds 1 2 3 4 5 --folder logs/forgetting
 
 For each seed one policy is trained on asphalt, with a uniform replay that holds all of it (`replay.save`). From there,
-with its weights, optimizer and replay, each method trains for as many steps on ice; its replay then holds both asphalt
-and ice. Policies are evaluated on both before and after. The learning rate is constant, since ice continues where
-asphalt ended.
+with its weights, optimizer and replay, each method trains for as many steps on a second ground, planks or ice; its
+replay then holds both. Policies are evaluated on both before and after. The learning rate is constant, since the second
+ground continues where asphalt ended.
 
 The same command resumes an interrupted benchmark. Results are in FOLDER: forgetting.md and forgetting.json.
 """
@@ -40,7 +40,8 @@ METHODS = {
     "clear": ("replay.methods=queue uniform", *CLEAR),
 }
 COMMON = ("algorithm.name=impala", "optimizer.learning_rate=0.0004", "evaluation.minutes=0")
-GROUNDS = {"asphalt": ["MarioCircuit.*"], "ice": ["VanillaLake.*"]}  # as keys of [levels]
+FIRST = "asphalt"
+GROUNDS = {FIRST: ["MarioCircuit.*"], "planks": ["GhostValley.*"], "ice": ["VanillaLake.*"]}  # as keys of [levels]
 MEASURES = {"progress": "share of the race driven", "finished": "races finished"}
 
 Scores = dict[str, dict[str, float]]  # of a policy: ground -> measure -> mean over circuits and episodes
@@ -90,26 +91,26 @@ def evaluate(path: Path, result: Path, grounds: Mapping[str, Sequence[str]], epi
 
 
 def run_seed(options: argparse.Namespace, seed: int, grounds: Mapping[str, Sequence[str]]) -> dict[str, Scores]:
-    """Complete a seed; returns the scores before ice (`asphalt`) and after it, by method."""
+    """Complete a seed; returns the scores after the first ground (`asphalt`) and after the second, by method."""
     folder, steps = options.folder, options.steps
-    results = {name: folder / f"{name}-{seed}.json" for name in ("asphalt", *options.methods)}
-    begun = folder / f"asphalt-{seed}"
+    results = {name: folder / f"{name}-{seed}.json" for name in (FIRST, *options.methods)}
+    begun = folder / f"{FIRST}-{seed}"
 
     def do(name: str, path: Path) -> None:
         evaluate(path, results[name], grounds, options.episodes)
         print(f"seed {seed}, {name}: evaluated", flush=True)
 
     def first() -> Path:
-        overrides = [*options.set, *METHODS["uniform"], *levels_of(GROUNDS["asphalt"])]
+        overrides = [*options.set, *METHODS["uniform"], *levels_of(GROUNDS[FIRST])]
         return train(begun, seed, steps, 2 * steps, overrides, options.config)
 
-    if not results["asphalt"].exists():
-        do("asphalt", first())
+    if not results[FIRST].exists():
+        do(FIRST, first())
     for name in options.methods:
         if not results[name].exists():
             run = folder / f"{name}-{seed}"
             copy_run(begun, run, with_replay=name != "none")
-            overrides = [*options.set, *METHODS[name], *levels_of(GROUNDS["ice"])]
+            overrides = [*options.set, *METHODS[name], *levels_of(GROUNDS[options.second])]
             do(name, train(run, seed, 2 * steps, 2 * steps, overrides, options.config))
             shutil.rmtree(run / "replay", ignore_errors=True)
     shutil.rmtree(begun / "replay", ignore_errors=True)
@@ -123,21 +124,21 @@ def told(values: Sequence[float]) -> str:
     return f"{band.value[0]:.2f}{interval}"
 
 
-def table(seeds: Mapping[int, Mapping[str, Scores]], methods: Sequence[str]) -> str:
+def table(seeds: Mapping[int, Mapping[str, Scores]], methods: Sequence[str], second: str) -> str:
     """Markdown tables of all measures."""
     lines = []
     for measure_name, title in MEASURES.items():
-        columns = ("asphalt before", "asphalt after", "lost", "ice before", "ice after")
+        columns = (f"{FIRST} before", f"{FIRST} after", "lost", f"{second} before", f"{second} after")
         lines += [f"{title[:1].upper()}{title[1:]}, mean over {len(seeds)} seeds with 95 % intervals:", ""]
-        lines += [f"| replay on ice | {' | '.join(columns)} |", "|---" * (1 + len(columns)) + "|"]
+        lines += [f"| replay on {second} | {' | '.join(columns)} |", "|---" * (1 + len(columns)) + "|"]
         for method in methods:
 
             def values(name: str, ground: str, of: str = measure_name) -> list[float]:
                 return [scores[name][ground][of] for scores in seeds.values()]
 
-            before, after = values("asphalt", "asphalt"), values(method, "asphalt")
+            before, after = values(FIRST, FIRST), values(method, FIRST)
             lost = [one - other for one, other in zip(before, after, strict=True)]
-            cells = [before, after, lost, values("asphalt", "ice"), values(method, "ice")]
+            cells = [before, after, lost, values(FIRST, second), values(method, second)]
             lines.append(f"| {method} | {' | '.join(map(told, cells))} |")
         lines.append("")
     return "\n".join(lines)
@@ -148,14 +149,15 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=100_000, help="agent steps on each ground (default 100,000)")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
+    parser.add_argument("--second", default="planks", choices=[*GROUNDS][1:], help="the second ground (default planks)")
     parser.add_argument("--episodes", type=int, default=3, help="races on each circuit (default 3)")
     parser.add_argument("--folder", type=Path, default=Path("logs/forgetting"))
     parser.add_argument("-c", "--config", nargs="+", default=[], help="configuration files")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="for all runs")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # also ends the current training run
-    grounds = {ground: circuits_of(keys, GAME, Console()) for ground, keys in GROUNDS.items()}
-    about = {name: getattr(options, name) for name in ("steps", "episodes", "config", "set")}
+    grounds = {ground: circuits_of(GROUNDS[ground], GAME, Console()) for ground in (FIRST, options.second)}
+    about = {name: getattr(options, name) for name in ("second", "steps", "episodes", "config", "set")}
     options.folder.mkdir(parents=True, exist_ok=True)
     settings = options.folder / "settings.json"
     if settings.exists() and json.loads(settings.read_text(encoding="utf-8")) != about:
@@ -166,7 +168,7 @@ def main() -> int:
         seeds[seed] = run_seed(options, seed, grounds)
         content: dict[str, Any] = {**about, "seeds": seeds}
         write_whole(options.folder / "forgetting.json", json.dumps(content, indent=1).encode())
-        text = table(seeds, options.methods)
+        text = table(seeds, options.methods, options.second)
         write_whole(options.folder / "forgetting.md", text.encode())
     print(text)
     return 0
