@@ -63,8 +63,11 @@ def _style(number: int) -> dict[str, Any]:
     return {"color": COLOURS(number % COLOURS.N), "linestyle": LINES[number // COLOURS.N % len(LINES)]}
 
 
-def _draw_band(axes: Axes, x: np.ndarray, band: statistics.Band, style: Mapping[str, Any], opacity: float) -> None:
-    axes.fill_between(x, band.low, band.high, color=style["color"], alpha=opacity, linewidth=0)
+def _draw_band(axes: Axes, x: np.ndarray, band: statistics.Band, styles: Styles, group: str, label: str = "") -> None:
+    """Draw a group's values and their intervals; `label` names it in the legend."""
+    axes.plot(x, band.value, **styles[group], linewidth=1.5, label=label)
+    opacity = min(BAND, 1 / len(styles))
+    axes.fill_between(x, band.low, band.high, color=styles[group]["color"], alpha=opacity, linewidth=0)
 
 
 def _draw_curves(axes: Axes, comparison: Comparison, task: str, by_steps: bool, styles: Styles) -> None:
@@ -72,8 +75,7 @@ def _draw_curves(axes: Axes, comparison: Comparison, task: str, by_steps: bool, 
     x = places(budget.steps if by_steps else budget.minutes)
     for label, members in comparison.groups.items():
         band = statistics.mean_band(curves(members[task], budget, by_steps), np.random.default_rng(SEED))
-        axes.plot(x, band.value, **styles[label], linewidth=1.5, label=f"{label} ({len(members[task])})")
-        _draw_band(axes, x, band, styles[label], min(BAND, 1 / len(styles)))
+        _draw_band(axes, x, band, styles, label, f"{label} ({len(members[task])})")
     axes.set(
         title=task,
         xlabel="agent steps" if by_steps else "minutes of training",
@@ -102,8 +104,7 @@ def _draw_profiles(axes: Axes, comparison: Comparison, styles: Styles) -> None:
     thresholds = np.linspace(everything.min() - margin, everything.max() + margin, THRESHOLDS)
     for label, scores in scaled.items():
         band = statistics.performance_profile(scores, thresholds, np.random.default_rng(SEED))
-        axes.plot(thresholds, band.value, **styles[label], linewidth=1.5)
-        _draw_band(axes, thresholds, band, styles[label], min(BAND, 1 / len(styles)))
+        _draw_band(axes, thresholds, band, styles, label)
     axes.set(title="performance profile", xlabel=_scale(comparison), ylabel="share of runs above", ylim=(-0.03, 1.03))
 
 
@@ -127,8 +128,10 @@ def _draw_improvement_matrix(axes: Axes, comparison: Comparison) -> None:
     """The same as numbers in per cent, without intervals: those are in the table."""
     groups = list(comparison.groups)
     values = np.full((len(groups), len(groups)), np.nan)
-    for (row, first), (column, second) in itertools.permutations(enumerate(groups), 2):
+    for (row, first), (column, second) in itertools.combinations(enumerate(groups), 2):
         values[row, column] = improvement(comparison, first, second).value
+        values[column, row] = 1 - values[row, column]  # ties count one half
+    for row, column in itertools.permutations(range(len(groups)), 2):
         dark = abs(values[row, column] - 0.5) > 0.3
         text = f"{100 * values[row, column]:.0f}"
         axes.text(column, row, text, ha="center", va="center", fontsize=7, color="white" if dark else "black")
