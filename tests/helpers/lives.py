@@ -49,7 +49,8 @@ def main(folder: Path) -> None:
         unrolls = node.next_unrolls(flat, version, 1).unrolls
         assert torch.isfinite(torch.from_numpy(unrolls.observation)).all()
         assert np.array_equal(unrolls.version, np.zeros_like(unrolls.version))
-        wait_for(partial(_has, folder, made + greeting.agents), 60, "all agents")
+        inspections = int(known is None)
+        wait_for(partial(_has, folder, made + inspections + greeting.agents), 60, "all agents")
         known, before, made = greeting.known, made, len(list(folder.iterdir()))
         print(made - before)
         if seed == 0:
