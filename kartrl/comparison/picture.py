@@ -19,6 +19,7 @@ THRESHOLDS = 101  # of a performance profile
 COLOURS = colormaps["tab10"]
 LINES = ("-", "--", ":", "-.")  # each for as many groups as there are colours
 BAND = 0.2  # opacity of the intervals of up to five groups; more would hide each other
+TICKS = 5  # at most, of scores: more numbers such as 0.0225 would overlap
 MOST_PAIRS = 6  # drawn with intervals; the pairs of more than four groups are shown as a matrix
 
 Styles = Mapping[str, Mapping[str, Any]]  # group -> colour and line
@@ -95,6 +96,7 @@ def _draw_means(axes: Axes, comparison: Comparison, styles: Styles) -> None:
         title="interquartile mean", xlabel=_scale(comparison), yticks=range(len(scaled)), ylim=(len(scaled) - 0.5, -0.5)
     )
     axes.set_yticklabels(scaled)
+    axes.locator_params("x", nbins=TICKS)
 
 
 def _draw_profiles(axes: Axes, comparison: Comparison, styles: Styles) -> None:
@@ -106,6 +108,7 @@ def _draw_profiles(axes: Axes, comparison: Comparison, styles: Styles) -> None:
         band = statistics.performance_profile(scores, thresholds, np.random.default_rng(SEED))
         _draw_band(axes, thresholds, band, styles, label)
     axes.set(title="performance profile", xlabel=_scale(comparison), ylabel="share of runs above", ylim=(-0.03, 1.03))
+    axes.locator_params("x", nbins=TICKS)
 
 
 def _draw_improvements(axes: Axes, comparison: Comparison, pairs: list[tuple[str, str]]) -> None:

@@ -11,11 +11,13 @@ from kartrl.comparison.report import make_comparison
 from kartrl.comparison.runs import RETURN, group, read_run
 
 
-def figure_of(tmp_path, number):
-    """A drawn figure of `number` groups of two runs each, and their labels."""
+def figure_of(tmp_path, number, scale=1.0, centre=0.0):
+    """A drawn figure of `number` groups of two runs each, whose returns are scaled, and their labels."""
     random = np.random.default_rng(0)
     labels = [f"method_{name}" for name in range(number) for _ in range(2)]
-    folders = [write_run(tmp_path / f"run{index}", returns=random.normal(size=50)) for index in range(len(labels))]
+    folders = [
+        write_run(tmp_path / f"run{index}", returns=random.normal(centre, scale, 50)) for index in range(len(labels))
+    ]
     runs = [read_run(str(folder), RETURN) for folder in folders]
     figure = make_figure(make_comparison(group(runs, "method", labels), RETURN, "method"))
     figure.canvas.draw()
@@ -27,9 +29,11 @@ def overlaps(texts):
     return [(one, other) for one, other in itertools.combinations(boxes, 2) if one.overlaps(other)]
 
 
-@pytest.mark.parametrize("number", [2, 4, 12])
-def test_labels_do_not_overlap_and_lines_differ(tmp_path, number):
-    figure, labels = figure_of(tmp_path, number)
+@pytest.mark.parametrize(
+    ("number", "scale", "centre"), [(2, 1.0, 0.0), (4, 1.0, 0.0), (12, 1.0, 0.0), (11, 0.006, 0.03)]
+)
+def test_labels_do_not_overlap_and_lines_differ(tmp_path, number, scale, centre):
+    figure, labels = figure_of(tmp_path, number, scale, centre)
     steps, _, *below = figure.axes
     assert len({(line.get_color(), line.get_linestyle()) for line in steps.lines}) == number
     (legend,) = figure.legends
@@ -37,6 +41,8 @@ def test_labels_do_not_overlap_and_lines_differ(tmp_path, number):
     assert not any(legend.get_window_extent().overlaps(axes.get_window_extent()) for axes in figure.axes)
     for axes in below:
         assert not overlaps(axes.get_yticklabels())
+    for axes in below[:2]:
+        assert not overlaps(axes.get_xticklabels())
     assert not overlaps([*figure.axes[-1].texts])
 
 
