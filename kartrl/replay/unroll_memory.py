@@ -90,8 +90,8 @@ class UnrollMemory:
 
     def __init__(self, shape: MemoryShape) -> None:
         self.shape = shape
-        self._unroll_bytes = shape.other_bytes // shape.unrolls
-        self._most_bytes = shape.longest * shape.frame_bytes + self._unroll_bytes  # of one more unroll
+        self._other_bytes = shape.other_bytes
+        self._most_bytes = shape.longest * shape.frame_bytes + shape.other_bytes // shape.unrolls  # of one more unroll
         kind = CompressedFrames if shape.compression == "lz4" else FrameStore
         self._frames = kind(shape.frames, shape.frame_shape, shape.observation_dtype)
         self._uses = np.zeros(shape.frames, np.int32)  # number of unrolls that use each frame
@@ -109,7 +109,7 @@ class UnrollMemory:
     @property
     def size(self) -> int:
         """Bytes of the unrolls held."""
-        return self._frames.size + len(self) * self._unroll_bytes
+        return self._frames.size + len(self) * self._other_bytes // self.shape.unrolls
 
     def has_room(self) -> bool:
         """Whether one more unroll fits, whatever its frames are."""
