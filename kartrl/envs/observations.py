@@ -13,6 +13,7 @@ from gymnasium import spaces, wrappers
 from gymnasium.spaces.utils import flatdim
 
 from kartrl.config import Environment
+from kartrl.envs.frames import joined_frames
 from kartrl.envs.spec import describe
 from kartrl.errors import UserError
 
@@ -66,7 +67,7 @@ def stack_frames(env: Env, number: int, padding: str = "reset") -> Env:
     shape = (height, width, channels * number)
     return wrappers.TransformObservation(
         wrappers.FrameStackObservation(env, number, padding_type=padding),
-        lambda images: np.moveaxis(images, 0, 2).reshape(shape),
+        joined_frames,
         spaces.Box(0, 255, shape, np.uint8),
     )
 

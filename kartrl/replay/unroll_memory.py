@@ -4,9 +4,9 @@ import hashlib
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-import cv2
 import numpy as np
 
+from kartrl.envs.frames import joined_frames
 from kartrl.replay.frame_store import CompressedFrames, FrameStore
 from kartrl.trajectory import Trajectory
 
@@ -238,12 +238,7 @@ class UnrollMemory:
 
     def _stacked(self, frames: np.ndarray) -> np.ndarray:
         """Stack frames [T + 1, n, S, ...] to observations [T + 1, n, ...]."""
-        if self.shape.stack == 1:
-            return frames[:, :, 0]
-        stacked = np.empty((*frames.shape[:2], *self.shape.observation_shape), frames.dtype)
-        for index in np.ndindex(frames.shape[:2]):  # interleaves pixels in a sixth of NumPy's time
-            cv2.merge(list(frames[index]), stacked[index])
-        return stacked
+        return frames[:, :, 0] if self.shape.stack == 1 else joined_frames(frames)
 
     def _places_of(self, serials: np.ndarray) -> np.ndarray:
         return np.array([self._places[serial] for serial in serials.tolist()], np.int64)
