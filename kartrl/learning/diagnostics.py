@@ -13,19 +13,24 @@ QUANTILES = (0.05, 0.5, 0.95)
 PROBE_UNROLLS = 2  # on which the policies before and after an update are compared
 
 
-def describe(losses: Sequence[Loss]) -> dict[str, float]:
-    """The loss of a batch, its terms, and statistics of its valid steps.
+def describe(losses: Sequence[Loss], minibatches: int = 1) -> dict[str, float]:
+    """The loss of an update, its terms, and statistics of its valid steps.
+
+    Statistics are over all minibatches together: within a small one values and targets hardly vary, so that a mean of
+    their explained variances would be far too low.
 
     Args:
-        losses: of all parts of the batch.
+        losses: of all parts of all minibatches.
+        minibatches: their number.
 
     Returns:
-        `losses/...`: the loss and its terms, explained_variance, value_mean, value_std, the quantiles advantage_p05 to
-        advantage_p95, and, if there are importance weights, effective_sample_size (Kish's, as a share: 1 on-policy).
+        `losses/...`: the loss and its terms, averaged over the minibatches, explained_variance, value_mean, value_std,
+        the quantiles advantage_p05 to advantage_p95, and, if there are importance weights, effective_sample_size
+        (Kish's, as a share: 1 on-policy).
     """
     totals = {"total": sum(loss.total for loss in losses)}
     totals |= {name: sum(loss.terms[name] for loss in losses) for name in losses[0].terms}
-    scalars = {f"losses/{name}": float(total) for name, total in totals.items()}
+    scalars = {f"losses/{name}": float(total) / minibatches for name, total in totals.items()}
     steps = {name: torch.cat([loss.steps[name][loss.valid] for loss in losses]).double() for name in losses[0].steps}
     value, target, advantage = steps["value"], steps["value_target"], steps["advantage"]
     if len(value) == 0:

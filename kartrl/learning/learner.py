@@ -1,7 +1,6 @@
 """The learner: makes updates, and nothing else."""
 
 import math
-from collections import defaultdict
 from collections.abc import Callable
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -87,15 +86,12 @@ class Update(NamedTuple):
 
     def scalars(self) -> dict[str, float]:
         """Scalars for the logger, averaged over the optimizer steps; this waits for the device."""
-        values: dict[str, list[float]] = defaultdict(list)  # a minibatch without valid steps has fewer
-        for step in self.steps:
-            for tag, value in describe(step.losses).items():
-                values[tag].append(value)
-            for name in ("behaviour_kl", "trusted"):
-                if (mean := step.mean_of_replayed(name)) is not None:
-                    values[f"replay/{name}"].append(mean)
-        means = {tag: fmean(numbers) for tag, numbers in values.items()}
-        return means if self.policy_kl is None else means | {"losses/policy_kl": self.policy_kl}
+        scalars = describe([loss for step in self.steps for loss in step.losses], len(self.steps))
+        for name in ("behaviour_kl", "trusted"):
+            means = [mean for step in self.steps if (mean := step.mean_of_replayed(name)) is not None]
+            if means:
+                scalars[f"replay/{name}"] = fmean(means)
+        return scalars if self.policy_kl is None else scalars | {"losses/policy_kl": self.policy_kl}
 
 
 LARGEST_SHARE = 0.9  # weight of the largest TD error in that of an unroll; the mean has the rest

@@ -272,3 +272,16 @@ def test_the_configuration_chooses_the_algorithm(algorithm, action):
     assert type(learner.algorithm) is ALGORITHMS[algorithm]
     assert learner.algorithm.synchronous is (algorithm in ("a2c", "ppo"))
     assert update(learner, *batch_of(action)).finite
+
+
+def test_explained_variance_is_that_of_all_minibatches_together():
+    learner = learner_of(configured("appo", "appo.minibatch_size=1", "appo.epochs=2"), DISCRETE, part=100)
+    trajectory, _ = batch_of(DISCRETE)
+    result = update(learner, trajectory, int(trajectory.valid.sum()))
+    losses = [step.losses[0] for step in result.steps]
+    assert len(losses) > 4
+    value, target = (torch.cat([x.steps[name][x.valid] for x in losses]) for name in ("value", "value_target"))
+    expected = 1 - ((target - value).var() / target.var()).item()
+    assert result.scalars()["losses/explained_variance"] == pytest.approx(expected, abs=1e-4)
+    apart = [describe([loss])["losses/explained_variance"] for loss in losses]
+    assert abs(sum(apart) / len(apart) - expected) > 0.05
