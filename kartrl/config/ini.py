@@ -162,7 +162,8 @@ def _parse(text: str, source: str) -> Values:
     except configparser.Error as error:
         raise UserError(f"{source}: not a valid configuration: {_short(' '.join(str(error).split()), 200)}") from error
     return {
-        name: {key: " ".join(value.splitlines()) for key, value in parser[name].items()} for name in parser.sections()
+        name: {key: " ".join(value.splitlines()).strip() for key, value in parser[name].items()}
+        for name in parser.sections()
     }
 
 

@@ -176,6 +176,12 @@ def test_missing_and_binary_files(tmp_path):
         read([tmp_path / "binary.cfg"])
 
 
+def test_a_value_that_begins_on_the_next_line_is_stored_as_it_was_read():
+    config = read(base="[run]\nlogs =\n  there")
+    assert config.run.logs == "there"
+    assert read(base=dump(config)) == config
+
+
 def test_values_may_hold_percent_signs(tmp_path):
     (tmp_path / "a.cfg").write_text("[run]\nname = 100%s\n")
     assert read([tmp_path / "a.cfg"]).run.name == "100%s"
