@@ -7,7 +7,9 @@ from kartrl.envs.frames import joined_frames
 
 
 @pytest.mark.parametrize("leading", [(), (2,), (3, 2)])
-@pytest.mark.parametrize(("number", "channels"), [(1, 1), (1, 3), (2, 1), (4, 1), (4, 3), (9, 2)])
+@pytest.mark.parametrize(
+    ("number", "channels"), [(1, 1), (1, 3), (2, 1), (4, 1), (4, 3), (9, 2), (16, 8), (16, 9), (2, 600)]
+)
 def test_joined_frames_equal_moving_the_axis(leading, number, channels):
     frames = np.random.default_rng(5).integers(0, 256, (*leading, number, 7, 5, channels), dtype=np.uint8)
     images = joined_frames(frames)
