@@ -85,7 +85,7 @@ class Update(NamedTuple):
         return every[held].cpu().numpy(), torch.cat(errors)[held].float().cpu().numpy()
 
     def scalars(self) -> dict[str, float]:
-        """Scalars for the logger, averaged over the optimizer steps; this waits for the device."""
+        """Scalars for the logger, over all optimizer steps (see `describe`); this waits for the device."""
         scalars = describe([loss for step in self.steps for loss in step.losses], len(self.steps))
         for name in ("behaviour_kl", "trusted"):
             means = [mean for step in self.steps if (mean := step.mean_of_replayed(name)) is not None]

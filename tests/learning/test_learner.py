@@ -274,7 +274,7 @@ def test_the_configuration_chooses_the_algorithm(algorithm, action):
     assert update(learner, *batch_of(action)).finite
 
 
-def test_explained_variance_is_that_of_all_minibatches_together():
+def test_terms_are_averaged_over_minibatches_and_explained_variance_is_that_of_all_together():
     learner = learner_of(configured("appo", "appo.minibatch_size=1", "appo.epochs=2"), DISCRETE, part=100)
     trajectory, _ = batch_of(DISCRETE)
     result = update(learner, trajectory, int(trajectory.valid.sum()))
@@ -283,5 +283,7 @@ def test_explained_variance_is_that_of_all_minibatches_together():
     value, target = (torch.cat([x.steps[name][x.valid] for x in losses]) for name in ("value", "value_target"))
     expected = 1 - ((target - value).var() / target.var()).item()
     assert result.scalars()["losses/explained_variance"] == pytest.approx(expected, abs=1e-4)
+    entropies = [loss.terms["entropy"].item() for loss in losses]
+    assert result.scalars()["losses/entropy"] == pytest.approx(sum(entropies) / len(entropies), rel=1e-5)
     apart = [describe([loss])["losses/explained_variance"] for loss in losses]
     assert abs(sum(apart) / len(apart) - expected) > 0.05
