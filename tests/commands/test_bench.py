@@ -62,7 +62,9 @@ def test_it_measures_prints_and_writes_json(tmp_path):
     assert all(0 < seconds < 1 for seconds in window["replay"].values())
     assert 0.5 * 2000 < figures["peer"][0] < 2 * 2000, "its lines may be read late"
     assert 0 < window["first_update_seconds"] < 60
-    assert 0.05 < window["memory_gb"] < 4
+    assert 0.05 < window["memory_gb"] < 4, "is sampled in a window of any length"
+    assert window["cores"]["server"] > 0
+    assert window["cores"]["agents"] > 0
 
 
 def test_a_training_that_cannot_begin_ends_with_its_cause(tmp_path):

@@ -9,7 +9,7 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +19,7 @@ from rich.progress import Progress
 from kartrl.errors import UserError
 from kartrl.launch import config_options, start_training
 from kartrl.metrics import scalars_csv
+from kartrl.metrics.hardware import Hardware
 from kartrl.metrics.scalars_csv import Row
 
 STEPS, FIRST_UPDATE = "speed/agent_steps_per_second", "speed/first_update_seconds"  # tags in scalars.csv
@@ -51,16 +52,20 @@ def train_window(options: Sequence[str], seconds: float, warm: float, progress: 
         process = start_training([*options, *config_options([], fixed)], subprocess.PIPE)
         try:
             run_folder = Path(folder) / "bench"
+            hardware = None
             task = progress.add_task("training", total=None)
             while _span(rows := list(scalars_csv.read(run_folder)), warm) < seconds:
+                if hardware is None and _reports(rows, warm):
+                    hardware = Hardware(process.pid)  # the logger samples too seldom for a short window
                 if process.poll() is not None:
                     raise UserError(f"the training ended early:\n{process.stdout.read() if process.stdout else ''}")
                 progress.update(task, description=f"training: {max(0.0, _span(rows, warm)):.0f} of {seconds:.0f} s")
                 time.sleep(1)
             progress.remove_task(task)
+            usage = (hardware or Hardware(process.pid)).sample()
         finally:
             _end(process)
-        return _window(rows, warm)
+        return _window(rows, warm, usage)
 
 
 def _begin(rows: Sequence[Row], warm: float) -> float:
@@ -68,24 +73,33 @@ def _begin(rows: Sequence[Row], warm: float) -> float:
     return next((row.seconds for row in rows if row.agent_steps > 0), float("inf")) + warm
 
 
-def _span(rows: Sequence[Row], warm: float) -> float:
-    reports = [row.seconds for row in rows if row.tag == STEPS and row.seconds >= _begin(rows, warm)]
-    return reports[-1] - reports[0] if reports else 0.0
-
-
-def _window(rows: Sequence[Row], warm: float) -> Window:
+def _reports(rows: Sequence[Row], warm: float) -> list[Row]:
     begin = _begin(rows, warm)
-    inside = [(row.seconds, row.agent_steps) for row in rows if row.tag == STEPS and row.seconds >= begin]
-    (first, before), (last, after) = inside[0], inside[-1]
+    return [row for row in rows if row.tag == STEPS and row.seconds >= begin]
+
+
+def _span(rows: Sequence[Row], warm: float) -> float:
+    reports = _reports(rows, warm)
+    return reports[-1].seconds - reports[0].seconds if reports else 0.0
+
+
+def _window(rows: Sequence[Row], warm: float, usage: Mapping[str, float]) -> Window:
+    """The figures of a window.
+
+    Args:
+        usage: of the hardware, by `Hardware.sample`.
+    """
+    reports = _reports(rows, warm)
+    first, last = reports[0], reports[-1]
     means: dict[str, list[float]] = {}
     for row in rows:
-        if row.seconds > first or row.tag == FIRST_UPDATE:
+        if row.seconds > first.seconds or row.tag == FIRST_UPDATE:
             means.setdefault(row.tag, []).append(row.value)
     values = {tag: statistics.fmean(numbers) for tag, numbers in means.items()}
     return Window(
-        agent_steps_per_second=(after - before) / (last - first),
+        agent_steps_per_second=(last.agent_steps - first.agent_steps) / (last.seconds - first.seconds),
         first_update_seconds=values.get(FIRST_UPDATE, float("nan")),
-        memory_gb=values.get("system/memory_gb", float("nan")),
+        memory_gb=usage["system/memory_gb"],
         lag=values.get("lag/mean", float("nan")),
         prediction_batch=values["speed/prediction_batch_size"],
         stages={
@@ -100,7 +114,7 @@ def _window(rows: Sequence[Row], warm: float) -> Window:
             if tag.startswith("time/replay_")
         },
         cores={
-            tag.removeprefix("system/cores_"): value for tag, value in values.items() if tag.startswith("system/cores_")
+            tag.removeprefix("system/cores_"): value for tag, value in usage.items() if tag.startswith("system/cores_")
         },
     )
 
