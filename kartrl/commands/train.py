@@ -166,7 +166,10 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
                     )
                 agents = config.system.learners * sizes.agents
                 starting = f"{agents} agents" if config.cluster.ray == "none" else "nodes of agents"
-                display.say(f"Starting {starting} ...; to watch: tensorboard --logdir {config.run.logs}")
+                display.say(
+                    f"Starting {starting}, model in {config.model.precision} ...; "
+                    f"to watch: tensorboard --logdir {config.run.logs}"
+                )
                 status = Server(config, sizes, folder.path, spec, display, request, stored).run()
         except RunFailed as failure:
             display.say(f"kartrl: the run failed: {failure}")

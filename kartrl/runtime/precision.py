@@ -1,6 +1,7 @@
 """Chooses the precision for `model.precision = auto` on this machine."""
 
 import time
+from collections.abc import Callable
 
 import torch
 
@@ -9,8 +10,8 @@ from kartrl.envs.spec import EnvSpec
 from kartrl.models import make_network
 from kartrl.runtime.devices import learner_device
 
-TRIALS = 5
-OBSERVATIONS = 64
+OBSERVATIONS = 128  # twice as many frames are about a minibatch; with fewer, overhead hides what bf16 saves
+FEWEST_TRIALS, MOST_TRIALS, SECONDS = 3, 8, 0.4  # trials of each precision; no more begin after this long
 FASTER = 1.05  # by this factor, for bf16 to be worth its rounding
 
 
@@ -26,8 +27,8 @@ def resolve_precision(config: Config, spec: EnvSpec) -> Config:
     if len(spec.observation_shape) == 3 and not config.run.reproducible:
         device = learner_device(config.system)
         if multiplies_bf16(device):
-            fp32, bf16 = (_pass_seconds(config, spec, name, device) for name in ("fp32", "bf16"))
-            precision = "bf16" if bf16 * FASTER < fp32 else "fp32"
+            seconds = _pass_seconds(config, spec, device)
+            precision = "bf16" if seconds["bf16"] * FASTER < seconds["fp32"] else "fp32"
     return config.model_copy(update={"model": config.model.model_copy(update={"precision": precision})})
 
 
@@ -39,19 +40,42 @@ def multiplies_bf16(device: torch.device) -> bool:
     return device.type == "mps" or any(able.get(kind) for kind in ("amx_bf16", "avx512_bf16", "bf16"))
 
 
-def _pass_seconds(config: Config, spec: EnvSpec, precision: str, device: torch.device) -> float:
-    """Seconds for a forward and a backward pass on one part of a batch: the minimum of a few trials."""
+def _pass_seconds(config: Config, spec: EnvSpec, device: torch.device) -> dict[str, float]:
+    """Seconds for a forward and a backward pass on a minibatch, by precision: the minimum of a few trials each.
+
+    In turn and on one thread: the fork server, which is loading PyTorch meanwhile, slows down whatever runs on all of a
+    machine's cores.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        passes = {name: _make_pass(config, spec, name, device) for name in ("fp32", "bf16")}
+        times: dict[str, list[float]] = {name: [] for name in passes}
+        began = time.perf_counter()
+        for trial in range(MOST_TRIALS):
+            if trial >= FEWEST_TRIALS and time.perf_counter() - began > SECONDS:
+                break
+            for name, pass_ in passes.items():
+                start = time.perf_counter()
+                pass_()
+                times[name].append(time.perf_counter() - start)
+    finally:
+        torch.set_num_threads(threads)
+    return {name: min(seconds) for name, seconds in times.items()}
+
+
+def _make_pass(config: Config, spec: EnvSpec, precision: str, device: torch.device) -> Callable[[], None]:
+    """A forward and a backward pass of a new network."""
     section = config.model.model_copy(update={"precision": precision, "torchscript": False})
     network = make_network(section, spec.observation_shape, spec.action).to(device)
     shape = (2, OBSERVATIONS, *spec.observation_shape)  # two steps: a recurrent core costs the same in either precision
     observation = torch.zeros(shape, dtype=getattr(torch, spec.observation_dtype), device=device)
     first = torch.zeros(shape[:2], dtype=torch.bool, device=device)
-    times = []
-    for _ in range(TRIALS):
-        start = time.perf_counter()
+
+    def forward_backward() -> None:
         output, _ = network(observation, first, network.initial_state(OBSERVATIONS))
         (output.policy.sum() + output.value.sum()).backward()
         if device.type == "cuda":
             torch.cuda.synchronize()
-        times.append(time.perf_counter() - start)
-    return min(times)
+
+    return forward_backward

@@ -1,6 +1,7 @@
 """What `model.precision = auto` comes to."""
 
 import pytest
+import torch
 
 from kartrl.config import read
 from kartrl.envs.spec import ActionSpec, EnvSpec
@@ -21,7 +22,7 @@ def measured(monkeypatch):
     """Seconds by precision, on hardware that multiplies bf16."""
     seconds = {"fp32": 1.0, "bf16": 0.5}
     monkeypatch.setattr(precision, "multiplies_bf16", lambda device: True)
-    monkeypatch.setattr(precision, "_pass_seconds", lambda config, spec, name, device: seconds[name])
+    monkeypatch.setattr(precision, "_pass_seconds", lambda config, spec, device: seconds)
     return seconds
 
 
@@ -46,5 +47,25 @@ def test_what_is_given_is_kept(given):
 
 def test_both_precisions_are_really_measured():
     config = read(overrides=["model.hidden_size=16"])
-    for name in ("fp32", "bf16"):
-        assert precision._pass_seconds(config, IMAGE, name, choose_device("cpu")) > 0
+    seconds = precision._pass_seconds(config, IMAGE, choose_device("cpu"))
+    assert seconds.keys() == {"fp32", "bf16"}
+    assert min(seconds.values()) > 0
+
+
+def test_the_measurement_is_on_one_thread_and_leaves_their_number_as_it_was(monkeypatch):
+    before, during = torch.get_num_threads(), []
+    make_pass = precision._make_pass
+
+    def observed(*arguments):
+        one = make_pass(*arguments)
+        return lambda: (during.append(torch.get_num_threads()), one())
+
+    monkeypatch.setattr(precision, "_make_pass", observed)
+    torch.set_num_threads(2)
+    try:
+        precision._pass_seconds(read(overrides=["model.hidden_size=16"]), IMAGE, choose_device("cpu"))
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert set(during) == {1}
+    assert len(during) >= 2 * precision.FEWEST_TRIALS

@@ -7,6 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from kartrl.config.levels import KINDS
 from kartrl.kart.generalisation.curve import Estimate, Point, make_curve, make_matrix
 from kartrl.kart.generalisation.figures import Figure, Row, circuit_measures, gaps, rows
 from kartrl.kart.generalisation.pictures import draw_curve, draw_matrix, draw_table
@@ -109,6 +110,7 @@ def _markdown(
 ) -> str:
     protocol = about["protocol"]
     seeds = sorted({result["seed"] for result in results})
+    halved = " (half of that for the kinds)" if any(result["split"] in KINDS for result in results) else ""
     lines = [
         "# Generalisation",
         "",
@@ -117,8 +119,8 @@ def _markdown(
             if protocol["quick"]
             else []
         ),
-        f"{protocol['agent_steps']:,} agent steps per run, seeds {', '.join(map(str, seeds))}, "
-        f"{protocol['episodes']} races per circuit, {protocol['policy']} policy, last checkpoint.",
+        f"{protocol['agent_steps']:,} agent steps per run{halved}; seeds: {', '.join(map(str, seeds))}; "
+        f"{protocol['episodes']} races per circuit; {protocol['policy']} policy; last checkpoint.",
         f"kartrl {about['kartrl']}, ROM build {about['rom_build_id']}, {about['machine']}.",
         "Means over seeds; 95 % confidence intervals by Student's t if there are several seeds.",
         "",
