@@ -25,6 +25,7 @@ from kartrl.runtime.socket_folder import make_socket_folder
 
 GRACE_SECONDS = 2.0  # for a process to end by itself once its parent is gone
 LAST_SECONDS = 2.0  # between the SIGTERM that it gets then and its forced exit
+CHANGED = "LD_LIBRARY_PATH", "PYGAME_HIDE_SUPPORT_PROMPT"  # environment variables, by OpenCV and Gymnasium on import
 Arguments = ParamSpec("Arguments")
 
 
@@ -37,6 +38,10 @@ def start_method(*preloaded: str) -> BaseContext:
     Raises:
         UserError: the machine's limits prevent it from starting.
     """
+    # setproctitle writes titles before the first environment variable, and nowhere once that has been changed.
+    for name in CHANGED:
+        if name in os.environ:
+            os.environ[name] = os.environ.pop(name)  # now it is the last
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     if is_fork_server_shared():
