@@ -16,7 +16,7 @@ from kartrl.envs.spec import EnvSpec
 from kartrl.errors import UserError
 from kartrl.models import make_network
 from kartrl.runtime.compatibility import check_hogwild, check_learners, check_replays, check_updates, is_hogwild
-from kartrl.runtime.devices import learner_device
+from kartrl.runtime.devices import learner_device, one_thread
 from kartrl.runtime.machine import cores, free_memory
 from kartrl.runtime.sizes import Sizes, check_memory, replay_shape
 
@@ -176,24 +176,19 @@ def _ring(blocks: int, groups: int, fewest: int) -> int:
 
 def forward_seconds(config: Config, spec: EnvSpec, batches: list[int]) -> dict[int, float]:
     """Seconds per observation of a forward pass on this CPU, by batch size; takes about half a second."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    result = {}
+    with one_thread(), torch.inference_mode():
         network = make_network(config.model, spec.observation_shape, spec.action, heads_of(config)).eval()
-        result = {}
-        with torch.inference_mode():
-            for batch in batches:
-                observation = torch.zeros(batch, *spec.observation_shape, dtype=getattr(torch, spec.observation_dtype))
-                arguments = (observation, torch.zeros(batch, dtype=torch.bool), network.initial_state(batch))
-                times = []
-                for _ in range(6):
-                    start = time.perf_counter()
-                    network.step(*arguments)
-                    times.append(time.perf_counter() - start)
-                result[batch] = min(times) / batch
-        return result
-    finally:
-        torch.set_num_threads(threads)
+        for batch in batches:
+            observation = torch.zeros(batch, *spec.observation_shape, dtype=getattr(torch, spec.observation_dtype))
+            arguments = (observation, torch.zeros(batch, dtype=torch.bool), network.initial_state(batch))
+            times = []
+            for _ in range(6):
+                start = time.perf_counter()
+                network.step(*arguments)
+                times.append(time.perf_counter() - start)
+            result[batch] = min(times) / batch
+    return result
 
 
 def _whole_unrolls(config: Config, queue: Fraction, size: int) -> int:

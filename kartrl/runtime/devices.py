@@ -1,7 +1,9 @@
-"""Choice of the network's device, and the memory allocator's settings."""
+"""Choice of the network's device, and the settings of PyTorch's threads and of the memory allocator."""
 
+import contextlib
 import ctypes
 import os
+from collections.abc import Iterator
 
 import torch
 
@@ -48,6 +50,17 @@ def predictor_device(system: System, rank: int = 0) -> torch.device:
     """
     name = system.predictor_devices[rank % len(system.predictor_devices)]
     return learner_device(system, rank) if name == "auto" else choose_device(name)
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Context manager: PyTorch computes on one thread."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def keep_freed_memory() -> None:

@@ -8,7 +8,7 @@ import torch
 from kartrl.config import Config
 from kartrl.envs.spec import EnvSpec
 from kartrl.models import make_network
-from kartrl.runtime.devices import learner_device
+from kartrl.runtime.devices import learner_device, one_thread
 
 OBSERVATIONS = 128  # twice as many frames are about a minibatch; with fewer, overhead hides what bf16 saves
 FEWEST_TRIALS, MOST_TRIALS, SECONDS = 3, 8, 0.4  # trials of each precision; no more begin after this long
@@ -46,11 +46,9 @@ def _pass_seconds(config: Config, spec: EnvSpec, device: torch.device) -> dict[s
     In turn and on one thread: the fork server, which is loading PyTorch meanwhile, slows down whatever runs on all of a
     machine's cores.
     """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        passes = {name: _make_pass(config, spec, name, device) for name in ("fp32", "bf16")}
-        times: dict[str, list[float]] = {name: [] for name in passes}
+    times: dict[str, list[float]] = {"fp32": [], "bf16": []}
+    with one_thread():
+        passes = {name: _make_pass(config, spec, name, device) for name in times}
         began = time.perf_counter()
         for trial in range(MOST_TRIALS):
             if trial >= FEWEST_TRIALS and time.perf_counter() - began > SECONDS:
@@ -59,8 +57,6 @@ def _pass_seconds(config: Config, spec: EnvSpec, device: torch.device) -> dict[s
                 start = time.perf_counter()
                 pass_()
                 times[name].append(time.perf_counter() - start)
-    finally:
-        torch.set_num_threads(threads)
     return {name: min(seconds) for name, seconds in times.items()}
 
 
