@@ -189,6 +189,9 @@ def test_report(tmp_path):
     report(tmp_path, CURVE, REFERENCE, about)
     text = (tmp_path / "results.md").read_text()
     assert "| 3 | 2 | 100% [100%, 100%] | 62% [25%, 100%] | 38% [0%, 75%] | 1.62 | - |" in text
+    assert "| asphalt | asphalt | 1 | 100% |" in text
+    assert "| asphalt | dirt | 1 |" not in text, "the matrix has it"
+    assert "| asphalt | dirt | 50% |" not in text
     assert "| asphalt | 100% | 50% | 50% | 50% | 50% | 50% | 50% | 50% |" in text
     for name in ("curve.png", "kinds.png"):
         with Image.open(tmp_path / name) as picture:

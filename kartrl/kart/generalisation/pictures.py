@@ -26,7 +26,7 @@ def draw_table(table: Sequence[Row], file: Path, about: Mapping[str, Any]) -> No
         if row.lap_time is not None:
             _plot_row(times, place, row.lap_time, row.set == SEEN, 1)
     shares.set_yticks(range(len(table)), [f"{row.split}: {row.set} ({row.circuits})" for row in table])
-    shares.invert_yaxis()
+    shares.set_ylim(len(table) - 0.4, -0.6)
     shares.set(xlim=(-3, 103), xlabel="races finished, %")
     times.set(xlabel="lap time / scripted driver's")
     times.axvline(1, color="0.7", linewidth=0.8)

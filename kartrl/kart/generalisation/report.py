@@ -12,6 +12,7 @@ from kartrl.kart.generalisation.curve import Estimate, Point, make_curve, make_m
 from kartrl.kart.generalisation.figures import Figure, Row, circuit_measures, gaps, rows
 from kartrl.kart.generalisation.pictures import draw_curve, draw_matrix, draw_table
 from kartrl.kart.generalisation.protocol import write_json
+from kartrl.kart.generalisation.splits import SEEN
 
 COLUMNS = (
     "split",
@@ -28,17 +29,20 @@ def report(
 ) -> list[Row]:
     """Write results.json, results.md and its plots; returns the rows of the table.
 
+    A policy trained on one kind has rows for that kind alone; the matrix shows how it drives on the others.
+
     Args:
         results: of one or more runs.
         reference: circuit -> the scripted driver's lap time, seconds.
         about: contents of `protocol.json`.
     """
-    table = rows(results, reference)
+    every_row = rows(results, reference)
+    table = [row for row in every_row if _is_shown(row.split, row.set)]
     lost = gaps(results, reference)
     curve, matrix = make_curve(results, reference), make_matrix(results)
     content = {
         **about,
-        "rows": [_to_json(row) for row in table],
+        "rows": [_to_json(row) for row in every_row],
         "lost_finished": {
             split: {label: value._asdict() for label, value in sets.items()} for split, sets in lost.items()
         },
@@ -70,6 +74,10 @@ def show(table: Sequence[Row], console: Console) -> None:
         printed.add_row(row.split if row.split != split else "", *_cells(row))
         split = row.split
     console.print(printed)
+
+
+def _is_shown(split: str, label: str) -> bool:
+    return split not in KINDS or label in (SEEN, split)
 
 
 def _to_json(row: Row) -> dict[str, Any]:
@@ -136,6 +144,7 @@ def _markdown(
                 [split, label, _format_figure(value, "{:.0%}")]
                 for split, sets in lost.items()
                 for label, value in sets.items()
+                if _is_shown(split, label)
             ],
         ),
         "",
