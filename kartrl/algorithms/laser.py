@@ -53,5 +53,6 @@ class Relevance:
         return self._average.state_dict()
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Restore a `state_dict`."""
-        self._average.load_state_dict(state)
+        """Restore a `state_dict`; without a lagged network, that of the other form is dropped."""
+        if self.whole:
+            self._average.load_state_dict(state)

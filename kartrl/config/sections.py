@@ -327,6 +327,10 @@ class Optimizer(Section):
             raise ValueError(f"amsgrad is a variant of adam and adamw, not of {self.name}")
         if self.centered and self.name != "rmsprop":
             raise ValueError(f"centered is a variant of rmsprop, not of {self.name}")
+        if self.momentum and self.name not in ("rmsprop", "sgd"):
+            raise ValueError(f"momentum is a setting of rmsprop and sgd, not of {self.name}; set it to 0")
+        if self.weight_decay and self.name == "rprop":
+            raise ValueError("rprop has no weight_decay; set it to 0")
         return self
 
 

@@ -29,7 +29,7 @@ from kartrl.learning.optimizers import state_shapes
 from kartrl.models import ActorCritic, Network, make_network
 
 FORMAT = "kartrl checkpoint 4"
-LARGEST = 1 << 28  # bytes; a larger file is not one of ours
+LARGEST = 1 << 32  # bytes; a larger file is not one of ours
 LARGEST_HEADER = 1 << 20
 LARGEST_ACTION = 65_536  # actions or dimensions
 LARGEST_RANDOM = 65_536  # bytes of a random generator's state
@@ -164,7 +164,7 @@ def fit(network: Network, weights: dict[str, Tensor]) -> None:
 
 def newest_first(run_folder: Path) -> list[Path]:
     """The run's checkpoints, newest first (they are named by their agent steps)."""
-    return sorted((run_folder / "checkpoints").glob("*.pt"), reverse=True)
+    return sorted((run_folder / "checkpoints").glob("*.pt"), key=lambda path: (len(path.stem), path.stem), reverse=True)
 
 
 def newest(run_folder: Path) -> Path | None:

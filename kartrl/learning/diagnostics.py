@@ -31,7 +31,8 @@ def describe(losses: Sequence[Loss], minibatches: int = 1) -> dict[str, float]:
     totals = {"total": sum(loss.total for loss in losses)}
     totals |= {name: sum(loss.terms[name] for loss in losses) for name in losses[0].terms}
     scalars = {f"losses/{name}": float(total) / minibatches for name, total in totals.items()}
-    steps = {name: torch.cat([loss.steps[name][loss.valid] for loss in losses]).double() for name in losses[0].steps}
+    steps = {name: torch.cat([loss.steps[name][loss.valid] for loss in losses]) for name in losses[0].steps}
+    steps = {name: values.cpu().double() for name, values in steps.items()}  # not all devices have float64
     value, target, advantage = steps["value"], steps["value_target"], steps["advantage"]
     if len(value) == 0:
         return scalars

@@ -181,5 +181,5 @@ class ActorCritic(nn.Module):
         policy = self.distribution.normalise(self.policy(features))
         values = self.value(critic_features)
         if self.has_q:
-            return Output(policy, (policy.exp() * values).sum(-1), values, None)
+            return Output(policy, (policy.detach().exp() * values).sum(-1), values, None)  # a value loss trains Q alone
         return Output(policy, values.squeeze(-1), None, critic_features if self.dueling else None)

@@ -9,7 +9,10 @@ Distance = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 def norm(new: np.ndarray, old: np.ndarray, p: float) -> np.ndarray:
     """The p-norm of the difference, float32 [n]."""
-    return (np.abs(new - old).reshape(len(new), -1) ** p).sum(1) ** (1 / p)
+    difference = np.abs(new - old).reshape(len(new), -1)
+    largest = difference.max(1, initial=0.0, keepdims=True)
+    shares = difference / np.where(largest > 0, largest, 1)  # at most 1: powers of large differences overflow float32
+    return largest[:, 0] * (shares**p).sum(1) ** (1 / p)
 
 
 def cosine(new: np.ndarray, old: np.ndarray) -> np.ndarray:

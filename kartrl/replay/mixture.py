@@ -51,8 +51,11 @@ class Mixture:
         """Insert unrolls, replacing older ones, and return them with their serial numbers."""
         self._stopwatch.lap("other")
         serials = self._memory.insert(trajectory, self._make_room)
+        stored = serials[serials >= 0]
+        self._memory.hold(stored.tolist())  # a replay smaller than the batch drops some before the next holds them
         for part in self._parts:
-            part.replay.insert(serials[serials >= 0])
+            part.replay.insert(stored)
+        self._memory.release(stored.tolist())
         self._stopwatch.lap("insert")
         return trajectory._replace(serial=serials)
 

@@ -115,6 +115,11 @@ def check_replays(config: Config) -> None:
         raise UserError(f"[laser] threshold: {name} has no V-trace to mask; use {others}")
     if config.clear.clones and not config.replays:
         raise UserError("[clear] clones replayed steps, but nothing is replayed; set replay.methods, or set it to 0")
+    if config.clear.value_cost and config.model.normalise_returns:
+        raise UserError(
+            "[clear] value_cost: with model.normalise_returns, values of then and now are in different units; "
+            "set one of the two to 0 or false"
+        )
     if methods in (("auto",), ("none",)):
         return
     if not ALGORITHMS[name].replays:

@@ -131,6 +131,7 @@ class Server:
         learner = make_learner(config, self._network, spec.action, reducer=reducer)
         if self._resume is not None and self._resume.optimizer:  # empty before the first step
             set_state(learner.optimizer, self._resume.optimizer)
+        if self._resume is not None and self._resume.algorithm:
             learner.algorithm.load_state_dict(dict(self._resume.algorithm))
         if self._hogwild:
             return Hogwild(config, sizes, spec, self._context, learner, self._progress, self._before, say)

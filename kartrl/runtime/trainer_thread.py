@@ -47,9 +47,9 @@ class Record(NamedTuple):
 class Trainer:
     """State shared by all trainer threads of a run: the learner, published weights, counters and reports.
 
-    An update whose loss or gradient is not finite is skipped: it changes nothing and is not counted. After
-    `optimizer.max_skipped_updates` of them in a row, weights and optimizer are rolled back to the last good `state`,
-    once.
+    A loss or gradient that is not finite is never applied: its update ends there and is not counted (what was learned
+    from the minibatches before it stays). After `optimizer.max_skipped_updates` of these in a row, weights and
+    optimizer are rolled back to the last good `state`, once.
 
     With several learners, counters, progress and the check for non-finite values cover all of them; the reported
     scalars are this learner's.

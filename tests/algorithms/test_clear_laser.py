@@ -200,3 +200,6 @@ def test_the_lagged_policy_follows_and_is_kept_in_checkpoints():
     paper = read([], ["algorithm.name=impala", "laser.threshold=0.3", "laser.form=paper"])
     assert algorithm.state_dict().keys() == state_of(paper, network.state_dict()).keys()
     assert state_of(read([], ["algorithm.name=impala", "laser.threshold=0.3"]), network.state_dict()) == {}
+    other = impala("seed", 0.3)
+    other.load_state_dict(algorithm.state_dict())
+    assert other.state_dict() == {}, "what another form would save could not be read again"

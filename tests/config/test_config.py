@@ -134,6 +134,7 @@ def test_no_message_has_the_words_of_a_library(name):
         ("a3c.unroll_lengths=16 32", "[a3c]: unroll_lengths, share_statistics and devices need hogwild = true"),
         ("a3c.unroll_lengths=short", "[a3c] unroll_lengths: must be an integer or 'auto' (got 'short')"),
         ("optimizer.centered=true", "[optimizer]: centered is a variant of rmsprop, not of adam"),
+        ("optimizer.momentum=0.9", "[optimizer]: momentum is a setting of rmsprop and sgd, not of adam; set it to 0"),
         ("environment.kwargs=8", "expected kwargs.NAME, one key per argument"),
         ("environment.kwargs.a b=8", "expected kwargs.NAME"),
         ("environment.kwargs.render_mode=human", "kartrl sets this argument itself"),

@@ -75,6 +75,21 @@ def end_request():
         signal.signal(number, handler)
 
 
+def test_an_average_network_is_resumed_beside_an_optimizer_without_state(tmp_path, end_request):
+    settings = ("environment.id=CartPole-v1", "system.agents=1", "algorithm.name=acer", "optimizer.name=sgd")
+    stored = make_checkpoint(5, *settings)
+    average = {name: tensor + 1 for name, tensor in stored.network.items()}
+    stored = stored._replace(algorithm=average)
+    assert stored.optimizer == {}
+    spec = inspect_env(stored.config)
+    with Display(Console(file=io.StringIO()), "test", load_world(stored.config)) as display:
+        sizes = choose_sizes(stored.config, spec)
+        server = Server(stored.config, sizes, tmp_path, spec, display, end_request, stored)
+        resumed = server._crew.trainer.learner.algorithm.state_dict()
+    assert resumed.keys() == average.keys()
+    assert all(torch.equal(tensor, average[name]) for name, tensor in resumed.items())
+
+
 def test_random_states_are_resumed(tmp_path, end_request):
     stored = make_checkpoint(5, "environment.id=CartPole-v1", "system.agents=1", "system.predictors=2")
     checkpoint.save(tmp_path / "5.pt", stored)

@@ -31,7 +31,7 @@ CONTINUOUS = ActionSpec("continuous", 2, (-1.0, -0.5), (1.0, 2.5))
 STATES = [
     ["optimizer.name=rmsprop"],
     ["optimizer.name=rmsprop", "optimizer.momentum=0.5"],
-    ["optimizer.name=adam", "optimizer.momentum=0.5"],
+    ["optimizer.name=adam"],
     ["optimizer.name=sgd"],
     ["optimizer.name=sgd", "optimizer.momentum=0.5"],
     ["algorithm.name=acer"],
@@ -107,6 +107,19 @@ def test_newest(saved):
     assert checkpoint.newest(run / "none") is None
     checkpoint.remove_oldest(run, keep=2)
     assert [int(path.stem) for path in checkpoint.newest_first(run)] == [200, 30]
+    for number in (10**10 - 1, 10**10):  # of ten digits and of eleven
+        checkpoint.save(saved.with_name(f"{number:010d}.pt"), make_checkpoint(number))
+    assert [int(path.stem) for path in checkpoint.newest_first(run)] == [10**10, 10**10 - 1, 200, 30]
+
+
+def test_a_large_network_is_read_again(tmp_path):
+    config = read([], ["model.encoder=nature", "model.hidden_size=2048", "model.core=lstm", "model.critic=separate"])
+    with torch.device("meta"):
+        network = ActorCritic(config.model, (84, 84, 4), DISCRETE)
+    state = {name: torch.zeros(tensor.shape, dtype=tensor.dtype) for name, tensor in network.state_dict().items()}
+    checkpoint.save(tmp_path / "1.pt", Checkpoint(config, state, {}, Counters(1), (84, 84, 4), DISCRETE))
+    assert (tmp_path / "1.pt").stat().st_size > 1 << 28
+    assert checkpoint.load(tmp_path / "1.pt").network.keys() == state.keys()
 
 
 class Bomb:

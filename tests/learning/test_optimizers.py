@@ -71,7 +71,7 @@ SECTIONS = [
     Optimizer(name=name, momentum=momentum, weight_decay=weight_decay)
     for name in OPTIMIZERS
     for momentum in ((0.0, 0.5) if name in ("rmsprop", "sgd") else (0.0,))
-    for weight_decay in (0.0, 0.1)
+    for weight_decay in ((0.0,) if name == "rprop" else (0.0, 0.1))
 ]
 by_section = pytest.mark.parametrize(
     "section", SECTIONS, ids=lambda section: f"{section.name} {section.momentum} {section.weight_decay}"

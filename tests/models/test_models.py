@@ -68,7 +68,7 @@ def test_with_a_value_for_each_action_that_of_an_observation_is_their_mean_under
     noise = make_distribution(DISCRETE).noise(3, CPU, torch.Generator())
     decision = split_decision(network.act(observation[0], first[0], state, noise, False)[0], 1)
     torch.testing.assert_close(decision.value, output.value[0], atol=1e-5, rtol=1e-4)
-    output.q[:-1].sum().backward()
+    (output.q[:-1].sum() + output.value[:-1].square().sum()).backward()
     assert all(parameter.grad is None for name, parameter in network.named_parameters() if name.startswith("policy"))
 
 

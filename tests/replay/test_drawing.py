@@ -112,6 +112,16 @@ def test_a_mixture_draws_each_share_from_its_replay():
     assert scalars <= mixture.scalars().keys()
 
 
+def test_a_replay_smaller_than_a_batch_keeps_its_newest_unrolls():
+    memory = memory_of(40)
+    parts = [Part("short", uniform(memory, 2), Fraction(1, 2)), Part("long", uniform(memory, 30), Fraction(1, 2))]
+    mixture = Mixture(memory, parts)
+    for seed in range(15):
+        mixture.insert(batch(seed, size=3))
+    assert set(mixture.sample(40).serial[:20]) <= {43, 44}
+    assert mixture.serials().tolist() == list(range(15, 45)), "what no replay holds is deleted"
+
+
 def test_the_same_seed_draws_the_same():
     for make in (uniform, prioritised):
         (_, one), (_, other) = filled(make), filled(make)

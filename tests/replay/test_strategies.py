@@ -85,3 +85,11 @@ def test_distances_of_nothing_and_of_large_features_are_numbers(name):
     measure, zeros = make_distance(name, 2.0), np.zeros((1, 5, 6), np.float32)
     assert np.isfinite(measure(zeros, zeros)).all()
     assert np.isfinite(measure(zeros + 1000, -1000 * np.eye(5, 6, dtype=np.float32)[None])).all()
+
+
+@pytest.mark.parametrize("size", [1e-6, 1e6])
+def test_a_high_norm_of_small_and_large_differences_is_numpys(size):
+    new, old = blocks(2)
+    expected = [np.linalg.norm((x - y).ravel().astype(np.float64), 16) for x, y in zip(new, old, strict=True)]
+    measured = make_distance("norm", 16.0)(np.float32(size) * new, np.float32(size) * old)
+    np.testing.assert_allclose(measured, size * np.array(expected), rtol=1e-3)

@@ -327,6 +327,10 @@ def test_shares_give_whole_unrolls_beside_whole_blocks_of_fresh_ones(overrides, 
             ([f"algorithm.name={name}", "replay.methods=queue uniform"], "for replays use acer, appo, impala$")
             for name in ("a2c", "a3c", "ppo")
         ),
+        (
+            ["replay.methods=queue uniform", "clear.value_cost=0.005", "model.normalise_returns=true"],
+            r"^\[clear\] value_cost: with model.normalise_returns, values of then and now",
+        ),
         (["clear.policy_cost=0.01"], r"^\[clear\] clones replayed steps, but nothing is replayed"),
         (
             ["algorithm.name=acer", "laser.threshold=0.3"],
