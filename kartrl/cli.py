@@ -5,6 +5,7 @@ So `--help` is fast, and agent processes stay small.
 
 import argparse
 import importlib
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -47,6 +48,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:  # stdout's reader has exited, as in `kartrl config | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python's exit would report it too
+        return 1
     except RunFailed as error:
         print(f"kartrl: {error}", file=sys.stderr)
         return 1

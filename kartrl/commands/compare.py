@@ -85,10 +85,12 @@ def compare(names: Sequence[str], question: Question, output: Path | None, conso
     """
     from kartrl.comparison.report import make_comparison
     from kartrl.comparison.runs import group, read_run
+    from kartrl.runtime.run_folders import find_run
 
     if not names:
         raise UserError("which runs? Give their folders or names, or an experiment: --config EXPERIMENT.toml")
-    runs = [read_run(name, question.metric) for name in dict.fromkeys(names)]
+    folders = dict.fromkeys(find_run(name).resolve() for name in names)
+    runs = [read_run(str(folder), question.metric) for folder in folders]
     by = question.by or "algorithm.name"
     _tell(make_comparison(group(runs, by), question.metric, by, question.least), output, console)
     return 0

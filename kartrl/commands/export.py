@@ -85,6 +85,14 @@ def export(
         raise UserError(f"-o {output}: the file name must end in .pt")
     whole = checkpoint.load(path)
     given = whole._replace(config=_impersonal(whole.config))
+    world = load_world(given.config)
+    if levels:
+        world.find_levels(levels, console)  # an error here, before an earlier file is overwritten
+    elif episodes and isinstance(world, KartWorld) and not load_world(world.prepare(console)).all_levels():
+        raise UserError(
+            f"{path}: was trained only on circuits of your own, which an export does not name; "
+            "evaluate it on some with -s, or use --episodes 0"
+        )
     try:
         checkpoint.save(output, checkpoint.for_driving(given, half))
     except checkpoint.NotFinite as error:
@@ -93,7 +101,7 @@ def export(
         raise UserError(f"-o {output}: cannot write ({error.strerror or error})") from error
     results = evaluate(output, levels, episodes, True, device, console) if episodes else []
     card = output.with_suffix(".md")
-    write_whole(card, describe(output.name, given, half, results, load_world(given.config)).encode())
+    write_whole(card, describe(output.name, given, half, results, world).encode())
     size = output.stat().st_size / 1e6
     console.print(f"Weights: {output} ({size:.2f} MB)\nCard: {card}", highlight=False, markup=False, soft_wrap=True)
 

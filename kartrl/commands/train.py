@@ -86,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
     if len(options.config) > 1:
         if options.resume is not None:
             raise UserError("--resume continues one run: give -c at most once")
-        return train_each(options.config, options.set, options.parallel)
+        return train_each(options.config, options.set, options.parallel, options.plain)
     if options.parallel:
         raise UserError("--parallel needs several runs, each with its own -c: -c A -c B (in -c A B, B overrides A)")
     return train(config_files(options), options.set, options.resume, Console(), options.plain)
@@ -142,7 +142,7 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
         initial = None
         if stored is None:
             if config.run.init != "none":
-                path = runs.find_checkpoint(config.run.init, "--init")
+                path = runs.find_checkpoint(config.run.init, "--init", Path(config.run.logs))
                 config = config.model_copy(update={"run": config.run.model_copy(update={"init": str(path)})})
                 initial = load_initial(path, config, spec)
             folder = runs.create(config)
@@ -181,15 +181,17 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
         return status
 
 
-def train_each(runs: list[list[str]], overrides: list[str], parallel: bool) -> int:
+def train_each(runs: list[list[str]], overrides: list[str], parallel: bool, plain: bool) -> int:
     """Train one run per list of configuration files, each in its own process: one after another, or all at once."""
-    for files in runs:
-        read(files, overrides)  # report all errors before the first run begins
+    configs = [read(files, overrides).run for files in runs]  # report all errors before the first run begins
+    folders = [Path(run.logs) / run.name for run in configs if run.name != "auto"]
+    if twice := next((folder for folder in folders if folders.count(folder) > 1), None):
+        raise UserError(f"run.name: several of these runs would be {twice}; leave it out, or train them one by one")
     processes: list[subprocess.Popen[str]] = []
     try:
         for files in runs:
             options = config_options(files, overrides)
-            processes.append(start_training([*options, "--plain"] if parallel else options))
+            processes.append(start_training([*options, "--plain"] if parallel or plain else options))
             if not parallel:
                 processes[-1].wait()
         return max(abs(process.wait()) for process in processes)

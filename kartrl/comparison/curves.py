@@ -51,7 +51,7 @@ def reached(points: Points, least: float, count: int) -> Moment | None:
     """When the mean of the last `count` values was at least `least` for the first time; None if never."""
     if len(points.value) < count:
         return None
-    good = np.flatnonzero(np.convolve(points.value, np.full(count, 1 / count), "valid") >= least)
+    good = np.flatnonzero(np.convolve(points.value, np.ones(count), "valid") / count >= least)
     return _moment(points, int(good[0]) + count - 1) if len(good) else None
 
 

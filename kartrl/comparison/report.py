@@ -9,7 +9,7 @@ import numpy as np
 
 from kartrl.comparison import statistics
 from kartrl.comparison.curves import Moment, reached, smooth
-from kartrl.comparison.runs import PLACES, RETURN, TRAINING, ComparedRun, Groups
+from kartrl.comparison.runs import EPISODE_METRICS, PLACES, TRAINING, ComparedRun, Groups
 from kartrl.comparison.statistics import Estimate
 from kartrl.envs.worlds import load_world
 
@@ -90,7 +90,8 @@ def _task_table(comparison: Comparison, index: int) -> str:
         headings.append(f"reached {comparison.least:g}")
     word = load_world(runs[0][0].config).level_word
     headings += [
-        f"each {word} finished in training" if use == TRAINING else f"all {use} {word}s finished" for use in uses
+        f"each {word} finished in training" if use == TRAINING else f"all {use} {word}s of the evaluation finished"
+        for use in uses
     ]
     rows = []
     for label, members in comparison.groups.items():
@@ -104,7 +105,7 @@ def _task_table(comparison: Comparison, index: int) -> str:
             _estimate([by_minutes]),
         ]
         if comparison.least is not None:
-            count = EPISODES if comparison.metric == RETURN else 1
+            count = EPISODES if comparison.metric in EPISODE_METRICS else 1
             row.append(_moments([reached(run.points, comparison.least, count) for run in members[task]]))
         rows.append(row + [_moments([run.finished.get(use) for run in members[task]]) for use in uses])
     return f"{task}: interquartile means and 95 % intervals\n\n{_table(headings, rows)}"
@@ -119,11 +120,14 @@ def _common_table(comparison: Comparison) -> str:
 
 
 def _improvements(comparison: Comparison) -> str:
+    most = {label: max(map(len, scores)) for label, scores in comparison.scores.items()}  # runs on a task
     rows = [
         [
             first,
             *(
-                "" if first == second else _share(improvement(comparison, first, second))
+                ""
+                if first == second
+                else _share(improvement(comparison, first, second), max(most[first], most[second]) > 1)
                 for second in comparison.groups
             ),
         ]
@@ -160,9 +164,9 @@ def _estimate(scores: Sequence[np.ndarray]) -> str:
     return f"{value:.4g}" + (f" [{low:.4g}, {high:.4g}]" if max(map(len, scores)) > 1 else "")
 
 
-def _share(estimate: Estimate) -> str:
+def _share(estimate: Estimate, several: bool) -> str:
     value, low, high = estimate
-    return f"{value:.0%} [{low:.0%}, {high:.0%}]"
+    return f"{value:.0%}" + (f" [{low:.0%}, {high:.0%}]" if several else "")
 
 
 def _moments(moments: Sequence[Moment | None]) -> str:

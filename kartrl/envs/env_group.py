@@ -13,7 +13,7 @@ import numpy as np
 
 from kartrl.config import Environment
 from kartrl.envs.atari import NOOP
-from kartrl.envs.episode import Episode
+from kartrl.envs.episode import STATISTICS, Episode
 from kartrl.envs.frames import joined_frames
 from kartrl.envs.observations import NonFiniteImage
 
@@ -89,7 +89,7 @@ class SingleGroup:
             if faulty[index]:  # the episode is truncated and not counted anywhere
                 observations[index], reward[index] = self._blank, 0.0
                 terminated[index], truncated[index] = False, True
-            elif (terminated[index] or truncated[index]) and "episode" in info:  # not merely the loss of a life
+            elif (terminated[index] or truncated[index]) and STATISTICS in info:  # not merely the loss of a life
                 episodes.append(self._make_episode(info, bool(terminated[index])))
         self._done = terminated | truncated
         return GroupStep(np.stack(observations), reward, terminated, truncated, faulty, episodes)

@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+STATISTICS = "kartrl"  # key of `info` with an episode's statistics; "episode" may be used by the user's own wrapper
+
 
 class Episode(NamedTuple):
     """One finished episode; an agent or the evaluator sends it to the server."""
@@ -30,11 +32,18 @@ class Tally:
     def __init__(self, use: str, level: str) -> None:
         self.use, self.level = use, level
         self.episodes: deque[Episode] = deque(maxlen=50)
-        self.evaluation: Episode | None = None
+        self.evaluation: list[Episode] = []  # all episodes of the newest one
+        self._evaluated_at: int | None = None
 
-    def add(self, episode: Episode, evaluated: bool) -> None:
-        """Add an episode of an agent or, if `evaluated`, of the evaluator."""
-        if evaluated:
-            self.evaluation = episode
-        else:
+    def add(self, episode: Episode, evaluated_at: int | None) -> None:
+        """Add an episode.
+
+        Args:
+            evaluated_at: agent steps of the checkpoint that the evaluator drove; None for an agent's episode.
+        """
+        if evaluated_at is None:
             self.episodes.append(episode)
+            return
+        if evaluated_at != self._evaluated_at:
+            self.evaluation, self._evaluated_at = [], evaluated_at
+        self.evaluation.append(episode)

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import gymnasium
 
-from kartrl.envs.episode import Drive, Episode, Tally
+from kartrl.envs.episode import STATISTICS, Drive, Episode, Tally
+from kartrl.errors import UserError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from kartrl.envs.spec import EnvSpec
 
 Env = gymnasium.Env[Any, Any]
+LONGEST = 108_000  # agent steps of an episode outside training; of Atari's episodes, frames
 MANY = 12  # more levels than this are shown and logged by group
 
 
@@ -56,7 +58,7 @@ class World(ABC):
         """Make the environment; `open_env` adds the episode statistics."""
 
     def open_env(self, levels: Sequence[str] = (), training: bool = True, render: bool = False) -> Env:
-        """Make the environment, with Discrete or continuous actions and episode statistics (`info["episode"]`).
+        """Make the environment, with Discrete or continuous actions and episode statistics (`info[STATISTICS]`).
 
         Observations are uint8 [H, W, C] (frames stacked along C) or float32 [D].
 
@@ -71,7 +73,10 @@ class World(ABC):
         # imported here and below, as not every process that imports this module steps environments
         from gymnasium.wrappers import RecordEpisodeStatistics
 
-        return RecordEpisodeStatistics(self.make_env(levels, training, render))
+        env = self.make_env(levels, training, render)
+        if not training:  # a greedy policy may go in circles forever
+            env = gymnasium.wrappers.TimeLimit(env, LONGEST)
+        return RecordEpisodeStatistics(env, stats_key=STATISTICS)
 
     def make_group(self, size: int) -> EnvGroup:
         """Make `size` environments for training, stepped together by one agent."""
@@ -100,6 +105,11 @@ class World(ABC):
     def ignored_keys(self, spec: EnvSpec) -> list[str]:
         """Keys of the configuration that are not at their defaults but have no effect in this environment."""
         return []
+
+    @property
+    def frames_per_step(self) -> int:
+        """Frames of the game per agent step; 1 if the environment does not tell."""
+        return 1
 
     def pictures_per_second(self, env: Env) -> float:
         """Frames per second of play, with one frame per step."""
@@ -132,6 +142,8 @@ class World(ABC):
         Raises:
             UserError: there is no such level.
         """
+        if keys:
+            raise UserError(f"-s {keys[0]}: {self.config.environment.id} has no levels; leave it out")
         return ()
 
     def find_uses(self, names: Sequence[str]) -> dict[str, str]:
@@ -163,7 +175,8 @@ class World(ABC):
 
     def make_episode(self, info: dict[str, Any], finished: bool, use: str = "train") -> Episode:
         """Make an `Episode` from the `info` of its last step, which contains Gymnasium's episode statistics."""
-        return Episode(int(info["episode"]["l"]), float(info["episode"]["r"]), finished, use=use)
+        statistics = info[STATISTICS]
+        return Episode(int(statistics["l"]), float(statistics["r"]), finished, use=use)
 
     def measure(self, episodes: Sequence[Episode]) -> dict[str, float]:
         """Means over these episodes, at least one, for the log: name -> value."""
@@ -190,7 +203,7 @@ class World(ABC):
 
     def tell_result(self, tallies: Sequence[Tally]) -> list[str]:
         """Phrases about a run's results on all levels, for its last line; none if nothing was evaluated."""
-        evaluated = [tally.evaluation.episodic_return for tally in tallies if tally.evaluation is not None]
+        evaluated = [episode.episodic_return for tally in tallies for episode in tally.evaluation]
         return [f"return {fmean(evaluated):.2f} in the last evaluation"] if evaluated else []
 
     def summarize(self, episodes: Sequence[Episode]) -> list[str]:

@@ -55,6 +55,14 @@ class GymnasiumWorld(World):
             return super().make_group(size)
         return AtariGroup(section, spec, size)
 
+    @property
+    def frames_per_step(self) -> int:
+        """See `World`."""
+        from kartrl.envs.wrappers import atari_spec
+
+        section = self.config.environment
+        return section.frame_skip if atari_spec(section) is not None else 1
+
     def ignored_keys(self, spec: EnvSpec) -> list[str]:
         """See `World`: keys for the kart only, and those about images if observations are vectors."""
         from kartrl.envs.wrappers import atari_spec

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
     from kartrl.envs.spec import EnvSpec
 
-NONE_TO_TRAIN = "[levels]: no circuit to train on; set at least one, as in --set levels.MarioCircuit.Act1=train"
+NONE_TO_TRAIN = (
+    "[levels]: no circuit to train on; set at least one, as in --set levels.MarioCircuit.Act1=train "
+    "(those for a policy: -s)"
+)
 
 
 class Race(NamedTuple):
@@ -41,9 +44,9 @@ class CircuitTally(Tally):
         super().__init__(use, level)
         self.best_lap = float("inf")  # seconds
 
-    def add(self, episode: Episode, evaluated: bool) -> None:
+    def add(self, episode: Episode, evaluated_at: int | None) -> None:
         """See `Tally`."""
-        super().add(episode, evaluated)
+        super().add(episode, evaluated_at)
         self.best_lap = min(self.best_lap, *race_of(episode).lap_times, float("inf"))
 
 
@@ -89,6 +92,11 @@ class KartWorld(World):
                 env.reset(options=self.reset_options(circuit))
         finally:
             env.close()
+
+    @property
+    def frames_per_step(self) -> int:
+        """See `World`."""
+        return self.config.environment.frame_skip
 
     def ignored_keys(self, spec: EnvSpec) -> list[str]:
         """See `World`: the kart's settings are keys of [environment], not keyword arguments."""
@@ -160,7 +168,7 @@ class KartWorld(World):
         """See `World`."""
         episodes = [episode for tally in tallies for episode in tally.episodes]
         return [
-            _evaluation([tally.evaluation for tally in tallies if tally.evaluation is not None]),
+            _evaluation([episode for tally in tallies for episode in tally.evaluation]),
             _finished(episodes) + self._first_in(episodes),
             _seconds(_best_lap(tallies)),
             f"{_progress(episodes):.2f}" if episodes else "-",
@@ -171,22 +179,24 @@ class KartWorld(World):
         """See `World`: best laps or, for many circuits, the share of races finished."""
         if len(tallies) > MANY:
             trained = [episode for tally in tallies if tally.use == "train" for episode in tally.episodes]
-            unseen = [tally.evaluation for tally in tallies if tally.use != "train" and tally.evaluation is not None]
+            unseen = [tally for tally in tallies if tally.use != "train" and tally.evaluation]
             text = f"finished {_finished(trained)} on {len(tallies) - len(unseen)} circuits"
-            return text + (f", unseen: {_evaluation(unseen)}" if unseen else "")
+            driven = [episode for tally in unseen for episode in tally.evaluation]
+            return text + (f", unseen: {_evaluation(driven)}" if driven else "")
         if _best_lap(tallies) == float("inf"):
             return ""
         laps = [f"{tally.level.removeprefix('MarioCircuit.')} {_seconds(_best_lap([tally]))}" for tally in tallies]
         return f"best lap {', '.join(laps)}"
 
     def tell_result(self, tallies: Sequence[Tally]) -> list[str]:
-        """See `World`: number of circuits on which the last evaluation finished the race, and the best lap."""
-        evaluated = [tally.evaluation for tally in tallies if tally.evaluation is not None]
+        """See `World`: number of races that the last evaluation finished (circuits, if one on each), the best lap."""
+        evaluated = [episode for tally in tallies for episode in tally.evaluation]
         finished, best = sum(episode.finished for episode in evaluated), _best_lap(tallies)
         phrases = []
         if evaluated:
             count = "all" if finished == len(evaluated) > 1 else f"{finished} of {len(evaluated)}"
-            phrases.append(f"{count} circuits finished")
+            word = "races" if any(len(tally.evaluation) > 1 for tally in tallies) else "circuits"
+            phrases.append(f"{count} {word} finished")
         return phrases + [f"best lap {_seconds(best)}"] * (best < float("inf"))
 
     def summarize(self, episodes: Sequence[Episode]) -> list[str]:

@@ -109,6 +109,9 @@ class Learner:
             parts that fit into its cache are faster and need less memory.
         cloning: CLEAR's terms, added to the algorithm's loss.
         reducer: connects this learner with others that update at the same time; None for a single learner.
+
+    Attributes:
+        optimizer_steps: begun so far, including those skipped as not finite.
     """
 
     def __init__(
@@ -130,6 +133,7 @@ class Learner:
         self._cloning = cloning
         self.reducer: GradientReducer = reducer or OneLearner()
         algorithm.gather = self.reducer.gather
+        self.optimizer_steps = 0
 
     def learning_rate(self, progress: float) -> float:
         """Learning rate of the next optimizer step.
@@ -185,6 +189,7 @@ class Learner:
         return update
 
     def _step(self, batch: Batch, lap: Callable[[str], None]) -> Step:
+        self.optimizer_steps += 1
         self.optimizer.zero_grad(set_to_none=True)
         losses: list[Loss] = []
         serials: list[Tensor] = []

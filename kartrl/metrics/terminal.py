@@ -73,7 +73,7 @@ class Display:
         place = episode.use, episode.level
         if place not in self._tallies:
             self._tallies[place] = self._world.make_tally(*place)
-        self._tallies[place].add(episode, record.evaluated)
+        self._tallies[place].add(episode, record.agent_steps if record.evaluated else None)
         if not record.evaluated:
             self._returns.append(episode.episodic_return)
 

@@ -64,6 +64,8 @@ def choose_sizes(config: Config, spec: EnvSpec, cpus: int | None = None) -> Size
     check_memory(need, learners * agents, envs)  # before allocating any
     groups = agents * groups_per_agent
     share = groups if synchronous else max(1, round(groups * algorithm.batch_share))
+    if fixed:  # all groups make up a whole number of batches
+        share = max(number for number in range(1, share + 1) if groups % number == 0)
     whole = _whole_unrolls(config, queue, size)  # what a batch must be a multiple of
     batch = _or(system.training_batch_size, max(1, round(share * size / queue / whole)) * whole)
     if batch % whole:

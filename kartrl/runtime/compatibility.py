@@ -66,9 +66,14 @@ def check_updates(config: Config) -> None:
             raise UserError(f"[system] trainers: {reason} needs one trainer (got {system.trainers})")
         if system.controller:
             raise UserError(f"[system] controller: not possible with {reason}")
+        if system.max_policy_lag != "auto":
+            raise UserError(f"[system] max_policy_lag: with {reason} all weights are the newest; leave it at auto")
     if config.run.reproducible:
         if system.predictors != 1:
             raise UserError(f"[system] predictors: run.reproducible needs one predictor (got {system.predictors})")
+        for key in ("prediction_batch_size", "min_prediction_batch_size"):
+            if getattr(system, key) != "auto":
+                raise UserError(f"[system] {key}: run.reproducible predicts for fixed batches; leave it at auto")
         if config.run.minutes:
             raise UserError("[run] minutes: run.reproducible allows only a limit in run.agent_steps; set run.minutes=0")
         if config.evaluation.minutes:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kartrl.config import Config
-from kartrl.errors import RunFailed, shortage
+from kartrl.errors import RunFailed, UserError, shortage
 from kartrl.files import write_whole
 from kartrl.learning import checkpoint
 from kartrl.metrics.records import EpisodeRecord, Scalars
@@ -90,8 +90,16 @@ class Evaluations:
     def leave_best(self) -> None:
         """If no evaluation has chosen a best checkpoint, copy the newest; the process must have ended."""
         best, newest = self._folder / "best.pt", checkpoint.newest(self._folder)
-        if newest is not None and not best.exists():
+        if newest is not None and not _chosen(best):
             try:
                 write_whole(best, newest.read_bytes())
             except OSError as error:
                 self._say(f"failed to save {best} ({error.strerror or error})")
+
+
+def _chosen(best: Path) -> bool:
+    """Whether an evaluation chose this checkpoint; otherwise it is missing, or a copy of a newest one."""
+    try:
+        return checkpoint.load(best).score is not None
+    except UserError:
+        return best.exists()

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import psutil
 
+CONTROL_GROUPS, OWN_GROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+
 
 def cores() -> int:
     """CPU cores available to this process, by its affinity and its container's quota."""
@@ -16,23 +18,42 @@ def cores() -> int:
 
 
 def free_memory() -> int:
-    """Bytes of memory available to this run: the machine's free memory, at most the container's limit."""
-    return min([psutil.virtual_memory().available, *(int(limit) for (limit,) in control_group_limits("memory.max"))])
+    """Bytes of memory available to this run: the machine's free memory, at most what its containers have left."""
+    return min([psutil.virtual_memory().available, *memory_left()])
 
 
-def control_group_limits(
-    name: str, mount: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")
-) -> list[list[str]]:
+def memory_left(mount: Path = CONTROL_GROUPS, own: Path = OWN_GROUP) -> list[int]:
+    """Bytes that this process's control group (v2) and its ancestors have left, where they limit memory.
+
+    Unused pages of the file cache count as left: the kernel drops them first.
+    """
+    left = []
+    for folder in control_groups(mount, own):
+        with contextlib.suppress(OSError, ValueError, KeyError):  # no control groups, no such file here, or no limit
+            limit = int((folder / "memory.max").read_text(encoding="ascii"))
+            used = int((folder / "memory.current").read_text(encoding="ascii"))
+            words = (folder / "memory.stat").read_text(encoding="ascii").split()
+            unused = int(dict(zip(words[::2], words[1::2], strict=True))["inactive_file"])
+            left.append(max(0, limit - used + unused))
+    return left
+
+
+def control_group_limits(name: str, mount: Path = CONTROL_GROUPS, own: Path = OWN_GROUP) -> list[list[str]]:
     """Words of file `name` in this process's control group (v2) and its ancestors, where it sets a limit."""
     limits = []
-    try:
-        group = next((line[3:] for line in own.read_text(encoding="utf-8").splitlines() if line.startswith("0::")), "/")
-    except OSError:
-        return []
-    here = mount / group.lstrip("/")
-    for folder in (here, *(parent for parent in here.parents if parent.is_relative_to(mount))):
+    for folder in control_groups(mount, own):
         with contextlib.suppress(OSError):  # no control groups, or no such file here
             words = (folder / name).read_text(encoding="ascii").split()
             if words[0] != "max":
                 limits.append(words)
     return limits
+
+
+def control_groups(mount: Path, own: Path) -> list[Path]:
+    """Folders of this process's control group (v2) and its ancestors, the innermost first."""
+    try:
+        group = next((line[3:] for line in own.read_text(encoding="utf-8").splitlines() if line.startswith("0::")), "/")
+    except OSError:
+        return []
+    here = mount / group.lstrip("/")
+    return [folder for folder in (here, *here.parents) if folder.is_relative_to(mount)]

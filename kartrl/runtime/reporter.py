@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 
 from kartrl.config import Config
+from kartrl.envs.worlds import load_world
 from kartrl.metrics.records import EpisodeBatch, EpisodeRecord, Histograms, Record, Scalars
 from kartrl.metrics.terminal import Display, Status
 from kartrl.runtime import logger_process
@@ -50,6 +51,7 @@ class Reporter:
         sizes: Sizes,
     ) -> None:
         self._config, self._folder, self._context = config, run_folder, context
+        self._frames_per_step = load_world(config).frames_per_step
         self._display, self._trainer, self._sizes = display, trainer, sizes
         self.episodes = trainer.counters.episodes
         self._ended: list[EpisodeEnd] = []  # reproducible: episodes whose round has not been trained on
@@ -128,7 +130,7 @@ class Reporter:
             scalars["speed/first_update_seconds"] = trainer.first_update - psutil.Process().create_time()
         scalars |= {
             "speed/agent_steps_per_second": status.agent_steps_per_second,
-            "speed/frames_per_second": status.agent_steps_per_second * self._config.environment.frame_skip,
+            "speed/frames_per_second": status.agent_steps_per_second * self._frames_per_step,
             "speed/updates_per_second": status.updates_per_second,
             "speed/longest_pause_seconds": trainer.longest_pause(),
             "speed/prediction_batch_size": status.prediction_batch,

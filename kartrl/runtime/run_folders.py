@@ -22,6 +22,7 @@ from kartrl.learning.checkpoint import Checkpoint
 from kartrl.learning.counters import Counters
 from kartrl.learning.optimizers import state_shapes
 
+LOGS = Path(Run().logs)
 TIDYING_SECONDS = 0.5  # for which another starting run may hold a folder's lock, see `tidy_killed`
 HOLDER_SECONDS = 10.0  # timeout for finding the process that holds a folder
 
@@ -137,18 +138,18 @@ def release(folder: RunFolder) -> None:
     folder.lock.release()
 
 
-def find_checkpoint(name: str, option: str = "-p") -> Path:
+def find_checkpoint(name: str, option: str = "-p", logs: Path = LOGS) -> Path:
     """The checkpoint that a user names: a file, or the best (else the newest) of a run, by its folder or its name.
 
     Args:
         option: the option that named it, for messages.
+        logs: the folder of all runs.
 
     Raises:
         UserError: there is neither.
     """
     if Path(name).is_file():
         return Path(name)
-    logs = Path(Run().logs)
     for folder in (Path(name), logs / name):
         if (path := _best_or_newest(folder)) is not None:
             return path
@@ -163,11 +164,10 @@ def find_run(name: str) -> Path:
     Raises:
         UserError: there is none.
     """
-    logs = Path(Run().logs)
-    for folder in (Path(name), logs / name):
+    for folder in (Path(name), LOGS / name):
         if (folder / "config.cfg").is_file():
             return folder
-    raise UserError(f"{name}: no such run{_nearest(logs, name)}")
+    raise UserError(f"{name}: no such run{_nearest(LOGS, name)}")
 
 
 def _nearest(logs: Path, name: str) -> str:
@@ -180,7 +180,7 @@ def find_newest(fits: Callable[[Environment], bool]) -> Path | None:
 
     Runs whose configuration this version cannot read are skipped.
     """
-    for folder in newest_first(Path(Run().logs)):
+    for folder in newest_first(LOGS):
         with contextlib.suppress(UserError):
             if fits(read([folder / "config.cfg"]).environment):
                 return _best_or_newest(folder)

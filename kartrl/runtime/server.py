@@ -47,6 +47,7 @@ from kartrl.runtime.watchdog import Watchdog
 
 REPORT_SECONDS = 5.0  # between two reports of scalars
 HISTOGRAM_SECONDS = 60.0
+LAST_UPDATE_SECONDS = 600.0  # for the update under way when the run's time is over
 JOIN_SECONDS = 5.0  # for a role to end before it is killed
 
 
@@ -224,7 +225,8 @@ class Server:
         if self._crew.waiting:
             self._watchdog.rest(now)
         try:
-            self._watchdog.look(now, self._crew.batches, self._trainer.counters.updates - self._before.updates)
+            passes = self._crew.batches + self._trainer.learner.optimizer_steps
+            self._watchdog.look(now, passes, self._trainer.counters.updates - self._before.updates)
         except RunFailed:
             faulthandler.dump_traceback()  # every thread's stack, to stderr
             raise
@@ -311,7 +313,7 @@ class Server:
         learned = not failed and self._trainer.counters.updates > 0
         try:
             if learned:
-                self._save(2 * JOIN_SECONDS)
+                self._save(2 * JOIN_SECONDS if self._request.number is not None else LAST_UPDATE_SECONDS)
                 if self._request.number is None:
                     self._evaluations.finish(self._receive_evaluations, lambda: self._request.number is not None)
         finally:

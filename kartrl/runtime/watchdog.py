@@ -28,6 +28,10 @@ class Watchdog:
     def look(self, now: float, predictions: int, updates: int) -> None:
         """Compare what this process has done so far with the last check.
 
+        Args:
+            predictions: forward passes of predictors, and optimizer steps: agents wait for a long synchronous update.
+            updates: whole updates.
+
         Raises:
             RunFailed: the run is stuck.
         """

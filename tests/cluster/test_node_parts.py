@@ -11,8 +11,9 @@ import torch
 from commands import assert_clear, environment
 from torch import nn
 
-from kartrl.config import read
+from kartrl.config import dump, read
 from kartrl.errors import UserError
+from kartrl.runtime.nodes import acting_process
 from kartrl.runtime.nodes.delivery import Delivery, NodeState, pack, unpack
 from kartrl.runtime.nodes.members import Member, Place, places
 from kartrl.runtime.nodes.session import Machine, RaySession, check, running
@@ -31,12 +32,18 @@ SMALL, LARGE = Machine("s", "small", 2, 0.0, here=True), Machine("l", "large", 8
         (["cluster.ray=auto", "system.controller=true"], "not with system.controller"),
         (["cluster.ray=auto", "run.reproducible=true"], "not with run.reproducible"),
         (["cluster.nodes=2"], "only with cluster.ray"),
+        (["cluster.node_cpus=2"], "node_cpus: only with cluster.ray"),
     ],
 )
 def test_what_does_not_go_together_is_one_line(overrides, why):
     with pytest.raises(UserError, match=why) as raised:
         check(read(overrides=overrides))
     assert_clear(raised.value)
+
+
+def test_a_node_predicts_on_its_cpu_whatever_device_the_learner_has():
+    text = dump(read(overrides=["environment.id=CartPole-v1", "system.device=cuda", "system.predictor_devices=cuda:0"]))
+    assert acting_process._find_out(text, 2).sizes.agents == 2
 
 
 @pytest.mark.parametrize("algorithm", ["appo", "impala", "acer", "a3c"])

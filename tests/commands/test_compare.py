@@ -54,6 +54,17 @@ def test_runs_are_told_in_a_table_and_a_picture(tmp_path):
     assert len(colours) > 50
 
 
+def test_an_episodes_metric_is_reached_by_a_mean_of_100(tmp_path):
+    levels = [("", int(number >= 50)) for number in range(200)]
+    for name in ("ppo", "a2c"):
+        write_run(tmp_path / name, f"algorithm.name={name}", returns=[1.0] * 200, levels=levels)
+    done = run("compare", "ppo", "./ppo", "a2c", "--metric", "finished", "--reach", "0.9", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    # of 200 episodes the first 50 were not finished: 90 of the last 100 were after the 140th
+    assert "| ppo | 1 | 1 | 1 to 1 | 1 | 14.0 min, 14 k steps (1 of 1) |" in done.stdout, "a run counts once"
+    assert "| ppo |  | 50% |" in done.stdout, "one run has no interval"
+
+
 def test_several_tasks_are_put_on_one_scale(tmp_path):
     for env, scale in (("CartPole-v1", 100.0), ("Acrobot-v1", 1.0)):
         for name, value in (("ppo", 4.0), ("a2c", 2.0)):

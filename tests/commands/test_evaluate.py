@@ -84,6 +84,8 @@ def test_bad_input_is_one_line(tmp_path, cartpole):
     missing = run("evaluate", "-p", "nowhere.pt", cwd=tmp_path)
     assert (missing.returncode, missing.stderr.count("\n")) == (2, 1)
     assert "nowhere.pt" in missing.stderr
+    with pytest.raises(UserError, match=r"^-s Act1: CartPole-v1 has no levels"):
+        evaluate(cartpole, ["Act1"], 1, True, "cpu", Console())
     if not torch.cuda.is_available():
         with pytest.raises(UserError, match="cuda"):
             evaluate(cartpole, [], 1, True, "cuda", Console())

@@ -135,6 +135,21 @@ def kart_like(observation_shape=(54, 54, 1), actions=9):
     return Checkpoint(config, state.network, state.optimizer, Counters(12, 3, 1, 90.0), observation_shape, action)
 
 
+def test_an_export_of_circuits_of_ones_own_wants_circuits_and_overwrites_nothing_before(tmp_path, console):
+    own = ["levels.*=none", "levels.random:3:asphalt=none", f"levels.{tmp_path}/mine.state=train"]
+    given, path = kart_like(), tmp_path / "given.pt"
+    checkpoint.save(path, given._replace(config=read(overrides=[*KART, *own])))
+    output = tmp_path / "out.pt"
+    output.write_text("earlier")
+    for levels, message in (
+        ([], r"only on circuits of your own.* -s, or use --episodes 0"),
+        (["Nowhere.Act1"], "Nowhere"),
+    ):
+        with pytest.raises(UserError, match=message):
+            export(path, output, False, levels, 1, "cpu", console)
+    assert output.read_text() == "earlier"
+
+
 @needs_kart
 @pytest.mark.parametrize("half", [False, True])
 def test_an_exported_policy_acts_as_before_and_carries_nothing_else(tmp_path, console, half):

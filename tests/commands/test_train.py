@@ -2,10 +2,11 @@
 
 import os
 import re
+import subprocess
 
 import pytest
 import torch
-from commands import EVALUATE_OFF, QUICK, REPORT_OFTEN, Training, run, steps, wait_for
+from commands import EVALUATE_OFF, QUICK, REPORT_OFTEN, Training, run, start, steps, wait_for
 
 from kartrl.learning import checkpoint
 from kartrl.metrics import scalars_csv
@@ -117,6 +118,14 @@ def test_several_configurations_one_after_another(tmp_path):  # at once: tests/f
     assert {path.name for path in (tmp_path / "logs").iterdir()} == {"one", "two"}
 
 
+def test_a_reader_that_exits_early_is_no_traceback(tmp_path):
+    process = start("config", cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, fresh=True)
+    process.stdout.close()
+    with process.stderr:
+        assert process.stderr.read() == ""
+    assert process.wait(60) == 1
+
+
 BAD_INPUT = {
     "mistyped command": (["trian"], "did you mean train?"),
     "mistyped action": (["circuit", "chek", "x.toml"], "did you mean check?"),
@@ -137,6 +146,9 @@ BAD_INPUT = {
     "resume with several": (["train", "--resume", "-c", "a.cfg", "-c", "b.cfg"], "one run"),
     "optimizer of no run": (["train", "--with-optimizer"], "train --init RUN --with-optimizer"),
     "begin with what is not there": (["train", "--env", "CartPole-v1", "--init", "nowhere"], "--init nowhere: no such"),
+    "several runs of one name": (["train", "-c", "pong", "-c", "cartpole", "--name", "a"], "would be logs/a"),
+    "bench: no folder for its figures": (["bench", "--json", "nowhere/a.json"], "--json nowhere/a.json: cannot write"),
+    "circuits and all": (["circuit", "draw", "--all", "a.toml"], "not both"),
     "missing checkpoint": (["evaluate", "-p", "none.pt"], "none.pt"),
     "record: missing checkpoint": (["record", "-s", "MarioCircuit.Act1", "-p", "none.pt"], "none.pt"),
     "missing ROM": (["import-rom", "none.sfc"], "none.sfc"),

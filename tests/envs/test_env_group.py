@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from kartrl.config import read
-from kartrl.envs import make_env, make_group
+from kartrl.envs import make_env, make_group, world
 from kartrl.envs.env_group import AtariGroup, SingleGroup
+from kartrl.envs.episode import STATISTICS
 from kartrl.envs.world import World
 from kartrl.envs.worlds import load_world
 from kartrl.envs.wrappers import atari_spec
@@ -44,6 +45,33 @@ def test_the_step_after_an_end_only_begins_the_next_episode():
     assert len(episodes) >= 6
     assert all(episode.finished and episode.episodic_return == episode.agent_steps for episode in episodes)
     group.close()
+
+
+def test_a_wrapper_that_counts_episodes_too_is_no_trouble():
+    wrapper = "environment.wrapper=gymnasium.wrappers:RecordEpisodeStatistics"
+    group = make_group(read(overrides=["environment.id=CartPole-v1", wrapper]), 1)
+    group.reset(seed=1)
+    episodes = [episode for _ in range(60) for episode in group.step(np.array([0])).episodes]
+    assert len(episodes) >= 4
+    assert all(episode.episodic_return == episode.agent_steps for episode in episodes)
+    group.close()
+
+
+def test_an_episode_without_end_ends_outside_training(monkeypatch):
+    monkeypatch.setattr(world, "LONGEST", 30)
+    cliff = load_world(read(overrides=["environment.id=CliffWalking-v1"]))
+    for training in (True, False):
+        env = cliff.open_env(training=training)
+        env.reset(seed=1)
+        ends = [any(env.step(0)[2:4]) for _ in range(40)]  # up, against the wall
+        assert (True in ends) is not training
+        env.close()
+
+
+@pytest.mark.parametrize(("env", "frames"), [("CartPole-v1", 1), ("ALE/Pong-v5", 3), ("kartrl/Kart-v0", 3)])
+def test_frames_are_counted_where_a_step_holds_several(env, frames):
+    config = read(overrides=[f"environment.id={env}", "environment.frame_skip=3"])
+    assert load_world(config).frames_per_step == frames
 
 
 @pytest.mark.parametrize("view", [("frame_stack=4", "height=84", "width=84"), (), ("grayscale=false", "frame_stack=2")])
@@ -123,7 +151,7 @@ def test_every_life_begins_with_fire_where_a_game_waits_for_it():
             break
     assert sorted(set(lives)) == [0, 1, 2, 3, 4, 5]
     assert terminated, "in an evaluation an episode is the whole game"
-    assert info["episode"]["l"] == len(lives)
+    assert info[STATISTICS]["l"] == len(lives)
 
 
 GAMES = {

@@ -12,6 +12,7 @@ from gymnasium import spaces
 
 from kartrl.config import Config, read
 from kartrl.envs import make_env
+from kartrl.envs.episode import STATISTICS
 from kartrl.envs.wrappers import make_other
 from kartrl.errors import UserError
 from kartrl.runtime.inspection import inspect_env
@@ -49,8 +50,8 @@ def test_cartpole_is_a_float_vector_with_statistics() -> None:
         length, over = length + 1, terminated or truncated
     assert terminated
     assert not truncated
-    assert int(info["episode"]["l"]) == length
-    assert float(info["episode"]["r"]) == length
+    assert int(info[STATISTICS]["l"]) == length
+    assert float(info[STATISTICS]["r"]) == length
     env.close()
 
 

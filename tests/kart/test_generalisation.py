@@ -164,6 +164,14 @@ def test_curve_over_the_number_of_circuits():
     assert make_curve(RESULTS, REFERENCE) == []
 
 
+def test_circuits_of_both_sets_are_drawn_independently():
+    halves = {f"seen{i}": (SEEN, i % 2) for i in range(20)} | {f"unseen{i}": (UNSEEN, i % 2) for i in range(20)}
+    (point,) = make_curve([result("random30", 1, **halves)], {})
+    assert point.gap.mean == 0
+    assert point.gap.low < -0.2
+    assert point.gap.high > 0.2
+
+
 def test_matrix_of_kinds():
     matrix = make_matrix(CURVE)
     assert list(matrix) == list(KINDS[:2])

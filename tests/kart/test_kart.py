@@ -13,6 +13,7 @@ from karts import CIRCUITS, LEFT_B, NONE, RIGHT_B, SECTION, START, MakeKart, blo
 
 from kartrl.config import Config, read
 from kartrl.envs import make_env, make_group
+from kartrl.envs.episode import STATISTICS
 from kartrl.errors import UserError
 from kartrl.kart.selection import with_circuits
 
@@ -227,7 +228,7 @@ def test_make_env_follows_the_configuration() -> None:
         _, reward, terminated, truncated, info = env.step(0)
         total, over = total + reward, terminated or truncated
     assert truncated
-    assert float(info["episode"]["r"]) == pytest.approx(total, abs=1e-3)
+    assert float(info[STATISTICS]["r"]) == pytest.approx(total, abs=1e-3)
     env.close()
 
 

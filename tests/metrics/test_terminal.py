@@ -156,3 +156,7 @@ def test_the_summary_of_a_run():
     plain, episode = GymnasiumWorld(Config()), Episode(10, 3.5, True)
     assert summary([EpisodeRecord(0, episode, False)], plain) == "stopped after 0:30, 50,000 steps, return 3.50"
     assert summary([EpisodeRecord(0, episode, True)], plain).endswith("return 3.50 in the last evaluation")
+    several = [EpisodeRecord(step, Episode(10, value, True), True) for step, value in ((1, 90.0), (2, 1.0), (2, 2.0))]
+    assert summary(several, plain).endswith("return 1.50 in the last evaluation"), "all episodes of the newest"
+    laps.append(record("MarioCircuit.Act2", evaluated=True))
+    assert "3 of 4 races finished" in summary(laps)

@@ -25,6 +25,7 @@ from kartrl.kart.world import KartWorld
 from kartrl.learning import checkpoint
 from kartrl.metrics.records import EpisodeRecord, Histograms, Scalars
 from kartrl.runtime import evaluator_process, logger_process
+from kartrl.runtime.evaluations import Evaluations
 from kartrl.runtime.evaluator_process import Turns, mixed
 from kartrl.runtime.processes import spawn
 
@@ -36,6 +37,18 @@ ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+/")  # of TensorBoard, as it says 
 CONTEXT = multiprocessing.get_context("spawn")
 OFTEN = ("evaluation.minutes=0.01", "evaluation.video_seconds=1", "levels.random:3:asphalt=none")
 CIRCUITS = [f"{use}/MarioCircuit.Act{act}" for use, act in (("train", 1), ("train", 2), ("train", 3), ("test", 4))]
+
+
+def test_the_best_of_no_evaluation_follows_the_newest(tmp_path):
+    evaluations = Evaluations(Config(), tmp_path, CONTEXT, print)
+    for number, score in ((1000, None), (2000, None), (3000, 5.0), (4000, None)):
+        save_policy(tmp_path, CARTPOLE, number)
+        if score is not None:
+            newest = checkpoint.load(checkpoint.newest(tmp_path))
+            checkpoint.save(tmp_path / "best.pt", newest._replace(score=score))
+        evaluations.leave_best()
+        best = checkpoint.load(tmp_path / "best.pt")
+        assert best.counters.agent_steps == min(number, 3000), "what an evaluation chose stays"
 
 
 class Evaluator:

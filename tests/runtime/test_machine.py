@@ -6,7 +6,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from kartrl.runtime.machine import control_group_limits, cores, free_memory
+from kartrl.runtime.machine import control_group_limits, cores, free_memory, memory_left
 
 
 def test_cores_and_memory_are_those_of_this_process() -> None:
@@ -37,3 +37,16 @@ def test_limits_of_all_groups_around_a_process(tmp_path: Path) -> None:
     (mount / "memory.max").write_text("1073741824\n")
     assert control_group_limits("memory.max", mount, own) == [["1073741824"]]
     assert control_group_limits("memory.max", mount, tmp_path / "no such file") == []
+
+
+def test_memory_that_groups_have_left_is_less_what_they_use_but_for_unused_cache(tmp_path: Path) -> None:
+    mount, own = tmp_path / "mount", tmp_path / "own"
+    inner = mount / "job"
+    inner.mkdir(parents=True)
+    own.write_text("0::/job\n")
+    for folder, limit, used in ((inner, "1000", 700), (mount, "max", 900)):
+        (folder / "memory.max").write_text(f"{limit}\n")
+        (folder / "memory.current").write_text(f"{used}\n")
+        (folder / "memory.stat").write_text("anon 500\ninactive_file 150\n")
+    assert memory_left(mount, own) == [450]
+    assert memory_left(mount, tmp_path / "no such file") == []

@@ -147,8 +147,17 @@ def test_reproducible_sizes_do_not_depend_on_the_clock(spec, monkeypatch):
         assert sizes.agents * sizes.groups_per_agent % sizes.training_blocks == 0
 
 
+@pytest.mark.parametrize("number", [3, 7, 11, 13])
+def test_any_number_of_cores_gives_whole_batches_in_a_reproducible_run(number, monkeypatch):
+    monkeypatch.setattr(auto_sizes, "cores", lambda: number)
+    for name in ("impala", "acer"):
+        config = read(overrides=["run.reproducible=true", "evaluation.minutes=0", f"algorithm.name={name}"])
+        sizes = choose_sizes(config, QUICK)
+        assert sizes.agents * sizes.groups_per_agent % sizes.training_blocks == 0
+
+
 def test_reproducible_predictions_are_of_all_agents_at_once():
-    sizes = choose_sizes(read(overrides=[*REPRODUCIBLE, "system.prediction_batch_size=8"]), QUICK)
+    sizes = choose_sizes(read(overrides=REPRODUCIBLE), QUICK)
     assert sizes.prediction_groups >= sizes.agents > 1
 
 
@@ -161,6 +170,13 @@ def test_reproducible_predictions_are_of_all_agents_at_once():
         ([*REPRODUCIBLE, "system.trainers=2"], r"trainers: run.reproducible needs one trainer \(got 2\)"),
         ([*REPRODUCIBLE, "system.controller=true"], "controller: not possible with run.reproducible"),
         ([*REPRODUCIBLE, "system.predictors=2"], r"predictors: run.reproducible needs one predictor \(got 2\)"),
+        (
+            [*REPRODUCIBLE, "system.prediction_batch_size=8"],
+            "prediction_batch_size: run.reproducible predicts for fixed",
+        ),
+        ([*REPRODUCIBLE, "system.min_prediction_batch_size=8"], "min_prediction_batch_size: run.reproducible"),
+        ([*REPRODUCIBLE, "system.max_policy_lag=8"], "max_policy_lag: with run.reproducible"),
+        ([*SYNCHRONOUS, "system.max_policy_lag=8"], "max_policy_lag: with algorithm.name = a2c"),
         ([*REPRODUCIBLE, "run.minutes=1"], "set run.minutes=0"),
         ([*REPRODUCIBLE, "evaluation.minutes=1"], "set evaluation.minutes=0"),
         (

@@ -19,6 +19,7 @@ from kartrl.commands.bench.parts import Parts, measure_parts
 from kartrl.commands.bench.windows import Window, peer_rate, train_window
 from kartrl.config import Config, read
 from kartrl.envs.worlds import load_world
+from kartrl.errors import UserError
 from kartrl.launch import config_options
 from kartrl.runtime.auto_sizes import choose_sizes
 from kartrl.runtime.devices import learner_device
@@ -47,6 +48,11 @@ def bench(files: list[str], overrides: list[str], settings: Settings, console: C
     Raises:
         UserError: bad input, or training or the peer ends early.
     """
+    if settings.json is not None:  # an error here, not after all measurements
+        try:
+            settings.json.touch()
+        except OSError as error:
+            raise UserError(f"--json {settings.json}: cannot write ({error.strerror or error})") from error
     config = load_world(read(files, overrides)).prepare(console)
     spec = inspect_env(config)
     config = resolve_precision(config, spec)
@@ -137,7 +143,8 @@ def _parts_table(parts: Parts, ideal: float, number: int, on_gpu: bool, replayed
 
 def _line(window: Window, ideal: float, config: Config) -> str:
     rate = window.agent_steps_per_second
-    frames = f"{rate * config.environment.frame_skip:,.0f} frames/s, " if config.environment.frame_skip > 1 else ""
+    frames_per_step = load_world(config).frames_per_step
+    frames = f"{rate * frames_per_step:,.0f} frames/s, " if frames_per_step > 1 else ""
     return (
         f"training: {rate:,.0f} agent steps/s ({frames}{rate / ideal:.2f} of the ideal), "
         f"batches of {window.prediction_batch:.1f}, lag {window.lag:.1f}, {window.memory_gb:.2f} GB, "

@@ -71,14 +71,17 @@ def check_memory(examined: Examined) -> tuple[State, str]:
     if examined.sizes is None:
         return "ok", f"{free / GIGABYTE:.1f} GB free"
     from kartrl.replay.replay_folder import most_on_disk
-    from kartrl.runtime.auto_sizes import AGENT_BYTES
+    from kartrl.runtime.auto_sizes import AGENT_BYTES, WORKER_BYTES
+    from kartrl.runtime.compatibility import is_hogwild
     from kartrl.runtime.sizes import replay_shape, slab_shape
 
     assert examined.spec is not None
     slab = slab_shape(examined.config, examined.spec, examined.sizes).size()
     shape = replay_shape(examined.config, examined.spec, examined.sizes)
     replay = shape.size() if shape is not None else 0
-    need = RUN_BYTES + examined.sizes.agents * AGENT_BYTES + slab + replay
+    each = WORKER_BYTES if is_hogwild(examined.config) else AGENT_BYTES
+    learners = examined.config.system.learners
+    need = learners * (RUN_BYTES + examined.sizes.agents * each + slab) + replay
     text = f"{free / GIGABYTE:.1f} GB free, this run needs about {need / GIGABYTE:.1f}"
     if replay:
         text += f", of which the replay {replay / GIGABYTE:.1f}"

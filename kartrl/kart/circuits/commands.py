@@ -117,6 +117,8 @@ def build(options: argparse.Namespace) -> int:
 
 
 def draw_(options: argparse.Namespace) -> int:
+    if options.all and options.circuit:
+        raise UserError("give circuits or --all, not both")
     names = list(circuits(GAME)) if options.all else options.circuit
     if not names:
         raise UserError("no circuit given: pass a .toml, a .state or a name, or --all")

@@ -45,7 +45,8 @@ def make_curve(results: Results, reference: Mapping[str, float | None]) -> list[
         runs = [result for result in results if result["split"] == f"random{count}"]
         seen, unseen = (_by_circuit(runs, label, reference) for label in (SEEN, UNSEEN))
         if seen and unseen:
-            drawn = [_resampled([finished for finished, _ in each]) for each in (seen, unseen)]
+            random = np.random.default_rng(0)  # one for both sets, or equal sizes would draw the same places
+            drawn = [_resampled([finished for finished, _ in each], random) for each in (seen, unseen)]
             means = [fmean(finished for finished, _ in each) for each in (seen, unseen)]
             laps = [[lap for _, lap in each if lap is not None] for each in (seen, unseen)]
             points.append(
@@ -86,10 +87,10 @@ def _by_circuit(runs: Results, label: str, reference: Mapping[str, float | None]
     return means
 
 
-def _resampled(values: Sequence[float]) -> np.ndarray:
+def _resampled(values: Sequence[float], random: np.random.Generator) -> np.ndarray:
     """Means over resampled circuits, float64 [RESAMPLES]."""
     own = np.asarray(values, np.float64)
-    drawn = np.random.default_rng(0).integers(0, len(own), (RESAMPLES, len(own)))
+    drawn = random.integers(0, len(own), (RESAMPLES, len(own)))
     return np.asarray(own[drawn].mean(1))
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from kartrl.algorithms import heads_of
-from kartrl.config import Config, read
+from kartrl.config import Config, System, read
 from kartrl.envs.spec import EnvSpec
 from kartrl.envs.worlds import load_world
 from kartrl.errors import RunFailed, UserError
@@ -194,8 +194,9 @@ class _Answers:
 
 def _find_out(text: str, cpus: int) -> Known:
     config = load_world(read(base=text)).prepare()
-    # the learner alone decides the size of an update
-    config = config.model_copy(update={"system": config.system.model_copy(update={"training_batch_size": "auto"})})
+    # the learner alone decides the size of an update, and on which devices it runs; a node predicts on its CPU
+    own = {name: getattr(System(), name) for name in ("training_batch_size", "device", "devices", "predictor_devices")}
+    config = config.model_copy(update={"system": config.system.model_copy(update=own)})
     spec = inspect_env(config)
     return Known(config, spec, choose_sizes(config, spec, cpus))
 
