@@ -1,6 +1,7 @@
 """`kartrl export`: writes a small checkpoint for sharing, and a model card next to it."""
 
 import argparse
+import itertools
 import platform
 from collections.abc import Sequence
 from functools import partial
@@ -145,9 +146,20 @@ def describe(name: str, given: "Checkpoint", half: bool, results: Sequence[Resul
         ]
         lines += ["", "## Results", "", "Greedy, with this file.", "", *_table(headings, cells)]
     changed = dict(settings(config).items() - settings(Config()).items())
-    changed |= {key: value for key, value in settings(config).items() if key.startswith("levels.")}
-    lines += ["", "## Configuration", "", "What differs from `default.cfg`, and all circuits of `[levels]`.", "", "```"]
-    lines += [f"{key} = {changed[key]}" for key in sorted(changed)]
+    own, default = config.levels.circuits, Config().levels.circuits
+    circuits = {key: "none" for key in default if key not in own}
+    circuits |= dict(itertools.dropwhile(lambda item: default.get(item[0]) == item[1], own.items()))
+    levels = [f"levels.{key} = {use}" for key, use in circuits.items()]
+    others = sorted(f"{key} = {value}" for key, value in changed.items() if not key.startswith("levels."))
+    lines += [
+        "",
+        "## Configuration",
+        "",
+        "What differs from `default.cfg`; of `[levels]`, later lines count.",
+        "",
+        "```",
+    ]
+    lines += [*others, *levels]
     return "\n".join([*lines, "```", ""])
 
 

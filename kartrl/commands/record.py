@@ -1,12 +1,10 @@
 """`kartrl record`: a video of a trained policy, and the world's plot of it, such as the line that a kart drives."""
 
 import argparse
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import gymnasium
 from rich.box import HEAVY_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -14,7 +12,6 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from kartrl.commands.arguments import Parser, add_policy, add_world, positive
 from kartrl.commands.policy import find_policy
 from kartrl.envs.episode import Drive
-from kartrl.envs.world import World
 from kartrl.envs.worlds import CONSOLE_FPS
 from kartrl.errors import UserError
 from kartrl.kart.circuits.format import title_of
@@ -101,8 +98,7 @@ def record(
         video = video_file(output, name.replace("/", "-"))
         picture = video.with_suffix(".png")
         try:
-            with needing_pictures(world):
-                drives = _film(driver, level, name, video, episodes, greedy, console)
+            drives = _film(driver, level, name, video, episodes, greedy, console)
             drawn = world.draw(level, drives, f"{name}, after {driver.agent_steps:,} agent steps")
             if drawn is not None:
                 picture.write_bytes(png(drawn))
@@ -146,15 +142,6 @@ def video_file(output: Path | None, name: str) -> Path:
     if output.suffix != ".mp4":
         raise UserError(f"-o {output}: the file name must end in .mp4")
     return output
-
-
-@contextlib.contextmanager
-def needing_pictures(world: World) -> Iterator[None]:
-    """Context manager: raise a UserError if the environment lacks a library for rendering."""
-    try:
-        yield
-    except gymnasium.error.DependencyNotInstalled as error:
-        raise UserError(f"{world.config.environment.id}: cannot be rendered: {error}") from error
 
 
 def _film(

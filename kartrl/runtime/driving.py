@@ -177,12 +177,28 @@ def drive(
     try:
         for step in steps(env, network, options, greedy=greedy, seed=seed):  # the last one is used below
             if on_picture is not None and not frames:
-                on_picture(env.render())  # type: ignore[arg-type]
+                on_picture(picture_of(env))
             trace.append(world.trace(step.info))
     finally:
         if frames:
             inner.on_frame = None  # type: ignore[attr-defined]
     return Drive(world.make_episode(step.info, step.terminated, use), np.array(trace, np.float32))
+
+
+def picture_of(env: "gymnasium.Env[Any, Any]") -> np.ndarray:
+    """What `env.render()` shows, uint8 [H, W, 3].
+
+    Raises:
+        UserError: it raised an exception, such as for a library that is missing, or returned no image.
+    """
+    try:
+        picture = env.render()
+    except Exception as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".rstrip(": ").split())
+        raise UserError(f"the environment cannot be filmed: render() raised {reason}") from error
+    if not (isinstance(picture, np.ndarray) and picture.ndim == picture.shape[-1] == 3):
+        raise UserError("the environment cannot be filmed: render() returned no image of shape [H, W, 3]")
+    return picture
 
 
 def steps(

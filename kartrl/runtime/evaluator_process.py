@@ -224,7 +224,7 @@ class Evaluator:
     def _stop_filming(self, error: Exception) -> None:
         """Evaluate without videos from now on, and say why."""
         self._films = False
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        reason = " ".join((str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}").split())
         print(f"kartrl: evaluations have no videos: {reason}", file=sys.stderr, flush=True)
 
     def _drive(self, network: Network, use: str, level: str) -> tuple[list[Drive], list[np.ndarray]]:
@@ -253,8 +253,6 @@ class Evaluator:
 
         def look(picture: np.ndarray) -> None:
             nonlocal seen
-            if not (isinstance(picture, np.ndarray) and picture.ndim == picture.shape[-1] == 3):
-                raise ValueError("render() returned no image of shape [H, W, 3]")
             if seen % steps_per_picture == 0 and len(film) < section.video_seconds * GIF_FPS:
                 film.append(shrunk(picture, GIF_WIDTH))
             seen += 1

@@ -1,5 +1,7 @@
 """CLEAR's terms and LASER's mask, with their gradients, against loops over single steps in float64."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -136,8 +138,8 @@ def test_masked_targets_are_the_masked_sums(whole):
     torch.testing.assert_close(everything.value_target, vtrace(*inputs).value_target)
 
 
-def impala(form, threshold):
-    relevance = Relevance(Laser(threshold=threshold, form=form), make_distribution(DISCRETE))
+def impala(form, threshold, **settings):
+    relevance = Relevance(Laser(threshold=threshold, form=form, **settings), make_distribution(DISCRETE))
     section = ImpalaSection(entropy_cost=0.0)
     return Impala(section, constant(0.875), TRANSFORMS["none"], make_distribution(DISCRETE), relevance)
 
@@ -185,12 +187,14 @@ def test_the_lagged_policy_follows_and_is_kept_in_checkpoints():
     network = make_network(Model(hidden_size=8), (3,), DISCRETE)
     trajectory = random_trajectory(DISCRETE, state_size=0, dtype=torch.float32)
     assert impala("seed", 0.3).state_dict() == {}
-    algorithm = impala("paper", 0.3)
+    algorithm, old = impala("paper", 0.3, target_decay=0.75), copy.deepcopy(network.state_dict())
     with torch.no_grad():
         before = algorithm.prepare(network, trajectory, 1).targets["lagged_policy"]
         for parameter in network.parameters():
             parameter += torch.randn_like(parameter)
         algorithm.after_step(network)
+        for name, tensor in algorithm.state_dict().items():
+            torch.testing.assert_close(tensor, 0.75 * old[name] + 0.25 * network.state_dict()[name])
         after = algorithm.prepare(network, trajectory, 1).targets["lagged_policy"]
         resumed = impala("paper", 0.3)
         resumed.load_state_dict({name: tensor.clone() for name, tensor in algorithm.state_dict().items()})

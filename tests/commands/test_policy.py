@@ -12,11 +12,13 @@ from policies import CARTPOLE, KART, make_checkpoint, save_policy
 from rich.console import Console
 
 from kartrl.commands import policy
-from kartrl.commands.export import export
+from kartrl.commands.export import describe, export
 from kartrl.commands.play import find_rival
 from kartrl.commands.policy import find_policy
 from kartrl.config import dump, read
+from kartrl.config.ini import settings
 from kartrl.envs.spec import ActionSpec
+from kartrl.envs.worlds import load_world
 from kartrl.errors import UserError
 from kartrl.learning import checkpoint
 from kartrl.learning.checkpoint import Checkpoint
@@ -176,6 +178,17 @@ def test_an_exported_policy_acts_as_before_and_carries_nothing_else(tmp_path, co
         assert (before - after).abs().max() < 0.05 * before.std()
     else:
         assert torch.equal(before, after)
+
+
+def test_a_card_has_what_it_takes_to_train_the_same_again():
+    own = ["levels.random:3:asphalt=none", "levels.MarioCircuit.Act2=none", "levels.MarioCircuit.Act4=test", *KART]
+    config = read(["all_circuits"], own)
+    card = describe("a.pt", kart_like()._replace(config=config), False, [], load_world(config))
+    lines = [line.replace(" = ", "=", 1) for line in card.split("```")[1].split("\n") if line]
+    again = read(overrides=lines)
+    assert settings(again) == settings(config)
+    expected = [("MarioCircuit.Act2", "none"), ("MarioCircuit.Act4", "test")]
+    assert list(again.levels.circuits.items())[-2:] == expected, "after *: later keys count"
 
 
 def test_weights_that_are_too_large_are_not_halved(tmp_path, console):

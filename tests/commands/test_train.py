@@ -98,13 +98,33 @@ def test_a_finished_run_evaluates_its_last_checkpoint_and_says_what_it_came_to(t
     assert "CartPole-v1" in shown.stdout, shown.stderr
 
 
+NAME_THREADS = """
+import threading
+from kartrl.runtime.predictor_thread import Policy
+from kartrl.runtime.trainer_thread import Trainer
+def named(owner, method):
+    real = getattr(owner, method)
+    def call(*arguments):
+        with open("threads.txt", "a") as file:
+            file.write(threading.current_thread().name + "\\n")
+        return real(*arguments)
+    setattr(owner, method, call)
+named(Policy, "act")
+named(Trainer, "update")"""
+
+
 def test_several_predictors_and_trainers_share_the_work(tmp_path):
     threads = ["--set", "system.predictors=2", "--set", "system.trainers=2", "--set", "system.agents=4"]
     result = run(
-        "train", *QUICK, *threads, *EVALUATE_OFF, "--set", "run.agent_steps=8000", "--set", "run.name=run", cwd=tmp_path
+        "train",
+        *(*QUICK, *threads, *EVALUATE_OFF, "--set", "run.agent_steps=8000", "--set", "run.name=run"),
+        cwd=tmp_path,
+        before=NAME_THREADS,
     )
     assert result.returncode == 0, result.stdout + result.stderr
     assert steps(tmp_path / "logs" / "run") >= 8000
+    names = set((tmp_path / "threads.txt").read_text().split())
+    assert names >= {"predictor-0", "predictor-1", "trainer-0", "trainer-1"}
 
 
 def test_several_configurations_one_after_another(tmp_path):  # at once: tests/faults/test_two_runs.py

@@ -17,6 +17,7 @@ import pytest
 from commands import EVALUATE_OFF, HELPERS, PACED, QUICK, REPORT_OFTEN, Training, environment, run, wait_for
 from policies import make_checkpoint
 
+from kartrl.config import read
 from kartrl.errors import UserError
 from kartrl.learning import checkpoint
 from kartrl.learning.checkpoint import NotFinite
@@ -155,7 +156,10 @@ def test_diverging_run_rolls_back_once_and_ends_with_its_cause(tmp_path):
     assert result.returncode == 1, result.stdout + result.stderr
     assert re.search(r"Diverged: the loss or gradient of 10 updates in a row was not finite, again", result.stdout)
     assert "resume it from its last checkpoint" in result.stdout
-    for file in checkpoint.newest_first(tmp_path / "logs" / "run"):
+    assert result.stdout.count("rolling back weights and optimizer") == 1
+    saved = checkpoint.newest_first(tmp_path / "logs" / "run")
+    assert 0 < len(saved) <= read().run.keep_checkpoints
+    for file in saved:
         assert all(tensor.isfinite().all() for tensor in checkpoint.load(file).network.values())
 
 

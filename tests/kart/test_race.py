@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kartrl.config import Config, Reward
+from kartrl.envs.episode import STATISTICS
 from kartrl.kart.race import Course, Progress, RaceStep, load_game, race_seconds, step_reward
 from kartrl.kart.retro import GAMES
 from kartrl.kart.world import KartWorld
@@ -181,7 +182,7 @@ def test_the_time_of_a_race_and_the_clock_on_the_screen_are_told_apart():
         "race_seconds": 96.45,
         "finished": True,
         "circuit": "MarioCircuit.Act1",
-        "episode": {"l": 1000, "r": 50.0},
+        STATISTICS: {"l": 1000, "r": 50.0},
         "rank": 1,
     }
     headings, row = world.list_episodes([world.make_episode(info, finished=True)])

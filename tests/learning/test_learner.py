@@ -274,6 +274,12 @@ def test_the_configuration_chooses_the_algorithm(algorithm, action):
     assert update(learner, *batch_of(action)).finite
 
 
+def test_rewards_are_scaled_and_transformed_as_configured():
+    config = configured("a2c", "algorithm.reward_scale=0.25", "algorithm.reward_transform=clip")
+    algorithm = make_algorithm(config, make_distribution(DISCRETE))
+    assert torch.equal(algorithm._transform(torch.tensor([[8.0, -2.0]])), torch.tensor([[1.0, -0.5]]))
+
+
 def test_terms_are_averaged_over_minibatches_and_explained_variance_is_that_of_all_together():
     learner = learner_of(configured("appo", "appo.minibatch_size=1", "appo.epochs=2"), DISCRETE, part=100)
     trajectory, _ = batch_of(DISCRETE)

@@ -8,7 +8,9 @@ import torch
 from scipy import stats
 from trajectories import DISCRETE, random_trajectory
 
-from kartrl.replay import MemoryShape, UnrollMemory
+from kartrl.config.replay import Replay
+from kartrl.config.schedule import constant
+from kartrl.replay import MemoryShape, UnrollMemory, make_mixture
 from kartrl.replay.mixture import Mixture, Part
 from kartrl.replay.prioritised import SMALLEST, PrioritisedReplay
 from kartrl.replay.uniform import UniformReplay
@@ -36,6 +38,21 @@ def uniform(memory, capacity):
 
 def prioritised(memory, capacity, alpha=0.6, beta=0.4):
     return PrioritisedReplay(memory, capacity, generator(), alpha, lambda: beta)
+
+
+def configured(alpha, beta):
+    """As `prioritised`, by the configuration."""
+    section = Replay(
+        methods=("queue", "prioritised"),
+        capacities=(CAPACITY * T,),
+        priority_exponent=alpha,
+        importance_exponent=constant(beta),
+    )
+    shape = MemoryShape(CAPACITY + 1, T, (3,), "float32", 1, 7, 2)
+    mixture = make_mixture(section, section.drawn("none"), shape, generator(), lambda: 0.0, embed=None)
+    for seed in range(30):
+        mixture.insert(batch(seed))
+    return mixture._parts[0].replay, mixture
 
 
 def filled(make, number=30, **settings):
@@ -69,12 +86,13 @@ def test_a_uniform_replay_draws_evenly_from_what_it_holds():
 
 @pytest.mark.parametrize(("alpha", "beta"), [(0.6, 0.4), (1.0, 1.0), (0.0, 1.0)])
 def test_a_prioritised_replay_draws_in_proportion_to_errors_and_weighs_that_off(alpha, beta):
-    replay, mixture = filled(prioritised, alpha=alpha, beta=beta)
+    replay, mixture = configured(alpha, beta)
     serials = np.arange(30 - CAPACITY, 30)
     errors = np.linspace(0.1, 3.0, CAPACITY).astype(np.float32)
     mixture.learn(np.append(serials, [3, 999]), np.append(errors, [1e6, 1e6]).astype(np.float32))  # two are not there
-    samples = [mixture.sample(50) for _ in range(200)]
+    samples = [mixture.sample(100) for _ in range(200)]  # half of the batch
     drawn = np.concatenate([sample.serial for sample in samples])
+    assert len(drawn) == 50 * 200
     probability = errors.astype(np.float64) ** alpha
     probability /= probability.sum()
     counts = [(drawn == serial).sum() for serial in serials]

@@ -211,7 +211,7 @@ def test_what_cannot_be_rendered_is_measured_all_the_same(tmp_path, capfd):
             assert record.episode.episodic_return == 20
             save_policy(tmp_path, blind, agent_steps)
     assert (tmp_path / "best.pt").exists()
-    assert capfd.readouterr().err.count("evaluations have no videos: NotImplementedError") == 1
+    assert capfd.readouterr().err.count("cannot be filmed: render() raised NotImplementedError") == 1
 
 
 def page(url: str, profile: Path, seconds: int) -> str:

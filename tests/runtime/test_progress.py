@@ -160,8 +160,10 @@ def runs(draw: st.DrawFn) -> tuple[list[str], int]:
     agents, envs, length = draw(st.integers(1, 9)), draw(st.integers(1, 6)), draw(st.integers(1, 3))
     least = draw(st.integers(1, agents))
     size, groups = (envs // 2, 2 * agents) if envs % 2 == 0 else (envs, agents)
-    numbers = [f"agents={agents}", f"envs_per_agent={envs}", f"min_agents={least}", "min_prediction_batch_size=1"]
+    numbers = [f"agents={agents}", f"envs_per_agent={envs}", f"min_agents={least}"]
     order = draw(st.sampled_from(["impala", "reproducible", "a2c"]))
+    if order != "reproducible":
+        numbers.append("min_prediction_batch_size=1")
     if order != "a2c":
         blocks = draw(
             st.integers(1, 20 if order == "impala" else groups).filter(

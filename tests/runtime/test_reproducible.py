@@ -24,6 +24,7 @@ ALGORITHMS = {
         "replay.save=true",
     ),
 }
+RESUMED = ("a2c", "acer", "impala, prioritised and elite")  # appo and impala have the same source as the last
 UPDATE = 4 * 5  # steps of an update; fewer where one only carries an episode's last observation
 BY_THE_CLOCK = ("speed", "time", "system")
 # Code that runs before one of two runs: reports come more often, and predictor and trainer pause at random moments.
@@ -68,17 +69,21 @@ def curves(folder: Path) -> list[tuple[int, str, float]]:
 def test_two_runs_end_with_the_same_weights_and_curves(tmp_path, world, algorithm):
     settings = (*SMALL, *ALGORITHMS[algorithm], WORLDS[world], "algorithm.unroll_length=5", "run.name=run")
     options = [*EVALUATE_OFF, *(part for setting in settings for part in ("--set", setting))]
-    folders = [tmp_path / "one", tmp_path / "other"]
+    folders, updates = [tmp_path / "one", tmp_path / "other"], 200
     for folder, before in zip(folders, ("", JITTER), strict=True):
         folder.mkdir()
-        train(folder, *options, steps=200 * UPDATE, before=before)
+        train(folder, *options, steps=updates * UPDATE, before=before)
     assert digest(folders[0]) == digest(folders[1])
-    assert digest(folders[0])[1] >= 200
+    assert digest(folders[0])[1] >= updates
     assert curves(folders[0]) == curves(folders[1])
     assert {"losses/total", "charts/episodic_return", "lag/max"} <= {tag for _, tag, _ in curves(folders[0])}
 
-    if world == "kart":
-        return  # to resume is the same in every world
+    if algorithm == "impala":
+        (tmp_path / "seed").mkdir()
+        train(tmp_path / "seed", *options, "--set", "run.seed=2", steps=updates * UPDATE, before="")
+        assert digest(tmp_path / "seed")[0] != digest(folders[0])[0], "another seed is another run"
+    if algorithm not in RESUMED:
+        return
     for folder, before in zip(folders, (JITTER, ""), strict=True):
         train(folder, "--resume", "run", steps=260 * UPDATE, before=before)
     assert digest(folders[0]) == digest(folders[1])

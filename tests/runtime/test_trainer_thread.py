@@ -160,11 +160,12 @@ def test_replayed_unrolls_are_learned_from_but_are_no_agent_steps():
     batch = make_batch(trainer.learner.network, 7)
     for online, steps, fresh in (([True] * 4, 20, True), ([False] * 4, 20, False), ([True, False] * 2, 30, True)):
         before = trainer.state()
-        part = batch._replace(online=torch.tensor(online), version=torch.full((T, B), trainer.weights.version - 3))
+        age = torch.where(torch.tensor(online), 3, 9)
+        part = batch._replace(online=torch.tensor(online), version=(trainer.weights.version - age).expand(T, B))
         trainer.update(part, Trajectory(*(tensor.numpy() for tensor in part)), Stopwatch(TRAINER_STAGES))
         assert trainer.counters.agent_steps == steps
         assert trainer.counters.updates == before.counters.updates + 1
-        assert not fresh or trainer.lag == 3.0
+        assert not fresh or trainer.lag == 3.0, "that of fresh unrolls alone"
         assert any(not torch.equal(tensor, before.network[name]) for name, tensor in trainer.state().network.items())
 
 

@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from kartrl.commands.policy import find_policy
-from kartrl.commands.record import needing_pictures, video_file
+from kartrl.commands.record import video_file
 from kartrl.errors import UserError
 from kartrl.interrupts import held
 from kartrl.kart.play.loop import keep_going
@@ -60,7 +60,7 @@ def watch(
         UserError: the checkpoint, a level or the device is missing, or the environment does not render.
     """
     source = _find(name, levels, console)
-    opened = partial(_open, levels=levels, device=device, console=console, overrides=overrides)
+    opened = partial(open_driver, levels=levels, device=device, render=True, console=console, overrides=overrides)
     if output is None and has_display():
         _show(source, opened, seconds, greedy, console)
         return
@@ -81,17 +81,6 @@ def _find(name: str | None, levels: Sequence[str], console: Console) -> Source:
     if is_training(folder):
         return Source(checkpoint.newest(folder), folder)
     return Source(find_checkpoint(name, "watch"), None)
-
-
-@contextlib.contextmanager
-def _open(
-    path: Path, levels: Sequence[str], device: str, console: Console, overrides: Sequence[str]
-) -> Iterator[Driver]:
-    with (
-        open_driver(path, levels, device, render=True, console=console, overrides=overrides) as driver,
-        needing_pictures(driver.world),
-    ):
-        yield driver
 
 
 def _show(source: Source, opened: Opened, seconds: float, greedy: bool, console: Console) -> None:

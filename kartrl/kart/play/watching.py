@@ -15,7 +15,7 @@ from kartrl.errors import UserError
 from kartrl.kart.play import views
 from kartrl.kart.play.window import Canvas, Window
 from kartrl.learning import checkpoint
-from kartrl.runtime.driving import Driver, Step, steps, with_newer
+from kartrl.runtime.driving import Driver, Step, picture_of, steps, with_newer
 
 SIDE = 320  # of the map, pixels
 SHADE = 0.55  # factor of the map's brightness, so that the line stands out
@@ -100,7 +100,7 @@ class Show:
         self._step = next(self._steps)
         self._total, self._count = self._total + self._step.reward, self._count + 1
         if not self._frames:
-            self._frames.append(self._driver.env.render())  # type: ignore[arg-type]
+            self._frames.append(picture_of(self._driver.env))
         if self._map is not None:
             self._map.add(self._driver.world.trace(self._step.info)[:2])
 
