@@ -4,6 +4,7 @@ import argparse
 import difflib
 import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 from kartrl.errors import UserError
@@ -94,9 +95,14 @@ def add_config(parser: argparse.ArgumentParser, several: bool = False, shortcuts
 
 def add_policy(parser: argparse.ArgumentParser, text: str = "the network that drives") -> None:
     """Add the options that select the network and how it acts."""
-    about = f"{text}: {POLICY} (default: the newest run's best, else the one bundled with kartrl)"
-    parser.add_argument("-p", "--checkpoint", metavar="RUN", help=about)
+    about = f"{text}: {POLICY} (default, and checkpoint.pt: the newest run's best, else the bundled one)"
+    parser.add_argument("-p", "--checkpoint", metavar="RUN", type=_policy, help=about)
     add_driving(parser)
+
+
+def _policy(name: str) -> str | None:
+    """`checkpoint.pt`, unless there is such a file, is the default: what training has made."""
+    return None if name == "checkpoint.pt" and not Path(name).exists() else name
 
 
 def add_driving(parser: argparse.ArgumentParser) -> None:

@@ -119,6 +119,11 @@ def test_evaluate_and_export_as_they_are_typed(tmp_path):
         assert words in card
     assert card.count("CartPole-v1") >= 2, "what it drives, and its configuration"
     assert "| episodes | mean return |" in card
+    shown = run("evaluate", "--episodes", "1", "-p", "checkpoint.pt", cwd=tmp_path)
+    assert "Policy: logs/pole/checkpoints/0000001000.pt, of the newest run" in shown.stdout, shown.stderr
+    (tmp_path / "small.pt").rename(tmp_path / "checkpoint.pt")
+    shown = run("evaluate", "--episodes", "1", "-p", "checkpoint.pt", cwd=tmp_path)
+    assert shown.stdout.startswith("checkpoint.pt: 1,000 agent steps"), "a file of this name is itself"
     bad = run("export", "pole", "-o", "small.mp4", cwd=tmp_path)
     assert (bad.returncode, bad.stderr.count("\n")) == (2, 1)
 
