@@ -89,8 +89,8 @@ def compare(names: Sequence[str], question: Question, output: Path | None, conso
 
     if not names:
         raise UserError("which runs? Give their folders or names, or an experiment: --config EXPERIMENT.toml")
-    folders = dict.fromkeys(find_run(name).resolve() for name in names)
-    runs = [read_run(str(folder), question.metric) for folder in folders]
+    different = {find_run(name).resolve(): name for name in names}
+    runs = [read_run(name, question.metric) for name in different.values()]
     by = question.by or "algorithm.name"
     _tell(make_comparison(group(runs, by), question.metric, by, question.least), output, console)
     return 0

@@ -130,10 +130,10 @@ class Server:
         number, place = config.system.learners, self._folder / "learners.tmp"
         reducer = SeveralLearners(0, number, place, self._device) if number > 1 else None
         learner = make_learner(config, self._network, spec.action, reducer=reducer)
-        if self._resume is not None and self._resume.optimizer:  # empty before the first step
-            set_state(learner.optimizer, self._resume.optimizer)
-        if self._resume is not None and self._resume.algorithm:
+        if self._resume is not None:
             learner.algorithm.load_state_dict(dict(self._resume.algorithm))
+            if self._resume.optimizer:  # empty before the first step
+                set_state(learner.optimizer, self._resume.optimizer)
         if self._hogwild:
             return Hogwild(config, sizes, spec, self._context, learner, self._progress, self._before, say)
         trainer = Trainer(learner, config.optimizer, self._progress, self._before)

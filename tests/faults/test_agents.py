@@ -3,7 +3,6 @@
 import contextlib
 import itertools
 import random
-import re
 import signal
 import subprocess
 import threading
@@ -238,11 +237,9 @@ def test_exception_in_a_thread_ends_the_run_with_its_traceback(tmp_path, role):
 
 @pytest.mark.parametrize("role", THREADS)
 def test_stalled_run_ends_with_the_stacks_of_all_threads(tmp_path, role):
-    # once it is stalled, not before, half of the time is enough
-    hang = "import time; from kartrl.runtime import watchdog; watchdog.PATIENCE = 0.5; time.sleep(3600)"
-    result = run_with_fault(tmp_path, role, hang)
+    result = run_with_fault(tmp_path, role, "import time; time.sleep(3600)")
     assert result.returncode == 1
-    assert re.search(r"no (predictions or )?updates for \d+ s", result.stdout)
+    assert "no predictions or updates for" in result.stdout
     assert "in fail" in result.stderr, "the stack of the thread that hangs"
 
 

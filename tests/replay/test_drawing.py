@@ -36,8 +36,8 @@ def uniform(memory, capacity):
     return UniformReplay(memory, capacity, generator())
 
 
-def prioritised(memory, capacity, alpha=0.6, beta=0.4):
-    return PrioritisedReplay(memory, capacity, generator(), alpha, lambda: beta)
+def prioritised(memory, capacity):
+    return PrioritisedReplay(memory, capacity, generator(), 0.6, lambda: 0.4)
 
 
 def configured(alpha, beta):
@@ -50,18 +50,26 @@ def configured(alpha, beta):
     )
     shape = MemoryShape(CAPACITY + 1, T, (3,), "float32", 1, 7, 2)
     mixture = make_mixture(section, section.drawn("none"), shape, generator(), lambda: 0.0, embed=None)
-    for seed in range(30):
-        mixture.insert(batch(seed))
-    return mixture._parts[0].replay, mixture
+    return mixture._parts[0].replay, fill(mixture, 30)
 
 
-def filled(make, number=30, **settings):
+def filled(make, number=30):
     memory = memory_of(CAPACITY + 1)
-    replay = make(memory, CAPACITY, **settings)
-    mixture = Mixture(memory, [Part("it", replay, Fraction(1))])
+    replay = make(memory, CAPACITY)
+    return replay, fill(Mixture(memory, [Part("it", replay, Fraction(1))]), number)
+
+
+def uniforms(number, **parts):
+    """A mixture of uniform replays, each of this capacity and share, after so many batches of three."""
+    memory = memory_of(40)
+    replays = [Part(name, uniform(memory, capacity), share) for name, (capacity, share) in parts.items()]
+    return fill(Mixture(memory, replays), number, size=3)
+
+
+def fill(mixture, number, size=1):
     for seed in range(number):
-        mixture.insert(batch(seed))
-    return replay, mixture
+        mixture.insert(batch(seed, size))
+    return mixture
 
 
 @pytest.mark.parametrize("make", [uniform, prioritised])
@@ -113,11 +121,7 @@ def test_what_was_not_learned_from_yet_has_the_largest_priority_and_no_error_is_
 
 
 def test_a_mixture_draws_each_share_from_its_replay():
-    memory = memory_of(40)
-    parts = [Part("long", uniform(memory, 30), Fraction(7, 10)), Part("short", uniform(memory, 2), Fraction(2, 10))]
-    mixture = Mixture(memory, parts)
-    for seed in range(6):
-        mixture.insert(batch(seed, size=3))
+    mixture = uniforms(6, long=(30, Fraction(7, 10)), short=(2, Fraction(2, 10)))
     for _ in range(20):
         sample = mixture.sample(10)
         assert len(sample.online) == 9
@@ -131,11 +135,7 @@ def test_a_mixture_draws_each_share_from_its_replay():
 
 
 def test_a_replay_smaller_than_a_batch_keeps_its_newest_unrolls():
-    memory = memory_of(40)
-    parts = [Part("short", uniform(memory, 2), Fraction(1, 2)), Part("long", uniform(memory, 30), Fraction(1, 2))]
-    mixture = Mixture(memory, parts)
-    for seed in range(15):
-        mixture.insert(batch(seed, size=3))
+    mixture = uniforms(15, short=(2, Fraction(1, 2)), long=(30, Fraction(1, 2)))
     assert set(mixture.sample(40).serial[:20]) <= {43, 44}
     assert mixture.serials().tolist() == list(range(15, 45)), "what no replay holds is deleted"
 

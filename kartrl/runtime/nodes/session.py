@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from kartrl.algorithms import ALGORITHMS
 from kartrl.config import Config
-from kartrl.config.cluster import Cluster
+from kartrl.envs.worlds import changed
 from kartrl.errors import UserError
 from kartrl.runtime.compatibility import is_hogwild
 from kartrl.runtime.machine import cores
@@ -53,9 +53,8 @@ def check(config: Config) -> None:
     """
     section = config.cluster
     if section.ray == "none":
-        for key in ("nodes", "node_cpus", "node_gpus", "compression"):
-            if getattr(section, key) != getattr(Cluster(), key):
-                raise UserError(f"[cluster] {key}: only with cluster.ray; add --ray auto")
+        for key in changed(section):
+            raise UserError(f"[cluster] {key}: only with cluster.ray; add --ray auto")
         return
     several, name = f"[cluster] ray = {section.ray}:", config.algorithm.name
     if ALGORITHMS[name].synchronous or is_hogwild(config):
