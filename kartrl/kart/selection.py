@@ -85,15 +85,14 @@ def look_up(levels: Mapping[str, Use], game: str, console: Console | None = None
 
 
 def uses_by_name(levels: Mapping[str, Use], names: Iterable[str]) -> dict[str, Use]:
-    """The uses of the circuits with these short names, judged by the keys alone: no file is read or built."""
+    """The uses of the circuits with these short names, judged by the keys and the names of files: none is built."""
     names = set(names)
     uses: dict[str, Use] = {}
     for key, use in levels.items():
         if is_random(key):
             meant = {name for name in names if is_generated(name, numbers_of(key))}
         elif is_path(key):
-            file = key.endswith((".state", ".toml"))
-            meant = names & {circuit_name(str(Path(key).with_suffix(".state")))} if file else set()
+            meant = names & {circuit_name(str(file.with_suffix(".state"))) for file in _files_or_key(key)}
         else:
             meant = names & set(names_of(key))
         uses |= dict.fromkeys(meant, use)
@@ -169,6 +168,14 @@ class _Building:
                 f"[levels] {key}: circuits are made for the bundled game, not for {game_folder(self._game).name}; "
                 "set environment.game=bundled"
             )
+
+
+def _files_or_key(key: str) -> list[Path]:
+    """As `_files`; if there are none any more, the path itself."""
+    try:
+        return list(_files(key))
+    except UserError:
+        return [Path(key)]
 
 
 def _files(key: str) -> Iterator[Path]:

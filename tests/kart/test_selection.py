@@ -36,6 +36,14 @@ def mine(tmp_path, monkeypatch):
     return tmp_path / "mine"
 
 
+@pytest.mark.parametrize("key", ["mine/", "mine/*.state", "m*/"])
+def test_uses_of_circuits_in_folders_and_globs(mine, key):
+    assert uses_by_name({key: "train", "mine/Monza.state": "test"}, ["Monza", "my_ring", "other"]) == {
+        "Monza": "test",
+        "my_ring": "train",
+    }
+
+
 def looked_up(*overrides: str) -> Config:
     return with_circuits(
         read([], ["environment.game=bundled", "levels.*=none", *(f"levels.{override}" for override in overrides)])
@@ -127,7 +135,7 @@ def test_checkpoints_contain_no_absolute_paths(mine):
 def test_uses_are_known_without_building(mine):
     levels = read(
         [],
-        ["levels.random:9=train", "levels.random:5-6:ice=test", "levels.mine/my_ring.toml=test", "levels.mine/=train"],
+        ["levels.random:9=train", "levels.random:5-6:ice=test", "levels.mine/=train", "levels.mine/my_ring.toml=test"],
     ).levels.circuits
     names = (
         "random.dirt.0001",
