@@ -110,7 +110,11 @@ class System(Section):
         "auto",
         description="unrolls per update; auto: as many as environments, for impala and acer a quarter of that",
     )
-    torch_threads: AutoInt = Field("auto", description="threads per PyTorch operation; auto: 1 on small machines")
+    torch_threads: AutoInt = Field(
+        "auto",
+        description="threads of an update on CPUs, which share the parts of a batch, and of each PyTorch operation; "
+        "auto: all cores for synchronous algorithms, else a quarter of them",
+    )
     controller: bool = Field(
         False,
         description="for the first few minutes, tune the numbers of running agents and of observations waited for to "

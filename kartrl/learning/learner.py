@@ -1,7 +1,9 @@
 """The learner: makes updates, and nothing else."""
 
+import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -107,6 +109,8 @@ class Learner:
         gradient_clip: largest global norm of the gradient; infinity for no clipping.
         part: unrolls that go through the network at once. Gradients of parts add up to that of the batch; on a CPU,
             parts that fit into its cache are faster and need less memory.
+        threads: of PyTorch's operations on a CPU; they share the parts of a batch, and what is left of them, if there
+            are fewer parts, shares each operation. Gradients are the same, bit for bit, as with a thread for all parts.
         cloning: CLEAR's terms, added to the algorithm's loss.
         reducer: connects this learner with others that update at the same time; None for a single learner.
 
@@ -124,13 +128,16 @@ class Learner:
         kl_target: float,
         gradient_clip: float,
         part: int,
+        threads: int = 1,
         cloning: Cloning | None = None,
         reducer: GradientReducer | None = None,
     ) -> None:
         self.network, self.algorithm, self.optimizer = network, algorithm, optimizer
         self._schedule, self._kl_target = learning_rate, kl_target
         self.gradient_clip, self._part = gradient_clip, part
-        self._cloning = cloning
+        self._cloning, self._threads = cloning, threads
+        self._pool = ThreadPoolExecutor(threads, "update") if threads > 1 else None
+        self._parameters = list(network.parameters())
         self.reducer: GradientReducer = reducer or OneLearner()
         algorithm.gather = self.reducer.gather
         self.optimizer_steps = 0
@@ -191,23 +198,9 @@ class Learner:
     def _step(self, batch: Batch, lap: Callable[[str], None]) -> Step:
         self.optimizer_steps += 1
         self.optimizer.zero_grad(set_to_none=True)
-        losses: list[Loss] = []
-        serials: list[Tensor] = []
-        replayed: list[Tensor] = []
-        for begin in range(0, batch.trajectory.reward.shape[1], self._part):
-            part = batch.unrolls(slice(begin, begin + self._part))
-            trajectory = part.trajectory
-            output, _ = self.network(trajectory.observation, trajectory.first, trajectory.initial_state)
-            lap("forward")
-            loss = self.algorithm.loss(output, part)
-            if self._cloning is not None:
-                loss = self._cloning.added(loss, output, part)
-            lap("loss")
-            loss.total.backward()
-            lap("backward")
-            losses.append(loss.detach())
-            serials.append(trajectory.serial)
-            replayed.append(~trajectory.online)
+        number = batch.trajectory.reward.shape[1]
+        parts = [batch.unrolls(slice(begin, begin + self._part)) for begin in range(0, number, self._part)]
+        losses = self._add_gradients(parts, lap)
         total = torch.as_tensor(sum(loss.total for loss in losses))
         total = self.reducer.reduce(self.network.parameters(), total, batch.trajectory.valid.sum())
         norm = torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.gradient_clip)
@@ -217,7 +210,44 @@ class Learner:
             self.optimizer.step()
             self.algorithm.after_step(self.network)
         lap("optimizer")
-        return Step(finite, float(norm), losses, serials, replayed)
+        serials = [part.trajectory.serial for part in parts]
+        return Step(finite, float(norm), losses, serials, [~part.trajectory.online for part in parts])
+
+    def _add_gradients(self, parts: Sequence[Batch], lap: Callable[[str], None]) -> list[Loss]:
+        """Set the gradients of all parts' losses, and return these; on several threads all is `backward`."""
+        losses = []
+        if self._pool is None or len(parts) == 1:
+            for part in parts:
+                loss = self._loss(part, lap)
+                loss.total.backward()
+                lap("backward")
+                losses.append(loss.detach())
+            return losses
+        every = []
+        for loss, gradients in self._pool.map(functools.partial(self._gradients, len(parts)), parts):
+            losses.append(loss)
+            every.append(gradients)
+        for parameter, *of_parts in zip(self._parameters, *every, strict=True):
+            known = [gradient for gradient in of_parts if gradient is not None]
+            parameter.grad = functools.reduce(torch.add, known) if known else None
+        lap("backward")
+        return losses
+
+    def _gradients(self, parts: int, part: Batch) -> tuple[Loss, tuple[Tensor | None, ...]]:
+        """The loss of one of several parts, and its gradients; called on a thread of the pool."""
+        torch.set_num_threads(max(1, self._threads // parts))  # of this thread's operations
+        loss = self._loss(part, lambda stage: None)
+        return loss.detach(), torch.autograd.grad(loss.total, self._parameters, allow_unused=True)
+
+    def _loss(self, part: Batch, lap: Callable[[str], None]) -> Loss:
+        trajectory = part.trajectory
+        output, _ = self.network(trajectory.observation, trajectory.first, trajectory.initial_state)
+        lap("forward")
+        loss = self.algorithm.loss(output, part)
+        if self._cloning is not None:
+            loss = self._cloning.added(loss, output, part)
+        lap("loss")
+        return loss
 
     def state(self) -> LearnerState:
         """See `LearnerState`."""
@@ -237,12 +267,14 @@ def make_learner(
     action: ActionSpec,
     optimizer: torch.optim.Optimizer | None = None,
     reducer: GradientReducer | None = None,
+    threads: int = 1,
 ) -> Learner:
     """Make the learner that the configuration describes, for a network with these actions.
 
     Args:
         optimizer: of the network's parameters, if not the configuration's.
         reducer: see `Learner`.
+        threads: see `Learner`; a single one on other devices.
     """
     on_cpu = next(iter(network.parameters())).device.type == "cpu"
     distribution = make_distribution(action, config.model.squash_actions)
@@ -254,6 +286,7 @@ def make_learner(
         kl_target=config.optimizer.kl_target,
         gradient_clip=config.optimizer.gradient_clip or math.inf,
         part=max(1, PART_STEPS // config.algorithm.unroll_length) if on_cpu else 1_000_000,
+        threads=threads if on_cpu else 1,
         cloning=Cloning(config.clear, distribution) if config.clear.clones else None,
         reducer=reducer,
     )

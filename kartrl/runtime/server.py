@@ -129,7 +129,7 @@ class Server:
         config, sizes, spec, say = self._config, self._sizes, self._spec, self._display.say
         number, place = config.system.learners, self._folder / "learners.tmp"
         reducer = SeveralLearners(0, number, place, self._device) if number > 1 else None
-        learner = make_learner(config, self._network, spec.action, reducer=reducer)
+        learner = make_learner(config, self._network, spec.action, reducer=reducer, threads=sizes.torch_threads)
         if self._resume is not None:
             learner.algorithm.load_state_dict(dict(self._resume.algorithm))
             if self._resume.optimizer:  # empty before the first step

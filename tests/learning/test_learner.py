@@ -40,7 +40,7 @@ def batch_of(action, seed=0, size=5):
     return trajectory, int(trajectory.valid.sum())
 
 
-def learner_of(config, action, part):
+def learner_of(config, action, part, threads=1):
     torch.manual_seed(1)
     network = make_network(config.model, (3,), action, heads_of(config))
     return Learner(
@@ -51,6 +51,7 @@ def learner_of(config, action, part):
         kl_target=config.optimizer.kl_target,
         gradient_clip=config.optimizer.gradient_clip or math.inf,
         part=part,
+        threads=threads,
     )
 
 
@@ -263,6 +264,31 @@ def test_the_stages_of_each_part_are_timed():
     laps = []
     update(learner_of(configured("a2c"), DISCRETE, part=3), *batch_of(DISCRETE), laps)
     assert laps == ["forward", "loss", "backward"] * 2 + ["optimizer"]
+
+
+@pytest.mark.parametrize("algorithm", ["appo", "acer"])
+def test_threads_share_the_parts_and_change_no_bit(algorithm):
+    """Eleven unrolls in parts of at most three, on one thread and on three; two updates, one after the other."""
+    weights, laps = {}, []
+    for threads in (1, 3):
+        learner = learner_of(configured(algorithm), DISCRETE, part=3, threads=threads)
+        for seed in (0, 1):
+            update(learner, *batch_of(DISCRETE, seed, size=11), laps if threads == 3 else None)
+        weights[threads] = torch.cat([parameter.detach().flatten() for parameter in learner.network.parameters()])
+    assert torch.equal(weights[1], weights[3])
+    assert "forward" not in laps
+    assert laps.count("backward") == laps.count("optimizer") >= 2
+
+
+def test_an_error_on_a_thread_ends_the_update(monkeypatch):
+    learner = learner_of(configured("a2c"), DISCRETE, part=1, threads=2)
+
+    def fail(*_):
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(learner.algorithm, "loss", fail)
+    with pytest.raises(RuntimeError, match="broken"):
+        update(learner, *batch_of(DISCRETE))
 
 
 @by_pair
