@@ -171,11 +171,11 @@ class _Building:
 
 
 def _files_or_key(key: str) -> list[Path]:
-    """As `_files`; if there are none any more, the path itself."""
+    """As `_files`; if it is gone, the file that a path names, which a folder does not."""
     try:
         return list(_files(key))
     except UserError:
-        return [Path(key)]
+        return [Path(key)] if key.endswith((".state", ".toml")) else []
 
 
 def _files(key: str) -> Iterator[Path]:

@@ -137,7 +137,7 @@ class Learner:
         self.gradient_clip, self._part = gradient_clip, part
         self._cloning, self._threads = cloning, threads
         self._pool = ThreadPoolExecutor(threads, "update") if threads > 1 else None
-        self._parameters = list(network.parameters())
+        self._parameters = list(network.parameters())  # listed once, as this is slow for a scripted module
         self.reducer: GradientReducer = reducer or OneLearner()
         algorithm.gather = self.reducer.gather
         self.optimizer_steps = 0
@@ -202,8 +202,8 @@ class Learner:
         parts = [batch.unrolls(slice(begin, begin + self._part)) for begin in range(0, number, self._part)]
         losses = self._add_gradients(parts, lap)
         total = torch.as_tensor(sum(loss.total for loss in losses))
-        total = self.reducer.reduce(self.network.parameters(), total, batch.trajectory.valid.sum())
-        norm = torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.gradient_clip)
+        total = self.reducer.reduce(self._parameters, total, batch.trajectory.valid.sum())
+        norm = torch.nn.utils.clip_grad_norm_(self._parameters, self.gradient_clip)
         # On a GPU this waits for the device once per step: the price of never applying a non-finite gradient.
         finite = math.isfinite(float(norm + total))
         if finite:
@@ -228,8 +228,8 @@ class Learner:
             losses.append(loss)
             every.append(gradients)
         for parameter, *of_parts in zip(self._parameters, *every, strict=True):
-            known = [gradient for gradient in of_parts if gradient is not None]
-            parameter.grad = functools.reduce(torch.add, known) if known else None
+            if known := [gradient for gradient in of_parts if gradient is not None]:
+                parameter.grad = functools.reduce(torch.add, known)
         lap("backward")
         return losses
 

@@ -42,6 +42,7 @@ def test_uses_of_circuits_in_folders_and_globs(mine, key):
         "Monza": "test",
         "my_ring": "train",
     }
+    assert uses_by_name({"gone/": "train", "lost/Spa.state": "test"}, ["gone", "Spa"]) == {"Spa": "test"}
 
 
 def looked_up(*overrides: str) -> Config:
