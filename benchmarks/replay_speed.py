@@ -3,7 +3,8 @@
     python benchmarks/replay_speed.py -c pong --set evaluation.minutes=0 --seconds 60 --repeat 3 --json speed.json
 
 The ideal is cores / (t_environment + t_infer + (1 + ratio) t_train), each part measured alone, as in `kartrl bench`;
-it excludes the work of the replay itself. Methods alternate, so that conditions are equal; figures are medians.
+it excludes the work of the replay itself. It is measured anew before each window, as the machine's speed changes.
+Methods alternate, so that conditions are equal; figures are medians.
 """
 
 import argparse
@@ -11,6 +12,7 @@ import json
 import statistics
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.progress import Progress
@@ -46,14 +48,33 @@ def parts_of(files: list[str], overrides: list[str], seconds: float) -> tuple[Co
     return config, measure_parts(config, spec, sizes, seconds), replayed_steps(config, sizes)
 
 
-def row(method: str, windows: list[Window], ideal: float, ratio: float) -> str:
+class Measurement(NamedTuple):
+    """A window of training, and the ideal measured just before it."""
+
+    window: Window
+    ideal: float  # agent steps per second
+    ratio: float  # replayed steps per fresh one
+    parts: Parts
+
+
+def row(method: str, measurements: list[Measurement]) -> str:
     """A row of the table."""
+    windows = [measurement.window for measurement in measurements]
     rate = statistics.median(window.agent_steps_per_second for window in windows)
+    ideal = statistics.median(measurement.ideal for measurement in measurements)
+    share = statistics.median(each.window.agent_steps_per_second / each.ideal for each in measurements)
     idle = statistics.median(window.learner_idle for window in windows)
     replay = {name: statistics.median(window.replay[name] for window in windows) for name in windows[0].replay}
     times = ", ".join(f"{name} {1e3 * seconds:.1f}" for name, seconds in replay.items()) or "-"
-    replayed = f"{ratio * rate:,.0f}"
-    return f"| {method} | {rate:,.0f} | {replayed} | {ideal:,.0f} | {rate / ideal:.2f} | {idle:.1%} | {times} |"
+    replayed = f"{measurements[0].ratio * rate:,.0f}"
+    return f"| {method} | {rate:,.0f} | {replayed} | {ideal:,.0f} | {share:.2f} | {idle:.1%} | {times} |"
+
+
+def measure(files: list[str], overrides: list[str], seconds: float, warm: float, progress: Progress) -> Measurement:
+    """Measure the parts, then training."""
+    config, parts, ratio = parts_of(files, overrides, min(PART_SECONDS, seconds / 10))
+    ideal = parts.ideal(cores(), learner_device(config.system).type == "cuda", ratio)
+    return Measurement(train_window(config_options(files, overrides), seconds, warm, progress), ideal, ratio, parts)
 
 
 def main() -> None:
@@ -66,32 +87,23 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3, help="windows for each method (default 3)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here")
     options = parser.parse_args()
-    windows: dict[str, list[Window]] = {method: [] for method in options.methods}
-    ideals: dict[str, tuple[float, float, Parts]] = {}
+    measured: dict[str, list[Measurement]] = {method: [] for method in options.methods}
     with Progress(console=Console(stderr=True), transient=True) as progress:
         for _ in range(options.repeat):
-            for method in options.methods:
+            for method, measurements in measured.items():
                 overrides = [*options.set, *settings_of(method)]
-                if method not in ideals:
-                    seconds = min(PART_SECONDS, options.seconds / 10)
-                    config, parts, ratio = parts_of(options.config, overrides, seconds)
-                    on_gpu = learner_device(config.system).type == "cuda"
-                    ideals[method] = (parts.ideal(cores(), on_gpu, ratio), ratio, parts)
-                training = config_options(options.config, overrides)
-                windows[method].append(train_window(training, options.seconds, options.warm, progress))
+                measurements.append(measure(options.config, overrides, options.seconds, options.warm, progress))
     print("| replay | agent steps/s | replayed steps/s | ideal | share | learner idle | ms/batch |")
     print("|---|---|---|---|---|---|---|")
-    for method, (ideal, ratio, _) in ideals.items():
-        print(row(method, windows[method], ideal, ratio))
+    for method, measurements in measured.items():
+        print(row(method, measurements))
     if options.json:
         figures = {
-            method: {
-                "ideal": ideal,
-                "replayed": ratio,
-                "parts": parts._asdict(),
-                "windows": [window._asdict() for window in windows[method]],
-            }
-            for method, (ideal, ratio, parts) in ideals.items()
+            method: [
+                each._asdict() | {"parts": each.parts._asdict(), "window": each.window._asdict()}
+                for each in measurements
+            ]
+            for method, measurements in measured.items()
         }
         options.json.write_text(json.dumps(figures, indent=1), encoding="utf-8")
 

@@ -3,6 +3,7 @@
 import replay_speed
 
 from kartrl.commands.bench.measure import replayed_steps
+from kartrl.commands.bench.parts import Parts
 from kartrl.commands.bench.windows import Window
 from kartrl.config import read
 from kartrl.envs.spec import ActionSpec, EnvSpec
@@ -22,10 +23,13 @@ def test_acer_replays_as_often_as_its_ratio_says():
     assert replayed_steps(config, choose_sizes(config, SPEC)) == 3
 
 
-def test_a_row_is_of_medians():
-    windows = [
-        Window(rate, 1.0, 1.0, 0.0, 1.0, {}, idle, {"uniform": seconds}, {})
-        for rate, idle, seconds in ((900, 0.03, 0.002), (1000, 0.04, 0.004), (2000, 0.9, 0.001))
+def test_a_row_is_of_medians_and_each_share_of_the_ideal_measured_with_its_window():
+    parts = Parts(1e-3, 0.0, {}, 0.0, 1.0)
+    measurements = [
+        replay_speed.Measurement(
+            Window(rate, 1.0, 1.0, 0.0, 1.0, {}, idle, {"uniform": seconds}, {}), ideal, 1.0, parts
+        )
+        for rate, ideal, idle, seconds in ((900, 1000, 0.03, 2e-3), (1000, 2000, 0.04, 4e-3), (2000, 2500, 0.9, 1e-3))
     ]
-    row = replay_speed.row("uniform", windows, 2000.0, 1.0)
-    assert row == "| uniform | 1,000 | 1,000 | 2,000 | 0.50 | 4.0% | uniform 2.0 |"
+    row = replay_speed.row("uniform", measurements)
+    assert row == "| uniform | 1,000 | 1,000 | 2,000 | 0.80 | 4.0% | uniform 2.0 |"
