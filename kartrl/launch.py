@@ -3,8 +3,11 @@
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import IO
@@ -12,6 +15,8 @@ from typing import IO
 from kartrl.config import Run
 
 SCRIPTS = {"train": "run.py", "record": "record.py"}  # in the repository's root
+STARTER = "KARTRL_STARTER"  # process that started this one by `start_training`
+WATCH_SECONDS = 0.5
 
 
 def config_options(files: Sequence[str], overrides: Iterable[str]) -> list[str]:
@@ -50,20 +55,35 @@ def resume_command(folder: Path) -> str:
 
 
 def start_training(options: Sequence[str], output: int | IO[str] | None = None) -> "subprocess.Popen[str]":
-    """Start `kartrl train` with these options in its own process.
+    """Start `kartrl train` with these options in its own process, which ends if this one is killed.
 
     Args:
         output: destination of its output, as in `subprocess.Popen`. The process then has its own session: the caller
             must forward Ctrl-C, once, so that training saves its state. None: it shares this terminal.
     """
     command = [sys.executable, "-m", "kartrl", "train", *options]
+    environment = os.environ | {STARTER: str(os.getpid())}
     if output is None:
-        return subprocess.Popen(command, text=True)
+        return subprocess.Popen(command, env=environment, text=True)
     return subprocess.Popen(
         command,
+        env=environment,
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
     )
+
+
+def follow_starter() -> None:
+    """If `start_training` started this process, send it SIGTERM when the process that called it has ended."""
+    starter = os.environ.pop(STARTER, None)
+
+    def follow() -> None:
+        while os.getppid() == int(starter or 0):
+            time.sleep(WATCH_SECONDS)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    if starter is not None:
+        threading.Thread(target=follow, name="follow-starter", daemon=True).start()

@@ -12,7 +12,7 @@ from rich.console import Console
 from kartrl.commands.arguments import Parser, add_config, config_files, setting
 from kartrl.config import read
 from kartrl.errors import RunFailed, UserError
-from kartrl.launch import config_options, named, resume_command, start_training, typed
+from kartrl.launch import config_options, follow_starter, named, resume_command, start_training, typed
 from kartrl.output import outlast_readers
 from kartrl.runtime.end_request import EndRequest, end_at_once
 from kartrl.runtime.processes import start_method
@@ -108,6 +108,7 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
         UserError: bad input.
     """
     end_at_once()
+    follow_starter()
     start_method()  # the fork server starts while this process loads torch
     from kartrl.envs.named_modules import trust
     from kartrl.envs.worlds import load_world

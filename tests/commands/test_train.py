@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 import torch
-from commands import EVALUATE_OFF, QUICK, REPORT_OFTEN, Training, run, start, steps, wait_for
+from commands import EVALUATE_OFF, QUICK, REPORT_OFTEN, UNTIL_ENDED, Training, run, start, steps, wait_for
 
 from kartrl.learning import checkpoint
 from kartrl.metrics import scalars_csv
@@ -136,6 +136,20 @@ def test_several_configurations_one_after_another(tmp_path):  # at once: tests/f
     config = tmp_path / "logs" / "two" / "config.cfg"
     assert saved[0] < config.stat().st_mtime < saved[1], "the first had ended when the second began"
     assert {path.name for path in (tmp_path / "logs").iterdir()} == {"one", "two"}
+
+
+def test_a_training_ends_and_is_saved_when_the_command_that_started_it_is_killed(tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.cfg").write_text(f"[run]\nname = {name}\n")
+    endless = [*QUICK, *EVALUATE_OFF, *UNTIL_ENDED]
+    with Training(tmp_path, "-c", "one.cfg", "-c", "two.cfg", *endless) as training:
+        wait_for(lambda: steps(tmp_path / "logs" / "one") > 0, 60, "the first checkpoint")
+        training.process.kill()
+        wait_for(lambda: not training.family(), 60, "the end of training")
+        output = training.process.stdout.read()
+    assert "kartrl train --resume one" in output.replace(" -m ", " "), "it ended as after SIGTERM"
+    assert checkpoint.newest(tmp_path / "logs" / "one") is not None
+    assert not (tmp_path / "logs" / "two").exists()
 
 
 def test_a_reader_that_exits_early_is_no_traceback(tmp_path):
