@@ -44,13 +44,18 @@ class ClippedSurrogate(Algorithm[AnySection]):
         self._divergences: list[Tensor] = []  # KL(mu || pi) of the minibatches of this epoch
 
     def minibatches(self, batch: Batch) -> Iterator[Batch]:
-        """See `Algorithm`: whole unrolls, reshuffled for each epoch; the KL limit stops the update between two epochs.
+        """See `Algorithm`: of whole unrolls or of single steps, reshuffled for each epoch.
+
+        The KL limit stops the update between two epochs.
 
         Several learners divide their batches alike: a minibatch is the union of their parts, and the KL is their mean.
         """
-        section, (length, unrolls) = self._section, batch.trajectory.reward.shape
+        section = self._section
+        if section.shuffle == "steps":
+            batch = batch.single_steps()
+        length, unrolls = batch.trajectory.reward.shape
         of_all = self.gather(torch.tensor([unrolls]))
-        number = min(int(of_all.min()), max(1, round(length * int(of_all.sum()) / section.minibatch_size)))
+        number = max(1, min(int(of_all.min()), round(length * int(of_all.sum()) / section.minibatch_size)))
         for _ in range(section.epochs):
             self._divergences.clear()
             for chosen in torch.randperm(unrolls).tensor_split(number):
@@ -64,7 +69,8 @@ class ClippedSurrogate(Algorithm[AnySection]):
         """See `Algorithm`: the clipped surrogate objective, value error and entropy bonus."""
         section, trajectory, targets = self._section, batch.trajectory, batch.targets
         behaviour = split_decision(trajectory.decision, self.distribution.action_columns)
-        policy, value = output.policy[:-1], output.value[:-1]
+        length = len(trajectory.reward)
+        policy, value = output.policy[:length], output.value[:length]
         weight = batch.weight
         clip_range = section.clip_range.at(self.progress)
         ratio = (self.distribution.log_prob(policy, behaviour.action) - behaviour.log_prob).exp()

@@ -115,7 +115,7 @@ MinibatchSize = Annotated[
     Field(
         ge=1,
         le=1_000_000,
-        description="approximate number of agent steps per optimizer step; minibatches consist of whole unrolls",
+        description="approximate number of agent steps per optimizer step",
     ),
 ]
 
@@ -125,6 +125,11 @@ class PPO(Section):
 
     epochs: Epochs = 4
     minibatch_size: MinibatchSize = 256
+    shuffle: Literal["unrolls", "steps"] = Field(
+        "unrolls",
+        description="what minibatches consist of: whole unrolls, or single steps of the whole batch, which need a "
+        "feed-forward network and no replay",
+    )
     clip_range: Rate = Field(constant(0.2), description="epsilon: clip range of the probability ratio, or a schedule")
     value_clip_range: float = Field(
         0.0, ge=0, description="clip range of the change of values in an update; 0: no clipping"

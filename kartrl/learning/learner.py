@@ -21,7 +21,7 @@ from kartrl.learning.adaptive_rate import adapt
 from kartrl.learning.diagnostics import PolicyProbe, describe
 from kartrl.learning.gradient_reducer import GradientReducer, OneLearner
 from kartrl.learning.optimizers import FACTOR, get_state, make_optimizer, set_state
-from kartrl.models import Network, make_distribution
+from kartrl.models import Network, Output, make_distribution
 from kartrl.trajectory import Trajectory
 
 
@@ -107,8 +107,8 @@ class Learner:
         learning_rate: over the run.
         kl_target: KL of an update to which the learning rate is adapted, see `adapt`; 0 to keep its schedule.
         gradient_clip: largest global norm of the gradient; infinity for no clipping.
-        part: unrolls that go through the network at once. Gradients of parts add up to that of the batch; on a CPU,
-            parts that fit into its cache are faster and need less memory.
+        part_steps: steps that go through the network at once, as whole unrolls. Gradients of parts add up to that of
+            the batch; on a CPU, parts that fit into its cache are faster and need less memory.
         threads: of PyTorch's operations on a CPU; they share the parts of a batch, and what is left of them, if there
             are fewer parts, shares each operation. Gradients are the same, bit for bit, as with a thread for all parts.
         cloning: CLEAR's terms, added to the algorithm's loss.
@@ -127,14 +127,14 @@ class Learner:
         learning_rate: Schedule,
         kl_target: float,
         gradient_clip: float,
-        part: int,
+        part_steps: float,
         threads: int = 1,
         cloning: Cloning | None = None,
         reducer: GradientReducer | None = None,
     ) -> None:
         self.network, self.algorithm, self.optimizer = network, algorithm, optimizer
         self._schedule, self._kl_target = learning_rate, kl_target
-        self.gradient_clip, self._part = gradient_clip, part
+        self.gradient_clip, self._part_steps = gradient_clip, part_steps
         self._cloning, self._threads = cloning, threads
         self._pool = ThreadPoolExecutor(threads, "update") if threads > 1 else None
         self._parameters = list(network.parameters())  # listed once, as this is slow for a scripted module
@@ -198,8 +198,9 @@ class Learner:
     def _step(self, batch: Batch, lap: Callable[[str], None]) -> Step:
         self.optimizer_steps += 1
         self.optimizer.zero_grad(set_to_none=True)
-        number = batch.trajectory.reward.shape[1]
-        parts = [batch.unrolls(slice(begin, begin + self._part)) for begin in range(0, number, self._part)]
+        length, number = batch.trajectory.reward.shape
+        size = int(min(number, max(1, self._part_steps // length)))  # unrolls
+        parts = [batch.unrolls(slice(begin, begin + size)) for begin in range(0, number, size)]
         losses = self._add_gradients(parts, lap)
         total = torch.as_tensor(sum(loss.total for loss in losses))
         total = self.reducer.reduce(self._parameters, total, batch.trajectory.valid.sum())
@@ -241,7 +242,12 @@ class Learner:
 
     def _loss(self, part: Batch, lap: Callable[[str], None]) -> Loss:
         trajectory = part.trajectory
-        output, _ = self.network(trajectory.observation, trajectory.first, trajectory.initial_state)
+        observation, first, state = trajectory.observation, trajectory.first, trajectory.initial_state
+        if len(observation) == 1:  # single steps, without an observation to bootstrap from
+            policy, value, _ = self.network.step(observation[0], first[0], state)
+            output = Output(policy[None], value[None])
+        else:
+            output, _ = self.network(observation, first, state)
         lap("forward")
         loss = self.algorithm.loss(output, part)
         if self._cloning is not None:
@@ -285,7 +291,7 @@ def make_learner(
         learning_rate=config.optimizer.learning_rate,
         kl_target=config.optimizer.kl_target,
         gradient_clip=config.optimizer.gradient_clip or math.inf,
-        part=max(1, PART_STEPS // config.algorithm.unroll_length) if on_cpu else 1_000_000,
+        part_steps=PART_STEPS if on_cpu else math.inf,
         threads=threads if on_cpu else 1,
         cloning=Cloning(config.clear, distribution) if config.clear.clones else None,
         reducer=reducer,

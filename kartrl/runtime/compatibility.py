@@ -68,6 +68,7 @@ def check_updates(config: Config) -> None:
             raise UserError(f"[system] controller: not possible with {reason}")
         if system.max_policy_lag != "auto":
             raise UserError(f"[system] max_policy_lag: with {reason} all weights are the newest; leave it at auto")
+    _check_shuffle(config)
     if config.run.reproducible:
         if system.predictors != 1:
             raise UserError(f"[system] predictors: run.reproducible needs one predictor (got {system.predictors})")
@@ -80,6 +81,18 @@ def check_updates(config: Config) -> None:
             raise UserError(
                 "[evaluation] minutes: evaluation at fixed times is not reproducible; set evaluation.minutes=0, "
                 "and run `kartrl evaluate` afterwards"
+            )
+
+
+def _check_shuffle(config: Config) -> None:
+    name = config.algorithm.name
+    if name not in ("ppo", "appo") or getattr(config, name).shuffle == "unrolls":
+        return
+    for key, value in (("model.core", config.model.core), ("replay.methods", "replays" if config.replays else "none")):
+        if value != "none":
+            raise UserError(
+                f"[{name}] shuffle: single steps have no memory, and no place in a replay; "
+                f"set {key}=none, or {name}.shuffle=unrolls"
             )
 
 

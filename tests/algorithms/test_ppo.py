@@ -164,6 +164,57 @@ def test_each_epoch_takes_every_unroll_once_in_another_order(algorithm):
     assert len({tuple(epoch) for epoch in epochs}) > 1
 
 
+@by_kind
+@by_algorithm
+def test_shuffled_single_steps_have_the_loss_and_gradient_of_whole_unrolls(algorithm, action):
+    network = network_for(action, "none")
+    trajectory = random_trajectory(action, state_size=0, dtype=torch.float32)
+    trajectory = trajectory._replace(importance=torch.arange(1.0, 6.0))
+    losses, gradients = [], []
+    for shuffle in ("unrolls", "steps"):
+        agent = made(algorithm, action, minibatch_size=1000, shuffle=shuffle, value_clip_range=0.1)
+        batch = only_minibatch(agent, prepared(agent, network, trajectory))
+        chosen = batch.trajectory
+        observed = chosen.observation, chosen.first, chosen.initial_state
+        if shuffle == "steps":
+            policy, value, _ = network.step(*(of_all[0] for of_all in observed[:2]), observed[2])
+            loss = agent.loss(Output(policy[None], value[None]), batch)
+        else:
+            loss = agent.loss(network(*observed)[0], batch)
+        losses.append({"total": loss.total.detach(), **loss.terms})
+        gradients.append(torch.autograd.grad(loss.total, list(network.parameters())))
+    assert batch.trajectory.reward.shape == (1, int(trajectory.valid.sum()))
+    torch.testing.assert_close(losses[0], losses[1])
+    torch.testing.assert_close(gradients[0], gradients[1])
+
+
+@by_algorithm
+def test_each_epoch_takes_every_valid_step_once_with_its_own_targets(algorithm):
+    agent = made(algorithm, DISCRETE, epochs=2, minibatch_size=8, shuffle="steps")
+    trajectory = random_trajectory(DISCRETE, size=6, state_size=0)
+    number = torch.arange(42.0).reshape(7, 6)
+    batch = prepared(agent, network_for(DISCRETE, "none"), trajectory)
+    batch = batch._replace(
+        trajectory=trajectory._replace(reward=number, serial=torch.arange(6)), targets={"advantage": number + 100}
+    )
+    valid = number[trajectory.valid].tolist()
+    assert len(valid) < 42
+    torch.manual_seed(0)
+    drawn = list(agent.minibatches(batch))
+    sizes = [minibatch.steps for minibatch in drawn]
+    assert len(drawn) == 2 * round(len(valid) / 8)
+    assert max(sizes) - min(sizes) <= 1
+    half = len(drawn) // 2
+    orders = []
+    for epoch in (drawn[:half], drawn[half:]):
+        orders.append(torch.cat([minibatch.trajectory.reward[0] for minibatch in epoch]))
+        assert sorted(orders[-1].tolist()) == valid
+    assert not torch.equal(*orders)
+    for minibatch in drawn:
+        torch.testing.assert_close(minibatch.targets["advantage"], minibatch.trajectory.reward + 100)
+        torch.testing.assert_close(minibatch.trajectory.serial, minibatch.trajectory.reward[0].long() % 6)
+
+
 @by_algorithm
 @pytest.mark.parametrize(("kl_limit", "passes"), [(0.0, 4), (1e-9, 1), (1e9, 4)])
 def test_the_kl_limit_ends_the_update_after_the_pass_that_exceeds_it(algorithm, kl_limit, passes):

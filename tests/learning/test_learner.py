@@ -14,6 +14,7 @@ from kartrl.learning.optimizers import make_optimizer
 from kartrl.models import make_distribution, make_network
 
 RATE = 0.01
+LENGTH = 7  # of random unrolls
 by_algorithm = pytest.mark.parametrize("algorithm", ALGORITHMS)
 PAIRS = [(name, action) for name in ALGORITHMS for action in ACTIONS]
 by_pair = pytest.mark.parametrize(
@@ -50,7 +51,7 @@ def learner_of(config, action, part, threads=1):
         learning_rate=config.optimizer.learning_rate,
         kl_target=config.optimizer.kl_target,
         gradient_clip=config.optimizer.gradient_clip or math.inf,
-        part=part,
+        part_steps=LENGTH * part,
         threads=threads,
     )
 
@@ -111,6 +112,20 @@ def test_an_update_is_that_of_the_whole_batch_by_hand_however_it_is_divided(algo
         assert scalars[f"losses/{name}"] == pytest.approx(term.item(), rel=1e-3, abs=1e-5)
     expected = describe([loss.detach()])["losses/explained_variance"]
     assert scalars["losses/explained_variance"] == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("action", ACTIONS, ids=kind)
+@pytest.mark.parametrize("algorithm", ["ppo", "appo"])
+def test_single_steps_make_the_update_of_whole_unrolls(algorithm, action):
+    states = []
+    for shuffle, part in (("unrolls", 100), ("steps", 100), ("steps", 1)):
+        settings = f"{algorithm}.shuffle={shuffle}", f"{algorithm}.minibatch_size=1000", "model.core=none"
+        learner = learner_of(configured(algorithm, *settings), action, part)
+        for number in range(2):
+            update(learner, *batch_of(action, number))
+        states.append(learner.state().network)
+    assert_same(states[1], states[0], atol=2e-6, rtol=1e-4)
+    assert_same(states[2], states[0], atol=2e-6, rtol=1e-4)
 
 
 @by_algorithm

@@ -165,6 +165,8 @@ def test_reproducible_predictions_are_of_all_agents_at_once():
     ("settings", "message"),
     [
         ([*SYNCHRONOUS, "system.training_batch_size=8"], "training_batch_size: algorithm.name = a2c takes one unroll"),
+        (["algorithm.name=ppo", "ppo.shuffle=steps", "model.core=gru"], r"\[ppo\] shuffle: .* set model.core=none"),
+        (["appo.shuffle=steps", "replay.methods=queue uniform"], r"\[appo\] shuffle: .* set replay.methods=none"),
         ([*SYNCHRONOUS, "system.trainers=2"], r"trainers: algorithm.name = a2c needs one trainer \(got 2\)"),
         ([*SYNCHRONOUS, "system.controller=true"], "controller: not possible with algorithm.name = a2c"),
         ([*REPRODUCIBLE, "system.trainers=2"], r"trainers: run.reproducible needs one trainer \(got 2\)"),
