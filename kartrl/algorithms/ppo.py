@@ -55,7 +55,7 @@ class ClippedSurrogate(Algorithm[AnySection]):
             batch = batch.single_steps()
         length, unrolls = batch.trajectory.reward.shape
         of_all = self.gather(torch.tensor([unrolls]))
-        number = max(1, min(int(of_all.min()), round(length * int(of_all.sum()) / section.minibatch_size)))
+        number = min(int(of_all.min()), max(1, round(length * int(of_all.sum()) / section.minibatch_size)))
         for _ in range(section.epochs):
             self._divergences.clear()
             for chosen in torch.randperm(unrolls).tensor_split(number):

@@ -98,6 +98,7 @@ class Update(NamedTuple):
 
 LARGEST_SHARE = 0.9  # weight of the largest TD error in that of an unroll; the mean has the rest
 PART_STEPS = 160  # steps that go through the network at once on a CPU, so that activations fit into its cache
+ALL_STEPS = 1_000_000_000  # on other devices
 
 
 class Learner:
@@ -127,7 +128,7 @@ class Learner:
         learning_rate: Schedule,
         kl_target: float,
         gradient_clip: float,
-        part_steps: float,
+        part_steps: int,
         threads: int = 1,
         cloning: Cloning | None = None,
         reducer: GradientReducer | None = None,
@@ -199,7 +200,7 @@ class Learner:
         self.optimizer_steps += 1
         self.optimizer.zero_grad(set_to_none=True)
         length, number = batch.trajectory.reward.shape
-        size = int(min(number, max(1, self._part_steps // length)))  # unrolls
+        size = max(1, self._part_steps // length)  # unrolls
         parts = [batch.unrolls(slice(begin, begin + size)) for begin in range(0, number, size)]
         losses = self._add_gradients(parts, lap)
         total = torch.as_tensor(sum(loss.total for loss in losses))
@@ -291,7 +292,7 @@ def make_learner(
         learning_rate=config.optimizer.learning_rate,
         kl_target=config.optimizer.kl_target,
         gradient_clip=config.optimizer.gradient_clip or math.inf,
-        part_steps=PART_STEPS if on_cpu else math.inf,
+        part_steps=PART_STEPS if on_cpu else ALL_STEPS,
         threads=threads if on_cpu else 1,
         cloning=Cloning(config.clear, distribution) if config.clear.clones else None,
         reducer=reducer,
