@@ -36,6 +36,14 @@ class Trajectory(NamedTuple, Generic[Array]):
         }
         return Trajectory(**fields)
 
+    def single_steps(self, step: Array, unroll: Array) -> "Trajectory[Array]":
+        """Select steps by their indices, int64 [n] each, as n unrolls of one step without the observation after it."""
+        fields = {
+            name: field[unroll] if name in WITHOUT_TIME else field[step, unroll][None]
+            for name, field in self._asdict().items()
+        }
+        return Trajectory(**fields)
+
 
 class Decision(NamedTuple, Generic[Array]):
     """The acting network's output: the columns of `Trajectory.decision`, K = D + 2 + P."""

@@ -9,7 +9,7 @@ from torch import Tensor
 from kartrl.algorithms.laser import Relevance
 from kartrl.config.schedule import Schedule
 from kartrl.models import VALUE, Distribution, Network, Output
-from kartrl.trajectory import WITHOUT_TIME, Trajectory
+from kartrl.trajectory import Trajectory
 
 RewardTransform = Callable[[Tensor], Tensor]
 Section = TypeVar("Section")
@@ -35,12 +35,8 @@ class Batch(NamedTuple):
     def single_steps(self) -> "Batch":
         """Every valid step as an unroll of its own, T = 1, without the observation that follows it."""
         step, unroll = self.trajectory.valid.nonzero(as_tuple=True)
-        fields = {
-            name: field[unroll] if name in WITHOUT_TIME else field[step, unroll][None]
-            for name, field in self.trajectory._asdict().items()
-        }
         targets = {name: target[step, unroll][None] for name, target in self.targets.items()}
-        return Batch(Trajectory(**fields), targets, self.steps)
+        return Batch(self.trajectory.single_steps(step, unroll), targets, self.steps)
 
     def minibatch(self, chosen: Tensor) -> "Batch":
         """The unrolls with these indices, int64 [any], as a batch of its own: means are over it alone."""

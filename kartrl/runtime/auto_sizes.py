@@ -15,7 +15,14 @@ from kartrl.config import Config
 from kartrl.envs.spec import EnvSpec
 from kartrl.errors import UserError
 from kartrl.models import make_network
-from kartrl.runtime.compatibility import check_hogwild, check_learners, check_replays, check_updates, is_hogwild
+from kartrl.runtime.compatibility import (
+    check_hogwild,
+    check_learners,
+    check_replays,
+    check_shuffle,
+    check_updates,
+    is_hogwild,
+)
 from kartrl.runtime.devices import learner_device, one_thread
 from kartrl.runtime.machine import cores, free_memory
 from kartrl.runtime.sizes import Sizes, check_memory, replay_shape
@@ -46,6 +53,7 @@ def choose_sizes(config: Config, spec: EnvSpec, cpus: int | None = None) -> Size
     algorithm = ALGORITHMS[config.algorithm.name]
     synchronous = algorithm.synchronous
     check_updates(config)
+    check_shuffle(config)
     check_learners(config)
     check_replays(config)
     mixed = bool(config.replays) and config.algorithm.name != "acer"

@@ -68,7 +68,6 @@ def check_updates(config: Config) -> None:
             raise UserError(f"[system] controller: not possible with {reason}")
         if system.max_policy_lag != "auto":
             raise UserError(f"[system] max_policy_lag: with {reason} all weights are the newest; leave it at auto")
-    _check_shuffle(config)
     if config.run.reproducible:
         if system.predictors != 1:
             raise UserError(f"[system] predictors: run.reproducible needs one predictor (got {system.predictors})")
@@ -84,7 +83,12 @@ def check_updates(config: Config) -> None:
             )
 
 
-def _check_shuffle(config: Config) -> None:
+def check_shuffle(config: Config) -> None:
+    """Refuse minibatches of single steps where their order matters, or the unroll that each is from.
+
+    Raises:
+        UserError: naming the key.
+    """
     name = config.algorithm.name
     if name not in ("ppo", "appo") or getattr(config, name).shuffle == "unrolls":
         return

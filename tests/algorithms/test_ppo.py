@@ -175,12 +175,12 @@ def test_shuffled_single_steps_have_the_loss_and_gradient_of_whole_unrolls(algor
         agent = made(algorithm, action, minibatch_size=1000, shuffle=shuffle, value_clip_range=0.1)
         batch = only_minibatch(agent, prepared(agent, network, trajectory))
         chosen = batch.trajectory
-        observed = chosen.observation, chosen.first, chosen.initial_state
         if shuffle == "steps":
-            policy, value, _ = network.step(*(of_all[0] for of_all in observed[:2]), observed[2])
-            loss = agent.loss(Output(policy[None], value[None]), batch)
+            policy, value, _ = network.step(chosen.observation[0], chosen.first[0], chosen.initial_state)
+            output = Output(policy[None], value[None])
         else:
-            loss = agent.loss(network(*observed)[0], batch)
+            output, _ = network(chosen.observation, chosen.first, chosen.initial_state)
+        loss = agent.loss(output, batch)
         losses.append({"total": loss.total.detach(), **loss.terms})
         gradients.append(torch.autograd.grad(loss.total, list(network.parameters())))
     assert batch.trajectory.reward.shape == (1, int(trajectory.valid.sum()))

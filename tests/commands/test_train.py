@@ -147,7 +147,7 @@ def test_a_training_ends_and_is_saved_when_the_command_that_started_it_is_killed
         training.process.kill()
         wait_for(lambda: not training.family(), 60, "the end of training")
         output = training.process.stdout.read()
-    assert "kartrl train --resume one" in output.replace(" -m ", " "), "it ended as after SIGTERM"
+    assert "kartrl train --resume one" in output, "it ended as after SIGTERM"
     assert checkpoint.newest(tmp_path / "logs" / "one") is not None
     assert not (tmp_path / "logs" / "two").exists()
 
