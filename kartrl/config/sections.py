@@ -229,7 +229,12 @@ class Model(Section):
         "flatten", description="flatten the convolutions' output, or average it over all positions"
     )
     hidden_size: int = Field(256, ge=1, le=65_536, description="units of the encoder's last layer and of the core")
-    layer_norm: bool = Field(False, description="layer normalisation in the encoder's linear layers, before the ReLU")
+    activation: Literal["relu", "tanh"] = Field(
+        "relu", description="activation of the encoder's linear layers: relu or tanh; convolutions always have ReLU"
+    )
+    layer_norm: bool = Field(
+        False, description="layer normalisation in the encoder's linear layers, before the activation"
+    )
     core: Literal["lstm", "gru", "none"] = Field(
         "none", description="recurrent core: lstm, gru, or none for a feed-forward network"
     )

@@ -36,15 +36,16 @@ class Convolution(nn.Conv2d):
 
 
 class Dense(nn.Module):
-    """A linear layer, optional layer normalisation (arXiv:1607.06450), and a ReLU, in the precision of the input."""
+    """A linear layer, optional layer normalisation (arXiv:1607.06450), and the activation, in the input's precision."""
 
     norm: Final[bool]
+    tanh: Final[bool]
 
-    def __init__(self, inputs: int, outputs: int, norm: bool) -> None:
+    def __init__(self, inputs: int, outputs: int, section: Model) -> None:
         super().__init__()
         self.linear = nn.Linear(inputs, outputs)
-        self.norm = norm
-        self.layer_norm = nn.LayerNorm(outputs) if norm else nn.Identity()
+        self.norm, self.tanh = section.layer_norm, section.activation == "tanh"
+        self.layer_norm = nn.LayerNorm(outputs) if self.norm else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, inputs] -> [B, outputs]."""
@@ -53,7 +54,7 @@ class Dense(nn.Module):
         if self.norm:
             norm = self.layer_norm
             x = functional.layer_norm(x, x.shape[-1:], norm.weight.to(x.dtype), norm.bias.to(x.dtype))
-        return x.relu_()
+        return x.tanh_() if self.tanh else x.relu_()
 
 
 class Convolutions(nn.Module):
@@ -161,7 +162,7 @@ class ImageEncoder(nn.Module):
         channels, height, width = body.shape
         self.average = section.pooling == "average"
         size = channels if self.average else channels * height * width
-        self.linear = Dense(size, section.hidden_size, section.layer_norm) if linear else nn.Identity()
+        self.linear = Dense(size, section.hidden_size, section) if linear else nn.Identity()
         self.features = section.hidden_size if linear else size
         self.bf16 = section.precision == "bf16"
         self.normalises = False
@@ -198,7 +199,7 @@ class MlpEncoder(nn.Module):
         self.scale = 1.0 / 255.0 if image else 1.0
         self.normalises = section.normalise_observations and not image
         self.normaliser = RunningNormaliser(size) if self.normalises else nn.Identity()
-        self.layers = nn.Sequential(Dense(size, hidden, section.layer_norm), Dense(hidden, hidden, section.layer_norm))
+        self.layers = nn.Sequential(Dense(size, hidden, section), Dense(hidden, hidden, section))
         self.bf16, self.features = False, hidden
         _initialise(self)
 

@@ -334,6 +334,25 @@ def test_average_pooling_takes_the_mean_over_all_places_and_images_of_any_size()
     torch.testing.assert_close(encoder(image), expected)
 
 
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+@pytest.mark.parametrize("shape", [(4,), (48, 48, 1)])
+def test_activation_is_that_of_the_encoders_linear_layers(activation, shape):
+    torch.manual_seed(4)
+    network = make_network(Model(hidden_size=16, activation=activation), shape, DISCRETE)
+    encoder, function = network.trunk.encoder, getattr(torch, activation)
+    x = observations(shape, 3) if len(shape) == 3 else torch.randn(3, *shape)
+    if len(shape) == 3:  # convolutions have a ReLU whatever the linear layer has
+        body = x.permute(0, 3, 1, 2).float() / 255
+        for convolution in encoder.body.convolutions:
+            body = torch.nn.functional.conv2d(body, convolution.weight, convolution.bias, convolution.stride).relu()
+        expected, layers = body.flatten(1), [encoder.linear]
+    else:
+        expected, layers = x, list(encoder.layers)
+    for layer in layers:
+        expected = function(expected @ layer.linear.weight.T + layer.linear.bias)
+    torch.testing.assert_close(encoder(x), expected)
+
+
 @pytest.mark.parametrize("encoder", ENCODERS)
 @pytest.mark.parametrize("layer_norm", [False, True])
 def test_each_encoder_learns_with_all_of_its_parameters(encoder, layer_norm):
