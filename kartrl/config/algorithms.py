@@ -16,7 +16,11 @@ class Algorithm(Section):
         description="asynchronous: appo (V-trace and PPO's clip), impala (V-trace), acer (replay), a3c; synchronous: "
         "ppo, a2c",
     )
-    unroll_length: int = Field(32, ge=1, le=10_000, description="steps per unroll (n in the papers)")
+    unroll_length: Annotated[int, Field(ge=1, le=10_000)] | Literal["auto"] = Field(
+        "auto",
+        description="steps per unroll (n in the papers); auto: 32; fewer, but at least 8, where there are so many "
+        "environments that an update would have more than 1024 steps; always 32 with a recurrent core",
+    )
     discount: Share = Field(
         constant(0.99), description="discount factor gamma, or a schedule (see optimizer.learning_rate)"
     )

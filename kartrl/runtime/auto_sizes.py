@@ -33,6 +33,8 @@ AGENTS_PER_CORE = 6  # for agents with one environment: while most wait for a ba
 WORKER_BYTES = 400e6  # memory of a Hogwild worker, which loads torch
 AGENT_BYTES = 80e6  # memory of an agent process, with its emulator
 SEVERAL, LEAST_LAG = 4, 10  # a lag of this many times the expected one is too old, but at least this many updates
+UNROLL, SHORTEST_UNROLL = 32, 8  # steps
+UPDATE_STEPS = 1024  # beyond which unrolls are shortened: acting changes only with an update
 NEARLY = 1.1  # a batch whose cost per observation is within this factor of the lowest is large enough
 
 
@@ -68,10 +70,10 @@ def choose_sizes(config: Config, spec: EnvSpec, cpus: int | None = None) -> Size
     memory = max(1, int(free_memory() / 2 / AGENT_BYTES / learners))
     agents = _or(system.agents, min(memory, AGENTS_PER_CORE * number if envs == 1 else number))
     observation = math.prod(spec.observation_shape) * np.dtype(spec.observation_dtype).itemsize
-    need = learners * agents * envs * config.algorithm.unroll_length * observation
-    check_memory(need, learners * agents, envs)  # before allocating any
     groups = agents * groups_per_agent
     share = groups if synchronous else max(1, round(groups * algorithm.batch_share))
+    length = _unroll_length(config, learners * share * size)
+    check_memory(learners * agents * envs * length * observation, learners * agents, envs)  # before allocating any
     if fixed:  # all groups make up a whole number of batches
         share = max(number for number in range(1, share + 1) if groups % number == 0)
     whole = _whole_unrolls(config, queue, size)  # what a batch must be a multiple of
@@ -108,6 +110,7 @@ def choose_sizes(config: Config, spec: EnvSpec, cpus: int | None = None) -> Size
         ),
         training_blocks=blocks,
         replayed=int(batch * (1 - queue)),
+        unroll_length=length,
         max_lag=_or(system.max_policy_lag, stale_after(groups / blocks * (1 + ratio))),
         ring=1 if synchronous else _ring(blocks, groups, min_agents * groups_per_agent),
         torch_threads=_or(system.torch_threads, threads if on_cpu else 1),
@@ -126,7 +129,8 @@ def _hogwild_sizes(config: Config, spec: EnvSpec) -> Sizes:
     """Sizes of a Hogwild run: workers, one per core, replace agents, predictors and trainers."""
     system, section = config.system, config.a3c
     check_hogwild(config)
-    lengths = (config.algorithm.unroll_length,) if section.unroll_lengths == "auto" else section.unroll_lengths
+    length = _or(config.algorithm.unroll_length, UNROLL)
+    lengths = (length,) if section.unroll_lengths == "auto" else section.unroll_lengths
     memory, envs = max(1, int(free_memory() / 2 / WORKER_BYTES)), _or(system.envs_per_agent, 1)
     workers = _or(system.agents, min(memory, cores()))
     observation = math.prod(spec.observation_shape) * np.dtype(spec.observation_dtype).itemsize
@@ -142,10 +146,17 @@ def _hogwild_sizes(config: Config, spec: EnvSpec) -> Sizes:
         min_groups=1,
         training_blocks=1,
         replayed=0,
+        unroll_length=length,
         max_lag=0,
         ring=1,
         torch_threads=_or(system.torch_threads, 1),
     )
+
+
+def _unroll_length(config: Config, unrolls: int) -> int:
+    """Steps per unroll, given the unrolls of an update; a recurrent core needs long ones to learn what to remember."""
+    shortened = UNROLL if config.model.core != "none" else UPDATE_STEPS // unrolls
+    return _or(config.algorithm.unroll_length, min(UNROLL, max(SHORTEST_UNROLL, shortened)))
 
 
 def _group_size(step_seconds: float) -> int:

@@ -159,21 +159,20 @@ class Workers(Supervisor[HogwildBoard]):
 
     def _spawn(self, number: int, seed: int) -> tuple[ChildProcess, Connection]:
         reader, writer = self._context.Pipe(duplex=False)
-        config = worker_config(self._config, number)
-        arguments = config, self._sizes, self._spec, self._board, number, seed, self._before, writer
+        config, sizes = worker_setup(self._config, self._sizes, number)
+        arguments = config, sizes, self._spec, self._board, number, seed, self._before, writer
         process = spawn(self._context, f"worker-{number}", hogwild_worker.run, *arguments)
         writer.close()
         return process, reader
 
 
-def worker_config(config: Config, number: int) -> Config:
-    """The configuration of one worker: workers are assigned the unroll lengths and the devices in turn."""
+def worker_setup(config: Config, sizes: Sizes, number: int) -> tuple[Config, Sizes]:
+    """One worker's configuration and sizes: workers are assigned the devices and the unroll lengths in turn."""
     section, lengths = config.a3c, config.a3c.unroll_lengths
-    length = config.algorithm.unroll_length if lengths == "auto" else lengths[number % len(lengths)]
+    length = sizes.unroll_length if lengths == "auto" else lengths[number % len(lengths)]
     device = section.devices[number % len(section.devices)]
-    algorithm = config.algorithm.model_copy(update={"unroll_length": length})
     system = config.system.model_copy(update={} if device == "auto" else {"device": device})
-    return config.model_copy(update={"algorithm": algorithm, "system": system})
+    return config.model_copy(update={"system": system}), sizes._replace(agents=1, unroll_length=length)
 
 
 class HogwildTrainer(Trainer):

@@ -47,8 +47,8 @@ def run(
     """Body of a worker process.
 
     Args:
-        config: this worker's configuration; its unroll length and its device may differ from other workers'.
-        sizes: sizes of all workers.
+        config: this worker's configuration; its device may differ from other workers'.
+        sizes: this worker's sizes; its unroll length may differ from other workers'.
         spec: the environment's spec.
         board: shared with the other workers and the server.
         number: this worker's number.
@@ -87,7 +87,7 @@ class Worker:
     ) -> None:
         self._board, self._number, self._server = board, number, server
         self.stopwatch = Stopwatch(WORKER_STAGES, board.stage_seconds[number])
-        self.slab = Slab(multiprocessing.get_context(), slab_shape(config, spec, sizes._replace(agents=1)))
+        self.slab = Slab(multiprocessing.get_context(), slab_shape(config, spec, sizes))
         self._device = choose_device(config.system.device)
         shape, heads = spec.observation_shape, heads_of(config)
         network = make_network(config.model, shape, spec.action, heads).to(self._device)

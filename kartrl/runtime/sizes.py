@@ -29,6 +29,7 @@ class Sizes(NamedTuple):
     min_groups: int  # that a predictor briefly waits for
     training_blocks: int  # in one update, of G fresh unrolls each
     replayed: int  # replayed unrolls added to them in one update
+    unroll_length: int  # T, steps
     max_lag: int  # updates; unrolls that began with older weights are dropped
     ring: int  # blocks per group
     torch_threads: int
@@ -42,7 +43,7 @@ class Sizes(NamedTuple):
             f"{self.agents} agents x {self.groups_per_agent * size} environments, stepped in groups of {size}; "
             f"at most {self.prediction_groups * size} observations per forward pass "
             f"(waits for {self.min_groups * size}); "
-            f"{self.training_blocks * size} unrolls per update{beside}; "
+            f"{self.training_blocks * size} unrolls per update{beside}, of {self.unroll_length} steps each; "
             f"{self.predictors} predictor, {self.trainers} trainer and {self.torch_threads} torch threads"
         )
 
@@ -69,7 +70,7 @@ def slab_shape(config: Config, spec: EnvSpec, sizes: Sizes) -> SlabShape:
         groups_per_agent=sizes.groups_per_agent,
         group_size=sizes.group_size,
         ring=sizes.ring,
-        unroll_length=config.algorithm.unroll_length,
+        unroll_length=sizes.unroll_length,
         observation_shape=spec.observation_shape,
         observation_dtype=spec.observation_dtype,
         decision_size=decision_size(spec.action.columns, network.distribution.parameter_size),
@@ -85,7 +86,7 @@ def replay_shape(config: Config, spec: EnvSpec, sizes: Sizes) -> MemoryShape | N
     Raises:
         UserError: a replay cannot hold an unroll, or the replays take more memory than is free.
     """
-    length, section = config.algorithm.unroll_length, config.replay
+    length, section = sizes.unroll_length, config.replay
     if not config.replays:
         return None
     if section.compression == "lz4" and importlib.util.find_spec("lz4") is None:

@@ -13,7 +13,10 @@ from torch import nn
 
 from kartrl.config import dump, read
 from kartrl.errors import UserError
+from kartrl.runtime.auto_sizes import choose_sizes
+from kartrl.runtime.inspection import inspect_env
 from kartrl.runtime.nodes import acting_process
+from kartrl.runtime.nodes.crew import for_nodes
 from kartrl.runtime.nodes.delivery import Delivery, NodeState, pack, unpack
 from kartrl.runtime.nodes.members import Member, Place, places
 from kartrl.runtime.nodes.session import Machine, RaySession, check, running
@@ -44,6 +47,13 @@ def test_what_does_not_go_together_is_one_line(overrides, why):
 def test_a_node_predicts_on_its_cpu_whatever_device_the_learner_has():
     text = dump(read(overrides=["environment.id=CartPole-v1", "system.device=cuda", "system.predictor_devices=cuda:0"]))
     assert acting_process._find_out(text, 2).sizes.agents == 2
+
+
+def test_a_nodes_unrolls_are_as_long_as_the_learners_though_it_has_fewer_environments():
+    config = read(overrides=["environment.id=CartPole-v1", "system.device=cpu", "system.envs_per_agent=24"])
+    sizes = choose_sizes(config, inspect_env(config), cpus=4)
+    alone, node = (acting_process._find_out(dump(each), 1).sizes for each in (config, for_nodes(config, sizes)))
+    assert (sizes.unroll_length, alone.unroll_length, node.unroll_length) == (10, 32, 10)
 
 
 @pytest.mark.parametrize("algorithm", ["appo", "impala", "acer", "a3c"])

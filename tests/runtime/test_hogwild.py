@@ -17,7 +17,7 @@ from kartrl.models import make_network
 from kartrl.runtime.agent_group import Mailbox, Stopped
 from kartrl.runtime.agent_process import play
 from kartrl.runtime.auto_sizes import choose_sizes
-from kartrl.runtime.hogwild import HogwildTrainer, worker_config
+from kartrl.runtime.hogwild import HogwildTrainer, worker_setup
 from kartrl.runtime.hogwild_board import HogwildBoard
 from kartrl.runtime.hogwild_worker import Worker
 from kartrl.runtime.trainer_thread import Trainer
@@ -49,8 +49,7 @@ class Ring:
 
     def __init__(self, config, board, number=0, poisoned=()):
         self.reader, writer = multiprocessing.Pipe(duplex=False)
-        sizes = choose_sizes(config, SPEC)
-        config = worker_config(config, number)
+        config, sizes = worker_setup(config, choose_sizes(config, SPEC), number)
         self.worker = Worker(config, sizes, SPEC, board, number, 5, BEFORE, writer)
         self._config, self._writer, self._poisoned = config, writer, poisoned
         self.batches: list[Trajectory] = []
@@ -220,10 +219,10 @@ def test_the_server_goes_back_to_good_weights_once_and_then_gives_up():
 
 def test_lengths_and_devices_go_to_the_workers_in_turn():
     config = configured("a3c.unroll_lengths=16 32 64", "a3c.devices=cpu auto", "system.agents=4")
-    workers = [worker_config(config, number) for number in range(4)]
-    assert [worker.algorithm.unroll_length for worker in workers] == [16, 32, 64, 16]
+    sizes = choose_sizes(config, SPEC)
+    assert [worker_setup(config, sizes, number)[1].unroll_length for number in range(4)] == [16, 32, 64, 16]
     config = read(overrides=["algorithm.name=a3c", "a3c.hogwild=true", "a3c.devices=cuda:0 cuda:1 auto"])
-    assert [worker_config(config, number).system.device for number in range(4)] == [
+    assert [worker_setup(config, sizes, number)[0].system.device for number in range(4)] == [
         "cuda:0",
         "cuda:1",
         "auto",

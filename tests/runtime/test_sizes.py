@@ -79,6 +79,36 @@ def test_the_batch_follows_the_number_of_environments_so_that_the_policy_lag_doe
     assert sizes.max_lag >= 4 * lag
 
 
+@pytest.mark.parametrize(
+    ("environments", "given", "length"),
+    [
+        (16, [], 32),
+        (32, [], 32),
+        (64, [], 16),
+        (128, [], 8),
+        (1024, [], 8),
+        (96, [], 10),
+        (128, ["algorithm.name=impala"], 32),  # makes updates of a quarter of the environments' unrolls
+        (128, ["algorithm.name=a2c"], 8),
+        (128, ["algorithm.name=a3c", "a3c.hogwild=true"], 32),  # each worker makes its own updates
+        (128, ["model.core=gru"], 32),
+        (128, ["algorithm.unroll_length=20"], 20),
+        (128, ["replay.methods=queue uniform"], 8),
+    ],
+)
+def test_unrolls_are_shorter_where_many_environments_make_an_update(environments, given, length):
+    overrides = [*SMALL, "system.agents=4", f"system.envs_per_agent={environments // 4}", *given]
+    config = read(overrides=overrides)
+    sizes = choose_sizes(config, QUICK)
+    assert sizes.unroll_length == length
+    assert slab_shape(config, QUICK, sizes).unroll_length == length
+
+
+def test_unrolls_of_all_learners_count_in_an_update():
+    overrides = [*SMALL, "system.learners=4", "system.agents=4", "system.envs_per_agent=8"]
+    assert choose_sizes(read(overrides=overrides), QUICK).unroll_length == 8
+
+
 def test_an_update_of_broken_blocks_is_refused():
     with pytest.raises(UserError, match="multiple of 4"):
         choose_sizes(read(overrides=[*SMALL, "system.envs_per_agent=8", "system.training_batch_size=10"]), QUICK)

@@ -185,7 +185,6 @@ def _for_simulation(config: Config, parts: Parts, sizes: Sizes, window: Window) 
         "update_base": 0.0,
         "update_per_step": parts.train,
         **sizes._asdict(),
-        "unroll_length": config.algorithm.unroll_length,
         "measured": [measured_point(sizes, window)],
     }
 

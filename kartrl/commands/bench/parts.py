@@ -99,7 +99,7 @@ def _train(config: Config, spec: EnvSpec, sizes: Sizes, seed: int, seconds: floa
     trainer = Trainer(
         make_learner(config, network, spec.action), config.optimizer, Progress(config.run, Counters()), Counters()
     )
-    length, batch = config.algorithm.unroll_length, sizes.training_blocks * sizes.group_size + sizes.replayed
+    length, batch = sizes.unroll_length, sizes.training_blocks * sizes.group_size + sizes.replayed
     off = torch.zeros(length + 1, batch, dtype=torch.bool, device=device)
     zeros = torch.zeros(length, batch, device=device)
     observation = torch.zeros(

@@ -28,6 +28,12 @@ from kartrl.runtime.trainer_thread import Trainer
 from kartrl.runtime.training import Training
 
 
+def for_nodes(config: Config, sizes: Sizes) -> Config:
+    """The nodes' configuration: their unrolls are as long as the learner's, not as each would choose for its agents."""
+    algorithm = config.algorithm.model_copy(update={"unroll_length": sizes.unroll_length})
+    return config.model_copy(update={"algorithm": algorithm})
+
+
 class Nodes:
     """See `Crew`.
 
@@ -48,7 +54,7 @@ class Nodes:
         self._received: queue.SimpleQueue[EpisodeEnd | str] = queue.SimpleQueue()
         self._batch = sizes.training_blocks * sizes.group_size
         seed = first_seed(config.run.seed, trainer.counters.updates)
-        self.supervisor = self._fleet = Fleet(config, spec, trainer.weights, self._batch, seed, say)
+        self.supervisor = self._fleet = Fleet(for_nodes(config, sizes), spec, trainer.weights, self._batch, seed, say)
         max_lag = None if config.system.max_policy_lag == "auto" else config.system.max_policy_lag
         source = NodeSource(self._fleet, self._batch, trainer.weights, max_lag, self._stop, self._take_in)
         self._training = Training(config, spec, sizes, trainer, source, self._stop, say)
@@ -85,7 +91,7 @@ class Nodes:
 
     def start(self) -> None:
         """See `Crew`."""
-        steps = self._batch * (self._config.algorithm.unroll_length + 1)
+        steps = self._batch * (self._sizes.unroll_length + 1)
         self._fleet.start(
             steps * math.prod(self._spec.observation_shape) * np.dtype(self._spec.observation_dtype).itemsize
         )
@@ -140,7 +146,7 @@ class Nodes:
         for member in self._fleet.members:
             unrolls = member.unrolls - self._unrolls[member.number]
             self._unrolls[member.number] = member.unrolls
-            speed = max(0, unrolls) * self._config.algorithm.unroll_length / seconds
+            speed = max(0, unrolls) * self._sizes.unroll_length / seconds
             values |= {
                 f"node_{member.number}/agent_steps_per_second": speed,
                 f"node_{member.number}/policy_lag": member.lag,
