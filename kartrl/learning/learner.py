@@ -200,7 +200,8 @@ class Learner:
         self.optimizer_steps += 1
         self.optimizer.zero_grad(set_to_none=True)
         length, number = batch.trajectory.reward.shape
-        size = max(1, self._part_steps // length)  # unrolls
+        most = max(1, self._part_steps // length)  # unrolls
+        size = -(-number // -(-number // most))  # alike, as threads share the parts
         parts = [batch.unrolls(slice(begin, begin + size)) for begin in range(0, number, size)]
         losses = self._add_gradients(parts, lap)
         total = torch.as_tensor(sum(loss.total for loss in losses))

@@ -45,6 +45,7 @@ for _name in ("add_param_group", "load_state_dict", "state_dict", "zero_grad"):
 
 FACTOR = "rate_factor"  # factor of an adapted learning rate, kept in the optimizer's parameter group
 FACTORED = frozenset({"adafactor"})  # state whose shapes are neither a parameter's nor ()
+FUSED = frozenset({"adam", "adamw", "sgd"})  # in one pass over the parameters on a CPU, two to four times as fast
 FROM_ZERO = frozenset(OPTIMIZERS) - {"asgd", "nadam", "rprop"}  # their whole state starts at zero
 
 
@@ -54,6 +55,8 @@ def make_optimizer(section: Optimizer, parameters: Iterable[nn.Parameter]) -> to
     torch's RMSprop adds epsilon outside the square root; with an epsilon that is small compared to the gradients, as
     here, this differs little from TensorFlow's, which the paper used.
     """
+    parameters = [*parameters]
+    fused = section.name in FUSED and all(parameter.device.type == "cpu" for parameter in parameters)
     keys: dict[str, Any] = {
         "lr": section.learning_rate.start,
         "alpha": section.decay,
@@ -64,15 +67,26 @@ def make_optimizer(section: Optimizer, parameters: Iterable[nn.Parameter]) -> to
         "amsgrad": section.amsgrad,
         "centered": section.centered,
         "weight_decay": section.weight_decay,
+        "fused": fused or None,
     }
     maker = OPTIMIZERS[section.name]
     takes = inspect.signature(maker).parameters
     optimizer = maker(parameters, **{key: value for key, value in keys.items() if key in takes})
     step = functools.partial(inspect.unwrap(type(optimizer).step), optimizer)
+    if fused:
+        step = functools.partial(_in_layout, parameters, step)
     optimizer.step = torch.no_grad()(step)  # type: ignore[method-assign]
     if section.kl_target:
         optimizer.param_groups[0][FACTOR] = torch.ones(())
     return optimizer
+
+
+def _in_layout(parameters: Sequence[nn.Parameter], step: Callable[[], None]) -> None:
+    """A step with gradients in the memory layout of parameters, which torch's fused steps on a CPU assume unchecked."""
+    for parameter in parameters:
+        if parameter.grad is not None and parameter.grad.stride() != parameter.stride():
+            parameter.grad = torch.empty_like(parameter).copy_(parameter.grad)
+    step()
 
 
 def state_shapes(section: Optimizer, parameters: Iterable[Tensor]) -> dict[str, torch.Size]:

@@ -128,6 +128,13 @@ def test_single_steps_make_the_update_of_whole_unrolls(algorithm, action):
     assert_same(states[2], states[0], atol=2e-6, rtol=1e-4)
 
 
+@pytest.mark.parametrize(("part", "sizes"), [(100, [5]), (4, [3, 2]), (3, [3, 2]), (2, [2, 2, 1]), (1, [1] * 5)])
+def test_the_parts_of_a_batch_are_alike(part, sizes):
+    learner = learner_of(configured("impala"), DISCRETE, part)
+    (step,) = update(learner, *batch_of(DISCRETE, size=5)).steps
+    assert [loss.valid.shape[1] for loss in step.losses] == sizes
+
+
 @by_algorithm
 def test_a_part_without_a_valid_step_is_no_trouble(algorithm):
     learner = learner_of(configured(algorithm), DISCRETE, part=1)

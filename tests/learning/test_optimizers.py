@@ -171,6 +171,35 @@ def test_steps_are_those_of_torch(name):
     assert str(get_state(optimizer)) == str(get_state(reference))
 
 
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_steps_do_not_depend_on_the_memory_layout_of_gradients(name):
+    """torch's fused optimizers on a CPU assume the parameters' layout; gradients summed over parts have their own."""
+    ours, theirs = parameters(), parameters()
+    optimizer, reference = (make_optimizer(Optimizer(name=name), made) for made in (ours, theirs))
+    for _ in range(3):
+        for one, other in zip(ours, theirs, strict=True):
+            other.grad = torch.randn_like(other)
+            one.grad = other.grad.clone(memory_format=torch.contiguous_format)
+        optimizer.step()
+        reference.step()
+    assert ours[2].grad is not None
+    assert all(torch.equal(one, other) for one, other in zip(ours, theirs, strict=True))
+
+
+@pytest.mark.parametrize(("name", "plain"), [("adam", torch.optim.Adam), ("adamw", torch.optim.AdamW)])
+def test_fused_steps_are_those_of_torchs_plain_ones(name, plain):
+    ours, theirs = parameters(), parameters()
+    optimizer = make_optimizer(Optimizer(name=name, weight_decay=0.1), ours)
+    assert optimizer.param_groups[0]["fused"]
+    rest = {key: optimizer.param_groups[0][key] for key in ("lr", "betas", "eps", "weight_decay")}
+    reference = plain(theirs, **rest, fused=False, foreach=False)
+    for value in (2.0, -1.0, 3.0):
+        step(optimizer, ours, value)
+        step(reference, theirs, value)
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one, other)
+
+
 def test_updates_do_not_load_the_compiler():
     code = (
         "import sys, torch\n"
