@@ -16,23 +16,45 @@ from kartrl.models.normaliser import RunningNormaliser
 class Convolution(nn.Conv2d):
     """A convolution in the precision of its input, whatever the precision of its parameters.
 
+    In bfloat16, CPUs multiply many channels at a time, of which an image has few: a first layer of stride S reads each
+    S neighbouring columns as one of S times the channels, which in channels-last images is a view.
+
     Args:
         scale: factor of the input, [B, C, H, W]; applied to the weights instead, which are fewer.
+        first: the input is an image.
     """
 
     scale: Final[float]  # constant when the module is compiled: branches on it are eliminated
+    columns: Final[int]  # read as one; 1 if each by itself
 
     def __init__(
-        self, inputs: int, outputs: int, kernel: int, stride: int = 1, padding: int = 0, scale: float = 1.0
+        self,
+        inputs: int,
+        outputs: int,
+        kernel: int,
+        stride: int = 1,
+        padding: int = 0,
+        scale: float = 1.0,
+        first: bool = False,
     ) -> None:
         super().__init__(inputs, outputs, kernel, stride, padding)
         self.scale = scale
+        self.columns = stride if first and not padding and kernel % stride == 0 else 1
 
     def forward(self, x: Tensor) -> Tensor:
         weight = self.weight
         if self.scale != 1.0:
             weight = weight * self.scale
-        return functional.conv2d(x, weight.to(x.dtype), self.bias.to(x.dtype), self.stride, self.padding)
+        weight, bias = weight.to(x.dtype), self.bias.to(x.dtype)
+        if self.columns > 1 and x.dtype == torch.bfloat16 and x.device.type == "cpu":
+            return functional.conv2d(self._wide(x), self._wide(weight), bias, (self.stride[0], 1))
+        return functional.conv2d(x, weight, bias, self.stride, self.padding)
+
+    def _wide(self, x: Tensor) -> Tensor:
+        """[N, C, H, W] -> [N, S * C, H, W // S], without the rest of W."""
+        number, channels, height, width = x.shape
+        wide = x[:, :, :, : width // self.columns * self.columns].permute(0, 2, 3, 1)
+        return wide.reshape(number, height, width // self.columns, self.columns * channels).permute(0, 3, 1, 2)
 
 
 class Dense(nn.Module):
@@ -82,7 +104,8 @@ class Convolutions(nn.Module):
         for outputs, kernel, stride, padding in zip(
             channels, kernels, strides, paddings or [0] * len(channels), strict=True
         ):
-            layers.append(Convolution(inputs, outputs, kernel, stride, padding, scale=1.0 if layers else 1.0 / 255.0))
+            first = not layers
+            layers.append(Convolution(inputs, outputs, kernel, stride, padding, 1.0 / 255.0 if first else 1.0, first))
             height, width = (
                 ((size + 2 * padding - kernel) // stride + 1) // (2 if pooled else 1) for size in (height, width)
             )

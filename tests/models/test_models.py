@@ -18,7 +18,7 @@ from kartrl.errors import UserError
 from kartrl.learning.learner import make_learner
 from kartrl.models import ActorCritic, for_inference, make_distribution, make_network, scripting
 from kartrl.models.cores import CORES
-from kartrl.models.encoders import ENCODERS
+from kartrl.models.encoders import ENCODERS, Convolution
 from kartrl.runtime.messages import Requests
 from kartrl.runtime.predictor_thread import group_states, make_policy
 from kartrl.runtime.slab import Slab, SlabShape
@@ -351,6 +351,26 @@ def test_activation_is_that_of_the_encoders_linear_layers(activation, shape):
     for layer in layers:
         expected = function(expected @ layer.linear.weight.T + layer.linear.bias)
     torch.testing.assert_close(encoder(x), expected)
+
+
+@pytest.mark.parametrize("size", [8, 54, 55, 59])
+@pytest.mark.parametrize(("channels", "kernel", "stride"), [(1, 8, 4), (3, 8, 4), (4, 4, 2), (2, 3, 3)])
+def test_a_first_convolution_that_reads_columns_as_channels_is_the_same(size, channels, kernel, stride):
+    torch.manual_seed(9)
+    first, other = (Convolution(channels, 5, kernel, stride, scale=0.1, first=first) for first in (True, False))
+    assert (first.columns, other.columns) == (stride, 1)
+    other.load_state_dict(first.state_dict())
+    image = observations((size, size + 1, channels), 3).permute(0, 3, 1, 2).bfloat16()
+    ours, theirs = first(image), other(image)
+    torch.testing.assert_close(ours, theirs)
+    weight = torch.randn_like(theirs)
+    for output in (ours, theirs):
+        (output * weight).sum().backward()
+    torch.testing.assert_close(first.weight.grad, other.weight.grad, rtol=0.02, atol=0.02 * first.weight.grad.std())
+    torch.testing.assert_close(first.bias.grad, other.bias.grad)
+    scripted = scripting.script(first)
+    torch.testing.assert_close(scripted(image), ours)
+    assert torch.equal(scripted(image.float()), other(image.float())), "only in bfloat16"
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)
