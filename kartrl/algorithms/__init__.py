@@ -11,7 +11,7 @@ from kartrl.algorithms.algorithm import Algorithm
 from kartrl.algorithms.appo import APPO
 from kartrl.algorithms.impala import Impala
 from kartrl.algorithms.laser import Relevance
-from kartrl.algorithms.ppo import PPO
+from kartrl.algorithms.ppo import PPO, needs_unrolls
 from kartrl.algorithms.rewards import make_transform
 from kartrl.config import Config
 from kartrl.models import Distribution
@@ -47,4 +47,7 @@ def make_algorithm(config: Config, distribution: Distribution) -> Algorithm[Any]
     section, algorithm = config.algorithm, ALGORITHMS[config.algorithm.name]
     relevance = (Relevance(config.laser, distribution),) if _has_mask(config) else ()
     transform = make_transform(section.reward_transform, section.reward_scale)
-    return algorithm(getattr(config, section.name), section.discount, transform, distribution, *relevance)
+    own = getattr(config, section.name)
+    if getattr(own, "shuffle", None) == "auto":
+        own = own.model_copy(update={"shuffle": "unrolls" if needs_unrolls(config) else "steps"})
+    return algorithm(own, section.discount, transform, distribution, *relevance)

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import ClassVar, Generic, NamedTuple, TypeVar
 
+import torch
 from torch import Tensor
 
 from kartrl.algorithms.laser import Relevance
@@ -33,8 +34,12 @@ class Batch(NamedTuple):
         return Batch(self.trajectory.unrolls(part), targets, self.steps)
 
     def single_steps(self) -> "Batch":
-        """Every valid step as an unroll of its own, T = 1, without the observation that follows it."""
-        step, unroll = self.trajectory.valid.nonzero(as_tuple=True)
+        """Every valid step as an unroll of its own, T = 1, without the observation that follows it.
+
+        Without a valid step it is the first one: other learners, whose gradients count, may have some.
+        """
+        valid = self.trajectory.valid
+        step, unroll = (valid if valid.any() else torch.ones_like(valid[:1, :1])).nonzero(as_tuple=True)
         targets = {name: target[step, unroll][None] for name, target in self.targets.items()}
         return Batch(self.trajectory.single_steps(step, unroll), targets, self.steps)
 

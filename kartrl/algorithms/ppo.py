@@ -17,12 +17,20 @@ from kartrl.algorithms.losses import (
     normalised,
     value_loss,
 )
+from kartrl.config import Config
 from kartrl.config.algorithms import PPO as Section
 from kartrl.config.schedule import Schedule
 from kartrl.models import Distribution, Network, Output
 from kartrl.trajectory import Trajectory, discounts, split_decision
 
 AnySection = TypeVar("AnySection", bound=Section)
+
+
+def needs_unrolls(config: Config) -> str | None:
+    """The key that rules out minibatches of single steps: a core needs their order, a replay the unroll of each."""
+    if config.model.core != "none":
+        return "model.core"
+    return "replay.methods" if config.replays else None
 
 
 class ClippedSurrogate(Algorithm[AnySection]):

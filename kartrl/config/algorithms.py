@@ -129,10 +129,10 @@ class PPO(Section):
 
     epochs: Epochs = 4
     minibatch_size: MinibatchSize = 256
-    shuffle: Literal["unrolls", "steps"] = Field(
-        "unrolls",
-        description="what minibatches consist of: whole unrolls, or single steps of the whole batch, which need a "
-        "feed-forward network and no replay",
+    shuffle: Literal["auto", "steps", "unrolls"] = Field(
+        "auto",
+        description="what minibatches consist of: single steps of the whole batch, or whole unrolls; auto: steps, but "
+        "unrolls with a recurrent core or a replay, which need them",
     )
     clip_range: Rate = Field(constant(0.2), description="epsilon: clip range of the probability ratio, or a schedule")
     value_clip_range: float = Field(
@@ -155,5 +155,6 @@ class APPO(PPO):
     # as many optimizer steps as with PPO's four passes in minibatches of 256, at half of the cost: docs/results.md
     epochs: Epochs = 2
     minibatch_size: MinibatchSize = 128
+    entropy_cost: Cost = Field(constant(0.005), description="weight of the entropy bonus, or a schedule")
     rho_bar: float = Field(1.0, gt=0, description="clip of the importance weights in the temporal differences")
     c_bar: float = Field(1.0, gt=0, description="clip of the importance weights in the traces")

@@ -1,6 +1,7 @@
 """Refuses incompatible parts of a configuration, each with one line that says what to change."""
 
 from kartrl.algorithms import ALGORITHMS
+from kartrl.algorithms.ppo import needs_unrolls
 from kartrl.config import Config, System
 from kartrl.errors import UserError
 from kartrl.learning.optimizers import FROM_ZERO
@@ -84,20 +85,17 @@ def check_updates(config: Config) -> None:
 
 
 def check_shuffle(config: Config) -> None:
-    """Refuse minibatches of single steps where their order matters, or the unroll that each is from.
+    """Refuse minibatches of single steps where whole unrolls are needed.
 
     Raises:
         UserError: naming the key.
     """
     name = config.algorithm.name
-    if name not in ("ppo", "appo") or getattr(config, name).shuffle == "unrolls":
-        return
-    for key, value in (("model.core", config.model.core), ("replay.methods", "replays" if config.replays else "none")):
-        if value != "none":
-            raise UserError(
-                f"[{name}] shuffle: single steps have no memory, and no place in a replay; "
-                f"set {key}=none, or {name}.shuffle=unrolls"
-            )
+    if name in ("ppo", "appo") and getattr(config, name).shuffle == "steps" and (key := needs_unrolls(config)):
+        raise UserError(
+            f"[{name}] shuffle: single steps have no memory, and no place in a replay; "
+            f"set {key}=none, or {name}.shuffle=auto"
+        )
 
 
 def check_learners(config: Config) -> None:

@@ -7,11 +7,12 @@ import pytest
 import torch
 from trajectories import ACTIONS, DISCRETE, kind, random_trajectory, said
 
+from kartrl.algorithms import make_algorithm
 from kartrl.algorithms.a2c import A2C
 from kartrl.algorithms.appo import APPO
 from kartrl.algorithms.ppo import PPO
 from kartrl.algorithms.rewards import TRANSFORMS
-from kartrl.config import Model
+from kartrl.config import Model, read
 from kartrl.config.algorithms import A2C as A2CSection
 from kartrl.config.algorithms import APPO as APPOSection
 from kartrl.config.algorithms import PPO as PPOSection
@@ -186,6 +187,24 @@ def test_shuffled_single_steps_have_the_loss_and_gradient_of_whole_unrolls(algor
     assert batch.trajectory.reward.shape == (1, int(trajectory.valid.sum()))
     torch.testing.assert_close(losses[0], losses[1])
     torch.testing.assert_close(gradients[0], gradients[1])
+
+
+@pytest.mark.parametrize(
+    ("settings", "steps"),
+    [
+        (["algorithm.name=ppo"], 1),
+        (["algorithm.name=appo"], 1),
+        (["appo.shuffle=unrolls"], 7),
+        (["model.core=gru"], 7),
+        (["algorithm.name=ppo", "model.core=lstm"], 7),
+        (["replay.methods=queue uniform"], 7),
+    ],
+)
+def test_minibatches_are_of_single_steps_unless_whole_unrolls_are_needed(settings, steps):
+    agent = make_algorithm(read(overrides=settings), make_distribution(DISCRETE))
+    trajectory = random_trajectory(DISCRETE, state_size=0, dtype=torch.float32)
+    batch = only_minibatch(agent, prepared(agent, network_for(DISCRETE, "none"), trajectory))
+    assert len(batch.trajectory.reward) == steps
 
 
 @by_algorithm

@@ -147,7 +147,8 @@ def test_a_part_without_a_valid_step_is_no_trouble(algorithm):
 
 @pytest.mark.parametrize("algorithm", ["ppo", "appo"])
 def test_a_minibatch_without_a_valid_step_is_no_trouble(algorithm):
-    learner = learner_of(configured(algorithm, f"{algorithm}.minibatch_size=1"), DISCRETE, part=100)
+    config = configured(algorithm, f"{algorithm}.minibatch_size=1", f"{algorithm}.shuffle=unrolls")
+    learner = learner_of(config, DISCRETE, part=100)
     trajectory, _ = batch_of(DISCRETE)
     for silent in (0, 2):  # whichever comes first, some minibatch after another has none
         trajectory.valid[:, silent] = False
@@ -155,6 +156,19 @@ def test_a_minibatch_without_a_valid_step_is_no_trouble(algorithm):
     assert result.finite
     assert len(result.steps) == 5
     assert math.isfinite(result.scalars()["losses/explained_variance"])
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", "appo"])
+def test_a_batch_without_a_valid_step_changes_nothing(algorithm):
+    settings = f"{algorithm}.shuffle=steps", f"{algorithm}.normalise_advantages=false", "model.core=none"
+    learner = learner_of(configured(algorithm, *settings), DISCRETE, part=100)
+    before = learner.state().network
+    trajectory, _ = batch_of(DISCRETE)
+    trajectory.valid[:] = False
+    result = update(learner, trajectory, 0)
+    assert result.finite
+    assert len(result.steps) == getattr(configured(algorithm), algorithm).epochs
+    assert_same(learner.state().network, before, atol=0, rtol=0)
 
 
 @by_pair
