@@ -11,6 +11,7 @@ final reward. The plot shows a panel for each name, beside the first name's runs
 import argparse
 import itertools
 import statistics
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,7 +31,6 @@ class Trained(NamedTuple):
 
     rewards: Points
     steady: Steadiness | None  # None if it never drove
-    lowest: float  # lowest window from the first good one on, relative to the final reward
     first_race: Reached
     most_races: Reached
     finished: str  # fraction of late races
@@ -46,17 +46,12 @@ def read_run(folder: Path) -> Trained:
     """
     scalars = read(folder)
     rewards = scalars["losses/mean_reward"]
-    steady = steadiness(rewards)
-    means = [
-        mean for number, mean in window_means(rewards).items() if steady and (number + 1) * WINDOW >= steady.good_after
-    ]
     races = read_races(folder / episodes_csv.NAME, start=0.0)
     late = [row.finished for row in episodes_csv.read(folder) if row.agent_steps >= LATE]
     explained = [value for _, steps, value in scalars["losses/explained_variance"] if steps >= LATE]
     return Trained(
         rewards,
-        steady,
-        min(means) / steady.final if steady else float("nan"),
+        steadiness(rewards),
         *races,
         f"{statistics.fmean(late):.0%}" if late else "-",
         statistics.median(value for _, _, value in scalars["losses/policy_kl"]),
@@ -85,17 +80,17 @@ def row(name: str, runs: list[Trained]) -> list[str]:
     def thousands(steps: float) -> str:
         return "-" if steps == float("inf") else f"{steps / 1000:.0f}"
 
-    def of_steady(form: str) -> str:
-        return ", ".join(form.format(run, run.steady) if run.steady else "never good" for run in runs)
+    def of_steady(text: Callable[[Steadiness], str]) -> str:
+        return ", ".join(text(run.steady) if run.steady else "never good" for run in runs)
 
     return [
         name,
         ", ".join(thousands(run.first_race.steps) for run in runs),
         ", ".join(thousands(run.most_races.steps) for run in runs),
         ", ".join(thousands(run.steady.good_after if run.steady else float("inf")) for run in runs),
-        of_steady("{1.low} of {1.windows}"),
-        of_steady("{1.longest}"),
-        of_steady("{0.lowest:.2f}"),
+        of_steady(lambda steady: f"{steady.low} of {steady.windows}"),
+        of_steady(lambda steady: str(steady.longest)),
+        of_steady(lambda steady: f"{steady.lowest / steady.final:.2f}"),
         ", ".join(f"{1000 * run.steady.final:.0f}" if run.steady else "-" for run in runs),
         ", ".join(run.finished for run in runs),
         ", ".join(f"{run.policy_kl:.4f}" for run in runs),

@@ -83,6 +83,7 @@ class Steadiness(NamedTuple):
     final: float  # mean reward
     windows: int
     low: int  # below half of the final reward
+    lowest: float  # mean reward of a window
     collapses: int  # stretches of such windows
     longest: int  # of these stretches, in windows
     good_after: int  # agent steps until the first good window ended
@@ -108,9 +109,11 @@ def steadiness(points: Points) -> Steadiness | None:
     first = next((number for number, mean in means.items() if mean >= final / 2), None)
     if first is None or final <= 0:
         return None
-    low = [mean < final / 2 for number, mean in means.items() if number >= first]
+    from_first = [mean for number, mean in means.items() if number >= first]
+    low = [mean < final / 2 for mean in from_first]
     stretches = [len(list(same)) for is_low, same in itertools.groupby(low) if is_low]
-    return Steadiness(final, len(low), sum(low), len(stretches), max(stretches, default=0), (first + 1) * WINDOW)
+    longest, good_after = max(stretches, default=0), (first + 1) * WINDOW
+    return Steadiness(final, len(low), sum(low), min(from_first), len(stretches), longest, good_after)
 
 
 def summary(run: Path) -> list[str]:

@@ -20,8 +20,7 @@ class Convolution(nn.Conv2d):
     S neighbouring columns as one of S times the channels, which in channels-last images is a view.
 
     Args:
-        scale: factor of the input, [B, C, H, W]; applied to the weights instead, which are fewer.
-        first: the input is an image.
+        image: the input, [B, C, H, W], is of 0 to 255 and scaled to at most 1, by way of the weights, which are fewer.
     """
 
     scale: Final[float]  # constant when the module is compiled: branches on it are eliminated
@@ -34,12 +33,11 @@ class Convolution(nn.Conv2d):
         kernel: int,
         stride: int = 1,
         padding: int = 0,
-        scale: float = 1.0,
-        first: bool = False,
+        image: bool = False,
     ) -> None:
         super().__init__(inputs, outputs, kernel, stride, padding)
-        self.scale = scale
-        self.columns = stride if first and not padding and kernel % stride == 0 else 1
+        self.scale = 1.0 / 255.0 if image else 1.0
+        self.columns = stride if image and not padding and kernel % stride == 0 else 1
 
     def forward(self, x: Tensor) -> Tensor:
         weight = self.weight
@@ -104,8 +102,7 @@ class Convolutions(nn.Module):
         for outputs, kernel, stride, padding in zip(
             channels, kernels, strides, paddings or [0] * len(channels), strict=True
         ):
-            first = not layers
-            layers.append(Convolution(inputs, outputs, kernel, stride, padding, 1.0 / 255.0 if first else 1.0, first))
+            layers.append(Convolution(inputs, outputs, kernel, stride, padding, image=not layers))
             height, width = (
                 ((size + 2 * padding - kernel) // stride + 1) // (2 if pooled else 1) for size in (height, width)
             )
@@ -155,7 +152,7 @@ class ResidualConvolutions(nn.Module):
         height, width, inputs = shape
         layers: list[nn.Module] = []
         for outputs in self.CHANNELS:
-            layers.append(Convolution(inputs, outputs, 3, padding=1, scale=1.0 if layers else 1.0 / 255.0))
+            layers.append(Convolution(inputs, outputs, 3, padding=1, image=not layers))
             layers += [nn.MaxPool2d(3, 2, padding=1), ResidualBlock(outputs), ResidualBlock(outputs)]
             height, width, inputs = (height + 1) // 2, (width + 1) // 2, outputs
         self.layers = nn.Sequential(*layers)

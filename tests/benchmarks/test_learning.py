@@ -14,6 +14,7 @@ def test_a_collapse_between_good_windows_is_counted_and_its_length_told():
     found = steadiness(curve([-0.01, 0.0, 0.03, *[0.04] * 10, 0.01, 0.0, *[0.04] * 5, 0.015, *[0.04] * 10]))
     assert (found.low, found.collapses, found.longest) == (3, 2, 2)
     assert found.final == pytest.approx(0.04)
+    assert found.lowest == 0.0
     assert found.good_after == 60_000, "the third window is the first good one"
 
 

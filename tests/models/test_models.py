@@ -357,8 +357,10 @@ def test_activation_is_that_of_the_encoders_linear_layers(activation, shape):
 @pytest.mark.parametrize(("channels", "kernel", "stride"), [(1, 8, 4), (3, 8, 4), (4, 4, 2), (2, 3, 3)])
 def test_a_first_convolution_that_reads_columns_as_channels_is_the_same(size, channels, kernel, stride):
     torch.manual_seed(9)
-    first, other = (Convolution(channels, 5, kernel, stride, scale=0.1, first=first) for first in (True, False))
-    assert (first.columns, other.columns) == (stride, 1)
+    first, other = (Convolution(channels, 5, kernel, stride, image=True) for _ in range(2))
+    assert first.columns == stride
+    assert Convolution(channels, 5, kernel, stride).columns == 1, "only of an image"
+    other.columns = 1
     other.load_state_dict(first.state_dict())
     image = observations((size, size + 1, channels), 3).permute(0, 3, 1, 2).bfloat16()
     ours, theirs = first(image), other(image)
