@@ -1,9 +1,8 @@
 """Defers signals while C code calls back into Python: an exception raised by a handler there would be lost."""
 
-import contextlib
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -32,17 +31,16 @@ def defer_ctrl_c() -> None:
         signal.signal(signal.SIGINT, deferred(signal.default_int_handler))
 
 
-@contextlib.contextmanager
-def held() -> Iterator[None]:
+class held:  # a class rather than a generator: every emulated frame enters it
     """Context manager: `deferred` handlers wait until it ends; it raises their exceptions."""
-    global _calls
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    _calls += 1
-    try:
-        yield
-    finally:
-        _calls -= 1
-        while _waiting and not _calls:
+
+    def __enter__(self) -> None:
+        global _calls
+        self._main = threading.current_thread() is threading.main_thread()
+        _calls += self._main
+
+    def __exit__(self, *_: object) -> None:
+        global _calls
+        _calls -= self._main
+        while self._main and _waiting and not _calls:
             _waiting.pop(0)()

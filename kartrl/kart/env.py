@@ -135,6 +135,7 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
             raise UserError(f"kartrl/Kart-v0: option noop: 0 ticks or more, not {noop}")
         console = self._opened()
         self._circuit = options.get("circuit") or self._draw()
+        self._name = circuit_name(self._circuit)
         console.load(self._circuit)
         if self._section.opponents:
             console.set_opponents(self._section.opponents)
@@ -172,11 +173,8 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
         console = self._console
         if console is None:
             raise gymnasium.error.ResetNeeded("kartrl/Kart-v0: call reset before step")
-        if action not in self.action_space:
-            last = len(self._buttons) - 1
-            raise gymnasium.error.InvalidAction(f"kartrl/Kart-v0: invalid action {action!r}; choose 0 to {last}")
         ticks = self._section.frame_skip
-        self._run(console, self._buttons[int(action)], ticks)
+        self._run(console, self._buttons[self._checked(action)], ticks)
         self.steps[self._circuit] += 1
         race = console.race()
 
@@ -273,6 +271,17 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
         """Position of the kart within its section, -0.5 to 0.5; 0 if the game does not provide the course."""
         return 0.0 if self._course is None else self._course.offset(race["checkpoint"], race["x"], race["y"])
 
+    def _checked(self, action: SupportsIndex) -> int:
+        """The index of an action; several times faster than `action_space.contains`."""
+        try:
+            index = operator.index(action)
+        except TypeError:
+            index = -1
+        if not 0 <= index < len(self._buttons):
+            last = len(self._buttons) - 1
+            raise gymnasium.error.InvalidAction(f"kartrl/Kart-v0: invalid action {action!r}; choose 0 to {last}")
+        return index
+
     def _run(self, console: Console, buttons: int, ticks: int) -> None:
         if self.on_frame is None:
             map_top = console.game.map_top
@@ -284,11 +293,11 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
                 self.on_frame(console.picture())
 
     def _look(self, console: Console) -> Image:
-        return self._picture.show(console.screen(self._picture.rows))
+        return self._picture.show(console.screen(self._picture.rows, self._picture.gray))
 
     def _info(self, game: Game, race: dict[str, int], hit: bool, laps: int) -> dict[str, Any]:
         return {
-            "circuit": circuit_name(self._circuit),
+            "circuit": self._name,
             "lap": laps,
             "lap_times": self._lap_times,
             "x": race["x"],

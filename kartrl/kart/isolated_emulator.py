@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from kartrl.errors import UserError
 from kartrl.kart.cartridge import STATE_LIMIT
-from kartrl.kart.libretro import ALL, Emulator, Frame, to_rgb
+from kartrl.kart.libretro import ALL, Emulator, Frame, converted
 from kartrl.runtime.child_process import tell_exit
 from kartrl.runtime.processes import spawn, start_method
 
@@ -65,9 +65,9 @@ class IsolatedEmulator:
         """Emulate one video frame."""
         self._frame = Frame(*self._call("run", self.pressed))
 
-    def screen(self, rows: slice = ALL) -> npt.NDArray[np.uint8]:
+    def screen(self, rows: slice = ALL, gray: bool = False) -> npt.NDArray[np.uint8]:
         """The last video frame or some rows of it, as in `Emulator`."""
-        return to_rgb(memoryview(self._shared.pixels)[: self._frame.size], self._frame, rows)
+        return converted(memoryview(self._shared.pixels)[: self._frame.size], self._frame, rows, gray)
 
     def save(self) -> bytes:
         """Serialize the console's state."""

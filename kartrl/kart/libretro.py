@@ -32,6 +32,8 @@ CALLBACKS = {
     "input_poll": ctypes.CFUNCTYPE(None),
     "input_state": ctypes.CFUNCTYPE(c_int16, c_uint, c_uint, c_uint, c_uint),
 }
+# Called ten times per frame, to no effect here: a function of C's library, so that no call enters Python.
+IGNORED = ("audio_sample", "audio_sample_batch", "input_poll")
 BUTTONS = (
     "B",
     "Y",
@@ -91,13 +93,11 @@ class Emulator:
         answers: dict[str, Any] = {
             "environment": self._environment,
             "video_refresh": self._video_refresh,
-            "audio_sample": lambda left, right: None,
-            "audio_sample_batch": lambda data, frames: frames,
-            "input_poll": lambda: None,
             "input_state": lambda port, device, index, button: self.pressed >> button & 1 if port == 0 else 0,
         }
         # keep references: the core stores raw pointers
         self._callbacks = {name: CALLBACKS[name](answer) for name, answer in answers.items()}
+        self._callbacks |= {name: CALLBACKS[name](_address(ctypes.CDLL(None).abs)) for name in IGNORED}
         for name, callback in self._callbacks.items():
             self._call(f"set_{name}", callback)
         defer_ctrl_c()
@@ -115,11 +115,13 @@ class Emulator:
 
     def run(self) -> None:
         """Emulate one video frame."""
-        self._call("run")
+        with held():
+            self._library.retro_run()
 
-    def screen(self, rows: slice = ALL) -> npt.NDArray[np.uint8]:
-        """The last video frame or some rows of it, uint8 [rows, width, 3]; a new array."""
-        return to_rgb(memoryview((ctypes.c_uint8 * self.frame.size).from_address(self.frame.address)), self.frame, rows)
+    def screen(self, rows: slice = ALL, gray: bool = False) -> npt.NDArray[np.uint8]:
+        """The last video frame or some rows of it, uint8 [rows, width, 3], or [rows, width] if `gray`; a new array."""
+        pixels = memoryview((ctypes.c_uint8 * self.frame.size).from_address(self.frame.address))
+        return converted(pixels, self.frame, rows, gray)
 
     def save(self) -> bytes:
         """Serialize the console's state."""
@@ -154,10 +156,15 @@ class Emulator:
             self.frame = Frame(address, width, height, pitch)
 
 
-def to_rgb(pixels: memoryview, frame: Frame, rows: slice) -> npt.NDArray[np.uint8]:
-    """Convert some rows of a frame from its bytes to uint8 [rows, width, 3]; a new array."""
+def converted(pixels: memoryview, frame: Frame, rows: slice, gray: bool) -> npt.NDArray[np.uint8]:
+    """Convert some rows of a frame from its bytes, as described in `Emulator.screen`."""
     picture = np.frombuffer(pixels, np.uint8).reshape(frame.height, frame.pitch // 2, 2)
-    return cast(npt.NDArray[np.uint8], cv2.cvtColor(picture[rows, : frame.width], cv2.COLOR_BGR5652RGB))
+    kind = cv2.COLOR_BGR5652GRAY if gray else cv2.COLOR_BGR5652RGB
+    return cast(npt.NDArray[np.uint8], cv2.cvtColor(picture[rows, : frame.width], kind))
+
+
+def _address(function: Any) -> int:
+    return cast(int, ctypes.cast(function, c_void_p).value)
 
 
 def _copy(core: Path) -> ctypes.CDLL:

@@ -14,7 +14,7 @@ Image = npt.NDArray[np.uint8]
 
 
 class Picture:
-    """Crops, converts to grey, resizes and stacks screens, as configured by [environment].
+    """Resizes and stacks the observed part of screens, as configured by [environment].
 
     `show` returns uint8 [height, width, C * frame_stack], the newest frame last, C = 1 (grey) or 3.
     """
@@ -24,7 +24,8 @@ class Picture:
         self._channels = self.shape[2] // section.frame_stack
         self.rows = slice(section.crop_top, section.crop_bottom)
         """Rows of the screen to pass to `show`."""
-        self._gray = section.grayscale
+        self.gray = section.grayscale
+        """Whether these are to be gray."""
         self._size = (section.width, section.height)
         self._stack: Image | None = None
 
@@ -33,9 +34,11 @@ class Picture:
         self._stack = None
 
     def show(self, seen: Image) -> Image:
-        """The observation for a new screen, of which `seen` has the `rows`, uint8 [rows, 256, 3]; a new array."""
-        if self._gray:
-            seen = cast(Image, cv2.cvtColor(seen, cv2.COLOR_RGB2GRAY))
+        """The observation for a new screen, of which `seen` has the `rows`; a new array.
+
+        Args:
+            seen: uint8 [rows, 256] if `gray`, else [rows, 256, 3].
+        """
         picture = shrink(seen, self._size).reshape(self.shape[0], self.shape[1], self._channels)
         if self._channels == self.shape[2]:
             return picture

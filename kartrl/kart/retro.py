@@ -225,9 +225,9 @@ class Console:
         with self._named():
             self._open().run()
 
-    def screen(self, rows: slice = ALL) -> npt.NDArray[np.uint8]:
-        """The last video frame, uint8 [224, 256, 3], or some rows of it; a new array."""
-        return self._open().screen(rows)
+    def screen(self, rows: slice = ALL, gray: bool = False) -> npt.NDArray[np.uint8]:
+        """The last video frame, uint8 [224, 256, 3], or [224, 256] if `gray`, or some rows of it; a new array."""
+        return self._open().screen(rows, gray)
 
     def picture(self) -> npt.NDArray[np.uint8]:
         """`screen` for display: fills the lines that the console leaves black while it writes to video memory."""

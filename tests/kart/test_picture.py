@@ -26,10 +26,11 @@ def test_shrink_is_close_to_inter_area(screen: np.ndarray, size: tuple[int, int]
 
 
 def test_shrink_preserves_a_uniform_image() -> None:
-    assert (Picture(Environment()).show(np.full((70, 256, 3), 77, np.uint8)) == 77).all()
+    assert (Picture(Environment()).show(np.full((70, 256), 77, np.uint8)) == 77).all()
 
 
 def test_observation_contains_only_the_cropped_rows(screen: np.ndarray) -> None:
+    screen = screen[..., 0]
     picture = Picture(Environment(crop_top=10, crop_bottom=50))
     seen = picture.show(screen[picture.rows])
     screen[:10], screen[50:] = 0, 255
@@ -43,7 +44,7 @@ def test_frame_stack_shifts_and_is_cleared(gray: bool) -> None:
     picture = Picture(Environment(frame_stack=3, grayscale=gray))
 
     def show(value: int) -> list[int]:
-        seen = picture.show(np.full((224, 256, 3), value, np.uint8))
+        seen = picture.show(np.full((224, 256) if gray else (224, 256, 3), value, np.uint8))
         assert seen.shape == picture.shape == (54, 54, 3 if gray else 9)
         return [int(layer) for layer in seen[0, 0, :: 1 if gray else 3]]
 
@@ -58,6 +59,7 @@ def test_frame_stack_shifts_and_is_cleared(gray: bool) -> None:
 )
 def test_observations_do_not_share_memory(screen: np.ndarray, settings: dict) -> None:
     picture = Picture(Environment(**settings))
+    screen = screen[..., 0] if picture.gray else screen
     first = picture.show(screen)
     kept = first.copy()
     second = picture.show(255 - screen)

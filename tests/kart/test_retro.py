@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 from karts import FOLDER, MakeKart, record
@@ -116,6 +117,15 @@ def test_save_and_restore() -> None:
     assert seen[0] == seen[1]
     with_state.close()
     with_state.close()
+
+
+def test_gray_screen_has_the_luma_of_the_coloured_one() -> None:
+    console = Console("bundled", "MarioCircuit.Act3")
+    console.step(console.buttons(["B"]), 40)
+    gray = console.screen(slice(10, 90), gray=True)
+    assert len(np.unique(gray)) > 10
+    assert np.array_equal(gray, cv2.cvtColor(console.screen(slice(10, 90)), cv2.COLOR_RGB2GRAY))
+    console.close()
 
 
 def test_equal_to_stable_retros_emulator() -> None:
