@@ -29,9 +29,9 @@ class FrameStore:
             self._write(place, frame)
         return places
 
-    def read(self, places: np.ndarray) -> np.ndarray:
-        """The frames at these places, int32 [...]: [..., H, W, C]."""
-        return self._frames[places]
+    def find(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Frames [n, H, W, C], and the numbers among them, int [...], of the frames at these places, int32 [...]."""
+        return self._frames, places
 
     def packed(self, places: np.ndarray) -> dict[str, np.ndarray]:
         """The frames at these places, int32 [n], as stored: `content`, and whatever else `unpacked` needs."""
@@ -87,11 +87,11 @@ class CompressedFrames(FrameStore):
         self._packed[place] = packed
         self._size += sys.getsizeof(packed)
 
-    def read(self, places: np.ndarray) -> np.ndarray:
+    def find(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """See `FrameStore`."""
         different, where = np.unique(places, return_inverse=True)
         frames = self._decompress([self._packed[place] for place in different.tolist()])
-        return frames[where.reshape(places.shape)]
+        return frames, where.reshape(places.shape)
 
     def packed(self, places: np.ndarray) -> dict[str, np.ndarray]:
         """See `FrameStore`."""

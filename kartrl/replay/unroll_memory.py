@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kartrl.envs.frames import joined_frames
+from kartrl.envs.frames import split_frames, stacked_frames
 from kartrl.replay.frame_store import CompressedFrames, FrameStore
 from kartrl.trajectory import Trajectory
 
@@ -178,7 +178,7 @@ class UnrollMemory:
         if serials.dtype != np.int64 or (numbers < 0).any() or (numbers >= len(frames)).any():
             raise ValueError("unrolls without their frames")
         trajectory = Trajectory(
-            observation=self._stacked(frames[numbers.swapaxes(0, 1)]),
+            observation=self._stacked(frames, numbers.swapaxes(0, 1)),
             initial_state=arrays["initial_state"],
             online=np.zeros(len(serials), bool),
             importance=np.ones(len(serials), np.float32),
@@ -234,11 +234,11 @@ class UnrollMemory:
 
     def observations(self, serials: np.ndarray) -> np.ndarray:
         """Only the observations, [T + 1, n, ...]."""
-        return self._stacked(self._frames.read(self._fields["frames"][self._places_of(serials)].swapaxes(0, 1)))
+        return self._stacked(*self._frames.find(self._fields["frames"][self._places_of(serials)].swapaxes(0, 1)))
 
-    def _stacked(self, frames: np.ndarray) -> np.ndarray:
-        """Stack frames [T + 1, n, S, ...] to observations [T + 1, n, ...]."""
-        return frames[:, :, 0] if self.shape.stack == 1 else joined_frames(frames)
+    def _stacked(self, frames: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+        """Stack frames [k, ...] with these numbers, int [T + 1, n, S], to observations [T + 1, n, ...]."""
+        return frames[numbers[..., 0]] if self.shape.stack == 1 else stacked_frames(frames, numbers)
 
     def _places_of(self, serials: np.ndarray) -> np.ndarray:
         return np.array([self._places[serial] for serial in serials.tolist()], np.int64)
@@ -282,10 +282,7 @@ class UnrollMemory:
 
     def _split(self, observations: np.ndarray) -> np.ndarray:
         """Split observations [n, ...] into frames [n, S, ...]."""
-        if self.shape.stack == 1:
-            return observations[:, None]
-        apart = observations.reshape(*observations.shape[:-1], self.shape.stack, -1)
-        return np.ascontiguousarray(np.moveaxis(apart, -2, 1))
+        return observations[:, None] if self.shape.stack == 1 else split_frames(observations, self.shape.stack)
 
 
 def _digest(observation: np.ndarray) -> bytes:
