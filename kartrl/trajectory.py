@@ -4,7 +4,7 @@ T is the length of an unroll, B the number of unrolls in a batch, S the size of 
 decision, P the number of parameters of the policy's distribution, D the columns of an action.
 """
 
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -31,18 +31,26 @@ class Trajectory(NamedTuple, Generic[Array]):
 
     def unrolls(self, part: slice | Array) -> "Trajectory[Array]":
         """Select unrolls, by a slice or by their indices, int64 [any]."""
-        fields = {
-            name: field[part] if name in WITHOUT_TIME else field[:, part] for name, field in self._asdict().items()
-        }
+        fields = {name: _selected(field, part, int(name not in WITHOUT_TIME)) for name, field in self._asdict().items()}
         return Trajectory(**fields)
 
     def single_steps(self, step: Array, unroll: Array) -> "Trajectory[Array]":
-        """Select steps by their indices, int64 [n] each, as n unrolls of one step without the observation after it."""
+        """Select steps of tensors by their indices, int64 [n] each, as n unrolls of one step, without what follows."""
+        number = step * self.online.shape[0] + unroll  # type: ignore[attr-defined]
         fields = {
-            name: field[unroll] if name in WITHOUT_TIME else field[step, unroll][None]
+            name: _selected(field, unroll, 0)
+            if name in WITHOUT_TIME
+            else _selected(field.flatten(0, 1), number, 0)[None]
             for name, field in self._asdict().items()
         }
         return Trajectory(**fields)
+
+
+def _selected(field: Any, part: Any, axis: int) -> Any:
+    """The elements `part` of an array or tensor along an axis, 0 or 1."""
+    if isinstance(field, np.ndarray) or isinstance(part, slice):
+        return field[:, part] if axis else field[part]
+    return field.index_select(axis, part)  # copies whole rows, and so images eight times as fast as indexing
 
 
 class Decision(NamedTuple, Generic[Array]):
