@@ -188,6 +188,17 @@ def interleave() -> Pair:
     )
 
 
+def selection() -> Pair:
+    """A minibatch of 256 of 1,024 single steps of 84 x 84 x 4."""
+    steps, chosen = torch.zeros(1, 1024, 84, 84, 4, dtype=torch.uint8), torch.randperm(1024)[:256]
+    return (
+        "minibatch by indexing",
+        lambda: seconds(lambda: steps[:, chosen], 20),
+        "by index_select",
+        lambda: seconds(lambda: steps.index_select(1, chosen), 20),
+    )
+
+
 def stepping(config: Config, size: int, pause: float) -> float:
     """CPU seconds per agent step with random actions, with a pause after each group step."""
     group = make_group(config, size)
@@ -266,6 +277,7 @@ ALL = (
     small_batches,
     torchscript,
     interleave,
+    selection,
     atari,
     waking,
     together,
