@@ -1,5 +1,7 @@
 """Joins the newest frames of an environment to the one image that the network reads, and splits it again."""
 
+from collections.abc import Callable
+
 import cv2
 import numpy as np
 
@@ -14,21 +16,31 @@ def joined_frames(frames: np.ndarray) -> np.ndarray:
     shape = (*leading, height, width, number * channels)
     if number * channels > MOST_MERGED:
         return np.moveaxis(frames, -4, -2).reshape(shape)
-    images = np.empty(shape, frames.dtype)
-    for index in np.ndindex(*leading):  # OpenCV interleaves pixels in a sixth of NumPy's time
-        cv2.merge(list(frames[index]), images[index])
-    return images
+    return _merged(shape, frames.dtype, lambda index: list(frames[index]))
 
 
 def stacked_frames(frames: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    """`joined_frames(frames[numbers])` without that copy, for frames uint8 [n, H, W, C] and numbers int [..., S]."""
-    _, height, width, channels = frames.shape
+    """`joined_frames(frames[numbers])` without that copy, for frames uint8 [n, H, W, C] and numbers int [..., S].
+
+    With S = 1 the frames may have any shape.
+    """
     *leading, number = numbers.shape
-    if number == 1 or number * channels > MOST_MERGED:
+    if number == 1:
+        return frames[numbers[..., 0]]
+    _, height, width, channels = frames.shape
+    if number * channels > MOST_MERGED:
         return joined_frames(frames[numbers])
-    images = np.empty((*leading, height, width, number * channels), frames.dtype)
-    for index in np.ndindex(*leading):
-        cv2.merge([frames[each] for each in numbers[index].tolist()], images[index])
+    shape = (*leading, height, width, number * channels)
+    return _merged(shape, frames.dtype, lambda index: [frames[each] for each in numbers[index].tolist()])
+
+
+def _merged(
+    shape: tuple[int, ...], dtype: np.dtype, stack: Callable[[tuple[int, ...]], list[np.ndarray]]
+) -> np.ndarray:
+    """Images of this shape, [..., H, W, S * C], each from its frames, `stack(index)`."""
+    images = np.empty(shape, dtype)
+    for index in np.ndindex(*shape[:-3]):  # OpenCV interleaves pixels in a sixth of NumPy's time
+        cv2.merge(stack(index), images[index])
     return images
 
 

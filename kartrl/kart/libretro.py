@@ -97,7 +97,8 @@ class Emulator:
         }
         # keep references: the core stores raw pointers
         self._callbacks = {name: CALLBACKS[name](answer) for name, answer in answers.items()}
-        self._callbacks |= {name: CALLBACKS[name](_address(ctypes.CDLL(None).abs)) for name in IGNORED}
+        ignore: Any = ctypes.cast(ctypes.CDLL(None).abs, c_void_p).value
+        self._callbacks |= {name: CALLBACKS[name](ignore) for name in IGNORED}
         for name, callback in self._callbacks.items():
             self._call(f"set_{name}", callback)
         defer_ctrl_c()
@@ -115,8 +116,7 @@ class Emulator:
 
     def run(self) -> None:
         """Emulate one video frame."""
-        with held():
-            self._library.retro_run()
+        self._call("run")
 
     def screen(self, rows: slice = ALL, gray: bool = False) -> npt.NDArray[np.uint8]:
         """The last video frame or some rows of it, uint8 [rows, width, 3], or [rows, width] if `gray`; a new array."""
@@ -161,10 +161,6 @@ def converted(pixels: memoryview, frame: Frame, rows: slice, gray: bool) -> npt.
     picture = np.frombuffer(pixels, np.uint8).reshape(frame.height, frame.pitch // 2, 2)
     kind = cv2.COLOR_BGR5652GRAY if gray else cv2.COLOR_BGR5652RGB
     return cast(npt.NDArray[np.uint8], cv2.cvtColor(picture[rows, : frame.width], kind))
-
-
-def _address(function: Any) -> int:
-    return cast(int, ctypes.cast(function, c_void_p).value)
 
 
 def _copy(core: Path) -> ctypes.CDLL:

@@ -178,7 +178,7 @@ class UnrollMemory:
         if serials.dtype != np.int64 or (numbers < 0).any() or (numbers >= len(frames)).any():
             raise ValueError("unrolls without their frames")
         trajectory = Trajectory(
-            observation=self._stacked(frames, numbers.swapaxes(0, 1)),
+            observation=stacked_frames(frames, numbers.swapaxes(0, 1)),
             initial_state=arrays["initial_state"],
             online=np.zeros(len(serials), bool),
             importance=np.ones(len(serials), np.float32),
@@ -234,11 +234,7 @@ class UnrollMemory:
 
     def observations(self, serials: np.ndarray) -> np.ndarray:
         """Only the observations, [T + 1, n, ...]."""
-        return self._stacked(*self._frames.find(self._fields["frames"][self._places_of(serials)].swapaxes(0, 1)))
-
-    def _stacked(self, frames: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-        """Stack frames [k, ...] with these numbers, int [T + 1, n, S], to observations [T + 1, n, ...]."""
-        return frames[numbers[..., 0]] if self.shape.stack == 1 else stacked_frames(frames, numbers)
+        return stacked_frames(*self._frames.find(self._fields["frames"][self._places_of(serials)].swapaxes(0, 1)))
 
     def _places_of(self, serials: np.ndarray) -> np.ndarray:
         return np.array([self._places[serial] for serial in serials.tolist()], np.int64)
