@@ -113,7 +113,8 @@ class System(Section):
     torch_threads: AutoInt = Field(
         "auto",
         description="threads of an update on CPUs, which share the parts of a batch, and of each PyTorch operation; "
-        "auto: all cores for synchronous algorithms, else a quarter of them",
+        "auto: all cores for synchronous algorithms, else a quarter of them, and more for updates while agents wait "
+        "for these",
     )
     controller: bool = Field(
         False,
@@ -264,7 +265,8 @@ class Model(Section):
     )
 
     normalise_observations: bool = Field(
-        False, description="vectors only: subtract their running mean and divide by their running standard deviation"
+        False,
+        description="subtract the running mean of each number or pixel, and divide by its running standard deviation",
     )
     normalise_returns: bool = Field(
         False, description="divide rewards by the running standard deviation of returns, so that values are of order 1"

@@ -3,7 +3,6 @@
 import functools
 import math
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -21,6 +20,7 @@ from kartrl.learning.adaptive_rate import adapt
 from kartrl.learning.diagnostics import PolicyProbe, describe
 from kartrl.learning.gradient_reducer import GradientReducer, OneLearner
 from kartrl.learning.optimizers import FACTOR, get_state, make_optimizer, set_state
+from kartrl.learning.update_threads import UpdateThreads
 from kartrl.models import Network, Output, make_distribution
 from kartrl.trajectory import Trajectory
 
@@ -99,6 +99,7 @@ class Update(NamedTuple):
 LARGEST_SHARE = 0.9  # weight of the largest TD error in that of an unroll; the mean has the rest
 PART_STEPS = 160  # steps that go through the network at once on a CPU, so that activations fit into its cache
 ALL_STEPS = 1_000_000_000  # on other devices
+MOST_IMAGES = 128  # of a batch, for running statistics of pixels: all would take as long as the update
 
 
 class Learner:
@@ -110,13 +111,14 @@ class Learner:
         gradient_clip: largest global norm of the gradient; infinity for no clipping.
         part_steps: steps that go through the network at once, as whole unrolls. Gradients of parts add up to that of
             the batch; on a CPU, parts that fit into its cache are faster and need less memory.
-        threads: of PyTorch's operations on a CPU; they share the parts of a batch, and what is left of them, if there
-            are fewer parts, shares each operation. Gradients are the same, bit for bit, as with a thread for all parts.
+        threads: they share the parts of a batch on a CPU, and what is left of them, if there are fewer parts, shares
+            each operation. Gradients are the same, bit for bit, as with a thread for all parts. None: a single one.
         cloning: CLEAR's terms, added to the algorithm's loss.
         reducer: connects this learner with others that update at the same time; None for a single learner.
 
     Attributes:
         optimizer_steps: begun so far, including those skipped as not finite.
+        threads: which share the parts of a batch.
     """
 
     def __init__(
@@ -129,15 +131,14 @@ class Learner:
         kl_target: float,
         gradient_clip: float,
         part_steps: int,
-        threads: int = 1,
+        threads: UpdateThreads | None = None,
         cloning: Cloning | None = None,
         reducer: GradientReducer | None = None,
     ) -> None:
         self.network, self.algorithm, self.optimizer = network, algorithm, optimizer
         self._schedule, self._kl_target = learning_rate, kl_target
         self.gradient_clip, self._part_steps = gradient_clip, part_steps
-        self._cloning, self._threads = cloning, threads
-        self._pool = ThreadPoolExecutor(threads, "update") if threads > 1 else None
+        self._cloning, self.threads = cloning, threads or UpdateThreads()
         self._parameters = list(network.parameters())  # listed once, as this is slow for a scripted module
         self.reducer: GradientReducer = reducer or OneLearner()
         algorithm.gather = self.reducer.gather
@@ -188,7 +189,7 @@ class Learner:
             if not made[-1].finite:
                 return Update(made, None)
         if self.network.normalises:  # after the steps, so that these use the statistics used for acting
-            self.network.observe(self.reducer.gather(trajectory.observation[:-1][trajectory.valid]))
+            self.network.observe(self.reducer.gather(_observed(trajectory)))
         update = Update(made, None if before is None else before.divergence())
         if self._kl_target:
             adapt(self.optimizer, self._kl_target, self.reducer.gather(torch.tensor([update.policy_kl])))
@@ -219,7 +220,7 @@ class Learner:
     def _add_gradients(self, parts: Sequence[Batch], lap: Callable[[str], None]) -> list[Loss]:
         """Set the gradients of all parts' losses, and return these; on several threads all is `backward`."""
         losses = []
-        if self._pool is None or len(parts) == 1:
+        if self.threads.number == 1 or len(parts) == 1:
             for part in parts:
                 loss = self._loss(part, lap)
                 loss.total.backward()
@@ -227,7 +228,7 @@ class Learner:
                 losses.append(loss.detach())
             return losses
         every = []
-        for loss, gradients in self._pool.map(functools.partial(self._gradients, len(parts)), parts):
+        for loss, gradients in self.threads.map(self._gradients, parts):
             losses.append(loss)
             every.append(gradients)
         for parameter, *of_parts in zip(self._parameters, *every, strict=True):
@@ -236,9 +237,8 @@ class Learner:
         lap("backward")
         return losses
 
-    def _gradients(self, parts: int, part: Batch) -> tuple[Loss, tuple[Tensor | None, ...]]:
+    def _gradients(self, part: Batch) -> tuple[Loss, tuple[Tensor | None, ...]]:
         """The loss of one of several parts, and its gradients; called on a thread of the pool."""
-        torch.set_num_threads(max(1, self._threads // parts))  # of this thread's operations
         loss = self._loss(part, lambda stage: None)
         return loss.detach(), torch.autograd.grad(loss.total, self._parameters, allow_unused=True)
 
@@ -275,14 +275,14 @@ def make_learner(
     action: ActionSpec,
     optimizer: torch.optim.Optimizer | None = None,
     reducer: GradientReducer | None = None,
-    threads: int = 1,
+    threads: UpdateThreads | None = None,
 ) -> Learner:
     """Make the learner that the configuration describes, for a network with these actions.
 
     Args:
         optimizer: of the network's parameters, if not the configuration's.
         reducer: see `Learner`.
-        threads: see `Learner`; a single one on other devices.
+        threads: see `Learner`.
     """
     on_cpu = next(iter(network.parameters())).device.type == "cpu"
     distribution = make_distribution(action, config.model.squash_actions)
@@ -294,10 +294,18 @@ def make_learner(
         kl_target=config.optimizer.kl_target,
         gradient_clip=config.optimizer.gradient_clip or math.inf,
         part_steps=PART_STEPS if on_cpu else ALL_STEPS,
-        threads=threads if on_cpu else 1,
+        threads=threads,
         cloning=Cloning(config.clear, distribution) if config.clear.clones else None,
         reducer=reducer,
     )
+
+
+def _observed(trajectory: Trajectory[Tensor]) -> Tensor:
+    """The observations [N, ...] for running statistics: those of all valid steps, but at most so many images."""
+    steps = trajectory.valid.flatten().nonzero().flatten()
+    if trajectory.observation.dtype == torch.uint8:
+        steps = steps[:: max(1, -(-len(steps) // MOST_IMAGES))]
+    return trajectory.observation[:-1].flatten(0, 1).index_select(0, steps)
 
 
 def _copied(state: dict[str, Tensor]) -> dict[str, Tensor]:

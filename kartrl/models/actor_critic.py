@@ -66,7 +66,7 @@ class ActorCritic(nn.Module):
         self.state_size = self.trunk.state_size * (2 if self.separate else 1)
         self.normalises = self.trunk.encoder.normalises
         self.normalises_returns = section.normalise_returns
-        self.returns = RunningNormaliser(1) if self.normalises_returns else nn.Identity()
+        self.returns = RunningNormaliser((1,)) if self.normalises_returns else nn.Identity()
 
     @export
     def initial_state(self, batch: int) -> Tensor:

@@ -10,7 +10,9 @@ from torch.nn import functional
 
 from kartrl.config import Model
 from kartrl.errors import UserError
-from kartrl.models.normaliser import RunningNormaliser
+from kartrl.models.normaliser import PIXEL_EPSILON, PixelNormaliser, RunningNormaliser
+
+Shape = tuple[int, int, int]  # of an image: [H, W, C]
 
 
 class Convolution(nn.Conv2d):
@@ -169,6 +171,9 @@ class ImageEncoder(nn.Module):
     Images and weights are channels-last, the layout in which PyTorch's convolutions are fastest. With precision bf16,
     layers compute in bfloat16 and parameters stay in float32; a copy for inference may be converted to bfloat16 as a
     whole.
+
+    Args:
+        observation: its shape.
     """
 
     bf16: Final[bool]
@@ -176,8 +181,12 @@ class ImageEncoder(nn.Module):
     average: Final[bool]
     features: Final[int]
 
-    def __init__(self, section: Model, body: Convolutions | ResidualConvolutions, linear: bool) -> None:
+    def __init__(
+        self, section: Model, observation: Shape, body: Convolutions | ResidualConvolutions, linear: bool
+    ) -> None:
         super().__init__()
+        self.normalises = section.normalise_observations
+        self.normaliser = PixelNormaliser(observation) if self.normalises else nn.Identity()
         self.body = body
         channels, height, width = body.shape
         self.average = section.pooling == "average"
@@ -185,20 +194,19 @@ class ImageEncoder(nn.Module):
         self.linear = Dense(size, section.hidden_size, section) if linear else nn.Identity()
         self.features = section.hidden_size if linear else size
         self.bf16 = section.precision == "bf16"
-        self.normalises = False
         _initialise(self)
         self.to(memory_format=torch.channels_last)
 
     def forward(self, observation: Tensor) -> Tensor:
-        x = observation.permute(0, 3, 1, 2).to(
-            torch.bfloat16 if self.bf16 else torch.float32
-        )  # 0 to 255 are exact in either
-        x = self.body(x)
+        x = observation.to(torch.bfloat16 if self.bf16 else torch.float32)  # 0 to 255 are exact in either
+        x = self.body(self.normaliser(x).permute(0, 3, 1, 2))
         x = x.mean((2, 3)) if self.average else x.flatten(1)
         return self.linear(x).to(torch.float32)
 
     def observe(self, observation: Tensor) -> None:
-        """See `MlpEncoder`: images are not normalised by statistics."""
+        """See `MlpEncoder`."""
+        if self.normalises:
+            self.normaliser.update(observation.float() / 255.0)
 
 
 class MlpEncoder(nn.Module):
@@ -217,42 +225,48 @@ class MlpEncoder(nn.Module):
         size, hidden = math.prod(shape), section.hidden_size
         image = len(shape) == 3
         self.scale = 1.0 / 255.0 if image else 1.0
-        self.normalises = section.normalise_observations and not image
-        self.normaliser = RunningNormaliser(size) if self.normalises else nn.Identity()
+        self.normalises = section.normalise_observations
+        self.normaliser = (
+            RunningNormaliser((size,), PIXEL_EPSILON if image else 1e-8) if self.normalises else nn.Identity()
+        )
         self.layers = nn.Sequential(Dense(size, hidden, section), Dense(hidden, hidden, section))
         self.bf16, self.features = False, hidden
         _initialise(self)
 
     def forward(self, observation: Tensor) -> Tensor:
-        return self.layers(self.normaliser(observation.flatten(1).float() * self.scale))
+        return self.layers(self.normaliser(self._flat(observation)))
 
     def observe(self, observation: Tensor) -> None:
-        """Add observations [N, D] to the running statistics, if there are any."""
+        """Add observations [N, ...] to the running statistics, if there are any."""
         if self.normalises:
-            self.normaliser.update(observation)
+            self.normaliser.update(self._flat(observation))
 
+    def _flat(self, observation: Tensor) -> Tensor:
+        return observation.flatten(1).float() * self.scale
 
-Shape = tuple[int, int, int]
 
 # Image encoders. All but the first two are as published, except for the first layer's input and the last layer's size.
 ENCODERS: dict[str, Callable[[Model, Shape], nn.Module]] = {
     "convolutional": lambda section, shape: ImageEncoder(
-        section, Convolutions(shape, section.channels, section.kernels, section.strides), linear=True
+        section, shape, Convolutions(shape, section.channels, section.kernels, section.strides), linear=True
     ),
     "mlp": MlpEncoder,
     # A3C's, and DQN's first version (arXiv:1602.01783, arXiv:1312.5602)
-    "a3c": lambda section, shape: ImageEncoder(section, Convolutions(shape, (16, 32), (8, 4), (4, 2)), linear=True),
+    "a3c": lambda section, shape: ImageEncoder(
+        section, shape, Convolutions(shape, (16, 32), (8, 4), (4, 2)), linear=True
+    ),
     # DQN's second version (Mnih et al. 2015, Nature 518)
     "nature": lambda section, shape: ImageEncoder(
-        section, Convolutions(shape, (32, 64, 64), (8, 4, 3), (4, 2, 1)), linear=True
+        section, shape, Convolutions(shape, (32, 64, 64), (8, 4, 3), (4, 2, 1)), linear=True
     ),
     # from the repository rl_a3c_pytorch: no linear layer before its LSTM of 512
     "a3g": lambda section, shape: ImageEncoder(
         section,
+        shape,
         Convolutions(shape, (32, 32, 64, 64), (5, 5, 4, 3), (1, 1, 1, 1), (2, 1, 1, 1), pooled=True),
         linear=False,
     ),
-    "impala": lambda section, shape: ImageEncoder(section, ResidualConvolutions(shape), linear=True),
+    "impala": lambda section, shape: ImageEncoder(section, shape, ResidualConvolutions(shape), linear=True),
 }
 
 

@@ -94,6 +94,9 @@ def choose_sizes(config: Config, spec: EnvSpec, cpus: int | None = None) -> Size
     limit = groups if fixed else min(groups, max(1, _or(system.prediction_batch_size, groups * size) // size))
     # A synchronous update runs while the agents wait, so it may use their cores.
     threads = number if synchronous else max(1, number // 4)
+    threads = _or(system.torch_threads, threads if on_cpu else 1)
+    # With more threads an update may round differently, or take the cores of another learner's agents.
+    grows = system.torch_threads == "auto" and on_cpu and not fixed and learners == 1
     min_agents = min(agents, _or(system.min_agents, (agents + 1) // 2))
     sizes = Sizes(
         agents=agents,
@@ -113,7 +116,8 @@ def choose_sizes(config: Config, spec: EnvSpec, cpus: int | None = None) -> Size
         unroll_length=length,
         max_lag=_or(system.max_policy_lag, stale_after(groups / blocks * (1 + ratio))),
         ring=1 if synchronous else _ring(blocks, groups, min_agents * groups_per_agent),
-        torch_threads=_or(system.torch_threads, threads if on_cpu else 1),
+        torch_threads=threads,
+        most_threads=number if grows else threads,
     )
     if cpus is None:
         replay_shape(config, spec, sizes)  # raises if there is no room for it
@@ -150,6 +154,7 @@ def _hogwild_sizes(config: Config, spec: EnvSpec) -> Sizes:
         max_lag=0,
         ring=1,
         torch_threads=_or(system.torch_threads, 1),
+        most_threads=_or(system.torch_threads, 1),
     )
 
 

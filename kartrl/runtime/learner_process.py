@@ -16,6 +16,7 @@ from kartrl.learning.counters import Counters
 from kartrl.learning.gradient_reducer import SeveralLearners
 from kartrl.learning.learner import LearnerState, make_learner
 from kartrl.learning.schedules import Progress
+from kartrl.learning.update_threads import UpdateThreads
 from kartrl.models import make_network
 from kartrl.runtime.agent_process import telling
 from kartrl.runtime.central import Central
@@ -63,7 +64,8 @@ def run(
         device = learner_device(config.system, rank)
         network = make_network(config.model, spec.observation_shape, spec.action, heads_of(config)).to(device)
         reducer = SeveralLearners(rank, config.system.learners, place, device)
-        learner = make_learner(config, network, spec.action, reducer=reducer, threads=sizes.torch_threads)
+        threads = UpdateThreads(sizes.torch_threads, sizes.most_threads)
+        learner = make_learner(config, network, spec.action, reducer=reducer, threads=threads)
         learner.load_state(LearnerState(*state))
         trainer = Trainer(learner, config.optimizer, Progress(config.run, before), before)
         _work(Central(config, sizes, spec, start_method(), trainer, server.send), server)

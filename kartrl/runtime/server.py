@@ -25,6 +25,7 @@ from kartrl.learning.gradient_reducer import SeveralLearners
 from kartrl.learning.learner import make_learner
 from kartrl.learning.optimizers import set_state
 from kartrl.learning.schedules import Progress
+from kartrl.learning.update_threads import UpdateThreads
 from kartrl.metrics.terminal import Display, Status
 from kartrl.models import make_network
 from kartrl.runtime.central import Central
@@ -129,7 +130,8 @@ class Server:
         config, sizes, spec, say = self._config, self._sizes, self._spec, self._display.say
         number, place = config.system.learners, self._folder / "learners.tmp"
         reducer = SeveralLearners(0, number, place, self._device) if number > 1 else None
-        learner = make_learner(config, self._network, spec.action, reducer=reducer, threads=sizes.torch_threads)
+        threads = UpdateThreads(sizes.torch_threads, sizes.most_threads)
+        learner = make_learner(config, self._network, spec.action, reducer=reducer, threads=threads)
         if self._resume is not None:
             learner.algorithm.load_state_dict(dict(self._resume.algorithm))
             if self._resume.optimizer:  # empty before the first step

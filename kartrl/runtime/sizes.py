@@ -32,19 +32,21 @@ class Sizes(NamedTuple):
     unroll_length: int  # T, steps
     max_lag: int  # updates; unrolls that began with older weights are dropped
     ring: int  # blocks per group
-    torch_threads: int
+    torch_threads: int  # of PyTorch's operations, and of an update at the start
+    most_threads: int  # of an update, while updates are the bottleneck
 
     def __str__(self) -> str:
         size = self.group_size
         if not self.predictors:
             return f"{self.agents} Hogwild workers x {size} environments; {size} unrolls per update"
+        threads = "" if self.most_threads == self.torch_threads else f", up to {self.most_threads} for slow updates"
         beside = f" and {self.replayed} replayed ones" if self.replayed else ""
         return (
             f"{self.agents} agents x {self.groups_per_agent * size} environments, stepped in groups of {size}; "
             f"at most {self.prediction_groups * size} observations per forward pass "
             f"(waits for {self.min_groups * size}); "
             f"{self.training_blocks * size} unrolls per update{beside}, of {self.unroll_length} steps each; "
-            f"{self.predictors} predictor, {self.trainers} trainer and {self.torch_threads} torch threads"
+            f"{self.predictors} predictor, {self.trainers} trainer and {self.torch_threads} torch threads{threads}"
         )
 
 

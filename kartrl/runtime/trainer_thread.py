@@ -138,6 +138,7 @@ class Trainer:
         due = fresh_steps > 0 and (total + trained) // READ_STEPS > total // READ_STEPS
         read = due or (self._replay_due and fresh_steps == 0)
         update = self.learner.update(trajectory, steps, progress, stopwatch.lap, probe=read)
+        self.learner.threads.record(start, time.monotonic())
         if (problem := self.guard.record(update.finite)) is not None:
             self._go_back(problem)
         if not update.finite:
@@ -173,6 +174,7 @@ class Trainer:
                 "lag/mean": self.lag,
                 "lag/max": float(lag.max()),
                 "speed/update_seconds": time.monotonic() - start,
+                "speed/update_threads": float(self.learner.threads.number),
             }
             self.records.append(Record(self._now(), self._attempts, scalars, rewarded, mean_reward))
         self.first_update = self.first_update or time.time()

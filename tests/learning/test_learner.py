@@ -9,8 +9,9 @@ from trajectories import ACTIONS, DISCRETE, kind, random_trajectory
 from kartrl.algorithms import ALGORITHMS, heads_of, make_algorithm
 from kartrl.config import read
 from kartrl.learning.diagnostics import describe
-from kartrl.learning.learner import Learner, make_learner
+from kartrl.learning.learner import MOST_IMAGES, Learner, make_learner
 from kartrl.learning.optimizers import make_optimizer
+from kartrl.learning.update_threads import UPDATES, UpdateThreads
 from kartrl.models import make_distribution, make_network
 
 RATE = 0.01
@@ -52,7 +53,7 @@ def learner_of(config, action, part, threads=1):
         kl_target=config.optimizer.kl_target,
         gradient_clip=config.optimizer.gradient_clip or math.inf,
         part_steps=LENGTH * part,
-        threads=threads,
+        threads=UpdateThreads(threads),
     )
 
 
@@ -192,6 +193,20 @@ def test_an_update_that_is_not_finite_is_skipped_and_changes_nothing(algorithm, 
         assert_same(one, expected, atol=0, rtol=0)
 
 
+def test_statistics_are_of_valid_steps_and_of_some_of_many_images():
+    config = configured("a2c", "model.normalise_observations=true")
+    learner = learner_of(config, DISCRETE, part=2)
+    trajectory, steps = batch_of(DISCRETE, size=40)
+    update(learner, trajectory, steps)
+    normaliser = learner.network.trunk.encoder.normaliser
+    assert int(normaliser.count) == steps > MOST_IMAGES
+    torch.testing.assert_close(normaliser.mean, trajectory.observation[:-1][trajectory.valid].mean(0))
+    images = trajectory._replace(observation=torch.randint(0, 256, (LENGTH + 1, 40, 54, 54, 1), dtype=torch.uint8))
+    network = make_network(config.model, (54, 54, 1), DISCRETE, heads_of(config))
+    make_learner(config, network, DISCRETE).update(images, steps, 0.0, lambda stage: None)
+    assert MOST_IMAGES / 2 <= int(network.trunk.encoder.normaliser.count) <= MOST_IMAGES
+
+
 def test_it_steps_at_the_learning_rate_of_the_moment():
     overrides = ("optimizer.name=sgd", "optimizer.gradient_clip=0", "optimizer.learning_rate=linear 0.03 0.01")
     config = configured("impala", *overrides)
@@ -314,6 +329,26 @@ def test_threads_share_the_parts_and_change_no_bit(algorithm):
     assert torch.equal(weights[1], weights[3])
     assert "forward" not in laps
     assert laps.count("backward") == laps.count("optimizer") >= 2
+
+
+def test_updates_without_pauses_get_more_threads_and_others_do_not():
+    for pause, numbers in ((0.01, [1, 1, 2, 2, 3]), (0.2, [1, 1, 1, 1, 1])):
+        threads, now = UpdateThreads(1, most=3), 100.0
+        threads.record(90.0, now)  # the first update, which compiles
+        known = []
+        for _ in range(5):
+            known.append(threads.number)
+            for _ in range(UPDATES // 2):
+                now += 1 + pause
+                threads.record(now - 1, now)
+        assert known == numbers
+
+
+def test_a_number_of_threads_that_was_given_stays():
+    threads = UpdateThreads(2)
+    for second in range(3 * UPDATES):
+        threads.record(second, second + 1)
+    assert threads.number == 2
 
 
 def test_an_error_on_a_thread_ends_the_update(monkeypatch):

@@ -324,6 +324,28 @@ def test_the_deep_network_is_that_of_the_figure():
     torch.testing.assert_close(encoder.linear(body.flatten(1)), expected)
 
 
+@pytest.mark.parametrize("encoder", ["convolutional", "impala", "mlp"])
+def test_pixels_are_normalised_by_their_running_statistics(encoder):
+    """By hand in float32; the network that does not normalise sees images that are normalised already."""
+    torch.manual_seed(3)
+    section = Model(encoder=encoder, hidden_size=16, normalise_observations=True)
+    network = ActorCritic(section, (40, 40, 2), DISCRETE)
+    seen = observations((40, 40, 2), 50) // 4
+    seen[:, :20] = 7
+    network.observe(seen)
+    scaled = seen.double() / 255
+    image = seen[:3].double() / 255
+    image = ((image - scaled.mean(0)) / (scaled.var(0, unbiased=False) + 1 / 255**2).sqrt()).float()
+    assert image[:, :20].abs().max() < 1e-4
+    made = network.trunk.encoder
+    if encoder == "mlp":
+        expected = made.layers(image.flatten(1))
+    else:
+        expected = made.linear(made.body(255 * image.permute(0, 3, 1, 2)).flatten(1))
+    torch.testing.assert_close(made(seen[:3]), expected, atol=1e-3, rtol=1e-3)
+    assert not torch.allclose(ActorCritic(section, (40, 40, 2), DISCRETE).trunk.encoder(seen[:3]), expected, atol=0.1)
+
+
 def test_average_pooling_takes_the_mean_over_all_places_and_images_of_any_size():
     torch.manual_seed(3)
     network = ActorCritic(Model(encoder="impala", hidden_size=16, pooling="average"), (40, 40, 1), DISCRETE)

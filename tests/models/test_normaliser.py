@@ -1,11 +1,11 @@
-"""RunningNormaliser against NumPy on all data at once, eager and scripted."""
+"""The normalisers against NumPy on all data at once, eager and scripted."""
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from kartrl.models.normaliser import RunningNormaliser
+from kartrl.models.normaliser import PixelNormaliser, RunningNormaliser
 from kartrl.models.scripting import script
 
 OFFSET = np.array([0, 0, -3, 1e4, 5, 1e6, 0])
@@ -14,7 +14,7 @@ SPREAD = np.array([1, 0, 20, 1, 0, 50, 1e-3])  # the second and fifth never chan
 
 @pytest.fixture(params=["eager", "scripted"])
 def normaliser(request) -> nn.Module:
-    module = RunningNormaliser(len(OFFSET))
+    module = RunningNormaliser((len(OFFSET),))
     return module if request.param == "eager" else script(module)
 
 
@@ -77,6 +77,29 @@ def test_statistics_are_frozen_but_in_update_and_travel_with_the_weights(normali
     for name, tensor in normaliser.state_dict().items():
         assert torch.equal(tensor, before[name])
     assert not list(normaliser.parameters())
-    other = RunningNormaliser(len(OFFSET))
+    other = RunningNormaliser((len(OFFSET),))
     other.load_state_dict(before)
     torch.testing.assert_close(other(x), seen, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 2e-3), (torch.bfloat16, 1e-1)])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_pixels_are_normalised_in_the_precision_of_the_image(dtype, tolerance, compiled):
+    """Of three pixels, one never changes, one is rarely set, and one is noise; what is returned is times 255."""
+    drawn = np.random.default_rng(0)
+    seen = np.full((4000, 1, 3, 1), 87, np.uint8)
+    seen[::500, 0, 1] = 236
+    seen[:, 0, 2, 0] = drawn.integers(0, 256, 4000)
+    module = PixelNormaliser((1, 3, 1))
+    module = script(module) if compiled else module
+    x = seen[:501].astype(np.float64)
+    torch.testing.assert_close(module(torch.tensor(x).to(dtype)).double(), torch.tensor(x), rtol=1e-2, atol=0)
+    for part in np.split(seen, 4):
+        module.update(torch.from_numpy(part).float() / 255)
+    scaled = seen.astype(np.float64) / 255
+    expected = ((x / 255 - scaled.mean(0)) / np.sqrt(scaled.var(0) + 1 / 255**2)).clip(-10, 10)
+    assert expected[1, 0, 0] == pytest.approx(0, abs=1e-9)
+    assert expected[0, 0, 1] == 10
+    made = module(torch.tensor(x).to(dtype))
+    assert made.dtype == dtype
+    np.testing.assert_allclose(made.double().numpy() / 255, expected, atol=tolerance)

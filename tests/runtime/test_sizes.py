@@ -163,6 +163,23 @@ def test_a_synchronous_update_is_one_unroll_of_every_environment():
     assert sizes.torch_threads == 4, "which may have their cores meanwhile"
 
 
+@pytest.mark.parametrize(
+    ("settings", "threads"),
+    [
+        (SMALL, (1, 4)),
+        ((*SMALL, "system.torch_threads=2"), (2, 2)),
+        (SYNCHRONOUS, (4, 4)),
+        (REPRODUCIBLE, (1, 1)),
+        ((*SMALL, "system.learners=2"), (1, 1)),
+        ((*SMALL, "algorithm.name=a3c", "a3c.hogwild=true"), (1, 1)),
+    ],
+)
+def test_only_asynchronous_updates_of_a_single_learner_may_get_more_threads(settings, threads):
+    sizes = choose_sizes(read(overrides=settings), QUICK)
+    assert (sizes.torch_threads, sizes.most_threads) == threads
+    assert ("up to" in str(sizes)) == (threads[0] < threads[1])
+
+
 @pytest.mark.parametrize("spec", [SLOW, QUICK])
 def test_reproducible_sizes_do_not_depend_on_the_clock(spec, monkeypatch):
     def measure(*_):
