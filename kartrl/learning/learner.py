@@ -99,7 +99,7 @@ class Update(NamedTuple):
 LARGEST_SHARE = 0.9  # weight of the largest TD error in that of an unroll; the mean has the rest
 PART_STEPS = 160  # steps that go through the network at once on a CPU, so that activations fit into its cache
 ALL_STEPS = 1_000_000_000  # on other devices
-MOST_IMAGES = 128  # of a batch, for running statistics of pixels: all would take as long as the update
+MOST_IMAGES = 32  # of a batch, for running statistics of pixels: all would take as long as the update
 
 
 class Learner:

@@ -80,5 +80,6 @@ def for_inference(network: Network) -> Network:
     copied.eval()
     for trunk in (copied.trunk, copied.critic):
         if (encoder := getattr(trunk, "encoder", None)) is not None and encoder.bf16:
-            encoder.to(torch.bfloat16)
+            encoder.body.to(torch.bfloat16)  # not the normaliser: acting must see what learning sees
+            encoder.linear.to(torch.bfloat16)
     return cast(Network, copied)

@@ -169,8 +169,7 @@ class ImageEncoder(nn.Module):
     """Convolutions and an optional linear layer on uint8 images [B, H, W, C] -> float32 [B, features].
 
     Images and weights are channels-last, the layout in which PyTorch's convolutions are fastest. With precision bf16,
-    layers compute in bfloat16 and parameters stay in float32; a copy for inference may be converted to bfloat16 as a
-    whole.
+    layers compute in bfloat16 and parameters stay in float32; a copy for inference may convert these.
 
     Args:
         observation: its shape.

@@ -82,7 +82,7 @@ def test_statistics_are_frozen_but_in_update_and_travel_with_the_weights(normali
     torch.testing.assert_close(other(x), seen, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 2e-3), (torch.bfloat16, 1e-1)])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-4), (torch.bfloat16, 1e-2)])
 @pytest.mark.parametrize("compiled", [False, True])
 def test_pixels_are_normalised_in_the_precision_of_the_image(dtype, tolerance, compiled):
     """Of three pixels, one never changes, one is rarely set, and one is noise; what is returned is times 255."""
@@ -97,9 +97,9 @@ def test_pixels_are_normalised_in_the_precision_of_the_image(dtype, tolerance, c
     for part in np.split(seen, 4):
         module.update(torch.from_numpy(part).float() / 255)
     scaled = seen.astype(np.float64) / 255
-    expected = ((x / 255 - scaled.mean(0)) / np.sqrt(scaled.var(0) + 1 / 255**2)).clip(-10, 10)
+    expected = ((x - seen.mean(0).round()) / 255 / np.sqrt(scaled.var(0) + 1 / 255**2)).clip(-10, 10)
     assert expected[1, 0, 0] == pytest.approx(0, abs=1e-9)
     assert expected[0, 0, 1] == 10
     made = module(torch.tensor(x).to(dtype))
     assert made.dtype == dtype
-    np.testing.assert_allclose(made.double().numpy() / 255, expected, atol=tolerance)
+    np.testing.assert_allclose(made.double().numpy() / 255, expected, atol=tolerance, rtol=tolerance)
