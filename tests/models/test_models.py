@@ -330,7 +330,7 @@ def test_pixels_are_normalised_by_their_running_statistics(encoder):
     torch.manual_seed(3)
     section = Model(encoder=encoder, hidden_size=16, normalise_observations=True)
     network = ActorCritic(section, (40, 40, 2), DISCRETE)
-    seen = observations((40, 40, 2), 50) // 4
+    seen = observations((40, 40, 2), 51) // 4
     seen[:, :20] = 7
     network.observe(seen)
     scaled = seen.double() / 255
@@ -344,6 +344,17 @@ def test_pixels_are_normalised_by_their_running_statistics(encoder):
         expected = made.linear(made.body(255 * image.permute(0, 3, 1, 2)).flatten(1))
     torch.testing.assert_close(made(seen[:3]), expected, atol=1e-3, rtol=1e-3)
     assert not torch.allclose(ActorCritic(section, (40, 40, 2), DISCRETE).trunk.encoder(seen[:3]), expected, atol=0.1)
+
+
+def test_acting_in_bf16_normalises_pixels_as_learning_does():
+    """Of pixels whose deviation is less than bfloat16's rounding of their mean."""
+    torch.manual_seed(3)
+    section = Model(hidden_size=16, normalise_observations=True, precision="bf16")
+    network = make_network(section, (40, 40, 2), DISCRETE)
+    seen = 150 + observations((40, 40, 2)) // 4 + (torch.rand(200, 40, 40, 2) < 0.45)
+    network.observe(seen.byte())
+    learning, acting = network.features(seen.byte()), for_inference(network).features(seen.byte())
+    assert (learning - acting).abs().mean() < 0.01 * learning.abs().mean()
 
 
 def test_average_pooling_takes_the_mean_over_all_places_and_images_of_any_size():
