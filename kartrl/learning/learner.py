@@ -302,10 +302,9 @@ def make_learner(
 
 def _observed(trajectory: Trajectory[Tensor]) -> Tensor:
     """The observations [N, ...] for running statistics: those of all valid steps, but at most so many images."""
-    steps = trajectory.valid.flatten().nonzero().flatten()
-    if trajectory.observation.dtype == torch.uint8:
-        steps = steps[:: max(1, -(-len(steps) // MOST_IMAGES))]
-    return trajectory.observation[:-1].flatten(0, 1).index_select(0, steps)
+    env, step = trajectory.valid.t().nonzero(as_tuple=True)  # by environment, so that a few are from all of them
+    every = max(1, -(-len(step) // MOST_IMAGES)) if trajectory.observation.dtype == torch.uint8 else 1
+    return trajectory.observation[step[::every], env[::every]]
 
 
 def _copied(state: dict[str, Tensor]) -> dict[str, Tensor]:

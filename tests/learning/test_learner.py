@@ -201,10 +201,14 @@ def test_statistics_are_of_valid_steps_and_of_some_of_many_images():
     normaliser = learner.network.trunk.encoder.normaliser
     assert int(normaliser.count) == steps > MOST_IMAGES
     torch.testing.assert_close(normaliser.mean, trajectory.observation[:-1][trajectory.valid].mean(0))
-    images = trajectory._replace(observation=torch.randint(0, 256, (LENGTH + 1, 40, 54, 54, 1), dtype=torch.uint8))
+    pixels = torch.arange(40, dtype=torch.uint8).view(40, 1, 1, 1).expand(LENGTH + 1, 40, 54, 54, 1)  # each its own
+    images = trajectory._replace(observation=pixels)
     network = make_network(config.model, (54, 54, 1), DISCRETE, heads_of(config))
     make_learner(config, network, DISCRETE).update(images, steps, 0.0, lambda stage: None)
-    assert MOST_IMAGES / 2 <= int(network.trunk.encoder.normaliser.count) <= MOST_IMAGES
+    normaliser = network.trunk.encoder.normaliser
+    assert MOST_IMAGES / 2 <= int(normaliser.count) <= MOST_IMAGES
+    assert normaliser.mean.min() == normaliser.mean.max()
+    assert float(normaliser.var.max()) == pytest.approx((39 * 41 / 12) / 255**2, rel=0.1), "of all environments"
 
 
 def test_it_steps_at_the_learning_rate_of_the_moment():
