@@ -157,6 +157,7 @@ def test_every_life_begins_with_fire_where_a_game_waits_for_it():
 GAMES = {
     "pong_ppo": "Pong",
     "pong_appo": "Pong",
+    "pong_acer": "Pong",
     "breakout": "Breakout",
     "space_invaders": "SpaceInvaders",
     "seaquest": "Seaquest",
