@@ -189,7 +189,7 @@ class Learner:
             if not made[-1].finite:
                 return Update(made, None)
         if self.network.normalises:  # after the steps, so that these use the statistics used for acting
-            self.network.observe(self.reducer.gather(_observed(trajectory)))
+            self.network.observe(self.reducer.gather(observed(trajectory)))
         update = Update(made, None if before is None else before.divergence())
         if self._kl_target:
             adapt(self.optimizer, self._kl_target, self.reducer.gather(torch.tensor([update.policy_kl])))
@@ -300,7 +300,7 @@ def make_learner(
     )
 
 
-def _observed(trajectory: Trajectory[Tensor]) -> Tensor:
+def observed(trajectory: Trajectory[Tensor]) -> Tensor:
     """The observations [N, ...] for running statistics: those of all valid steps, but at most so many images."""
     env, step = trajectory.valid.t().nonzero(as_tuple=True)  # by environment, so that a few are from all of them
     every = max(1, -(-len(step) // MOST_IMAGES)) if trajectory.observation.dtype == torch.uint8 else 1

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from kartrl.config import Model
 from kartrl.errors import UserError
-from kartrl.models.normaliser import PIXEL_EPSILON, PixelNormaliser, RunningNormaliser
+from kartrl.models.normaliser import EPSILON, PIXEL_EPSILON, PixelNormaliser, RunningNormaliser
 
 Shape = tuple[int, int, int]  # of an image: [H, W, C]
 
@@ -226,7 +226,7 @@ class MlpEncoder(nn.Module):
         self.scale = 1.0 / 255.0 if image else 1.0
         self.normalises = section.normalise_observations
         self.normaliser = (
-            RunningNormaliser((size,), PIXEL_EPSILON if image else 1e-8) if self.normalises else nn.Identity()
+            RunningNormaliser((size,), PIXEL_EPSILON if image else EPSILON) if self.normalises else nn.Identity()
         )
         self.layers = nn.Sequential(Dense(size, hidden, section), Dense(hidden, hidden, section))
         self.bf16, self.features = False, hidden

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from kartrl.models.scripting import export
 
+EPSILON = 1e-8
 PIXEL_EPSILON = 1 / 255**2  # so that a deviation of one level or less is not magnified much
 
 
@@ -25,7 +26,7 @@ class RunningNormaliser(nn.Module):
     var: Tensor  # float32 [...], population variance: divided by count
     count: Tensor  # int64 []
 
-    def __init__(self, shape: tuple[int, ...], epsilon: float = 1e-8) -> None:
+    def __init__(self, shape: tuple[int, ...], epsilon: float = EPSILON) -> None:
         super().__init__()
         self.epsilon = epsilon
         self.register_buffer("mean", torch.zeros(shape))

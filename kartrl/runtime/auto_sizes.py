@@ -95,7 +95,7 @@ def choose_sizes(config: Config, spec: EnvSpec, cpus: int | None = None) -> Size
     # A synchronous update runs while the agents wait, so it may use their cores.
     threads = number if synchronous else max(1, number // 4)
     threads = _or(system.torch_threads, threads if on_cpu else 1)
-    # With more threads an update may round differently, or take the cores of another learner's agents.
+    # The clock decides when, and the cores of another learner's agents would be taken.
     grows = system.torch_threads == "auto" and on_cpu and not fixed and learners == 1
     min_agents = min(agents, _or(system.min_agents, (agents + 1) // 2))
     sizes = Sizes(

@@ -18,7 +18,7 @@ from kartrl.envs.spec import EnvSpec
 from kartrl.learning.counters import Counters
 from kartrl.learning.divergence_guard import DivergenceGuard
 from kartrl.learning.hogwild_optimizer import HogwildOptimizer
-from kartrl.learning.learner import Learner, Update, make_learner
+from kartrl.learning.learner import Learner, Update, make_learner, observed
 from kartrl.learning.optimizers import hold_state, make_optimizer
 from kartrl.learning.schedules import Progress
 from kartrl.metrics.stopwatch import WORKER_STAGES, Stopwatch
@@ -132,7 +132,7 @@ class Worker:
             trainer.weights.version = int(board.updates.sum())  # the lag is the others' updates since the unroll began
             update = trainer.update(trajectory, batch, self.stopwatch)
             if self._shared.normalises:
-                self._shared.observe(trajectory.observation[:-1][trajectory.valid].cpu())
+                self._shared.observe(observed(trajectory).cpu())
             if update is not None and self._shared.normalises_returns:
                 learned_in = torch.tensor(trainer.learner.algorithm.return_deviation)
                 unit = learned_in / self._shared.return_deviation()  # 1, unless others have changed it meanwhile

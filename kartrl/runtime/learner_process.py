@@ -64,8 +64,9 @@ def run(
         device = learner_device(config.system, rank)
         network = make_network(config.model, spec.observation_shape, spec.action, heads_of(config)).to(device)
         reducer = SeveralLearners(rank, config.system.learners, place, device)
-        threads = UpdateThreads(sizes.torch_threads, sizes.most_threads)
-        learner = make_learner(config, network, spec.action, reducer=reducer, threads=threads)
+        learner = make_learner(
+            config, network, spec.action, reducer=reducer, threads=UpdateThreads(sizes.torch_threads)
+        )
         learner.load_state(LearnerState(*state))
         trainer = Trainer(learner, config.optimizer, Progress(config.run, before), before)
         _work(Central(config, sizes, spec, start_method(), trainer, server.send), server)

@@ -9,7 +9,7 @@ from trajectories import ACTIONS, DISCRETE, kind, random_trajectory
 from kartrl.algorithms import ALGORITHMS, heads_of, make_algorithm
 from kartrl.config import read
 from kartrl.learning.diagnostics import describe
-from kartrl.learning.learner import MOST_IMAGES, Learner, make_learner
+from kartrl.learning.learner import MOST_IMAGES, Learner, make_learner, observed
 from kartrl.learning.optimizers import make_optimizer
 from kartrl.learning.update_threads import UPDATES, UpdateThreads
 from kartrl.models import make_distribution, make_network
@@ -209,6 +209,14 @@ def test_statistics_are_of_valid_steps_and_of_some_of_many_images():
     assert MOST_IMAGES / 2 <= int(normaliser.count) <= MOST_IMAGES
     assert normaliser.mean.min() == normaliser.mean.max()
     assert float(normaliser.var.max()) == pytest.approx((39 * 41 / 12) / 255**2, rel=0.1), "of all environments"
+
+
+def test_some_of_many_images_are_of_all_environments():
+    trajectory = random_trajectory(DISCRETE, length=64, size=16)
+    pixels = torch.arange(16, dtype=torch.uint8).view(16, 1, 1, 1).expand(65, 16, 4, 4, 1)  # each its own
+    images = observed(trajectory._replace(observation=pixels, valid=torch.ones(64, 16, dtype=torch.bool)))
+    assert len(images) == MOST_IMAGES
+    assert images[:, 0, 0, 0].unique().tolist() == list(range(16))
 
 
 def test_it_steps_at_the_learning_rate_of_the_moment():
