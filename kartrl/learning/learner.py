@@ -115,6 +115,7 @@ class Learner:
             each operation. Gradients are the same, bit for bit, as with a thread for all parts. None: a single one.
         cloning: CLEAR's terms, added to the algorithm's loss.
         reducer: connects this learner with others that update at the same time; None for a single learner.
+        normalising: the network to whose running statistics batches are added, on any device; None for `network`.
 
     Attributes:
         optimizer_steps: begun so far, including those skipped as not finite.
@@ -134,8 +135,11 @@ class Learner:
         threads: UpdateThreads | None = None,
         cloning: Cloning | None = None,
         reducer: GradientReducer | None = None,
+        normalising: Network | None = None,
     ) -> None:
         self.network, self.algorithm, self.optimizer = network, algorithm, optimizer
+        self._normalising = normalising or network
+        self._normalising_device = next(iter(self._normalising.parameters())).device
         self._schedule, self._kl_target = learning_rate, kl_target
         self.gradient_clip, self._part_steps = gradient_clip, part_steps
         self._cloning, self.threads = cloning, threads or UpdateThreads()
@@ -188,14 +192,20 @@ class Learner:
             made.append(self._step(minibatch, lap))
             if not made[-1].finite:
                 return Update(made, None)
-        if self.network.normalises:  # after the steps, so that these use the statistics used for acting
-            self.network.observe(self.reducer.gather(observed(trajectory)))
         update = Update(made, None if before is None else before.divergence())
         if self._kl_target:
             adapt(self.optimizer, self._kl_target, self.reducer.gather(torch.tensor([update.policy_kl])))
-        if self.network.normalises_returns:
-            self.network.observe_returns(self.reducer.gather(update.value_targets()))
+        self._add_to_statistics(trajectory, update)  # after the steps, so that these use the statistics used for acting
         return update
+
+    def _add_to_statistics(self, trajectory: Trajectory[Tensor], update: Update) -> None:
+        if self.network.normalises:
+            self._normalising.observe(self.reducer.gather(observed(trajectory)).to(self._normalising_device))
+        if self.network.normalises_returns:
+            # the unit of the targets; others may have changed that of shared statistics during the update
+            unit = self.algorithm.return_deviation / float(self._normalising.return_deviation())
+            targets = self.reducer.gather(update.value_targets()) * unit
+            self._normalising.observe_returns(targets.to(self._normalising_device))
 
     def _step(self, batch: Batch, lap: Callable[[str], None]) -> Step:
         self.optimizer_steps += 1
@@ -276,6 +286,7 @@ def make_learner(
     optimizer: torch.optim.Optimizer | None = None,
     reducer: GradientReducer | None = None,
     threads: UpdateThreads | None = None,
+    normalising: Network | None = None,
 ) -> Learner:
     """Make the learner that the configuration describes, for a network with these actions.
 
@@ -283,6 +294,7 @@ def make_learner(
         optimizer: of the network's parameters, if not the configuration's.
         reducer: see `Learner`.
         threads: see `Learner`.
+        normalising: see `Learner`.
     """
     on_cpu = next(iter(network.parameters())).device.type == "cpu"
     distribution = make_distribution(action, config.model.squash_actions)
@@ -297,6 +309,7 @@ def make_learner(
         threads=threads,
         cloning=Cloning(config.clear, distribution) if config.clear.clones else None,
         reducer=reducer,
+        normalising=normalising,
     )
 
 

@@ -7,6 +7,7 @@ waits for an action, the worker chooses it; when an unroll is finished, the work
 import multiprocessing
 import time
 from multiprocessing.connection import Connection
+from typing import cast
 
 import numpy as np
 import torch
@@ -18,11 +19,11 @@ from kartrl.envs.spec import EnvSpec
 from kartrl.learning.counters import Counters
 from kartrl.learning.divergence_guard import DivergenceGuard
 from kartrl.learning.hogwild_optimizer import HogwildOptimizer
-from kartrl.learning.learner import Learner, Update, make_learner, observed
+from kartrl.learning.learner import Learner, Update, make_learner
 from kartrl.learning.optimizers import hold_state, make_optimizer
 from kartrl.learning.schedules import Progress
 from kartrl.metrics.stopwatch import WORKER_STAGES, Stopwatch
-from kartrl.models import ActorCritic, make_distribution, make_network
+from kartrl.models import ActorCritic, Network, make_distribution, make_network
 from kartrl.runtime.agent_group import Mailbox, Stopped
 from kartrl.runtime.agent_process import play, telling
 from kartrl.runtime.devices import choose_device, keep_freed_memory
@@ -91,14 +92,14 @@ class Worker:
         self._device = choose_device(config.system.device)
         shape, heads = spec.observation_shape, heads_of(config)
         network = make_network(config.model, shape, spec.action, heads).to(self._device)
-        self._shared = ActorCritic(config.model, shape, spec.action, heads)
-        board.network.take_place(self._shared)
-        optimizer = make_optimizer(config.optimizer, self._shared.parameters())
+        shared = ActorCritic(config.model, shape, spec.action, heads)
+        board.network.take_place(shared)
+        optimizer = make_optimizer(config.optimizer, shared.parameters())
         if board.statistics:
             hold_state(optimizer, board.statistics)
-        self._optimizer = HogwildOptimizer(network, self._shared, optimizer)
+        self._optimizer = HogwildOptimizer(network, shared, optimizer)
         self._optimizer.fetch()
-        learner = make_learner(config, network, spec.action, self._optimizer)
+        learner = make_learner(config, network, spec.action, self._optimizer, normalising=cast(Network, shared))
         self.trainer = _WorkerTrainer(learner, config, board, number, before)
         self._policy = Policy(network, make_distribution(spec.action), group_states(self.slab, network), seed)
 
@@ -130,13 +131,7 @@ class Worker:
         self.stopwatch.lap("gather")
         if not trainer.finished:
             trainer.weights.version = int(board.updates.sum())  # the lag is the others' updates since the unroll began
-            update = trainer.update(trajectory, batch, self.stopwatch)
-            if self._shared.normalises:
-                self._shared.observe(observed(trajectory).cpu())
-            if update is not None and self._shared.normalises_returns:
-                learned_in = torch.tensor(trainer.learner.algorithm.return_deviation)
-                unit = learned_in / self._shared.return_deviation()  # 1, unless others have changed it meanwhile
-                self._shared.observe_returns(update.value_targets().cpu() * unit)
+            trainer.update(trajectory, batch, self.stopwatch)
         for ours, all_lives in ((self.slab.unrolls, board.unrolls), (self.slab.quarantined, board.quarantined)):
             all_lives[number] += ours[0]
             ours[0] = 0

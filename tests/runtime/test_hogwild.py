@@ -164,7 +164,7 @@ def _moments(network):
 
 
 def test_an_update_that_is_not_finite_changes_nothing_and_the_server_can_see_it():
-    config = configured()
+    config = configured("model.normalise_observations=true", "model.normalise_returns=true")
     board = board_of(config)
     ring = Ring(config, board, poisoned=(2, 3))
     ring.run(unrolls=4)
