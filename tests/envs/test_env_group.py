@@ -158,6 +158,7 @@ GAMES = {
     "pong_ppo": "Pong",
     "pong_appo": "Pong",
     "pong_acer": "Pong",
+    "pong_impala": "Pong",
     "breakout": "Breakout",
     "space_invaders": "SpaceInvaders",
     "seaquest": "Seaquest",
