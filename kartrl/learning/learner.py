@@ -139,7 +139,6 @@ class Learner:
     ) -> None:
         self.network, self.algorithm, self.optimizer = network, algorithm, optimizer
         self._normalising = normalising or network
-        self._normalising_device = next(iter(self._normalising.parameters())).device
         self._schedule, self._kl_target = learning_rate, kl_target
         self.gradient_clip, self._part_steps = gradient_clip, part_steps
         self._cloning, self.threads = cloning, threads or UpdateThreads()
@@ -192,20 +191,15 @@ class Learner:
             made.append(self._step(minibatch, lap))
             if not made[-1].finite:
                 return Update(made, None)
+        if self.network.normalises:  # after the steps, so that these use the statistics used for acting
+            self._normalising.observe(self.reducer.gather(observed(trajectory)))
         update = Update(made, None if before is None else before.divergence())
         if self._kl_target:
             adapt(self.optimizer, self._kl_target, self.reducer.gather(torch.tensor([update.policy_kl])))
-        self._add_to_statistics(trajectory, update)  # after the steps, so that these use the statistics used for acting
-        return update
-
-    def _add_to_statistics(self, trajectory: Trajectory[Tensor], update: Update) -> None:
-        if self.network.normalises:
-            self._normalising.observe(self.reducer.gather(observed(trajectory)).to(self._normalising_device))
         if self.network.normalises_returns:
-            # the unit of the targets; others may have changed that of shared statistics during the update
-            unit = self.algorithm.return_deviation / float(self._normalising.return_deviation())
-            targets = self.reducer.gather(update.value_targets()) * unit
-            self._normalising.observe_returns(targets.to(self._normalising_device))
+            targets = self.reducer.gather(update.value_targets())
+            self._normalising.observe_returns(targets, self.algorithm.return_deviation)
+        return update
 
     def _step(self, batch: Batch, lap: Callable[[str], None]) -> Step:
         self.optimizer_steps += 1

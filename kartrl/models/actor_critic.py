@@ -144,16 +144,17 @@ class ActorCritic(nn.Module):
         return torch.ones(1)
 
     @export
-    def observe_returns(self, value_target: Tensor) -> None:
-        """Add value targets [N], all finite, in the current unit, to the statistics of returns.
+    def observe_returns(self, value_target: Tensor, unit: float) -> None:
+        """Add value targets [N], all finite, to the statistics of returns.
 
+        The unit is the `return_deviation` that they were made with; others may have changed shared statistics since.
         The value head is then rescaled so that the returns it predicts stay the same in the new unit (PopArt,
         arXiv:1602.07714, without the shift).
         """
         if self.normalises_returns:
             with torch.no_grad():
                 before = self.return_deviation()
-                self.returns.update((value_target * before).unsqueeze(1))
+                self.returns.update((value_target * unit).unsqueeze(1))
                 change = before / self.return_deviation()
                 self.value.weight.mul_(change)
                 self.value.bias.mul_(change)

@@ -40,7 +40,8 @@ class RunningNormaliser(nn.Module):
 
     @export
     def update(self, x: Tensor) -> None:
-        """Add observations, finite float32 [N, ...], by Chan's parallel formula; if N is 0, nothing changes."""
+        """Add observations, finite float32 [N, ...], from any device, by Chan's formula; if N is 0, nothing changes."""
+        x = x.to(self.mean.device)
         number = x.shape[0]
         if number == 0:
             return

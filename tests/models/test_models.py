@@ -486,7 +486,7 @@ def test_a_new_unit_of_returns_changes_nothing_that_is_said_of_them(torchscript,
         deviation = float(network.return_deviation())
         before = said() * deviation
         returns.append(torch.randn(size) * 30 + 100)
-        network.observe_returns(returns[-1] / deviation)
+        network.observe_returns(returns[-1] / deviation, deviation)
         expected = float(torch.cat(returns).double().var(correction=0).sqrt())
         assert float(network.return_deviation()) == pytest.approx(expected, rel=1e-4)
         torch.testing.assert_close(said() * network.return_deviation(), before)
