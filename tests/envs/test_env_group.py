@@ -160,6 +160,7 @@ GAMES = {
     "pong_acer": "Pong",
     "pong_impala": "Pong",
     "breakout": "Breakout",
+    "breakout_appo": "Breakout",
     "space_invaders": "SpaceInvaders",
     "seaquest": "Seaquest",
     "beam_rider": "BeamRider",
