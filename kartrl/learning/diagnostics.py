@@ -26,7 +26,7 @@ def describe(losses: Sequence[Loss], minibatches: int = 1) -> dict[str, float]:
     Returns:
         `losses/...`: the loss and its terms, averaged over the minibatches, explained_variance, value_mean, value_std,
         the quantiles advantage_p05 to advantage_p95, and, if there are importance weights, effective_sample_size
-        (Kish's, as a share: 1 on-policy).
+        (Kish's, as a share: 1 on-policy, 0 if no action could be the learner's).
     """
     totals = {"total": sum(loss.total for loss in losses)}
     totals |= {name: sum(loss.terms[name] for loss in losses) for name in losses[0].terms}
@@ -46,9 +46,17 @@ def describe(losses: Sequence[Loss], minibatches: int = 1) -> dict[str, float]:
         "losses/advantage_p95": high,
     }
     if "importance_weight" in steps:
-        weight = steps["importance_weight"]
-        scalars["losses/effective_sample_size"] = float(weight.sum() ** 2 / (len(weight) * (weight**2).sum()))
+        scalars["losses/effective_sample_size"] = effective_sample_size(steps["importance_weight"])
     return scalars
+
+
+def effective_sample_size(weight: Tensor) -> float:
+    """(sum w)^2 / (N sum w^2) of weights >= 0, float64 [N]; those that overflowed to infinity count alike."""
+    largest = float(weight.max())
+    if largest == 0:
+        return 0.0
+    relative = (weight / largest).nan_to_num(1.0)
+    return float(relative.sum() ** 2 / (len(relative) * (relative**2).sum()))
 
 
 def explained_variance(value: Tensor, target: Tensor) -> float:

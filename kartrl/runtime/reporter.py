@@ -6,6 +6,7 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
 from pathlib import Path
+from statistics import fmean
 
 import psutil
 
@@ -22,8 +23,10 @@ from kartrl.runtime.record_pipe import RecordPipe
 from kartrl.runtime.sizes import Sizes
 from kartrl.runtime.trainer_thread import Trainer
 
+DIVERGENCE = "losses/behaviour_kl"
 UPDATE_SECONDS = 10.0  # to wait for the end of an update
 LARGEST_QUEUE = 10_000  # records that wait for the logger; more are lost
+FAR = 1.0  # KL(mu || pi) between the policy that acts and the learner's: at 0.5, training can still go well
 LAST_SECONDS = 30.0  # for the logger of a finished run: a short run may end before it has started
 
 
@@ -58,6 +61,7 @@ class Reporter:
         self._pipe: RecordPipe | None = None
         self._lost = 0
         self._reported_first_update = False
+        self._warned = bool(config.replays)  # replayed steps are expected to be from far policies
         self.logger = Helper("logger", self._start_logger, display.say, STILL_SECONDS + config.system.step_timeout)
 
     def _start_logger(self, signs: Connection) -> ChildProcess:
@@ -146,6 +150,13 @@ class Reporter:
         records = [self._trainer.records.popleft() for _ in range(len(self._trainer.records))]
         for record in records:
             self._display.add_reward(record.counters.seconds, record.steps, record.mean_reward)
+        divergences = [record.scalars[DIVERGENCE] for record in records if DIVERGENCE in record.scalars]
+        if not self._warned and divergences and (divergence := fmean(divergences)) > FAR:
+            self._warned = True
+            self._display.say(
+                f"Agents act with a policy far from the learner's (KL {divergence:.3g}, {status.lag:.1f} updates old), "
+                "so training may fail: try fewer environments, larger updates or a lower learning rate"
+            )
         if not self._config.run.reproducible:
             values: dict[str, list[float]] = defaultdict(list)
             for record in records:

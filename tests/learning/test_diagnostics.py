@@ -67,6 +67,17 @@ def test_a_part_without_a_valid_step_changes_nothing():
     assert set(describe([one])) == {"losses/total", "losses/entropy"}
 
 
+@pytest.mark.parametrize(
+    ("weights", "size"),
+    [([0.0, 0.0], 0.0), ([float("inf"), 1.0, 2.0, 0.0], 0.25), ([float("inf")] * 2, 1.0), ([1e200, 1e200, 0.0], 2 / 3)],
+)
+def test_importance_weights_may_overflow_or_vanish(weights, size):
+    loss = loss_of(length=1, size=len(weights))
+    loss.valid[:] = True
+    loss.steps["importance_weight"] = torch.tensor([weights], dtype=torch.float64)
+    assert describe([loss])["losses/effective_sample_size"] == pytest.approx(size)
+
+
 def test_of_targets_that_do_not_vary_nothing_is_explained():
     loss = loss_of()
     loss.steps["value_target"][:] = 7.3
