@@ -4,6 +4,8 @@ import importlib.util
 import socket
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -129,17 +131,19 @@ def test_weights_of_another_machine_are_taken_unless_they_are_old():
     assert torch.equal(acting.bias, there.bias)
 
 
-def test_a_replacement_inspects_nothing_again_and_each_life_ends_with_its_node(tmp_path):
-    (tmp_path / "made").mkdir()
-    result = subprocess.run(
-        [sys.executable, "-m", "lives", str(tmp_path / "made")],
-        env={**environment(), "KARTRL_IMPORT": "lives", "TMPDIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=250,
-    )
-    assert result.stdout.split() == ["3", "2"], result.stderr  # inspection, and two agents; these alone
-    assert [path.name for path in tmp_path.iterdir()] == ["made"]
+def test_a_replacement_inspects_nothing_again_and_each_life_ends_with_its_node():
+    with tempfile.TemporaryDirectory() as name:  # pytest's own folders can be too long for a socket's path
+        folder = Path(name)
+        (folder / "made").mkdir()
+        result = subprocess.run(
+            [sys.executable, "-m", "lives", str(folder / "made")],
+            env={**environment(), "KARTRL_IMPORT": "lives", "TMPDIR": name},
+            capture_output=True,
+            text=True,
+            timeout=250,
+        )
+        assert result.stdout.split() == ["3", "2"], result.stderr  # inspection, and two agents; these alone
+        assert [path.name for path in folder.iterdir()] == ["made"]
 
 
 def test_a_cluster_that_has_gone_is_not_joined(tmp_path, monkeypatch):
