@@ -6,7 +6,6 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
 from pathlib import Path
-from statistics import fmean
 
 import psutil
 
@@ -23,7 +22,6 @@ from kartrl.runtime.record_pipe import RecordPipe
 from kartrl.runtime.sizes import Sizes
 from kartrl.runtime.trainer_thread import Trainer
 
-DIVERGENCE = "losses/behaviour_kl"
 UPDATE_SECONDS = 10.0  # to wait for the end of an update
 LARGEST_QUEUE = 10_000  # records that wait for the logger; more are lost
 FAR = 1.0  # KL(mu || pi) between the policy that acts and the learner's: at 0.5, training can still go well
@@ -150,19 +148,13 @@ class Reporter:
         records = [self._trainer.records.popleft() for _ in range(len(self._trainer.records))]
         for record in records:
             self._display.add_reward(record.counters.seconds, record.steps, record.mean_reward)
-        divergences = [record.scalars[DIVERGENCE] for record in records if DIVERGENCE in record.scalars]
-        if not self._warned and divergences and (divergence := fmean(divergences)) > FAR:
-            self._warned = True
-            self._display.say(
-                f"Agents act with a policy far from the learner's (KL {divergence:.3g}, {status.lag:.1f} updates old), "
-                "so training may fail: try fewer environments, larger updates or a lower learning rate"
-            )
+        values: dict[str, list[float]] = defaultdict(list)
+        for record in records:
+            for tag, value in record.scalars.items():
+                values[tag].append(value)
+        means = {tag: sum(numbers) / len(numbers) for tag, numbers in values.items()}
+        self._warn_of_far_policy(means.get("losses/behaviour_kl", 0.0), status.lag)
         if not self._config.run.reproducible:
-            values: dict[str, list[float]] = defaultdict(list)
-            for record in records:
-                for tag, value in record.scalars.items():
-                    values[tag].append(value)
-            means = {tag: sum(numbers) / len(numbers) for tag, numbers in values.items()}
             counters = status.counters
             return means | {"speed/updates": float(counters.updates), "speed/episodes": float(counters.episodes)}
         groups = self._sizes.agents * self._sizes.groups_per_agent
@@ -176,3 +168,13 @@ class Reporter:
             self.send(Scalars(steps, {**record.scalars, "speed/updates": float(record.counters.updates)}))
             self.send(EpisodeBatch(steps, tuple(end.episode for end in ended)))
         return {}
+
+    def _warn_of_far_policy(self, divergence: float, lag: float) -> None:
+        """Tell the user, once, if agents act with a policy far from the learner's: a mean KL(mu || pi) above `FAR`."""
+        if self._warned or not divergence > FAR:
+            return
+        self._warned = True
+        self._display.say(
+            f"Agents act with a policy far from the learner's (KL {divergence:.3g}, {lag:.1f} updates old), "
+            "so training may fail: try fewer environments, larger updates or a lower learning rate"
+        )
