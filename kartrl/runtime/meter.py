@@ -14,12 +14,17 @@ from kartrl.runtime.trainer_thread import TrainerThread
 
 
 class Meter:
-    """Speeds over a sliding window."""
+    """Speeds over a sliding window, and over whole updates where one takes longer than the window.
+
+    Args:
+        now: the monotonic time, in seconds.
+        counters: at that time.
+    """
 
     WINDOW = 10.0  # seconds
 
     def __init__(self, now: float, counters: Counters) -> None:
-        self._points: deque[tuple[float, Counters, int, int]] = deque([(now, counters, 0, 0)])
+        self._points: deque[tuple[float, Counters, int, int]] = deque([(now, counters, 0, 0)])  # at trained steps
 
     def status(
         self,
@@ -36,20 +41,21 @@ class Meter:
         Args:
             predicted: numbers so far of observations for which actions were chosen, and of forward passes.
         """
-        self._points.append((now, counters, *predicted))
-        while len(self._points) > 2 and now - self._points[1][0] > self.WINDOW:
-            self._points.popleft()
-        then, before, predictions, batches = self._points[0]
-        seconds = max(now - then, 1e-6)
-        newest = self._points[-1]
-        speed = (counters.agent_steps - before.agent_steps) / seconds
+        points = self._points
+        if counters.agent_steps != points[-1][1].agent_steps:
+            points.append((now, counters, *predicted))
+        while len(points) > 2 and now - points[1][0] > self.WINDOW:
+            points.popleft()
+        then, before, predictions, batches = points[0]
+        newest = points[-1][0]
+        seconds = max(newest - then, now - newest, 1e-6)  # the second is larger while training has stopped
         return Status(
             counters=counters,
             fraction=fraction,
             eta_seconds=counters.seconds * (1 - fraction) / fraction if fraction > 0 else float("inf"),
-            agent_steps_per_second=speed,
+            agent_steps_per_second=(counters.agent_steps - before.agent_steps) / seconds,
             updates_per_second=(counters.updates - before.updates) / seconds,
-            prediction_batch=(newest[2] - predictions) / max(newest[3] - batches, 1),
+            prediction_batch=(predicted[0] - predictions) / max(predicted[1] - batches, 1),
             lag=lag,
             agents=agents,
             stuck=stuck,
