@@ -53,7 +53,7 @@ class Replay(Section):
         "oldest unrolls are dropped when it is full",
     )
     compression: Literal["none", "lz4"] = Field(
-        "none", description="compression of frames: none, or lz4 (pip install kartrl[replay])"
+        "none", description="compression of frames: none, or lz4 (pip install 'kartrl[replay]')"
     )
     save: bool = Field(
         False,

@@ -38,7 +38,7 @@ class Run(Section):
     reproducible: bool = Field(
         False,
         description="two runs with the same configuration, seed and number of cores end with the same weights, bit for "
-        "bit; slower",
+        "bit; slower; needs evaluation.minutes = 0",
     )
     minutes: float = Field(0, ge=0, le=YEAR, description="also end training after this many minutes; 0: no limit")
     checkpoint_minutes: float = Field(1, gt=0, le=YEAR, description="minutes between checkpoints")

@@ -92,7 +92,7 @@ def replay_shape(config: Config, spec: EnvSpec, sizes: Sizes) -> MemoryShape | N
     if not config.replays:
         return None
     if section.compression == "lz4" and importlib.util.find_spec("lz4") is None:
-        raise UserError("[replay] compression: lz4 is not installed; try: pip install kartrl[replay]")
+        raise UserError("[replay] compression: lz4 is not installed; try: pip install 'kartrl[replay]'")
     capacities = [each.capacity for each in config.replays]
     if min(capacities) < length:
         raise UserError(

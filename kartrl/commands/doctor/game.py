@@ -101,5 +101,5 @@ def _sha1(file: Path) -> str:
 def check_atari(_: Examined) -> tuple[State, str]:
     """Report whether Atari games are installed."""
     if importlib.util.find_spec("ale_py") is None:
-        return "ok", "ale-py is not installed; only Atari games need it: pip install kartrl[atari]"
+        return "ok", "ale-py is not installed; only Atari games need it: pip install 'kartrl[atari]'"
     return "ok", f"ale-py {importlib.metadata.version('ale-py')}"

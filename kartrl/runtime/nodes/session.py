@@ -69,7 +69,7 @@ def check(config: Config) -> None:
         raise UserError(f"{several} not with system.controller; set it to false")
     for module, extra in (("ray", "cluster"), *((("lz4", "cluster"),) if section.compression == "lz4" else ())):
         if importlib.util.find_spec(module) is None:
-            raise UserError(f"{several} {module} is not installed; try: pip install kartrl[{extra}]")
+            raise UserError(f"{several} {module} is not installed; try: pip install 'kartrl[{extra}]'")
 
 
 class RaySession:
