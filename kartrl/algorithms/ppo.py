@@ -66,7 +66,8 @@ class ClippedSurrogate(Algorithm[AnySection]):
         number = min(int(of_all.min()), max(1, round(length * int(of_all.sum()) / section.minibatch_size)))
         for _ in range(section.epochs):
             self._divergences.clear()
-            for chosen in torch.randperm(unrolls).tensor_split(number):
+            order = torch.randperm(unrolls).to(batch.trajectory.reward.device)  # drawn on the CPU, alike on any device
+            for chosen in order.tensor_split(number):
                 yield batch.minibatch(chosen)
             if section.kl_limit:
                 divergence = self.gather(torch.as_tensor(sum(self._divergences))[None]).mean()

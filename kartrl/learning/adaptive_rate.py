@@ -16,9 +16,9 @@ def adapt(optimizer: torch.optim.Optimizer, target: float, divergences: Tensor) 
     Args:
         optimizer: made with a factor; see `optimizers.make_optimizer`.
         target: mean KL(before || after) of an update.
-        divergences: KL of this update as measured by each learner, float32 [learners].
+        divergences: KL of this update as measured by each learner, float32 [learners]; NaN if it had no valid step.
     """
-    divergence = float(divergences.mean())
+    divergence = float(divergences.nanmean())  # NaN, which changes nothing, if no learner had any
     factor: Tensor = optimizer.param_groups[0][FACTOR]
     if divergence > TOLERANCE * target:
         factor /= CHANGE

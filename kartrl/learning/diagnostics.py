@@ -66,7 +66,7 @@ def explained_variance(value: Tensor, target: Tensor) -> float:
 
 
 class PolicyProbe:
-    """KL(before || after) of an update, on the first unrolls of its batch, by two forward passes.
+    """KL(before || after) of an update, on the first unrolls of its batch that have a valid step, by two forward passes.
 
     Args:
         network: before the update.
@@ -75,14 +75,14 @@ class PolicyProbe:
 
     def __init__(self, network: Network, distribution: Distribution, trajectory: Trajectory[Tensor]) -> None:
         self._network, self._distribution = network, distribution
-        self._trajectory = trajectory.unrolls(slice(0, PROBE_UNROLLS))
+        some = trajectory.valid.any(0).nonzero()[:PROBE_UNROLLS, 0]
+        self._trajectory = trajectory.unrolls(some if len(some) else slice(0, 1))
         self._before = self._policy()
 
-    def divergence(self) -> float:
-        """The mean over valid steps; call this after the update."""
-        valid = self._trajectory.valid
-        divergence = self._distribution.kl(self._before, self._policy())[valid]
-        return float(divergence.mean()) if len(divergence) else 0.0
+    def divergence(self) -> float | None:
+        """The mean over valid steps, None if there are none; call this after the update."""
+        divergence = self._distribution.kl(self._before, self._policy())[self._trajectory.valid]
+        return float(divergence.mean()) if len(divergence) else None
 
     @torch.no_grad()
     def _policy(self) -> Tensor:

@@ -57,7 +57,7 @@ class Update(NamedTuple):
     """The result of an update: one optimizer step per minibatch, until one is skipped."""
 
     steps: list[Step]
-    policy_kl: float | None  # KL(before || after), if requested
+    policy_kl: float | None  # KL(before || after), if requested and there was a valid step
 
     @property
     def finite(self) -> bool:
@@ -195,7 +195,8 @@ class Learner:
             self._normalising.observe(self.reducer.gather(observed(trajectory)))
         update = Update(made, None if before is None else before.divergence())
         if self._kl_target:
-            adapt(self.optimizer, self._kl_target, self.reducer.gather(torch.tensor([update.policy_kl])))
+            divergence = math.nan if update.policy_kl is None else update.policy_kl
+            adapt(self.optimizer, self._kl_target, self.reducer.gather(torch.tensor([divergence])))
         if self.network.normalises_returns:
             targets = self.reducer.gather(update.value_targets())
             self._normalising.observe_returns(targets, self.algorithm.return_deviation)

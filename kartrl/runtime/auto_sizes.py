@@ -133,6 +133,7 @@ def _hogwild_sizes(config: Config, spec: EnvSpec) -> Sizes:
     """Sizes of a Hogwild run: workers, one per core, replace agents, predictors and trainers."""
     system, section = config.system, config.a3c
     check_hogwild(config)
+    check_replays(config)
     length = _or(config.algorithm.unroll_length, UNROLL)
     lengths = (length,) if section.unroll_lengths == "auto" else section.unroll_lengths
     memory, envs = max(1, int(free_memory() / 2 / WORKER_BYTES)), _or(system.envs_per_agent, 1)

@@ -101,6 +101,7 @@ class Worker:
         self._optimizer.fetch()
         learner = make_learner(config, network, spec.action, self._optimizer, normalising=cast(Network, shared))
         self.trainer = _WorkerTrainer(learner, config, board, number, before)
+        self.trainer.weights.version = int(board.updates.sum())  # of this life of the run, as in `_learn`
         self._policy = Policy(network, make_distribution(spec.action), group_states(self.slab, network), seed)
 
     def serve(self) -> None:

@@ -142,6 +142,8 @@ class Trainer:
         if (problem := self.guard.record(update.finite)) is not None:
             self._go_back(problem)
         if not update.finite:
+            if problem is None and len(update.steps) > 1:
+                self.weights.publish()  # agents act with what the minibatches before it have changed
             return None
         self._norms += [step.gradient_norm for step in update.steps]
         lag, age = (self.weights.version - batch.version[:, part] for part in (batch.online, ~batch.online))

@@ -84,6 +84,23 @@ def test_of_targets_that_do_not_vary_nothing_is_explained():
     assert describe([loss])["losses/explained_variance"] == 0.0
 
 
+def test_the_probe_takes_unrolls_that_have_a_valid_step():
+    torch.manual_seed(3)
+    network, distribution = make_network(Model(hidden_size=8), (3,), DISCRETE), make_distribution(DISCRETE)
+    trajectory = random_trajectory(DISCRETE, dtype=torch.float32)
+    trajectory.valid[:, :PROBE_UNROLLS] = False  # of environments whose observations are not finite
+    probes = [
+        PolicyProbe(network, distribution, part)
+        for part in (trajectory, trajectory.unrolls(slice(PROBE_UNROLLS, None)), trajectory.unrolls(slice(0, 1)))
+    ]
+    with torch.no_grad():
+        network.policy.bias += torch.tensor([1.0, 0.0, 0.0, -1.0])
+    measured, expected, without = [probe.divergence() for probe in probes]
+    assert expected > 0.01
+    assert measured == pytest.approx(expected)
+    assert without is None
+
+
 def test_the_probe_measures_how_far_a_policy_moved_on_valid_steps():
     torch.manual_seed(3)
     network, distribution = make_network(Model(hidden_size=8, core="lstm"), (3,), DISCRETE), make_distribution(DISCRETE)

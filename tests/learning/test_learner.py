@@ -250,6 +250,14 @@ def test_the_learning_rate_is_adapted_to_how_far_updates_move_the_policy(algorit
     assert learner.learning_rate(0.0) == pytest.approx(0.03 * 30), "its bound"
 
 
+def test_a_batch_without_a_valid_step_changes_no_learning_rate():
+    learner = learner_of(configured("ppo", "optimizer.kl_target=1e6", "ppo.normalise_advantages=false"), DISCRETE, 100)
+    trajectory, _ = batch_of(DISCRETE)
+    made = update(learner, trajectory._replace(valid=torch.zeros_like(trajectory.valid)), 0)
+    assert made.policy_kl is None
+    assert learner.learning_rate(0.0) == pytest.approx(RATE)
+
+
 def test_an_update_that_is_about_as_large_as_it_should_be_changes_no_learning_rate():
     measured = update(learner_of(configured("ppo", "optimizer.kl_target=1"), DISCRETE, part=100), *batch_of(DISCRETE))
     for times, factor in ((0.4, 1 / 1.5), (0.6, 1), (1.9, 1), (2.1, 1.5)):

@@ -137,6 +137,15 @@ def test_two_workers_learn_on_the_same_parameters_with_unrolls_of_their_own_leng
     assert board.steps.tolist() == [sum(int(batch.valid.sum()) for batch in ring.batches) for ring in rings]
 
 
+def test_the_lag_of_a_workers_first_unroll_is_that_of_later_ones():
+    config = configured("system.agents=2")
+    board = board_of(config)
+    board.updates[0] = 3  # of another worker, after those before a resume
+    ring = Ring(config, board, 1)
+    ring.run(unrolls=2)
+    assert [batch.version.unique().tolist() for batch in ring.batches] == [[3], [4]]
+
+
 def test_two_workers_count_returns_together_and_each_in_its_own_unit():
     """The second one's unroll is in the unit of the beginning, which the first has changed meanwhile."""
     config = configured("model.normalise_returns=true", "system.agents=2", "optimizer.learning_rate=0.0001")

@@ -313,6 +313,9 @@ def test_hogwild_workers_take_the_agents_place_with_one_environment_each():
         (["optimizer.kl_target=0.01"], "kl_target: Hogwild workers have no joint updates"),
         (["a3c.devices=cpu cuda:99"], "device cuda:99: not available"),
         (["a3c.devices=toaster"], "device toaster: not available"),
+        (["replay.methods=queue uniform"], "methods: a3c learns from fresh unrolls only"),
+        (["laser.threshold=0.3"], "threshold: a3c has no V-trace to mask"),
+        (["clear.policy_cost=0.01"], "clones replayed steps, but nothing is replayed"),
     ],
 )
 def test_what_does_not_go_with_hogwild_is_one_line(overrides, message):

@@ -155,6 +155,21 @@ def test_a_poisoned_batch_changes_nothing_and_is_counted(reward):
     assert not poisoned.messages
 
 
+def test_agents_get_what_an_update_changed_before_a_minibatch_that_is_not_finite():
+    one_by_one = ["ppo.shuffle=unrolls", f"ppo.minibatch_size={T}", "ppo.normalise_advantages=false"]
+    trainer = make_trainer(configure("algorithm.name=ppo", *one_by_one))
+    version = trainer.weights.version
+    for seed in range(100, 109):  # until the poisoned unroll is not in the first minibatch
+        before = trainer.state().network
+        update(trainer, [seed], reward=float("nan"))
+        if any(not torch.equal(tensor, before[name]) for name, tensor in trainer.state().network.items()):
+            break
+        assert trainer.weights.version == version
+    assert trainer.weights.version == version + 1
+    assert trainer.weights.relative_change() == 0.0, "the agents' weights are the learner's"
+    assert trainer.counters.updates == 0
+
+
 def test_replayed_unrolls_are_learned_from_but_are_no_agent_steps():
     trainer = make_trainer(configure("run.agent_steps=100000"))
     batch = make_batch(trainer.learner.network, 7)

@@ -1,0 +1,75 @@
+"""Updates on a device other than the CPU, simulated: the same numbers, and no operation that mixes the two."""
+
+import pytest
+import torch
+from other_device import NAME, OtherDevice, There
+from trajectories import ACTIONS, DISCRETE, kind, random_trajectory
+
+from kartrl.algorithms import ALGORITHMS, heads_of, make_algorithm
+from kartrl.config import read
+from kartrl.learning.learner import make_learner
+from kartrl.models import make_network
+from kartrl.trajectory import Trajectory
+
+
+@pytest.fixture(autouse=True)
+def replaced_parameters():
+    """Parameters of another type cannot be changed in place."""
+    torch.__future__.set_overwrite_module_params_on_conversion(True)
+    yield
+    torch.__future__.set_overwrite_module_params_on_conversion(False)
+
+
+def test_the_simulated_device_refuses_what_a_gpu_refuses():
+    with OtherDevice():
+        numbers = torch.arange(6.0).view(2, 3).to(NAME)
+        assert isinstance(numbers, There)
+        order = torch.tensor([1, 0])
+        assert numbers[order][0].tolist() == [3.0, 4.0, 5.0], "indexing takes the CPU's indices"
+        with pytest.raises(RuntimeError, match="same device"):
+            numbers.index_select(0, order)
+        with pytest.raises(RuntimeError, match="same device"):
+            numbers + torch.ones(3)
+        assert float((numbers * torch.tensor(2.0)).sum()) == 30.0, "as numbers, the CPU's are taken"
+        numbers[0] = 7.0
+        assert numbers.cpu().tolist() == [[7.0] * 3, [3.0, 4.0, 5.0]]
+
+
+SETTINGS = {
+    "feed-forward": ["model.core=none"],
+    "lstm, unrolls": ["model.core=lstm", "ppo.shuffle=unrolls", "appo.shuffle=unrolls"],
+    "normalised": ["model.core=none", "model.normalise_observations=true", "model.normalise_returns=true"],
+    "kl": ["model.core=none", "optimizer.kl_target=0.01", "ppo.kl_limit=1", "appo.kl_limit=1"],
+}
+CASES = [
+    (name, action, settings)
+    for name in ALGORITHMS
+    for action in ACTIONS
+    for settings in SETTINGS
+    if action == DISCRETE or settings == "feed-forward"
+]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "action", "settings"), CASES, ids=[f"{name}-{kind(action)}-{what}" for name, action, what in CASES]
+)
+def test_an_update_is_the_same_on_another_device(algorithm, action, settings):
+    overrides = [f"algorithm.name={algorithm}", "model.torchscript=false", "model.hidden_size=8", *SETTINGS[settings]]
+    config = read(overrides=overrides)
+    trajectory = random_trajectory(action, size=5, dtype=torch.float32)
+    results = []
+    for device in ("cpu", NAME):
+        torch.manual_seed(1)
+        with OtherDevice():
+            network = make_network(config.model, (3,), action, heads_of(config)).to(device)
+            learner = make_learner(config, network, action)
+            moved = Trajectory(*(tensor.to(device) for tensor in trajectory))
+            torch.manual_seed(2)
+            update = learner.update(moved, int(trajectory.valid.sum()), 0.0, lambda stage: None, probe=True)
+            results.append((update.scalars(), {name: tensor.cpu() for name, tensor in network.state_dict().items()}))
+    assert update.finite
+    assert any(isinstance(parameter, There) for parameter in network.parameters())
+    (scalars, network), (others, other) = results
+    assert scalars == pytest.approx(others, rel=1e-3, abs=1e-5, nan_ok=True)
+    for name, tensor in network.items():
+        torch.testing.assert_close(other[name], tensor, rtol=1e-3, atol=1e-5)
