@@ -58,6 +58,8 @@ def add_arguments(parser: Parser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Compare the named runs or experiment; returns the exit status."""
     question = Question(options.by, options.metric, options.reach)
+    if options.output is not None and not options.output.name:
+        raise UserError(f"-o {options.output}: name a file, such as comparison.png")
     if options.config is None:
         return compare(options.runs, question, options.output, Console())
     if options.runs:

@@ -40,6 +40,13 @@ class Experiment(Section):
     algorithms: dict[str, Part] = Field(min_length=1)
     environments: dict[str, Part] = Field({"": ()}, min_length=1)
 
+    @field_validator("seeds")
+    @classmethod
+    def _each_once(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
+        if twice := [seed for seed in seeds if seeds.count(seed) > 1]:
+            raise ValueError(f"{twice[0]} is there twice")
+        return seeds
+
     @field_validator("algorithms", "environments")
     @classmethod
     def _names_fit_folders(cls, parts: dict[str, Part]) -> dict[str, Part]:
@@ -78,14 +85,23 @@ def read_experiment(file: Path, by: str) -> tuple[Path, list[Cell]]:
         raise UserError(f"{file}: {'.'.join(map(str, first['loc']))}: {word(first)}") from errors
     folder = Path(experiment.folder) if experiment.folder else Path("logs") / file.stem
     grid = itertools.product(experiment.seeds, experiment.environments.items(), experiment.algorithms.items())
-    cells = []
+    cells, names = [], []
     for seed, (environment, its), (algorithm, own) in grid:
         name = "__".join(part for part in (environment, algorithm, str(seed)) if part)
         parts = [*experiment.common, *its, *own]
         ours = [f"run.logs={folder}", f"run.name={name}", f"run.seed={seed}"]
         config = read([part for part in parts if "=" not in part], [*(part for part in parts if "=" in part), *ours])
         cells.append(Cell(algorithm, config, folder / name))
+        names.append(environment)
     check_comparable([(cell.folder.name, cell.config) for cell in cells], by)
+    ids: dict[str, str] = {}
+    for cell, environment in zip(cells, names, strict=True):
+        first = ids.setdefault(cell.config.environment.id, environment)
+        if first != environment:
+            raise UserError(
+                f"{file}: environments {first} and {environment} are both {cell.config.environment.id}, and would be "
+                "averaged; put what differs into the algorithms"
+            )
     return folder, cells
 
 

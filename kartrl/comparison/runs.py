@@ -1,9 +1,10 @@
 """Runs to compare: read from their folders, grouped, and refused if their scores are not comparable."""
 
+import contextlib
 import difflib
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +12,10 @@ import numpy as np
 
 from kartrl.comparison.curves import Moment, Points, all_reached
 from kartrl.config import Config, read, settings
+from kartrl.config.levels import is_random, numbers_of
+from kartrl.envs.world import MANY
 from kartrl.errors import UserError
+from kartrl.learning import checkpoint
 from kartrl.metrics import episodes_csv, scalars_csv
 from kartrl.metrics.episodes_csv import EpisodeRow
 from kartrl.runtime.run_folders import find_run
@@ -28,7 +32,8 @@ class ComparedRun(NamedTuple):
     """A run and its metric."""
 
     name: str
-    config: Config
+    config: Config  # that it was begun with
+    resumed: Config  # of its newest checkpoint
     points: Points  # at least one
     finished: dict[str, Moment | None]
     """When all levels of a use had been finished in evaluations, and all levels in training, if there are several."""
@@ -63,14 +68,14 @@ def read_run(name: str, metric: str) -> ComparedRun:
         near = difflib.get_close_matches(metric, [*tags, *EPISODE_METRICS], n=1)
         raise UserError(f"{folder}: has no {metric} yet" + (f"; the nearest that it has is {near[0]}" if near else ""))
     finished = {}
-    for use in PLACES:
+    for use in PLACES if not _is_grouped(config) else ():
         if levels := [_points(found) for tag, found in tags.items() if _is_level(tag, use)]:
             finished[use] = all_reached(levels, 1.0)
     names = {row.level for row in episodes}
     if len(names) > 1:
         levels = [_column([row for row in episodes if row.level == name], "finished") for name in names]
         finished[TRAINING] = all_reached(levels, 1.0)
-    return ComparedRun(folder.name, config, points, finished)
+    return ComparedRun(folder.name, config, _resumed(folder, config), points, finished)
 
 
 def group(runs: Sequence[ComparedRun], by: str, labels: Sequence[str] = ()) -> Groups:
@@ -80,9 +85,11 @@ def group(runs: Sequence[ComparedRun], by: str, labels: Sequence[str] = ()) -> G
         UserError: a run has no such key, a group lacks a task of the others, or as `check_comparable`.
     """
     check_comparable([(run.name, run.config) for run in runs], by)
+    _check_resumed(runs, by)
+    circuits = {key for run in runs for key in settings(run.config) if key.startswith("levels.")}
     groups: defaultdict[str, dict[str, list[ComparedRun]]] = defaultdict(dict)
     for index, run in enumerate(runs):
-        label = labels[index] if labels else _setting(run, by)
+        label = labels[index] if labels else _setting(run, by, circuits)
         groups[label].setdefault(run.task, []).append(run)
     tasks = {run.task: run for run in runs}
     for label, members in groups.items():
@@ -110,10 +117,42 @@ def check_comparable(runs: Sequence[tuple[str, Config]], by: str) -> None:
             raise UserError(
                 f"cannot compare: {one} is on {here.environment.id}, {other} on another version, {there.environment.id}"
             )
-        for key, value in _rules(here).items():
-            its = _rules(there)[key]
+        for key, value in _rules(here, by).items():
+            its = _rules(there, by)[key]
             if value != its and not f"{by}.".startswith(f"{key}."):
                 raise UserError(f"cannot compare: {one} has {key} = {value or 'none'}, {other} has {its or 'none'}")
+
+
+def _resumed(folder: Path, config: Config) -> Config:
+    """The configuration of a run's newest checkpoint, if that can be read; else `config`."""
+    newest = checkpoint.newest(folder)
+    with contextlib.suppress(UserError):
+        return checkpoint.load(newest).config if newest is not None else config
+    return config
+
+
+def _check_resumed(runs: Sequence[ComparedRun], by: str) -> None:
+    """Refuse runs that went on with another task, or with another value of the key `by`.
+
+    Raises:
+        UserError: names the run and the key.
+    """
+    for run in runs:
+        before, after = (
+            {by: str(settings(config).get(by, "none"))} | _rules(config, by) for config in (run.config, run.resumed)
+        )
+        for key in before:
+            if before[key] != after[key]:
+                raise UserError(
+                    f"cannot compare: {run.name} was begun with {key} = {before[key] or 'none'} and resumed with "
+                    f"{after[key] or 'none'}"
+                )
+
+
+def _is_grouped(config: Config) -> bool:
+    """Whether evaluations are logged by groups of circuits, which do not tell when each was finished."""
+    used = [key for key, use in config.levels.circuits.items() if use != "none"]
+    return sum(len(numbers_of(key).numbers) if is_random(key) else 1 for key in used) > MANY
 
 
 def _read_tags(folder: Path) -> dict[str, list[tuple[float, float, float]]]:
@@ -137,8 +176,10 @@ def _is_level(tag: str, use: str) -> bool:
     return tag.startswith(f"evaluation_{use}/") and tag.endswith("/finished")
 
 
-def _setting(run: ComparedRun, key: str) -> str:
+def _setting(run: ComparedRun, key: str, others: Collection[str]) -> str:
     known = settings(run.config)
+    if key not in known and key in others:
+        return "none"  # a circuit that other runs use
     if key not in known:
         near = difflib.get_close_matches(key, known, n=1, cutoff=0.0)[0]
         raise UserError(f"--by {key}: the run {run.name} has no such key; the nearest that it has is {near}")
@@ -150,13 +191,13 @@ def _game(task: str) -> str:
     return re.sub(r"(NoFrameskip|Deterministic)?(-v\d+)?$", "", re.split("[:/]", task)[-1])
 
 
-def _rules(config: Config) -> dict[str, str]:
-    """The settings that define a task and its score, by key."""
+def _rules(config: Config, by: str) -> dict[str, str]:
+    """The settings that define a task and its score, by key, without the circuit that `by` names."""
     keys = [key for key in type(config.environment).model_fields if key not in {"id", *LEARNERS_KEYS}]
     rules = {f"environment.{key}": getattr(config.environment, key) for key in keys}
     rules |= {f"reward.{key}": getattr(config.reward, key) for key in type(config.reward).model_fields}
     for use in PLACES:
         rules[f"levels ({use})"] = " ".join(
-            sorted(key for key, is_for in config.levels.circuits.items() if is_for == use)
+            sorted(key for key, is_for in config.levels.circuits.items() if is_for == use and f"levels.{key}" != by)
         )
     return {key: str(value) for key, value in rules.items()}

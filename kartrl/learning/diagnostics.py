@@ -66,7 +66,7 @@ def explained_variance(value: Tensor, target: Tensor) -> float:
 
 
 class PolicyProbe:
-    """KL(before || after) of an update, on the first unrolls of its batch that have a valid step, by two forward passes.
+    """KL(before || after) of an update, on the first unrolls with a valid step in its batch, by two forward passes.
 
     Args:
         network: before the update.

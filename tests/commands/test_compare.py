@@ -91,6 +91,9 @@ def test_several_tasks_are_put_on_one_scale(tmp_path):
         (["--config", "mistyped.toml"], "hidden_size"),
         (["--config", "unlike.toml"], "cannot compare: a__1 has environment.frame_skip = 5, b__1 has 4"),
         (["--config", "outside.toml"], "cannot be part of a folder name"),
+        (["--config", "twice.toml"], "seeds: 1 is there twice"),
+        (["--config", "alike.toml"], "environments one and two are both CartPole-v1"),
+        (["one", "-o", "."], "-o .: name a file"),
     ],
 )
 def test_bad_input_is_one_line_and_leaves_no_files(tmp_path, arguments, said):
@@ -100,6 +103,8 @@ def test_bad_input_is_one_line_and_leaves_no_files(tmp_path, arguments, said):
         "seedless": "[algorithms]\na = []",
         "mistyped": 'seeds = [1]\n[algorithms]\na = ["model.hiden_size=4"]',
         "unlike": 'seeds = [1]\n[algorithms]\na = []\nb = ["environment.frame_skip=4"]',
+        "twice": "seeds = [1, 2, 1]\n[algorithms]\na = []",
+        "alike": 'seeds = [1]\n[algorithms]\na = ["cartpole"]\n[environments]\none = []\ntwo = ["environment.frame_stack=2"]',
         "outside": 'seeds = [1]\n[algorithms]\n"../a" = []',
     }.items():
         (tmp_path / f"{name}.toml").write_text(text)

@@ -3,9 +3,11 @@
 import pytest
 from commands import assert_clear
 from finished_runs import write_run
+from policies import make_checkpoint
 
 from kartrl.comparison.runs import RETURN, group, read_run
 from kartrl.errors import UserError
+from kartrl.learning import checkpoint
 
 PONG = {"env": "PongNoFrameskip-v4"}
 
@@ -55,6 +57,34 @@ def test_what_is_compared_may_differ_and_what_the_agent_sees_too(tmp_path):
     assert list(group(both, "environment.frame_skip")) == ["4", "5"]
 
 
+def test_runs_may_be_compared_by_what_a_circuit_is_used_for(tmp_path):
+    unused = ("levels.MarioCircuit.Act4=none",)
+    both = runs(tmp_path, ((), {"env": "kartrl/Kart-v0"}), (unused, {"env": "kartrl/Kart-v0"}))
+    assert list(group(both, "levels.MarioCircuit.Act4")) == ["test", "none"]
+    assert "nearest that it has is levels.MarioCircuit." in refused(lambda: group(both[:1], "levels.MarioCircuit.Act"))
+
+
+@pytest.mark.parametrize(
+    ("change", "by", "reason"),
+    [
+        ("run.agent_steps=5000", "algorithm.name", None),
+        ("appo.epochs=7", "algorithm.name", None),
+        ("appo.epochs=7", "appo.epochs", "run was begun with appo.epochs = 2 and resumed with 7"),
+        ("reward.progress=4", "run.seed", "run was begun with reward.progress = 3.0 and resumed with 4.0"),
+    ],
+)
+def test_a_run_that_was_resumed_with_another_task_is_refused(tmp_path, change, by, reason):
+    begun = ("reward.progress=3", "model.hidden_size=16")
+    folder = write_run(tmp_path / "run", *begun, env="kartrl/Kart-v0")
+    (folder / "checkpoints").mkdir()
+    checkpoint.save(folder / "checkpoints" / "0000000100.pt", make_checkpoint(100, *begun, change))
+    run = read_run(str(folder), RETURN)
+    if reason is None:
+        assert len(group([run], by)) == 1
+    else:
+        assert reason in refused(lambda: group([run], by))
+
+
 def test_groups_are_made_by_a_key_or_by_labels(tmp_path):
     several = runs(
         tmp_path,
@@ -96,6 +126,8 @@ def test_all_levels_are_finished_when_the_last_first_was(tmp_path):
     }
     (run,) = runs(tmp_path, ((), {"env": "kartrl/Kart-v0", "scalars": tags}))
     assert run.finished == {"train": (3.0, 3000.0), "test": None}
+    (grouped,) = runs(tmp_path / "more", (("levels.random:20=train",), {"env": "kartrl/Kart-v0", "scalars": tags}))
+    assert grouped.finished == {}, "means of groups do not tell when each level was finished"
 
 
 def test_all_levels_are_finished_in_training_when_the_last_first_was(tmp_path):

@@ -5,10 +5,13 @@ import torch
 from other_device import NAME, OtherDevice, There
 from trajectories import ACTIONS, DISCRETE, kind, random_trajectory
 
-from kartrl.algorithms import ALGORITHMS, heads_of, make_algorithm
+from kartrl.algorithms import ALGORITHMS, heads_of
 from kartrl.config import read
 from kartrl.learning.learner import make_learner
-from kartrl.models import make_network
+from kartrl.models import make_distribution, make_network
+from kartrl.models.cores import CORES
+from kartrl.models.encoders import ENCODERS
+from kartrl.runtime.published_weights import PublishedWeights
 from kartrl.trajectory import Trajectory
 
 
@@ -39,6 +42,8 @@ SETTINGS = {
     "feed-forward": ["model.core=none"],
     "lstm, unrolls": ["model.core=lstm", "ppo.shuffle=unrolls", "appo.shuffle=unrolls"],
     "normalised": ["model.core=none", "model.normalise_observations=true", "model.normalise_returns=true"],
+    "replayed": ["model.core=none", "replay.methods=queue uniform", "clear.policy_cost=0.01", "clear.value_cost=0.005"],
+    "laser": ["model.core=lstm", "replay.methods=queue uniform", "laser.threshold=0.3", "laser.form=paper"],
     "kl": ["model.core=none", "optimizer.kl_target=0.01", "ppo.kl_limit=1", "appo.kl_limit=1"],
 }
 CASES = [
@@ -46,7 +51,9 @@ CASES = [
     for name in ALGORITHMS
     for action in ACTIONS
     for settings in SETTINGS
-    if action == DISCRETE or settings == "feed-forward"
+    if (action == DISCRETE or settings == "feed-forward")
+    and (ALGORITHMS[name].replays or settings not in ("replayed", "laser"))
+    and (ALGORITHMS[name].has_vtrace or settings != "laser")
 ]
 
 
@@ -57,6 +64,8 @@ def test_an_update_is_the_same_on_another_device(algorithm, action, settings):
     overrides = [f"algorithm.name={algorithm}", "model.torchscript=false", "model.hidden_size=8", *SETTINGS[settings]]
     config = read(overrides=overrides)
     trajectory = random_trajectory(action, size=5, dtype=torch.float32)
+    if settings in ("replayed", "laser"):
+        trajectory = trajectory._replace(online=torch.arange(5) % 2 == 0)
     results = []
     for device in ("cpu", NAME):
         torch.manual_seed(1)
@@ -73,3 +82,32 @@ def test_an_update_is_the_same_on_another_device(algorithm, action, settings):
     assert scalars == pytest.approx(others, rel=1e-3, abs=1e-5, nan_ok=True)
     for name, tensor in network.items():
         torch.testing.assert_close(other[name], tensor, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("core", CORES)
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_unrolls_of_images_and_actions_are_the_same_on_another_device(encoder, core):
+    overrides = ["model.torchscript=false", "model.hidden_size=8", f"model.encoder={encoder}", f"model.core={core}"]
+    config, distribution = read(overrides=overrides), make_distribution(DISCRETE)
+    torch.manual_seed(3)
+    observation = torch.randint(256, (4, 2, 84, 84, 2), dtype=torch.uint8)
+    first, noise = torch.rand(4, 2) < 0.3, distribution.noise(2, torch.device("cpu"), None)
+    results = []
+    for device in ("cpu", NAME):
+        torch.manual_seed(1)
+        with OtherDevice():
+            network = make_network(config.model, (84, 84, 2), DISCRETE).to(device)
+            acting = make_network(config.model, (84, 84, 2), DISCRETE).to(device)
+            published = PublishedWeights(network)
+            output, _ = network(observation.to(device), first.to(device), network.initial_state(2))
+            (output.policy.mean() + output.value.mean()).backward()
+            with torch.no_grad():
+                for parameter in network.parameters():
+                    parameter -= 0.1 * parameter.grad
+            published.publish()
+            published.fetch(acting, 0)
+            step = observation[0].to(device), first[0].to(device), acting.initial_state(2), noise.to(device), False
+            decision, state = acting.act(*step)
+            results.append([tensor.detach().cpu() for tensor in (output.policy, output.value, decision, state)])
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(other, one, rtol=1e-3, atol=1e-5)
