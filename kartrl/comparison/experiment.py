@@ -96,10 +96,10 @@ def read_experiment(file: Path, by: str) -> tuple[Path, list[Cell]]:
     check_comparable([(cell.folder.name, cell.config) for cell in cells], by)
     ids: dict[str, str] = {}
     for cell, environment in zip(cells, names, strict=True):
-        first = ids.setdefault(cell.config.environment.id, environment)
-        if first != environment:
+        other = ids.setdefault(cell.config.environment.id, environment)
+        if other != environment:
             raise UserError(
-                f"{file}: environments {first} and {environment} are both {cell.config.environment.id}, and would be "
+                f"{file}: environments {other} and {environment} are both {cell.config.environment.id}, and would be "
                 "averaged; put what differs into the algorithms"
             )
     return folder, cells

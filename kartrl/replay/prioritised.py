@@ -78,7 +78,9 @@ class PrioritisedReplay(Replay):
     def _put(self, slot: int, serial: int) -> None:
         """See `Replay`."""
         others = self._priorities[self.slots()[:-1]]
-        self._slots.pop(int(self._serials[slot]), None)
+        before = int(self._serials[slot])
+        if self._slots.get(before) == slot:  # after `forget`, serial numbers begin again
+            del self._slots[before]
         super()._put(slot, serial)
         self._priorities[slot] = others.max() if len(others) else 1.0
         self._slots[serial] = slot

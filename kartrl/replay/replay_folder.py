@@ -16,7 +16,7 @@ import safetensors.numpy
 from kartrl.errors import UserError
 from kartrl.files import write_whole
 from kartrl.replay.mixture import Mixture
-from kartrl.replay.unroll_memory import MemoryShape
+from kartrl.replay.unroll_memory import NO_LIMIT, MemoryShape
 
 FORMAT = "kartrl replay 1"
 PIECE = 1 << 24  # bytes of unrolls in a file: copied while training waits
@@ -45,7 +45,8 @@ class ReplayFolder:
 
     def __init__(self, path: Path, mixture: Mixture) -> None:
         self._path, self._mixture = path, mixture
-        self._unrolls = max(1, PIECE // _unroll_size(mixture.shape))  # maximum per piece
+        uncompressed = mixture.shape._replace(limit=NO_LIMIT)
+        self._unrolls = max(1, PIECE // _unroll_size(uncompressed))  # maximum per piece
         self._pieces: dict[str, Piece] = {}  # by the names of their files
 
     def unwritten(self) -> int:

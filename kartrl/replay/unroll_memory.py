@@ -11,6 +11,7 @@ from kartrl.replay.frame_store import CompressedFrames, FrameStore
 from kartrl.trajectory import Trajectory
 
 SPARE = 0.01  # extra frames as a fraction of the steps, as beginnings of episodes take more than one per step
+NO_LIMIT = 2**63  # bytes
 STEPS = ("decision", "reward", "terminated", "valid", "version")  # fields of T steps
 
 
@@ -27,7 +28,7 @@ class MemoryShape(NamedTuple):
     scattered: int = 0  # number of unrolls whose predecessor may not be in the memory
     features: int = 0  # float32 numbers that replays store with the unrolls
     compression: str = "none"  # of frames; or lz4
-    limit: int = 2**63  # maximum size in bytes
+    limit: int = NO_LIMIT  # maximum size in bytes
 
     @property
     def frames(self) -> int:
@@ -70,14 +71,18 @@ class MemoryShape(NamedTuple):
         return int(np.prod(self.frame_shape)) * np.dtype(self.observation_dtype).itemsize
 
     @property
-    def other_bytes(self) -> int:
-        """Bytes of everything but the frames."""
-        fields = sum(int(np.prod(shape)) * np.dtype(dtype).itemsize for shape, dtype in self.fields().values())
-        return fields + 4 * self.features
+    def field_bytes(self) -> int:
+        """Bytes of `fields`."""
+        return sum(int(np.prod(shape)) * np.dtype(dtype).itemsize for shape, dtype in self.fields().values())
+
+    @property
+    def feature_bytes(self) -> int:
+        """Bytes of `features`, all of which may be taken however few unrolls are held: their slots take turns."""
+        return 4 * self.features
 
     def size(self) -> int:
         """Bytes when full; with compression an upper bound."""
-        return min(self.frames * self.frame_bytes + self.other_bytes, self.limit)
+        return min(self.frames * self.frame_bytes + self.field_bytes + self.feature_bytes, self.limit)
 
 
 class UnrollMemory:
@@ -90,8 +95,8 @@ class UnrollMemory:
 
     def __init__(self, shape: MemoryShape) -> None:
         self.shape = shape
-        self._other_bytes = shape.other_bytes
-        self._most_bytes = shape.longest * shape.frame_bytes + shape.other_bytes // shape.unrolls  # of one more unroll
+        self._field_bytes = shape.field_bytes
+        self._most_bytes = shape.longest * shape.frame_bytes + shape.field_bytes // shape.unrolls  # of one more unroll
         kind = CompressedFrames if shape.compression == "lz4" else FrameStore
         self._frames = kind(shape.frames, shape.frame_shape, shape.observation_dtype)
         self._uses = np.zeros(shape.frames, np.int32)  # number of unrolls that use each frame
@@ -108,8 +113,8 @@ class UnrollMemory:
 
     @property
     def size(self) -> int:
-        """Bytes of the unrolls held."""
-        return self._frames.size + len(self) * self._other_bytes // self.shape.unrolls
+        """Bytes of the unrolls held, and of all features."""
+        return self._frames.size + len(self) * self._field_bytes // self.shape.unrolls + self.shape.feature_bytes
 
     def has_room(self) -> bool:
         """Whether one more unroll fits, whatever its frames are."""

@@ -119,12 +119,12 @@ def replay_shape(config: Config, spec: EnvSpec, sizes: Sizes) -> MemoryShape | N
     )
     free = free_memory()
     limit = min(free, int(section.gigabytes * 1e9)) if section.gigabytes else free
-    if section.compression != "none":
-        return shape._replace(limit=limit)
-    if shape.size() > limit:
+    compressed = section.compression != "none"
+    needed = shape.feature_bytes if compressed else shape.size()  # what compressed frames take is not known
+    if needed > limit:
+        what = f"the features of {embedded:,} steps" if compressed else f"{sum(capacities):,} steps"
         short = f"{free / 1e9:,.1f} GB are free" if limit == free else f"replay.gigabytes is {section.gigabytes:g}"
         raise UserError(
-            f"[replay] capacities: {sum(capacities):,} steps would take {shape.size() / 1e9:,.1f} GB of memory, and "
-            f"{short}; lower it"
+            f"[replay] capacities: {what} would take {needed / 1e9:,.1f} GB of memory, and {short}; lower it"
         )
-    return shape
+    return shape._replace(limit=limit) if compressed else shape

@@ -104,7 +104,7 @@ def test_bad_input_is_one_line_and_leaves_no_files(tmp_path, arguments, said):
         "mistyped": 'seeds = [1]\n[algorithms]\na = ["model.hiden_size=4"]',
         "unlike": 'seeds = [1]\n[algorithms]\na = []\nb = ["environment.frame_skip=4"]',
         "twice": "seeds = [1, 2, 1]\n[algorithms]\na = []",
-        "alike": 'seeds = [1]\n[algorithms]\na = ["cartpole"]\n[environments]\none = []\ntwo = ["environment.frame_stack=2"]',
+        "alike": 'seeds = [1]\n[algorithms]\na = ["cartpole"]\n[environments]\none = []\ntwo = ["run.minutes=1"]',
         "outside": 'seeds = [1]\n[algorithms]\n"../a" = []',
     }.items():
         (tmp_path / f"{name}.toml").write_text(text)

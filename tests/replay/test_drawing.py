@@ -120,6 +120,14 @@ def test_what_was_not_learned_from_yet_has_the_largest_priority_and_no_error_is_
     assert replay._priorities[replay.slots()][-1] == 4.0
 
 
+def test_after_everything_was_forgotten_each_new_unroll_is_learned_from():
+    replay, mixture = filled(prioritised, CAPACITY // 2)
+    mixture.forget()
+    fill(mixture, CAPACITY)
+    mixture.learn(np.arange(CAPACITY), np.full(CAPACITY, 4.0, np.float32))
+    assert (replay._priorities[replay.slots()] == 4.0).all()
+
+
 def test_a_mixture_draws_each_share_from_its_replay():
     mixture = uniforms(6, long=(30, Fraction(7, 10)), short=(2, Fraction(2, 10)))
     for _ in range(20):

@@ -52,6 +52,12 @@ def test_every_replay_is_the_same_again_bit_for_bit_and_goes_on_the_same(tmp_pat
         np.testing.assert_array_equal(a, b)
 
 
+def test_a_piece_of_compressed_unrolls_is_no_larger_than_without_compression(tmp_path):
+    mixture = make(compression="lz4")
+    mixture._memory.shape = mixture.shape._replace(limit=mixture.shape.size() // 20)
+    assert ReplayFolder(tmp_path, mixture)._unrolls == ReplayFolder(tmp_path, make())._unrolls
+
+
 def test_only_what_is_new_is_written_and_what_is_not_needed_goes(tmp_path):
     mixture, folder = saved(tmp_path, 25, insertion="oldest")
     playing = Playing(1)

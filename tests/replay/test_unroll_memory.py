@@ -237,6 +237,16 @@ def test_compressed_frames_stay_below_the_limit_and_the_oldest_unrolls_go():
     assert held.memory.size == 0
 
 
+def test_what_replays_store_beside_compressed_unrolls_is_taken_whole_from_the_limit():
+    bound, features = 60_000, 10_000
+    held, games = held_of(4000, compression="lz4", limit=bound, features=features), [Game(0, 4, 1, "zero", 0.05)]
+    games[0].frame = lambda: np.full((SIDE, SIDE, 1), games[0].random.integers(256), np.uint8)
+    assert held.memory.size == 4 * features, "all slots are used in turn, however few unrolls fit"
+    fill(held, games, 120)
+    assert held.memory._frames.size < bound - 4 * features
+    assert 0.7 * bound < held.memory.size <= bound
+
+
 def test_frames_without_detail_take_less_compressed():
     sizes = {}
     for compression in ("none", "lz4"):

@@ -349,6 +349,11 @@ def test_memory_for_replay_is_bounded_and_compressed_it_may_be_more_steps_than_f
         choose_sizes(read(overrides=bounded), SLOW)
     config = read(overrides=[*bounded, "replay.compression=lz4"])
     assert replay_shape(config, SLOW, choose_sizes(config, SLOW)).size() == 10**9
+    elite = [*bounded, "replay.compression=lz4", "replay.methods=elite", "model.hidden_size=512"]
+    with pytest.raises(
+        UserError, match=r"the features of 500,000 steps would take 1\.0 GB .* replay.gigabytes is 1; low"
+    ):
+        choose_sizes(read(overrides=elite), SLOW)
 
 
 def test_a_replay_must_hold_an_unroll():
