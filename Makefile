@@ -1,7 +1,7 @@
 # `make run` trains and `make test` checks, from a fresh clone. `make help` lists the rest.
 
 # Where the virtual environment lies, which Python makes it (empty: the first fitting one), what run.py and pytest are given.
-VENV ?= .venv
+VENV = .venv
 PYTHON ?=
 ARGS ?=
 PYTEST_ARGS ?=
@@ -74,7 +74,10 @@ resolve = $$work/bin/uv pip compile --quiet --universal --python-version 3.11 --
 
 # A stamp tells that an installation has gone through; without it, or with another lock, it starts over.
 $(VENV)/.run: requirements.lock pyproject.toml
-	@$(find_python); \
+	@if [ -n "$$(ls -A $(VENV) 2>/dev/null)" ] && [ ! -e $(VENV)/pyvenv.cfg ]; then \
+		echo '$(VENV) exists and is no virtual environment; choose another folder: make VENV=FOLDER' >&2; exit 2; \
+	fi; \
+	$(find_python); \
 	echo "Installing kartrl's libraries into $(VENV) with $$($$python --version) (a few minutes, once)"; \
 	$$python -m venv --clear $(VENV)
 	$(PIP) -r requirements.lock

@@ -109,6 +109,11 @@ def run_seed(options: argparse.Namespace, seed: int, grounds: Mapping[str, Seque
     for name in options.methods:
         if not results[name].exists():
             run = folder / f"{name}-{seed}"
+            if name != "none" and not run.exists() and not (begun / "replay").exists():
+                raise SystemExit(
+                    f"--methods {name}: the replay of {FIRST} of seed {seed} was removed with the methods before; "
+                    "give another --folder"
+                )
             copy_run(begun, run, with_replay=name != "none")
             overrides = [*options.set, *METHODS[name], *levels_of(GROUNDS[options.second])]
             do(name, train(run, seed, 2 * steps, 2 * steps, overrides, options.config))

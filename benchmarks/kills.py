@@ -14,7 +14,7 @@ import psutil
 from rich.console import Console
 from rich.progress import Progress
 
-from kartrl.commands.arguments import add_config
+from kartrl.commands.arguments import add_config, config_files
 from kartrl.commands.bench.windows import train_window
 from kartrl.launch import config_options
 
@@ -50,7 +50,7 @@ def parse(description: str | None) -> argparse.Namespace:
 
 def main() -> None:
     options, console = parse(__doc__), Console()
-    arguments = config_options(options.config, options.set)
+    arguments = config_options(config_files(options), options.set)
     ratios = []
     for _ in range(options.rounds):
         rates, kills = [], []

@@ -14,7 +14,7 @@ import matplotlib.pyplot as plt
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from kartrl.commands.arguments import add_config
+from kartrl.commands.arguments import add_config, config_files
 from kartrl.commands.bench.measure import measured_point
 from kartrl.commands.bench.windows import Window, train_window
 from kartrl.config import read
@@ -56,14 +56,15 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, default=Path("scaling.png"), metavar="FILE.png")
     options = parser.parse_args()
     console = Console()
-    spec = inspect_env(read(options.config, options.set))
+    files = config_files(options)
+    spec = inspect_env(read(files, options.set))
     points: list[tuple[int, Window]] = []
     measured = []
     for number in NUMBERS:
-        config = read(options.config, options.set)
+        config = read(files, options.set)
         overrides = [*options.set, *sizes_of(number), "evaluation.minutes=0"]
-        sizes = choose_sizes(read(options.config, overrides), spec)
-        arguments = config_options(options.config, overrides)
+        sizes = choose_sizes(read(files, overrides), spec)
+        arguments = config_options(files, overrides)
         with Progress(
             SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console, transient=True
         ) as progress:

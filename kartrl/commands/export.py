@@ -14,6 +14,7 @@ from kartrl import __version__
 from kartrl.commands.arguments import POLICY, Parser, whole_number
 from kartrl.commands.evaluate import Result, evaluate
 from kartrl.config import Config, Run, settings
+from kartrl.config.cluster import Cluster
 from kartrl.envs.world import World
 from kartrl.envs.worlds import load_world
 from kartrl.errors import UserError
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from kartrl.learning.checkpoint import Checkpoint
 
 LICENCE = "MIT, as kartrl"
+OWN = ("logs", "name", "init", "init_optimizer")  # keys of [run] that concern the user's other runs and folders
 
 
 def add_arguments(parser: Parser) -> None:
@@ -109,13 +111,13 @@ def export(
 
 def _impersonal(config: Config) -> Config:
     """The configuration without the user's own names and paths; `game = auto` is replaced by its result."""
-    run = config.run.model_copy(update={name: getattr(Run(), name) for name in ("logs", "name", "init")})
+    run = config.run.model_copy(update={name: getattr(Run(), name) for name in OWN})
     environment = config.environment
     if isinstance(load_world(config), KartWorld):
         game = "bundled" if game_folder(environment.game).name == BUNDLED else "cartridge"
         environment = environment.model_copy(update={"game": game})
     levels = config.levels.without_paths()
-    return config.model_copy(update={"run": run, "environment": environment, "levels": levels})
+    return config.model_copy(update={"run": run, "environment": environment, "levels": levels, "cluster": Cluster()})
 
 
 def describe(name: str, given: "Checkpoint", half: bool, results: Sequence[Result], world: World) -> str:

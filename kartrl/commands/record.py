@@ -92,7 +92,8 @@ def record(
             list_circuits(console, world.config.environment.game)
             return None
         if len(driver.levels) > 1:
-            raise UserError(f"-s {level}: matches {len(driver.levels)} {world.level_word}s; record one at a time")
+            many = f"matches {len(driver.levels)} {world.level_word}s; record one at a time"
+            raise UserError(f"-s {level}: {many}" if level else f"choose one with -s: {', '.join(driver.levels)}")
         level = next(iter(driver.levels), "")
         name = world.name_level(level) if level else world.config.environment.id
         video = video_file(output, name.replace("/", "-"))

@@ -36,13 +36,13 @@ def _parse(value: Any) -> Any:
     """The schedule for a number or for text of the configuration; a schedule is returned unchanged."""
     if isinstance(value, Schedule):
         return value
-    kind, *numbers = words if len(words := str(value).split()) != 1 else ["constant", *words * 2]
+    words = str(value).split()
     try:
-        start, end = map(float, numbers)
-    except ValueError:
+        kind, start, end = "constant" if len(words) == 1 else words[0], float(words[-2:][0]), float(words[-1])
+        if len(words) not in (1, 3) or kind not in POWERS or (kind == "constant") != (len(words) == 1):
+            raise ValueError
+    except (IndexError, ValueError):
         raise ValueError(f"must be {SYNTAX}") from None
-    if kind not in POWERS:
-        raise ValueError(f"must be {SYNTAX}")
     if not (math.isfinite(start) and math.isfinite(end)):
         raise ValueError("must be finite")
     return Schedule(kind, start, end)  # type: ignore[arg-type]  # it is one of these

@@ -150,7 +150,7 @@ class AtariGroup:
 
     def reset(self, seed: int) -> np.ndarray:
         """See `EnvGroup`."""
-        stack, info = self._env.reset(seed=seed)
+        stack, info = self._env.reset(seed=(seed + np.arange(len(self._lives))) % 2**31)  # ale-py's are 32 bits
         self._lives[:] = info["lives"]
         return self._pictures(stack)
 

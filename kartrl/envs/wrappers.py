@@ -81,6 +81,11 @@ def _make(section: Environment, atari: bool, render: bool) -> Env:
     look_here(section)
     if ":" in section.id:
         import_named("id", section.id)
+    name = section.id.rpartition(":")[2]
+    if versions := [other for other in gymnasium.registry if re.fullmatch(re.escape(name) + r"-v\d+", other)]:
+        # Gymnasium would choose one, and kartrl prepares each id in its own way
+        newest = max(versions, key=lambda other: int(other.rpartition("-v")[2]))
+        raise UserError(f"[environment] id = {section.id}: name its version, such as {newest}")
     try:
         env = gymnasium.make(section.id, disable_env_checker=True, **settings)
         if not render:

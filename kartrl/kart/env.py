@@ -3,6 +3,7 @@
 import operator
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, SupportsIndex
 
 import gymnasium
@@ -234,7 +235,7 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
             raise UserError("kartrl/Kart-v0: circuit: name at least one")
         known, found = available(self._folder), list[str]()
         for circuit in circuits:
-            if circuit in known or circuit.endswith(".state"):
+            if circuit in known or (circuit.endswith(".state") and Path(circuit).is_file()):
                 found.append(circuit)
             else:
                 from kartrl.kart.selection import circuits_of  # here: agents do not need it, and stay small

@@ -4,6 +4,7 @@ import contextlib
 import importlib
 import importlib.util
 import queue
+import secrets
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any, Protocol
 
 from kartrl.config import Config, settings
 from kartrl.errors import UserError
+from kartrl.files import write_whole
 
 PROJECT = "kartrl"  # of W&B, and experiment of MLflow; their own environment variables take precedence
 STEP = "agent_steps"
@@ -90,7 +92,7 @@ class _WandB:
         self._run = wandb.init(
             project=given.project or PROJECT,
             name=run_folder.name,
-            id=given.run_id or run_folder.name,
+            id=given.run_id or _own_id(run_folder / "wandb.id"),
             resume="allow",
             dir=run_folder,
             config=settings(config),
@@ -104,12 +106,20 @@ class _WandB:
         self._run.finish()
 
 
+def _own_id(file: Path) -> str:
+    """An id for the run in this file's folder, which no other run of the project has, whatever its name."""
+    if not file.exists():
+        write_whole(file, secrets.token_hex(8).encode())
+    return file.read_text(encoding="utf-8")
+
+
 class _MLflow:
     """A run of MLflow; a resumed run begins another there, with the same name."""
 
     def __init__(self, config: Config, run_folder: Path) -> None:
         self._mlflow: Any = importlib.import_module("mlflow")
-        if not self._mlflow.environment_variables.MLFLOW_EXPERIMENT_NAME.get():
+        given = self._mlflow.environment_variables
+        if not (given.MLFLOW_EXPERIMENT_NAME.get() or given.MLFLOW_EXPERIMENT_ID.get()):
             self._mlflow.set_experiment(PROJECT)
         self._mlflow.start_run(run_name=run_folder.name)
         self._mlflow.log_params(settings(config))

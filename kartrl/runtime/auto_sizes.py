@@ -60,7 +60,6 @@ def choose_sizes(config: Config, spec: EnvSpec, cpus: int | None = None) -> Size
     check_replays(config)
     mixed = bool(config.replays) and config.algorithm.name != "acer"
     queue = Fraction(1) - (sum(each.share for each in config.replays) if mixed else 0)  # fresh share of a batch
-    ratio = config.acer.replay_ratio if config.replays and not mixed else 0.0
     on_cpu = learner_device(system).type == "cpu"
     envs = _or(system.envs_per_agent, 2 * _group_size(0.0 if fixed else spec.step_seconds))
     # On a single core an agent and its predictor take turns anyway: halves would only double the forward passes.
@@ -114,7 +113,7 @@ def choose_sizes(config: Config, spec: EnvSpec, cpus: int | None = None) -> Size
         training_blocks=blocks,
         replayed=int(batch * (1 - queue)),
         unroll_length=length,
-        max_lag=_or(system.max_policy_lag, stale_after(groups / blocks * (1 + ratio))),
+        max_lag=_or(system.max_policy_lag, stale_after(groups / blocks * updates_per_batch(config))),
         ring=1 if synchronous else _ring(blocks, groups, min_agents * groups_per_agent),
         torch_threads=threads,
         most_threads=number if grows else threads,
@@ -127,6 +126,11 @@ def choose_sizes(config: Config, spec: EnvSpec, cpus: int | None = None) -> Size
 def stale_after(lag: float) -> int:
     """Number of updates after which an unroll is too old, given the policy lag that the sizes lead to."""
     return max(LEAST_LAG, round(SEVERAL * lag))
+
+
+def updates_per_batch(config: Config) -> float:
+    """Mean number of updates per batch of fresh unrolls: acer makes others from replayed ones alone."""
+    return 1 + config.acer.replay_ratio if config.algorithm.name == "acer" and config.replays else 1
 
 
 def _hogwild_sizes(config: Config, spec: EnvSpec) -> Sizes:

@@ -11,11 +11,12 @@ import torch
 from rich.console import Console
 
 from kartrl.config import Config, dump, read
-from kartrl.envs.episode import Drive
+from kartrl.envs.episode import STATISTICS, Drive
+from kartrl.envs.observations import NonFiniteImage
 from kartrl.envs.spec import ActionSpec
 from kartrl.envs.world import World
 from kartrl.envs.worlds import load_world
-from kartrl.errors import UserError
+from kartrl.errors import UserError, located
 from kartrl.learning import checkpoint
 from kartrl.models import Network
 from kartrl.models.actor import Actor
@@ -85,7 +86,12 @@ def open_driver(
             raise UserError(left_out)
         if left_out and console is not None:
             console.print(left_out, highlight=False, markup=False, soft_wrap=True)
-    env = world.open_env(found, training=False, render=render)
+    try:
+        env = world.open_env(found, training=False, render=render)
+    except (UserError, OSError, MemoryError):
+        raise
+    except Exception as error:  # of its constructor or a wrapper's: wrong arguments, for instance
+        raise UserError(f"[environment] id = {config.environment.id}: {located(error)}") from error
     world.isolate(env)
     try:
         fits = env.observation_space.shape == loaded.observation_shape
@@ -218,7 +224,14 @@ def steps(
     observation, info = env.reset(seed=seed, options=options or None)
     step = Step(observation, 0.0, info, False, False)
     yield step
+    length, total = 0, 0.0
     while not step.ended:
-        observation, reward, terminated, truncated, info = env.step(actor.act(step.observation))
+        try:
+            observation, reward, terminated, truncated, info = env.step(actor.act(step.observation))
+        except NonFiniteImage:  # it ends the episode, as in training
+            info = step.info | {STATISTICS: {"l": length, "r": total}}
+            yield Step(step.observation, 0.0, info, False, True)
+            return
+        length, total = length + 1, total + float(reward)
         step = Step(observation, float(reward), info, terminated, terminated or truncated)
         yield step

@@ -1,5 +1,7 @@
 """The benchmark of forgetting: its runs are what it says, and its table is of its scores."""
 
+import argparse
+
 import forgetting
 import pytest
 
@@ -50,6 +52,17 @@ def test_a_copied_run_is_the_same_and_leaves_the_first_one_as_it_is(tmp_path):
     forgetting.copy_run(begun, tmp_path / "clear-1", True)
     assert (tmp_path / "clear-1" / "scalars.csv").read_text() == "scalars.csvmore", "it is there already"
     assert (begun / "scalars.csv").read_text() == "scalars.csv"
+
+
+def test_a_method_that_comes_too_late_for_the_replay_is_refused(tmp_path):
+    (tmp_path / "asphalt-1").mkdir()
+    for name in ("asphalt", "uniform"):
+        (tmp_path / f"{name}-1.json").write_text("{}")
+    options = argparse.Namespace(
+        folder=tmp_path, steps=1000, methods=["uniform", "clear"], second="planks", episodes=1, config=[], set=[]
+    )
+    with pytest.raises(SystemExit, match="--methods clear: the replay of asphalt of seed 1 was removed"):
+        forgetting.run_seed(options, 1, {})
 
 
 def test_the_table_tells_what_is_lost_with_intervals():

@@ -5,7 +5,9 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,13 +17,14 @@ from torch import nn
 
 from kartrl.config import dump, read
 from kartrl.errors import UserError
-from kartrl.runtime.auto_sizes import choose_sizes
+from kartrl.runtime.auto_sizes import choose_sizes, updates_per_batch
 from kartrl.runtime.inspection import inspect_env
 from kartrl.runtime.nodes import acting_process
 from kartrl.runtime.nodes.crew import for_nodes
 from kartrl.runtime.nodes.delivery import Delivery, NodeState, pack, unpack
 from kartrl.runtime.nodes.members import Member, Place, places
 from kartrl.runtime.nodes.session import Machine, RaySession, check, running
+from kartrl.runtime.nodes.source import NodeSource
 from kartrl.runtime.published_weights import PublishedWeights
 from kartrl.trajectory import Trajectory
 
@@ -84,6 +87,16 @@ def test_asynchronous_algorithms_have_nodes(algorithm):
 )
 def test_nodes_are_spread_over_machines(machines, taken, wanted, cpus, expected):
     assert places(machines, taken, wanted, cpus) == expected
+
+
+@pytest.mark.parametrize(("algorithm", "expected"), [("appo", 24), ("acer", 120)])
+def test_what_is_too_old_follows_from_the_updates_that_a_batch_leads_to(algorithm, expected):
+    member = Member(0, Place(SMALL, 2))
+    member.envs = 16
+    updates = updates_per_batch(read(overrides=[f"algorithm.name={algorithm}"]))
+    fleet = SimpleNamespace(members=[member])
+    source = NodeSource(fleet, 4, updates, PublishedWeights(nn.Linear(1, 1)), None, threading.Event(), print)
+    assert source.max_lag == expected
 
 
 def test_stages_go_on_in_the_next_life():

@@ -160,3 +160,6 @@ def test_a_bad_configuration_and_what_does_not_fit(tmp_path: Path) -> None:
     )
     assert problems(found) == {"auto chooses"}
     assert "algorithm.unroll_length" in found["auto chooses"][1]
+    found = examine(*QUICK, "--set", "cluster.nodes=2", cwd=tmp_path, status=1)
+    assert problems(found) == {"auto chooses"}
+    assert "only with cluster.ray" in found["auto chooses"][1]

@@ -14,9 +14,11 @@ from rich.console import Console
 
 from kartrl.commands.evaluate import evaluate
 from kartrl.config import dump, read
+from kartrl.envs.spec import ActionSpec
 from kartrl.envs.worlds import load_world
 from kartrl.errors import UserError
 from kartrl.learning import checkpoint
+from kartrl.models import make_network
 from kartrl.runtime.driving import drive, open_driver
 
 needs_kart = pytest.mark.skipif(
@@ -89,6 +91,27 @@ def test_bad_input_is_one_line(tmp_path, cartpole):
     if not torch.cuda.is_available():
         with pytest.raises(UserError, match="cuda"):
             evaluate(cartpole, [], 1, True, "cuda", Console())
+
+
+def test_a_wrong_argument_of_the_environment_is_one_line(cartpole):
+    with (
+        pytest.raises(UserError, match=r"^\[environment\] id = CartPole-v1: TypeError: .*'foo'") as error,
+        open_driver(cartpole, [], "cpu", overrides=["environment.kwargs.foo=1"]),
+    ):
+        pass
+    assert "\n" not in str(error.value)
+
+
+def test_an_image_that_is_not_finite_ends_the_drive(monkeypatch):
+    config = read(overrides=["environment.id=spaces_zoo:UnitGrey-v0", "environment.kwargs.broken_after=4"])
+    world = load_world(config)
+    env = world.open_env(world.all_levels(), training=False)
+    spec = ActionSpec.of(env.action_space)
+    network = make_network(config.model, env.observation_space.shape, spec)
+    drives = [drive(world, env, network, "", greedy=False, seed=seed) for seed in (1, 2)]
+    assert [(each.episode.agent_steps, each.episode.episodic_return) for each in drives] == [(3, 3.0)] * 2
+    assert not any(each.episode.finished for each in drives)
+    env.close()
 
 
 @pytest.fixture(scope="module")

@@ -130,7 +130,8 @@ def test_evaluate_and_export_as_they_are_typed(tmp_path):
 
 def kart_like(observation_shape=(54, 54, 1), actions=9):
     """A checkpoint whose network has made up its mind: far from all actions being equally likely."""
-    config = read(overrides=[*KART, "run.name=secret", "run.logs=/home/somebody", "levels./home/*/a.state=train"])
+    own = ["run.name=secret", "run.logs=/home/somebody", "run.init=secret", "run.init_optimizer=true"]
+    config = read(overrides=[*KART, *own, "cluster.ray=secret:6379", "levels./home/*/a.state=train"])
     torch.manual_seed(3)
     action = ActionSpec("discrete", actions)
     learner = make_learner(config, make_network(config.model, observation_shape, action), action)

@@ -214,6 +214,30 @@ def test_which_environments_are_atari():
         make_env(read(overrides=["environment.id=PongNoFrameskp-v4"]))
 
 
+@pytest.mark.parametrize(
+    ("name", "newest"),
+    [("ALE/Pong", "ALE/Pong-v5"), ("BreakoutNoFrameskip", "BreakoutNoFrameskip-v4"), ("kartrl/Kart", "kartrl/Kart-v0")],
+)
+def test_an_id_without_its_version_is_refused(name, newest):
+    with pytest.raises(UserError, match=f"id = {name}: name its version, such as {newest}$"):
+        make_env(read(overrides=[f"environment.id={name}"]))
+
+
+def test_seeds_of_atari_together_may_be_large_and_small_ones_stay():
+    config = read(overrides=[*PONG, "environment.height=16", "environment.width=16"])
+    group, pictures = make_group(config, 2), []
+    for seed in (7, 2**31 + 7, 3000 * 1_000_003):
+        pictures.append(group.reset(seed=seed))
+        for _ in range(20):
+            pictures[-1] = group.step(np.array([2, 2])).observation
+    np.testing.assert_array_equal(pictures[0], pictures[1])
+    group._env.reset(seed=7)
+    for _ in range(20):
+        last = group.step(np.array([2, 2])).observation
+    np.testing.assert_array_equal(pictures[0], last)
+    group.close()
+
+
 def test_a_group_may_be_one():
     group = make_group(read(overrides=["environment.id=CartPole-v1"]), 1)
     assert group.reset(seed=1).shape == (1, 4)

@@ -287,6 +287,7 @@ def test_observations_follow_the_settings(make_kart: MakeKart, stack: int, gray:
     [
         ({"circuit": "MarioCircuit.Act9"}, ["MarioCircuit.Act9", *CIRCUITS]),
         ({"circuit": "nowhere/*.toml"}, ["nowhere/*.toml", "nothing there matches"]),
+        ({"circuit": "nowhere/*.state"}, ["nowhere/*.state", "nothing there matches"]),
         ({"circuit": "random:3:lava"}, ["'lava'", "ice"]),
         ({"wrapper": "a:b"}, ["unknown setting wrapper"]),
         ({"circuit": ("MarioCircuit.Act1", "RainbowRoad.Act2")}, ["RainbowRoad.Act2", *CIRCUITS]),

@@ -10,7 +10,7 @@ import pytest
 from kartrl.config import read
 from kartrl.metrics import scalars_csv
 from kartrl.metrics.sinks import Sinks
-from kartrl.metrics.trackers import WAITING
+from kartrl.metrics.trackers import WAITING, _own_id
 
 
 def log(folder, tracker):
@@ -42,6 +42,15 @@ def test_a_tracker_that_does_not_answer_keeps_nothing_waiting(tmp_path, monkeypa
     released.set()
     sinks.close()
     assert capsys.readouterr().err.count("mlflow failed") == 1
+
+
+def test_a_runs_id_is_its_own_whatever_its_name(tmp_path):
+    folders = [tmp_path / name / "seed1" for name in ("one", "other")]
+    for folder in folders:
+        folder.mkdir(parents=True)
+    first, second = (_own_id(folder / "wandb.id") for folder in folders)
+    assert first != second
+    assert _own_id(folders[0] / "wandb.id") == first, "a resumed run goes on"
 
 
 @pytest.mark.skipif(importlib.util.find_spec("wandb") is None, reason="wandb is not installed")

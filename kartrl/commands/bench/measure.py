@@ -87,7 +87,7 @@ def bench(files: list[str], overrides: list[str], settings: Settings, console: C
                 )
     rates = [window.agent_steps_per_second for window in windows]
     typical = windows[rates.index(statistics.median_low(rates))]
-    console.print(_stages_table(typical, sizes))
+    console.print(_stages_table(typical, sizes, config.system.learners))
     median = statistics.median(rates)
     summary = f"median of {len(rates)}: {median:,.0f} agent steps/s, {median / ideal:.2f} of the ideal"
     if replayed:
@@ -152,13 +152,18 @@ def _line(window: Window, ideal: float, config: Config) -> str:
     )
 
 
-def _stages_table(window: Window, sizes: Sizes) -> Table:
-    """Where the wall-clock time of each role goes; stages include waiting for a core."""
+def _stages_table(window: Window, sizes: Sizes, learners: int) -> Table:
+    """Where the wall-clock time of each role goes; stages include waiting for a core.
+
+    Args:
+        learners: `sizes` and stages are those of the first.
+    """
     table = Table("role", "stage", "share of the role's time", "us/agent step", title="Where the time goes")
     number = {"predictor": sizes.predictors, "trainer": sizes.trainers}  # other roles: agents, or Hogwild workers
     for stage, share in window.stages.items():
         role, _, name = stage.partition("_")
-        microseconds = 1e6 * share * number.get(role, sizes.agents) / window.agent_steps_per_second
+        members = learners * number.get(role, sizes.agents)
+        microseconds = 1e6 * share * members / window.agent_steps_per_second
         table.add_row(role, name.replace("_", " "), f"{share:.1%}", f"{microseconds:.0f}")
     for role, busy in window.cores.items():
         table.add_row(

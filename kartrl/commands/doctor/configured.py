@@ -57,8 +57,12 @@ def check_sizes(examined: Examined) -> tuple[State, str]:
     """Report the sizes that `auto` chooses here."""
     if examined.spec is None:
         return "warning", "unknown until the environment starts"
+    from kartrl.metrics.trackers import check_tracker
     from kartrl.runtime.auto_sizes import choose_sizes
+    from kartrl.runtime.nodes.session import check
 
+    check_tracker(examined.config)
+    check(examined.config)
     sizes = examined.sizes = choose_sizes(examined.config, examined.spec)
     return "ok", str(sizes)
 

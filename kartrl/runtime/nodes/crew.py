@@ -17,6 +17,7 @@ from kartrl.metrics.stopwatch import TRAINER_STAGES
 from kartrl.metrics.terminal import Status
 from kartrl.replay import Mixture
 from kartrl.runtime.agent_supervisor import first_seed
+from kartrl.runtime.auto_sizes import updates_per_batch
 from kartrl.runtime.messages import EpisodeEnd
 from kartrl.runtime.meter import StageShares
 from kartrl.runtime.nodes.delivery import Delivery
@@ -56,7 +57,8 @@ class Nodes:
         seed = first_seed(config.run.seed, trainer.counters.updates)
         self.supervisor = self._fleet = Fleet(for_nodes(config, sizes), spec, trainer.weights, self._batch, seed, say)
         max_lag = None if config.system.max_policy_lag == "auto" else config.system.max_policy_lag
-        source = NodeSource(self._fleet, self._batch, trainer.weights, max_lag, self._stop, self._take_in)
+        updates = updates_per_batch(config)
+        source = NodeSource(self._fleet, self._batch, updates, trainer.weights, max_lag, self._stop, self._take_in)
         self._training = Training(config, spec, sizes, trainer, source, self._stop, say)
         self._stages = StageShares(
             lambda: [("trainer", TRAINER_STAGES, [thread.stopwatch.seconds for thread in self._training.threads])]

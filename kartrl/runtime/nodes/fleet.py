@@ -15,7 +15,7 @@ from kartrl.runtime.nodes.delivery import Delivery, Greeting
 from kartrl.runtime.nodes.host import Host
 from kartrl.runtime.nodes.identity import identity
 from kartrl.runtime.nodes.members import COUNTED, Member, places
-from kartrl.runtime.nodes.node import Node
+from kartrl.runtime.nodes.node import Node, ProcessGone
 from kartrl.runtime.nodes.session import Machine, RaySession
 from kartrl.runtime.published_weights import PublishedWeights
 
@@ -145,7 +145,9 @@ class Fleet:
     def _join(self) -> None:
         """Place new nodes where there is room."""
         section, held = self._config.cluster, [member.place for member in self.members]
-        for place in places(self._machines, held, section.nodes, section.node_cpus):
+        failing = sum(member.restarts.failing for member in self.members)  # which keep their CPUs
+        wanted = section.nodes if section.nodes == "auto" else int(section.nodes) + failing
+        for place in places(self._machines, held, wanted, section.node_cpus):
             taken = {member.number for member in self.members}
             self.members.append(Member(next(number for number in itertools.count() if number not in taken), place))
 
@@ -201,7 +203,8 @@ class Fleet:
         refused = isinstance(error, UserError)
         self._drop(member)
         alone = not self.acting and all(other is member or other.restarts.failing for other in self.members)
-        died = isinstance(error, self._ray.exceptions.RayActorError)
+        lost_by_ray = self._ray.exceptions.RayActorError, self._ray.exceptions.ActorUnschedulableError
+        died = isinstance(error, (*lost_by_ray, ProcessGone))
         if not (delivered or died):
             member.known = None  # this may be the cause
         if alone and not self._worked and not died:  # restarts would loop

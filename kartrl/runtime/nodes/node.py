@@ -17,6 +17,10 @@ from kartrl.runtime.nodes.delivery import Call, Delivery, Greeting
 ENDED = "its process has ended"
 
 
+class ProcessGone(RunFailed):
+    """A node's process did not wait for it: Ray started the node too late, or the process has died."""
+
+
 class Node:
     """See `kartrl.runtime.nodes`. Calls are answered in threads: two of `next_unrolls` at a time."""
 
@@ -32,13 +36,14 @@ class Node:
 
         Raises:
             UserError: its environment cannot be used.
+            ProcessGone: its process has ended before.
             RunFailed: its process has ended.
         """
         connected = socket.socket(socket.AF_UNIX)
         try:
             connected.connect(path)
         except OSError as error:
-            raise RunFailed(ENDED) from error
+            raise ProcessGone(ENDED) from error
         self._connection = Connection(connected.detach())
         self._connection.send(os.environ.get("CUDA_VISIBLE_DEVICES", ""))  # set by Ray
         greeting: Greeting = self._receive()

@@ -106,7 +106,10 @@ class RaySession:
 
                 self.ray = ray
                 ray.init(**options, log_to_driver=False, configure_logging=False)
-        except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        except Exception as error:  # its own errors have no class that is known before the import
+            expected = isinstance(error, ConnectionError | RuntimeError | ValueError | OSError)
+            if not (expected or type(error).__module__.startswith("ray.")):
+                raise
             self.close()
             where = "started" if self._folder is not None else "joined"
             hint = "" if self._folder is not None else "; this machine must be one of its own: ray start --address=..."

@@ -22,6 +22,7 @@ class NodeSource:
     Args:
         fleet: the nodes.
         batch: unrolls per batch.
+        updates: mean number of updates per batch; see `updates_per_batch`.
         weights: their version determines how old an unroll is.
         max_lag: an unroll begun more than this many updates ago is dropped; None: several times the lag that the
             nodes' environments and calls lead to.
@@ -33,12 +34,14 @@ class NodeSource:
         self,
         fleet: Fleet,
         batch: int,
+        updates: float,
         weights: PublishedWeights,
         max_lag: int | None,
         stop: threading.Event,
         receive: Callable[[Member, Delivery], None],
     ) -> None:
-        self._fleet, self._batch, self._weights, self._max_lag = fleet, batch, weights, max_lag
+        self._fleet, self._batch, self._updates = fleet, batch, updates
+        self._weights, self._max_lag = weights, max_lag
         self._stop, self._receive = stop, receive
         self._parts: list[Trajectory[np.ndarray]] = []
         self.dropped = 0
@@ -49,7 +52,7 @@ class NodeSource:
         if self._max_lag is not None:
             return self._max_lag
         under_way = sum(member.envs for member in self._fleet.members) + CALLS * self._batch
-        return stale_after(under_way / self._batch)
+        return stale_after(under_way / self._batch * self._updates)
 
     def next(self, stopwatch: Stopwatch) -> Trajectory[np.ndarray] | None:
         """See `BatchSource`."""
