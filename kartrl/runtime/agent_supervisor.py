@@ -180,9 +180,16 @@ class Supervisor(ABC, Generic[AnyBoard]):
                 if agent.messages is None or agent.ended:
                     self._reap(agent, now, trained)
                 agent.ended = True
+            elif agent.restarts.strikes and int(self._board.unrolls[agent.number]) > agent.unrolls:
+                agent.restarts.recovered()
             elif self._is_stalled(agent, now):
                 agent.cause = f"no step for {self._config.system.step_timeout:g} s (system.step_timeout)"
                 agent.process.kill()
+
+    def rest(self, now: float) -> None:
+        """See `Team`."""
+        for agent in self._agents:
+            agent.moved = (now, agent.moved[1])
 
     def _is_stalled(self, agent: Agent, now: float) -> bool:
         """Whether it has made no request for too long, though it could have."""

@@ -17,7 +17,7 @@ class Restarts:
     """Exponential backoff: restart at once after a useful lifetime, else after pauses that double.
 
     Attributes:
-        strikes: deaths since the last useful lifetime.
+        strikes: deaths since it last did useful work.
         total: all deaths.
     """
 
@@ -29,6 +29,10 @@ class Restarts:
         self.total += 1
         self.strikes = 1 if useful else self.strikes + 1
         self._due = now + (0.0 if self.strikes == 1 else min(LONGEST_PAUSE, 2.0 ** (self.strikes - 2)))
+
+    def recovered(self) -> None:
+        """Record that the process does useful work again."""
+        self.strikes = 0
 
     def due(self, now: float) -> bool:
         """Whether the pause is over."""
@@ -72,6 +76,10 @@ class Helper:
         if self.process is None and not self.restarts.failing and self.restarts.due(now):
             self._begin(now)
         self._look(now)
+
+    def rest(self, now: float) -> None:
+        """Start timing again: until `now`, the process has been suspended."""
+        self._felt = now
 
     def _begin(self, now: float) -> None:
         if self._signs is not None:

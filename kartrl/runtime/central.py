@@ -92,7 +92,7 @@ class Central:
         self._stages = StageShares(lambda: slab_stages(self._slab, acting.predictors, self._training.threads))
         if self._config.system.controller:
             assert isinstance(self._pacing, ArrivalPacing)
-            self._controller = make_controller(self._slab, self._pacing, sizes.min_groups, sizes.max_lag, self._say)
+            self._controller = make_controller(self._slab, self._pacing, sizes, self._say)
 
     def _make_order(self) -> tuple[Pacing, BatchSource]:
         """Which requests are answered together, and which blocks are trained on: by arrival, or in a fixed order."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator
 from typing import NamedTuple
 
 from kartrl.runtime.predictor_thread import ArrivalPacing
+from kartrl.runtime.sizes import Sizes
 from kartrl.runtime.slab import Slab
 
 SETTLE_SECONDS = 3.0  # pause between a change and its measurement
@@ -126,9 +127,7 @@ class Controller:
         return after.lag <= self._max_lag and after.rate >= before.rate * (1 + MARGIN)
 
 
-def make_controller(
-    slab: Slab, pacing: ArrivalPacing, min_groups: int, max_lag: float, say: Callable[[str], None]
-) -> Controller:
+def make_controller(slab: Slab, pacing: ArrivalPacing, sizes: Sizes, say: Callable[[str], None]) -> Controller:
     """Create a controller of the number of running agents and of the groups that predictors wait for."""
 
     def run_agents(number: int) -> None:
@@ -138,6 +137,6 @@ def make_controller(
     def wait_for(groups: int) -> None:
         pacing.enough = min(groups, running.value * slab.groups_per_agent)  # paused agents send no requests
 
-    waiting = Knob("groups waited for", tuple(range(1, slab.num_groups + 1)), min_groups, wait_for)
+    waiting = Knob("groups waited for", tuple(range(1, sizes.prediction_groups + 1)), sizes.min_groups, wait_for)
     running = Knob("running agents", tuple(range(1, slab.num_agents + 1)), slab.num_agents, run_agents)
-    return Controller([waiting, running], max_lag, say)
+    return Controller([waiting, running], sizes.max_lag, say)

@@ -26,6 +26,9 @@ class Team(Protocol):
     def where(self) -> str:
         """Where they run, for display; "" if on this machine."""
 
+    def rest(self, now: float) -> None:
+        """Start timing them again: until the monotonic time `now`, they have been suspended."""
+
 
 class Crew(Protocol):
     """The processes and threads that act and learn: `Central`, `DataParallel`, `Hogwild` or `Nodes`."""

@@ -48,6 +48,10 @@ class Evaluations:
         if self._config.evaluation.minutes > 0:
             self._helper.watch(now)
 
+    def rest(self, now: float) -> None:
+        """See `Helper`."""
+        self._helper.rest(now)
+
     def receive(self) -> list[EpisodeRecord | Scalars]:
         """What the process has sent since the last call."""
         try:

@@ -30,9 +30,8 @@ class ReplaySaves:
         self._folder = ReplayFolder(run_folder / "replay", mixture) if saved and mixture is not None else None
         self._writing: threading.Thread | None = None
         self._saved = ""  # name of the newest successful save
-        self._files = list((run_folder / "replay").glob("*"))  # of an earlier life of the run
         if saved and mixture is not None:
-            taken = sum(file.stat().st_size for file in self._files)
+            taken = sum(file.stat().st_size for file in (run_folder / "replay").glob("*"))  # of the run before a resume
             free, needed = shutil.disk_usage(run_folder).free + taken, most_on_disk(mixture.shape)
             if free < needed:
                 say(f"{run_folder}: only {free / 1e9:.1f} GB are free, but the replays may take {needed / 1e9:.1f}")
@@ -41,7 +40,7 @@ class ReplaySaves:
         """Restore what was saved with the checkpoint of this name; call it before the replays are used."""
         if self._mixture is None:
             return
-        problem = f"{'are not restored' if self._files else 'were not saved'}: replay.save is false"
+        problem = "were not saved: replay.save is false"
         if self._folder is not None:
             try:
                 self._folder.restore(name)

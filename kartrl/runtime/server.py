@@ -50,6 +50,7 @@ REPORT_SECONDS = 5.0  # between two reports of scalars
 HISTOGRAM_SECONDS = 60.0
 LAST_UPDATE_SECONDS = 600.0  # for the update under way when the run's time is over
 JOIN_SECONDS = 5.0  # for a role to end before it is killed
+SUSPENDED_SECONDS = 3.0  # between two looks at messages, which are half a second apart
 
 
 class Server:
@@ -178,8 +179,12 @@ class Server:
             return newest._replace(where=crew.supervisor.where)
 
         self._request.silent, self._request.last_words = True, self._losses
+        looked = time.monotonic()
         while self._request.number is None and not self._finished():
             self._receive(timeout=0.5)
+            before, looked = looked, time.monotonic()
+            if looked - before > SUSPENDED_SECONDS:
+                self._rest(looked)
             if self._thread_failure is not None:
                 raise RunFailed(self._thread_failure)
             self._watch()
@@ -196,6 +201,7 @@ class Server:
             if due and self._replay_saves.ready():
                 last["checkpoint"] = now
                 self._save(self._config.system.step_timeout)
+                looked = time.monotonic()  # it may have waited for a stuck update, which must be noticed
         if self._request.number is not None:
             self._display.say("Saving and ending; Ctrl-C again ends at once")
         elif self._config.run.reproducible:
@@ -233,6 +239,13 @@ class Server:
             faulthandler.dump_traceback()  # every thread's stack, to stderr
             raise
 
+    def _rest(self, now: float) -> None:
+        """Time everything anew: all processes have been suspended, as by Ctrl-Z, or the machine is overloaded."""
+        self._watchdog.rest(now)
+        self._crew.supervisor.rest(now)
+        self._reporter.logger.rest(now)
+        self._evaluations.rest(now)
+
     def _on_thread_failure(self, failure: threading.ExceptHookArgs) -> None:
         name = failure.thread.name if failure.thread is not None else "a thread"
         trace = "".join(traceback.format_exception(failure.exc_type, failure.exc_value, failure.exc_traceback))
@@ -268,6 +281,8 @@ class Server:
             self._unsaved = str(error)
             self._display.say(f"failed to save: {error}")
             return
+        if self._saved and state.counters.updates == self._before.updates:
+            return  # nothing was learned since the resume, and what was saved may be more: its replays, for instance
         counters = state.counters._replace(episodes=self._reporter.episodes, seconds=self._trainer.seconds)
         name = _name(counters.agent_steps)
         path = self._folder / "checkpoints" / f"{name}.pt"
@@ -305,7 +320,9 @@ class Server:
     @property
     def generators(self) -> dict[str, torch.Generator]:
         """All random generators of this process, by name."""
-        return {"torch": torch.default_generator, **self._crew.generators}
+        on_gpu = self._device.type == "cuda"
+        ours = {"cuda": torch.cuda.default_generators[self._device.index or 0]} if on_gpu else {}
+        return {"torch": torch.default_generator, **ours, **self._crew.generators}
 
     def _shut_down(self) -> None:
         """End all threads and processes, and save a checkpoint; whatever does not end in time is killed."""

@@ -304,6 +304,8 @@ def test_unrolls_never_mix_two_lifetimes_of_an_agent():
         # One that was killed may not have ended yet, and has been seen: it is not back.
         wait_for(lambda: _live(agents, drain, 3) and not _any_of(agents, killed), 100, "all three agents to be back")
         wait_for(lambda: _live(agents, drain, 3) and len(drain.unrolls) > 100, 60, "enough unrolls")
+        agents.watch(time.monotonic(), trained=True)
+        assert [agent.restarts.strikes for agent in agents._agents] == [0, 0, 0], "what happened before is forgotten"
     finally:
         drain.done.set()
         slab.stop()

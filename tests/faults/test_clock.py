@@ -1,6 +1,8 @@
 """Changes of the wall clock during a run have no effect."""
 
-from commands import END_SLOWLY, EVALUATE_OFF, QUICK, run
+import signal
+
+from commands import END_SLOWLY, EVALUATE_OFF, QUICK, Training, run, steps, wait_for
 
 from kartrl.metrics import scalars_csv
 
@@ -10,6 +12,28 @@ import itertools, time
 jumps, real = itertools.cycle((86400.0, -86400.0, 0.0)), time.time
 time.time = lambda: real() + next(jumps)
 """
+
+
+# All processes are suspended at once, while the monotonic clock goes on: it jumps when a file appears.
+SUSPENDED = """
+import os, time
+real = time.monotonic
+time.monotonic = lambda: real() + (1000.0 if os.path.exists({file!r}) else 0.0)
+"""
+
+
+def test_a_run_that_was_suspended_goes_on(tmp_path):
+    file = tmp_path / "suspended"
+    (tmp_path / "sitecustomize.py").write_text(SUSPENDED.format(file=str(file)))
+    options = [*QUICK, *EVALUATE_OFF, "--set", "run.name=run", "--set", "run.checkpoint_minutes=0.01"]
+    with Training(tmp_path, *options, "--set", "run.agent_steps=1000000000", first=[tmp_path]) as training:
+        folder = tmp_path / "logs" / "run"
+        wait_for(lambda: steps(folder) > 0, 120, "a checkpoint")
+        file.touch()
+        before = steps(folder)
+        wait_for(lambda: steps(folder) > 2 * before, 120, "training to go on")
+        training.process.send_signal(signal.SIGINT)
+        assert training.process.wait(60) == 128 + signal.SIGINT
 
 
 def test_jumps_of_the_wall_clock_have_no_effect(tmp_path):

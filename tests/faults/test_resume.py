@@ -90,6 +90,21 @@ def test_an_average_network_is_resumed_beside_an_optimizer_without_state(tmp_pat
     assert all(torch.equal(tensor, average[name]) for name, tensor in resumed.items())
 
 
+def test_what_was_saved_stays_until_something_is_learned(tmp_path, end_request):
+    """As after `--resume` with a wrong setting and Ctrl-C at once."""
+    stored = make_checkpoint(5, "environment.id=CartPole-v1", "system.agents=1", "replay.methods=queue uniform")
+    spec = inspect_env(stored.config)
+    with Display(Console(file=io.StringIO()), "test", load_world(stored.config)) as display:
+        sizes = choose_sizes(stored.config, spec)
+        server = Server(stored.config, sizes, tmp_path, spec, display, end_request, stored)
+        server._save(1.0)
+        assert not list(tmp_path.rglob("*.pt"))
+        trainer = server._crew.trainer
+        trainer.counters = trainer.counters._replace(updates=trainer.counters.updates + 1)
+        server._save(1.0)
+        assert [path.name for path in tmp_path.rglob("*.pt")] == ["0000000005.pt"]
+
+
 def test_random_states_are_resumed(tmp_path, end_request):
     stored = make_checkpoint(5, "environment.id=CartPole-v1", "system.agents=1", "system.predictors=2")
     checkpoint.save(tmp_path / "5.pt", stored)

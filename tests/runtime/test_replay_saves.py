@@ -82,16 +82,6 @@ def test_what_is_lost_is_said(tmp_path, save, why):
     assert "starting empty, with no replay for 77 steps" in line
 
 
-def test_what_was_saved_is_not_called_lost_where_it_is_only_not_wanted(tmp_path):
-    mixture, said = make(), []
-    fill(mixture, Playing(0), 15)
-    saves(tmp_path, mixture, said).save("5")
-    saves(tmp_path, make(), said, save=False).restore("5")
-    assert said == [
-        "Replay contents are not restored: replay.save is false; starting empty, with no replay for 77 steps"
-    ]
-
-
 def test_what_is_saved_already_counts_as_room(tmp_path, monkeypatch):
     mixture, said = make(), []
     fill(mixture, Playing(0), 15)

@@ -131,6 +131,9 @@ class Fleet:
             self._say(f"Waiting for a node of agents; the cluster has {len(self._machines)} machines with {there} CPUs")
         self._waiting_told = not self.acting
 
+    def rest(self, now: float) -> None:
+        """See `Team`; each node times its own agents."""
+
     def _leave(self) -> None:
         """Remove nodes whose machine is gone."""
         alive = {machine.id for machine in self._machines}

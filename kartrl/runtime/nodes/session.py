@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kartrl.algorithms import ALGORITHMS
-from kartrl.config import Config
+from kartrl.config import Config, System
 from kartrl.envs.worlds import changed
 from kartrl.errors import UserError
 from kartrl.runtime.compatibility import is_hogwild
@@ -65,6 +65,8 @@ def check(config: Config) -> None:
         raise UserError(f"{several} not with run.reproducible; set it to false")
     if config.system.learners > 1:
         raise UserError(f"{several} not with several learners; set system.learners=1")
+    if config.system.predictor_devices != System.model_fields["predictor_devices"].default:
+        raise UserError(f"{several} nodes choose their own devices; leave system.predictor_devices at its default")
     if config.system.controller:
         raise UserError(f"{several} not with system.controller; set it to false")
     for module, extra in (("ray", "cluster"), *((("lz4", "cluster"),) if section.compression == "lz4" else ())):
