@@ -45,6 +45,8 @@ class World(ABC):
     """Headings of `summarize`, the most important first."""
     highlights: ClassVar[tuple[str, ...]] = ()
     """Those of `measure` that are also logged of all train and of all test levels together."""
+    steady_reward: ClassVar[bool] = False
+    """Whether the mean reward per step tells how well a policy acts, within seconds; else returns of episodes do."""
     picture_word: ClassVar[str] = "picture"
     """What `draw` gives, in messages and in tags: `pictures/...`."""
 

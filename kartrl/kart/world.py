@@ -57,6 +57,7 @@ class KartWorld(World):
     columns: ClassVar = ("last evaluation", "races finished", "best lap", "laps driven", "return")
     summary_columns: ClassVar = ("races finished", "mean lap", "best lap", "mean return", "laps driven", "title")
     highlights: ClassVar = ("finished", "won", "progress", "best_lap")
+    steady_reward: ClassVar = True
     picture_word: ClassVar = "driven line"
 
     # Environments

@@ -19,6 +19,7 @@ from kartrl.metrics.reward_watch import RewardWatch
 from kartrl.metrics.tables import Line, fitted
 
 PLAIN_SECONDS = 10.0
+EPISODES = 20  # whose mean return is compared with earlier ones
 MOST_ROWS = 18  # maximum rows of groups of levels
 PANEL_EDGES = 4  # columns that the panel's border takes
 
@@ -51,7 +52,7 @@ class Display:
         self._console, self._name, self._world = console, name, world
         self._prefix = f"{name} | " if plain else ""
         self._tallies: dict[tuple[str, str], Tally] = {}
-        self._reward = RewardWatch()
+        self._watch = RewardWatch() if world.steady_reward else RewardWatch("return", EPISODES)
         self._returns: deque[float] = deque(maxlen=100)
         self._last_line = float("-inf")
         self._status: Status | None = None
@@ -78,8 +79,13 @@ class Display:
             self._returns.append(episode.episodic_return)
 
     def add_reward(self, seconds: float, steps: int, mean_reward: float) -> None:
-        """Add trained steps, and report a collapse of their reward: see `RewardWatch.add`."""
-        if (message := self._reward.add(seconds, steps, mean_reward)) is not None:
+        """Add trained steps, and report a collapse of their reward, if it is steady: see `RewardWatch.add`."""
+        if self._world.steady_reward and (message := self._watch.add(seconds, steps, mean_reward)) is not None:
+            self.say(message)
+
+    def add_return(self, seconds: float, episodic_return: float) -> None:
+        """Add a training episode, and report a collapse of returns, unless rewards are steady."""
+        if not self._world.steady_reward and (message := self._watch.add(seconds, 1, episodic_return)) is not None:
             self.say(message)
 
     def say(self, message: str) -> None:
@@ -114,7 +120,7 @@ class Display:
             f"{counters.agent_steps:,} steps",
         ]
         phrases += self._world.tell_result(self._sorted()) or [f"return {_mean(self._returns)}"] * bool(self._returns)
-        return ", ".join([*phrases, *filter(None, [self._reward.phrase()])])
+        return ", ".join([*phrases, *filter(None, [self._watch.phrase()])])
 
     def _line(self, status: Status) -> str:
         counters = status.counters

@@ -96,6 +96,7 @@ class Reporter:
         self.episodes += 1
         record = EpisodeRecord(self._trainer.counters.agent_steps, end.episode, evaluated=False)
         self._display.add(record)
+        self._display.add_return(self._trainer.seconds, end.episode.episodic_return)
         if self._config.run.reproducible:
             self._ended.append(end)
         else:

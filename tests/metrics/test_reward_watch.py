@@ -30,6 +30,16 @@ def test_each_collapse_is_counted_timed_and_said_when_it_begins_and_ends():
     assert watch.phrase().startswith("2 collapses")
 
 
+def test_windows_of_episodes_are_as_long_as_it_takes_for_enough_of_them():
+    watch, said = RewardWatch("return", least=20), []
+    for second in range(0, 1000, 2):  # ten seconds hold five episodes
+        level = 10.0 if second < 100 else 400.0 if second < 600 else 50.0
+        said.append(watch.add(float(second), 1, level + second % 5))
+    assert [line for line in said if line] == ["Collapse: the mean training return fell from 402 to 52"]
+    assert 350 < watch.collapsed_seconds <= 400
+    assert watch.phrase().startswith("1 collapse of the training return (")
+
+
 def test_noise_without_learning_is_no_collapse():
     for seed in range(20):
         watch, said = watched([0.0] * 200, noise=0.05, seed=seed)

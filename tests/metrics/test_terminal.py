@@ -160,3 +160,17 @@ def test_the_summary_of_a_run():
     assert summary(several, plain).endswith("return 1.50 in the last evaluation"), "all episodes of the newest"
     laps.append(record("MarioCircuit.Act2", evaluated=True))
     assert "3 of 4 races finished" in summary(laps)
+
+
+@pytest.mark.parametrize("world", [KartWorld(Config()), GymnasiumWorld(Config())], ids=["kart", "gymnasium"])
+def test_a_collapse_is_one_of_the_reward_where_it_is_steady_else_of_returns(world):
+    console = Console(file=io.StringIO(), width=200)
+    display = Display(console, "run", world)
+    for second in range(200):
+        learned = 30 < second < 150
+        display.add_reward(float(second), 100, 0.04 * learned if world.steady_reward else 0.04 * (not learned))
+        for _ in range(5):
+            display.add_return(float(second), 20.0 * learned if not world.steady_reward else 20.0)
+    said = console.file.getvalue()
+    assert said.startswith(f"Collapse: the mean training {'reward' if world.steady_reward else 'return'} fell")
+    assert said.count("Collapse") == 1
