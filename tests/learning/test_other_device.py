@@ -1,7 +1,10 @@
-"""Updates on a device other than the CPU, simulated: the same numbers, and no operation that mixes the two."""
+"""Updates on a device other than the CPU, simulated or a GPU: the same numbers, and no operation mixes the two."""
+
+import contextlib
 
 import pytest
 import torch
+from gpu import GPU, exact_products  # noqa: F401  # a fixture
 from other_device import NAME, OtherDevice, There
 from trajectories import ACTIONS, DISCRETE, kind, random_trajectory
 
@@ -15,12 +18,33 @@ from kartrl.runtime.published_weights import PublishedWeights
 from kartrl.trajectory import Trajectory
 
 
-@pytest.fixture(autouse=True)
-def replaced_parameters():
+@pytest.fixture
+def replaced_parameters(device):
     """Parameters of another type cannot be changed in place."""
-    torch.__future__.set_overwrite_module_params_on_conversion(True)
+    torch.__future__.set_overwrite_module_params_on_conversion(device == NAME)
     yield
     torch.__future__.set_overwrite_module_params_on_conversion(False)
+
+
+def exists(device):
+    """Context manager: the device can be used."""
+    return OtherDevice() if device == NAME else contextlib.nullcontext()
+
+
+def compiled(device):
+    """The setting with which networks are scripted where they can be."""
+    return f"model.torchscript={'false' if device == NAME else 'true'}"
+
+
+def of_device(device, tensor):
+    """Whether a tensor lies there."""
+    return isinstance(tensor, There) if device == NAME else tensor.device.type == device
+
+
+def noise_of_the_cpu(distribution):
+    """Its `noise`, but drawn on the CPU, so that it is the same on any device."""
+    noise = distribution.noise
+    return lambda batch, device, generator: noise(batch, torch.device("cpu"), generator).to(device)
 
 
 def test_the_simulated_device_refuses_what_a_gpu_refuses():
@@ -57,56 +81,61 @@ CASES = [
 ]
 
 
+@pytest.mark.usefixtures("replaced_parameters", "exact_products")
+@pytest.mark.parametrize("device", [NAME, GPU])
 @pytest.mark.parametrize(
     ("algorithm", "action", "settings"), CASES, ids=[f"{name}-{kind(action)}-{what}" for name, action, what in CASES]
 )
-def test_an_update_is_the_same_on_another_device(algorithm, action, settings):
-    overrides = [f"algorithm.name={algorithm}", "model.torchscript=false", "model.hidden_size=8", *SETTINGS[settings]]
+def test_an_update_is_the_same_on_another_device(algorithm, action, settings, device):
+    overrides = [f"algorithm.name={algorithm}", compiled(device), "model.hidden_size=8", *SETTINGS[settings]]
     config = read(overrides=overrides)
     trajectory = random_trajectory(action, size=5, dtype=torch.float32)
     if settings in ("replayed", "laser"):
         trajectory = trajectory._replace(online=torch.arange(5) % 2 == 0)
     results = []
-    for device in ("cpu", NAME):
+    for place in ("cpu", device):
         torch.manual_seed(1)
-        with OtherDevice():
-            network = make_network(config.model, (3,), action, heads_of(config)).to(device)
+        with exists(device):
+            network = make_network(config.model, (3,), action, heads_of(config)).to(place)
             learner = make_learner(config, network, action)
-            moved = Trajectory(*(tensor.to(device) for tensor in trajectory))
+            learner.algorithm.distribution.noise = noise_of_the_cpu(learner.algorithm.distribution)
+            moved = Trajectory(*(tensor.to(place) for tensor in trajectory))
             torch.manual_seed(2)
             update = learner.update(moved, int(trajectory.valid.sum()), 0.0, lambda stage: None, probe=True)
             results.append((update.scalars(), {name: tensor.cpu() for name, tensor in network.state_dict().items()}))
     assert update.finite
-    assert any(isinstance(parameter, There) for parameter in network.parameters())
+    assert all(of_device(device, parameter) for parameter in network.parameters())
     (scalars, network), (others, other) = results
     assert scalars == pytest.approx(others, rel=1e-3, abs=1e-5, nan_ok=True)
     for name, tensor in network.items():
         torch.testing.assert_close(other[name], tensor, rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.usefixtures("replaced_parameters", "exact_products")
+@pytest.mark.parametrize("device", [NAME, GPU])
 @pytest.mark.parametrize("core", CORES)
 @pytest.mark.parametrize("encoder", ENCODERS)
-def test_unrolls_of_images_and_actions_are_the_same_on_another_device(encoder, core):
-    overrides = ["model.torchscript=false", "model.hidden_size=8", f"model.encoder={encoder}", f"model.core={core}"]
+def test_unrolls_of_images_and_actions_are_the_same_on_another_device(encoder, core, device):
+    overrides = [compiled(device), "model.hidden_size=8", f"model.encoder={encoder}", f"model.core={core}"]
     config, distribution = read(overrides=overrides), make_distribution(DISCRETE)
     torch.manual_seed(3)
     observation = torch.randint(256, (4, 2, 84, 84, 2), dtype=torch.uint8)
     first, noise = torch.rand(4, 2) < 0.3, distribution.noise(2, torch.device("cpu"), None)
     results = []
-    for device in ("cpu", NAME):
+    for place in ("cpu", device):
         torch.manual_seed(1)
-        with OtherDevice():
-            network = make_network(config.model, (84, 84, 2), DISCRETE).to(device)
-            acting = make_network(config.model, (84, 84, 2), DISCRETE).to(device)
+        with exists(device):
+            network = make_network(config.model, (84, 84, 2), DISCRETE).to(place)
+            acting = make_network(config.model, (84, 84, 2), DISCRETE).to(place)
             published = PublishedWeights(network)
-            output, _ = network(observation.to(device), first.to(device), network.initial_state(2))
+            output, _ = network(observation.to(place), first.to(place), network.initial_state(2))
             (output.policy.mean() + output.value.mean()).backward()
             with torch.no_grad():
                 for parameter in network.parameters():
                     parameter -= 0.1 * parameter.grad
             published.publish()
             published.fetch(acting, 0)
-            step = observation[0].to(device), first[0].to(device), acting.initial_state(2), noise.to(device), False
+            step = observation[0].to(place), first[0].to(place), acting.initial_state(2), noise.to(place), False
             decision, state = acting.act(*step)
             results.append([tensor.detach().cpu() for tensor in (output.policy, output.value, decision, state)])
     for one, other in zip(*results, strict=True):
