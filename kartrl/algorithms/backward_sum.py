@@ -21,8 +21,7 @@ def by_doubling(term: Tensor, decay: Tensor) -> Tensor:
 def backward_sum(term: Tensor, decay: Tensor) -> Tensor:
     """x_t = term_t + decay_t x_{t+1}, with x_T = 0; all float [T, B].
 
-    Step by step on a CPU; by doubling on a GPU, where the launches of many small operations would dominate (this has
-    never run on one).
+    Step by step on a CPU; by doubling on a GPU, where the launches of many small operations would dominate.
     """
     if term.is_cuda:
         return by_doubling(term, decay)

@@ -1,4 +1,4 @@
-"""A role's own CUDA stream. Nothing else in the runtime orders work on a GPU; it has never run on one."""
+"""A role's own CUDA stream. Nothing else in the runtime orders work on a GPU."""
 
 import contextlib
 from collections.abc import Iterable, Iterator
