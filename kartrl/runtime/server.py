@@ -202,6 +202,7 @@ class Server:
                 last["checkpoint"] = now
                 self._save(self._config.system.step_timeout)
                 looked = time.monotonic()  # it may have waited for a stuck update, which must be noticed
+        self._request.silent = False  # a signal during the last update or evaluation is acknowledged by the handler
         if self._request.number is not None:
             self._display.say("Saving and ending; Ctrl-C again ends at once")
         elif self._config.run.reproducible:

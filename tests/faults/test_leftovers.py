@@ -126,6 +126,22 @@ def test_a_process_that_cannot_be_started_at_the_end_leaves_nothing(tmp_path: Pa
     assert (tmp_path / "logs" / "run" / "best.pt").exists()
 
 
+def test_ctrl_c_during_the_last_evaluation_is_acknowledged(tmp_path: Path, temporary: Path) -> None:
+    interrupting = (
+        "import signal\nfrom kartrl.runtime.server import Evaluations\n"
+        "def finish(self, *arguments, real=Evaluations.finish):\n"
+        "    signal.raise_signal(signal.SIGINT)\n    real(self, *arguments)\n"
+        "Evaluations.finish = finish"
+    )
+    with Training(tmp_path, *QUICK, *NAMED, "--set", "run.agent_steps=2000", before=interrupting) as training:
+        status, output = training.end(timeout=100)
+        assert status == 128 + signal.SIGINT, output
+        assert output.count("Ctrl-C again ends at once") == 1, output
+        nothing_is_left(training, set(), temporary)
+    assert litter(tmp_path) == []
+    assert (tmp_path / "logs" / "run" / "best.pt").exists()
+
+
 @pytest.mark.parametrize(
     ("number", "options"), [(signal.SIGTERM, ENDLESS), (signal.SIGINT, KART)], ids=["CartPole", "kart"]
 )
