@@ -1,4 +1,4 @@
-"""Whole runs on a GPU: every algorithm trains there, its checkpoints go on on a CPU and back, and policies act there."""
+"""Whole runs on a GPU: every algorithm trains there, on a CPU, and there again, and its policy drives there."""
 
 import math
 
@@ -15,17 +15,30 @@ pytestmark = needs_gpu
 # printed at the end by the process that learns
 USED = "import atexit, torch\natexit.register(lambda: print('bytes of the GPU:', torch.cuda.max_memory_allocated()))"
 SMALL = ("environment.id=CartPole-v1", "model.hidden_size=32", "system.agents=2")
+FILLED = "replay.start=500"
+LASER = ("laser.threshold=0.3", "laser.form=paper")
 WORLDS = {
     **{name: (f"algorithm.name={name}", *SMALL) for name in ALGORITHMS},
     "hogwild": ("algorithm.name=a3c", "a3c.hogwild=true", *SMALL),
     "lstm": ("algorithm.name=impala", "model.core=lstm", *SMALL),
     "acer, lstm": ("algorithm.name=acer", "model.core=lstm", *SMALL),
     "continuous": ("algorithm.name=ppo", "environment.id=Pendulum-v1", *SMALL[1:]),
-    "replays": ("algorithm.name=impala", "replay.methods=queue uniform elite", "replay.start=500", *SMALL),
-    "laser": ("algorithm.name=impala", "replay.methods=queue uniform", "laser.threshold=0.3", "laser.form=paper", *SMALL),
+    "replays": ("algorithm.name=impala", "replay.methods=queue uniform elite", FILLED, *SMALL),
+    "laser": (
+        "algorithm.name=impala",
+        "replay.methods=queue uniform",
+        "laser.threshold=0.3",
+        "laser.form=paper",
+        *SMALL,
+    ),
     "kart": ("system.agents=2",),
     "kart, lstm, bf16": ("system.agents=2", "model.core=lstm", "model.precision=bf16"),
-    "kart, attentive": ("algorithm.name=impala", "replay.methods=queue attentive", "replay.start=500", "system.agents=2"),
+    "kart, attentive": (
+        "algorithm.name=impala",
+        "replay.methods=queue attentive",
+        FILLED,
+        "system.agents=2",
+    ),
     "kart, CPU predicts": ("system.agents=2", "system.predictor_devices=cpu"),
 }
 

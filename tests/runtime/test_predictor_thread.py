@@ -78,7 +78,8 @@ def test_the_learner_reproduces_what_the_predictor_decided(shape, action, overri
     sizes = (AGENTS, GROUPS, SIZE, RING, T, shape, dtype, size, network.state_size)
     slab, stop = Slab(multiprocessing.get_context("spawn"), SlabShape(*sizes)), threading.Event()
     policy = make_policy(network, distribution, group_states(slab, network), 1, slab, AGENTS * GROUPS)
-    pacing, weights = ArrivalPacing(slab, AGENTS * GROUPS, 2), PublishedWeights(network, RoleStream(torch.device(device)))
+    weights = PublishedWeights(network, RoleStream(torch.device(device)))
+    pacing = ArrivalPacing(slab, AGENTS * GROUPS, 2)
     predictor = PredictorThread("predictor", slab, policy, weights, pacing, stop)
     predictor.start()
     try:
