@@ -24,21 +24,10 @@ WORLDS = {
     "acer, lstm": ("algorithm.name=acer", "model.core=lstm", *SMALL),
     "continuous": ("algorithm.name=ppo", "environment.id=Pendulum-v1", *SMALL[1:]),
     "replays": ("algorithm.name=impala", "replay.methods=queue uniform elite", FILLED, *SMALL),
-    "laser": (
-        "algorithm.name=impala",
-        "replay.methods=queue uniform",
-        "laser.threshold=0.3",
-        "laser.form=paper",
-        *SMALL,
-    ),
+    "laser": ("algorithm.name=impala", "replay.methods=queue uniform", *LASER, *SMALL),
     "kart": ("system.agents=2",),
     "kart, lstm, bf16": ("system.agents=2", "model.core=lstm", "model.precision=bf16"),
-    "kart, attentive": (
-        "algorithm.name=impala",
-        "replay.methods=queue attentive",
-        FILLED,
-        "system.agents=2",
-    ),
+    "kart, attentive": ("algorithm.name=impala", "replay.methods=queue attentive", FILLED, "system.agents=2"),
     "kart, CPU predicts": ("system.agents=2", "system.predictor_devices=cpu"),
 }
 
