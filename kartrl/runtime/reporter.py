@@ -117,6 +117,11 @@ class Reporter:
         values = {f"weights/{name}": tensor.float().flatten().numpy() for name, tensor in weights.items()}
         self.send(Histograms(self._trainer.counters.agent_steps, values))
 
+    def say(self) -> None:
+        """Show the trainer's messages."""
+        while self._trainer.messages:
+            self._display.say(self._trainer.messages.popleft())
+
     def report(self, status: Status, deaths: int, crew: dict[str, float]) -> None:
         """Send what has been measured since the last call; agents' messages must have been received first.
 
@@ -125,8 +130,6 @@ class Reporter:
             crew: `Crew.scalars`.
         """
         trainer = self._trainer
-        while trainer.messages:
-            self._display.say(trainer.messages.popleft())
         scalars = self._report_updates(status) | crew
         if trainer.first_update is not None and not self._reported_first_update:
             self._reported_first_update = True

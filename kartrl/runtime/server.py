@@ -211,9 +211,10 @@ class Server:
         self._display.show(status(), final=True)
 
     def _receive(self, timeout: float) -> None:
-        """Receive messages from the agents and the evaluator, waiting at most `timeout` seconds."""
+        """Receive messages from the agents, the evaluator and the trainer, waiting at most `timeout` seconds."""
         for end in self._crew.receive(timeout):
             self._reporter.add(end)
+        self._reporter.say()
         self._receive_evaluations()
 
     def _receive_evaluations(self) -> None:

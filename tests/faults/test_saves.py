@@ -152,7 +152,8 @@ def test_the_end_says_that_nothing_could_be_saved(tmp_path, number):
 def test_diverging_run_rolls_back_once_and_ends_with_its_cause(tmp_path):
     # paced, so that there is a checkpoint before it is over
     options = [*QUICK, *PACED, *EVALUATE_OFF, "--set", "run.name=run", "--set", "run.checkpoint_minutes=0.005"]
-    result = run("train", *options, "--set", "optimizer.learning_rate=1e30", cwd=tmp_path)
+    seldom = "from kartrl.runtime import server\nserver.REPORT_SECONDS = 1000.0"  # it is told without a report
+    result = run("train", *options, "--set", "optimizer.learning_rate=1e30", cwd=tmp_path, before=seldom)
     assert result.returncode == 1, result.stdout + result.stderr
     assert re.search(r"Diverged: the loss or gradient of 10 updates in a row was not finite, again", result.stdout)
     assert "resume it from its last checkpoint" in result.stdout
