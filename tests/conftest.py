@@ -43,6 +43,17 @@ def _one_thread() -> None:
 
 
 @pytest.fixture
+def exact_products() -> Iterator[None]:
+    """Without TF32, whose products have ten bits, so that a GPU's results can be compared with a CPU's."""
+    import torch
+
+    before = torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.allow_tf32 = False
+    yield
+    torch.backends.cudnn.allow_tf32 = before
+
+
+@pytest.fixture
 def make_kart() -> Iterator[Callable[..., Any]]:
     """Makes the unwrapped kart environment on the bundled game, 4 ticks per step; closed when the test ends."""
     import kartrl.envs  # noqa: F401  # registers it

@@ -109,34 +109,35 @@ def test_failing_environment_leaves_nothing(tmp_path: Path, temporary: Path) -> 
     assert litter(tmp_path) == []
 
 
-def test_a_process_that_cannot_be_started_at_the_end_leaves_nothing(tmp_path: Path, temporary: Path) -> None:
-    """The evaluator of the last checkpoint."""
-    failing = (
-        "from kartrl.errors import RunFailed\nfrom kartrl.runtime.server import Evaluations, Server\n"
-        "def fail(*_):\n    raise RunFailed('there is no fork server')\n"
-        "def shut_down(self, real=Server._shut_down):\n    Evaluations.watch = fail\n    real(self)\n"
-        "Server._shut_down = shut_down"
-    )
-    with Training(tmp_path, *QUICK, *NAMED, "--set", "run.agent_steps=2000", before=failing) as training:
-        status, output = training.end(timeout=100)
-        assert status == 0, output
-        assert "The last checkpoint is not evaluated: there is no fork server" in output
-        nothing_is_left(training, set(), temporary)
-    assert litter(tmp_path) == []
-    assert (tmp_path / "logs" / "run" / "best.pt").exists()
+NO_EVALUATOR = (
+    "from kartrl.errors import RunFailed\nfrom kartrl.runtime.server import Evaluations, Server\n"
+    "def fail(*_):\n    raise RunFailed('there is no fork server')\n"
+    "def shut_down(self, real=Server._shut_down):\n    Evaluations.watch = fail\n    real(self)\n"
+    "Server._shut_down = shut_down"
+)
+CTRL_C = (
+    "import signal\nfrom kartrl.runtime.server import Evaluations\n"
+    "def finish(self, *arguments, real=Evaluations.finish):\n"
+    "    signal.raise_signal(signal.SIGINT)\n    real(self, *arguments)\n"
+    "Evaluations.finish = finish"
+)
 
 
-def test_ctrl_c_during_the_last_evaluation_is_acknowledged(tmp_path: Path, temporary: Path) -> None:
-    interrupting = (
-        "import signal\nfrom kartrl.runtime.server import Evaluations\n"
-        "def finish(self, *arguments, real=Evaluations.finish):\n"
-        "    signal.raise_signal(signal.SIGINT)\n    real(self, *arguments)\n"
-        "Evaluations.finish = finish"
-    )
-    with Training(tmp_path, *QUICK, *NAMED, "--set", "run.agent_steps=2000", before=interrupting) as training:
+@pytest.mark.parametrize(
+    ("before", "exit_status", "told"),
+    [
+        (NO_EVALUATOR, 0, "The last checkpoint is not evaluated: there is no fork server"),
+        (CTRL_C, 128 + signal.SIGINT, "Ctrl-C again ends at once"),
+    ],
+    ids=["its process cannot be started", "Ctrl-C"],
+)
+def test_a_last_evaluation_that_fails_is_told_once_and_leaves_nothing(
+    tmp_path: Path, temporary: Path, before: str, exit_status: int, told: str
+) -> None:
+    with Training(tmp_path, *QUICK, *NAMED, "--set", "run.agent_steps=2000", before=before) as training:
         status, output = training.end(timeout=100)
-        assert status == 128 + signal.SIGINT, output
-        assert output.count("Ctrl-C again ends at once") == 1, output
+        assert status == exit_status, output
+        assert output.count(told) == 1, output
         nothing_is_left(training, set(), temporary)
     assert litter(tmp_path) == []
     assert (tmp_path / "logs" / "run" / "best.pt").exists()

@@ -4,7 +4,7 @@ import contextlib
 
 import pytest
 import torch
-from gpu import GPU, exact_products  # noqa: F401  # a fixture
+from gpu import GPU
 from other_device import NAME, OtherDevice, There
 from trajectories import ACTIONS, DISCRETE, kind, random_trajectory
 

@@ -6,7 +6,7 @@ import threading
 import numpy as np
 import pytest
 import torch
-from gpu import GPU, exact_products  # noqa: F401  # a fixture
+from gpu import GPU
 
 from kartrl.config import read
 from kartrl.envs.spec import ActionSpec
