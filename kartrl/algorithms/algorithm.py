@@ -1,7 +1,7 @@
 """The interface between the learner and an algorithm, which is one file of this folder."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 import torch
@@ -21,7 +21,7 @@ class Batch(NamedTuple):
 
     trajectory: Trajectory[Tensor]
     targets: dict[str, Tensor]  # float32 [T, B] or [T, B, any] each
-    steps: int  # valid steps of the whole batch, over which means are taken
+    steps: int | Tensor  # valid steps of the whole batch, over which means are taken; int64 scalar
 
     @property
     def weight(self) -> Tensor:
@@ -47,7 +47,7 @@ class Batch(NamedTuple):
         """The unrolls with these indices, int64 [any], as a batch of its own: means are over it alone."""
         targets = {name: target[:, chosen] for name, target in self.targets.items()}
         trajectory = self.trajectory.unrolls(chosen)
-        return Batch(trajectory, targets, max(1, int(trajectory.valid.sum())))
+        return Batch(trajectory, targets, trajectory.valid.sum().clamp(min=1))  # a GPU's number, not waited for
 
 
 class Loss(NamedTuple):
@@ -115,8 +115,13 @@ class Algorithm(ABC, Generic[Section]):
         """Compute what the loss needs from the batch as a whole; called once per update, without gradients."""
         return Batch(trajectory, {}, steps)
 
-    def minibatches(self, batch: Batch) -> Iterator[Batch]:
-        """Split the result of `prepare` into one batch per optimizer step: by default a single one."""
+    def minibatches(self, batch: Batch, losses: Sequence[Loss]) -> Iterator[Batch]:
+        """Split the result of `prepare` into one batch per optimizer step: by default a single one.
+
+        Args:
+            batch: the result of `prepare`.
+            losses: of all parts of those yielded so far; the learner adds to it.
+        """
         yield batch
 
     def after_step(self, network: Network) -> None:

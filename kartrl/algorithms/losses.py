@@ -19,9 +19,9 @@ def value_loss(value: Tensor, target: Tensor, weight: Tensor) -> Tensor:
 
 
 @scripted
-def clipped_policy_loss(ratio: Tensor, advantage: Tensor, clip_range: float, weight: Tensor) -> Tensor:
-    """-sum w min(r A, clip(r, 1 - epsilon, 1 + epsilon) A), all [T, B] (PPO, arXiv:1707.06347, equation 7)."""
-    clipped = ratio.clamp(1 - clip_range, 1 + clip_range)
+def clipped_policy_loss(ratio: Tensor, advantage: Tensor, clip_range: Tensor, weight: Tensor) -> Tensor:
+    """-sum w min(r A, clip(r, 1 - epsilon, 1 + epsilon) A), all [T, B], epsilon a scalar (PPO's equation 7)."""
+    clipped = torch.minimum(torch.maximum(ratio, 1 - clip_range), 1 + clip_range)
     return -(weight * torch.minimum(ratio * advantage, clipped * advantage)).sum()
 
 

@@ -1,15 +1,14 @@
 """PPO (Schulman et al. 2017, arXiv:1707.06347): several passes over each batch, with a clipped objective."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import ClassVar, TypeVar
 
 import torch
 from torch import Tensor
 
 from kartrl.algorithms.a2c import last_value
-from kartrl.algorithms.algorithm import Algorithm, Batch, Loss, RewardTransform
+from kartrl.algorithms.algorithm import Algorithm, Batch, Loss
 from kartrl.algorithms.gae import generalised_advantage
-from kartrl.algorithms.laser import Relevance
 from kartrl.algorithms.losses import (
     clipped_policy_loss,
     clipped_value_loss,
@@ -19,8 +18,7 @@ from kartrl.algorithms.losses import (
 )
 from kartrl.config import Config
 from kartrl.config.algorithms import PPO as Section
-from kartrl.config.schedule import Schedule
-from kartrl.models import Distribution, Network, Output
+from kartrl.models import Network, Output
 from kartrl.trajectory import Trajectory, discounts, split_decision
 
 AnySection = TypeVar("AnySection", bound=Section)
@@ -40,18 +38,7 @@ class ClippedSurrogate(Algorithm[AnySection]):
     "old_value" [T, B], and may add "trusted", a factor of the value error.
     """
 
-    def __init__(
-        self,
-        section: AnySection,
-        discount: Schedule,
-        reward_transform: RewardTransform,
-        distribution: Distribution,
-        relevance: Relevance | None = None,
-    ) -> None:
-        super().__init__(section, discount, reward_transform, distribution, relevance)
-        self._divergences: list[Tensor] = []  # KL(mu || pi) of the minibatches of this epoch
-
-    def minibatches(self, batch: Batch) -> Iterator[Batch]:
+    def minibatches(self, batch: Batch, losses: Sequence[Loss]) -> Iterator[Batch]:
         """See `Algorithm`: of whole unrolls or of single steps, reshuffled for each epoch.
 
         The KL limit stops the update between two epochs.
@@ -65,12 +52,13 @@ class ClippedSurrogate(Algorithm[AnySection]):
         of_all = self.gather(torch.tensor([unrolls]))
         number = min(int(of_all.min()), max(1, round(length * int(of_all.sum()) / section.minibatch_size)))
         for _ in range(section.epochs):
-            self._divergences.clear()
+            before = len(losses)
             order = torch.randperm(unrolls).to(batch.trajectory.reward.device)  # drawn on the CPU, alike on any device
             for chosen in order.tensor_split(number):
                 yield batch.minibatch(chosen)
             if section.kl_limit:
-                divergence = self.gather(torch.as_tensor(sum(self._divergences))[None]).mean()
+                divergence = torch.as_tensor(sum(loss.terms["old_kl"] for loss in losses[before:]))
+                divergence = self.gather(divergence[None]).mean()
                 if float(divergence) > section.kl_limit * number:
                     return
 
@@ -81,7 +69,7 @@ class ClippedSurrogate(Algorithm[AnySection]):
         length = len(trajectory.reward)
         policy, value = output.policy[:length], output.value[:length]
         weight = batch.weight
-        clip_range = section.clip_range.at(self.progress)
+        clip_range = torch.as_tensor(section.clip_range.at(self.progress))
         ratio = (self.distribution.log_prob(policy, behaviour.action) - behaviour.log_prob).exp()
         surrogate = clipped_policy_loss(ratio, targets["advantage"], clip_range, weight)
         of_error = weight * targets["trusted"] if "trusted" in targets else weight
@@ -96,7 +84,6 @@ class ClippedSurrogate(Algorithm[AnySection]):
         with torch.no_grad():
             divergence = (weight * self.distribution.kl(behaviour.parameters, policy)).sum()
             clipped = (weight * ((ratio - 1).abs() > clip_range)).sum()
-        self._divergences.append(divergence)
         terms = {
             "policy_gradient": surrogate,
             "value": value_error,

@@ -19,6 +19,7 @@ from kartrl.envs.spec import ActionSpec
 from kartrl.learning.adaptive_rate import adapt
 from kartrl.learning.diagnostics import PolicyProbe, describe
 from kartrl.learning.gradient_reducer import GradientReducer, OneLearner
+from kartrl.learning.graphed_loss import Capture, CudaCapture, GraphedLoss
 from kartrl.learning.optimizers import FACTOR, get_state, make_optimizer, set_state
 from kartrl.learning.update_threads import UpdateThreads
 from kartrl.models import Network, Output, make_distribution
@@ -116,6 +117,8 @@ class Learner:
         cloning: CLEAR's terms, added to the algorithm's loss.
         reducer: connects this learner with others that update at the same time; None for a single learner.
         normalising: the network to whose running statistics batches are added, on any device; None for `network`.
+        capture: records what computes a minibatch's loss and gradients, so that a GPU repeats it by one launch; None:
+            nothing is recorded.
 
     Attributes:
         optimizer_steps: begun so far, including those skipped as not finite.
@@ -136,6 +139,7 @@ class Learner:
         cloning: Cloning | None = None,
         reducer: GradientReducer | None = None,
         normalising: Network | None = None,
+        capture: Capture | None = None,
     ) -> None:
         self.network, self.algorithm, self.optimizer = network, algorithm, optimizer
         self._normalising = normalising or network
@@ -145,6 +149,7 @@ class Learner:
         self._parameters = list(network.parameters())  # listed once, as this is slow for a scripted module
         self.reducer: GradientReducer = reducer or OneLearner()
         algorithm.gather = self.reducer.gather
+        self._graphed = GraphedLoss(self._gradients, algorithm, self._parameters, capture) if capture else None
         self.optimizer_steps = 0
 
     def learning_rate(self, progress: float) -> float:
@@ -187,8 +192,10 @@ class Learner:
         with torch.no_grad():
             batch = self.algorithm.prepare(self.network, trajectory, max(steps, 1))
         made: list[Step] = []
-        for minibatch in self.algorithm.minibatches(batch):
+        losses: list[Loss] = []
+        for minibatch in self.algorithm.minibatches(batch, losses):
             made.append(self._step(minibatch, lap))
+            losses += made[-1].losses
             if not made[-1].finite:
                 return Update(made, None)
         if self.network.normalises:  # after the steps, so that these use the statistics used for acting
@@ -214,18 +221,19 @@ class Learner:
         total = self.reducer.reduce(self._parameters, total, batch.trajectory.valid.sum())
         norm = torch.nn.utils.clip_grad_norm_(self._parameters, self.gradient_clip)
         # On a GPU this waits for the device once per step: the price of never applying a non-finite gradient.
-        finite = math.isfinite(float(norm + total))
+        gradient_norm, loss = torch.stack([norm, total]).tolist()
+        finite = math.isfinite(gradient_norm + loss)
         if finite:
             self.optimizer.step()
             self.algorithm.after_step(self.network)
         lap("optimizer")
         serials = [part.trajectory.serial for part in parts]
-        return Step(finite, float(norm), losses, serials, [~part.trajectory.online for part in parts])
+        return Step(finite, gradient_norm, losses, serials, [~part.trajectory.online for part in parts])
 
     def _add_gradients(self, parts: Sequence[Batch], lap: Callable[[str], None]) -> list[Loss]:
-        """Set the gradients of all parts' losses, and return these; on several threads all is `backward`."""
+        """Set the gradients of all parts' losses, and return these; by graphs or several threads, all is `backward`."""
         losses = []
-        if self.threads.number == 1 or len(parts) == 1:
+        if self._graphed is None and (self.threads.number == 1 or len(parts) == 1):
             for part in parts:
                 loss = self._loss(part, lap)
                 loss.total.backward()
@@ -233,7 +241,8 @@ class Learner:
                 losses.append(loss.detach())
             return losses
         every = []
-        for loss, gradients in self.threads.map(self._gradients, parts):
+        results = self.threads.map(self._gradients, parts) if self._graphed is None else map(self._graphed, parts)
+        for loss, gradients in results:
             losses.append(loss)
             every.append(gradients)
         for parameter, *of_parts in zip(self._parameters, *every, strict=True):
@@ -243,7 +252,7 @@ class Learner:
         return losses
 
     def _gradients(self, part: Batch) -> tuple[Loss, tuple[Tensor | None, ...]]:
-        """The loss of one of several parts, and its gradients; called on a thread of the pool."""
+        """The loss of a part and its gradients; called on a thread of the pool, or recorded."""
         loss = self._loss(part, lambda stage: None)
         return loss.detach(), torch.autograd.grad(loss.total, self._parameters, allow_unused=True)
 
@@ -282,6 +291,7 @@ def make_learner(
     reducer: GradientReducer | None = None,
     threads: UpdateThreads | None = None,
     normalising: Network | None = None,
+    capture: Capture | None = None,
 ) -> Learner:
     """Make the learner that the configuration describes, for a network with these actions.
 
@@ -290,8 +300,9 @@ def make_learner(
         reducer: see `Learner`.
         threads: see `Learner`.
         normalising: see `Learner`.
+        capture: see `Learner`; None: CUDA graphs on a GPU.
     """
-    on_cpu = next(iter(network.parameters())).device.type == "cpu"
+    device = next(iter(network.parameters())).device.type
     distribution = make_distribution(action, config.model.squash_actions)
     return Learner(
         network,
@@ -300,11 +311,12 @@ def make_learner(
         learning_rate=config.optimizer.learning_rate,
         kl_target=config.optimizer.kl_target,
         gradient_clip=config.optimizer.gradient_clip or math.inf,
-        part_steps=PART_STEPS if on_cpu else ALL_STEPS,
+        part_steps=PART_STEPS if device == "cpu" else ALL_STEPS,
         threads=threads,
         cloning=Cloning(config.clear, distribution) if config.clear.clones else None,
         reducer=reducer,
         normalising=normalising,
+        capture=capture or (CudaCapture() if device == "cuda" else None),
     )
 
 

@@ -53,7 +53,7 @@ def prepared(algorithm, network, trajectory):
 
 
 def only_minibatch(algorithm, batch):
-    return next(algorithm.minibatches(batch))
+    return next(algorithm.minibatches(batch, []))
 
 
 def heads(action, trajectory, seed=0):
@@ -155,7 +155,7 @@ def test_each_epoch_takes_every_unroll_once_in_another_order(algorithm):
     batch = prepared(agent, network_for(DISCRETE), trajectory)
     torch.manual_seed(0)
     drawn = []
-    for minibatch in agent.minibatches(batch):
+    for minibatch in agent.minibatches(batch, []):
         assert minibatch.steps == int(minibatch.trajectory.valid.sum())
         assert minibatch.targets["advantage"].shape[1] == 3
         drawn.append([int(number) for number in minibatch.trajectory.reward[0]])
@@ -219,7 +219,7 @@ def test_each_epoch_takes_every_valid_step_once_with_its_own_targets(algorithm):
     valid = number[trajectory.valid].tolist()
     assert len(valid) < 42
     torch.manual_seed(0)
-    drawn = list(agent.minibatches(batch))
+    drawn = list(agent.minibatches(batch, []))
     sizes = [minibatch.steps for minibatch in drawn]
     assert len(drawn) == 2 * round(len(valid) / 8)
     assert max(sizes) - min(sizes) <= 1
@@ -243,9 +243,8 @@ def test_the_kl_limit_ends_the_update_after_the_pass_that_exceeds_it(algorithm, 
     other = copy.deepcopy(network)
     with torch.no_grad():
         other.policy.bias += torch.randn(4)
-    count = 0
-    for minibatch in agent.minibatches(batch):
+    losses = []
+    for minibatch in agent.minibatches(batch, losses):
         ordered = minibatch.trajectory
-        agent.loss(other(ordered.observation, ordered.first, ordered.initial_state)[0], minibatch)
-        count += 1
-    assert count == passes
+        losses.append(agent.loss(other(ordered.observation, ordered.first, ordered.initial_state)[0], minibatch))
+    assert len(losses) == passes

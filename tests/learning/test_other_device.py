@@ -5,10 +5,11 @@ import contextlib
 import pytest
 import torch
 from gpu import GPU
+from learners import CASES, NAMES, SETTINGS
 from other_device import NAME, OtherDevice, There
-from trajectories import ACTIONS, DISCRETE, kind, random_trajectory
+from trajectories import DISCRETE, random_trajectory
 
-from kartrl.algorithms import ALGORITHMS, heads_of
+from kartrl.algorithms import heads_of
 from kartrl.config import read
 from kartrl.learning.learner import make_learner
 from kartrl.models import make_distribution, make_network
@@ -62,30 +63,9 @@ def test_the_simulated_device_refuses_what_a_gpu_refuses():
         assert numbers.cpu().tolist() == [[7.0] * 3, [3.0, 4.0, 5.0]]
 
 
-SETTINGS = {
-    "feed-forward": ["model.core=none"],
-    "lstm, unrolls": ["model.core=lstm", "ppo.shuffle=unrolls", "appo.shuffle=unrolls"],
-    "normalised": ["model.core=none", "model.normalise_observations=true", "model.normalise_returns=true"],
-    "replayed": ["model.core=none", "replay.methods=queue uniform", "clear.policy_cost=0.01", "clear.value_cost=0.005"],
-    "laser": ["model.core=lstm", "replay.methods=queue uniform", "laser.threshold=0.3", "laser.form=paper"],
-    "kl": ["model.core=none", "optimizer.kl_target=0.01", "ppo.kl_limit=1", "appo.kl_limit=1"],
-}
-CASES = [
-    (name, action, settings)
-    for name in ALGORITHMS
-    for action in ACTIONS
-    for settings in SETTINGS
-    if (action == DISCRETE or settings == "feed-forward")
-    and (ALGORITHMS[name].replays or settings not in ("replayed", "laser"))
-    and (ALGORITHMS[name].has_vtrace or settings != "laser")
-]
-
-
 @pytest.mark.usefixtures("replaced_parameters", "exact_products")
 @pytest.mark.parametrize("device", [NAME, GPU])
-@pytest.mark.parametrize(
-    ("algorithm", "action", "settings"), CASES, ids=[f"{name}-{kind(action)}-{what}" for name, action, what in CASES]
-)
+@pytest.mark.parametrize(("algorithm", "action", "settings"), CASES, ids=NAMES)
 def test_an_update_is_the_same_on_another_device(algorithm, action, settings, device):
     overrides = [f"algorithm.name={algorithm}", compiled(device), "model.hidden_size=8", *SETTINGS[settings]]
     config = read(overrides=overrides)

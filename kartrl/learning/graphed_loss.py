@@ -1,0 +1,178 @@
+"""Losses and gradients as CUDA graphs: one launch for hundreds of kernels, which take longer to launch than to run."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol, TypeVar, cast
+
+import torch
+from torch import Tensor
+
+from kartrl.algorithms import Algorithm
+from kartrl.algorithms.algorithm import Batch, Loss
+from kartrl.models.scripting import unoptimised
+from kartrl.trajectory import WITHOUT_TIME, Trajectory
+
+SEEN = 4  # minibatches of a shape before its graph is captured, which takes as long as some of them
+MOST = 8  # graphs; minibatches of other shapes do without
+WARM_UPS = 3  # libraries choose their algorithms in the first calls
+PADDED_STEPS = 32  # minibatches are padded to a multiple of about so many steps, so that there are few shapes
+
+Result = TypeVar("Result")
+Gradients = tuple[Tensor | None, ...]
+LossAndGradients = Callable[[Batch], tuple[Loss, Gradients]]
+
+
+class Capture(Protocol):
+    """Records work on a device; the tensors of its result are overwritten by each call of the function returned."""
+
+    def __call__(self, work: Callable[[], Result]) -> tuple[Result, Callable[[], None]]: ...
+
+
+class CudaCapture:
+    """Captures CUDA graphs on the current stream; they share memory, so only one may run at a time."""
+
+    def __init__(self) -> None:
+        self._pool: Any = None
+
+    def __call__(self, work: Callable[[], Result]) -> tuple[Result, Callable[[], None]]:
+        """See `Capture`; other threads may use the device meanwhile."""
+        graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
+        with unoptimised():  # TorchScript would compile what the graph contains
+            for _ in range(WARM_UPS):
+                work()
+            with torch.cuda.graph(graph, pool=self._pool, stream=stream, capture_error_mode="thread_local"):
+                result = work()
+        self._pool = self._pool or graph.pool()
+        return result, graph.replay
+
+
+class GraphedLoss:
+    """Computes loss and gradients of minibatches: of a frequent shape by its graph, of others as they are.
+
+    Args:
+        gradients: computes the loss, without its autograd graph, and the gradients of a batch, without waiting for the
+            device.
+        algorithm: whose loss it is; what it reads from `progress` and `return_deviation` is a tensor in a graph.
+        parameters: in the order of the gradients, and in whose memory layout these are.
+        capture: records a graph.
+    """
+
+    def __init__(
+        self,
+        gradients: LossAndGradients,
+        algorithm: Algorithm[Any],
+        parameters: Sequence[Tensor],
+        capture: Capture,
+    ) -> None:
+        self._gradients, self._algorithm = gradients, algorithm
+        self._parameters, self._capture = parameters, capture
+        self._seen: dict[Any, int] = {}
+        self._graphs: dict[Any, _Graph] = {}
+
+    def __call__(self, batch: Batch) -> tuple[Loss, Gradients]:
+        """The loss and gradients of a batch; the next call may overwrite the gradients."""
+        shape = self._shape(batch)
+        graph = self._graphs.get(shape)
+        if graph is None:
+            self._seen[shape] = self._seen.get(shape, 0) + 1
+            if self._seen[shape] <= SEEN or len(self._graphs) == MOST:
+                return self._gradients(batch)
+            graph = _Graph(batch, _padded(batch), self._laid_out, self._algorithm, self._capture)
+            self._graphs[shape] = graph
+        return graph(batch)
+
+    def _laid_out(self, batch: Batch) -> tuple[Loss, Gradients]:
+        """Loss and gradients, these in the memory layout of their parameters."""
+        loss, gradients = self._gradients(batch)
+        return loss, tuple(
+            gradient
+            if gradient is None or gradient.stride() == parameter.stride()
+            else torch.empty_like(parameter).copy_(gradient)
+            for gradient, parameter in zip(gradients, self._parameters, strict=True)
+        )
+
+    def _shape(self, batch: Batch) -> Any:
+        """What decides which graph a batch needs."""
+        shapes = tuple(tensor.shape[:axis] + tensor.shape[axis + 1 :] for tensor, axis in _tensors(batch))
+        return tuple(batch.targets), shapes, _padded(batch)
+
+
+class _Graph:
+    """The graph of one shape of minibatches, with the tensors that it reads.
+
+    Padding consists of invalid steps, which have no weight in any loss.
+    """
+
+    def __init__(
+        self, batch: Batch, width: int, gradients: LossAndGradients, algorithm: Algorithm[Any], capture: Capture
+    ) -> None:
+        self._algorithm, self._width = algorithm, width
+        kept = [_widened(tensor, axis, width) for tensor, axis in _tensors(batch)]
+        fields = len(batch.trajectory)
+        trajectory = Trajectory(*kept[:fields])
+        device = trajectory.reward.device
+        self._kept, self._valid = kept, trajectory.valid
+        self._steps = torch.ones((), dtype=torch.int64, device=device)
+        self._progress, self._deviation = (torch.ones((), device=device) for _ in range(2))
+        targets = dict(zip(batch.targets, kept[fields:], strict=True))
+        static = Batch(trajectory, targets, self._steps)
+
+        def work() -> tuple[Tensor, Tensor, Gradients]:
+            numbers = algorithm.progress, algorithm.return_deviation
+            algorithm.progress, algorithm.return_deviation = cast(Any, self._progress), cast(Any, self._deviation)
+            try:
+                loss, of_parameters = gradients(static)
+            finally:
+                algorithm.progress, algorithm.return_deviation = numbers
+            self._names, self._by_step = tuple(loss.terms), tuple(loss.steps)
+            return torch.stack([loss.total, *loss.terms.values()]), torch.stack([*loss.steps.values()]), of_parameters
+
+        self._fill(batch)
+        (self._scalars, self._steps_of_loss, self._of_parameters), self._replay = capture(work)
+
+    def __call__(self, batch: Batch) -> tuple[Loss, Gradients]:
+        self._fill(batch)
+        self._replay()
+        total, *terms = self._scalars.clone().unbind()
+        number = batch.trajectory.reward.shape[1]
+        steps = self._steps_of_loss[:, :, :number].clone().unbind()
+        loss = Loss(
+            total,
+            dict(zip(self._names, terms, strict=True)),
+            dict(zip(self._by_step, steps, strict=True)),
+            batch.trajectory.valid,
+        )
+        return loss, self._of_parameters
+
+    @torch.no_grad()
+    def _fill(self, batch: Batch) -> None:
+        """Copy a batch to where the graph reads it."""
+        number = batch.trajectory.reward.shape[1]
+        tensors = list(_tensors(batch))
+        rows = [kept.narrow(axis, 0, number) for kept, (_, axis) in zip(self._kept, tensors, strict=True)]
+        torch._foreach_copy_(rows, [tensor for tensor, _ in tensors])
+        self._valid[:, number:] = False
+        self._steps.copy_(torch.as_tensor(batch.steps))
+        self._progress.fill_(self._algorithm.progress)
+        self._deviation.fill_(self._algorithm.return_deviation)
+
+
+def _tensors(batch: Batch) -> Iterator[tuple[Tensor, int]]:
+    """All tensors of a batch, and the dimension of the unrolls in each."""
+    for name, field in batch.trajectory._asdict().items():
+        yield field, int(name not in WITHOUT_TIME)
+    for target in batch.targets.values():
+        yield target, 1
+
+
+def _widened(tensor: Tensor, axis: int, width: int) -> Tensor:
+    """An empty tensor for so many unrolls: 0 where nothing is written."""
+    shape = list(tensor.shape)
+    shape[axis] = width
+    return torch.zeros(shape, dtype=tensor.dtype, device=tensor.device)
+
+
+def _padded(batch: Batch) -> int:
+    """Number of unrolls to which a batch is padded."""
+    length, number = batch.trajectory.reward.shape
+    multiple = max(1, PADDED_STEPS // length)
+    return -(-number // multiple) * multiple

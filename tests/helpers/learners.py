@@ -1,0 +1,24 @@
+"""Learners of every algorithm, for tests of where and how they make their updates."""
+
+from trajectories import ACTIONS, DISCRETE, kind
+
+from kartrl.algorithms import ALGORITHMS
+
+SETTINGS = {
+    "feed-forward": ["model.core=none"],
+    "lstm, unrolls": ["model.core=lstm", "ppo.shuffle=unrolls", "appo.shuffle=unrolls"],
+    "normalised": ["model.core=none", "model.normalise_observations=true", "model.normalise_returns=true"],
+    "replayed": ["model.core=none", "replay.methods=queue uniform", "clear.policy_cost=0.01", "clear.value_cost=0.005"],
+    "laser": ["model.core=lstm", "replay.methods=queue uniform", "laser.threshold=0.3", "laser.form=paper"],
+    "kl": ["model.core=none", "optimizer.kl_target=0.01", "ppo.kl_limit=1", "appo.kl_limit=1"],
+}
+CASES = [
+    (name, action, settings)
+    for name in ALGORITHMS
+    for action in ACTIONS
+    for settings in SETTINGS
+    if (action == DISCRETE or settings == "feed-forward")
+    and (ALGORITHMS[name].replays or settings not in ("replayed", "laser"))
+    and (ALGORITHMS[name].has_vtrace or settings != "laser")
+]
+NAMES = [f"{name}-{kind(action)}-{settings}" for name, action, settings in CASES]

@@ -1,0 +1,110 @@
+"""Updates by graphs of a few shapes: those that a learner makes without any, whatever changes from one to the next."""
+
+import pytest
+import torch
+from gpu import GPU
+from learners import CASES, NAMES, SETTINGS
+from torch.utils._pytree import tree_leaves
+from trajectories import DISCRETE, random_trajectory
+
+from kartrl.algorithms import heads_of
+from kartrl.config import read
+from kartrl.learning import graphed_loss
+from kartrl.learning.graphed_loss import CudaCapture
+from kartrl.learning.learner import make_learner
+from kartrl.models import make_network
+from kartrl.runtime.role_stream import RoleStream
+from kartrl.trajectory import Trajectory
+
+UPDATES = 9
+CHANGING = [
+    "optimizer.name=sgd",
+    "optimizer.gradient_clip=0",
+    "optimizer.learning_rate=linear 0.05 0.01",
+    "algorithm.discount=linear 0.9 0.99",
+    *(f"{name}.entropy_cost=linear 0.05 0" for name in ("a2c", "a3c", "acer", "impala", "ppo", "appo")),
+    *(f"{name}.clip_range=linear 0.3 0.05" for name in ("ppo", "appo")),
+]
+
+
+class Recorder:
+    """Records by CUDA graphs, or, on a CPU, by repeating the work and writing over its results."""
+
+    def __init__(self, device):
+        self.graphs = 0
+        self._capture = CudaCapture() if device == "cuda" else self._repeat
+
+    def __call__(self, work):
+        self.graphs += 1
+        return self._capture(work)
+
+    def _repeat(self, work):
+        kept = work()
+
+        def replay():
+            for old, new in zip(tree_leaves(kept), tree_leaves(work()), strict=True):
+                if old is not None:
+                    old.copy_(new)
+
+        return kept, replay
+
+
+def updated(config, action, place, capture, trajectories):
+    """The scalars of each update, and the weights after the last one."""
+    torch.manual_seed(1)
+    network = make_network(config.model, (3,), action, heads_of(config)).to(place)
+    learner = make_learner(config, network, action, capture=capture)
+    noise = learner.algorithm.distribution.noise
+    learner.algorithm.distribution.noise = lambda batch, device, generator: noise(
+        batch, torch.device("cpu"), generator
+    ).to(device)
+    torch.manual_seed(2)
+    scalars, stream = [], RoleStream(torch.device(place))
+    for number, trajectory in enumerate(trajectories):
+        moved = Trajectory(*(tensor.to(place) for tensor in trajectory))
+        steps, progress = int(trajectory.valid.sum()), number / UPDATES
+        with stream.current():
+            scalars.append(learner.update(moved, steps, progress, lambda stage: None, probe=True).scalars())
+    return scalars, {name: tensor.cpu() for name, tensor in network.state_dict().items()}
+
+
+def alike(expected, got):
+    """Assert that two results of `updated` are."""
+    for one, other in zip(expected[0], got[0], strict=True):
+        assert other == pytest.approx(one, rel=1e-3, abs=1e-5, nan_ok=True)
+    for name, tensor in expected[1].items():
+        torch.testing.assert_close(got[1][name], tensor, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.usefixtures("exact_products")
+@pytest.mark.parametrize("device", ["cpu", GPU])
+@pytest.mark.parametrize(("algorithm", "action", "settings"), CASES, ids=NAMES)
+def test_updates_by_graphs_are_those_without(algorithm, action, settings, device):
+    overrides = [f"algorithm.name={algorithm}", "model.hidden_size=8", *SETTINGS[settings], *CHANGING]
+    config = read(overrides=overrides)
+    trajectories = [random_trajectory(action, seed, dtype=torch.float32) for seed in range(UPDATES)]
+    if settings in ("replayed", "laser"):
+        trajectories = [each._replace(online=torch.arange(5) % 2 == 0) for each in trajectories]
+    capture = Recorder(device)
+    graphed = updated(config, action, device, capture, trajectories)
+    assert 1 <= capture.graphs <= 2, "one for each shape of minibatches"
+    alike(updated(config, action, "cpu", None, trajectories), graphed)
+
+
+def test_rare_shapes_get_no_graph_and_frequent_ones_a_limited_number(monkeypatch):
+    config = read(overrides=["algorithm.name=impala", "model.hidden_size=8", "model.core=lstm"])
+    capture = Recorder("cpu")
+    network = make_network(config.model, (3,), DISCRETE)
+    learner = make_learner(config, network, DISCRETE, capture=capture)
+    monkeypatch.setattr(graphed_loss, "MOST", 2)
+
+    def update(size, times):
+        for _ in range(times):
+            trajectory = random_trajectory(DISCRETE, length=40, size=size, dtype=torch.float32)
+            assert learner.update(trajectory, int(trajectory.valid.sum()), 0.0, lambda stage: None).finite
+        return capture.graphs
+
+    assert update(2, graphed_loss.SEEN) == 0
+    assert update(2, 3) == 1, "one graph serves all that follow"
+    assert update(3, graphed_loss.SEEN + 2) == 2
+    assert update(5, graphed_loss.SEEN + 2) == 2, "no more than MOST"
