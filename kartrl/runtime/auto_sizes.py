@@ -29,6 +29,7 @@ from kartrl.runtime.sizes import Sizes, check_memory, replay_shape
 
 GROUP_SECONDS = 4e-3  # target duration of a group's step, so that messages and batches of one are cheap in comparison
 LARGEST_GROUP = 4  # with more, each environment is stepped less between two updates, and learning takes more steps
+ENVS_OF_A_GPU = 64  # beyond which groups are smaller: its learner keeps up with as few, and learning takes fewer steps
 AGENTS_PER_CORE = 6  # for agents with one environment: while most wait for a batch to fill, some must be running
 WORKER_BYTES = 400e6  # memory of a Hogwild worker, which loads torch
 AGENT_BYTES = 80e6  # memory of an agent process, with its emulator
@@ -61,7 +62,9 @@ def choose_sizes(config: Config, spec: EnvSpec, cpus: int | None = None) -> Size
     mixed = bool(config.replays) and config.algorithm.name != "acer"
     queue = Fraction(1) - (sum(each.share for each in config.replays) if mixed else 0)  # fresh share of a batch
     on_cpu = learner_device(system).type == "cpu"
-    envs = _or(system.envs_per_agent, 2 * _group_size(0.0 if fixed else spec.step_seconds))
+    likely = learners * _or(system.agents, number)  # agents, if each has several environments
+    largest = LARGEST_GROUP if on_cpu else max(1, min(LARGEST_GROUP, ENVS_OF_A_GPU // (2 * likely)))
+    envs = _or(system.envs_per_agent, 2 * _group_size(0.0 if fixed else spec.step_seconds, largest))
     # On a single core an agent and its predictor take turns anyway: halves would only double the forward passes.
     together = number == 1 and on_cpu and _or(system.training_batch_size, envs) % envs == 0
     groups_per_agent = 1 if together or envs % 2 else 2
@@ -169,9 +172,9 @@ def _unroll_length(config: Config, unrolls: int) -> int:
     return _or(config.algorithm.unroll_length, min(UNROLL, max(SHORTEST_UNROLL, shortened)))
 
 
-def _group_size(step_seconds: float) -> int:
+def _group_size(step_seconds: float, largest: int) -> int:
     size = 1
-    while size < LARGEST_GROUP and size * step_seconds < GROUP_SECONDS:
+    while 2 * size <= largest and size * step_seconds < GROUP_SECONDS:
         size *= 2
     return size
 

@@ -44,6 +44,19 @@ def test_groups_are_stepped_for_about_four_milliseconds(spec, size):
     assert sizes.prediction_groups == 8
 
 
+@pytest.mark.parametrize(
+    ("cores", "settings", "envs"),
+    [(4, [], 8), (8, [], 8), (16, [], 4), (32, [], 2), (16, ["agents=4"], 8), (16, ["learners=4"], 4)],
+)
+def test_groups_are_smaller_where_a_gpu_has_many_agents(monkeypatch, cores, settings, envs):
+    monkeypatch.setattr(auto_sizes, "cores", lambda: cores)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    overrides = ["environment.id=X", "model.hidden_size=16", *(f"system.{item}" for item in settings)]
+    sizes = choose_sizes(read(overrides=overrides), QUICK)
+    assert sizes.groups_per_agent * sizes.group_size == envs
+
+
 def test_numbers_given_are_kept():
     given = [
         "agents=3",
