@@ -105,7 +105,7 @@ class _Graph:
     def __init__(
         self, batch: Batch, width: int, gradients: LossAndGradients, algorithm: Algorithm[Any], capture: Capture
     ) -> None:
-        self._algorithm, self._width = algorithm, width
+        self._algorithm = algorithm
         kept = [_widened(tensor, axis, width) for tensor, axis in _tensors(batch)]
         fields = len(batch.trajectory)
         trajectory = Trajectory(*kept[:fields])
@@ -123,25 +123,21 @@ class _Graph:
                 loss, of_parameters = gradients(static)
             finally:
                 algorithm.progress, algorithm.return_deviation = numbers
-            self._names, self._by_step = tuple(loss.terms), tuple(loss.steps)
+            self._terms, self._quantities = tuple(loss.terms), tuple(loss.steps)
             return torch.stack([loss.total, *loss.terms.values()]), torch.stack([*loss.steps.values()]), of_parameters
 
         self._fill(batch)
-        (self._scalars, self._steps_of_loss, self._of_parameters), self._replay = capture(work)
+        (self._of_terms, self._of_steps, self._of_parameters), self._replay = capture(work)
 
     def __call__(self, batch: Batch) -> tuple[Loss, Gradients]:
         self._fill(batch)
         self._replay()
-        total, *terms = self._scalars.clone().unbind()
         number = batch.trajectory.reward.shape[1]
-        steps = self._steps_of_loss[:, :, :number].clone().unbind()
-        loss = Loss(
-            total,
-            dict(zip(self._names, terms, strict=True)),
-            dict(zip(self._by_step, steps, strict=True)),
-            batch.trajectory.valid,
-        )
-        return loss, self._of_parameters
+        total, *terms = self._of_terms.clone().unbind()  # the next minibatch overwrites them
+        steps = self._of_steps[:, :, :number].clone().unbind()
+        named_terms = dict(zip(self._terms, terms, strict=True))
+        named_steps = dict(zip(self._quantities, steps, strict=True))
+        return Loss(total, named_terms, named_steps, batch.trajectory.valid), self._of_parameters
 
     @torch.no_grad()
     def _fill(self, batch: Batch) -> None:
