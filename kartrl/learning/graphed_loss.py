@@ -8,6 +8,7 @@ from torch import Tensor
 
 from kartrl.algorithms import Algorithm
 from kartrl.algorithms.algorithm import Batch, Loss
+from kartrl.learning.optimizers import in_layout
 from kartrl.models.scripting import unoptimised
 from kartrl.trajectory import WITHOUT_TIME, Trajectory
 
@@ -83,12 +84,7 @@ class GraphedLoss:
     def _laid_out(self, batch: Batch) -> tuple[Loss, Gradients]:
         """Loss and gradients, these in the memory layout of their parameters."""
         loss, gradients = self._gradients(batch)
-        return loss, tuple(
-            gradient
-            if gradient is None or gradient.stride() == parameter.stride()
-            else torch.empty_like(parameter).copy_(gradient)
-            for gradient, parameter in zip(gradients, self._parameters, strict=True)
-        )
+        return loss, tuple(map(in_layout, gradients, self._parameters))
 
     def _shape(self, batch: Batch) -> Any:
         """What decides which graph a batch needs."""
@@ -105,22 +101,20 @@ class _Graph:
     def __init__(
         self, batch: Batch, width: int, gradients: LossAndGradients, algorithm: Algorithm[Any], capture: Capture
     ) -> None:
-        self._algorithm = algorithm
-        kept = [_widened(tensor, axis, width) for tensor, axis in _tensors(batch)]
-        fields = len(batch.trajectory)
-        trajectory = Trajectory(*kept[:fields])
+        kept = iter([_widened(tensor, axis, width) for tensor, axis in _tensors(batch)])
+        trajectory = Trajectory(*(next(kept) for _ in batch.trajectory))
+        targets = dict(zip(batch.targets, kept, strict=True))
         device = trajectory.reward.device
-        self._kept, self._valid = kept, trajectory.valid
+        self._algorithm = algorithm
         self._steps = torch.ones((), dtype=torch.int64, device=device)
         self._progress, self._deviation = (torch.ones((), device=device) for _ in range(2))
-        targets = dict(zip(batch.targets, kept[fields:], strict=True))
-        static = Batch(trajectory, targets, self._steps)
+        self._batch = Batch(trajectory, targets, self._steps)
 
         def work() -> tuple[Tensor, Tensor, Gradients]:
             numbers = algorithm.progress, algorithm.return_deviation
             algorithm.progress, algorithm.return_deviation = cast(Any, self._progress), cast(Any, self._deviation)
             try:
-                loss, of_parameters = gradients(static)
+                loss, of_parameters = gradients(self._batch)
             finally:
                 algorithm.progress, algorithm.return_deviation = numbers
             self._terms, self._quantities = tuple(loss.terms), tuple(loss.steps)
@@ -143,10 +137,9 @@ class _Graph:
     def _fill(self, batch: Batch) -> None:
         """Copy a batch to where the graph reads it."""
         number = batch.trajectory.reward.shape[1]
-        tensors = list(_tensors(batch))
-        rows = [kept.narrow(axis, 0, number) for kept, (_, axis) in zip(self._kept, tensors, strict=True)]
-        torch._foreach_copy_(rows, [tensor for tensor, _ in tensors])
-        self._valid[:, number:] = False
+        rows = [kept.narrow(axis, 0, number) for kept, axis in _tensors(self._batch)]
+        torch._foreach_copy_(rows, [tensor for tensor, _ in _tensors(batch)])
+        self._batch.trajectory.valid[:, number:] = False
         self._steps.copy_(torch.as_tensor(batch.steps))
         self._progress.fill_(self._algorithm.progress)
         self._deviation.fill_(self._algorithm.return_deviation)

@@ -117,8 +117,8 @@ class Learner:
         cloning: CLEAR's terms, added to the algorithm's loss.
         reducer: connects this learner with others that update at the same time; None for a single learner.
         normalising: the network to whose running statistics batches are added, on any device; None for `network`.
-        capture: records what computes a minibatch's loss and gradients, so that a GPU repeats it by one launch; None:
-            nothing is recorded.
+        capture: records what computes a minibatch's loss and gradients, so that a GPU repeats it by one launch; the
+            minibatch must then be one part. None: nothing is recorded.
 
     Attributes:
         optimizer_steps: begun so far, including those skipped as not finite.
@@ -241,7 +241,11 @@ class Learner:
                 losses.append(loss.detach())
             return losses
         every = []
-        results = self.threads.map(self._gradients, parts) if self._graphed is None else map(self._graphed, parts)
+        if self._graphed is None:
+            results = self.threads.map(self._gradients, parts)
+        else:
+            (only,) = parts  # the gradients of a second one would overwrite its own
+            results = iter([self._graphed(only)])
         for loss, gradients in results:
             losses.append(loss)
             every.append(gradients)
@@ -303,6 +307,7 @@ def make_learner(
         capture: see `Learner`; None: CUDA graphs on a GPU.
     """
     device = next(iter(network.parameters())).device.type
+    capture = capture or (CudaCapture() if device == "cuda" else None)
     distribution = make_distribution(action, config.model.squash_actions)
     return Learner(
         network,
@@ -311,12 +316,12 @@ def make_learner(
         learning_rate=config.optimizer.learning_rate,
         kl_target=config.optimizer.kl_target,
         gradient_clip=config.optimizer.gradient_clip or math.inf,
-        part_steps=PART_STEPS if device == "cpu" else ALL_STEPS,
+        part_steps=PART_STEPS if device == "cpu" and capture is None else ALL_STEPS,
         threads=threads,
         cloning=Cloning(config.clear, distribution) if config.clear.clones else None,
         reducer=reducer,
         normalising=normalising,
-        capture=capture or (CudaCapture() if device == "cuda" else None),
+        capture=capture,
     )
 
 

@@ -75,18 +75,24 @@ def make_optimizer(section: Optimizer, parameters: Iterable[nn.Parameter]) -> to
     optimizer = maker(parameters, **{key: value for key, value in keys.items() if key in takes})
     step = functools.partial(inspect.unwrap(type(optimizer).step), optimizer)
     if fused:
-        step = functools.partial(_in_layout, parameters, step)
+        step = functools.partial(_step_in_layout, parameters, step)
     optimizer.step = torch.no_grad()(step)  # type: ignore[method-assign]
     if section.kl_target:
         optimizer.param_groups[0][FACTOR] = torch.ones(())
     return optimizer
 
 
-def _in_layout(parameters: Sequence[nn.Parameter], step: Callable[[], None]) -> None:
-    """A step with gradients in the memory layout of parameters, which torch's fused steps assume unchecked."""
+def in_layout(gradient: Tensor | None, parameter: Tensor) -> Tensor | None:
+    """A gradient, if any, in the memory layout of its parameter, which torch's fused steps assume unchecked."""
+    if gradient is None or gradient.stride() == parameter.stride():
+        return gradient
+    return torch.empty_like(parameter).copy_(gradient)
+
+
+def _step_in_layout(parameters: Sequence[nn.Parameter], step: Callable[[], None]) -> None:
+    """A step with all gradients `in_layout`."""
     for parameter in parameters:
-        if parameter.grad is not None and parameter.grad.stride() != parameter.stride():
-            parameter.grad = torch.empty_like(parameter).copy_(parameter.grad)
+        parameter.grad = in_layout(parameter.grad, parameter)
     step()
 
 

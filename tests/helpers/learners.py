@@ -1,5 +1,6 @@
 """Learners of every algorithm, for tests of where and how they make their updates."""
 
+import torch
 from trajectories import ACTIONS, DISCRETE, kind
 
 from kartrl.algorithms import ALGORITHMS
@@ -22,3 +23,16 @@ CASES = [
     and (ALGORITHMS[name].has_vtrace or settings != "laser")
 ]
 NAMES = [f"{name}-{kind(action)}-{settings}" for name, action, settings in CASES]
+
+
+def noise_of_the_cpu(distribution):
+    """Its `noise`, but drawn on the CPU, so that it is the same on any device."""
+    noise = distribution.noise
+    return lambda batch, device, generator: noise(batch, torch.device("cpu"), generator).to(device)
+
+
+def with_replayed(trajectory, settings):
+    """A trajectory for one of `SETTINGS`: with a replay, every second unroll is a replayed one."""
+    if settings not in ("replayed", "laser"):
+        return trajectory
+    return trajectory._replace(online=torch.arange(trajectory.online.shape[0]) % 2 == 0)

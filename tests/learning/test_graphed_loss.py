@@ -3,7 +3,7 @@
 import pytest
 import torch
 from gpu import GPU
-from learners import CASES, NAMES, SETTINGS
+from learners import CASES, NAMES, SETTINGS, noise_of_the_cpu, with_replayed
 from torch.utils._pytree import tree_leaves
 from trajectories import DISCRETE, random_trajectory
 
@@ -54,10 +54,7 @@ def updated(config, action, place, capture, trajectories):
     torch.manual_seed(1)
     network = make_network(config.model, (3,), action, heads_of(config)).to(place)
     learner = make_learner(config, network, action, capture=capture)
-    noise = learner.algorithm.distribution.noise
-    learner.algorithm.distribution.noise = lambda batch, device, generator: noise(
-        batch, torch.device("cpu"), generator
-    ).to(device)
+    learner.algorithm.distribution.noise = noise_of_the_cpu(learner.algorithm.distribution)
     torch.manual_seed(2)
     scalars, stream = [], RoleStream(torch.device(place))
     for number, trajectory in enumerate(trajectories):
@@ -84,9 +81,9 @@ def test_updates_by_graphs_are_those_without(algorithm, action, settings, device
     config = read(
         overrides=[f"algorithm.name={algorithm}", scripted, "model.hidden_size=8", *SETTINGS[settings], *CHANGING]
     )
-    trajectories = [random_trajectory(action, seed, dtype=torch.float32) for seed in range(UPDATES)]
-    if settings in ("replayed", "laser"):
-        trajectories = [each._replace(online=torch.arange(5) % 2 == 0) for each in trajectories]
+    trajectories = [
+        with_replayed(random_trajectory(action, seed, dtype=torch.float32), settings) for seed in range(UPDATES)
+    ]
     capture = Recorder(device)
     graphed = updated(config, action, device, capture, trajectories)
     assert 1 <= capture.graphs <= 2, "one for each shape of minibatches"

@@ -5,7 +5,7 @@ import contextlib
 import pytest
 import torch
 from gpu import GPU
-from learners import CASES, NAMES, SETTINGS
+from learners import CASES, NAMES, SETTINGS, noise_of_the_cpu, with_replayed
 from other_device import NAME, OtherDevice, There
 from trajectories import DISCRETE, random_trajectory
 
@@ -42,12 +42,6 @@ def of_device(device, tensor):
     return isinstance(tensor, There) if device == NAME else tensor.device.type == device
 
 
-def noise_of_the_cpu(distribution):
-    """Its `noise`, but drawn on the CPU, so that it is the same on any device."""
-    noise = distribution.noise
-    return lambda batch, device, generator: noise(batch, torch.device("cpu"), generator).to(device)
-
-
 def test_the_simulated_device_refuses_what_a_gpu_refuses():
     with OtherDevice():
         numbers = torch.arange(6.0).view(2, 3).to(NAME)
@@ -69,9 +63,7 @@ def test_the_simulated_device_refuses_what_a_gpu_refuses():
 def test_an_update_is_the_same_on_another_device(algorithm, action, settings, device):
     overrides = [f"algorithm.name={algorithm}", compiled(device), "model.hidden_size=8", *SETTINGS[settings]]
     config = read(overrides=overrides)
-    trajectory = random_trajectory(action, size=5, dtype=torch.float32)
-    if settings in ("replayed", "laser"):
-        trajectory = trajectory._replace(online=torch.arange(5) % 2 == 0)
+    trajectory = with_replayed(random_trajectory(action, size=5, dtype=torch.float32), settings)
     results = []
     for place in ("cpu", device):
         torch.manual_seed(1)
