@@ -8,7 +8,6 @@ from typing import Any, SupportsIndex
 
 import gymnasium
 import numpy as np
-import numpy.typing as npt
 from gymnasium import spaces
 from pydantic import ValidationError
 
@@ -18,12 +17,12 @@ from kartrl.config.wording import word
 from kartrl.envs.named_modules import apply_wrapper
 from kartrl.envs.spec import describe
 from kartrl.errors import UserError
+from kartrl.kart.libretro import Image
 from kartrl.kart.picture import Picture
 from kartrl.kart.race import TICKS_PER_SECOND, Course, Game, Progress, RaceStep, race_seconds, step_reward
 from kartrl.kart.retro import BUNDLED, Console, game_folder, is_foreign, state_file
 from kartrl.kart.retro import circuits as available
 
-Image = npt.NDArray[np.uint8]
 OPTIONS = ("circuit", "section", "noop")
 NO_SETTINGS = {"id", "kwargs", "wrapper"}  # keys of [environment] that are not settings of the kart
 

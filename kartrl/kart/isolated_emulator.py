@@ -5,12 +5,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-import numpy as np
-import numpy.typing as npt
-
 from kartrl.errors import UserError
 from kartrl.kart.cartridge import STATE_LIMIT
-from kartrl.kart.libretro import ALL, Emulator, Frame, converted
+from kartrl.kart.libretro import ALL, Emulator, Frame, Image, converted
 from kartrl.runtime.child_process import tell_exit
 from kartrl.runtime.processes import spawn, start_method
 
@@ -65,7 +62,7 @@ class IsolatedEmulator:
         """Emulate one video frame."""
         self._frame = Frame(*self._call("run", self.pressed))
 
-    def screen(self, rows: slice = ALL, gray: bool = False) -> npt.NDArray[np.uint8]:
+    def screen(self, rows: slice = ALL, gray: bool = False) -> Image:
         """The last video frame or some rows of it, as in `Emulator`."""
         return converted(memoryview(self._shared.pixels)[: self._frame.size], self._frame, rows, gray)
 

@@ -4,13 +4,11 @@ from typing import cast
 
 import cv2
 import numpy as np
-import numpy.typing as npt
 
 from kartrl.config import Environment
+from kartrl.kart.libretro import Image
 
 cv2.setNumThreads(0)  # many agents share the cores: a thread pool in each would only add contention
-
-Image = npt.NDArray[np.uint8]
 
 
 class Picture:

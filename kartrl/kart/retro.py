@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from kartrl.config.levels import is_path
 from kartrl.errors import UserError
@@ -19,7 +18,7 @@ from kartrl.kart import cartridge
 from kartrl.kart.block import BANK, END, Block
 from kartrl.kart.cartridge import read_state
 from kartrl.kart.isolated_emulator import EmulatorLost, IsolatedEmulator
-from kartrl.kart.libretro import ALL, BUTTONS, Emulator
+from kartrl.kart.libretro import ALL, BUTTONS, Emulator, Image
 from kartrl.kart.race import load_game
 
 GAMES = Path(__file__).parent / "games"
@@ -225,11 +224,11 @@ class Console:
         with self._named():
             self._open().run()
 
-    def screen(self, rows: slice = ALL, gray: bool = False) -> npt.NDArray[np.uint8]:
+    def screen(self, rows: slice = ALL, gray: bool = False) -> Image:
         """The last video frame, uint8 [224, 256, 3], or [224, 256] if `gray`, or some rows of it; a new array."""
         return self._open().screen(rows, gray)
 
-    def picture(self) -> npt.NDArray[np.uint8]:
+    def picture(self) -> Image:
         """`screen` for display: fills the lines that the console leaves black while it writes to video memory."""
         screen, ground = self.screen(), self.game.map_top
         lit = np.flatnonzero(screen[:ground].any((1, 2)))

@@ -3,17 +3,15 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
 import pygame
 
+from kartrl.kart.libretro import Image
 from kartrl.kart.play.session import Session
 from kartrl.kart.play.window import BACK, BLUE, CARD, DIM, GOLD, GREEN, GREY, LINE, RED, WHITE, Canvas
 
 if TYPE_CHECKING:
     from kartrl.kart.play.watching import Show
 
-Image = npt.NDArray[np.uint8]
 Keys = Sequence[tuple[str, str]]
 
 

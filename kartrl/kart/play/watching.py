@@ -12,6 +12,7 @@ import pygame
 from kartrl.envs.episode import Episode
 from kartrl.envs.worlds import CONSOLE_FPS
 from kartrl.errors import UserError
+from kartrl.kart.libretro import Image
 from kartrl.kart.play import views
 from kartrl.kart.play.window import Canvas, Window
 from kartrl.learning import checkpoint
@@ -22,8 +23,6 @@ SHADE = 0.55  # factor of the map's brightness, so that the line stands out
 LINE = (255, 207, 92)  # colour of the line
 HOLD_SECONDS = 2.0  # for which the end of an episode is shown
 KEYS = ("N next   P pause   F11 full screen", "esc quit")
-
-Image = npt.NDArray[np.uint8]
 
 
 class Show:
