@@ -21,7 +21,7 @@ import json
 import math
 import random
 from collections import defaultdict, deque
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,18 +29,19 @@ import simpy
 from rich.console import Console
 from rich.table import Table
 
-from kartrl.runtime.auto_sizes import AGENTS_PER_CORE, NEARLY
+from kartrl.runtime.auto_sizes import AGENTS_PER_CORE, cheap_groups, ring_length, shortened_unroll
 from kartrl.runtime.predictor_thread import PATIENCE
 
 CORE_SLICE = 0.003  # seconds of a time slice among equal priorities, about as in Linux
 GPU_SLICE = 0.0002  # kernels of two streams alternate: a forward pass need not wait for a whole update
 SATURATED = 0.9  # utilization from which a resource counts as the bottleneck
-# Assumed, not measured: a recent data-centre GPU, observations of 84 x 84 x 4 bytes, a small convolutional network.
+# A recent data-centre GPU, observations of 84 x 84 x 4 bytes, a small convolutional network; updates of IMPALA by CUDA
+# graphs as measured on an H200 (docs/performance.md), all else assumed, not measured.
 GPU_ASSUMPTIONS = {
     "forward_base": (400e-6, "per forward pass"),
     "forward_per_observation": (3e-6, "per observation, with its copy to the GPU"),
-    "update_base": (5000e-6, "per update, mostly kernel launches"),
-    "update_per_step": (8e-6, "per agent step, with its copy"),
+    "update_base": (2500e-6, "per update"),
+    "update_per_step": (1e-6, "per agent step, with its copy"),
     "host": (100e-6, "CPU time before either"),
     "host_per_observation": (6e-6, "per observation, copied twice"),
 }
@@ -74,21 +75,24 @@ class Setup(NamedTuple):
     spread: float = 0.0  # maximum relative deviation of an environment's step
 
     def resized(self, **sizes: Any) -> "Setup":
-        """A copy with other sizes; dependent ones as in `choose_sizes`, with equal steps per update."""
+        """A copy with other sizes, given by name; others that depend on them as in `choose_sizes`."""
         new = self._replace(**sizes)
-        groups, size = new.agents * new.groups_per_agent, new.group_size
-        if (groups, size) == (self.agents * self.groups_per_agent, self.group_size):
+        groups, before, size = new.agents * new.groups_per_agent, self.agents * self.groups_per_agent, new.group_size
+        if (groups, size) == (before, self.group_size):
             return new
-        blocks = sizes.get("training_blocks", math.ceil(self.training_blocks * self.group_size / size))
-        half = enough = (groups + 1) // 2
-        if not new.gpu:  # wait for a nearly optimal batch, while enough other groups are stepping
-            most = max(half, groups - 2 * new.cores)
-            cost = [new.forward_per_observation + new.forward_base / (size * count) for count in range(1, most + 1)]
-            enough = max(half, 1 + next(index for index, each in enumerate(cost) if each <= NEARLY * cost[-1]))
+        blocks = sizes.get("training_blocks", max(1, round(self.training_blocks * groups / before)))
         new = new._replace(
-            prediction_groups=groups, min_groups=enough, training_blocks=blocks, ring=1 + math.ceil(2 * blocks / groups)
+            prediction_groups=groups,
+            min_groups=cheap_groups(groups, groups if new.gpu else new.cores, new.forward_seconds),
+            training_blocks=blocks,
+            ring=ring_length(blocks, groups, (new.agents + 1) // 2 * new.groups_per_agent),
+            unroll_length=shortened_unroll(self.unroll_length, blocks * size),
         )
         return new._replace(**sizes)
+
+    def forward_seconds(self, counts: Sequence[int]) -> list[float]:
+        """Seconds per observation of forward passes of these numbers of groups."""
+        return [self.forward_per_observation + self.forward_base / (self.group_size * count) for count in counts]
 
 
 class Result(NamedTuple):

@@ -10,8 +10,10 @@ from kartrl.envs.frames import split_frames, stacked_frames
 from kartrl.replay.frame_store import CompressedFrames, FrameStore
 from kartrl.trajectory import Trajectory
 
-SPARE = 0.01  # extra frames as a fraction of the steps, as beginnings of episodes take more than one per step
+SPARE = 0.008  # extra frames as a fraction of the steps, as beginnings of episodes take more than one per step
 NO_LIMIT = 2**63  # bytes
+FRAME_PLACE, REFERENCE = 8, 8  # bytes per frame: of its place, and of Python's reference to a compressed one
+UNROLL_PLACE = 36  # bytes of an unroll's place, an int in a list
 STEPS = ("decision", "reward", "terminated", "valid", "version")  # fields of T steps
 
 
@@ -76,13 +78,19 @@ class MemoryShape(NamedTuple):
         return sum(int(np.prod(shape)) * np.dtype(dtype).itemsize for shape, dtype in self.fields().values())
 
     @property
-    def feature_bytes(self) -> int:
-        """Bytes of `features`, all of which may be taken however few unrolls are held: their slots take turns."""
-        return 4 * self.features
+    def fixed_bytes(self) -> int:
+        """Bytes that are taken however few unrolls are held: of places, and of `features`, whose slots take turns."""
+        places = self.frames * (FRAME_PLACE + (REFERENCE if self.compression != "none" else 0))
+        return 4 * self.features + places + self.unrolls * UNROLL_PLACE
+
+    @property
+    def unroll_bytes(self) -> int:
+        """The most bytes that one more unroll takes."""
+        return self.longest * self.frame_bytes + self.field_bytes // self.unrolls
 
     def size(self) -> int:
         """Bytes when full; with compression an upper bound."""
-        return min(self.frames * self.frame_bytes + self.field_bytes + self.feature_bytes, self.limit)
+        return min(self.frames * self.frame_bytes + self.field_bytes + self.fixed_bytes, self.limit)
 
 
 class UnrollMemory:
@@ -96,7 +104,7 @@ class UnrollMemory:
     def __init__(self, shape: MemoryShape) -> None:
         self.shape = shape
         self._field_bytes = shape.field_bytes
-        self._most_bytes = shape.longest * shape.frame_bytes + shape.field_bytes // shape.unrolls  # of one more unroll
+        self._fixed_bytes, self._unroll_bytes = shape.fixed_bytes, shape.unroll_bytes
         kind = CompressedFrames if shape.compression == "lz4" else FrameStore
         self._frames = kind(shape.frames, shape.frame_shape, shape.observation_dtype)
         self._uses = np.zeros(shape.frames, np.int32)  # number of unrolls that use each frame
@@ -113,12 +121,12 @@ class UnrollMemory:
 
     @property
     def size(self) -> int:
-        """Bytes of the unrolls held, and of all features."""
-        return self._frames.size + len(self) * self._field_bytes // self.shape.unrolls + self.shape.feature_bytes
+        """Bytes of the unrolls held, and what is taken without any."""
+        return self._frames.size + len(self) * self._field_bytes // self.shape.unrolls + self._fixed_bytes
 
     def has_room(self) -> bool:
         """Whether one more unroll fits, whatever its frames are."""
-        fits = self.size + self._most_bytes <= self.shape.limit
+        fits = self.size + self._unroll_bytes <= self.shape.limit
         return bool(self._free) and self._frames.free >= self.shape.longest and fits
 
     def insert(self, trajectory: Trajectory[np.ndarray], make_room: Callable[[], None]) -> np.ndarray:

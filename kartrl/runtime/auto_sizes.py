@@ -5,6 +5,7 @@ The measurements behind these rules are in docs/performance.md.
 
 import math
 import time
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -25,14 +26,12 @@ from kartrl.runtime.compatibility import (
 )
 from kartrl.runtime.devices import learner_device, one_thread
 from kartrl.runtime.machine import cores, free_memory
-from kartrl.runtime.sizes import Sizes, check_memory, replay_shape
+from kartrl.runtime.sizes import AGENT_BYTES, WORKER_BYTES, Sizes, check_memory, replay_shape
 
 GROUP_SECONDS = 4e-3  # target duration of a group's step, so that messages and batches of one are cheap in comparison
 LARGEST_GROUP = 4  # with more, each environment is stepped less between two updates, and learning takes more steps
 ENVS_OF_A_GPU = 64  # beyond which groups are smaller: its learner keeps up with as few, and learning takes fewer steps
 AGENTS_PER_CORE = 6  # for agents with one environment: while most wait for a batch to fill, some must be running
-WORKER_BYTES = 400e6  # memory of a Hogwild worker, which loads torch
-AGENT_BYTES = 80e6  # memory of an agent process, with its emulator
 SEVERAL, LEAST_LAG = 4, 10  # a lag of this many times the expected one is too old, but at least this many updates
 UNROLL, SHORTEST_UNROLL = 32, 8  # steps
 UPDATE_STEPS = 1024  # beyond which unrolls are shortened: acting changes only with an update
@@ -117,7 +116,7 @@ def choose_sizes(config: Config, spec: EnvSpec, cpus: int | None = None) -> Size
         replayed=int(batch * (1 - queue)),
         unroll_length=length,
         max_lag=_or(system.max_policy_lag, stale_after(groups / blocks * updates_per_batch(config))),
-        ring=1 if synchronous else _ring(blocks, groups, min_agents * groups_per_agent),
+        ring=1 if synchronous else ring_length(blocks, groups, min_agents * groups_per_agent),
         torch_threads=threads,
         most_threads=number if grows else threads,
     )
@@ -168,8 +167,14 @@ def _hogwild_sizes(config: Config, spec: EnvSpec) -> Sizes:
 
 def _unroll_length(config: Config, unrolls: int) -> int:
     """Steps per unroll, given the unrolls of an update; a recurrent core needs long ones to learn what to remember."""
-    shortened = UNROLL if config.model.core != "none" else UPDATE_STEPS // unrolls
-    return _or(config.algorithm.unroll_length, min(UNROLL, max(SHORTEST_UNROLL, shortened)))
+    return _or(
+        config.algorithm.unroll_length, UNROLL if config.model.core != "none" else shortened_unroll(UNROLL, unrolls)
+    )
+
+
+def shortened_unroll(length: int, unrolls: int) -> int:
+    """At most `length` steps per unroll: fewer if an update of so many unrolls had more than `UPDATE_STEPS` steps."""
+    return min(length, max(SHORTEST_UNROLL, UPDATE_STEPS // unrolls))
 
 
 def _group_size(step_seconds: float, largest: int) -> int:
@@ -187,17 +192,30 @@ def _min_groups(
         return max(1, config.system.min_prediction_batch_size // size)
     if synchronous:  # agents that wait for each other anyway gain nothing from waiting for more of them
         return 1
+    if not on_cpu:  # the forward pass takes no core from the agents
+        number = groups
+    return cheap_groups(
+        groups, number, lambda counts: list(forward_seconds(config, spec, [size * each for each in counts]).values())
+    )
+
+
+def cheap_groups(groups: int, number: int, seconds: Callable[[Sequence[int]], Sequence[float]]) -> int:
+    """Groups that make a forward pass cheap: half of them, or more if enough others keep `number` cores busy.
+
+    Args:
+        groups: groups of all agents.
+        number: cores.
+        seconds: of forward passes of these numbers of groups, per observation; called only if it matters.
+    """
     half = (groups + 1) // 2
     most = groups - 2 * number
-    if not on_cpu or most <= half:  # on a GPU, the forward pass takes no core from the agents
+    if most <= half:
         return half
-    seconds = forward_seconds(config, spec, [size * count for count in range(1, most + 1)])
-    least = min(seconds.values())
-    cheap = next(batch for batch, each in seconds.items() if each <= NEARLY * least)
-    return max(half, cheap // size)
+    each = seconds(range(1, most + 1))
+    return max(half, 1 + next(index for index, value in enumerate(each) if value <= NEARLY * min(each)))
 
 
-def _ring(blocks: int, groups: int, fewest: int) -> int:
+def ring_length(blocks: int, groups: int, fewest: int) -> int:
     """Blocks per group; with only one, agents would wait for the update.
 
     Args:

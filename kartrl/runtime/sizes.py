@@ -11,9 +11,14 @@ from kartrl.envs.spec import EnvSpec
 from kartrl.errors import UserError
 from kartrl.models import ActorCritic
 from kartrl.replay import MemoryShape
+from kartrl.runtime.compatibility import is_hogwild
 from kartrl.runtime.machine import free_memory
 from kartrl.runtime.slab import SlabShape
 from kartrl.trajectory import decision_size
+
+AGENT_BYTES = 80e6  # memory of an agent process, with its emulator
+WORKER_BYTES = 400e6  # memory of a Hogwild worker, which loads torch
+LEARNER_BYTES = 1e9  # memory of a learner with its evaluator and logger: 0.6 to 0.7 GB with all agents in most runs
 
 
 class Sizes(NamedTuple):
@@ -82,11 +87,14 @@ def slab_shape(config: Config, spec: EnvSpec, sizes: Sizes) -> SlabShape:
     return shape
 
 
-def replay_shape(config: Config, spec: EnvSpec, sizes: Sizes) -> MemoryShape | None:
+def replay_shape(config: Config, spec: EnvSpec, sizes: Sizes, started: bool = False) -> MemoryShape | None:
     """The shape of the replay memory; None if the configuration names no replays.
 
+    Args:
+        started: the run's processes have been started, so this was called before, and there was room.
+
     Raises:
-        UserError: a replay cannot hold an unroll, or the replays take more memory than is free.
+        UserError: a replay cannot hold an unroll, or the replays take more memory than the run leaves free.
     """
     length, section = sizes.unroll_length, config.replay
     if not config.replays:
@@ -117,14 +125,29 @@ def replay_shape(config: Config, spec: EnvSpec, sizes: Sizes) -> MemoryShape | N
         compression=section.compression,
         features=embedded * cast(int, network.trunk.encoder.features),
     )
-    free = free_memory()
-    limit = min(free, int(section.gigabytes * 1e9)) if section.gigabytes else free
+    free, own = free_memory(), 0 if started else run_bytes(config, spec, sizes)
+    room = free - own
+    limit = min(room, int(section.gigabytes * 1e9)) if section.gigabytes else room
     compressed = section.compression != "none"
-    needed = shape.feature_bytes if compressed else shape.size()  # what compressed frames take is not known
-    if needed > limit:
-        what = f"the features of {embedded:,} steps" if compressed else f"{sum(capacities):,} steps"
-        short = f"{free / 1e9:,.1f} GB are free" if limit == free else f"replay.gigabytes is {section.gigabytes:g}"
+    least = shape.fixed_bytes + shape.unroll_bytes  # what compressed frames take is not known
+    needed = least if compressed else shape.size()
+    if needed > limit and not started:
+        what = f"the features of {embedded:,} steps" if compressed and embedded else f"{sum(capacities):,} steps"
+        short = f"replay.gigabytes is {section.gigabytes:g}"
+        if limit == room:
+            short = f"{_text(free)} are free, of which the run itself needs {_text(own)}"
         raise UserError(
-            f"[replay] capacities: {what} would take {needed / 1e9:,.1f} GB of memory, and {short}; lower it"
+            f"[replay] capacities: {what} would take {'at least ' * compressed}{_text(needed)} of memory, and {short}; "
+            f"lower it"
         )
-    return shape._replace(limit=limit) if compressed else shape
+    return shape._replace(limit=max(limit, least)) if compressed else shape
+
+
+def run_bytes(config: Config, spec: EnvSpec, sizes: Sizes) -> int:
+    """Memory that a run takes besides what this process has now and its replays, in bytes; an estimate."""
+    each = WORKER_BYTES if is_hogwild(config) else AGENT_BYTES
+    return int(config.system.learners * (LEARNER_BYTES + sizes.agents * each + slab_shape(config, spec, sizes).size()))
+
+
+def _text(size: int) -> str:
+    return f"{size / 1e9:,.1f} GB" if size >= 5e7 else f"{size / 1e6:,.1f} MB"

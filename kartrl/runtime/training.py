@@ -59,7 +59,7 @@ class Training:
     def _with_replay(self, source: BatchSource) -> BatchSource:
         """The source, mixed with replays if the configuration names any."""
         config, generator, stop = self._config, self.generator, self._stop
-        shape, section, drawn = replay_shape(config, self._spec, self._sizes), config.replay, config.replays
+        shape, section, drawn = replay_shape(config, self._spec, self._sizes, True), config.replay, config.replays
         if shape is None:
             return source
         trainer = self._trainer

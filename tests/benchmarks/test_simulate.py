@@ -6,6 +6,12 @@ import sys
 import pytest
 import simulate
 
+from kartrl.config import read
+from kartrl.envs.spec import ActionSpec, EnvSpec
+from kartrl.runtime.auto_sizes import choose_sizes
+
+SPEC = EnvSpec("small", (4,), "float32", ActionSpec("discrete", 2), 1e-3)
+
 # One agent with one environment, and all but its steps takes no time.
 FREE = {
     "message": 0.0,
@@ -112,15 +118,32 @@ def test_agents_make_way_for_the_trainer():
     assert result.use["trainer"] == pytest.approx(1 / 3, rel=0.03)  # it never waits for the core
 
 
-def test_sizes_follow():
+def test_other_sizes_follow_from_changed_ones():
     setup = make_setup(
         agents=2, groups_per_agent=2, group_size=4, training_blocks=2, forward_base=2e-3, forward_per_observation=1e-3
     )
     assert setup.resized(cores=8) == setup._replace(cores=8)
     more = setup.resized(agents=8, groups_per_agent=1, group_size=1, cores=1)
-    assert (more.prediction_groups, more.training_blocks, more.ring) == (8, 8, 3)
+    assert (more.prediction_groups, more.training_blocks, more.ring) == (8, 4, 2)  # half of all groups, as before
     assert more.min_groups == 5  # of 6 that it may wait for: 1.4 ms an observation instead of 1.33
     assert more.resized(agents=9, min_groups=1).min_groups == 1
+    assert more._replace(gpu=True).resized(agents=9).min_groups == 5  # half: a forward pass takes no core
+
+
+@pytest.mark.parametrize("algorithm", ["appo", "impala"])
+@pytest.mark.parametrize(("agents", "envs"), [(1, 2), (4, 1), (4, 8), (64, 4)])
+def test_sizes_are_those_that_training_chooses(algorithm, agents, envs):
+    def sizes(agents: int, envs: int) -> dict[str, int]:
+        overrides = [f"algorithm.name={algorithm}", f"system.agents={agents}", f"system.envs_per_agent={envs}"]
+        chosen = choose_sizes(read(overrides=[*overrides, "environment.id=X", "system.device=cpu"]), SPEC, cpus=2)
+        return {name: value for name, value in chosen._asdict().items() if name in simulate.Setup._fields}
+
+    expected = sizes(agents, envs)
+    given = {name: expected[name] for name in ("agents", "groups_per_agent", "group_size")}
+    # How many requests to wait for depends on the measured duration of a forward pass.
+    assert make_setup(**sizes(2, 8)).resized(**given)._replace(min_groups=1) == make_setup(**expected)._replace(
+        min_groups=1
+    )
 
 
 def test_command(tmp_path, capsys, monkeypatch):

@@ -13,7 +13,7 @@ from kartrl.errors import UserError
 from kartrl.runtime import auto_sizes
 from kartrl.runtime.auto_sizes import choose_sizes, forward_seconds
 from kartrl.runtime.devices import learner_device, predictor_device
-from kartrl.runtime.sizes import replay_shape, slab_shape
+from kartrl.runtime.sizes import replay_shape, run_bytes, slab_shape
 from kartrl.runtime.slab import Slab
 
 SLOW = EnvSpec("slow", (54, 54, 1), "uint8", ActionSpec("discrete", 6), 3e-3)
@@ -348,15 +348,18 @@ def test_replayed_updates_are_no_policy_lag_that_drops_unrolls():
 
 
 def test_a_replay_that_does_not_fit_is_refused_and_says_what_it_would_take(monkeypatch):
-    monkeypatch.setattr("kartrl.runtime.sizes.free_memory", lambda: 2 * 10**9)
+    monkeypatch.setattr("kartrl.runtime.sizes.free_memory", lambda: 4 * 10**9)
     choose_sizes(read(overrides=[*ACER, "replay.capacities=500000"]), SLOW)
-    with pytest.raises(UserError, match=r"^\[replay\] capacities: 1,000,000 steps would take 3\.\d GB .* 2\.0 GB are"):
+    with pytest.raises(
+        UserError,
+        match=r"^\[replay\] capacities: 1,000,000 steps would take 3\.\d GB .* 4\.0 GB are free, of which .* 1\.\d GB;",
+    ):
         choose_sizes(read(overrides=[*ACER, "replay.capacities=1000000"]), SLOW)
     choose_sizes(read(overrides=[*ACER, "replay.capacities=1000000", "acer.replay_ratio=0"]), SLOW)
 
 
 def test_memory_for_replay_is_bounded_and_compressed_it_may_be_more_steps_than_fit(monkeypatch):
-    monkeypatch.setattr("kartrl.runtime.sizes.free_memory", lambda: 2 * 10**9)
+    monkeypatch.setattr("kartrl.runtime.sizes.free_memory", lambda: 4 * 10**9)
     bounded = [*ACER, "replay.capacities=500000", "replay.gigabytes=1"]
     with pytest.raises(UserError, match=r"would take 1\.\d GB of memory, and replay.gigabytes is 1; lower it"):
         choose_sizes(read(overrides=bounded), SLOW)
@@ -364,9 +367,27 @@ def test_memory_for_replay_is_bounded_and_compressed_it_may_be_more_steps_than_f
     assert replay_shape(config, SLOW, choose_sizes(config, SLOW)).size() == 10**9
     elite = [*bounded, "replay.compression=lz4", "replay.methods=elite", "model.hidden_size=512"]
     with pytest.raises(
-        UserError, match=r"the features of 500,000 steps would take 1\.0 GB .* replay.gigabytes is 1; low"
+        UserError, match=r"the features of 500,000 steps would take at least 1\.0 GB .* replay.gigabytes is 1; low"
     ):
         choose_sizes(read(overrides=elite), SLOW)
+
+
+def test_a_compressed_replay_leaves_memory_to_the_run_and_has_room_for_an_unroll(monkeypatch):
+    monkeypatch.setattr("kartrl.runtime.sizes.free_memory", lambda: 4 * 10**9)
+    compressed = [*ACER, "replay.compression=lz4"]
+    config = read(overrides=[*compressed, "replay.capacities=5000000"])
+    sizes = choose_sizes(config, SLOW)
+    assert replay_shape(config, SLOW, sizes).size() == 4 * 10**9 - run_bytes(config, SLOW, sizes)
+    with pytest.raises(UserError, match=r"capacities: 1,000,000,000 steps would take at least \d\d\.\d GB of memory"):
+        choose_sizes(read(overrides=[*compressed, "replay.capacities=1000000000"]), SLOW)
+    tiny = [*compressed, "replay.capacities=1000", "replay.gigabytes=0.0001"]
+    with pytest.raises(
+        UserError, match=r"1,000 steps would take at least 0\.\d MB .* replay.gigabytes is 0\.0001; low"
+    ):
+        choose_sizes(read(overrides=tiny), SLOW)
+    monkeypatch.setattr("kartrl.runtime.sizes.free_memory", lambda: 10**7)  # less is free once its processes run
+    shape = replay_shape(config, SLOW, sizes, started=True)
+    assert shape.limit == shape.fixed_bytes + shape.unroll_bytes
 
 
 def test_a_replay_must_hold_an_unroll():

@@ -200,6 +200,11 @@ def measured_point(sizes: Sizes, window: Window) -> dict[str, float]:
         "agents": sizes.agents,
         "groups_per_agent": sizes.groups_per_agent,
         "group_size": sizes.group_size,
+        "prediction_groups": sizes.prediction_groups,
+        "min_groups": sizes.min_groups,
+        "training_blocks": sizes.training_blocks,
+        "ring": sizes.ring,
+        "unroll_length": sizes.unroll_length,
         "agent_steps_per_second": window.agent_steps_per_second,
         "lag": window.lag,
     }

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from kartrl.runtime.sizes import Sizes
 
 State = Literal["ok", "warning", "problem"]
-RUN_BYTES = 1.5e9  # memory of a run besides its agents
 GIGABYTE = 1e9
+NEARLY = 0.98  # free memory varies by this much from one moment to the next
 
 
 @dataclass
@@ -75,17 +75,12 @@ def check_memory(examined: Examined) -> tuple[State, str]:
     if examined.sizes is None:
         return "ok", f"{free / GIGABYTE:.1f} GB free"
     from kartrl.replay.replay_folder import most_on_disk
-    from kartrl.runtime.auto_sizes import AGENT_BYTES, WORKER_BYTES
-    from kartrl.runtime.compatibility import is_hogwild
-    from kartrl.runtime.sizes import replay_shape, slab_shape
+    from kartrl.runtime.sizes import replay_shape, run_bytes
 
     assert examined.spec is not None
-    slab = slab_shape(examined.config, examined.spec, examined.sizes).size()
     shape = replay_shape(examined.config, examined.spec, examined.sizes)
     replay = shape.size() if shape is not None else 0
-    each = WORKER_BYTES if is_hogwild(examined.config) else AGENT_BYTES
-    learners = examined.config.system.learners
-    need = learners * (RUN_BYTES + examined.sizes.agents * each + slab) + replay
+    need = run_bytes(examined.config, examined.spec, examined.sizes) + replay
     text = f"{free / GIGABYTE:.1f} GB free, this run needs about {need / GIGABYTE:.1f}"
     if replay:
         text += f", of which the replay {replay / GIGABYTE:.1f}"
@@ -98,11 +93,10 @@ def check_memory(examined: Examined) -> tuple[State, str]:
                 "warning",
                 f"{text}, where {room / GIGABYTE:.1f} are free: choose another disk with --set run.logs=FOLDER",
             )
-    return (
-        ("ok", text)
-        if free > need
-        else ("warning", f"{text}: close other programs, or use fewer agents: --set system.agents=N")
-    )
+    if free > NEARLY * need:
+        return "ok", text
+    less = "a smaller replay: --set replay.capacities=N" if replay > need / 2 else "fewer agents: --set system.agents=N"
+    return "warning", f"{text}: close other programs, or use {less}"
 
 
 def nearest(path: Path) -> Path:
