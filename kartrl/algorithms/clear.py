@@ -1,4 +1,4 @@
-"""CLEAR (Rolnick et al. 2019, arXiv:1811.11682): behavioural cloning on replayed steps, against forgetting."""
+"""CLEAR (Rolnick et al. 2019, arXiv:1811.11682): behavioural cloning, against forgetting."""
 
 import torch
 from torch import Tensor
@@ -10,27 +10,33 @@ from kartrl.trajectory import split_decision
 
 
 class Cloning:
-    """Terms added to any algorithm's loss, for replayed steps alone; means are over all steps of the batch.
+    """Terms added to any algorithm's loss; means are over all steps of the batch.
 
-    `form = paper`: KL(mu || pi) and (V - V_mu)^2, where mu is the policy that acted and V_mu its value. `form = seed`:
-    KL(pi || mu) and the norm |V - V_mu|, here per unroll, so that parts of a batch add up; the original takes the norm
-    over the whole batch.
+    `form = paper`: KL(mu || pi) and (V - V_mu)^2 of replayed steps, where mu is the policy that acted and V_mu its
+    value. `form = seed`: KL(pi || mu) and the norm |V - V_mu| of all steps, fresh ones too, except those that LASER
+    masks; the norm is taken per unroll, so that parts of a batch add up, where the original takes that of the batch.
+
+    Args:
+        threshold: `form = seed`: leave out steps whose KL(pi || mu) is at least this; 0: none.
     """
 
-    def __init__(self, section: Section, distribution: Distribution) -> None:
-        self._section, self._distribution = section, distribution
+    def __init__(self, section: Section, distribution: Distribution, threshold: float = 0.0) -> None:
+        self._section, self._distribution, self._threshold = section, distribution, threshold
 
     def added(self, loss: Loss, output: Output, batch: Batch) -> Loss:
         """The loss of these unrolls with the two terms added."""
         section, trajectory = self._section, batch.trajectory
         behaviour = split_decision(trajectory.decision, self._distribution.action_columns)
         policy, error = output.policy[:-1], output.value[:-1] - behaviour.value
-        weight = batch.weight * ~trajectory.online
         if section.form == "paper":
+            weight = batch.weight * ~trajectory.online
             divergence = self._distribution.kl(behaviour.parameters, policy)
             value_error = (weight * error**2).sum()
         else:
             divergence = self._distribution.kl(policy, behaviour.parameters)
+            weight = batch.weight
+            if self._threshold:
+                weight = weight * (divergence < self._threshold)
             value_error = _norm(error * (weight > 0)).mul(weight.amax(0)).sum()
         policy_error = (weight * divergence).sum()
         total = loss.total + section.policy_cost * policy_error + section.value_cost * value_error

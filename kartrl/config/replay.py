@@ -149,14 +149,14 @@ def _fractions(section: Replay) -> list[Fraction]:
 
 
 class Clear(Section):
-    """Behavioural cloning of replayed steps, against forgetting (CLEAR, arXiv:1811.11682), in acer, appo and impala."""
+    """Behavioural cloning of earlier policies, against forgetting (CLEAR, arXiv:1811.11682), in acer, appo, impala."""
 
     policy_cost: float = Field(0.0, ge=0, description="weight of policy cloning; 0.01 in the paper; 0: off")
     value_cost: float = Field(0.0, ge=0, description="weight of value cloning; 0.005 in the paper; 0: off")
     form: Literal["paper", "seed"] = Field(
         "paper",
-        description="paper: KL(acting || learning policy) and squared value error; seed: KL(learning || acting policy) "
-        "and norm of the value error",
+        description="paper: KL(acting || learning policy) and squared value error, of replayed steps; seed: "
+        "KL(learning || acting policy) and norm of the value error, of all steps that [laser] does not mask",
     )
 
     @property
@@ -182,3 +182,8 @@ class Laser(Section):
     target_decay: float = Field(
         0.99, ge=0, le=1, description="form = paper: decay of the lagged (averaged) policy per optimizer step"
     )
+
+    @property
+    def seed_threshold(self) -> float:
+        """The threshold of `form = seed`; 0: off."""
+        return self.threshold if self.form == "seed" else 0.0

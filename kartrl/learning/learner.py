@@ -318,7 +318,7 @@ def make_learner(
         gradient_clip=config.optimizer.gradient_clip or math.inf,
         part_steps=PART_STEPS if device == "cpu" and capture is None else ALL_STEPS,
         threads=threads,
-        cloning=Cloning(config.clear, distribution) if config.clear.clones else None,
+        cloning=Cloning(config.clear, distribution, config.laser.seed_threshold) if config.clear.clones else None,
         reducer=reducer,
         normalising=normalising,
         capture=capture,

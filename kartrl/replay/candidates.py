@@ -29,8 +29,9 @@ class CandidateReplay(Replay):
     """Draws floor(lambda n) candidates uniformly with replacement, and takes n; with lambda 1 they are the sample.
 
     With elite insertion, once all slots are taken, a new unroll replaces the farthest of `challengers` unrolls drawn
-    without replacement. Their distances are those measured when each was last a candidate: measuring them for every new
-    unroll would take a forward pass over as many unrolls. If none has ever been a candidate, the oldest is replaced.
+    without replacement. Their distances are those measured when each was last a candidate, also with lambda 1, and 0
+    until then: measuring them for every new unroll would take a forward pass over as many unrolls. If none has ever
+    been a candidate, the oldest is replaced.
     """
 
     def __init__(self, memory: UnrollMemory, capacity: int, generator: torch.Generator, choice: Choice) -> None:
@@ -61,11 +62,12 @@ class CandidateReplay(Replay):
     def _draw(self, unrolls: int) -> tuple[np.ndarray, np.ndarray]:
         """See `Replay`."""
         drawn = self._evenly(max(unrolls, int(self._choice.candidates() * unrolls)))
-        if len(drawn) > unrolls:
+        if len(drawn) > unrolls or self._choice.challengers:
             slots, where = np.unique(drawn, return_inverse=True)
             distances = self._distances[slots] = self._measure(slots)
             self._distance = float(distances.mean())
-            drawn = choose(self._choice.strategy, unrolls, drawn, distances[where], self._counts[drawn])
+            if len(drawn) > unrolls:
+                drawn = choose(self._choice.strategy, unrolls, drawn, distances[where], self._counts[drawn])
         return drawn, np.ones(unrolls, np.float32)
 
     def _embed(self, serials: np.ndarray) -> np.ndarray:

@@ -16,10 +16,14 @@ def norm(new: np.ndarray, old: np.ndarray, p: float) -> np.ndarray:
 
 
 def cosine(new: np.ndarray, old: np.ndarray) -> np.ndarray:
-    """1 - cosine of the angle between the blocks, float32 [n]: 0 for the same direction, so that small is near."""
+    """1 - cosine of the angle between the blocks, float32 [n]: 0 for the same direction, so that small is near.
+
+    A block of zeros is at distance 1 from all others, and 0 from another block of zeros.
+    """
     a, b = new.reshape(len(new), -1), old.reshape(len(old), -1)
     lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
-    return 1 - (a * b).sum(1) / np.maximum(lengths, 1e-12)
+    both_zero = ~(a.any(1) | b.any(1))
+    return 1 - (a * b).sum(1) / np.maximum(lengths, 1e-12) - both_zero.astype(a.dtype)
 
 
 def kl(new: np.ndarray, old: np.ndarray) -> np.ndarray:

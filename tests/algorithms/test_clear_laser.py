@@ -48,39 +48,42 @@ def slow_divergence(kind, p, q):
 
 
 @pytest.mark.parametrize("action", ACTIONS, ids=kind)
-@pytest.mark.parametrize("form", ["paper", "seed"])
-def test_cloning_and_its_gradient_equal_loops_over_replayed_steps(action, form):
+@pytest.mark.parametrize("form", ["paper", "seed", "masked seed"])
+def test_cloning_and_its_gradient_equal_loops_over_steps(action, form):
     distribution = make_distribution(action)
     importance = torch.rand(B, dtype=torch.float64) + 0.5
     trajectory = random_trajectory(action)._replace(online=torch.tensor(ONLINE), importance=importance)
-    steps, section = int(trajectory.valid.sum()), Clear(policy_cost=0.3, value_cost=0.7, form=form)
+    steps, section = int(trajectory.valid.sum()), Clear(policy_cost=0.3, value_cost=0.7, form=form.split()[-1])
     head, value = heads(action)
-    batch = Batch(trajectory, {}, steps)
-    loss = Cloning(section, distribution).added(nothing(trajectory), Output(distribution.normalise(head), value), batch)
+    batch, policy = Batch(trajectory, {}, steps), distribution.normalise(head)
+    behaviour = split_decision(trajectory.decision, action.columns).parameters
+    divergence = distribution.kl(policy[:-1], behaviour).detach()  # KL(pi || mu)
+    threshold = divergence[trajectory.valid].median().item() if form == "masked seed" else 0.0
+    loss = Cloning(section, distribution, threshold).added(nothing(trajectory), Output(policy, value), batch)
     loss.total.backward()
+
+    def left_out(t, b):
+        return ONLINE[b] if form == "paper" else bool(threshold and divergence[t, b] >= threshold)
 
     other_head, other_value = heads(action)
     policy, decision = distribution.normalise(other_head), split_decision(trajectory.decision, action.columns)
     policies, squares = 0.0, dict.fromkeys(range(B), 0.0)
     for t, b in np.argwhere(trajectory.valid.numpy()):
-        if not ONLINE[b]:
+        if not left_out(t, b):
             both = decision.parameters[t, b], policy[t, b]
             policies += importance[b] * slow_divergence(action.kind, *(both if form == "paper" else both[::-1])) / steps
             squares[b] += (other_value[t, b] - decision.value[t, b]) ** 2
-    values = (
-        sum(
-            importance[b] * (square if form == "paper" else square**0.5)
-            for b, square in squares.items()
-            if not ONLINE[b]
-        )
-        / steps
+    values = sum(
+        importance[b] * (square if form == "paper" else square**0.5) / steps
+        for b, square in squares.items()
+        if isinstance(square, torch.Tensor)
     )
     (0.3 * policies + 0.7 * values).backward()
     assert loss.terms["policy_cloning"].item() == pytest.approx(policies.item())
     assert loss.terms["value_cloning"].item() == pytest.approx(values.item())
     torch.testing.assert_close(head.grad, other_head.grad)
     torch.testing.assert_close(value.grad, other_value.grad)
-    assert head.grad[:, ONLINE].abs().sum() == 0
+    assert (head.grad[:, ONLINE].abs().sum() == 0) == (form == "paper"), "the paper clones replayed steps alone"
 
 
 @pytest.mark.parametrize("form", ["paper", "seed"])
@@ -142,6 +145,37 @@ def impala(form, threshold, **settings):
     relevance = Relevance(Laser(threshold=threshold, form=form, **settings), make_distribution(DISCRETE))
     section = ImpalaSection(entropy_cost=0.0)
     return Impala(section, constant(0.875), TRANSFORMS["none"], make_distribution(DISCRETE), relevance)
+
+
+@pytest.mark.parametrize("form", ["seed", "paper"])
+def test_the_gradient_of_a_masked_loss_equals_loops_over_steps(form):
+    distribution, trajectory = make_distribution(DISCRETE), random_trajectory(DISCRETE)
+    behaviour, steps = split_decision(trajectory.decision, 1), int(trajectory.valid.sum())
+    (head, value), (other_head, other_value) = heads(DISCRETE), heads(DISCRETE)
+    lagged = distribution.normalise(heads(DISCRETE, seed=1)[0].detach())[:-1]
+    compared = lagged if form == "paper" else distribution.normalise(head.detach())[:-1]
+    divergence = distribution.kl(compared, behaviour.parameters)
+    threshold = float(divergence[trajectory.valid].median())
+    algorithm, targets = impala(form, threshold), {"lagged_policy": lagged} if form == "paper" else {}
+    algorithm.loss(Output(distribution.normalise(head), value), Batch(trajectory, targets, steps)).total.backward()
+
+    log_prob = distribution.log_prob(distribution.normalise(other_head)[:-1], behaviour.action)
+    ratio, values = (log_prob - behaviour.log_prob).exp().detach().numpy(), other_value.detach().numpy()
+    trusted, valid = (divergence < threshold).numpy().astype(float), trajectory.valid.numpy().astype(float)
+    reward, total = trajectory.reward.numpy(), 0.0
+    discount = 0.875 * (~trajectory.terminated & trajectory.valid).double().numpy()
+    for b in range(B):
+        inputs = ratio[:, b], reward[:, b], discount[:, b], valid[:, b], values[:-1, b], values[-1, b], trusted[:, b]
+        target = slow_masked_vtrace(*inputs, form == "paper")
+        for t in range(T):
+            weight = trusted[t, b] * valid[t, b] / steps
+            after = target[t + 1] if t + 1 < T and valid[t + 1, b] else values[t + 1, b]
+            advantage = reward[t, b] + discount[t, b] * after - values[t, b]
+            total -= weight * min(1, ratio[t, b]) * advantage * log_prob[t, b]
+            total += weight * algorithm._section.value_cost * 0.5 * (target[t] - other_value[t, b]) ** 2
+    total.backward()
+    torch.testing.assert_close(head.grad, other_head.grad)
+    torch.testing.assert_close(value.grad, other_value.grad)
 
 
 def test_only_trusted_steps_have_a_gradient_and_the_masked_share_is_told():

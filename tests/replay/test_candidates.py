@@ -120,3 +120,11 @@ def test_elite_insertion_asks_only_some():
         mixture.insert(batch(100 + seed))
         fates.append(replay._serials[5] != before)
     assert 0 < sum(fates) < 20
+
+
+@pytest.mark.parametrize("ratio", [1.0, 6.0])
+def test_elite_insertion_measures_what_is_sampled_whatever_lambda_is(ratio):
+    replay, mixture, _, _ = filled(EliteReplay, ratio=ratio, challengers=CAPACITY, drift=0.1)
+    sampled = set(mixture.sample(CAPACITY).serial)
+    measured = replay._distances[np.isin(replay._serials, list(sampled))]
+    assert (measured > 0).all()

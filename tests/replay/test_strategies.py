@@ -93,3 +93,9 @@ def test_a_high_norm_of_small_and_large_differences_is_numpys(size):
     expected = [np.linalg.norm((x - y).ravel().astype(np.float64), 16) for x, y in zip(new, old, strict=True)]
     measured = make_distance("norm", 16.0)(np.float32(size) * new, np.float32(size) * old)
     np.testing.assert_allclose(measured, size * np.array(expected), rtol=1e-3)
+
+
+def test_blocks_of_zeros_have_a_cosine_distance_of_0_from_each_other_alone():
+    zeros, ones = np.zeros((1, 3, 2), np.float32), np.ones((1, 3, 2), np.float32)
+    distance = make_distance("cosine", 2.0)
+    assert [float(distance(a, b)[0]) for a, b in ((zeros, zeros), (zeros, ones), (ones, zeros))] == [0, 1, 1]
