@@ -8,6 +8,7 @@ import json
 import math
 import os
 import platform
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -163,8 +164,9 @@ def fit(network: Network, weights: dict[str, Tensor]) -> None:
 
 
 def newest_first(run_folder: Path) -> list[Path]:
-    """The run's checkpoints, newest first (they are named by their agent steps)."""
-    return sorted((run_folder / "checkpoints").glob("*.pt"), key=lambda path: (len(path.stem), path.stem), reverse=True)
+    """The run's checkpoints, newest first: files named by their agent steps, not a user's copies by other names."""
+    saved = (path for path in (run_folder / "checkpoints").glob("*.pt") if re.fullmatch("[0-9]+", path.stem))
+    return sorted(saved, key=lambda path: int(path.stem), reverse=True)
 
 
 def newest(run_folder: Path) -> Path | None:

@@ -21,6 +21,7 @@ from kartrl.learning import checkpoint
 from kartrl.learning.checkpoint import Checkpoint
 from kartrl.learning.counters import Counters
 from kartrl.learning.optimizers import state_shapes
+from kartrl.runtime.initial_weights import HOW_COMPUTED
 
 LOGS = Path(Run().logs)
 TIDYING_SECONDS = 0.5  # for which another starting run may hold a folder's lock, see `tidy_killed`
@@ -197,11 +198,20 @@ def newest_first(logs: Path) -> list[Path]:
 
 
 def is_training(folder: Path) -> bool:
-    """Whether a process is training in this run folder."""
-    try:
-        return psutil.pid_exists(int((folder / "run.pid").read_text(encoding="utf-8")))
-    except (OSError, ValueError):
+    """Whether a process is training in this run folder: it holds the lock, which ends with it."""
+    if not (folder / "run.pid").exists():
         return False
+    other = FileLock(folder / "run.lock")
+    try:
+        other.acquire(timeout=0)
+    except Timeout:
+        return True
+    except OSError:  # not ours to write to
+        with contextlib.suppress(OSError, ValueError):
+            return psutil.pid_exists(int((folder / "run.pid").read_text(encoding="utf-8")))
+        return False
+    other.release()
+    return False
 
 
 def _best_or_newest(folder: Path) -> Path | None:
@@ -258,10 +268,12 @@ def resumed_config(stored: Checkpoint, files: list[str], overrides: list[str]) -
     checkpoint.check_imports(stored.config)
     config = read(files, overrides, base=dump(stored.config))
     for name in ("model", "environment"):
-        if getattr(config, name) != getattr(stored.config, name):
+        section, before = getattr(config, name), getattr(stored.config, name)
+        if section.model_dump(exclude=HOW_COMPUTED) != before.model_dump(exclude=HOW_COMPUTED):
             raise UserError(f"--resume: section [{name}] must stay as it was; start a new run to change it")
-    if config.run.init != stored.config.run.init:
+    if any(override.partition("=")[0].strip() == "run.init" for override in overrides):
         raise UserError("--init: starts a new run, but --resume continues one; give only one")
+    config = config.model_copy(update={"run": config.run.model_copy(update={"init": stored.config.run.init})})
     if _kept(config.optimizer) != _kept(stored.config.optimizer):
         raise UserError(
             "--resume: [optimizer] name, amsgrad, centered and the use of momentum and of kl_target must stay as they "

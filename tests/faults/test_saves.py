@@ -17,7 +17,7 @@ import pytest
 from commands import EVALUATE_OFF, HELPERS, PACED, QUICK, REPORT_OFTEN, Training, environment, run, wait_for
 from policies import make_checkpoint
 
-from kartrl.config import read
+from kartrl.config import dump, read
 from kartrl.errors import UserError
 from kartrl.learning import checkpoint
 from kartrl.learning.checkpoint import NotFinite
@@ -204,6 +204,31 @@ def test_resume_with_only_damaged_checkpoints_is_rejected_and_changes_nothing(tm
     assert {path: path.read_bytes() for path in folder.iterdir()} == before
     with pytest.raises(UserError, match="none of its checkpoints"):
         runs.load_newest(folder.parent)
+
+
+def test_a_run_goes_on_with_the_whole_file_that_it_was_begun_with(tmp_path):
+    """Its checkpoints hold what `auto` and --init have become."""
+    file = tmp_path / "mine.cfg"
+    file.write_text(dump(read(overrides=["environment.id=CartPole-v1", "model.hidden_size=16"])))
+    begun = read([str(file)], ["model.precision=fp32", "run.init=logs/other/best.pt"])
+    stored = make_checkpoint(agent_steps=1)._replace(config=begun)
+    config = runs.resumed_config(stored, [str(file)], [])
+    assert (config.model.precision, config.run.init) == ("auto", "logs/other/best.pt")
+    assert runs.resumed_config(stored, [], ["model.precision=bf16"]).model.precision == "bf16"
+    with pytest.raises(UserError, match=r"section \[model\] must stay as it was"):
+        runs.resumed_config(stored, [str(file)], ["model.hidden_size=17"])
+    with pytest.raises(UserError, match="--init: starts a new run"):
+        runs.resumed_config(stored, [], ["run.init=logs/third/best.pt"])
+
+
+def test_a_run_is_training_only_while_its_process_holds_the_folder(tmp_path):
+    """Not if another process has the id of one that was killed, as in the next container."""
+    assert not runs.is_training(tmp_path)
+    folder = runs.lock(tmp_path)
+    assert runs.is_training(tmp_path)
+    runs.release(folder)
+    (tmp_path / "run.pid").write_text(f"{os.getpid()}\n")
+    assert not runs.is_training(tmp_path)
 
 
 def test_resume_with_another_optimizer_is_rejected():

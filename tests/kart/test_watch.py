@@ -2,7 +2,6 @@
 
 import importlib.util
 import io
-import os
 import signal
 import subprocess
 from pathlib import Path
@@ -19,6 +18,7 @@ from kartrl.commands.watch.showing import watch
 from kartrl.errors import UserError
 from kartrl.kart.play.watching import SIDE, Show, WatchWindow, images_of
 from kartrl.kart.play.window import Canvas, Window, pygame
+from kartrl.runtime import run_folders as runs
 from kartrl.runtime.driving import open_driver
 
 pytestmark = pytest.mark.skipif(
@@ -176,8 +176,7 @@ def test_without_a_display_any_environment_becomes_a_film(tmp_path: Path, monkey
     assert pictures[0].shape == (672, 1056, 3)
     assert len(pictures) > 50, "the end is shown for two seconds"
 
-    (run_folder / "run.pid").write_text(f"{os.getpid()}\n")
-    console = Console(file=io.StringIO(), width=200)
+    held, console = runs.lock(run_folder), Console(file=io.StringIO(), width=200)
     watch("pole", [], tmp_path / "film.mp4", 1, True, "cpu", console)
     assert f"Showing {newest}: 1,000 agent steps" in console.file.getvalue()
     for file in (newest, newest.with_name("0000000500.pt")):
@@ -185,6 +184,7 @@ def test_without_a_display_any_environment_becomes_a_film(tmp_path: Path, monkey
     with pytest.raises(UserError, match="no checkpoint to record yet") as caught:
         watch("pole", [], tmp_path / "none.mp4", 0, True, "cpu", console)
     assert_clear(caught.value)
+    runs.release(held)
     for arguments, words in ((["nowhere"], "nowhere: no such run"), (["pole", "-o", "a.avi"], ".mp4")):
         bad = run("watch", *arguments, cwd=tmp_path)
         assert (bad.returncode, bad.stderr.count("\n")) == (2, 1), bad.stderr

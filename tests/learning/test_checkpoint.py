@@ -112,6 +112,15 @@ def test_newest(saved):
     assert [int(path.stem) for path in checkpoint.newest_first(run)] == [10**10, 10**10 - 1, 200, 30]
 
 
+def test_copies_by_other_names_are_no_checkpoints_of_the_run(saved):
+    run, copies = saved.parents[1], [saved.with_name(name) for name in ("good.pt", f"{saved.stem}-good.pt", "9 9.pt")]
+    for copy in copies:
+        copy.write_bytes(saved.read_bytes())
+    assert checkpoint.newest_first(run) == [saved]
+    checkpoint.remove_oldest(run, keep=0)
+    assert [path.exists() for path in (saved, *copies)] == [False, True, True, True]
+
+
 def test_a_large_network_is_read_again(tmp_path):
     config = read([], ["model.encoder=nature", "model.hidden_size=2048", "model.core=lstm", "model.critic=separate"])
     with torch.device("meta"):
