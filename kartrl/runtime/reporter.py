@@ -161,17 +161,24 @@ class Reporter:
         if not self._config.run.reproducible:
             counters = status.counters
             return means | {"speed/updates": float(counters.updates), "speed/episodes": float(counters.episodes)}
-        groups = self._sizes.agents * self._sizes.groups_per_agent
         for record in records:
-            # Agents send an episode before they finish its block, so all of a trained round have been received.
-            rounds = record.attempts * self._sizes.training_blocks // groups
-            ended = [end for end in self._ended if end.block < rounds]
-            self._ended = [end for end in self._ended if end.block >= rounds]
-            ended.sort(key=lambda end: (end.block, end.group))
             steps = record.counters.agent_steps
             self.send(Scalars(steps, {**record.scalars, "speed/updates": float(record.counters.updates)}))
-            self.send(EpisodeBatch(steps, tuple(end.episode for end in ended)))
+            self._send_trained(record.attempts, steps)
         return {}
+
+    def report_last_episodes(self) -> None:
+        """In a reproducible run, send the episodes that were trained on after the last reported update."""
+        if self._ended:
+            self._send_trained(self._trainer.attempts, self._trainer.counters.agent_steps)
+
+    def _send_trained(self, attempts: int, steps: int) -> None:
+        """Send the episodes that ended in the rounds of the first `attempts` updates, in a fixed order."""
+        # Agents send an episode before they finish its block, so all of a trained round have been received.
+        rounds = attempts * self._sizes.training_blocks // (self._sizes.agents * self._sizes.groups_per_agent)
+        ended = sorted((end for end in self._ended if end.block < rounds), key=lambda end: (end.block, end.group))
+        self._ended = [end for end in self._ended if end.block >= rounds]
+        self.send(EpisodeBatch(steps, tuple(end.episode for end in ended)))
 
     def _warn_of_far_policy(self, divergence: float, lag: float) -> None:
         """Tell the user, once, if agents act with a policy far from the learner's: a mean KL(mu || pi) above `FAR`."""

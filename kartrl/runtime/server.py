@@ -208,6 +208,7 @@ class Server:
         elif self._config.run.reproducible:
             crew.finish(JOIN_SECONDS)  # so that the last update is reported too
         self._report(status())
+        self._reporter.report_last_episodes()
         self._display.show(status(), final=True)
 
     def _receive(self, timeout: float) -> None:

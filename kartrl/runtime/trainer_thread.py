@@ -74,7 +74,7 @@ class Trainer:
         self.messages: deque[str] = deque(maxlen=100)  # shown by the server
         self.first_update: float | None = None  # when this process made its first update, seconds since the epoch
         self.lag = 0.0  # mean policy lag of the newest batch, in updates
-        self._attempts = 0
+        self.attempts = 0
         self._norms: list[float] = []  # of gradients, since the losses were last read
         self._rewards: list[tuple[int, float]] = []  # steps and mean reward of each batch since then
         self._seconds_before = counters.seconds
@@ -101,7 +101,7 @@ class Trainer:
             Diverged: too many updates in a row were not finite, for the second time.
             LearnerLost: see `GradientReducer`.
         """
-        self._attempts += bool(batch.online.any())
+        self.attempts += bool(batch.online.any())
         steps, fresh_steps = int(batch.valid.sum()), int(batch.valid[:, batch.online].sum())
         share = torch.tensor([[steps, fresh_steps, self.progress]], dtype=torch.float64)
         shares = self.learner.reducer.gather(share)
@@ -178,7 +178,7 @@ class Trainer:
                 "speed/update_seconds": time.monotonic() - start,
                 "speed/update_threads": float(self.learner.threads.number),
             }
-            self.records.append(Record(self._now(), self._attempts, scalars, rewarded, mean_reward))
+            self.records.append(Record(self._now(), self.attempts, scalars, rewarded, mean_reward))
         self.first_update = self.first_update or time.time()
         self._longest_pause = max(self._longest_pause, time.monotonic() - self._updated)
         self._updated = time.monotonic()

@@ -7,7 +7,8 @@ import pytest
 from commands import EVALUATE_OFF, REPORT_OFTEN, run
 
 from kartrl.learning import checkpoint
-from kartrl.metrics import scalars_csv
+from kartrl.metrics import episodes_csv, scalars_csv
+from kartrl.metrics.episodes_csv import EpisodeRow
 
 SMALL = ("run.reproducible=true", "system.agents=2", "system.envs_per_agent=2", "model.hidden_size=16")
 WORLDS = {"CartPole": "environment.id=CartPole-v1", "kart": "model.core=lstm"}
@@ -47,11 +48,15 @@ def train(folder: Path, *arguments: str, steps: int, before: str) -> None:
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
+def newest(folder: Path) -> Path:
+    found = checkpoint.newest(folder / "logs" / "run")
+    assert found is not None
+    return found
+
+
 def digest(folder: Path) -> tuple[str, int]:
     """SHA-256 of the newest weights, and the number of updates that made them."""
-    newest = checkpoint.newest(folder / "logs" / "run")
-    assert newest is not None
-    stored, sha = checkpoint.load(newest), hashlib.sha256()
+    stored, sha = checkpoint.load(newest(folder)), hashlib.sha256()
     for name, tensor in sorted(stored.network.items()):
         sha.update(name.encode() + tensor.numpy().tobytes())
     return sha.hexdigest(), stored.counters.updates
@@ -61,6 +66,11 @@ def curves(folder: Path) -> list[tuple[int, str, float]]:
     """All rows but for their times."""
     rows = [(row.agent_steps, row.tag, row.value) for row in scalars_csv.read(folder / "logs" / "run")]
     return [row for row in rows if row[1].partition("/")[0] not in BY_THE_CLOCK]
+
+
+def episodes(folder: Path) -> list[EpisodeRow]:
+    """All episodes but for their times."""
+    return [row._replace(seconds=0.0, time="") for row in episodes_csv.read(folder / "logs" / "run")]
 
 
 @pytest.mark.parametrize(
@@ -77,6 +87,9 @@ def test_two_runs_end_with_the_same_weights_and_curves(tmp_path, world, algorith
     assert digest(folders[0])[1] >= 200
     assert curves(folders[0]) == curves(folders[1])
     assert {"losses/total", "charts/episodic_return", "lag/max"} <= {tag for _, tag, _ in curves(folders[0])}
+    assert episodes(folders[0]) == episodes(folders[1])
+    if world == "CartPole":  # whose episodes end all the time
+        assert episodes(folders[0])[-1].agent_steps == checkpoint.load(newest(folders[0])).counters.agent_steps
 
     if algorithm == "impala":
         (tmp_path / "seed").mkdir()
