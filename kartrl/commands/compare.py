@@ -106,7 +106,7 @@ def compare_experiment(file: Path, question: Question, output: Path | None, cons
     """
     from kartrl.comparison.experiment import read_experiment, train_all
     from kartrl.comparison.report import make_comparison
-    from kartrl.comparison.runs import group, read_run
+    from kartrl.comparison.runs import ComparedRun, group, read_run
 
     by = question.by or "algorithm"
     folder, cells = read_experiment(file, by)
@@ -120,13 +120,28 @@ def compare_experiment(file: Path, question: Question, output: Path | None, cons
     if failed:
         names = ", ".join(cell.folder.name for cell in failed)
         console.print(f"Failed: {names}; run the same command to retry", style="red", highlight=False, soft_wrap=True)
-    done = [cell for cell in cells if cell not in failed]
-    if done:
-        runs = [read_run(str(cell.folder), question.metric) for cell in done]
-        groups = group(runs, by, [] if question.by else [cell.algorithm for cell in done])
+    runs: list[ComparedRun] = []
+    labels: list[str] = []
+    unread: list[UserError] = []
+
+    def leave_out(reason: object) -> None:
+        console.print(f"Left out: {reason}", style="red", highlight=False, markup=False, soft_wrap=True)
+
+    for cell in cells:
+        if cell not in failed:
+            try:
+                runs.append(read_run(str(cell.folder), question.metric))
+                labels.append(cell.algorithm)
+            except UserError as error:
+                unread.append(error)
+    if unread and not runs:
+        raise unread[0]
+    for reason in unread:
+        leave_out(reason)
+    if groups := group(runs, by, [] if question.by else labels, leave_out):
         comparison = make_comparison(groups, question.metric, by, question.least)
         _tell(comparison, output or folder / "comparison", console)
-    return 1 if failed else 0
+    return 1 if failed or unread else 0
 
 
 def _tell(comparison: Comparison, output: Path | None, console: Console) -> None:

@@ -4,7 +4,7 @@ import contextlib
 import difflib
 import re
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,8 +12,6 @@ import numpy as np
 
 from kartrl.comparison.curves import Moment, Points, all_reached
 from kartrl.config import Config, read, settings
-from kartrl.config.levels import is_random, numbers_of
-from kartrl.envs.world import MANY
 from kartrl.errors import UserError
 from kartrl.learning import checkpoint
 from kartrl.metrics import episodes_csv, scalars_csv
@@ -68,18 +66,25 @@ def read_run(name: str, metric: str) -> ComparedRun:
         near = difflib.get_close_matches(metric, [*tags, *EPISODE_METRICS], n=1)
         raise UserError(f"{folder}: has no {metric} yet" + (f"; the nearest that it has is {near[0]}" if near else ""))
     finished = {}
-    for use in PLACES if not _is_grouped(config) else ():
-        if levels := [_points(found) for tag, found in tags.items() if _is_level(tag, use)]:
-            finished[use] = all_reached(levels, 1.0)
     names = {row.level for row in episodes}
+    evaluated = {use: {_level(tag): found for tag, found in tags.items() if _is_level(tag, use)} for use in PLACES}
+    # Where there are many levels, evaluations are logged by groups of them, which do not tell when each was finished.
+    for use in PLACES if evaluated["train"].keys() <= names else ():
+        if evaluated[use]:
+            finished[use] = all_reached([_points(found) for found in evaluated[use].values()], 1.0)
     if len(names) > 1:
         levels = [_column([row for row in episodes if row.level == name], "finished") for name in names]
         finished[TRAINING] = all_reached(levels, 1.0)
     return ComparedRun(folder.name, config, _resumed(folder, config), points, finished)
 
 
-def group(runs: Sequence[ComparedRun], by: str, labels: Sequence[str] = ()) -> Groups:
+def group(
+    runs: Sequence[ComparedRun], by: str, labels: Sequence[str] = (), leave_out: Callable[[str], None] | None = None
+) -> Groups:
     """Group runs by a key of their configuration, or by `labels`, one per run, if given.
+
+    Args:
+        leave_out: called with the reason for each task that is left out, as a group lacks it; None: that is refused.
 
     Raises:
         UserError: a run has no such key, a group lacks a task of the others, or as `check_comparable`.
@@ -92,12 +97,15 @@ def group(runs: Sequence[ComparedRun], by: str, labels: Sequence[str] = ()) -> G
         label = labels[index] if labels else _setting(run, by, circuits)
         groups[label].setdefault(run.task, []).append(run)
     tasks = {run.task: run for run in runs}
+    common = dict(tasks)
     for label, members in groups.items():
-        if missing := [task for task in tasks if task not in members]:
-            raise UserError(
-                f"cannot compare: {by} = {label} has no run on {missing[0]}, as {tasks[missing[0]].name} is"
-            )
-    return dict(groups)
+        for task in [task for task in common if task not in members]:
+            lacking = f"{by} = {label} has no run on {task}, as {tasks[task].name} is"
+            if leave_out is None:
+                raise UserError(f"cannot compare: {lacking}")
+            leave_out(lacking)
+            del common[task]
+    return {label: {task: members[task] for task in common} for label, members in groups.items()} if common else {}
 
 
 def check_comparable(runs: Sequence[tuple[str, Config]], by: str) -> None:
@@ -149,12 +157,6 @@ def _check_resumed(runs: Sequence[ComparedRun], by: str) -> None:
                 )
 
 
-def _is_grouped(config: Config) -> bool:
-    """Whether evaluations are logged by groups of circuits, which do not tell when each was finished."""
-    used = [key for key, use in config.levels.circuits.items() if use != "none"]
-    return sum(len(numbers_of(key).numbers) if is_random(key) else 1 for key in used) > MANY
-
-
 def _read_tags(folder: Path) -> dict[str, list[tuple[float, float, float]]]:
     tags: defaultdict[str, list[tuple[float, float, float]]] = defaultdict(list)
     for row in scalars_csv.read(folder):
@@ -174,6 +176,10 @@ def _points(rows: Sequence[tuple[float, float, float]]) -> Points:
 
 def _is_level(tag: str, use: str) -> bool:
     return tag.startswith(f"evaluation_{use}/") and tag.endswith("/finished")
+
+
+def _level(tag: str) -> str:
+    return tag.partition("/")[2].rpartition("/")[0]
 
 
 def _setting(run: ComparedRun, key: str, others: Collection[str]) -> str:

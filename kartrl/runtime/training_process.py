@@ -53,6 +53,8 @@ def train_to_end(
                 process.terminate()
             process.wait()
     path = trained(folder, limits)
+    if path is None and process.returncode == 0:  # its minutes were over before its first update since the resume
+        path = checkpoint.newest(folder)
     if path is None:
         said = [line for line in _tail(log).splitlines() if line.strip()]
         raise RunFailed(

@@ -33,7 +33,8 @@ def test_runs_are_told_in_a_table_and_a_picture(tmp_path):
         for name, step in (("ppo", 2.0), ("a2c", 1.0)):
             returns = [seed + step * number for number in range(200)]
             tags = {"evaluation_train/a/finished": [0.0, float(name == "ppo")]}
-            write_run(tmp_path / "logs" / f"{name}-{seed}", f"algorithm.name={name}", returns=returns, scalars=tags)
+            folder, levels = tmp_path / "logs" / f"{name}-{seed}", [("a", 0)] * 200
+            write_run(folder, f"algorithm.name={name}", returns=returns, scalars=tags, levels=levels)
     names = [f"{name}-{seed}" for name in ("ppo", "a2c") for seed in (1, 2, 3)]
     done = run("compare", *names, "--reach", "250", "-o", "found/both.png", cwd=tmp_path)
     assert done.returncode == 2, "there is no folder found"
@@ -146,6 +147,12 @@ def test_an_experiment_trains_what_is_missing_and_resumes_what_was_broken_off(tm
     status, said = asked(EXPERIMENT.partition("vast")[0])
     assert (status, "training" in said) == (0, False)
     assert [path.stat().st_mtime_ns for path in sorted(logs.glob("*__1/**/*"))] == times, "nothing is done twice"
+
+    (logs / "short__1" / "episodes.csv").rename(tmp_path / "episodes.csv")
+    status, said = asked(EXPERIMENT.partition("vast")[0])
+    assert (status, "| appo | 1 |" in said) == (1, True), "the others are compared all the same"
+    assert "Left out: " in said
+    assert "short__1: has no episodic_return yet" in said
 
     with pytest.raises(UserError, match="short__1: was started with another configuration"):
         asked(EXPERIMENT.replace("unroll_length=8", "unroll_length=16"))

@@ -111,6 +111,20 @@ def test_a_group_without_a_run_on_a_task_is_refused(tmp_path):
     )
 
 
+def test_tasks_that_a_group_lacks_may_be_left_out(tmp_path):
+    several = runs(
+        tmp_path, (("algorithm.name=ppo",), {}), (("algorithm.name=ppo",), PONG), (("algorithm.name=a2c",), {})
+    )
+    reasons = []
+    groups = group(several, "algorithm.name", leave_out=reasons.append)
+    assert {label: list(members) for label, members in groups.items()} == {
+        "ppo": ["CartPole-v1"],
+        "a2c": ["CartPole-v1"],
+    }
+    assert reasons == ["algorithm.name = a2c has no run on PongNoFrameskip-v4, as run1 is"]
+    assert group(several[1:], "algorithm.name", leave_out=reasons.append) == {}, "no task is left"
+
+
 def test_a_run_without_the_metric_is_refused_with_the_nearest(tmp_path):
     folder = write_run(tmp_path / "run", scalars={"losses/entropy": [1.0, float("nan")], "speed/updates": []})
     assert read_run(str(folder), "losses/entropy").points.value.tolist() == [1.0]
@@ -124,10 +138,18 @@ def test_all_levels_are_finished_when_the_last_first_was(tmp_path):
         "evaluation_train/b/finished": [0.0, 0.5, 1.0],
         "evaluation_test/c/finished": [0.0, 0.0, 0.0],
     }
-    (run,) = runs(tmp_path, ((), {"env": "kartrl/Kart-v0", "scalars": tags}))
-    assert run.finished == {"train": (3.0, 3000.0), "test": None}
-    (grouped,) = runs(tmp_path / "more", (("levels.random:20=train",), {"env": "kartrl/Kart-v0", "scalars": tags}))
-    assert grouped.finished == {}, "means of groups do not tell when each level was finished"
+    levels = [("a", 0), ("b", 0)]
+    kart = {"env": "kartrl/Kart-v0", "scalars": tags, "levels": levels, "returns": [0.0] * 2}
+    (run,) = runs(tmp_path, ((), kart))
+    assert run.finished == {"train": (3.0, 3000.0), "test": None, "training": None}
+
+
+def test_means_of_groups_do_not_tell_when_each_level_was_finished(tmp_path):
+    tags = {"evaluation_train/random.ice/finished": [1.0], "evaluation_test/MarioCircuit/finished": [1.0]}
+    levels = [("random.ice.0006", 1)]
+    keys = ("levels.*=test", "levels.random:4=train")  # 24 circuits
+    (grouped,) = runs(tmp_path, (keys, {"env": "kartrl/Kart-v0", "scalars": tags, "levels": levels}))
+    assert grouped.finished == {}
 
 
 def test_all_levels_are_finished_in_training_when_the_last_first_was(tmp_path):
