@@ -61,7 +61,7 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
     so to the agent each of these is a time limit, and driving on would be worth as much as before. `info` contains:
 
     circuit, lap (completed laps, 0 to 5), lap_times (seconds, of those laps), x, y (position on the map, x east,
-    y south), speed (about 1000 at full speed), ground (its name), progress (best so far, in laps from where the kart
+    y south), speed (768 at top speed on asphalt), ground (its name), progress (best so far, in laps from where the kart
     started), race_seconds, collision (it hit something during this step), wrong_way, finished, rank (1 is first).
 
     A race begins with up to `noop_max` ticks of one action; number and action are drawn at random, so that races
