@@ -64,6 +64,7 @@ class Controller:
         next(self._search)
         self._windows: list[Measured] = []
         self._lags: list[float] = []
+        self._first: int | None = None  # agent steps of the first tick
         self._begin: tuple[float, int] | None = None  # time and agent steps at the start of the window
         self._settled: float | None = None  # when the next window may start
 
@@ -75,7 +76,9 @@ class Controller:
             agent_steps: trained on so far.
             lag: mean policy lag of the newest update.
         """
-        if self.frozen or not agent_steps:
+        if self._first is None:
+            self._first = agent_steps
+        if self.frozen or agent_steps == self._first:  # before the first update, also after a resume
             return
         if self._settled is None:
             self._settled = now + SETTLE_SECONDS

@@ -17,6 +17,8 @@ def choose_device(name: str) -> torch.device:
     Raises:
         UserError: the device is not available on this machine or in this build of PyTorch.
     """
+    if name == "cpu":  # without looking for others, which fixes the GPUs that this process may use
+        return torch.device("cpu")
     available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if name == "auto":
         return torch.device(next(kind for kind, there in available.items() if there))

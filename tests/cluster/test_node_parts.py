@@ -170,6 +170,10 @@ def test_a_cluster_that_has_gone_is_not_joined(tmp_path, monkeypatch):
         address = f"127.0.0.1:{server.getsockname()[1]}"
         file.write_text(address)
         assert running() == address
+        for value, expected in (("auto", address), ("local", None), ("10.0.0.1:6379", "10.0.0.1:6379"), ("", address)):
+            monkeypatch.setenv("RAY_ADDRESS", value)
+            assert running() == expected
+        monkeypatch.delenv("RAY_ADDRESS")
     assert running() is None
     file.write_text("127.0.0.1:99999999")
     assert running() is None

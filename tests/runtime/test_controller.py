@@ -74,6 +74,17 @@ def test_once_done_it_never_moves_again():
     assert len(tried) == number
 
 
+def test_it_waits_for_the_first_update_also_of_a_resumed_run():
+    tried = []
+    controller = Controller([Knob("agents", tuple(range(1, 9)), 4, tried.append)], 10.0, print)
+    for second in range(100):
+        controller.tick(float(second), 50_000, 0.0)
+    assert tried == []
+    for second in range(100, 300):
+        controller.tick(float(second), 50_000 + second, 0.0)
+    assert tried
+
+
 # trials of a second in place of half a minute
 HASTE = f"""{REPORT_OFTEN}
 from kartrl.runtime import controller

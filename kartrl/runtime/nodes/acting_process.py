@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import importlib.util
 import os
 import pickle
 import queue
@@ -95,6 +96,10 @@ class _Answers:
         self._messages: deque[str] = deque()
         self._known: Known = _find_out(text, cpus) if known is None else pickle.loads(known)
         config, spec, sizes = self._known
+        if compress and importlib.util.find_spec("lz4") is None:
+            if config.cluster.compression == "lz4":
+                raise UserError(f"cluster.compression: lz4 is not installed on {socket.gethostname()}")
+            self._compress = False
         self._acting = Acting(config, sizes, spec, start_method(), seed % 2**32, self._messages.append)
         self._acting.supervisor.start()
 
@@ -195,7 +200,8 @@ class _Answers:
 def _find_out(text: str, cpus: int) -> Known:
     config = load_world(read(base=text)).prepare()
     # the learner alone decides the size of an update, and on which devices it runs; a node predicts on its CPU
-    own = {name: getattr(System(), name) for name in ("training_batch_size", "device", "devices", "predictor_devices")}
+    own = {name: getattr(System(), name) for name in ("training_batch_size", "devices", "predictor_devices")}
+    own["device"] = "cpu"
     config = config.model_copy(update={"system": config.system.model_copy(update=own)})
     spec = inspect_env(config)
     return Known(config, spec, choose_sizes(config, spec, cpus))

@@ -23,7 +23,7 @@ CALLS = 2  # outstanding per node: one is answered while the other waits
 THREADS = CALLS + 1  # per node: `end` must not wait
 MACHINES_SECONDS = 2.0  # between two checks of which machines there are
 SEEDS = 15_485_863  # between the seeds of two nodes
-LIVES = 86_028_121  # between the seeds of a node and its replacement
+LIVES = 86_028_121  # between the seeds of a node and its replacements
 
 
 class Fleet:
@@ -62,6 +62,7 @@ class Fleet:
         self._worked = False  # whether any node ever delivered
         self._waiting_told = False
         self._left: Counter[str] = Counter()  # counts of nodes that have left
+        self._lives: Counter[int] = Counter()  # starts of nodes by number; another machine's node may get one's number
         self._session: RaySession | None = None
 
     # The server's thread
@@ -167,7 +168,8 @@ class Fleet:
                 num_cpus=0, max_restarts=-1, max_task_retries=-1, scheduling_strategy=affinity
             )
             self._hosts[machine.id] = lasting.remote()
-        seed = self._seed + member.number * SEEDS + member.restarts.total * LIVES
+        seed = self._seed + member.number * SEEDS + self._lives[member.number] * LIVES
+        self._lives[member.number] += 1
         started = self._hosts[machine.id].start.remote(
             identity(), dump(self._config), member.name, member.place.cpus, seed, packs, member.known
         )

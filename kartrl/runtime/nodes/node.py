@@ -3,7 +3,6 @@
 It loads neither torch nor environments, so that Ray starts it fast. That process ends with it.
 """
 
-import os
 import socket
 import threading
 from multiprocessing.connection import Connection
@@ -45,7 +44,10 @@ class Node:
         except OSError as error:
             raise ProcessGone(ENDED) from error
         self._connection = Connection(connected.detach())
-        self._connection.send(os.environ.get("CUDA_VISIBLE_DEVICES", ""))  # set by Ray
+        import ray
+
+        # Not from the environment: Ray leaves CUDA_VISIBLE_DEVICES as it is for an actor without GPUs.
+        self._connection.send(",".join(ray.get_runtime_context().get_accelerator_ids().get("GPU", ())))
         greeting: Greeting = self._receive()
         return greeting
 

@@ -156,7 +156,10 @@ def running() -> str | None:
 
     None if there is none, or no longer: a machine that went down without `ray stop` has left its address, too.
     """
-    if address := os.environ.get("RAY_ADDRESS"):
+    address = os.environ.get("RAY_ADDRESS", "auto")
+    if address == "local":  # as Ray understands it: a cluster of its own
+        return None
+    if address not in ("", "auto"):
         return address
     try:
         address = Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray", "ray_current_cluster").read_text("utf-8").strip()
