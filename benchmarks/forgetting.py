@@ -28,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from kartrl.comparison.statistics import mean_band
 from kartrl.config import Run
 from kartrl.files import write_whole
+from kartrl.kart.circuits import LAPS
 from kartrl.kart.generalisation.driving import GAME, measure
 from kartrl.kart.selection import circuits_of
 from kartrl.launch import config_options
@@ -85,7 +86,10 @@ def evaluate(path: Path, result: Path, grounds: Mapping[str, Sequence[str]], epi
     scores: Scores = {}
     for ground in grounds:
         done = [episode for each in driven.values() if each["set"] == ground for episode in each["episodes"]]
-        scores[ground] = {name: fmean(float(episode[name]) for episode in done) for name in MEASURES}
+        scores[ground] = {
+            "progress": fmean(min(1.0, episode["progress"] / LAPS) for episode in done),
+            "finished": fmean(float(episode["finished"]) for episode in done),
+        }
     write_whole(result, json.dumps({"scores": scores, "circuits": driven}, indent=1).encode())
     return scores
 

@@ -30,18 +30,23 @@ def typed(subcommand: str) -> str:
     if script.stem == "kartrl":
         return f"{_reachable(script)} {subcommand}"
     python = _reachable(Path(sys.executable))
-    if script.name in SCRIPTS.values() and subcommand in SCRIPTS:
+    if is_kartrl(script) and subcommand in SCRIPTS:
         return f"{python} {SCRIPTS[subcommand]}"
     return f"{python} -m kartrl {subcommand}"
 
 
+def is_kartrl(script: Path) -> bool:
+    """Whether this is the program that runs kartrl, as a command or from the repository."""
+    return script.stem in ("kartrl", "__main__") or script.name in SCRIPTS.values()
+
+
 def _reachable(program: Path) -> str:
-    """A program's name if the shell finds it by name, as in an active virtual environment; else its path."""
+    """A program's name if the shell finds it by name, as in an active virtual environment; else its path, quoted."""
     found = shutil.which(name := program.name)
     if found is not None and os.path.abspath(found) == os.path.abspath(program):
         return name
     path = os.path.abspath(program)
-    return os.path.relpath(path) if path.startswith(f"{os.getcwd()}{os.sep}") else path
+    return shlex.quote(os.path.relpath(path) if path.startswith(f"{os.getcwd()}{os.sep}") else path)
 
 
 def named(folder: Path) -> str:

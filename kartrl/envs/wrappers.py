@@ -31,7 +31,7 @@ def make_other(section: Environment, render: bool) -> Env:
     atari = atari_spec(section) is not None
     made = _make(section, atari, render)
     try:
-        env = _take_actions(apply_wrapper(_atari(made, section) if atari else made, section))
+        env = take_actions(apply_wrapper(_atari(made, section) if atari else made, section))
         if atari and section.wrapper == "none":
             return stack_frames(env, section.frame_stack, padding="zero")  # as in AtariVectorEnv
         return prepare_observations(env, section)
@@ -61,7 +61,7 @@ def atari_spec(section: Environment) -> Registered | None:
     return None if kwargs.get("obs_type") == "ram" else dataclasses.replace(spec, kwargs=kwargs)
 
 
-def _take_actions(env: Env) -> Env:
+def take_actions(env: Env) -> Env:
     """`env` with Discrete actions starting at 0, or with continuous ones that are clipped to their bounds."""
     ActionSpec.of(env.action_space)
     if isinstance(actions := env.action_space, spaces.Box):

@@ -16,6 +16,7 @@ from kartrl.config.levels import circuit_name
 from kartrl.config.wording import word
 from kartrl.envs.named_modules import apply_wrapper
 from kartrl.envs.spec import describe
+from kartrl.envs.wrappers import take_actions
 from kartrl.errors import UserError
 from kartrl.kart.libretro import Image
 from kartrl.kart.picture import Picture
@@ -45,7 +46,7 @@ def make_kart(
         disable_env_checker=True,
         **settings,
     )
-    env = apply_wrapper(made, config.environment)
+    env = take_actions(apply_wrapper(made, config.environment))
     space = env.observation_space
     if space.dtype != np.uint8 or len(space.shape or ()) != 3:
         raise UserError(f"environment.wrapper: the kart's observations must stay uint8 images, not {describe(space)}")
@@ -65,8 +66,8 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
     started), race_seconds, collision (it hit something during this step), wrong_way, finished, rank (1 is first).
 
     A race begins with up to `noop_max` ticks of one action; number and action are drawn at random, so that races
-    differ. `reset(options={"circuit": name, "section": number, "noop": ticks})` fixes what is otherwise drawn; the kart
-    idles during these ticks.
+    differ. `reset(options={"circuit": name, "section": number, "noop": ticks})` fixes what is otherwise drawn: the
+    circuit by its name in `info`, or in any form that `circuit` may have; the kart idles during these ticks.
 
     Args:
         circuit: a circuit, or several, of which each reset draws one; each in any form that a key of [levels] may have:
@@ -134,7 +135,7 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
         if noop is not None and noop < 0:
             raise UserError(f"kartrl/Kart-v0: option noop: 0 ticks or more, not {noop}")
         console = self._opened()
-        self._circuit = options.get("circuit") or self._draw()
+        self._circuit = self._chosen(options["circuit"]) if options.get("circuit") else self._draw()
         self._name = circuit_name(self._circuit)
         console.load(self._circuit)
         if self._section.opponents:
@@ -244,6 +245,16 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
             state_file(self._folder, name)
         return tuple(found)
 
+    def _chosen(self, circuit: str) -> str:
+        """The circuit that an option names."""
+        if circuit in self._names:
+            return circuit
+        own = {circuit_name(name): name for name in self._names}
+        found = [own[circuit]] if circuit in own else self._find([circuit])
+        if len(found) != 1:
+            raise UserError(f"kartrl/Kart-v0: option circuit: {circuit} stands for {len(found)} circuits; name one")
+        return found[0]
+
     def _draw(self) -> str:
         """Draw the circuit of the next race."""
         names = list(self._names)
@@ -255,9 +266,14 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
     def _opened(self) -> Console:
         """The console; opens it if necessary."""
         if self._console is None:
-            self._console = Console(self._folder, isolated=self._isolated)
+            console = Console(self._folder, isolated=self._isolated)
             words = [action.upper().split("+") for action in self._section.actions]
-            self._buttons = [self._console.buttons([] if word == ["NONE"] else word) for word in words]
+            try:
+                self._buttons = [console.buttons([] if word == ["NONE"] else word) for word in words]
+            except UserError:
+                console.close()
+                raise
+            self._console = console
         return self._console
 
     def _course_of(self, console: Console) -> Course | None:

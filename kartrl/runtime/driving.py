@@ -1,6 +1,7 @@
 """Driving with a trained network, to see what it does: a whole episode, or step by step."""
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -228,7 +229,10 @@ def steps(
     while not step.ended:
         try:
             observation, reward, terminated, truncated, info = env.step(actor.act(step.observation))
-        except NonFiniteImage:  # it ends the episode, as in training
+            finite = math.isfinite(float(reward)) and bool(np.isfinite(observation).all())
+        except NonFiniteImage:
+            finite = False
+        if not finite:  # it ends the episode, as in training
             info = step.info | {STATISTICS: {"l": length, "r": total}}
             yield Step(step.observation, 0.0, info, False, True)
             return

@@ -2,6 +2,7 @@
 
 import importlib.util
 import io
+import math
 import re
 
 import gymnasium
@@ -112,6 +113,18 @@ def test_an_image_that_is_not_finite_ends_the_drive(monkeypatch):
     assert [(each.episode.agent_steps, each.episode.episodic_return) for each in drives] == [(3, 3.0)] * 2
     assert not any(each.episode.finished for each in drives)
     env.close()
+
+
+@pytest.mark.parametrize("broken", [{"observation": math.nan}, {"reward": math.inf}])
+def test_numbers_that_are_not_finite_end_the_drive(cartpole, broken):
+    class Broken(gymnasium.Wrapper):
+        def step(self, action):
+            observation, reward, *rest = super().step(action)
+            return observation + broken.get("observation", 0.0), reward + broken.get("reward", 0.0), *rest
+
+    with open_driver(cartpole, [], "auto") as driver:
+        episode = drive(driver.world, Broken(driver.env), driver.network, "", greedy=False, seed=1).episode
+    assert (episode.agent_steps, episode.episodic_return, episode.finished) == (0, 0.0, False)
 
 
 @pytest.fixture(scope="module")

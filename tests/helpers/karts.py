@@ -28,6 +28,18 @@ class Doubled(gymnasium.RewardWrapper):
         return 2 * reward
 
 
+class Numbered(gymnasium.ActionWrapper):
+    """Its actions count from 1."""
+
+    def __init__(self, env: gymnasium.Env) -> None:
+        super().__init__(env)
+        self.action_space = gymnasium.spaces.Discrete(env.action_space.n, start=1)
+
+    def action(self, action: int) -> int:
+        assert 1 <= action <= 9
+        return action - 1
+
+
 def block_of(circuit: str) -> Block:
     """The circuit as its start state holds it."""
     block = circuit_block(FOLDER, circuit)

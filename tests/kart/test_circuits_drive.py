@@ -102,6 +102,25 @@ def test_several_processes_build_the_same_states(cache: Path, monkeypatch: pytes
         assert gzip.decompress(file.read_bytes()) == alone[file.name]
 
 
+def test_a_script_of_the_users_is_not_run_again_to_build_circuits(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    script = tmp_path / "mine.py"
+    script.write_text(
+        "from kartrl.kart.circuits.library import random_states\n"
+        "print(len(random_states(range(5), 'asphalt')), 'states')\n"
+    )
+    ended = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "5 states\n", "")
+
+
+def test_a_circuit_that_cannot_be_driven_is_no_level(cache: Path, tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(OVAL + "coins = [" + ", ".join(f"{{ at = {k}, count = 8 }}" for k in range(1, 6)) + "]")
+    with pytest.raises(UserError, match=r"mine\.toml: there are 40 coins; at most 32 are allowed"):
+        library.state_of(file)
+
+
 def test_cached_state_follows_the_files_content(cache: Path, tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text(OVAL)
@@ -219,6 +238,7 @@ def test_random_from_the_command_line(tmp_path: Path) -> None:
         ),
         (("drive", "mine"), "no circuit 'mine': pass a .toml"),
         (("draw", "--points", "MarioCircuit.Act1"), "MarioCircuit.Act1: --points needs a .toml"),
+        (("drive", "MarioCircuit.Act1", "MarioCircuit.Act2", "-o", "film.mp4"), "-o film.mp4: one film per circuit"),
         (("drive", "MarioCircuit.Act1", "-o", "/dev/null/film.mp4"), "/dev/null/film.mp4: cannot write"),
         (("drive", "none.state"), "none.state: no such start state"),
         (("random", "--kind", "grass"), "unknown kind of circuit 'grass'; choose one of: asphalt"),

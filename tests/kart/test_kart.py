@@ -375,6 +375,19 @@ def test_circuits_are_generated_where_they_are_asked_for(
     assert make_kart(circuit=["MarioCircuit.Act2", "random:1:ice"], random_start=False).reset(seed=0)
     names = {make_kart(circuit="random:1:ice").reset(seed=seed)[1]["circuit"] for seed in range(2)}
     assert names == {"random.ice.0000"}
+    both = make_kart(circuit=["MarioCircuit.Act2", "random:1:ice"])
+    for option in ("random.ice.0000", "random:1:ice", "MarioCircuit.Act2", "RainbowRoad.Act1"):
+        asked = "random.ice.0000" if option.startswith("random") else option
+        assert both.reset(seed=0, options={"circuit": option})[1]["circuit"] == asked
+    with pytest.raises(UserError, match=r"\*\.Act1 stands for 8 circuits; name one"):
+        both.reset(options={"circuit": "*.Act1"})
+
+
+def test_an_unknown_button_is_told_at_each_reset(make_kart: MakeKart) -> None:
+    env = make_kart(actions=["left+Q", "right"])
+    for _ in range(2):
+        with pytest.raises(UserError, match="Q"):
+            env.reset(seed=0)
 
 
 def test_a_wrapper_of_the_configuration_is_applied() -> None:
@@ -385,6 +398,11 @@ def test_a_wrapper_of_the_configuration_is_applied() -> None:
     env = make_env(read([], ["environment.game=bundled", "environment.wrapper=karts:Doubled", *still]))
     env.reset(seed=1)
     assert env.step(NONE)[1] == pytest.approx(2 * -0.1 * 5 / 60)
+    env.close()
+    env = make_env(read([], ["environment.game=bundled", "environment.wrapper=karts:Numbered", *still]))
+    assert env.action_space == gymnasium.spaces.Discrete(9)
+    env.reset(seed=1)
+    env.step(NONE)  # which the wrapper calls 1
     env.close()
 
 

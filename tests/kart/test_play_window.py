@@ -196,6 +196,10 @@ def test_closing_the_window_ends_the_command(player: Callable[..., Player], tmp_
     one.hold(pygame.K_x, 20)
     pygame.event.post(pygame.event.Event(pygame.QUIT))
     one.app.run()
+    menu = player()
+    for event in (pygame.QUIT, pygame.MOUSEMOTION):
+        menu.app.take(pygame.event.Event(event, pos=(0, 0), rel=(0, 0), buttons=(0, 0, 0)))
+    assert not menu.app.open, "what comes after it does not open it again"
     assert len(read_movie(tmp_path / "drive.bk2").inputs) >= 21
 
 

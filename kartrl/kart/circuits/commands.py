@@ -96,17 +96,8 @@ def _has_emulator() -> bool:
     return True
 
 
-def _read_valid(file: Path) -> Circuit:
-    """Read a circuit and check that it can be driven."""
-    circuit = read(file)
-    if found := find_faults(circuit):
-        more = f" (and {len(found) - 1} more: kartrl circuit check)" if len(found) > 1 else ""
-        raise UserError(f"{file}: {found[0]}{more}")
-    return circuit
-
-
 def build(options: argparse.Namespace) -> int:
-    sound = [(file, _read_valid(file)) for file in options.file]
+    sound = [(file, library.read_valid(file)) for file in options.file]
     for file, circuit in sound:
         block = compile_block(circuit)
         state = options.output / f"{file.stem}.state"
@@ -179,6 +170,8 @@ def drive_(options: argparse.Namespace) -> int:
         _check_exists(name)
     if options.output is not None and options.output.suffix == ".gif":
         return _draw_drives(options.circuit, options.output)
+    if options.output is not None and options.output.suffix == ".mp4" and len(options.circuit) > 1:
+        raise UserError(f"-o {options.output}: one film per circuit; name a folder, or a .gif of them side by side")
     table, films = Table("circuit", "laps", "seconds"), []
     many = len(options.circuit) > 1 or (options.output is not None and options.output.suffix != ".mp4")
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())

@@ -7,6 +7,7 @@ import atexit
 import gzip
 import os
 import shutil
+import sys
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -21,11 +22,13 @@ from kartrl.config.levels import KINDS, random_name
 from kartrl.errors import UserError
 from kartrl.files import write_whole
 from kartrl.kart.block import Block
-from kartrl.kart.circuits.format import read, to_toml
+from kartrl.kart.circuits.checks import find_faults
+from kartrl.kart.circuits.format import Circuit, read, to_toml
 from kartrl.kart.circuits.generator import random_circuit
 from kartrl.kart.circuits.ground import compile_block
 from kartrl.kart.circuits.states import make_state
 from kartrl.kart.retro import BUNDLED, GAMES, build_id
+from kartrl.launch import is_kartrl
 from kartrl.metrics.video import png
 
 FEW = 4  # maximum number of circuits that one process builds alone; a second one helps with more
@@ -100,16 +103,28 @@ def check_unedited(tasks: Sequence[Task]) -> None:
             )
 
 
+def read_valid(file: Path) -> Circuit:
+    """Read a circuit and check that it can be driven.
+
+    Raises:
+        UserError: the file is not a circuit, or it has a fault.
+    """
+    circuit = read(file)
+    if found := find_faults(circuit):
+        more = f" (and {len(found) - 1} more: kartrl circuit check)" if len(found) > 1 else ""
+        raise UserError(f"{file}: {found[0]}{more}")
+    return circuit
+
+
 def state_of(file: Path) -> Path:
     """The start state of the circuit in a file, from the cache if the content is unchanged.
 
     Raises:
-        UserError: the file is not a circuit, or there is no emulator.
+        UserError: the file is not a circuit that can be driven, or there is no emulator.
     """
-    circuit = read(file)
-    state = _find(f"{zlib.crc32(to_toml(circuit).encode()):08x}/{file.stem}.state")
+    state = _find(f"{zlib.crc32(to_toml(read(file)).encode()):08x}/{file.stem}.state")
     if not state.is_file():
-        save_state(state, compile_block(circuit))
+        save_state(state, compile_block(read_valid(file)))
     return state
 
 
@@ -133,11 +148,18 @@ def save(file: Path, data: bytes) -> None:
 
 def run_tasks(work: Callable[[Task], str], tasks: Sequence[Task]) -> Iterator[str]:
     """Yield the result of each task, in order; two processes share the work if there are many."""
-    if len(tasks) <= FEW or (os.cpu_count() or 1) < HELPERS or current_process().daemon:
+    alone = current_process().daemon or _runs_script()
+    if alone or len(tasks) <= FEW or (os.cpu_count() or 1) < HELPERS:
         yield from map(work, tasks)
         return
     with ProcessPoolExecutor(HELPERS, mp_context=get_context("spawn")) as pool:
         yield from pool.map(work, tasks)
+
+
+def _runs_script() -> bool:
+    """Whether a script of the user's is running: a new process would run it again, up to where it starts processes."""
+    main = sys.modules["__main__"]
+    return getattr(main, "__spec__", None) is None and hasattr(main, "__file__") and not is_kartrl(Path(sys.argv[0]))
 
 
 @cache

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from scipy import stats
 
+from kartrl.kart.circuits import LAPS
 from kartrl.kart.generalisation.splits import SEEN
 
-LAPS = 5  # per race
 CONFIDENCE = 0.95
 MEASURES = ("finished", "progress", "lap_time")
 

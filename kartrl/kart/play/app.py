@@ -63,7 +63,7 @@ class App:
                     self._menu.begin()
         elif self._menu is not None:
             self._menu.take(event)
-            self.open = not self._menu.over
+            self.open &= not self._menu.over
             if self._menu.chosen is not None:
                 self._enter(self._menu.chosen)
 

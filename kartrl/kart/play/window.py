@@ -135,6 +135,11 @@ class Window(Canvas):
         self.show()
         pygame.event.pump()
 
+    def left(self) -> bool:
+        """Whether the window was closed, or Esc pressed, during a `wait`; other events are dropped."""
+        events = pygame.event.get()
+        return any(event.type == pygame.QUIT or getattr(event, "key", None) == pygame.K_ESCAPE for event in events)
+
     def show(self) -> None:
         """Show the frame on the display."""
         pygame.display.flip()
