@@ -87,6 +87,8 @@ def export(
     if output.suffix != ".pt":
         raise UserError(f"-o {output}: the file name must end in .pt")
     whole = checkpoint.load(path)
+    if episodes:
+        checkpoint.check_imports(whole.config)  # an error here, before an earlier file is overwritten
     given = whole._replace(config=_impersonal(whole.config))
     world = load_world(given.config)
     if levels:

@@ -151,9 +151,11 @@ def find_checkpoint(name: str, option: str = "-p", logs: Path = LOGS) -> Path:
     """
     if Path(name).is_file():
         return Path(name)
-    for folder in (Path(name), logs / name):
+    folders = (Path(name), logs / name)
+    for folder in folders:
         if (path := _best_or_newest(folder)) is not None:
             return path
+    for folder in reversed(folders):
         if folder.is_dir():
             raise UserError(f"{option} {name}: there is no checkpoint in the folder {folder} yet")
     raise UserError(f"{option} {name}: no such checkpoint{_nearest(logs, name)}")

@@ -3,6 +3,8 @@
 import argparse
 import importlib.util
 import io
+import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -20,11 +22,13 @@ from kartrl.config.ini import settings
 from kartrl.envs.spec import ActionSpec
 from kartrl.envs.worlds import load_world
 from kartrl.errors import UserError
+from kartrl.launch import typed
 from kartrl.learning import checkpoint
 from kartrl.learning.checkpoint import Checkpoint
 from kartrl.learning.counters import Counters
 from kartrl.learning.learner import make_learner
 from kartrl.models import make_network
+from kartrl.runtime.run_folders import find_checkpoint
 
 needs_kart = pytest.mark.skipif(
     importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator on this platform"
@@ -214,3 +218,30 @@ def test_what_ships_is_small_and_has_a_card():
     card = policy.SHIPPED.with_suffix(".md").read_text(encoding="utf-8")
     assert "## Results" in card
     assert "| ROM | KartRL-Snes, build " in card
+
+
+def test_an_export_that_cannot_be_evaluated_leaves_an_earlier_one_alone(tmp_path):
+    state = make_checkpoint(100, "model.hidden_size=16")
+    config = read([], ["environment.id=mine:Corridor-v0", "model.hidden_size=16"])
+    checkpoint.save(tmp_path / "foreign.pt", state._replace(config=config))
+    (tmp_path / "small.pt").write_text("earlier")
+    bad = run("export", "foreign.pt", "-o", "small.pt", cwd=tmp_path)
+    assert (bad.returncode, bad.stderr.count("\n")) == (2, 1), bad.stderr
+    assert "imports the module mine" in bad.stderr
+    assert (tmp_path / "small.pt").read_text() == "earlier"
+    assert not (tmp_path / "small.md").exists()
+
+
+def test_a_folder_of_the_same_name_does_not_hide_a_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = save_policy(Path("logs", "game"), CARTPOLE)
+    Path("game").mkdir()
+    assert find_checkpoint("game") == path
+    path.unlink()
+    with pytest.raises(UserError, match=r"there is no checkpoint in the folder logs/game yet"):
+        find_checkpoint("game")
+
+
+def test_printed_commands_can_be_typed_where_the_path_has_spaces(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", [str(tmp_path / "My Projects" / "kartrl")])
+    assert shlex.split(typed("train")) == [str(tmp_path / "My Projects" / "kartrl"), "train"]

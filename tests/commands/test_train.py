@@ -191,7 +191,7 @@ BAD_INPUT = {
 
 @pytest.mark.parametrize(("arguments", "message"), BAD_INPUT.values(), ids=BAD_INPUT)
 def test_bad_input_is_one_line_and_status_2(tmp_path, arguments, message):
-    result = run(*arguments, cwd=tmp_path, fresh=message == "-p")
+    result = run(*arguments, cwd=tmp_path, fresh=message == "none.sfc")
     assert result.returncode == 2, result.stdout + result.stderr
     assert message in result.stderr
     assert "Traceback" not in result.stderr

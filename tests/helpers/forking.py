@@ -145,14 +145,22 @@ def load() -> None:
 
     import kartrl.cli
     import kartrl.commands.bench.measure
+    import kartrl.commands.compare
     import kartrl.commands.doctor
     import kartrl.commands.evaluate
+    import kartrl.commands.export
     import kartrl.commands.record
     import kartrl.commands.train
+    import kartrl.comparison.experiment
+    import kartrl.comparison.picture
+    import kartrl.comparison.report
     import kartrl.kart.circuits.commands
     import kartrl.kart.generalisation
     import kartrl.kart.play.stage
-    import kartrl.kart.plots  # noqa: F401
+    import kartrl.kart.plots
+    import kartrl.metrics.terminal
+    import kartrl.runtime.driving
+    import kartrl.runtime.server  # noqa: F401
 
     assert threading.active_count() == 1
     gc.freeze()  # or a fork that collects garbage would look at, and copy, all of this

@@ -86,14 +86,16 @@ def _find(name: str | None, levels: Sequence[str], console: Console) -> Source:
 def _show(source: Source, opened: Opened, seconds: float, greedy: bool, console: Console) -> None:
     with contextlib.closing(Window("KartRL")) as window:
         path = source.path or _first_checkpoint(source, window)
+        if path is None:
+            return
         window.wait("loading the policy ...")
         with opened(path) as driver:
             show = Show(driver, path, source.follow, greedy, seconds, partial(_say, console))
             keep_going(WatchWindow(show, window), show.rate)
 
 
-def _first_checkpoint(source: Source, window: Window) -> Path:
-    """Wait for the first checkpoint of the followed run; Ctrl-C interrupts.
+def _first_checkpoint(source: Source, window: Window) -> Path | None:
+    """Wait for the first checkpoint of the followed run; None if the window is closed meanwhile. Ctrl-C interrupts.
 
     Raises:
         UserError: the run ended without one.
@@ -104,6 +106,8 @@ def _first_checkpoint(source: Source, window: Window) -> Path:
         if not is_training(folder):
             raise UserError(f"{folder}: the run ended without a checkpoint")
         window.wait(f"waiting for the first checkpoint of {folder} ...")
+        if window.left():
+            return None
         time.sleep(LOOK_SECONDS)
     return path
 
