@@ -30,7 +30,7 @@ def typed(subcommand: str) -> str:
     if script.stem == "kartrl":
         return f"{_reachable(script)} {subcommand}"
     python = _reachable(Path(sys.executable))
-    if is_kartrl(script) and subcommand in SCRIPTS:
+    if script.name in SCRIPTS.values() and subcommand in SCRIPTS:
         return f"{python} {SCRIPTS[subcommand]}"
     return f"{python} -m kartrl {subcommand}"
 

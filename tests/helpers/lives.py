@@ -43,7 +43,7 @@ def main(folder: Path) -> None:
     config, host, known, made = read(overrides=[*overrides, "model.hidden_size=16"]), Host(), None, 0
     for seed in range(2):
         node = Node()
-        greeting = node.greet(host.start(identity(), dump(config), "node 0", 2, seed, False, known))
+        greeting = node.greet(host.start(identity(), dump(config), "node 0", 2, seed, False, known), has_gpu=False)
         network = make_network(config.model, greeting.spec.observation_shape, greeting.spec.action, heads_of(config))
         flat, version = PublishedWeights(network).flat()
         unrolls = node.next_unrolls(flat, version, 1).unrolls

@@ -173,14 +173,15 @@ class Fleet:
         started = self._hosts[machine.id].start.remote(
             identity(), dump(self._config), member.name, member.place.cpus, seed, packs, member.known
         )
+        gpus = min(section.node_gpus, machine.gpus)
         options = self._ray.remote(Node).options(
             num_cpus=member.place.cpus,
-            num_gpus=min(section.node_gpus, machine.gpus),
+            num_gpus=gpus,
             max_concurrency=THREADS,
             scheduling_strategy=affinity,
         )
         member.actor = options.remote()
-        member.greeting = member.actor.greet.remote(started)
+        member.greeting = member.actor.greet.remote(started, gpus > 0)
 
     def _receive_greeting(self, member: Member) -> None:
         if member.greeting is None or not self._ray.wait([member.greeting], timeout=0)[0]:

@@ -3,6 +3,7 @@
 It loads neither torch nor environments, so that Ray starts it fast. That process ends with it.
 """
 
+import os
 import socket
 import threading
 from multiprocessing.connection import Connection
@@ -27,11 +28,12 @@ class Node:
         self._sending, self._receiving = threading.Lock(), threading.Lock()
         self._sent = -1  # version of the newest weights sent
 
-    def greet(self, path: str) -> Greeting:
+    def greet(self, path: str, has_gpu: bool) -> Greeting:
         """Describe the node, once it is ready to act.
 
         Args:
             path: as returned by `Host.start`.
+            has_gpu: whether it may use GPUs.
 
         Raises:
             UserError: its environment cannot be used.
@@ -44,10 +46,8 @@ class Node:
         except OSError as error:
             raise ProcessGone(ENDED) from error
         self._connection = Connection(connected.detach())
-        import ray
-
-        # Not from the environment: Ray leaves CUDA_VISIBLE_DEVICES as it is for an actor without GPUs.
-        self._connection.send(",".join(ray.get_runtime_context().get_accelerator_ids().get("GPU", ())))
+        # Ray sets this for an actor with GPUs, but may leave it as it is for one without.
+        self._connection.send(os.environ.get("CUDA_VISIBLE_DEVICES", "") if has_gpu else "")
         greeting: Greeting = self._receive()
         return greeting
 
