@@ -93,9 +93,9 @@ def test_a_finished_run_evaluates_its_last_checkpoint_and_says_what_it_came_to(t
     assert "--set run.agent_steps=3000" in again.stderr
     assert not (folder / "run.lock").exists()
     near = run("evaluate", "-p", "my-rnu", cwd=tmp_path)
-    assert "did you mean the run my-run?" in near.stderr
+    assert (near.returncode, "did you mean the run my-run?" in near.stderr) == (2, True)
     shown = run("evaluate", "-p", "my-run", "--episodes", "1", cwd=tmp_path)
-    assert "CartPole-v1" in shown.stdout, shown.stderr
+    assert (shown.returncode, "CartPole-v1" in shown.stdout) == (0, True), shown.stderr
 
 
 NAME_THREADS = """

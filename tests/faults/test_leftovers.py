@@ -54,19 +54,18 @@ def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     shutil.rmtree(folder, ignore_errors=True)  # sockets may disappear meanwhile
 
 
-def shared_memory(training: Training) -> set[Path]:
-    """Named shared memory in /dev/shm that the run's processes have mapped."""
-    names = set()
+def mapped(training: Training) -> set[str]:
+    """What the run's processes have mapped into their memory."""
+    paths = set()
     for process in training.family():
         with contextlib.suppress(psutil.Error):
-            names |= {Path(region.path) for region in process.memory_maps() if region.path.startswith("/dev/shm")}
-    return {name for name in names if name.exists()}
+            paths |= {region.path for region in process.memory_maps()}
+    return paths
 
 
-def nothing_is_left(training: Training, shared: set[Path], temporary: Path) -> None:
-    """Wait until nothing is left; `shared` is the shared memory before the end."""
+def nothing_is_left(training: Training, temporary: Path) -> None:
+    """Wait until no process and no temporary file is left; shared memory has no name that could be."""
     wait_for(lambda: not training.family(), GONE_SECONDS, "all processes to be gone")
-    wait_for(lambda: not any(name.exists() for name in shared), GONE_SECONDS, "all shared memory to be gone")
     # except for a cache of PyTorch, shared by all runs of a user
     wait_for(
         lambda: all(path.name.startswith("torchinductor") for path in temporary.iterdir()),
@@ -93,11 +92,13 @@ def test_normal_end_leaves_nothing(tmp_path: Path, temporary: Path) -> None:
     )
     with Training(tmp_path, *QUICK, *NAMED, "--set", "run.agent_steps=2000", before=patient) as training:
         wait_for(lambda: len(training.roles("agent-0") + training.roles("agent-1")) == 2, 60, "the agents")
-        shared = shared_memory(training)
+        paths = mapped(training)
+        assert not any(path.startswith("/dev/shm") for path in paths), "a name, which could be left behind"
+        assert any("memfd:kartrl" in path for path in paths), "the agents' slab"
         (tmp_path / "seen").touch()
         status, output = training.end(timeout=200)  # it evaluates, at the lowest priority
         assert status == 0, output
-        nothing_is_left(training, shared, temporary)
+        nothing_is_left(training, temporary)
     assert litter(tmp_path / "logs" / "run") == []
 
 
@@ -152,13 +153,13 @@ def test_signal_saves_a_checkpoint_and_leaves_nothing(
     folder = tmp_path / "logs" / "run"
     with Training(tmp_path, *options) as training:
         wait_for(lambda: steps(folder) > 0, 60, "a checkpoint")
-        saved, shared = steps(folder), shared_memory(training)
+        saved = steps(folder)
         assert len(training.family()) >= 4
         status, output = training.end(number)
         assert status == 128 + number, output
         assert "Traceback" not in output
         assert steps(folder) >= saved
-        nothing_is_left(training, shared, temporary)
+        nothing_is_left(training, temporary)
     assert litter(folder) == []
 
 
@@ -167,14 +168,14 @@ def test_sigterm_to_all_processes_saves_and_loses_no_metrics(tmp_path: Path, tem
     folder = tmp_path / "logs" / "run"
     with Training(tmp_path, *ENDLESS, before=REPORT_OFTEN) as training:
         wait_for(lambda: logged(folder), 60, "metrics")
-        before, shared = logged(folder), shared_memory(training)
+        before = logged(folder)
         os.killpg(training.process.pid, signal.SIGTERM)
         status, output = training.end()
         assert status == 128 + signal.SIGTERM, output
         assert "died" not in output, output
         assert "being restarted" not in output, output
         assert logged(folder)[: len(before)] == before
-        nothing_is_left(training, shared, temporary)
+        nothing_is_left(training, temporary)
 
 
 def test_repeated_ctrl_c_ends_at_once(tmp_path: Path, temporary: Path) -> None:
@@ -185,7 +186,6 @@ def test_repeated_ctrl_c_ends_at_once(tmp_path: Path, temporary: Path) -> None:
         Training(tmp_path, *ENDLESS, output=file, before=END_SLOWLY) as training,
     ):
         wait_for(lambda: steps(tmp_path / "logs" / "run") > 0, 60, "a checkpoint")
-        shared = shared_memory(training)
         training.role("agent-0").suspend()
 
         def interrupted() -> bool:
@@ -204,7 +204,7 @@ def test_repeated_ctrl_c_ends_at_once(tmp_path: Path, temporary: Path) -> None:
         assert re.search(
             r"kartrl: ended at once; (nothing is|[\d,]+ agent steps are) lost; resume from [\d,]+ with", output
         )
-        nothing_is_left(training, shared, temporary)
+        nothing_is_left(training, temporary)
     assert litter(tmp_path) == []
 
 
@@ -257,7 +257,6 @@ def test_training_outlasts_its_terminal_until_it_hangs_up(tmp_path: Path, tempor
         os.close(reader)
         saved = steps(folder)
         wait_for(lambda: steps(folder) > saved, 60, "a checkpoint when nobody can read")
-        shared = shared_memory(training)
 
         def further() -> bool:
             nonlocal saved
@@ -269,7 +268,7 @@ def test_training_outlasts_its_terminal_until_it_hangs_up(tmp_path: Path, tempor
         assert training.process.wait(60) == 128 + signal.SIGHUP
         assert steps(folder) > saved
         assert scalars_csv.values(folder, "system/agent_deaths")[-1] == 0
-        nothing_is_left(training, shared, temporary)
+        nothing_is_left(training, temporary)
     assert litter(folder) == []
 
 
@@ -291,7 +290,6 @@ def test_next_start_removes_what_a_killed_group_left(tmp_path: Path, temporary: 
     others = [*ENDLESS, "--set", "run.name=other"]
     with Training(tmp_path, *ENDLESS) as training, Training(tmp_path, *others) as other:
         wait_for(lambda: steps(logs / "run") > 0 and steps(logs / "other") > 0, 90, "checkpoints")
-        shared = shared_memory(training)
         os.killpg(training.process.pid, signal.SIGKILL)
         wait_for(lambda: not training.family(), GONE_SECONDS, "the end of all processes")
         (logs / "run" / "checkpoints" / ".part.tmp").touch()
@@ -305,7 +303,7 @@ def test_next_start_removes_what_a_killed_group_left(tmp_path: Path, temporary: 
         assert {path.name for path in litter(logs / "other")} >= {"run.lock", "run.pid"}, "those of a living run stay"
         assert len(list(temporary.glob("kartrl-*"))) == 1
         assert other.end(signal.SIGTERM)[0] == 128 + signal.SIGTERM
-        nothing_is_left(other, shared, temporary)
+        nothing_is_left(other, temporary)
     assert litter(tmp_path) == []
 
 
@@ -360,9 +358,8 @@ def test_killed_server_leaves_nothing(
     folder = tmp_path / "logs" / "run"
     with Training(tmp_path, *options) as training:
         wait_for(lambda: moment(training, folder), 60, "the moment")
-        shared = shared_memory(training)
         killed(training)
-        nothing_is_left(training, shared, temporary)
+        nothing_is_left(training, temporary)
 
 
 @pytest.mark.skipif(not psutil.LINUX, reason="elsewhere a stopped process does not learn that its parent has ended")
@@ -394,9 +391,8 @@ def test_sigterm_to_several_runs_at_once_saves_each(tmp_path: Path, temporary: P
         tmp_path, "-c", "one.cfg", "-c", "two.cfg", "--parallel", *QUICK, *EVALUATE_OFF, *UNTIL_ENDED
     ) as training:
         wait_for(lambda: all(steps(tmp_path / "logs" / name) > 0 for name in names), 150, "both to save")
-        shared = shared_memory(training)
         status, output = training.end(signal.SIGTERM)
         assert status == 128 + signal.SIGTERM, output
         assert output.count("stopped after") == 2
-        nothing_is_left(training, shared, temporary)
+        nothing_is_left(training, temporary)
     assert litter(tmp_path) == []
