@@ -106,7 +106,7 @@ def test_failing_environment_leaves_nothing(tmp_path: Path, temporary: Path) -> 
     with Training(tmp_path, *QUICK, *EVALUATE_OFF, "--set", "environment.id=crashing:CrashAtOnce-v0") as training:
         status, output = training.end(timeout=100)
         assert status == 1, output
-        nothing_is_left(training, set(), temporary)
+        nothing_is_left(training, temporary)
     assert litter(tmp_path) == []
 
 
@@ -139,7 +139,7 @@ def test_a_last_evaluation_that_fails_is_told_once_and_leaves_nothing(
         status, output = training.end(timeout=100)
         assert status == exit_status, output
         assert output.count(told) == 1, output
-        nothing_is_left(training, set(), temporary)
+        nothing_is_left(training, temporary)
     assert litter(tmp_path) == []
     assert (tmp_path / "logs" / "run" / "best.pt").exists()
 
@@ -219,7 +219,7 @@ def test_ctrl_c_while_processes_start_leaves_nothing(tmp_path: Path, temporary: 
             assert status in (-signal.SIGINT, 128 + signal.SIGINT), output
             assert "Traceback" not in output, output
             assert "Ctrl-C again ends at once" in output or status == -signal.SIGINT, output
-            nothing_is_left(training, set(), temporary)
+            nothing_is_left(training, temporary)
     assert litter(tmp_path) == []
 
 
@@ -237,7 +237,7 @@ def test_signal_before_the_fork_server_starts_leaves_nothing(
         os.killpg(training.process.pid, number)
         status, output = training.end()
         assert status in (-number, 128 + number), output
-        nothing_is_left(training, set(), temporary)
+        nothing_is_left(training, temporary)
     assert litter(tmp_path) == []
 
 
@@ -321,7 +321,7 @@ def test_a_killed_resource_tracker_is_replaced_silently(tmp_path: Path, temporar
         assert status == 128 + signal.SIGTERM, output
         assert "tracker" not in output
         assert "Traceback" not in output
-        nothing_is_left(training, set(), temporary)
+        nothing_is_left(training, temporary)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -332,7 +332,7 @@ def test_signal_during_startup_leaves_nothing(tmp_path: Path, temporary: Path, n
         status, output = training.end(number)
         assert status == 128 + number, output
         assert "Traceback" not in output
-        nothing_is_left(training, set(), temporary)
+        nothing_is_left(training, temporary)
     assert litter(folder) == []
 
 
@@ -370,7 +370,7 @@ def test_processes_that_are_stopped_end_with_a_killed_server(tmp_path: Path, tem
         for process in (agent, *training.roles("logger"), psutil.Process(agent.ppid())):
             process.suspend()
         killed(training)
-        nothing_is_left(training, set(), temporary)
+        nothing_is_left(training, temporary)
 
 
 def test_run_with_a_killed_server_can_be_resumed(tmp_path: Path) -> None:
