@@ -18,7 +18,6 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -28,8 +27,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from kartrl.comparison.statistics import mean_band
 from kartrl.config import Run
 from kartrl.files import write_whole
-from kartrl.kart.circuits import LAPS
 from kartrl.kart.generalisation.driving import GAME, measure
+from kartrl.kart.generalisation.figures import circuit_measures
 from kartrl.kart.selection import circuits_of
 from kartrl.launch import config_options
 from kartrl.runtime.training_process import train_to_end
@@ -86,10 +85,8 @@ def evaluate(path: Path, result: Path, grounds: Mapping[str, Sequence[str]], epi
     scores: Scores = {}
     for ground in grounds:
         done = [episode for each in driven.values() if each["set"] == ground for episode in each["episodes"]]
-        scores[ground] = {
-            "progress": fmean(min(1.0, episode["progress"] / LAPS) for episode in done),
-            "finished": fmean(float(episode["finished"]) for episode in done),
-        }
+        means = circuit_measures(done, None)
+        scores[ground] = {name: means[name] for name in MEASURES}
     write_whole(result, json.dumps({"scores": scores, "circuits": driven}, indent=1).encode())
     return scores
 

@@ -37,7 +37,7 @@ def typed(subcommand: str) -> str:
 
 def is_kartrl(script: Path) -> bool:
     """Whether this is the program that runs kartrl, as a command or from the repository."""
-    return script.stem in ("kartrl", "__main__") or script.name in SCRIPTS.values()
+    return script.stem == "kartrl" or script.name in SCRIPTS.values()
 
 
 def _reachable(program: Path) -> str:

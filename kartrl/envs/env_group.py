@@ -15,7 +15,7 @@ from kartrl.config import Environment
 from kartrl.envs.atari import NOOP
 from kartrl.envs.episode import STATISTICS, Episode
 from kartrl.envs.frames import joined_frames
-from kartrl.envs.observations import NonFiniteImage
+from kartrl.envs.observations import NonFiniteImage, is_finite
 
 MakeEpisode = Callable[[dict[str, Any], bool], Episode]
 
@@ -64,7 +64,7 @@ class SingleGroup:
     def reset(self, seed: int) -> np.ndarray:
         """See `EnvGroup`."""
         observations = np.stack([env.reset(seed=seed + index)[0] for index, env in enumerate(self._envs)])
-        if not _finite(observations):
+        if not is_finite(observations):
             raise ValueError("the environment's first observation is not finite")
         return observations
 
@@ -83,7 +83,7 @@ class SingleGroup:
                     observations[index], reward[index], terminated[index], truncated[index], info = env.step(
                         action[index]
                     )
-                faulty[index] = not (math.isfinite(reward[index]) and _finite(observations[index]))
+                faulty[index] = not (math.isfinite(reward[index]) and is_finite(observations[index]))
             except NonFiniteImage:
                 faulty[index] = True
             if faulty[index]:  # the episode is truncated and not counted anywhere
@@ -98,10 +98,6 @@ class SingleGroup:
         """See `EnvGroup`."""
         for env in self._envs:
             env.close()
-
-
-def _finite(observation: np.ndarray) -> bool:
-    return observation.dtype.kind != "f" or bool(np.isfinite(observation).all())
 
 
 class AtariGroup:

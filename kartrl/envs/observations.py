@@ -25,6 +25,11 @@ LARGEST_SPAN = 65_535  # of meaningful bounds; wider ones are just the limits of
 RESIZED_AT_ONCE = 4  # channels that OpenCV resizes in one call
 
 
+def is_finite(observation: np.ndarray) -> bool:
+    """Whether all numbers of an observation, of any dtype, are finite."""
+    return observation.dtype.kind != "f" or bool(np.isfinite(observation).all())
+
+
 class NonFiniteImage(ValueError):
     """The environment returned a non-finite image, which uint8 cannot represent."""
 

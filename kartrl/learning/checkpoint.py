@@ -8,7 +8,6 @@ import json
 import math
 import os
 import platform
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -165,7 +164,7 @@ def fit(network: Network, weights: dict[str, Tensor]) -> None:
 
 def newest_first(run_folder: Path) -> list[Path]:
     """The run's checkpoints, newest first: files named by their agent steps, not a user's copies by other names."""
-    saved = (path for path in (run_folder / "checkpoints").glob("*.pt") if re.fullmatch("[0-9]+", path.stem))
+    saved = (path for path in (run_folder / "checkpoints").glob("*.pt") if path.stem.isdecimal())
     return sorted(saved, key=lambda path: int(path.stem), reverse=True)
 
 

@@ -212,7 +212,8 @@ def cheap_groups(groups: int, number: int, seconds: Callable[[Sequence[int]], Se
     if most <= half:
         return half
     each = seconds(range(1, most + 1))
-    return max(half, 1 + next(index for index, value in enumerate(each) if value <= NEARLY * min(each)))
+    enough = NEARLY * min(each)
+    return max(half, next(count for count, value in enumerate(each, 1) if value <= enough))
 
 
 def ring_length(blocks: int, groups: int, fewest: int) -> int:

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from kartrl.config import Config, dump, read
 from kartrl.envs.episode import STATISTICS, Drive
-from kartrl.envs.observations import NonFiniteImage
+from kartrl.envs.observations import NonFiniteImage, is_finite
 from kartrl.envs.spec import ActionSpec
 from kartrl.envs.world import World
 from kartrl.envs.worlds import load_world
@@ -229,7 +229,7 @@ def steps(
     while not step.ended:
         try:
             observation, reward, terminated, truncated, info = env.step(actor.act(step.observation))
-            finite = math.isfinite(float(reward)) and bool(np.isfinite(observation).all())
+            finite = math.isfinite(float(reward)) and is_finite(observation)
         except NonFiniteImage:
             finite = False
         if not finite:  # it ends the episode, as in training

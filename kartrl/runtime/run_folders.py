@@ -116,12 +116,18 @@ def _holder(path: Path) -> str:
     """Id of the process that holds the folder; polls, since it may not be written yet, or be a killed process's."""
     deadline = time.monotonic() + HOLDER_SECONDS
     while time.monotonic() < deadline:
-        with contextlib.suppress(OSError, ValueError):
-            pid = int((path / "run.pid").read_text(encoding="utf-8"))
-            if psutil.pid_exists(pid):
-                return str(pid)
+        if (pid := _living_pid(path)) is not None:
+            return str(pid)
         time.sleep(0.05)
     return "unknown"
+
+
+def _living_pid(path: Path) -> int | None:
+    """The process id that the folder names, if such a process exists."""
+    with contextlib.suppress(OSError, ValueError):
+        if psutil.pid_exists(pid := int((path / "run.pid").read_text(encoding="utf-8"))):
+            return pid
+    return None
 
 
 def _unwritable(path: Path, error: OSError) -> UserError:
@@ -209,9 +215,7 @@ def is_training(folder: Path) -> bool:
     except Timeout:
         return True
     except OSError:  # not ours to write to
-        with contextlib.suppress(OSError, ValueError):
-            return psutil.pid_exists(int((folder / "run.pid").read_text(encoding="utf-8")))
-        return False
+        return _living_pid(folder) is not None
     other.release()
     return False
 

@@ -58,6 +58,7 @@ class Trainer:
         counters: to continue counting from.
 
     Attributes:
+        attempts: this process's updates from fresh steps so far, including skipped ones.
         turn: held by a trainer thread during a whole update, including the wait for other learners.
         updating: held while an update changes anything; hold it to read a consistent state.
     """

@@ -59,7 +59,8 @@ class Training:
     def _with_replay(self, source: BatchSource) -> BatchSource:
         """The source, mixed with replays if the configuration names any."""
         config, generator, stop = self._config, self.generator, self._stop
-        shape, section, drawn = replay_shape(config, self._spec, self._sizes, True), config.replay, config.replays
+        section, drawn = config.replay, config.replays
+        shape = replay_shape(config, self._spec, self._sizes, started=True)
         if shape is None:
             return source
         trainer = self._trainer

@@ -196,15 +196,4 @@ def _for_simulation(config: Config, parts: Parts, sizes: Sizes, window: Window) 
 
 def measured_point(sizes: Sizes, window: Window) -> dict[str, float]:
     """Measurements of training with which benchmarks/simulate.py is validated."""
-    return {
-        "agents": sizes.agents,
-        "groups_per_agent": sizes.groups_per_agent,
-        "group_size": sizes.group_size,
-        "prediction_groups": sizes.prediction_groups,
-        "min_groups": sizes.min_groups,
-        "training_blocks": sizes.training_blocks,
-        "ring": sizes.ring,
-        "unroll_length": sizes.unroll_length,
-        "agent_steps_per_second": window.agent_steps_per_second,
-        "lag": window.lag,
-    }
+    return {**sizes._asdict(), "agent_steps_per_second": window.agent_steps_per_second, "lag": window.lag}
