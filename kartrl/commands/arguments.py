@@ -49,7 +49,10 @@ class Parser(argparse.ArgumentParser):
         """See `argparse`."""
         if self._on_use is not None:
             self._on_use(self)
-        return super().parse_known_args(*arguments)
+        known, left = super().parse_known_args(*arguments)
+        if left and self._commands is None:  # the parser of all commands would refer to its own help
+            self.error(f"unrecognized arguments: {' '.join(left)}")
+        return known, left
 
     def add_subparsers(self, **options: Any) -> Any:
         """See `argparse`."""
@@ -96,12 +99,12 @@ def add_config(parser: argparse.ArgumentParser, several: bool = False, shortcuts
 def add_policy(parser: argparse.ArgumentParser, text: str = "the network that drives") -> None:
     """Add the options that select the network and how it acts."""
     about = f"{text}: {POLICY} (default, and checkpoint.pt: the newest run's best, else the bundled one)"
-    parser.add_argument("-p", "--checkpoint", metavar="RUN", type=_policy, help=about)
+    parser.add_argument("-p", "--checkpoint", metavar="RUN", type=policy, help=about)
     add_driving(parser)
 
 
-def _policy(name: str) -> str | None:
-    """`checkpoint.pt`, unless there is such a file, is the default: what training has made."""
+def policy(name: str) -> str | None:
+    """An argparse `type`: `checkpoint.pt`, unless there is such a file, is the default: what training has made."""
     return None if name == "checkpoint.pt" and not Path(name).exists() else name
 
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from kartrl import __version__
 from kartrl.commands.arguments import POLICY, Parser, whole_number
 from kartrl.commands.evaluate import Result, evaluate
-from kartrl.config import Config, Run, settings
+from kartrl.config import Config, Run, read, settings
 from kartrl.config.cluster import Cluster
 from kartrl.envs.world import World
 from kartrl.envs.worlds import load_world
@@ -149,7 +149,9 @@ def describe(name: str, given: "Checkpoint", half: bool, results: Sequence[Resul
             [result.level or config.environment.id, result.use, *world.summarize(result.episodes)] for result in results
         ]
         lines += ["", "## Results", "", "Greedy, with this file.", "", *_table(headings, cells)]
-    changed = dict(settings(config).items() - settings(Config()).items())
+    # settings leave out the sections of other algorithms
+    defaults = settings(read(overrides=[f"algorithm.name={config.algorithm.name}"]))
+    changed = dict(settings(config).items() - (defaults | {"algorithm.name": Config().algorithm.name}).items())
     own, default = config.levels.circuits, Config().levels.circuits
     circuits = {key: "none" for key in default if key not in own}
     circuits |= dict(itertools.dropwhile(lambda item: default.get(item[0]) == item[1], own.items()))

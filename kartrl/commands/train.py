@@ -178,7 +178,8 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
                 display.say(f"kartrl: resume it from its last checkpoint: {trusted}{resume_command(folder.path)}")
             return 1
         display.say(display.summary())
-        display.say(_next_steps(folder.path, world.levels("test") or world.levels("train"), trusted))
+        limit = runs.raised_limit(config.run, display.counters)
+        display.say(_next_steps(folder.path, world.levels("test") or world.levels("train"), trusted, limit))
         return status
 
 
@@ -205,13 +206,17 @@ def train_each(runs: list[list[str]], overrides: list[str], parallel: bool, plai
             process.wait()
 
 
-def _next_steps(folder: Path, levels: Sequence[str], trusted: str) -> str:
-    """Suggested commands, ready to type, each prefixed with `trusted`."""
+def _next_steps(folder: Path, levels: Sequence[str], trusted: str, limit: str) -> str:
+    """Suggested commands, ready to type, each prefixed with `trusted`.
+
+    Args:
+        limit: the override without which the run cannot be resumed, see `raised_limit`, or "".
+    """
     if not (folder / "best.pt").exists():
         return f"Ended before the first update; nothing was learned. Logs are in {folder}"
     run, level = named(folder), f" -s {shlex.quote(levels[0])}" if levels else ""
     return (
-        f"Resume:   {trusted}{resume_command(folder)}\n"
+        f"Resume:   {trusted}{resume_command(folder)}{limit and f' --set {limit}'}\n"
         f"Record:   {trusted}{typed('record')} -p {run}{level}\n"
         f"Evaluate: {trusted}{typed('evaluate')} -p {run}"
     )

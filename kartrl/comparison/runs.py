@@ -206,4 +206,5 @@ def _rules(config: Config, by: str) -> dict[str, str]:
         rules[f"levels ({use})"] = " ".join(
             sorted(key for key, is_for in config.levels.circuits.items() if is_for == use and f"levels.{key}" != by)
         )
-    return {key: str(value) for key, value in rules.items()}
+    # keys of environment.kwargs may be in any order
+    return {key: str(dict(sorted(value.items())) if isinstance(value, dict) else value) for key, value in rules.items()}

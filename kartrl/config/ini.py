@@ -72,7 +72,7 @@ def read(files: Sequence[str | Path] = (), overrides: Iterable[str] = (), base: 
     Raises:
         UserError: a file cannot be read, or a section, key or value is invalid; it names the nearest valid one.
     """
-    values: Values = {}
+    values, overrides = Values(), list(overrides)
     if base:
         _merge(values, _parse(base, "the stored configuration"), "the stored configuration")
     for file in files:
@@ -90,7 +90,7 @@ def read(files: Sequence[str | Path] = (), overrides: Iterable[str] = (), base: 
                 f"--set {_short(override)}: expected section.key=value, as in --set optimizer.learning_rate=0.001"
             )
         _merge(values, {section: {key: value.strip()}}, f"--set {_short(override)}")
-    return _validate(values, str(files[-1]) if files else "--set")
+    return _validate(values, " and ".join([*map(str, files), *["--set"] * bool(overrides or not files)]))
 
 
 def presets() -> list[str]:

@@ -5,6 +5,7 @@ A policy is trained on a fixed number of generated levels, and evaluated on thes
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -70,18 +71,17 @@ class ProcgenEnv(gymnasium.Env[np.ndarray, Any]):
         self.observation_space = spaces.Box(0, 255, (SIDE, SIDE, 3), np.uint8)
         self.action_space = spaces.Discrete(ACTIONS)
         self._level = TRAIN
-        self._pool = self._make(0)
-
-    def _make(self, seed: int) -> Any:
-        """A pool of one environment on the chosen levels."""
+        self._pool: Any = None  # made by the first reset
         try:
-            import envpool
-
-            levels = self._range if self._level == TRAIN else {"num_levels": 0, "start_level": 0}
-            return envpool.make(self._name, env_type="gymnasium", num_envs=1, seed=seed, **levels)
+            self._envpool: Any = importlib.import_module("envpool")
         except ImportError as error:
             advice = "pip install 'kartrl[procgen]'" if getattr(error, "name", None) == "envpool" else str(error)
             raise gymnasium.error.DependencyNotInstalled(f"Procgen needs EnvPool: {advice}") from error
+
+    def _make(self, seed: int) -> Any:
+        """A pool of one environment on the chosen levels."""
+        levels = self._range if self._level == TRAIN else {"num_levels": 0, "start_level": 0}
+        return self._envpool.make(self._name, env_type="gymnasium", num_envs=1, seed=seed, **levels)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -91,7 +91,7 @@ class ProcgenEnv(gymnasium.Env[np.ndarray, Any]):
         level = (options or {}).get("levels", TRAIN)
         if level not in USES:
             raise ValueError(f"levels must be {TRAIN} or {UNSEEN} (got {level})")
-        if seed is not None or level != self._level:
+        if seed is not None or self._pool is None or level != self._level:
             self._level = level
             self._pool = self._make(int(self.np_random.integers(SEEDS)))
         observation, info = self._pool.reset()

@@ -77,7 +77,7 @@ def take_actions(env: Env) -> Env:
 
 def _make(section: Environment, atari: bool, render: bool) -> Env:
     # AtariPreprocessing skips frames and reads the screen itself, so the environment's own observation is the cheapest
-    settings = section.kwargs | ({"frameskip": 1, "obs_type": "ram"} if atari else {})
+    settings = section.kwargs | ({"frameskip": 1, "obs_type": "ram", "max_episode_steps": None} if atari else {})
     look_here(section)
     if ":" in section.id:
         import_named("id", section.id)
@@ -139,4 +139,9 @@ def _atari(env: Env, section: Environment) -> Env:
         grayscale_obs=section.grayscale,
         grayscale_newaxis=True,
     )
-    return FireAfterLife(processed)
+    limit = section.kwargs.get("max_episode_steps")  # Gymnasium would count frames
+    if limit in (None, -1):
+        return FireAfterLife(processed)
+    if not isinstance(limit, int) or limit < 1:
+        raise UserError(f"max_episode_steps must be a whole number, 1 or more (got {limit!r})")
+    return FireAfterLife(wrappers.TimeLimit(processed, limit))

@@ -20,7 +20,7 @@ from kartrl.envs.wrappers import take_actions
 from kartrl.errors import UserError
 from kartrl.kart.libretro import Image
 from kartrl.kart.picture import Picture
-from kartrl.kart.race import TICKS_PER_SECOND, Course, Game, Progress, RaceStep, race_seconds, step_reward
+from kartrl.kart.race import TICKS_PER_SECOND, Course, Game, LapTimes, Progress, RaceStep, race_seconds, step_reward
 from kartrl.kart.retro import BUNDLED, Console, game_folder, is_foreign, state_file
 from kartrl.kart.retro import circuits as available
 
@@ -160,8 +160,7 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
         self._progress = Progress(sections, race["checkpoint"], self._offset(race))
         self._idle = 0  # ticks since the last new best
         self._collision = race["collision"]
-        self._lap_times: tuple[float, ...] = ()
-        self._laps_began = race_seconds(race)
+        self._lap_times = LapTimes(console.game, race)
         self._picture.clear()
         return self._look(console), self._info(console.game, race, False, 0)
 
@@ -187,9 +186,7 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
         clock = race_seconds(race)
         game = console.game
         laps = game.laps_done(race)
-        if laps > len(self._lap_times):
-            self._lap_times += (round(clock - self._laps_began, 2),)
-            self._laps_began = clock
+        self._lap_times.update(race)
         finished = laps >= game.laps
         out_of_time = (
             clock >= self._section.time_limit or self._idle >= self._section.no_progress_limit * TICKS_PER_SECOND
@@ -315,7 +312,7 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
         return {
             "circuit": self._name,
             "lap": laps,
-            "lap_times": self._lap_times,
+            "lap_times": self._lap_times.seconds,
             "x": race["x"],
             "y": race["y"],
             "speed": race["speed"] * game.speed_scale,

@@ -49,6 +49,47 @@ def race_seconds(race: dict[str, int]) -> float:
     return 60 * race["minutes"] + race["seconds"] + race["milliseconds"] / 100
 
 
+class LapTimes:
+    """Times of the laps of a race, from its race states; of those alone that are completed after the first one.
+
+    Args:
+        race: the raw race state at the start, which may be in any lap.
+
+    Attributes:
+        before: laps completed before the start.
+        seconds: of each completed lap; exact if the game measures them itself, else between two states.
+    """
+
+    def __init__(self, game: Game, race: dict[str, int]) -> None:
+        self._game = game
+        self._begin(race)
+
+    def _begin(self, race: dict[str, int]) -> None:
+        self.seconds: tuple[float, ...] = ()
+        self.before = self._game.laps_done(race)
+        self._began = race_seconds(race)
+
+    def update(self, race: dict[str, int]) -> None:
+        """Update with the next race state."""
+        laps = self._game.laps_done(race) - self.before
+        if laps < len(self.seconds):  # a new race, started in the console's own menus
+            self._begin(race)
+        elif laps > len(self.seconds):
+            clock = race_seconds(race)
+            measured = race["last_lap"] / TICKS_PER_SECOND if "last_lap" in race else clock - self._began
+            self.seconds += (round(measured, 2),)
+            self._began = clock
+
+    @property
+    def lap(self) -> int:
+        """The current lap, from 1; the last one when the race is finished."""
+        return min(self.before + len(self.seconds) + 1, self._game.laps)
+
+    def clock(self, race: dict[str, int]) -> float:
+        """Seconds of the current lap."""
+        return race_seconds(race) - self._began
+
+
 class Course:
     """Position of a kart along its circuit within a section; needs a game that provides its gates.
 

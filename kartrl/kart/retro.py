@@ -108,7 +108,8 @@ class Console:
         make = IsolatedEmulator if isolated else Emulator
         self._emulator: Emulator | IsolatedEmulator | None = make(core_file(), self.folder / "rom.sfc")
         self._source = "this start state"
-        self._states: dict[str, bytes] = {}  # compressed: there may be hundreds, in each of many processes
+        # time of the file's last change, and the state, compressed: there may be hundreds, in each of many processes
+        self._states: dict[str, tuple[int, bytes]] = {}
         self._ticks: int | None = None  # last value written to the ROM; None: unknown
         self._map_shown: bool | None = None  # likewise
         self._commanded = False  # whether the next frame executes one of the `COMMANDS`
@@ -132,13 +133,14 @@ class Console:
         Raises:
             UserError: there is no such start state, or it is for another ROM.
         """
-        if circuit not in self._states:
-            file = state_file(self.folder, circuit)
+        file = state_file(self.folder, circuit)
+        changed = file.stat().st_mtime_ns
+        if circuit not in self._states or self._states[circuit][0] != changed:  # the player may have overwritten it
             state = read_state(file)
             self.begin(state, file)
-            self._states[circuit] = zlib.compress(state, level=1)  # decompresses in 0.3 ms
+            self._states[circuit] = changed, zlib.compress(state, level=1)  # decompresses in 0.3 ms
         self._source = circuit
-        self.restore(zlib.decompress(self._states[circuit]))
+        self.restore(zlib.decompress(self._states[circuit][1]))
 
     def begin(self, state: bytes, source: Path) -> None:
         """Start from a saved state.
@@ -231,9 +233,11 @@ class Console:
     def picture(self) -> Image:
         """`screen` for display: fills the lines that the console leaves black while it writes to video memory."""
         screen, ground = self.screen(), self.game.map_top
+        if ground is None:
+            return screen
         lit = np.flatnonzero(screen[:ground].any((1, 2)))
         if len(lit):
-            rows = np.arange(ground or len(screen))
+            rows = np.arange(ground)
             screen[:ground] = screen[lit[np.maximum(np.searchsorted(lit, rows, side="right") - 1, 0)]]
             screen[: lit[0]] = np.median(screen[lit[0]], axis=0)  # the sky's colour, without clouds and hills
         return screen
@@ -278,7 +282,7 @@ class Console:
         try:
             yield
         except EmulatorLost as error:
-            raise UserError(f"{self._source}: {error}") from error
+            raise EmulatorLost(f"{self._source}: {error}") from error
 
     def _open(self) -> Emulator | IsolatedEmulator:
         if self._emulator is None:

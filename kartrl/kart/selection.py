@@ -32,7 +32,7 @@ def with_circuits(config: Config, console: Console | None = None) -> Config:
     Raises:
         UserError: see `look_up`.
     """
-    found = look_up(config.levels.circuits, config.environment.game, console)
+    found = look_up(config.levels.circuits, config.environment.game, console, defaults=True)
     return config.model_copy(update={"levels": config.levels.model_copy(update={"found": found})})
 
 
@@ -51,11 +51,14 @@ def circuits_of(keys: Iterable[str], game: str, console: Console | None = None) 
     return tuple(look_up(dict.fromkeys(keys, "test"), game, console))
 
 
-def look_up(levels: Mapping[str, Use], game: str, console: Console | None = None) -> dict[str, Use]:
+def look_up(
+    levels: Mapping[str, Use], game: str, console: Console | None = None, defaults: bool = False
+) -> dict[str, Use]:
     """Resolve the keys of [levels]: circuit (a name, or the absolute path of a start state) -> train or test.
 
     Args:
         game: auto, bundled or cartridge.
+        defaults: keys of the default configuration are not the user's wish: skip those that the game cannot have.
 
     Raises:
         UserError: a file is missing or no file matches, a circuit cannot be built, or two have the same name.
@@ -66,8 +69,8 @@ def look_up(levels: Mapping[str, Use], game: str, console: Console | None = None
     found: dict[str, Use] = {}
     with _Building(game, console) as building:
         for key, use in levels.items():
-            if key in LEVELS and is_random(key) and not building.for_bundled:
-                continue  # from the defaults, not requested by the user
+            if defaults and key in LEVELS and is_random(key) and not building.for_bundled:
+                continue
             if key in own:
                 members = building.random(key) if is_random(key) else building.files(key)
             else:

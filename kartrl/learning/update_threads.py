@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import torch
 
-UPDATES = 20  # after which it is decided whether they were the bottleneck
+UPDATES, SECONDS = 5, 2.0  # both must have passed before it is decided whether updates were the bottleneck
 BUSY = 0.95  # fraction of the time spent in updates from which on they are: the agents wait for them
 
 Item = TypeVar("Item")
@@ -53,8 +53,9 @@ class UpdateThreads:
             return
         self._busy += end - begin
         self._updates += 1
-        if self._updates == UPDATES:
-            if self._busy >= BUSY * (end - self._since):
+        spent = end - self._since
+        if self._updates >= UPDATES and spent >= SECONDS:
+            if self._busy >= BUSY * spent:
                 self._resize(min(self._most, 2 * self.number))
             self._since, self._busy, self._updates = end, 0.0, 0
 

@@ -109,6 +109,11 @@ class Display:
             parts = [self._head(self._status), self._table()] if self._tallies else [self._head(self._status)]
             self._live.update(Panel(Group(*parts), title=self._name, border_style="cyan"))
 
+    @property
+    def counters(self) -> Counters:
+        """Those of the newest status; zeros before the first one."""
+        return self._status.counters if self._status is not None else Counters()
+
     def summary(self) -> str:
         """The results of the run, on one line."""
         status = self._status
@@ -128,8 +133,8 @@ class Display:
         where = f" | {status.agents} agents{status.where}" if status.where else ""
         return (
             f"{_clock(counters.seconds)} | {status.fraction:4.0%} | {counters.agent_steps:,} agent steps, "
-            f"{status.agent_steps_per_second:,.0f}/s | {counters.updates:,} updates | return {_mean(self._returns)} "
-            f"over {counters.episodes:,} episodes | lag {status.lag:.1f}{where}{more and f' | {more}'} "
+            f"{status.agent_steps_per_second:,.0f}/s | {counters.updates:,} updates | {self._mean_return(counters)} "
+            f"| lag {status.lag:.1f}{where}{more and f' | {more}'} "
             f"| {f'stuck for {status.stuck:.0f} s' if status.stuck else f'ETA {_clock(status.eta_seconds)}'}"
         )
 
@@ -149,9 +154,13 @@ class Display:
         )
         head.add_row(
             f"{status.agents} agents{status.where}, batches of {status.prediction_batch:.1f}, lag {status.lag:.1f}",
-            f"return {_mean(self._returns)} over {counters.episodes:,} episodes",
+            self._mean_return(counters),
         )
         return head
+
+    def _mean_return(self, counters: Counters) -> str:
+        """Of the newest episodes alone, none of which are from before a resume."""
+        return f"return {_mean(self._returns)} over the last {len(self._returns)} of {counters.episodes:,} episodes"
 
     def _table(self) -> Table:
         world, width = self._world, self._console.width - PANEL_EDGES

@@ -4,6 +4,7 @@ import contextlib
 import importlib
 import importlib.util
 import queue
+import re
 import secrets
 import threading
 from collections.abc import Callable, Mapping
@@ -16,6 +17,7 @@ from kartrl.files import write_whole
 
 PROJECT = "kartrl"  # of W&B, and experiment of MLflow; their own environment variables take precedence
 STEP = "agent_steps"
+PARAMETER = re.compile(r"[^\w./:\- ]")  # what MLflow refuses in the name of one, such as the * of a level's glob
 WAITING = 1000  # sets of scalars queued for a tracker; more are lost
 END_SECONDS = 60.0  # for a tracker to end its run; the server may end the logger sooner
 
@@ -88,7 +90,7 @@ class _WandB:
 
     def __init__(self, config: Config, run_folder: Path) -> None:
         wandb: Any = importlib.import_module("wandb")
-        given = wandb.Settings()
+        given = wandb.setup().settings  # with those of the environment
         self._run = wandb.init(
             project=given.project or PROJECT,
             name=run_folder.name,
@@ -122,7 +124,7 @@ class _MLflow:
         if not (given.MLFLOW_EXPERIMENT_NAME.get() or given.MLFLOW_EXPERIMENT_ID.get()):
             self._mlflow.set_experiment(PROJECT)
         self._mlflow.start_run(run_name=run_folder.name)
-        self._mlflow.log_params(settings(config))
+        self._mlflow.log_params({PARAMETER.sub("-", key): value for key, value in settings(config).items()})
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         self._mlflow.log_metrics(dict(values), step=step)

@@ -7,6 +7,7 @@ of its unrolls' files. So a state never depends on anything written after it.
 
 import hashlib
 import json
+import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -63,13 +64,17 @@ class ReplayFolder:
         """
         with self._mixture.lock:
             self._choose_pieces(held := self._mixture.serials())
-        for _ in range(0, len(self._unwritten(held)), self._unrolls):  # no more, in case they arrive even faster
+        before, left = math.inf, len(self._unwritten(held))
+        while self._unrolls <= left <= before / 2:  # no longer if they arrive nearly as fast as they are written
+            for _ in range(0, left, self._unrolls):
+                with self._mixture.lock:
+                    serials = self._unwritten(self._mixture.serials())[: self._unrolls]
+                    if len(serials) < self._unrolls:
+                        return
+                    unrolls = self._mixture.export(serials)
+                self._write_piece(unrolls)
             with self._mixture.lock:
-                serials = self._unwritten(self._mixture.serials())[: self._unrolls]
-                if len(serials) < self._unrolls:
-                    return
-                unrolls = self._mixture.export(serials)
-            self._write_piece(unrolls)
+                before, left = left, len(self._unwritten(self._mixture.serials()))
 
     def save(self, name: str) -> None:
         """Save a state by this name. The previous one and its files stay until `remove_others`.

@@ -97,7 +97,7 @@ def open_driver(
     try:
         fits = env.observation_space.shape == loaded.observation_shape
         if overrides and not (fits and ActionSpec.of(env.action_space) == loaded.action):
-            raise UserError(f"--set {overrides[-1]}: {path} was trained on other observations or actions")
+            raise UserError(f"--set {' '.join(overrides)}: {path} was trained on other observations or actions")
         yield Driver(world, loaded.counters.agent_steps, env, network, found)
     finally:
         env.close()

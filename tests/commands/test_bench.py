@@ -6,6 +6,10 @@ import sys
 import pytest
 from commands import PACED, QUICK, run
 from pacing import STEP_SECONDS
+from rich.console import Console
+
+from kartrl.commands.bench.measure import Settings, bench
+from kartrl.errors import UserError
 
 # 2000 steps a second by the clock: a busy machine may let it sleep for longer
 PEER = """
@@ -65,6 +69,21 @@ def test_it_measures_prints_and_writes_json(tmp_path):
     assert 0.05 < window["memory_gb"] < 4, "is sampled in a window of any length"
     assert window["cores"]["server"] > 0
     assert window["cores"]["agents"] > 0
+
+
+@pytest.mark.parametrize(
+    ("peer", "overrides", "said"),
+    [
+        ("nosuch --steps 5", [], "--peer: there is no program 'nosuch'"),
+        ("python 'x", [], '--peer: no closing quotation (got "python \'x")'),
+        ("", ["cluster.nodes=2"], "[cluster] nodes: bench compares with a cluster only with --ray ADDRESS"),
+    ],
+)
+def test_a_comparison_that_cannot_be_made_is_refused_before_anything_is_measured(peer, overrides, said):
+    settings = Settings(seconds=9, warm=9, repeat=1, peer=peer, ray="", json=None)
+    with pytest.raises(UserError) as error:
+        bench(["cartpole"], overrides, settings, Console())
+    assert str(error.value) == said
 
 
 def test_a_training_that_cannot_begin_ends_with_its_cause(tmp_path):

@@ -103,6 +103,14 @@ def test_a_wrong_argument_of_the_environment_is_one_line(cartpole):
     assert "\n" not in str(error.value)
 
 
+def test_other_observations_than_in_training_are_refused_with_all_overrides(cartpole, monkeypatch):
+    monkeypatch.setenv("KARTRL_IMPORT", "gymnasium.wrappers")
+    overrides = ["environment.wrapper=gymnasium.wrappers:TimeAwareObservation", "environment.frame_skip=1"]
+    with pytest.raises(UserError) as error, open_driver(cartpole, [], "cpu", overrides=overrides):
+        pass
+    assert str(error.value).startswith(f"--set {' '.join(overrides)}: ")
+
+
 def test_an_image_that_is_not_finite_ends_the_drive(monkeypatch):
     config = read(overrides=["environment.id=spaces_zoo:UnitGrey-v0", "environment.kwargs.broken_after=4"])
     world = load_world(config)

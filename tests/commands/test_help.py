@@ -25,6 +25,17 @@ def test_its_examples_are_commands_as_they_stand(command: str, capsys: pytest.Ca
         assert callable(make_parser().parse_args(typed[1:]).run)
 
 
+def test_an_unknown_option_refers_to_the_help_of_its_command(capsys: pytest.CaptureFixture[str]) -> None:
+    for typed, expected in (
+        ("train --minuts 5", "kartrl train: unrecognized arguments: --minuts 5 (see kartrl train --help)"),
+        ("circuit check a.toml --x", "unrecognized arguments: --x (see kartrl circuit check --help)"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            make_parser().parse_args(typed.split())
+        assert ended.value.code == 2
+        assert expected in capsys.readouterr().err
+
+
 def test_help_loads_no_torch() -> None:
     code = f"""
 import sys

@@ -201,6 +201,14 @@ def test_a_card_has_what_it_takes_to_train_the_same_again():
     assert list(again.levels.circuits.items())[-2:] == expected, "after *: later keys count"
 
 
+def test_a_card_lists_no_default_of_another_algorithm():
+    config = read(["cartpole"], ["algorithm.name=a2c", "a2c.entropy_cost=0.02"])
+    card = describe("a.pt", kart_like()._replace(config=config), False, [], load_world(config))
+    lines = card.split("```")[1].split("\n")
+    assert [line for line in lines if line.startswith("a2c.")] == ["a2c.entropy_cost = 0.02"]
+    assert "algorithm.name = a2c" in lines
+
+
 def test_weights_that_are_too_large_are_not_halved(tmp_path, console):
     large = make_checkpoint(10)
     large.network["value.bias"].fill_(1e6)

@@ -17,7 +17,7 @@ def test_it_trains_saves_logs_and_resumes_passing_over_a_damaged_checkpoint(tmp_
     first = run("train", *options, cwd=tmp_path, fresh=True)
     assert first.returncode == 0, first.stdout + first.stderr
     assert "100%" in first.stdout
-    assert re.search(r"return \d+\.\d+ over \d+ episodes", first.stdout)
+    assert re.search(r"return \d+\.\d+ over the last \d+ of \d+ episodes", first.stdout)
     folder = tmp_path / "logs" / "run"
     trained = steps(folder)
     assert 8000 <= trained < 10000
@@ -84,7 +84,7 @@ def test_a_finished_run_evaluates_its_last_checkpoint_and_says_what_it_came_to(t
     last = result.stdout.splitlines()[-4:]
     assert re.fullmatch(r"finished after \d+:\d\d, [\d,]+ steps, return [\d.]+ in the last evaluation", last[0]), last
     assert [line.split(":")[0] for line in last[1:]] == ["Resume", "Record", "Evaluate"]
-    assert last[1].endswith("train --resume my-run")
+    assert last[1].endswith("train --resume my-run --set run.agent_steps=3000")
     assert last[3].endswith("evaluate -p my-run")
 
     again = run("train", "--resume", "my-run", cwd=tmp_path)

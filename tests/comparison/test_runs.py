@@ -52,6 +52,12 @@ def test_runs_that_cannot_be_compared_are_refused_with_the_reason(tmp_path, one,
     assert reason in refused(lambda: group(runs(tmp_path, one, other), "algorithm.name"))
 
 
+def test_arguments_of_the_environment_may_be_in_any_order(tmp_path):
+    arguments = ("environment.kwargs.a=1", "environment.kwargs.b=2")
+    both = runs(tmp_path, (arguments, {}), (arguments[::-1], {}))
+    assert len(group(both, "algorithm.name")["appo"]["CartPole-v1"]) == 2
+
+
 def test_what_is_compared_may_differ_and_what_the_agent_sees_too(tmp_path):
     both = runs(tmp_path, (("environment.frame_skip=4", "environment.frame_stack=4"), PONG), ((), PONG))
     assert list(group(both, "environment.frame_skip")) == ["4", "5"]

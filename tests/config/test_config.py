@@ -312,3 +312,9 @@ def test_shares_may_be_any_decimals_that_stand_for_a_fraction():
         ]
     capacities = read(overrides=["replay.methods=queue uniform prioritised"])
     assert [each.capacity for each in capacities.replay.drawn("none")] == [100_000, 100_000]
+
+
+def test_an_error_of_several_keys_names_all_sources_that_may_have_made_it():
+    with pytest.raises(UserError, match=r"^cartpole and --set: \[optimizer\]: amsgrad") as error:
+        read(["cartpole"], ["optimizer.amsgrad=true", "optimizer.name=sgd"])
+    assert_clear(str(error.value))

@@ -154,6 +154,20 @@ def test_every_life_begins_with_fire_where_a_game_waits_for_it():
     assert info[STATISTICS]["l"] == len(lives)
 
 
+def test_a_limit_of_steps_is_one_of_agent_steps():
+    env, steps = make_env(atari("Breakout", "environment.kwargs.max_episode_steps=30"), training=True), 1
+    env.reset(seed=1)
+    while not (result := env.step(0))[3]:
+        steps += 1
+        if result[2]:  # a life
+            env.reset()
+            steps += 1  # which is one more step of the game
+    assert steps == 30
+    assert result[4][STATISTICS]["l"] == 30
+    with pytest.raises(UserError, match="max_episode_steps must be a whole number, 1 or more"):
+        make_env(atari("Breakout", "environment.kwargs.max_episode_steps=0"))
+
+
 GAMES = {
     "pong_ppo": "Pong",
     "pong_appo": "Pong",

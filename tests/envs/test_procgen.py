@@ -3,6 +3,7 @@
 import importlib.util
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import gymnasium
 import numpy as np
@@ -89,3 +90,26 @@ def test_each_game_can_be_played(game):
     for action in range(15):
         env.step(action)
     env.close()
+
+
+def test_without_a_seed_each_environment_has_levels_of_its_own(monkeypatch):
+    seeds = []
+
+    class Pool:
+        def reset(self):
+            return np.zeros((1, 3, 64, 64), np.uint8), {"level_seed": np.zeros(1, int)}
+
+    def make(*_, seed, **__):
+        seeds.append(seed)
+        return Pool()
+
+    monkeypatch.setitem(sys.modules, "envpool", SimpleNamespace(make=make))
+    envs = [gymnasium.make("kartrl/Procgen-v0") for _ in range(3)]
+    for env in envs:
+        env.reset()
+    assert len(set(seeds)) == len(seeds) == 3
+    envs[0].reset()
+    assert len(seeds) == 3, "the next level is of the same pool"
+    for env in envs[:2]:
+        env.reset(seed=5)
+    assert seeds[3] == seeds[4]

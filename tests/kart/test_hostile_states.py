@@ -145,3 +145,20 @@ def test_a_state_without_a_circuit_is_refused(tmp_path: Path) -> None:
         assert_clear(error.value)
     finally:
         console.close()
+
+
+def test_the_menu_ends_with_the_state_that_cost_its_emulator(tmp_path: Path) -> None:
+    """Otherwise it would blame the crash on every other circuit, none of which could be chosen any more."""
+    from kartrl.kart.play.menu import Menu  # loads pygame
+    from kartrl.kart.play.stage import Options, Stage
+
+    for name in ("a.state", "b.state"):
+        (tmp_path / name).write_bytes(STATE.read_bytes())
+    with Stage(Options(circuit=str(tmp_path), game="bundled")) as stage:
+        menu = Menu(stage)
+        menu.begin()
+        emulator = stage.console._emulator
+        assert isinstance(emulator, isolated_emulator.IsolatedEmulator)
+        os.kill(emulator._process.pid, signal.SIGKILL)
+        with pytest.raises(isolated_emulator.EmulatorLost, match="killed by SIGKILL"):
+            menu.begin()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kartrl.config import Config, Reward
 from kartrl.envs.episode import STATISTICS
-from kartrl.kart.race import Course, Progress, RaceStep, load_game, race_seconds, step_reward
+from kartrl.kart.race import Course, LapTimes, Progress, RaceStep, load_game, race_seconds, step_reward
 from kartrl.kart.retro import GAMES
 from kartrl.kart.world import KartWorld
 
@@ -189,3 +189,28 @@ def test_the_time_of_a_race_and_the_clock_on_the_screen_are_told_apart():
     shown = dict(zip(headings, row, strict=True))
     assert (shown["total"], shown["clock on screen"]) == ("96.00 s", "96.45 s")
     assert world.trace({"x": 1, "y": 2, "speed": 768}) == (1, 2, 120), "in km/h, as the game's panel shows it"
+
+
+GAME = load_game(GAMES / "KartRL-Snes" / "game.json")
+
+
+def race_at(lap: int, seconds: int, **more: int) -> dict[str, int]:
+    return {"lap": lap + GAME.lap_zero, "minutes": 0, "seconds": seconds, "milliseconds": 0, **more}
+
+
+def test_laps_are_timed_from_a_start_in_any_of_them() -> None:
+    laps = LapTimes(GAME, race_at(2, 40))
+    for lap, seconds in ((2, 50), (3, 60), (3, 61), (4, 75), (5, 95)):
+        laps.update(race_at(lap, seconds))
+    assert (laps.before, laps.seconds, laps.lap) == (2, (20.0, 15.0, 20.0), 5)
+    laps.update(race_at(0, 0))
+    assert (laps.before, laps.seconds, laps.lap) == (0, (), 1), "a new race"
+    laps.update(race_at(1, 18))
+    assert laps.seconds == (18.0,)
+    assert laps.clock(race_at(1, 20)) == 2.0
+
+
+def test_laps_have_the_times_of_the_game_if_it_measures_them() -> None:
+    laps = LapTimes(GAME, race_at(0, 0, last_lap=0))
+    laps.update(race_at(1, 18, last_lap=1048))
+    assert laps.seconds == (17.47,)

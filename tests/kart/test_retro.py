@@ -85,6 +85,33 @@ def test_start_state_can_be_a_path(tmp_path: Path) -> None:
     console.close()
 
 
+def test_a_state_that_was_overwritten_is_read_again(tmp_path: Path) -> None:
+    """As by F3 in the window, with a name that the menu has shown before."""
+    file = tmp_path / "mine.state"
+    console, titles = Console(FOLDER), []
+    for number, circuit in enumerate(("MarioCircuit.Act1", "RainbowRoad.Act1")):
+        shutil.copy(FOLDER / f"{circuit}.state", file)
+        os.utime(file, (number, number))
+        for _ in range(2):
+            console.load(str(file))
+            block = console.block()
+            assert block is not None
+            titles.append(block.title)
+    console.close()
+    assert titles[0] == titles[1] != titles[2] == titles[3]
+
+
+def test_only_a_game_with_a_map_below_has_lines_to_fill_in() -> None:
+    console = Console(FOLDER, "MarioCircuit.Act1")
+    console.step(0, 5)
+    black = ~console.screen().any((1, 2))
+    assert black.any()
+    assert (console.picture() != console.screen()).any()
+    console.game = console.game._replace(map_top=None)
+    np.testing.assert_array_equal(console.picture(), console.screen())
+    console.close()
+
+
 def test_a_damaged_state_is_an_error(tmp_path: Path) -> None:
     folder = copied(tmp_path)
     (folder / "MarioCircuit.Act1.state").write_bytes(gzip.compress(b"not a state" * 1000))

@@ -198,6 +198,9 @@ def test_a_cartridge_has_no_generated_circuits(monkeypatch, tmp_path):
     with pytest.raises(UserError, match=r"environment\.game=bundled"):
         with_circuits(read([], ["levels.random:2=train"]))
     assert with_circuits(read()).levels.of("train") == tuple(f"MarioCircuit.Act{act}" for act in (1, 2, 3))
+    for key in ("random:2", "random:3:asphalt"):  # the second one is in the default configuration too
+        with pytest.raises(UserError, match=r"environment\.game=bundled"):
+            circuits_of([key], "cartridge")
 
 
 def test_a_run_on_generated_circuits(cache, mine):

@@ -11,7 +11,7 @@ from kartrl.config import read
 from kartrl.learning.diagnostics import describe
 from kartrl.learning.learner import MOST_IMAGES, Learner, make_learner, observed
 from kartrl.learning.optimizers import make_optimizer
-from kartrl.learning.update_threads import UPDATES, UpdateThreads
+from kartrl.learning.update_threads import SECONDS, UPDATES, UpdateThreads
 from kartrl.models import make_distribution, make_network
 
 RATE = 0.01
@@ -352,16 +352,19 @@ def test_threads_share_the_parts_and_change_no_bit(algorithm):
 
 
 def test_updates_without_pauses_get_more_threads_and_others_do_not():
-    for pause, numbers in ((0.01, [1, 1, 2, 2, 3]), (0.2, [1, 1, 1, 1, 1])):
-        threads, now = UpdateThreads(1, most=3), 100.0
-        threads.record(90.0, now)  # the first update, which compiles
-        known = []
-        for _ in range(5):
-            known.append(threads.number)
-            for _ in range(UPDATES // 2):
-                now += 1 + pause
-                threads.record(now - 1, now)
-        assert known == numbers
+    """Decided after `UPDATES` long ones, or after `SECONDS` of short ones."""
+    for update in (1.0, SECONDS / UPDATES / 8):
+        needed = max(UPDATES, round(SECONDS / update))  # updates
+        for pause, numbers in ((0.01, [1, 1, 2, 2, 3]), (0.2, [1, 1, 1, 1, 1])):
+            threads, now = UpdateThreads(1, most=3), 100.0
+            threads.record(90.0, now)  # the first update, which compiles
+            known = []
+            for half in (needed // 2, -(-needed // 2)) * 2 + (1,):
+                known.append(threads.number)
+                for _ in range(half):
+                    now += update * (1 + pause)
+                    threads.record(now - update, now)
+            assert known == numbers
 
 
 def test_a_number_of_threads_that_was_given_stays():

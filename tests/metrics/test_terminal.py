@@ -133,6 +133,15 @@ def test_a_dumb_terminal_gets_lines():
     assert "50,000 agent steps" in line
 
 
+def test_the_mean_return_is_of_the_newest_episodes_which_are_counted():
+    world = GymnasiumWorld(Config())
+    returns = [EpisodeRecord(0, Episode(9, value, True), False) for value in (0.0,) * 20 + (500.0,) * 100]
+    (line,) = shown(returns, terminal=False, world=world)
+    assert "return 500.00 over the last 100 of 120 episodes" in line
+    (line,) = shown([], terminal=False, world=world)
+    assert "return - over the last 0 of 120 episodes" in line, "those before a resume"
+
+
 def test_runs_that_share_an_output_are_told_apart():
     lines = shown([record("MarioCircuit.Act1")], plain=True)
     assert lines

@@ -13,9 +13,9 @@ from kartrl.metrics.sinks import Sinks
 from kartrl.metrics.trackers import WAITING, _own_id
 
 
-def log(folder, tracker):
+def log(folder, tracker, *overrides):
     """Two sets of scalars, the second of an earlier step, as an evaluation's are."""
-    sinks = Sinks(folder, 0, read(overrides=[f"run.tracker={tracker}"]))
+    sinks = Sinks(folder, 0, read(overrides=[f"run.tracker={tracker}", *overrides]))
     sinks.scalars(200, {"losses/total": 1.0})
     sinks.scalars(100, {"evaluation/train_return": 2.0})
     sinks.close()
@@ -56,10 +56,12 @@ def test_a_runs_id_is_its_own_whatever_its_name(tmp_path):
 @pytest.mark.skipif(importlib.util.find_spec("wandb") is None, reason="wandb is not installed")
 def test_weights_and_biases(tmp_path, monkeypatch, capfd):
     monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_PROJECT", "project-of-the-user")
     log(tmp_path / "run", "wandb")
     assert "failed" not in capfd.readouterr().err
     (written,) = tmp_path.rglob("*.wandb")
     assert b"evaluation/train_return" in written.read_bytes()
+    assert b"project-of-the-user" in written.read_bytes()
 
 
 @pytest.mark.skipif(importlib.util.find_spec("mlflow") is None, reason="mlflow is not installed")
@@ -68,7 +70,8 @@ def test_mlflow(tmp_path, monkeypatch):
 
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"file:{tmp_path / 'mlruns'}")
-    log(tmp_path / "run", "mlflow")
+    log(tmp_path / "run", "mlflow", "levels.*.Act1=train")
     (found,) = mlflow.MlflowClient().search_runs([mlflow.get_experiment_by_name("kartrl").experiment_id])
     assert found.data.metrics == {"losses/total": 1.0, "evaluation/train_return": 2.0}
     assert found.data.params["optimizer.name"] == read().optimizer.name
+    assert found.data.params["levels.-.Act1"] == "train"

@@ -106,6 +106,32 @@ def test_what_is_overwritten_while_it_is_written_ahead_changes_nothing(tmp_path)
     assert_same(everything(again), kept)
 
 
+class Arriving:
+    """A lock, between whose uses training inserts a batch of 3 unrolls."""
+
+    def __init__(self, mixture, playing):
+        self._lock, self._mixture, self._playing = mixture.lock, mixture, playing
+
+    def __enter__(self):
+        self._lock.acquire()
+
+    def __exit__(self, *_):
+        self._mixture.insert(self._playing.batch())
+        self._lock.release()
+
+
+def test_what_arrives_while_it_is_written_ahead_is_written_ahead_too(tmp_path, monkeypatch):
+    """Otherwise `save` would copy all of it at once, while training waits."""
+    monkeypatch.setattr(replay_folder, "PIECE", 16_000)
+    mixture, playing = make(capacity=400, insertion="oldest"), Playing(0)
+    fill(mixture, playing, 120)
+    folder = ReplayFolder(tmp_path, mixture)
+    assert folder.unwritten() > 10 * replay_folder.PIECE
+    mixture.lock = Arriving(mixture, playing)
+    folder.write_ahead()
+    assert folder.unwritten() < 1.2 * replay_folder.PIECE
+
+
 def test_a_restored_run_goes_on_saving_where_it_was(tmp_path):
     saved(tmp_path, 25, insertion="oldest")
     mixture = make(insertion="oldest")

@@ -16,9 +16,10 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from kartrl.commands.bench.parts import Parts, measure_parts
-from kartrl.commands.bench.windows import Window, peer_rate, train_window
+from kartrl.commands.bench.windows import Window, peer_command, peer_rate, train_window
 from kartrl.config import Config, read
-from kartrl.envs.worlds import load_world
+from kartrl.config.cluster import Cluster
+from kartrl.envs.worlds import changed, load_world
 from kartrl.errors import UserError
 from kartrl.launch import config_options
 from kartrl.runtime.auto_sizes import choose_sizes
@@ -53,12 +54,15 @@ def bench(files: list[str], overrides: list[str], settings: Settings, console: C
             settings.json.touch()
         except OSError as error:
             raise UserError(f"--json {settings.json}: cannot write ({error.strerror or error})") from error
+    peer = peer_command(settings.peer)
     config = load_world(read(files, overrides)).prepare(console)
+    if not settings.ray and (keys := changed(config.cluster)):
+        raise UserError(f"[cluster] {keys[0]}: bench compares with a cluster only with --ray ADDRESS")
     spec = inspect_env(config)
     config = resolve_precision(config, spec)
     sizes = choose_sizes(config, spec)
     number, on_gpu = cores(), learner_device(config.system).type == "cuda"
-    plain = [override for override in overrides if not override.startswith("cluster.")]
+    plain = [*overrides, *(f"cluster.{key}={value}" for key, value in Cluster().model_dump().items())]
     options, on_nodes = config_options(files, plain), config_options(files, [*overrides, f"cluster.ray={settings.ray}"])
     windows: list[Window] = []
     nodes: list[float] = []
@@ -79,8 +83,8 @@ def bench(files: list[str], overrides: list[str], settings: Settings, console: C
                 nodes.append(train_window(on_nodes, settings.seconds, settings.warm, progress).agent_steps_per_second)
                 ratio = nodes[-1] / windows[-1].agent_steps_per_second
                 console.print(f"nodes: {nodes[-1]:,.0f} agent steps/s, {ratio:.2f} of that", highlight=False)
-            if settings.peer:
-                peers.append(peer_rate(settings.peer, settings.seconds, settings.warm, progress))
+            if peer:
+                peers.append(peer_rate(peer, settings.seconds, settings.warm, progress))
                 ratio = windows[-1].agent_steps_per_second / peers[-1]
                 console.print(
                     f"peer: {peers[-1]:,.0f} agent steps/s; training is {ratio:.2f} times as fast", highlight=False

@@ -4,6 +4,7 @@ import contextlib
 import os
 import re
 import shlex
+import shutil
 import signal
 import statistics
 import subprocess
@@ -119,14 +120,29 @@ def _window(rows: Sequence[Row], warm: float, usage: Mapping[str, float]) -> Win
     )
 
 
-def peer_rate(command: str, seconds: float, warm: float, progress: Progress) -> float:
+def peer_command(text: str) -> list[str]:
+    """A command as typed in a shell, split into words; [] for "".
+
+    Raises:
+        UserError: a quotation is not closed, or there is no such program.
+    """
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise UserError(f"--peer: {str(error).lower()} (got {text[:80]!r})") from error
+    if words and shutil.which(words[0]) is None:
+        raise UserError(f"--peer: there is no program {words[0]!r}")
+    return words
+
+
+def peer_rate(command: Sequence[str], seconds: float, warm: float, progress: Progress) -> float:
     """Agent steps per second of another system, over a window of the same length.
 
     Args:
-        command: prints lines "@B steps=<agent steps> upd=<updates>", like those in benchmarks/peers.
+        command: its words; it prints lines "@B steps=<agent steps> upd=<updates>", like those in benchmarks/peers.
     """
     process = subprocess.Popen(
-        shlex.split(command),
+        command,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

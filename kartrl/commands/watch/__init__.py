@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from kartrl.commands.arguments import POLICY, Parser, add_driving, add_world, positive
+from kartrl.commands.arguments import POLICY, Parser, add_driving, add_world, policy, positive
 
 
 def add_arguments(parser: Parser) -> None:
@@ -15,8 +15,9 @@ def add_arguments(parser: Parser) -> None:
         "checkpoint",
         nargs="?",
         metavar="RUN",
-        help=f"{POLICY}; a run that is still training is followed (default: the newest run's best, else the one "
-        "bundled with kartrl)",
+        type=policy,
+        help=f"{POLICY}; a run that is still training is followed (default, and checkpoint.pt: the newest run's best, "
+        "else the one bundled with kartrl)",
     )
     parser.add_argument(
         "-s",

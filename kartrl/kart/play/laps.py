@@ -2,7 +2,7 @@
 
 import bisect
 
-from kartrl.kart.race import TICKS_PER_SECOND, Course, Game, Progress, race_seconds
+from kartrl.kart.race import TICKS_PER_SECOND, Course, Game, LapTimes, Progress, race_seconds
 
 
 class Drive:
@@ -15,12 +15,14 @@ class Drive:
     def __init__(self, game: Game, course: Course | None, race: dict[str, int]) -> None:
         self._game = game
         self._course = course
-        self.lap_times: tuple[float, ...] = ()
-        """Seconds of each completed lap."""
+        self._laps = LapTimes(game, race)
         self.clock = race_seconds(race)
         """Seconds on the race clock."""
+        self.lap_clock = 0.0
+        """Seconds of the current lap."""
         self.finished = False
-        self._laps_began = self.clock
+        self.total: float | None = None
+        """Seconds of the finished race."""
         self._progress = Progress(race["checkpoint_num"], race["checkpoint"])
         # best position so far after each tick, in sections from the start
         self._furthest: list[float] = []
@@ -29,13 +31,10 @@ class Drive:
         """Update with the race state after a tick."""
         game = self._game
         self.clock = race_seconds(race)
-        laps = game.laps_done(race)
-        if laps < len(self.lap_times):  # a new race, started in the console's own menus
-            self.lap_times, self._laps_began = (), self.clock
-        elif laps > len(self.lap_times):
-            self.lap_times += (round(self.clock - self._laps_began, 2),)
-            self._laps_began = self.clock
-        self.finished = laps >= game.laps
+        self._laps.update(race)
+        self.lap_clock = self._laps.clock(race)
+        self.finished = game.laps_done(race) >= game.laps
+        self.total = (self.total or self.clock) if self.finished else None
         offset = 0.0 if self._course is None else self._course.offset(race["checkpoint"], race["x"], race["y"])
         self._progress.update(race["checkpoint"], offset)
         here = self._progress.position + offset
@@ -44,12 +43,17 @@ class Drive:
     @property
     def lap(self) -> int:
         """The current lap, from 1; the last one when the race is finished."""
-        return min(len(self.lap_times) + 1, self._game.laps)
+        return self._laps.lap
 
     @property
-    def lap_clock(self) -> float:
-        """Seconds of the current lap."""
-        return self.clock - self._laps_began
+    def lap_times(self) -> tuple[float, ...]:
+        """Seconds of each lap completed since the start."""
+        return self._laps.seconds
+
+    @property
+    def laps_before(self) -> int:
+        """Laps completed before the start, if that is a state saved during a race."""
+        return self._laps.before
 
     @property
     def best(self) -> float | None:

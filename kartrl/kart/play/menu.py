@@ -6,6 +6,7 @@ import pygame
 
 from kartrl.config.levels import circuit_name
 from kartrl.errors import UserError
+from kartrl.kart.isolated_emulator import EmulatorLost
 from kartrl.kart.play import views
 from kartrl.kart.play.session import Session
 from kartrl.kart.play.stage import POWER_ON, Stage
@@ -64,6 +65,8 @@ class Menu:
     def _choose(self) -> None:
         try:
             self.chosen = self._stage.session(self._choices[self._place])
+        except EmulatorLost:
+            raise
         except UserError as error:
             self._error = str(error)
 
@@ -73,6 +76,8 @@ class Menu:
             return ""
         try:
             self._stage.console.load(name)
+        except EmulatorLost:
+            raise
         except UserError:  # shown when it is chosen
             return ""
         block = self._stage.console.block()
@@ -86,6 +91,8 @@ class Menu:
             try:
                 self._stage.console.load(name)
                 self._stage.console.step(0)
+            except EmulatorLost:  # no other circuit could be shown either
+                raise
             except UserError as error:
                 self._error = str(error)
             else:

@@ -173,12 +173,11 @@ class Racing:
                 ["the clock starts with the first key press", "hold X or up to drive" if self._bundled else ""],
             )
         elif session.ended and session.driven:
-            total = sum(session.drive.lap_times)
             views.message(
                 window,
                 "FINISH",
                 [
-                    f"{views.clock(total)}, best lap {views.clock(session.drive.best or 0)}",
+                    f"{views.clock(session.drive.total or 0)}, best lap {views.clock(session.drive.best or 0)}",
                     "R: race again    esc: leave",
                 ],
             )

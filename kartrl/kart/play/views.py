@@ -39,9 +39,10 @@ def race(window: Canvas, session: Session, recording: bool, keys: Keys) -> None:
     window.box(pygame.Rect(panel.left + 4 * u, y, panel.width - 8 * u, (laps * 9 + 6) * u), CARD)
     y += 3 * u
     for lap in range(laps):
-        done = lap < len(drive.lap_times)
-        here = lap == len(drive.lap_times) and not drive.finished
-        seconds = drive.lap_times[lap] if done else drive.lap_clock
+        known = lap - drive.laps_before  # number of the lap among those since the start
+        done = 0 <= known < len(drive.lap_times)
+        here = known == len(drive.lap_times) and not drive.finished
+        seconds = drive.lap_times[known] if done else drive.lap_clock
         colour = GOLD if done and seconds == drive.best else WHITE if done else GREY
         window.text(f"{lap + 1}", 8, colour if done or here else DIM, left + 2 * u, y)
         window.text(
@@ -49,8 +50,7 @@ def race(window: Canvas, session: Session, recording: bool, keys: Keys) -> None:
         )
         y += 9 * u
     y += 6 * u
-    total = sum(drive.lap_times) if drive.finished else None
-    for name, value, colour in (("best lap", session.best, GOLD), ("total", total, WHITE)):
+    for name, value, colour in (("best lap", session.best, GOLD), ("total", drive.total, WHITE)):
         window.text(name, 8, GREY, left + 2 * u, y)
         y = (
             window.text(
