@@ -9,8 +9,11 @@ from typing import Any
 
 import gymnasium
 
+from kartrl.envs.episode import STATISTICS
+
 Env = gymnasium.Env[Any, Any]
 NOOP = 0
+TERMINATED = "kartrl terminated"  # in the `info` of a reset: whether the game that ended with it was terminated
 
 
 def fire_action(env: Env) -> int | None:
@@ -76,16 +79,22 @@ class LifeLossEnds(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._lives, self._lost = 0, False
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Continue after the loss of a life; after a game, or with a seed or options, begin a new one."""
+        """Continue after the loss of a life; after a game, or with a seed or options, begin a new one.
+
+        If the game ends with the step that continues it, `info` has its statistics, and `TERMINATED`.
+        """
         lost, self._lost = self._lost, False
+        ended: dict[str, Any] = {}
         if lost and seed is None and options is None:
             observation, _, terminated, truncated, info = self.env.step(NOOP)  # replaced by FIRE, if the game has it
             self._lives = _lives(self)
             if not (terminated or truncated):
                 return observation, info
-        result = self.env.reset(seed=seed, options=options)
+            if STATISTICS in info:
+                ended = {STATISTICS: info[STATISTICS], TERMINATED: terminated}
+        observation, info = self.env.reset(seed=seed, options=options)
         self._lives = _lives(self)
-        return result
+        return observation, info | ended
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """See the class."""

@@ -12,7 +12,7 @@ import gymnasium
 import numpy as np
 
 from kartrl.config import Environment
-from kartrl.envs.atari import NOOP
+from kartrl.envs.atari import NOOP, TERMINATED
 from kartrl.envs.episode import STATISTICS, Episode
 from kartrl.envs.frames import joined_frames
 from kartrl.envs.observations import NonFiniteImage, is_finite
@@ -78,7 +78,9 @@ class SingleGroup:
         for index, env in enumerate(self._envs):
             try:
                 if self._done[index]:
-                    observations[index], _ = env.reset()
+                    observations[index], info = env.reset()
+                    if STATISTICS in info:
+                        episodes.append(self._make_episode(info, info[TERMINATED]))
                 else:
                     observations[index], reward[index], terminated[index], truncated[index], info = env.step(
                         action[index]

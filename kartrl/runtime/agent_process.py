@@ -54,14 +54,18 @@ def telling(server: Connection) -> Iterator[None]:
     """Context manager: report an exception that ends an agent to the server as a `Failure`, unless the run stops."""
     try:
         yield
-    except (Stopped, BrokenPipeError):
+    except Stopped:
         return
-    except UserError as error:
-        server.send(Failure(str(error), "", True))
-        raise SystemExit(1) from error
     except Exception as error:
-        trace = shortage(error) or traceback.format_exc()
-        server.send(Failure(f"{type(error).__name__}: {error}", trace, False))
+        if isinstance(error, UserError):
+            failure = Failure(str(error), "", True)
+        else:
+            trace = shortage(error) or traceback.format_exc()
+            failure = Failure(f"{type(error).__name__}: {error}", trace, False)
+        try:
+            server.send(failure)
+        except BrokenPipeError:  # the server is gone, which is what the error was about if it was of a pipe, too
+            return
         raise SystemExit(1) from error
 
 
@@ -88,7 +92,9 @@ def play(
     try:
         for index, group in enumerate(groups):
             envs.append(make_group(config, slab.group_size))
-            group.ask(envs[index].reset(seed + index * slab.group_size), ~done[index])
+            observation = envs[index].reset(seed + index * slab.group_size)
+            stopwatch.lap("environment")
+            group.ask(observation, ~done[index])
         for index in take_turns(groups, mailbox):
             env, group = envs[index], groups[index]
             observation, reward, terminated, truncated, faulty, episodes = env.step(action.taken(group.answer()))

@@ -173,7 +173,7 @@ class Supervisor(ABC, Generic[AnyBoard]):
         for agent in self._agents:
             if agent.process is None:
                 if agent.restarts.due(now):
-                    self._start(agent)
+                    self._restart(agent, now)
             elif not agent.process.is_alive():
                 # Its messages have been received by now or, if a process that its environment started holds its pipe
                 # open, after one more call of `receive`.
@@ -191,6 +191,12 @@ class Supervisor(ABC, Generic[AnyBoard]):
         for agent in self._agents:
             agent.moved = (now, agent.moved[1])
 
+    def _restart(self, agent: Agent, now: float) -> None:
+        try:
+            self._start(agent)
+        except (OSError, RunFailed) as error:  # of the machine's limits
+            self._died(agent, now, False, f"cannot be started: {error}")
+
     def _is_stalled(self, agent: Agent, now: float) -> bool:
         """Whether it has made no request for too long, though it could have."""
         requests = self._board.requests(agent.number)
@@ -207,7 +213,15 @@ class Supervisor(ABC, Generic[AnyBoard]):
         cause = agent.cause.strip() or tell_exit(code)
         if not trained:  # nothing has ever worked: restarts would loop
             raise RunFailed(f"{self._role} {agent.number} ended before the first update\n{cause}")
-        agent.restarts.died(now, useful=int(self._board.unrolls[agent.number]) > agent.unrolls)
+        self._died(agent, now, int(self._board.unrolls[agent.number]) > agent.unrolls, cause)
+
+    def _died(self, agent: Agent, now: float, useful: bool, cause: str) -> None:
+        """Record a death, and clean up after it.
+
+        Raises:
+            RunFailed: too few are healthy.
+        """
+        agent.restarts.died(now, useful)
         healthy = sum(not other.restarts.failing for other in self._agents)
         if healthy < self._min_agents:
             raise RunFailed(

@@ -4,6 +4,7 @@ import multiprocessing
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 
+from kartrl.errors import RunFailed
 from kartrl.runtime.child_process import ChildProcess
 from kartrl.runtime.pulse import is_felt
 
@@ -74,7 +75,12 @@ class Helper:
             action = "giving up on it" if self.restarts.failing else "restarting it"
             self._say(f"the {self.role} died (exit status {code}): {action}; training continues")
         if self.process is None and not self.restarts.failing and self.restarts.due(now):
-            self._begin(now)
+            try:
+                self._begin(now)
+            except (OSError, RunFailed) as error:  # of the machine's limits
+                self.restarts.died(now, useful=False)
+                action = "giving up on it" if self.restarts.failing else "trying again"
+                self._say(f"the {self.role} cannot be started ({error}): {action}; training continues")
         self._look(now)
 
     def rest(self, now: float) -> None:
@@ -85,8 +91,8 @@ class Helper:
         if self._signs is not None:
             self._signs.close()
         self._signs, writer = multiprocessing.Pipe(duplex=False)
-        self.process = self._start(writer)
-        writer.close()
+        with writer:
+            self.process = self._start(writer)
         self._began = self._felt = now
         self._stalled = False
 

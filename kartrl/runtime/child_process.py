@@ -132,7 +132,7 @@ def start_process(process: BaseProcess) -> ChildProcess:
         try:
             process.start()
             break
-        except (EOFError, ConnectionError) as error:  # the fork server ended meanwhile
+        except (EOFError, ConnectionError, BlockingIOError) as error:  # it ended meanwhile, or cannot be started
             if last:
                 raise RunFailed(
                     f"{process.name} cannot be started: the fork server ended; too few processes may be allowed "

@@ -17,6 +17,7 @@ from kartrl.learning.optimizers import state_shapes
 from kartrl.models import ActorCritic
 
 HOW_COMPUTED = {"precision", "torchscript", "bptt"}  # keys of [model] that do not change the meaning of weights
+OF_STATE = ("name", "amsgrad", "centered", "momentum", "kl_target")  # keys of [optimizer] that determine its state
 OF_IMAGES = ("grayscale", "frame_stack")  # keys of [environment] that determine an image's channels
 
 
@@ -76,10 +77,10 @@ def _check_optimizer(path: Path, stored: Checkpoint, config: Config, spec: EnvSp
     with torch.device("meta"):  # shapes without memory
         network = ActorCritic(config.model, spec.observation_shape, spec.action, heads_of(config))
     if state_shapes(config.optimizer, network.parameters()).keys() != stored.optimizer.keys():
+        differences = _differences("optimizer", stored.config.optimizer, config.optimizer, OF_STATE)
         raise UserError(
-            f"--with-optimizer: {path} has the state of {stored.config.optimizer.name}, with momentum "
-            f"{stored.config.optimizer.momentum:g}; this run has {config.optimizer.name}, with "
-            f"{config.optimizer.momentum:g}"
+            f"--with-optimizer: {path} has the state of {stored.config.optimizer.name}, this run has "
+            f"{config.optimizer.name}: {'; '.join(differences)}"
         )
 
 

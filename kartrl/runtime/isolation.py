@@ -10,7 +10,7 @@ from kartrl.errors import UserError, located, shortage
 from kartrl.output import outlast_readers
 from kartrl.runtime.child_process import start_process, tell_exit
 from kartrl.runtime.inbox import Inbox
-from kartrl.runtime.processes import start_method
+from kartrl.runtime.processes import follow_parent, start_method
 
 END_SECONDS = 5.0  # for a process to end after it is killed or its pipe is closed
 
@@ -63,6 +63,7 @@ def _receive(reader: Connection, seconds: float) -> Any:
 
 def _answer(writer: Connection, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
     outlast_readers()
+    follow_parent()
     try:
         answer = function(*arguments)
     except UserError as error:

@@ -26,6 +26,7 @@ from kartrl.runtime.processes import allow_children, start_method
 from kartrl.runtime.shared_tensors import SharedTensors
 from kartrl.runtime.sizes import Sizes
 from kartrl.runtime.trainer_thread import Trainer
+from kartrl.runtime.watchdog import Suspension
 
 END_SECONDS = 3.0  # for agents to end before they are killed
 SEEDS = 15_485_863  # between the seeds of two learners
@@ -80,6 +81,7 @@ def _work(crew: Central, server: Connection) -> None:
     )
     crew.start()
     crew.begin()
+    suspension = Suspension()
     try:
         while not server.poll():
             for end in crew.receive(timeout=0.5):
@@ -87,6 +89,8 @@ def _work(crew: Central, server: Connection) -> None:
             if failures:
                 raise RunFailed(failures[0])
             resume_fork_server()
+            if suspension.is_over():
+                crew.supervisor.rest(time.monotonic())
             crew.watch(time.monotonic())
     finally:
         crew.stop(0.0)

@@ -83,7 +83,7 @@ class StageShares:
 
     def __init__(self, stages: Callable[[], Stages]) -> None:
         self._stages = stages
-        self._before = self._seconds()
+        self._before, self._shares = self._seconds(), dict[str, float]()
 
     def _seconds(self) -> dict[str, float]:
         """Total seconds of all members of a role, by "<role>_<stage>"."""
@@ -94,7 +94,10 @@ class StageShares:
         }
 
     def shares(self) -> dict[str, float]:
-        """Since the last call: "time/<role>_<stage>" -> fraction of the role's time, 0 to 1."""
+        """Since the last call: "time/<role>_<stage>" -> fraction of the role's time, 0 to 1.
+
+        Time counts when a stage ends: while one stage takes longer than that, the shares stay as they were.
+        """
         now, before = self._seconds(), self._before
         self._before = now
         seconds = {stage: now[stage] - before[stage] for stage in now}
@@ -102,4 +105,7 @@ class StageShares:
         for stage, value in seconds.items():
             role = stage.partition("_")[0]
             totals[role] = totals.get(role, 0.0) + value
-        return {f"time/{stage}": value / max(totals[stage.partition("_")[0]], 1e-9) for stage, value in seconds.items()}
+        for stage, value in seconds.items():
+            total = totals[stage.partition("_")[0]]
+            self._shares[stage] = value / total if total else self._shares.get(stage, 0.0)
+        return {f"time/{stage}": share for stage, share in self._shares.items()}

@@ -119,13 +119,9 @@ def _run(role: str, place: tuple[str, str], arguments: tuple[Any, ...], options:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     outlast_readers()
     setproctitle(f"kartrl {role}")
-    parent = multiprocessing.parent_process()
-    assert parent is not None
     module, name = place
     try:
-        # A thread watches the parent, so this works even while the process loads or computes, or waits for the rest of
-        # a message that its dead parent never finished writing.
-        threading.Thread(target=_follow, args=(parent,), name="follow-parent", daemon=True).start()
+        follow_parent()
         getattr(importlib.import_module(module), name)(*arguments, **options)
     except Exception as error:
         if (cause := shortage(error)) is None:
@@ -142,6 +138,17 @@ def yield_cores() -> None:
     """Lower this process's priority, so that the network and the learner never wait for a core."""
     if hasattr(os, "nice"):
         os.nice(19)
+
+
+def follow_parent() -> None:
+    """Have this process end soon after its parent.
+
+    A thread watches the parent, so this works even while the process loads or computes, or waits for the rest of a
+    message that its dead parent never finished writing.
+    """
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    threading.Thread(target=_follow, args=(parent,), name="follow-parent", daemon=True).start()
 
 
 def _follow(parent: BaseProcess) -> None:

@@ -34,6 +34,11 @@ class RecordPipe:
             return False
         return True
 
+    @property
+    def waiting(self) -> int:
+        """Number of records that the other process has not been sent yet."""
+        return self._waiting.qsize()
+
     def close(self) -> None:
         """Send only what is already waiting; call it once the other process has ended, or will read to the end."""
         with contextlib.suppress(queue.Full):  # then no one reads, and the thread has ended

@@ -63,6 +63,8 @@ class Reporter:
         self.logger = Helper("logger", self._start_logger, display.say, STILL_SECONDS + config.system.step_timeout)
 
     def _start_logger(self, signs: Connection) -> ChildProcess:
+        if self._pipe is not None:
+            self._lost += self._pipe.waiting
         self.close()
         self._pipe = RecordPipe(self._context, LARGEST_QUEUE)
         step = self._trainer.counters.agent_steps  # what an earlier logger has written up to here is kept

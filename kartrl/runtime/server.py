@@ -44,13 +44,12 @@ from kartrl.runtime.replay_saves import ReplaySaves
 from kartrl.runtime.reporter import Reporter
 from kartrl.runtime.sizes import Sizes
 from kartrl.runtime.trainer_thread import Trainer
-from kartrl.runtime.watchdog import Watchdog
+from kartrl.runtime.watchdog import Suspension, Watchdog
 
 REPORT_SECONDS = 5.0  # between two reports of scalars
 HISTOGRAM_SECONDS = 60.0
 LAST_UPDATE_SECONDS = 600.0  # for the update under way when the run's time is over
 JOIN_SECONDS = 5.0  # for a role to end before it is killed
-SUSPENDED_SECONDS = 3.0  # between two looks at messages, which are half a second apart
 
 
 class Server:
@@ -179,12 +178,11 @@ class Server:
             return newest._replace(where=crew.supervisor.where)
 
         self._request.silent, self._request.last_words = True, self._losses
-        looked = time.monotonic()
+        suspension = Suspension()
         while self._request.number is None and not self._finished():
             self._receive(timeout=0.5)
-            before, looked = looked, time.monotonic()
-            if looked - before > SUSPENDED_SECONDS:
-                self._rest(looked)
+            if suspension.is_over():
+                self._rest(time.monotonic())
             if self._thread_failure is not None:
                 raise RunFailed(self._thread_failure)
             self._watch()
@@ -197,11 +195,12 @@ class Server:
             if now - last["histogram"] >= HISTOGRAM_SECONDS:
                 last["histogram"] = now
                 self._reporter.report_weights()
+                suspension.forget()  # it may have waited for a stuck update, which must be noticed
             due = now - last["checkpoint"] >= 60 * self._config.run.checkpoint_minutes
             if due and self._replay_saves.ready():
                 last["checkpoint"] = now
                 self._save(self._config.system.step_timeout)
-                looked = time.monotonic()  # it may have waited for a stuck update, which must be noticed
+                suspension.forget()  # likewise
         self._request.silent = False  # a signal during the last update or evaluation is acknowledged by the handler
         if self._request.number is not None:
             self._display.say("Saving and ending; Ctrl-C again ends at once")

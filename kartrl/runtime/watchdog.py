@@ -1,8 +1,11 @@
-"""Notices when a run no longer makes progress."""
+"""Notices when a run no longer makes progress, or was suspended."""
+
+import time
 
 from kartrl.errors import RunFailed
 
 PATIENCE = 2.0  # multiple of the longest time that something may take after which the run gives up
+SUSPENDED_SECONDS = 3.0  # between two looks at messages, which are half a second apart
 STUCK_SECONDS = 10.0  # without an update before the user is told, unless an earlier one took as long
 
 
@@ -57,3 +60,22 @@ class Watchdog:
         """Seconds since the last update; 0 if that is not unusually long."""
         pause = self._now - self._updated
         return pause if self._longest is not None and pause > max(STUCK_SECONDS, self._longest) else 0.0
+
+
+class Suspension:
+    """Notices that all processes of a run have been suspended, as by Ctrl-Z, or that the machine is overloaded.
+
+    What others have done since then says nothing about them: time them anew.
+    """
+
+    def __init__(self) -> None:
+        self._looked = time.monotonic()
+
+    def is_over(self) -> bool:
+        """Whether there was one since the last call of this or of `forget`, which come twice a second."""
+        before, self._looked = self._looked, time.monotonic()
+        return self._looked - before > SUSPENDED_SECONDS
+
+    def forget(self) -> None:
+        """Do not count the time since the last call: this process itself has been waiting."""
+        self._looked = time.monotonic()

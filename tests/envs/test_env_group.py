@@ -140,6 +140,23 @@ def test_lives_are_the_same_together_and_alone(game, ends):
     single.close()
 
 
+def test_a_game_that_ends_just_after_a_life_counts():
+    config = atari("Breakout", "environment.kwargs.max_num_frames_per_episode=100")
+    seen = []
+    for group in (make_group(config, 1), World.make_group(load_world(config), 1)):
+        group.reset(seed=3)
+        random, lost, number = np.random.default_rng(0), 0, 0
+        while not (step := group.step(random.integers(0, 4, 1))).episodes:
+            number += 1
+            lost = number if step.terminated[0] else lost
+        seen.append((lost, number, step.episodes))
+        group.close()
+    assert seen[0] == seen[1]
+    lost, number, ((episode,)) = seen[0]
+    assert lost == number, "it ended with the step after"
+    assert not episode.finished
+
+
 def test_every_life_begins_with_fire_where_a_game_waits_for_it():
     """Nobody presses anything: without FIRE no ball would ever fall."""
     env, lives = make_env(atari("Breakout"), training=False), []

@@ -209,22 +209,27 @@ def test_killed_evaluator_is_replaced_and_evaluates(tmp_path):
 FAULT = """
 from kartrl.runtime import {module} as module
 calls, real = 0, module.{owner}.{method}
-def fail(self, *arguments):
+def fail(self, *arguments, **options):
     global calls
     calls += 1
     if calls > 10:
         {fault}
-    return real(self, *arguments)
+    return real(self, *arguments, **options)
 module.{owner}.{method} = fail"""
+# Histograms of the weights wait for the end of an update: that must not be taken for the end of a suspension.
+OFTEN = """
+from kartrl.runtime import reporter, server
+server.HISTOGRAM_SECONDS, reporter.UPDATE_SECONDS = 5.0, 4.0"""
 THREADS = {
     "predictor": {"module": "predictor_thread", "owner": "Policy", "method": "act"},
-    "trainer": {"module": "trainer_thread", "owner": "Trainer", "method": "update"},
+    "trainer": {"module": "trainer_thread", "owner": "Learner", "method": "update"},
 }
 
 
 def run_with_fault(cwd: Path, role: str, fault: str) -> subprocess.CompletedProcess[str]:
-    before = FAULT.format(**THREADS[role], fault=fault)
-    return run("train", *ENDLESS, *PATIENCE, cwd=cwd, timeout=200, before=before)
+    before = FAULT.format(**THREADS[role], fault=fault) + OFTEN
+    seldom = ("--set", "run.checkpoint_minutes=30")  # a save would be one such wait, too
+    return run("train", *ENDLESS, *PATIENCE, *seldom, cwd=cwd, timeout=200, before=before)
 
 
 @pytest.mark.parametrize("role", THREADS)

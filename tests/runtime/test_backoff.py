@@ -7,7 +7,8 @@ import pytest
 from beating import live
 from commands import wait_for
 
-from kartrl.runtime.backoff import Helper
+from kartrl.errors import RunFailed
+from kartrl.runtime.backoff import STRIKES, Helper
 from kartrl.runtime.index_queue import readable
 from kartrl.runtime.processes import spawn
 
@@ -61,3 +62,21 @@ def test_one_that_shows_signs_of_life_is_left_alone(helper):
         helper.watch(now * PATIENCE)
     assert helper.said == []
     assert helper.process is process
+
+
+def test_one_that_cannot_be_started_is_given_up_in_the_end():
+    """As where the machine allows no more processes or files; the run goes on."""
+    said, errors = [], [RunFailed("too few processes may be allowed"), *[OSError(24, "Too many open files")] * 9]
+
+    def start(_):
+        raise errors.pop(0)
+
+    helper = Helper("logger", start, said.append, PATIENCE)
+    for now in range(60):
+        helper.watch(float(now))
+    assert len(said) == STRIKES
+    assert (
+        said[0] == "the logger cannot be started (too few processes may be allowed): trying again; training continues"
+    )
+    assert said[-1].endswith("Too many open files): giving up on it; training continues")
+    assert helper.process is None

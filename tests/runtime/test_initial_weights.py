@@ -52,6 +52,11 @@ def test_a_new_run_counts_from_zero_and_draws_anew(given):
         ),
         (["environment.actions=left right"], SPEC, ["environment.actions is none left", "left right here"]),
         (["run.init=x", "run.init_optimizer=true", "optimizer.name=sgd"], SPEC, ["state of adam", "this run has sgd"]),
+        (
+            ["run.init=x", "run.init_optimizer=true", "optimizer.kl_target=0.01"],
+            SPEC,
+            ["state of adam", "optimizer.kl_target is 0.0 there, 0.01 here"],
+        ),
     ],
 )
 def test_what_differs_is_named_in_one_line(given, overrides, spec, said):

@@ -1,10 +1,11 @@
 """Speeds over a sliding window."""
 
+import numpy as np
 import pytest
 
 from kartrl.learning.counters import Counters
 from kartrl.metrics.terminal import Status
-from kartrl.runtime.meter import Meter
+from kartrl.runtime.meter import Meter, StageShares
 
 
 def measure(updates: dict[float, int], times: list[float]) -> list[Status]:
@@ -41,3 +42,14 @@ def test_speed_falls_when_training_stops() -> None:
     assert states[20].agent_steps_per_second == pytest.approx(1_000)
     assert states[40].agent_steps_per_second < 600
     assert states[80].agent_steps_per_second < 200
+
+
+def test_shares_stay_as_they_were_while_a_stage_lasts() -> None:
+    seconds = np.zeros(2)
+    shares = StageShares(lambda: [("trainer", ("idle", "backward"), [seconds])])
+    assert shares.shares() == {"time/trainer_idle": 0.0, "time/trainer_backward": 0.0}
+    seconds += (1.0, 3.0)
+    assert shares.shares() == {"time/trainer_idle": 0.25, "time/trainer_backward": 0.75}
+    assert shares.shares() == {"time/trainer_idle": 0.25, "time/trainer_backward": 0.75}, "it is in an update"
+    seconds += (0.0, 8.0)
+    assert shares.shares() == {"time/trainer_idle": 0.0, "time/trainer_backward": 1.0}

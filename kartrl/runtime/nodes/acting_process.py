@@ -35,6 +35,7 @@ from kartrl.runtime.published_weights import PublishedWeights
 from kartrl.runtime.role_stream import RoleStream
 from kartrl.runtime.sizes import Sizes
 from kartrl.runtime.slab import WAKE_SECONDS
+from kartrl.runtime.watchdog import Suspension
 
 CONNECT_SECONDS = 120.0  # for Ray to start the node, also on a busy machine
 END_SECONDS = 3.0  # for agents to end before they are killed
@@ -177,12 +178,14 @@ class _Answers:
 
     def _watch(self) -> None:
         """Check that the agents are alive, and replace dead ones."""
-        supervisor, slab = self._acting.supervisor, self._acting.slab
+        supervisor, slab, suspension = self._acting.supervisor, self._acting.slab, Suspension()
         try:
             while not self._stop.is_set():
                 for end in supervisor.receive(LOOK_SECONDS):
                     self._episodes.append(end)
                 resume_fork_server()
+                if suspension.is_over():
+                    supervisor.rest(time.monotonic())
                 supervisor.watch(time.monotonic(), trained=bool(slab.unrolls.any()))
         except Exception as error:
             self._failure = error
