@@ -133,7 +133,7 @@ class Central:
             shares
             | self._training.scalars()
             | {
-                "time/learner_idle": self._training.idle(shares),
+                "time/learner_idle": self._training.idle.share(shares),
                 "speed/finished_unrolls": float(slab.state.sum()) * slab.group_size,
                 "speed/running_agents": float((~slab.paused).sum()),
                 "speed/awaited_groups": float(self._pacing.enough),

@@ -1,12 +1,12 @@
 """Speeds of a run over a sliding window, and where its roles' time goes."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from kartrl.learning.counters import Counters
-from kartrl.metrics.stopwatch import AGENT_STAGES, PREDICTOR_STAGES, TRAINER_STAGES
+from kartrl.metrics.stopwatch import AGENT_STAGES, PREDICTOR_STAGES, TRAINER_STAGES, UPDATE_STAGES
 from kartrl.metrics.terminal import Status
 from kartrl.runtime.predictor_thread import PredictorThread
 from kartrl.runtime.slab import Slab
@@ -83,7 +83,7 @@ class StageShares:
 
     def __init__(self, stages: Callable[[], Stages]) -> None:
         self._stages = stages
-        self._before, self._shares = self._seconds(), dict[str, float]()
+        self._before = self._seconds()
 
     def _seconds(self) -> dict[str, float]:
         """Total seconds of all members of a role, by "<role>_<stage>"."""
@@ -94,10 +94,7 @@ class StageShares:
         }
 
     def shares(self) -> dict[str, float]:
-        """Since the last call: "time/<role>_<stage>" -> fraction of the role's time, 0 to 1.
-
-        Time counts when a stage ends: while one stage takes longer than that, the shares stay as they were.
-        """
+        """Since the last call: "time/<role>_<stage>" -> fraction of the role's time, 0 to 1."""
         now, before = self._seconds(), self._before
         self._before = now
         seconds = {stage: now[stage] - before[stage] for stage in now}
@@ -105,7 +102,22 @@ class StageShares:
         for stage, value in seconds.items():
             role = stage.partition("_")[0]
             totals[role] = totals.get(role, 0.0) + value
-        for stage, value in seconds.items():
-            total = totals[stage.partition("_")[0]]
-            self._shares[stage] = value / total if total else self._shares.get(stage, 0.0)
-        return {f"time/{stage}": share for stage, share in self._shares.items()}
+        return {f"time/{stage}": value / max(totals[stage.partition("_")[0]], 1e-9) for stage, value in seconds.items()}
+
+
+class LearnerIdle:
+    """The fraction of time in which no trainer thread makes an update.
+
+    Args:
+        threads: number of trainer threads, of which only one updates at a time.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self._threads, self._newest = threads, 1.0
+
+    def share(self, shares: Mapping[str, float]) -> float:
+        """The fraction, from `StageShares.shares`; as before if no stage has ended since: an update takes that long."""
+        updating = sum(shares[f"time/trainer_{stage}"] for stage in UPDATE_STAGES)
+        if any(shares[f"time/trainer_{stage}"] for stage in TRAINER_STAGES):
+            self._newest = max(0.0, 1 - self._threads * updating)
+        return self._newest

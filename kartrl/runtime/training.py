@@ -1,18 +1,18 @@
 """The training part of a crew: trainer threads and the source of their batches, mixed with replays if there are any."""
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from fractions import Fraction
 
 import torch
 
 from kartrl.config import Config
 from kartrl.envs.spec import EnvSpec
-from kartrl.metrics.stopwatch import UPDATE_STAGES
 from kartrl.replay import Mixture, make_mixture
 from kartrl.replay.replay_folder import most_on_disk
 from kartrl.runtime.batch_source import BatchSource
 from kartrl.runtime.embedding import Embedding
+from kartrl.runtime.meter import LearnerIdle
 from kartrl.runtime.replay_source import AlternatingSource, MixedSource
 from kartrl.runtime.sizes import Sizes, replay_shape
 from kartrl.runtime.trainer_thread import Trainer, TrainerThread
@@ -34,6 +34,7 @@ class Training:
         generator: the replays' random generator.
         replay: the replays; None if there are none.
         threads: the threads.
+        idle: how much of the time none of them updates.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Training:
         self.threads = [
             TrainerThread(f"trainer-{index}", self._source, trainer, sourcing) for index in range(sizes.trainers)
         ]
+        self.idle = LearnerIdle(sizes.trainers)
 
     def _with_replay(self, source: BatchSource) -> BatchSource:
         """The source, mixed with replays if the configuration names any."""
@@ -85,11 +87,6 @@ class Training:
         for thread in self.threads:
             if thread.ident is not None:
                 thread.join(timeout)
-
-    def idle(self, shares: Mapping[str, float]) -> float:
-        """Fraction of time in which no thread makes an update, from the shares of the stages (`time/trainer_...`)."""
-        updating = sum(shares[f"time/trainer_{stage}"] for stage in UPDATE_STAGES)
-        return max(0.0, 1 - len(self.threads) * updating)  # only one updates at a time
 
     def scalars(self) -> dict[str, float]:
         """Scalars for the logger."""

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from kartrl.learning.counters import Counters
+from kartrl.metrics.stopwatch import TRAINER_STAGES
 from kartrl.metrics.terminal import Status
-from kartrl.runtime.meter import Meter, StageShares
+from kartrl.runtime.meter import LearnerIdle, Meter, StageShares
 
 
 def measure(updates: dict[float, int], times: list[float]) -> list[Status]:
@@ -44,12 +45,15 @@ def test_speed_falls_when_training_stops() -> None:
     assert states[80].agent_steps_per_second < 200
 
 
-def test_shares_stay_as_they_were_while_a_stage_lasts() -> None:
-    seconds = np.zeros(2)
-    shares = StageShares(lambda: [("trainer", ("idle", "backward"), [seconds])])
-    assert shares.shares() == {"time/trainer_idle": 0.0, "time/trainer_backward": 0.0}
-    seconds += (1.0, 3.0)
-    assert shares.shares() == {"time/trainer_idle": 0.25, "time/trainer_backward": 0.75}
-    assert shares.shares() == {"time/trainer_idle": 0.25, "time/trainer_backward": 0.75}, "it is in an update"
-    seconds += (0.0, 8.0)
-    assert shares.shares() == {"time/trainer_idle": 0.0, "time/trainer_backward": 1.0}
+def test_a_learner_in_a_long_update_is_not_idle() -> None:
+    """Time counts when a stage ends, and an update on several threads is one stage."""
+    seconds = np.zeros(len(TRAINER_STAGES))
+    shares = StageShares(lambda: [("trainer", TRAINER_STAGES, [seconds])])
+    idle = LearnerIdle(1)
+    assert idle.share(shares.shares()) == 1.0, "nothing yet"
+    seconds[TRAINER_STAGES.index("idle")] += 1.0
+    seconds[TRAINER_STAGES.index("backward")] += 3.0
+    assert idle.share(shares.shares()) == 0.25
+    assert idle.share(shares.shares()) == 0.25, "it is in an update"
+    seconds[TRAINER_STAGES.index("backward")] += 8.0
+    assert idle.share(shares.shares()) == 0.0

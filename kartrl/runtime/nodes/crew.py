@@ -139,7 +139,7 @@ class Nodes:
             shares
             | self._training.scalars()
             | {
-                "time/learner_idle": self._training.idle(shares),
+                "time/learner_idle": self._training.idle.share(shares),
                 "speed/nodes": float(len(self._fleet.acting)),
                 "system/quarantined_unrolls": float(self._fleet.total("quarantined")),
             }
