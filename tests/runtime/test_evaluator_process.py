@@ -116,7 +116,7 @@ def run_folder(tmp_path_factory):
 
 
 @needs_kart
-@pytest.mark.timeout(400)  # next to the others of this run, so that one worker makes it
+@pytest.mark.timeout(600)  # next to the others of this run, so that one worker makes it
 def test_lines_videos_and_graph_are_written(run_folder):
     events = EventAccumulator(str(run_folder / "evaluation"), size_guidance={"images": 0})
     events.Reload()
@@ -141,7 +141,7 @@ def test_lines_videos_and_graph_are_written(run_folder):
 
 
 @needs_kart
-@pytest.mark.timeout(400)  # next to the others of this run, so that one worker makes it
+@pytest.mark.timeout(600)  # next to the others of this run, so that one worker makes it
 def test_a_worse_policy_does_not_replace_the_best(run_folder):
     best = checkpoint.load(run_folder / "best.pt")
     assert (best.score, best.counters.agent_steps) == (1e9, 1000)
@@ -238,7 +238,7 @@ def page(url: str, profile: Path, seconds: int) -> str:
 
 
 @needs_kart
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium to open the page in")
 def test_tensorboard_shows_curves_lines_and_videos(run_folder, tmp_path):
     records, sender = CONTEXT.Pipe(duplex=False)
