@@ -178,7 +178,7 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
                 display.say(f"kartrl: resume it from its last checkpoint: {trusted}{resume_command(folder.path)}")
             return 1
         display.say(display.summary())
-        limit = runs.raised_limit(config.run, display.counters)
+        _, limit = runs.raised_limit(config.run, display.counters)
         display.say(_next_steps(folder.path, world.levels("test") or world.levels("train"), trusted, limit))
         return status
 

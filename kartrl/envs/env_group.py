@@ -79,7 +79,7 @@ class SingleGroup:
             try:
                 if self._done[index]:
                     observations[index], info = env.reset()
-                    if STATISTICS in info:
+                    if TERMINATED in info:
                         episodes.append(self._make_episode(info, info[TERMINATED]))
                 else:
                     observations[index], reward[index], terminated[index], truncated[index], info = env.step(

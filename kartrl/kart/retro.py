@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from multiprocessing import current_process
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -74,6 +74,21 @@ def state_file(folder: Path, circuit: str) -> Path:
     return folder / f"{circuit}.state"
 
 
+class Kept(NamedTuple):
+    """A start state in memory."""
+
+    file: Path
+    changed: int | None  # when it was read, see `_changed`
+    state: bytes  # compressed, as there may be hundreds in each of many processes; decompresses in 0.3 ms
+
+
+def _changed(file: Path) -> int | None:
+    """Time of a file's last change, in nanoseconds; None if it is gone, as a run's circuits may be."""
+    with contextlib.suppress(OSError):
+        return file.stat().st_mtime_ns
+    return None
+
+
 def is_foreign(folder: Path, circuit: str) -> bool:
     """Whether a start state is not one of the bundled game's own, and thus not trusted."""
     return folder != GAMES / BUNDLED or is_path(circuit)
@@ -108,8 +123,7 @@ class Console:
         make = IsolatedEmulator if isolated else Emulator
         self._emulator: Emulator | IsolatedEmulator | None = make(core_file(), self.folder / "rom.sfc")
         self._source = "this start state"
-        # time of the file's last change, and the state, compressed: there may be hundreds, in each of many processes
-        self._states: dict[str, tuple[int, bytes]] = {}
+        self._states: dict[str, Kept] = {}
         self._ticks: int | None = None  # last value written to the ROM; None: unknown
         self._map_shown: bool | None = None  # likewise
         self._commanded = False  # whether the next frame executes one of the `COMMANDS`
@@ -133,14 +147,14 @@ class Console:
         Raises:
             UserError: there is no such start state, or it is for another ROM.
         """
-        file = state_file(self.folder, circuit)
-        changed = file.stat().st_mtime_ns
-        if circuit not in self._states or self._states[circuit][0] != changed:  # the player may have overwritten it
-            state = read_state(file)
+        kept = self._states.get(circuit)
+        if kept is None or _changed(kept.file) not in (None, kept.changed):  # the player may have overwritten it
+            file = state_file(self.folder, circuit)
+            changed, state = _changed(file), read_state(file)
             self.begin(state, file)
-            self._states[circuit] = changed, zlib.compress(state, level=1)  # decompresses in 0.3 ms
+            kept = self._states[circuit] = Kept(file, changed, zlib.compress(state, level=1))
         self._source = circuit
-        self.restore(zlib.decompress(self._states[circuit][1]))
+        self.restore(zlib.decompress(kept.state))
 
     def begin(self, state: bytes, source: Path) -> None:
         """Start from a saved state.

@@ -300,17 +300,15 @@ def _check_unfinished(run: Run, counters: Counters) -> None:
     Raises:
         UserError: it has reached it; the message says which limit to raise.
     """
-    if limit := raised_limit(run, counters):
-        reached = (
-            f"{counters.agent_steps:,} agent steps"
-            if limit.startswith("run.agent_steps")
-            else f"{counters.seconds / 60:.1f} minutes"
-        )
+    reached, limit = raised_limit(run, counters)
+    if reached:
         raise UserError(f"--resume: this run is finished, with {reached}; raise its limit: --set {limit}")
 
 
-def raised_limit(run: Run, counters: Counters) -> str:
-    """The override with which a run that has reached its limit can be resumed; "" if it has reached none."""
+def raised_limit(run: Run, counters: Counters) -> tuple[str, str]:
+    """The limit that a run has reached, and the override with which it can be resumed; if it has none, "" twice."""
     if counters.agent_steps >= run.agent_steps:
-        return f"run.agent_steps={2 * run.agent_steps}"
-    return f"run.minutes={2 * run.minutes:g}" if run.minutes and counters.seconds >= 60 * run.minutes else ""
+        return f"{counters.agent_steps:,} agent steps", f"run.agent_steps={2 * run.agent_steps}"
+    if run.minutes and counters.seconds >= 60 * run.minutes:
+        return f"{counters.seconds / 60:.1f} minutes", f"run.minutes={2 * run.minutes:g}"
+    return "", ""

@@ -1,5 +1,6 @@
 """Environments stepped together: the ends of episodes, and Atari's fast path against Gymnasium's own wrappers."""
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -155,6 +156,20 @@ def test_a_game_that_ends_just_after_a_life_counts():
     lost, number, ((episode,)) = seen[0]
     assert lost == number, "it ended with the step after"
     assert not episode.finished
+
+
+def test_what_an_environment_of_ones_own_tells_at_a_reset_is_no_episode():
+    class Numbered(gymnasium.Wrapper):
+        def reset(self, **how):
+            return super().reset(**how)[0], {STATISTICS: 3}
+
+    group = SingleGroup([Numbered(gymnasium.make("CartPole-v1", max_episode_steps=2))], lambda *_: None)
+    group.reset(seed=0)
+    for _ in range(3):
+        step = group.step(np.zeros(1, np.int64))
+    assert not step.episodes
+    assert not step.truncated
+    group.close()
 
 
 def test_every_life_begins_with_fire_where_a_game_waits_for_it():

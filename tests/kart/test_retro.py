@@ -97,6 +97,8 @@ def test_a_state_that_was_overwritten_is_read_again(tmp_path: Path) -> None:
             block = console.block()
             assert block is not None
             titles.append(block.title)
+    file.unlink()
+    console.load(str(file))
     console.close()
     assert titles[0] == titles[1] != titles[2] == titles[3]
 
