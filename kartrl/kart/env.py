@@ -263,7 +263,7 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
     def _opened(self) -> Console:
         """The console; opens it if necessary."""
         if self._console is None:
-            console = Console(self._folder, isolated=self._isolated)
+            console = Console(self._folder, isolated=self._isolated, sound=False)
             words = [action.upper().split("+") for action in self._section.actions]
             try:
                 self._buttons = [console.buttons([] if word == ["NONE"] else word) for word in words]

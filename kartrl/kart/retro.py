@@ -113,15 +113,20 @@ class Console:
         circuit: circuit to load.
         isolated: whether the emulator runs in a separate process: if a start state crashes or hangs it, this console
             raises a UserError that names the state.
+        sound: whether to emulate the sound processor even if the game drives the same without it. States saved without
+            it differ in its registers.
     """
 
-    def __init__(self, folder: Path | str, circuit: str | None = None, isolated: bool = False) -> None:
+    def __init__(
+        self, folder: Path | str, circuit: str | None = None, isolated: bool = False, sound: bool = True
+    ) -> None:
         self.folder = game_folder(folder) if isinstance(folder, str) else folder
         self.game = load_game(integration_file(self.folder, "game.json"))
         self._build = build_id(self.folder) if (self.folder / BUILD).is_file() else None
         self._memory = Memory(integration_file(self.folder, "data.json"))
         make = IsolatedEmulator if isolated else Emulator
-        self._emulator: Emulator | IsolatedEmulator | None = make(core_file(), self.folder / "rom.sfc")
+        sound = sound or self.game.needs_sound
+        self._emulator: Emulator | IsolatedEmulator | None = make(core_file(), self.folder / "rom.sfc", sound)
         self._source = "this start state"
         self._states: dict[str, Kept] = {}
         self._ticks: int | None = None  # last value written to the ROM; None: unknown
