@@ -12,7 +12,6 @@ from kartrl.errors import RunFailed, UserError, shortage
 from kartrl.files import write_whole
 from kartrl.learning import checkpoint
 from kartrl.metrics.records import EpisodeRecord, Scalars
-from kartrl.runtime import evaluator_process
 from kartrl.runtime.backoff import STILL_SECONDS, Helper
 from kartrl.runtime.child_process import ChildProcess
 from kartrl.runtime.inbox import Inbox
@@ -37,6 +36,8 @@ class Evaluations:
         self._helper = Helper("evaluator", self._start, say, STILL_SECONDS + config.system.step_timeout)
 
     def _start(self, signs: Connection) -> ChildProcess:
+        from kartrl.runtime import evaluator_process  # here: it loads for 0.2 s, and a run's start does not need it
+
         ours, theirs = self._context.Pipe()
         self._inbox = Inbox(ours)
         process = spawn(self._context, "evaluator", evaluator_process.run, self._folder, self._config, theirs, signs)

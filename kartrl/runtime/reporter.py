@@ -13,7 +13,6 @@ from kartrl.config import Config
 from kartrl.envs.worlds import load_world
 from kartrl.metrics.records import EpisodeBatch, EpisodeRecord, Histograms, Record, Scalars
 from kartrl.metrics.terminal import Display, Status
-from kartrl.runtime import logger_process
 from kartrl.runtime.backoff import STILL_SECONDS, Helper
 from kartrl.runtime.child_process import ChildProcess
 from kartrl.runtime.messages import EpisodeEnd
@@ -63,6 +62,8 @@ class Reporter:
         self.logger = Helper("logger", self._start_logger, display.say, STILL_SECONDS + config.system.step_timeout)
 
     def _start_logger(self, signs: Connection) -> ChildProcess:
+        from kartrl.runtime import logger_process  # here: it loads while the first agents start
+
         if self._pipe is not None:
             self._lost += self._pipe.waiting
         self.close()
