@@ -26,7 +26,7 @@ class Game(NamedTuple):
     wrong_way: int  # value of `lakitu` while driving the wrong way
     road: dict[int, str]  # `ground_type` -> name, on the road
     off_road: dict[int, str]  # `ground_type` -> name, off the road
-    needs_sound: bool = True  # whether the ROM may read the sound processor, which must then be emulated
+    needs_sound: bool = True  # whether the ROM may wait for the sound processors during a race
 
     def laps_done(self, race: dict[str, int]) -> int:
         """Completed laps of a raw race state, 0 to `laps`."""

@@ -113,8 +113,8 @@ class Console:
         circuit: circuit to load.
         isolated: whether the emulator runs in a separate process: if a start state crashes or hangs it, this console
             raises a UserError that names the state.
-        sound: whether to emulate the sound processor even if the game drives the same without it. States saved without
-            it differ in its registers.
+        sound: whether to emulate the sound processors even if the game drives the same without them. Without, it does
+            not boot, so that a circuit must be loaded first, and states saved by it are of no use.
     """
 
     def __init__(

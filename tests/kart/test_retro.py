@@ -19,8 +19,8 @@ from kartrl.kart.cartridge import read_state
 from kartrl.kart.circuit_map import circuit_map
 from kartrl.kart.libretro import BUTTONS, Emulator
 from kartrl.kart.race import load_game
-from kartrl.kart.retro import BUNDLED, GAMES, Console, Memory
-from kartrl.kart.sound_processor import skip_sound
+from kartrl.kart.retro import BUNDLED, GAMES, Console, Memory, circuits
+from kartrl.kart.sound import stop_sound
 
 pytest.importorskip("stable_retro", reason="no SNES emulator on this platform")
 
@@ -185,35 +185,30 @@ def test_equal_to_stable_retros_emulator() -> None:
 @pytest.mark.skipif(
     sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64"), reason="sound is always emulated there"
 )
-@pytest.mark.parametrize("circuit", ["MarioCircuit.Act4", "VanillaLake.Act1", "BowserCastle.Act1"])
+@pytest.mark.parametrize("circuit", circuits(FOLDER))
 def test_without_sound_a_race_is_the_same_in_memory_and_screen(circuit: str) -> None:
     heard, silent = Console(FOLDER, circuit), Console(FOLDER, circuit, sound=False)
     generator = np.random.default_rng(5)
     for console in (heard, silent):
         console.set_opponents(3)
-    for turn in range(300):
+    for turn in range(60):
         buttons = heard.buttons([name for name in ("B", "LEFT", "RIGHT", "L") if generator.random() < 0.5])
         for console in (heard, silent):
             console.step(buttons, 5, show_map=turn % 2 == 0)
         assert bytes(heard._open().ram) == bytes(silent._open().ram)
         assert np.array_equal(heard.screen(), silent.screen())
     states = heard.save(), silent.save()
-    assert states[0] != states[1]  # the sound processor's registers have stood still
-    silent.restore(states[0])  # each continues from the other's
-    heard.restore(states[1])
-    for console in (heard, silent):
-        console.step(heard.buttons(["B"]), 5)
-    assert bytes(heard._open().ram) == bytes(silent._open().ram)
+    assert states[0] != states[1]  # the sound processors have stood still
     heard.close()
     silent.close()
 
 
-def test_a_cartridge_has_its_sound_processor_emulated(tmp_path: Path) -> None:
+def test_a_cartridge_has_its_sound_processors_emulated(tmp_path: Path) -> None:
     """Its ROM may wait for it."""
     assert load_game(GAMES / "SuperMarioKart-Snes" / "game.json").needs_sound
     library = tmp_path / "core.so"
     library.write_bytes(b"no core that is known")
-    assert not skip_sound(str(library), library)
+    assert not stop_sound(str(library), library)
     assert library.read_bytes() == b"no core that is known"
 
 

@@ -1,7 +1,7 @@
-"""Skips the sound processor's work in a copy of snes9x: nobody hears training, and it takes a fifth of a step's time.
+"""Stops the sound processors in a copy of snes9x: nobody hears training, and they take a quarter of a step's time.
 
-The core has no option for it, so its function that computes samples (`SNES::SPC_DSP::run`) is replaced by one that
-returns at once. A game notices only if it reads that processor's registers.
+The core has no option for it, so the function that lets them catch up with the console's CPU (`S9xAPUExecute`) is
+replaced by one that returns at once. A game notices only if it waits for their answers, as each does when it boots.
 """
 
 import functools
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-FUNCTION = b"_ZN4SNES7SPC_DSP3runEi"
+FUNCTION = b"_Z13S9xAPUExecutev"
 RETURN = {"x86_64": b"\xc3", "aarch64": b"\xc0\x03\x5f\xd6"}.get(platform.machine(), b"")  # as machine code
 # elf.h, 64 bits, little-endian
 MAGIC, SYMBOL_TABLE = b"\x7fELF\x02\x01", 2
@@ -26,7 +26,7 @@ SECTION = np.dtype(
 SYMBOL = np.dtype([("name", "<u4"), ("kind", "<u2"), ("section", "<u2"), ("value", "<u8"), ("size", "<u8")])
 
 
-def skip_sound(library: str, core: Path) -> bool:
+def stop_sound(library: str, core: Path) -> bool:
     """Change `library`, a file that is a copy of `core` and not loaded yet.
 
     Returns:
