@@ -5,16 +5,17 @@ replaced by one that returns at once. A game notices only if it waits for their 
 """
 
 import functools
-import platform
 from pathlib import Path
 
 import numpy as np
 
 FUNCTION = b"_Z13S9xAPUExecutev"
-RETURN = {"x86_64": b"\xc3", "aarch64": b"\xc0\x03\x5f\xd6"}.get(platform.machine(), b"")  # as machine code
+RETURN = b"\xc3"  # the instruction, of x86-64
 # elf.h, 64 bits, little-endian
-MAGIC, SYMBOL_TABLE = b"\x7fELF\x02\x01", 2
-HEADER = np.dtype({"names": ["sections", "number"], "formats": ["<u8", "<u2"], "offsets": [0x28, 0x3C]})
+MAGIC, X86_64, SYMBOL_TABLE = b"\x7fELF\x02\x01", 62, 2
+HEADER = np.dtype(
+    {"names": ["machine", "sections", "number"], "formats": ["<u2", "<u8", "<u2"], "offsets": [0x12, 0x28, 0x3C]}
+)
 SECTION = np.dtype(
     {
         "names": ["type", "address", "offset", "size", "link"],
@@ -44,9 +45,11 @@ def stop_sound(library: str, core: Path) -> bool:
 def _place(core: Path) -> int | None:
     """Where in the core's file the function begins."""
     data = core.read_bytes()
-    if not RETURN or not data.startswith(MAGIC):
+    if not data.startswith(MAGIC):
         return None
-    start, number = np.frombuffer(data, HEADER, 1)[0]
+    machine, start, number = np.frombuffer(data, HEADER, 1)[0]
+    if machine != X86_64:
+        return None
     sections = np.frombuffer(data, SECTION, int(number), int(start))
     for table in sections[sections["type"] == SYMBOL_TABLE]:
         symbols = np.frombuffer(data, SYMBOL, int(table["size"]) // SYMBOL.itemsize, int(table["offset"]))
