@@ -81,7 +81,7 @@ def _work(crew: Central, server: Connection) -> None:
     )
     crew.start()
     crew.begin()
-    suspension = Suspension()
+    suspension = Suspension(time.monotonic())
     try:
         while not server.poll():
             for end in crew.receive(timeout=0.5):
@@ -89,9 +89,10 @@ def _work(crew: Central, server: Connection) -> None:
             if failures:
                 raise RunFailed(failures[0])
             resume_fork_server()
-            if suspension.is_over():
-                crew.supervisor.rest(time.monotonic())
-            crew.watch(time.monotonic())
+            now = time.monotonic()
+            if suspension.is_over(now):
+                crew.supervisor.rest(now)
+            crew.watch(now)
     finally:
         crew.stop(0.0)
         end_children(END_SECONDS)

@@ -41,7 +41,7 @@ from kartrl.runtime.meter import Meter
 from kartrl.runtime.nodes.crew import Nodes
 from kartrl.runtime.processes import start_method
 from kartrl.runtime.replay_saves import ReplaySaves
-from kartrl.runtime.reporter import Reporter
+from kartrl.runtime.reporter import UPDATE_SECONDS, Reporter
 from kartrl.runtime.sizes import Sizes
 from kartrl.runtime.trainer_thread import Trainer
 from kartrl.runtime.watchdog import Suspension, Watchdog
@@ -178,14 +178,15 @@ class Server:
             return newest._replace(where=crew.supervisor.where)
 
         self._request.silent, self._request.last_words = True, self._losses
-        suspension = Suspension()
+        suspension = Suspension(time.monotonic())
         while self._request.number is None and not self._finished():
             self._receive(timeout=0.5)
-            if suspension.is_over():
-                self._rest(time.monotonic())
+            now = time.monotonic()
+            if suspension.is_over(now):
+                self._rest(now)
             if self._thread_failure is not None:
                 raise RunFailed(self._thread_failure)
-            self._watch()
+            self._watch(now)
             now, newest = time.monotonic(), status()
             crew.tune(now, newest)
             self._display.show(newest)
@@ -195,12 +196,13 @@ class Server:
             if now - last["histogram"] >= HISTOGRAM_SECONDS:
                 last["histogram"] = now
                 self._reporter.report_weights()
-                suspension.forget()  # it may have waited for a stuck update, which must be noticed
+                suspension.forget(time.monotonic(), UPDATE_SECONDS)  # for a stuck update, which must be noticed
             due = now - last["checkpoint"] >= 60 * self._config.run.checkpoint_minutes
             if due and self._replay_saves.ready():
                 last["checkpoint"] = now
-                self._save(self._config.system.step_timeout)
-                suspension.forget()  # likewise
+                patience = self._config.system.step_timeout
+                self._save(patience)
+                suspension.forget(time.monotonic(), patience)  # likewise
         self._request.silent = False  # a signal during the last update or evaluation is acknowledged by the handler
         if self._request.number is not None:
             self._display.say("Saving and ending; Ctrl-C again ends at once")
@@ -222,11 +224,10 @@ class Server:
             self._reporter.add_evaluation(record)
         self._display.refresh()
 
-    def _watch(self) -> None:
+    def _watch(self, now: float) -> None:
         """Check that every process is alive, replacing dead ones, and that the run makes progress."""
         if self._request.number is not None:
             return  # the same signal may have ended other processes
-        now = time.monotonic()
         resume_fork_server()
         self._crew.watch(now)
         self._reporter.logger.watch(now)

@@ -1,7 +1,5 @@
 """Notices when a run no longer makes progress, or was suspended."""
 
-import time
-
 from kartrl.errors import RunFailed
 
 PATIENCE = 2.0  # multiple of the longest time that something may take after which the run gives up
@@ -66,16 +64,22 @@ class Suspension:
     """Notices that all processes of a run have been suspended, as by Ctrl-Z, or that the machine is overloaded.
 
     What others have done since then says nothing about them: time them anew.
+
+    Args:
+        now: the monotonic time, in seconds.
     """
 
-    def __init__(self) -> None:
-        self._looked = time.monotonic()
+    def __init__(self, now: float) -> None:
+        self._looked = now
 
-    def is_over(self) -> bool:
-        """Whether there was one since the last call of this or of `forget`, which come twice a second."""
-        before, self._looked = self._looked, time.monotonic()
-        return self._looked - before > SUSPENDED_SECONDS
+    def is_over(self, now: float) -> bool:
+        """Whether there was one since the last call, apart from `forget`; comes twice a second.
 
-    def forget(self) -> None:
-        """Do not count the time since the last call: this process itself has been waiting."""
-        self._looked = time.monotonic()
+        What follows must use the same `now`, as a suspension may begin at any moment.
+        """
+        before, self._looked = self._looked, now
+        return now - before > SUSPENDED_SECONDS
+
+    def forget(self, now: float, longest: float) -> None:
+        """Do not count up to `longest` seconds since the last call, for which this process itself may have waited."""
+        self._looked = min(now, self._looked + longest)

@@ -36,6 +36,35 @@ def test_a_run_that_was_suspended_goes_on(tmp_path):
         assert training.process.wait(60) == 128 + signal.SIGINT
 
 
+# All processes are suspended just after a checkpoint was written, before the server looks at anything else.
+WHILE_SAVING = """
+from pathlib import Path
+from kartrl.learning import checkpoint
+real = checkpoint.save
+def save(path, content):
+    real(path, content)
+    Path({file!r}).touch()
+checkpoint.save = save
+"""
+
+
+def test_a_run_that_was_suspended_while_saving_goes_on(tmp_path):
+    file = tmp_path / "suspended"
+    (tmp_path / "sitecustomize.py").write_text(SUSPENDED.format(file=str(file)))
+    options = [*QUICK, *EVALUATE_OFF, "--set", "run.name=run", "--set", "run.checkpoint_minutes=0.01"]
+    limits = ["--set", "run.agent_steps=1000000000"]
+    saving = WHILE_SAVING.format(file=str(file))
+    with Training(tmp_path, *options, *limits, first=[tmp_path], before=saving) as training:
+        folder = tmp_path / "logs" / "run"
+        wait_for(file.exists, 120, "a checkpoint")
+        before = steps(folder)
+        wait_for(lambda: steps(folder) > 2 * before, 120, "training to go on")
+        training.process.send_signal(signal.SIGINT)
+        assert training.process.wait(60) == 128 + signal.SIGINT
+        assert training.process.stdout is not None
+        assert "restart" not in training.process.stdout.read().lower()
+
+
 def test_jumps_of_the_wall_clock_have_no_effect(tmp_path):
     (tmp_path / "sitecustomize.py").write_text(SITECUSTOMIZE)
     limits = ["--set", "run.agent_steps=20000", "--set", "run.minutes=5", "--set", "run.name=run"]

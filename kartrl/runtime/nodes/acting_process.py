@@ -178,15 +178,16 @@ class _Answers:
 
     def _watch(self) -> None:
         """Check that the agents are alive, and replace dead ones."""
-        supervisor, slab, suspension = self._acting.supervisor, self._acting.slab, Suspension()
+        supervisor, slab, suspension = self._acting.supervisor, self._acting.slab, Suspension(time.monotonic())
         try:
             while not self._stop.is_set():
                 for end in supervisor.receive(LOOK_SECONDS):
                     self._episodes.append(end)
                 resume_fork_server()
-                if suspension.is_over():
-                    supervisor.rest(time.monotonic())
-                supervisor.watch(time.monotonic(), trained=bool(slab.unrolls.any()))
+                now = time.monotonic()
+                if suspension.is_over(now):
+                    supervisor.rest(now)
+                supervisor.watch(now, trained=bool(slab.unrolls.any()))
         except Exception as error:
             self._failure = error
 
