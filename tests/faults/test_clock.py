@@ -2,6 +2,7 @@
 
 import signal
 
+import pytest
 from commands import END_SLOWLY, EVALUATE_OFF, QUICK, Training, run, steps, wait_for
 
 from kartrl.metrics import scalars_csv
@@ -22,21 +23,7 @@ time.monotonic = lambda: real() + (1000.0 if os.path.exists({file!r}) else 0.0)
 """
 
 
-def test_a_run_that_was_suspended_goes_on(tmp_path):
-    file = tmp_path / "suspended"
-    (tmp_path / "sitecustomize.py").write_text(SUSPENDED.format(file=str(file)))
-    options = [*QUICK, *EVALUATE_OFF, "--set", "run.name=run", "--set", "run.checkpoint_minutes=0.01"]
-    with Training(tmp_path, *options, "--set", "run.agent_steps=1000000000", first=[tmp_path]) as training:
-        folder = tmp_path / "logs" / "run"
-        wait_for(lambda: steps(folder) > 0, 120, "a checkpoint")
-        file.touch()
-        before = steps(folder)
-        wait_for(lambda: steps(folder) > 2 * before, 120, "training to go on")
-        training.process.send_signal(signal.SIGINT)
-        assert training.process.wait(60) == 128 + signal.SIGINT
-
-
-# All processes are suspended just after a checkpoint was written, before the server looks at anything else.
+# It appears just after a checkpoint was written, before the server looks at anything else.
 WHILE_SAVING = """
 from pathlib import Path
 from kartrl.learning import checkpoint
@@ -48,17 +35,19 @@ checkpoint.save = save
 """
 
 
-def test_a_run_that_was_suspended_while_saving_goes_on(tmp_path):
+@pytest.mark.parametrize("saving", [False, True], ids=["at any time", "while saving"])
+def test_a_run_that_was_suspended_goes_on(tmp_path, saving):
     file = tmp_path / "suspended"
     (tmp_path / "sitecustomize.py").write_text(SUSPENDED.format(file=str(file)))
     options = [*QUICK, *EVALUATE_OFF, "--set", "run.name=run", "--set", "run.checkpoint_minutes=0.01"]
+    before = WHILE_SAVING.format(file=str(file)) if saving else ""
     limits = ["--set", "run.agent_steps=1000000000"]
-    saving = WHILE_SAVING.format(file=str(file))
-    with Training(tmp_path, *options, *limits, first=[tmp_path], before=saving) as training:
+    with Training(tmp_path, *options, *limits, first=[tmp_path], before=before) as training:
         folder = tmp_path / "logs" / "run"
-        wait_for(file.exists, 120, "a checkpoint")
-        before = steps(folder)
-        wait_for(lambda: steps(folder) > 2 * before, 120, "training to go on")
+        wait_for(lambda: steps(folder) > 0, 120, "a checkpoint")
+        file.touch()
+        saved = steps(folder)
+        wait_for(lambda: steps(folder) > 2 * saved, 120, "training to go on")
         training.process.send_signal(signal.SIGINT)
         assert training.process.wait(60) == 128 + signal.SIGINT
         assert training.process.stdout is not None
