@@ -17,7 +17,7 @@ VARIABLES = {  # name: (address, type); meanings in README.md
     "driven": (0x54, "<i2"),
     "ticks": (0x1E00, "|u1"), "start_section": (0x1E01, "|u1"), "tick": (0x1E02, "<u2"), "circuit": (0x1E04, "|u1"),
     "select": (0x1E05, "|u1"), "build_id": (0x1E08, "<u4"),
-    "opponents": (0x1E06, "|u1"), "opponent_speed": (0x1E07, "|u1"), "no_map": (0x1E18, "|u1"),
+    "opponents": (0x1E06, "|u1"), "opponent_speed": (0x1E07, "|u1"), "dark": (0x1E18, "|u1"),
     "touched": (0x1E19, "|u1"),
     "best_lap": (0x1E10, "<u2"), "last_lap": (0x1E12, "<u2"),
     **{

@@ -233,14 +233,10 @@ ready:
         jml wait & $7FFFFF
 .endproc
 
-; Nothing to do until the next interrupt. An emulator spends as long on each instruction, and repeats WAI until the
-; interrupt comes: instructions that take many cycles, in slow memory, are the cheapest way to let a frame pass.
+; Nothing to do until the next interrupt.
 .proc wait
-        .repeat 16
-        jsl back & $7FFFFF
-        .endrepeat
+        wai
         bra wait
-back:   rtl
 .endproc
 
 .segment "RODATA"

@@ -37,15 +37,15 @@ joypad: lda opponents
         jsr place_others
         sep #$20
         .a8
-:       lda nomap
-        and #$01
+:       lda dark
+        and #$03
         ldx others
         beq :+
-        ora #$02
+        ora #$04
 :       asl a
         rep #$20
         .a16
-        and #$0006
+        and #$000E
         tax
         lda dark_lists,x
         sta A1TL + $60

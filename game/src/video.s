@@ -130,7 +130,11 @@ dark_twice:                     ; with opponents also at the horizon
         .byte TOP_LINES, $80, SKY_LINES - 2 - TOP_LINES, $0F, 2, $80, 1, $0F, 0
 dark_below:                     ; without the small map
         .byte TOP_LINES, $80, SKY_LINES + GROUND_LINES - TOP_LINES, $0F, 1, $80, 0
-dark_all:                       ; both
+dark_twice_below:
         .byte TOP_LINES, $80, SKY_LINES - 2 - TOP_LINES, $0F, 2, $80, GROUND_LINES, $0F, 1, $80, 0
-dark_lists:
-        .word dark_list, dark_below, dark_twice, dark_all
+dark_above:                     ; without the sky, also with opponents
+        .byte SKY_LINES, $80, 1, $0F, 0
+dark_around:                    ; without both
+        .byte SKY_LINES, $80, GROUND_LINES, $0F, 1, $80, 0
+dark_lists:                     ; by `dark`, without and with opponents
+        .word dark_list, dark_below, dark_above, dark_around, dark_twice, dark_twice_below, dark_above, dark_around

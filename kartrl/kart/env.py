@@ -18,7 +18,7 @@ from kartrl.envs.named_modules import apply_wrapper
 from kartrl.envs.spec import describe
 from kartrl.envs.wrappers import take_actions
 from kartrl.errors import UserError
-from kartrl.kart.libretro import Image
+from kartrl.kart.libretro import ALL, Image
 from kartrl.kart.picture import Picture
 from kartrl.kart.race import TICKS_PER_SECOND, Course, Game, LapTimes, Progress, RaceStep, race_seconds, step_reward
 from kartrl.kart.retro import BUNDLED, Console, game_folder, is_foreign, state_file
@@ -213,7 +213,8 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
         )
 
     def render(self) -> Image | None:
-        """The screen for display, uint8 [224, 256, 3]; without a `render_mode`, the map below may be missing."""
+        """The screen for display, uint8 [224, 256, 3]; without a `render_mode`, rows that are not observed
+        may be missing."""
         return None if self._console is None else self._console.picture()
 
     def race(self) -> dict[str, int]:
@@ -263,7 +264,7 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
     def _opened(self) -> Console:
         """The console; opens it if necessary."""
         if self._console is None:
-            console = Console(self._folder, isolated=self._isolated, sound=False)
+            console = Console(self._folder, isolated=self._isolated, fast=True)
             words = [action.upper().split("+") for action in self._section.actions]
             try:
                 self._buttons = [console.buttons([] if word == ["NONE"] else word) for word in words]
@@ -297,9 +298,7 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
 
     def _run(self, console: Console, buttons: int, ticks: int) -> None:
         if self.on_frame is None:
-            map_top = console.game.map_top
-            map_seen = map_top is not None and self._section.crop_bottom > map_top
-            console.step(buttons, ticks, show_map=map_seen or self.render_mode is not None)
+            console.step(buttons, ticks, self._picture.rows if self.render_mode is None else ALL)
         else:
             for _ in range(ticks):
                 console.step(buttons)

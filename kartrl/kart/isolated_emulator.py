@@ -43,7 +43,7 @@ class IsolatedEmulator:
         UserError: as `Emulator`.
     """
 
-    def __init__(self, core: Path, rom: Path, sound: bool = True) -> None:
+    def __init__(self, core: Path, rom: Path, fast: bool = False) -> None:
         self.pressed = 0
         """Buttons held on the first joypad, as in `Emulator`."""
         context: Any = start_method()
@@ -53,7 +53,7 @@ class IsolatedEmulator:
         self.ram = self._shared.ram
         """A copy of the console's working memory; changes take effect with the next call."""
         self._pipe, theirs = context.Pipe()
-        self._process = spawn(context, "emulator", serve, core, rom, sound, self._shared, theirs)
+        self._process = spawn(context, "emulator", serve, core, rom, fast, self._shared, theirs)
         theirs.close()
         self._lost = ""  # why there are no more answers; "" while there are
         self._frame = Frame(*self._receive(waits=round(START_SECONDS / WAIT_SECONDS)))
@@ -118,10 +118,10 @@ class IsolatedEmulator:
         raise EmulatorLost(f"the emulator {cause}")
 
 
-def serve(core: Path, rom: Path, sound: bool, shared: Shared, pipe: Connection) -> None:
+def serve(core: Path, rom: Path, fast: bool, shared: Shared, pipe: Connection) -> None:
     """Main function of the emulator's process: answers calls until the other end of the pipe is closed."""
     try:
-        emulator = Emulator(core, rom, sound)
+        emulator = Emulator(core, rom, fast)
         pipe.send(_share(emulator, shared))
         while True:
             name, *arguments = pipe.recv()

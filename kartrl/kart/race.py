@@ -21,12 +21,12 @@ class Game(NamedTuple):
     start_section: bool  # whether the ROM can place the kart at any section
     opponents: int  # maximum number of opponents
     ticks_among_opponents: list[int]  # as `ticks_per_frame`, with one opponent, two, ...
-    map_top: int | None  # first screen row of the map, which the ROM can skip drawing; None: it cannot
+    ground_rows: tuple[int, int] | None  # first screen row of the ground, and of the map below; None: all are drawn
     speed_scale: float  # converts `speed` to units in which full speed is about 1000
     wrong_way: int  # value of `lakitu` while driving the wrong way
     road: dict[int, str]  # `ground_type` -> name, on the road
     off_road: dict[int, str]  # `ground_type` -> name, off the road
-    needs_sound: bool = True  # whether the ROM may wait for the sound processors during a race
+    shortcuts: bool = False  # whether the ROM drives the same with those of `kartrl.kart.shortcuts`
 
     def laps_done(self, race: dict[str, int]) -> int:
         """Completed laps of a raw race state, 0 to `laps`."""

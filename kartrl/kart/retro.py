@@ -113,24 +113,25 @@ class Console:
         circuit: circuit to load.
         isolated: whether the emulator runs in a separate process: if a start state crashes or hangs it, this console
             raises a UserError that names the state.
-        sound: whether to emulate the sound processors even if the game drives the same without them. Without, it does
-            not boot, so that a circuit must be loaded first, and states saved by it are of no use.
+        fast: whether to take the emulator's shortcuts if the game drives the same with them. It does not boot then, so
+            that a circuit must be loaded first, and states saved by it are of no use.
     """
 
     def __init__(
-        self, folder: Path | str, circuit: str | None = None, isolated: bool = False, sound: bool = True
+        self, folder: Path | str, circuit: str | None = None, isolated: bool = False, fast: bool = False
     ) -> None:
         self.folder = game_folder(folder) if isinstance(folder, str) else folder
         self.game = load_game(integration_file(self.folder, "game.json"))
         self._build = build_id(self.folder) if (self.folder / BUILD).is_file() else None
         self._memory = Memory(integration_file(self.folder, "data.json"))
         make = IsolatedEmulator if isolated else Emulator
-        sound = sound or self.game.needs_sound
-        self._emulator: Emulator | IsolatedEmulator | None = make(core_file(), self.folder / "rom.sfc", sound)
+        self._emulator: Emulator | IsolatedEmulator | None = make(
+            core_file(), self.folder / "rom.sfc", fast and self.game.shortcuts
+        )
         self._source = "this start state"
         self._states: dict[str, Kept] = {}
         self._ticks: int | None = None  # last value written to the ROM; None: unknown
-        self._map_shown: bool | None = None  # likewise
+        self._dark: int | None = None  # likewise
         self._commanded = False  # whether the next frame executes one of the `COMMANDS`
         self._at_once: int | None = None  # maximum ticks per frame; None: not known yet, depends on the opponents
         if circuit is not None:
@@ -208,16 +209,16 @@ class Console:
             raise UserError(f"{self.game.title}: its ROM allows at most {self.game.opponents} opponents, not {number}")
         self.set_value("opponents", number)
 
-    def step(self, buttons: int, ticks: int = 1, show_map: bool = True) -> None:
+    def step(self, buttons: int, ticks: int = 1, rows: slice = ALL) -> None:
         """Hold `buttons` (a bit mask) for `ticks` ticks of the game, in as few video frames as the ROM allows.
 
-        Without the map, screen rows from `Game.map_top` on may stay black, which is faster.
+        Other rows of the screen than `rows` may stay black, which is faster.
         """
         emulator = self._open()
         emulator.pressed = buttons
-        if show_map is not self._map_shown and self.game.map_top is not None:
-            self.set_value("no_map", not show_map)
-        self._map_shown = show_map
+        if self.game.ground_rows is not None and (dark := _dark(rows, *self.game.ground_rows)) != self._dark:
+            self.set_value("dark", dark)
+            self._dark = dark
         if self._at_once is None:
             self._at_once = self._most_ticks()
         while ticks > 0:
@@ -251,9 +252,10 @@ class Console:
 
     def picture(self) -> Image:
         """`screen` for display: fills the lines that the console leaves black while it writes to video memory."""
-        screen, ground = self.screen(), self.game.map_top
-        if ground is None:
+        screen = self.screen()
+        if self.game.ground_rows is None:
             return screen
+        ground = self.game.ground_rows[1]
         lit = np.flatnonzero(screen[:ground].any((1, 2)))
         if len(lit):
             rows = np.arange(ground)
@@ -286,7 +288,7 @@ class Console:
             restored = self._open().restore(state)
         if not restored:
             raise UserError(f"{self._source}: the emulator rejects this state: it is damaged, or from another emulator")
-        self._ticks = self._map_shown = self._at_once = None
+        self._ticks = self._dark = self._at_once = None
         self._commanded = False
 
     def close(self) -> None:
@@ -307,6 +309,11 @@ class Console:
         if self._emulator is None:
             raise UserError("this console is closed")
         return self._emulator
+
+
+def _dark(rows: slice, ground: int, below: int) -> int:
+    """The ROM's `dark` if only `rows` are looked at; the ground is from row `ground` to row `below`."""
+    return (rows.stop is not None and rows.stop <= below) + 2 * (rows.start is not None and rows.start >= ground)
 
 
 class Memory:

@@ -18,6 +18,7 @@ from kartrl.config import Environment
 from kartrl.kart.block import BANK, HEADER
 from kartrl.kart.circuits.states import start_state
 from kartrl.kart.circuits.surfaces import SURFACES, Effect
+from kartrl.kart.libretro import ALL
 from kartrl.kart.retro import RAM, Console
 
 pytest.importorskip("stable_retro", reason="no SNES emulator on this platform")
@@ -124,22 +125,23 @@ def test_ticks_in_one_frame_equal_single_frames_over_a_long_random_drive(
 
 
 @pytest.mark.parametrize("opponents", [0, 3])
-def test_no_map_changes_neither_the_race_nor_the_rest_of_the_screen(console: Console, opponents: int) -> None:
-    top, seen = console.game.map_top, []
-    assert top is not None
-    for show_map in (True, False):
+def test_dark_rows_change_neither_the_race_nor_the_rest_of_the_screen(console: Console, opponents: int) -> None:
+    assert console.game.ground_rows is not None
+    (ground, below), seen = console.game.ground_rows, []
+    for dark, rows in enumerate((ALL, slice(0, below), slice(ground, 224), slice(ground, below))):
         console.load("MarioCircuit.Act3")
         console.set_opponents(opponents)
         seen.append([])
         for step in range(150):
-            console.step(console.buttons(["B"] if step % 10 < 7 else ["B", "LEFT"]), 1 + step % 5, show_map)
+            console.step(console.buttons(["B"] if step % 10 < 7 else ["B", "LEFT"]), 1 + step % 5, rows)
             race = console.race()
-            assert race.pop("no_map") == (not show_map)
+            assert race.pop("dark") == dark
             picture = console.screen()
-            seen[-1].append((race, picture[:top].tobytes()))
-            assert picture[top:].any() == show_map
-            assert np.array_equal(picture[40:top], console.screen(slice(40, top)))
-    assert seen[0] == seen[1]
+            seen[-1].append((race, picture[ground:below].tobytes()))
+            assert picture[below:].any() == (rows.stop != below)
+            assert picture[:ground].any() == (rows.start != ground)
+            assert np.array_equal(picture[40:below], console.screen(slice(40, below)))
+    assert seen[1:] == seen[:1] * 3
 
 
 @pytest.mark.parametrize("circuit", ["MarioCircuit.Act1", "MarioCircuit.Act4", "DonutPlains.Act1"])

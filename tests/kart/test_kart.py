@@ -244,15 +244,16 @@ def test_on_frame_sees_every_tick_and_changes_nothing(make_kart: MakeKart) -> No
     assert np.array_equal(frames[-1], env.render())
 
 
-def test_map_is_drawn_only_if_it_is_used(make_kart: MakeKart) -> None:
-    """Observations are the same without it; it is drawn for `render` and for observations with its rows."""
+def test_rows_around_the_ground_are_drawn_only_if_they_are_used(make_kart: MakeKart) -> None:
+    """Observations are the same without them; they are drawn for `render` and for observations with their rows."""
     blind, watched = make_kart(frame_skip=5), make_kart(frame_skip=5, render_mode="rgb_array")
     assert same(record(blind, 3, 40), record(watched, 3, 40))
-    map_top = watched._console.game.map_top
-    assert not blind.render()[map_top:].any()
-    assert watched.render()[map_top:].any()
-    low = make_kart(crop_top=map_top, crop_bottom=200)
-    assert low.reset(seed=3)[0].any()
+    ground, below = watched._console.game.ground_rows
+    for rows in (slice(8, ground), slice(below, 224)):
+        assert not blind._console.screen(rows).any()
+        assert watched._console.screen(rows).any()
+    for top, bottom in ((8, ground), (below, 200)):
+        assert make_kart(crop_top=top, crop_bottom=bottom).reset(seed=3)[0].any()
 
 
 def test_frame_skip_beyond_the_roms_ticks_per_frame(make_kart: MakeKart) -> None:

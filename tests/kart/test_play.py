@@ -251,7 +251,7 @@ def test_no_black_lines_are_shown_at_the_horizon_or_above():
     stage, session = begun(circuit=CIRCUIT, opponents=3)
     with stage:
         drive(session, some_driving(30))
-        ground = session.console.game.map_top
+        ground = session.console.game.ground_rows[1]
         assert not session.screen()[:ground].any((1, 2)).all(), "the console has some: it writes to video memory then"
         assert session.console.picture()[:ground].any((1, 2)).all()
         assert (session.console.picture()[ground:] == session.screen()[ground:]).all()

@@ -15,12 +15,12 @@ import pytest
 from karts import FOLDER, MakeKart, record
 
 from kartrl.errors import UserError
+from kartrl.kart import shortcuts
 from kartrl.kart.cartridge import read_state
 from kartrl.kart.circuit_map import circuit_map
-from kartrl.kart.libretro import BUTTONS, Emulator
+from kartrl.kart.libretro import ALL, BUTTONS, Emulator
 from kartrl.kart.race import load_game
-from kartrl.kart.retro import BUNDLED, GAMES, Console, Memory, circuits
-from kartrl.kart.sound import stop_sound
+from kartrl.kart.retro import BUNDLED, GAMES, Console, Memory, circuits, core_file
 
 pytest.importorskip("stable_retro", reason="no SNES emulator on this platform")
 
@@ -112,7 +112,7 @@ def test_only_a_game_with_a_map_below_has_lines_to_fill_in() -> None:
     black = ~console.screen().any((1, 2))
     assert black.any()
     assert (console.picture() != console.screen()).any()
-    console.game = console.game._replace(map_top=None)
+    console.game = console.game._replace(ground_rows=None)
     np.testing.assert_array_equal(console.picture(), console.screen())
     console.close()
 
@@ -182,32 +182,40 @@ def test_equal_to_stable_retros_emulator() -> None:
     console.close()
 
 
-@pytest.mark.skipif(sys.platform != "linux" or platform.machine() != "x86_64", reason="sound is always emulated there")
+@pytest.mark.skipif(sys.platform != "linux" or platform.machine() != "x86_64", reason="there are no shortcuts")
 @pytest.mark.parametrize("circuit", circuits(FOLDER))
-def test_without_sound_a_race_is_the_same_in_memory_and_screen(circuit: str) -> None:
-    heard, silent = Console(FOLDER, circuit), Console(FOLDER, circuit, sound=False)
+def test_a_race_is_the_same_in_memory_and_screen_with_the_shortcuts(circuit: str) -> None:
+    slow, fast = Console(FOLDER, circuit), Console(FOLDER, circuit, fast=True)
     generator = np.random.default_rng(5)
-    for console in (heard, silent):
+    for console in (slow, fast):
         console.set_opponents(3)
     for turn in range(60):
-        buttons = heard.buttons([name for name in ("B", "LEFT", "RIGHT", "L") if generator.random() < 0.5])
-        for console in (heard, silent):
-            console.step(buttons, 5, show_map=turn % 2 == 0)
-        assert bytes(heard._open().ram) == bytes(silent._open().ram)
-        assert np.array_equal(heard.screen(), silent.screen())
-    states = heard.save(), silent.save()
+        buttons = slow.buttons([name for name in BUTTONS if generator.random() < 0.5])
+        for console in (slow, fast):
+            console.step(buttons, 5, (ALL, slice(36, 108))[turn % 2])
+        assert bytes(slow._open().ram) == bytes(fast._open().ram)
+        assert np.array_equal(slow.screen(), fast.screen())
+    states = slow.save(), fast.save()
     assert states[0] != states[1]  # the sound processors have stood still
-    heard.close()
-    silent.close()
+    slow.close()
+    fast.close()
 
 
-def test_a_cartridge_has_its_sound_processors_emulated(tmp_path: Path) -> None:
-    """Its ROM may wait for it."""
-    assert load_game(GAMES / "SuperMarioKart-Snes" / "game.json").needs_sound
+def test_a_cartridge_takes_no_shortcuts(tmp_path: Path) -> None:
+    """Its ROM may wait for the sound processors, or depend on the cycle in which an interrupt comes."""
+    assert not load_game(GAMES / "SuperMarioKart-Snes" / "game.json").shortcuts
     library = tmp_path / "core.so"
     library.write_bytes(b"no core that is known")
-    assert not stop_sound(str(library), library)
-    assert library.read_bytes() == b"no core that is known"
+    assert shortcuts.find(library) is None
+
+
+@pytest.mark.skipif(sys.platform != "linux" or platform.machine() != "x86_64", reason="there are no shortcuts")
+def test_a_core_whose_instructions_have_changed_takes_no_shortcuts(tmp_path: Path) -> None:
+    core, change = core_file().read_bytes(), shortcuts.CHANGES[1]
+    assert core.count(change.old) == 1
+    library = tmp_path / "core.so"
+    library.write_bytes(core.replace(change.old, change.old[::-1]))
+    assert shortcuts.find(library) is None
 
 
 def test_stable_retro_alone_rewards_each_section_forward() -> None:

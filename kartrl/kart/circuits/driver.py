@@ -85,7 +85,7 @@ def lap_times(circuit: str, laps: int = 5, on_frame: Callable[[Console], None] |
     Fewer than `laps` if it does not finish within one minute per lap. `on_frame` is called after each tick; with it,
     each tick takes one frame.
     """
-    console = Console(GAMES / BUNDLED, circuit, must_isolate(GAMES / BUNDLED, circuit), sound=False)
+    console = Console(GAMES / BUNDLED, circuit, must_isolate(GAMES / BUNDLED, circuit), fast=True)
     try:
         return drive(console, laps, on_frame)
     finally:
