@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from kartrl.errors import UserError
 from kartrl.kart.cartridge import STATE_LIMIT
-from kartrl.kart.libretro import ALL, Emulator, Frame, Image, converted
+from kartrl.kart.libretro import ALL, ROWS, Emulator, Frame, Image, converted
 from kartrl.runtime.child_process import tell_exit
 from kartrl.runtime.processes import spawn, start_method
 
@@ -58,13 +58,13 @@ class IsolatedEmulator:
         self._lost = ""  # why there are no more answers; "" while there are
         self._frame = Frame(*self._receive(waits=round(START_SECONDS / WAIT_SECONDS)))
 
-    def run(self) -> None:
-        """Emulate one video frame."""
-        self._frame = Frame(*self._call("run", self.pressed))
+    def run(self, rows: int = ROWS) -> None:
+        """Emulate one video frame, of which only the first `rows` rows need to be right."""
+        self._frame = Frame(*self._call("run", self.pressed, rows))
 
     def screen(self, rows: slice = ALL, gray: bool = False) -> Image:
         """The last video frame or some rows of it, as in `Emulator`."""
-        return converted(memoryview(self._shared.pixels)[: self._frame.size], self._frame, rows, gray)
+        return converted(self._frame.pixels(self._shared.pixels)[rows], gray)
 
     def save(self) -> bytes:
         """Serialize the console's state."""
@@ -127,8 +127,8 @@ def serve(core: Path, rom: Path, fast: bool, shared: Shared, pipe: Connection) -
             name, *arguments = pipe.recv()
             ctypes.memmove(emulator.ram, shared.ram, RAM_BYTES)
             if name == "run":
-                (emulator.pressed,) = arguments
-                emulator.run()
+                emulator.pressed, rows = arguments
+                emulator.run(rows)
                 answer: Any = _share(emulator, shared)
             elif name == "save":
                 state = emulator.save()

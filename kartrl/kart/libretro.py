@@ -26,6 +26,7 @@ Image = npt.NDArray[np.uint8]  # named, as each evaluation of the expression tak
 SET_PIXEL_FORMAT, RGB565 = 10, 2  # environment command, and the supported pixel format
 SYSTEM_RAM = 2
 ALL = slice(None)  # rows of the screen
+ROWS = 239  # of the tallest screen that is not interlaced
 # Prototypes of libretro.h: environment, video_refresh, audio_sample, audio_sample_batch, input_poll, input_state.
 CALLBACKS = {
     "environment": ctypes.CFUNCTYPE(c_bool, c_uint, c_void_p),
@@ -70,6 +71,10 @@ class Frame(NamedTuple):
         """Size in bytes."""
         return self.height * self.pitch
 
+    def pixels(self, memory: Any) -> Image:
+        """The frame's pixels, uint8 [height, width, 2], in a buffer that begins with it."""
+        return np.frombuffer(memory, np.uint8, self.size).reshape(self.height, self.pitch // 2, 2)[:, : self.width]
+
 
 class Copy(NamedTuple):
     """A loaded copy of a core."""
@@ -99,6 +104,7 @@ class Emulator:
         """Buttons held on the first joypad: bit i for `BUTTONS[i]`."""
         self.frame = Frame(0, 0, 0, 0)
         """The last video frame; valid until the next."""
+        self._pixels = np.zeros((0, 0, 2), np.uint8)  # a view of it, uint8 [height, width, 2]
         self._spare = self._idle.setdefault((core, fast), [])
         self._copy = self._spare.pop() if self._spare else _copy(core, fast)
         self._shortcuts = self._copy.shortcuts
@@ -122,23 +128,25 @@ class Emulator:
             self._spare.append(self._copy)
             raise UserError(f"{rom}: the emulator cannot start this ROM")
         self._open = True
-        if self._shortcuts is not None:
-            self._shortcuts.halve_depths()
         size = self._call("get_memory_size", SYSTEM_RAM)
         self.ram = (ctypes.c_uint8 * size).from_address(self._call("get_memory_data", SYSTEM_RAM))
         """The console's working memory, a live view; invalid after `close`."""
-        self.run()
-
-    def run(self) -> None:
-        """Emulate one video frame."""
-        if self._shortcuts is not None:
-            self._shortcuts.press(self.pressed)
         self._call("run")
+        if self._shortcuts is not None:  # the frame's location does not change: no call into Python is left
+            self._callbacks["video_refresh"] = CALLBACKS["video_refresh"](ignore)
+            self._call("set_video_refresh", self._callbacks["video_refresh"])
+
+    def run(self, rows: int = ROWS) -> None:
+        """Emulate one video frame, of which only the first `rows` rows need to be right."""
+        if self._shortcuts is None:
+            self._call("run")
+        else:
+            self._shortcuts.prepare(self.pressed, rows)
+            self._copy.library.retro_run()
 
     def screen(self, rows: slice = ALL, gray: bool = False) -> Image:
         """The last video frame or some rows of it, uint8 [rows, width, 3], or [rows, width] if `gray`; a new array."""
-        pixels = memoryview((ctypes.c_uint8 * self.frame.size).from_address(self.frame.address))
-        return converted(pixels, self.frame, rows, gray)
+        return converted(self._pixels[rows], gray)
 
     def save(self) -> bytes:
         """Serialize the console's state."""
@@ -169,15 +177,14 @@ class Emulator:
         return False  # nothing else is supported
 
     def _video_refresh(self, address: int | None, width: int, height: int, pitch: int) -> None:
-        if address:  # null: the frame is unchanged
-            self.frame = Frame(address, width, height, pitch)
+        frame = Frame(address or 0, width, height, pitch)
+        if address and frame != self.frame:  # null: the frame is unchanged
+            self.frame, self._pixels = frame, frame.pixels((ctypes.c_uint8 * frame.size).from_address(address))
 
 
-def converted(pixels: memoryview, frame: Frame, rows: slice, gray: bool) -> Image:
-    """Convert some rows of a frame from its bytes, as described in `Emulator.screen`."""
-    picture = np.frombuffer(pixels, np.uint8).reshape(frame.height, frame.pitch // 2, 2)
-    kind = cv2.COLOR_BGR5652GRAY if gray else cv2.COLOR_BGR5652RGB
-    return cast(Image, cv2.cvtColor(picture[rows, : frame.width], kind))
+def converted(pixels: Image, gray: bool) -> Image:
+    """Convert pixels of a frame, uint8 [rows, width, 2], as described in `Emulator.screen`."""
+    return cast(Image, cv2.cvtColor(pixels, cv2.COLOR_BGR5652GRAY if gray else cv2.COLOR_BGR5652RGB))
 
 
 def _copy(core: Path, fast: bool) -> Copy:

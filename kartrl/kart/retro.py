@@ -18,7 +18,7 @@ from kartrl.kart import cartridge
 from kartrl.kart.block import BANK, END, Block
 from kartrl.kart.cartridge import read_state
 from kartrl.kart.isolated_emulator import EmulatorLost, IsolatedEmulator
-from kartrl.kart.libretro import ALL, BUTTONS, Emulator, Image
+from kartrl.kart.libretro import ALL, BUTTONS, ROWS, Emulator, Image
 from kartrl.kart.race import load_game
 
 GAMES = Path(__file__).parent / "games"
@@ -224,7 +224,7 @@ class Console:
         while ticks > 0:
             now = 1 if self._commanded else min(ticks, self._at_once)
             self._commanded = False
-            self._run(now)
+            self._run(now, rows.stop or ROWS)
             ticks -= now
 
     def _most_ticks(self) -> int:
@@ -238,13 +238,13 @@ class Console:
             self._commanded = False
         return min(self.game.ticks_per_frame, self.game.ticks_among_opponents[number - 1])
 
-    def _run(self, ticks: int) -> None:
-        """Emulate one frame with this many ticks."""
+    def _run(self, ticks: int, rows: int = ROWS) -> None:
+        """Emulate one frame with this many ticks, of which the first `rows` rows are looked at."""
         if ticks != self._ticks and "ticks" in self._memory:
             self.set_value("ticks", ticks)
             self._ticks = ticks
         with self._named():
-            self._open().run()
+            self._open().run(rows)
 
     def screen(self, rows: slice = ALL, gray: bool = False) -> Image:
         """The last video frame, uint8 [224, 256, 3], or [224, 256] if `gray`, or some rows of it; a new array."""

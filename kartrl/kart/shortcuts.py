@@ -1,14 +1,14 @@
 """Leaves out, in a copy of snes9x, what costs half of a step's time and the bundled game does not need.
 
-The core has no options for it, so some of its instructions are changed, and a function and a variable of it are used
-directly. They are found by their names in the core's table of symbols. A core without these names or instructions, as
-on other systems, stays as it is, and is slower.
+The core has no options for it, so some of its instructions are changed, and variables are written that it does not
+offer. They are found by their names in the core's table of symbols. A core without these names or instructions, as on
+other systems, stays as it is, and is slower.
 """
 
 import ctypes
 import functools
 from collections.abc import Mapping
-from ctypes import c_int, c_uint16, c_uint32, c_void_p
+from ctypes import c_uint16, c_uint32, c_void_p
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,15 +32,17 @@ CHANGES = (
     # WAI lets the time until the next event of a screen line pass at once, instead of 12 cycles of a frame's 357,000:
     # "mov edx, [rbx + 0x40]" for "lea edx, [rax + 12]".
     Change(b"_ZL4OpCBv", 0x14, bytes.fromhex("8b4304c64344018d500c"), bytes.fromhex("8b4304c64344018b5340")),
-    # No questions for each of 24 buttons in every frame: `press` sets them.
+    # No questions for each of 24 buttons in every frame: `Shortcuts.prepare` sets them.
     Change(b"_Z15S9xReportButtonjb", 0, b"\x41\x56", RETURN),
+    # Unchanged: it shows where the size of what is cleared is, mov edx, [GFX + 0x24].
+    Change(b"_Z21S9xStartScreenRefreshv", 0xAA, b"\x8b\x55\x24", b"\x8b\x55\x24"),
 )
+JOYPAD = b"_ZL6joypad"  # a variable that begins with the first joypad's buttons
 DOWN_RIGHT = 1 << 5 | 1 << 7  # UP and LEFT are one bit lower
-PRESS = b"_Z14MovieSetJoypadit"  # a function: number of the joypad, buttons
 GRAPHICS, DEPTHS = b"GFX", 0x24  # a variable, and where in it the size of the depth buffer is, in bytes
-ALL_DEPTHS = 512 * 478  # as it is for interlaced screens
+DEPTHS_PER_ROW = 512
 START = b"retro_run"
-NAMES = (*(change.function for change in CHANGES), PRESS, GRAPHICS, START)
+NAMES = (*(change.function for change in CHANGES), JOYPAD, GRAPHICS, START)
 # elf.h, 64 bits, little-endian
 MAGIC, X86_64, SYMBOL_TABLE = b"\x7fELF\x02\x01", 62, 2
 HEADER = np.dtype(
@@ -70,18 +72,25 @@ class Shortcuts:
     def __init__(self, plan: Plan, library: ctypes.CDLL) -> None:
         place = c_void_p.from_buffer(library.retro_run).value or 0
         first = place - plan.addresses[START]
-        self._press = ctypes.CFUNCTYPE(None, c_int, c_uint16)(first + plan.addresses[PRESS])
+        self._joypad = c_uint16.from_address(first + plan.addresses[JOYPAD])
         self._depths = c_uint32.from_address(first + plan.addresses[GRAPHICS] + DEPTHS)
 
-    def press(self, buttons: int) -> None:
-        """Hold these buttons of the first joypad from now on: bit i for `libretro.BUTTONS[i]`."""
-        buttons &= ~((buttons & DOWN_RIGHT) >> 1)  # as the core does: of opposite directions the second counts
-        self._press(0, int(f"{buttons:016b}"[::-1], 2))  # the console's first button is the highest bit
+    def prepare(self, pressed: int, rows: int) -> None:
+        """Before each frame.
 
-    def halve_depths(self) -> None:
-        """Clear the depths of half of the rows at the beginning of a frame: the others are for interlaced screens."""
-        if self._depths.value == ALL_DEPTHS:
-            self._depths.value //= 2
+        Args:
+            pressed: buttons of the first joypad, bit i for `libretro.BUTTONS[i]`.
+            rows: rows of the screen that are drawn: the core clears the depths of no others.
+        """
+        self._joypad.value = _held(pressed)
+        self._depths.value = DEPTHS_PER_ROW * rows
+
+
+@functools.cache
+def _held(pressed: int) -> int:
+    """Buttons as the console has them, the first one in the highest bit."""
+    pressed &= ~((pressed & DOWN_RIGHT) >> 1)  # as the core does: of opposite directions the second counts
+    return int(f"{pressed:016b}"[::-1], 2)
 
 
 @functools.cache
