@@ -38,14 +38,14 @@ joypad: lda opponents
         sep #$20
         .a8
 :       lda dark
-        and #$03
+        and #$07
         ldx others
         beq :+
-        ora #$04
+        ora #$08
 :       asl a
         rep #$20
         .a16
-        and #$000E
+        and #$001E
         tax
         lda dark_lists,x
         sta A1TL + $60

@@ -136,5 +136,8 @@ dark_above:                     ; without the sky, also with opponents
         .byte SKY_LINES, $80, 1, $0F, 0
 dark_around:                    ; without both
         .byte SKY_LINES, $80, GROUND_LINES, $0F, 1, $80, 0
+dark_all:
+        .byte TOP_LINES, $80, 0
 dark_lists:                     ; by `dark`, without and with opponents
-        .word dark_list, dark_below, dark_above, dark_around, dark_twice, dark_twice_below, dark_above, dark_around
+        .word dark_list, dark_below, dark_above, dark_around, dark_all, dark_all, dark_all, dark_all
+        .word dark_twice, dark_twice_below, dark_above, dark_around, dark_all, dark_all, dark_all, dark_all

@@ -25,7 +25,7 @@ from kartrl.kart.shortcuts import Shortcuts
 Image = npt.NDArray[np.uint8]  # named, as each evaluation of the expression takes 7 us
 SET_PIXEL_FORMAT, RGB565 = 10, 2  # environment command, and the supported pixel format
 SYSTEM_RAM = 2
-ALL = slice(None)  # rows of the screen
+ALL, NONE = slice(None), slice(0)  # rows of the screen
 ROWS = 239  # of the tallest screen that is not interlaced
 # Prototypes of libretro.h: environment, video_refresh, audio_sample, audio_sample_batch, input_poll, input_state.
 CALLBACKS = {

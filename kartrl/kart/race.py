@@ -21,7 +21,7 @@ class Game(NamedTuple):
     start_section: bool  # whether the ROM can place the kart at any section
     opponents: int  # maximum number of opponents
     ticks_among_opponents: list[int]  # as `ticks_per_frame`, with one opponent, two, ...
-    ground_rows: tuple[int, int] | None  # first screen row of the ground, and of the map below; None: all are drawn
+    ground_rows: list[int] | None  # first screen row of the ground, and of the map below; None: all are drawn
     speed_scale: float  # converts `speed` to units in which full speed is about 1000
     wrong_way: int  # value of `lakitu` while driving the wrong way
     road: dict[int, str]  # `ground_type` -> name, on the road

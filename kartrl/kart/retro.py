@@ -18,7 +18,7 @@ from kartrl.kart import cartridge
 from kartrl.kart.block import BANK, END, Block
 from kartrl.kart.cartridge import read_state
 from kartrl.kart.isolated_emulator import EmulatorLost, IsolatedEmulator
-from kartrl.kart.libretro import ALL, BUTTONS, ROWS, Emulator, Image
+from kartrl.kart.libretro import ALL, BUTTONS, NONE, ROWS, Emulator, Image
 from kartrl.kart.race import load_game
 
 GAMES = Path(__file__).parent / "games"
@@ -216,16 +216,13 @@ class Console:
         """
         emulator = self._open()
         emulator.pressed = buttons
-        if self.game.ground_rows is not None and (dark := _dark(rows, *self.game.ground_rows)) != self._dark:
-            self.set_value("dark", dark)
-            self._dark = dark
         if self._at_once is None:
             self._at_once = self._most_ticks()
         while ticks > 0:
             now = 1 if self._commanded else min(ticks, self._at_once)
             self._commanded = False
-            self._run(now, rows.stop or ROWS)
             ticks -= now
+            self._run(now, NONE if ticks else rows)
 
     def _most_ticks(self) -> int:
         """Maximum ticks per frame; if opponents are still to be placed, places them in a frame without ticks."""
@@ -234,17 +231,20 @@ class Console:
         if number == 0:
             return self.game.ticks_per_frame
         if self._commanded and opponents < GHOSTS:
-            self._run(STANDING)
+            self._run(STANDING, NONE)
             self._commanded = False
         return min(self.game.ticks_per_frame, self.game.ticks_among_opponents[number - 1])
 
-    def _run(self, ticks: int, rows: int = ROWS) -> None:
-        """Emulate one frame with this many ticks, of which the first `rows` rows are looked at."""
+    def _run(self, ticks: int, rows: slice) -> None:
+        """Emulate one frame with this many ticks, of which these rows are looked at."""
         if ticks != self._ticks and "ticks" in self._memory:
             self.set_value("ticks", ticks)
             self._ticks = ticks
+        if self.game.ground_rows is not None and (dark := _dark(rows, *self.game.ground_rows)) != self._dark:
+            self.set_value("dark", dark)
+            self._dark = dark
         with self._named():
-            self._open().run(rows)
+            self._open().run(ROWS if rows.stop is None else rows.stop)
 
     def screen(self, rows: slice = ALL, gray: bool = False) -> Image:
         """The last video frame, uint8 [224, 256, 3], or [224, 256] if `gray`, or some rows of it; a new array."""
@@ -313,6 +313,8 @@ class Console:
 
 def _dark(rows: slice, ground: int, below: int) -> int:
     """The ROM's `dark` if only `rows` are looked at; the ground is from row `ground` to row `below`."""
+    if rows == NONE:
+        return 4
     return (rows.stop is not None and rows.stop <= below) + 2 * (rows.start is not None and rows.start >= ground)
 
 
