@@ -240,11 +240,14 @@ class Console:
         if ticks != self._ticks and "ticks" in self._memory:
             self.set_value("ticks", ticks)
             self._ticks = ticks
-        if self.game.ground_rows is not None and (dark := _dark(rows, *self.game.ground_rows)) != self._dark:
-            self.set_value("dark", dark)
-            self._dark = dark
+        drawn = ROWS
+        if self.game.ground_rows is not None:
+            dark, drawn = _dark(rows, *self.game.ground_rows)
+            if dark != self._dark:
+                self.set_value("dark", dark)
+                self._dark = dark
         with self._named():
-            self._open().run(ROWS if rows.stop is None else rows.stop)
+            self._open().run(drawn)
 
     def screen(self, rows: slice = ALL, gray: bool = False) -> Image:
         """The last video frame, uint8 [224, 256, 3], or [224, 256] if `gray`, or some rows of it; a new array."""
@@ -311,11 +314,15 @@ class Console:
         return self._emulator
 
 
-def _dark(rows: slice, ground: int, below: int) -> int:
-    """The ROM's `dark` if only `rows` are looked at; the ground is from row `ground` to row `below`."""
+def _dark(rows: slice, ground: int, below: int) -> tuple[int, int]:
+    """The ROM's `dark` if only `rows` are looked at, and the row at which drawing ends then.
+
+    The ground is from row `ground` to row `below`.
+    """
     if rows == NONE:
-        return 4
-    return (rows.stop is not None and rows.stop <= below) + 2 * (rows.start is not None and rows.start >= ground)
+        return 4, 0
+    above = 2 * (rows.start is not None and rows.start >= ground)
+    return (above + 1, below) if rows.stop is not None and rows.stop <= below else (above, ROWS)
 
 
 class Memory:
