@@ -233,7 +233,7 @@ ready:
         jml wait & $7FFFFF
 .endproc
 
-; Nothing to do until the next interrupt.
+; Nothing to do until the next interrupt; in slow memory, as emulators repeat WAI until then, there fewer times.
 .proc wait
         wai
         bra wait

@@ -213,8 +213,7 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
         )
 
     def render(self) -> Image | None:
-        """The screen for display, uint8 [224, 256, 3]; without a `render_mode`, rows that are not observed
-        may be missing."""
+        """The screen for display, uint8 [224, 256, 3]; without a `render_mode`, unobserved rows may be missing."""
         return None if self._console is None else self._console.picture()
 
     def race(self) -> dict[str, int]:

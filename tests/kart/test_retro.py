@@ -23,6 +23,9 @@ from kartrl.kart.race import load_game
 from kartrl.kart.retro import BUNDLED, GAMES, Console, Memory, circuits, core_file
 
 pytest.importorskip("stable_retro", reason="no SNES emulator on this platform")
+needs_shortcuts = pytest.mark.skipif(
+    sys.platform != "linux" or platform.machine() != "x86_64", reason="there are no shortcuts"
+)
 
 
 @pytest.mark.parametrize("skip", [2, 3, 8])
@@ -182,7 +185,7 @@ def test_equal_to_stable_retros_emulator() -> None:
     console.close()
 
 
-@pytest.mark.skipif(sys.platform != "linux" or platform.machine() != "x86_64", reason="there are no shortcuts")
+@needs_shortcuts
 @pytest.mark.parametrize("circuit", circuits(FOLDER))
 def test_a_race_is_the_same_in_memory_and_screen_with_the_shortcuts(circuit: str) -> None:
     slow, fast = Console(FOLDER, circuit), Console(FOLDER, circuit, fast=True)
@@ -209,7 +212,7 @@ def test_a_cartridge_takes_no_shortcuts(tmp_path: Path) -> None:
     assert shortcuts.find(library) is None
 
 
-@pytest.mark.skipif(sys.platform != "linux" or platform.machine() != "x86_64", reason="there are no shortcuts")
+@needs_shortcuts
 def test_a_core_whose_instructions_have_changed_takes_no_shortcuts(tmp_path: Path) -> None:
     core, change = core_file().read_bytes(), shortcuts.CHANGES[1]
     assert core.count(change.old) == 1
