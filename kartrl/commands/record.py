@@ -180,7 +180,6 @@ def _film(
                     greedy=greedy,
                     seed=seed,
                     on_picture=film,
-                    every_frame=True,
                 )
             )
     return drives

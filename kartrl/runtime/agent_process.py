@@ -15,7 +15,7 @@ from kartrl.errors import UserError, shortage
 from kartrl.metrics.stopwatch import AGENT_STAGES, Stopwatch
 from kartrl.runtime.agent_group import AgentGroup, Mailbox, Stopped, take_turns
 from kartrl.runtime.messages import EpisodeEnd, Failure
-from kartrl.runtime.processes import yield_cores
+from kartrl.runtime.processes import AGENT, yield_cores
 from kartrl.runtime.slab import Slab
 
 FAULTS_ALLOWED = 20  # consecutive steps at which all environments of a group returned non-finite numbers
@@ -35,7 +35,7 @@ def run(
         waker: `slab.waker(agent)`.
         server: receives an `EpisodeEnd` at the end of each episode, and a `Failure` if the agent cannot continue.
     """
-    yield_cores()
+    yield_cores(AGENT)
     with telling(server):
         play(
             config,

@@ -2,7 +2,7 @@
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,6 +35,15 @@ class Step(NamedTuple):
     info: dict[str, Any]
     terminated: bool
     ended: bool
+
+
+class Start(NamedTuple):
+    """How one of the episodes that are driven together begins; see `drive_together`."""
+
+    level: str  # "" if there are no levels
+    seed: int  # of the environment and of sampling
+    use: str = "train"  # recorded as the episode's purpose
+    on_step: "Callable[[gymnasium.Env[Any, Any]], None] | None" = None  # called at the start and after each step
 
 
 class Driver(NamedTuple):
@@ -161,7 +170,6 @@ def drive(
     seed: int,
     use: str = "train",
     on_picture: OnPicture | None = None,
-    every_frame: bool = False,
 ) -> Drive:
     """Drive one episode.
 
@@ -172,17 +180,16 @@ def drive(
         greedy: take the most likely action instead of sampling.
         seed: seed of the environment and of sampling; the same seed gives the same drive.
         use: recorded as the episode's purpose.
-        on_picture: called with what `env.render()` shows, uint8 [H, W, 3], at the start and after each step.
-        every_frame: call `on_picture` for each video frame instead, if the environment has `on_frame`.
+        on_picture: called with each video frame, if the environment has `on_frame`, or else with what `env.render()`
+            shows at the start and after each step, uint8 [H, W, 3].
     """
     inner = env.unwrapped
-    frames = every_frame and on_picture is not None and hasattr(inner, "on_frame")
+    frames = on_picture is not None and hasattr(inner, "on_frame")
     if frames:
         inner.on_frame = on_picture  # type: ignore[attr-defined]
-    options = world.reset_options(level) if level else {}
     trace: list[tuple[float, ...]] = []
     try:
-        for step in steps(env, network, options, greedy=greedy, seed=seed):  # the last one is used below
+        for step in steps(env, network, _options(world, level), greedy=greedy, seed=seed):  # the last one is used below
             if on_picture is not None and not frames:
                 on_picture(picture_of(env))
             trace.append(world.trace(step.info))
@@ -190,6 +197,54 @@ def drive(
         if frames:
             inner.on_frame = None  # type: ignore[attr-defined]
     return Drive(world.make_episode(step.info, step.terminated, use), np.array(trace, np.float32))
+
+
+def drive_together(
+    world: World,
+    envs: "Sequence[gymnasium.Env[Any, Any]]",
+    network: Network,
+    starts: Sequence[Start],
+    *,
+    greedy: bool,
+) -> list[Drive]:
+    """Drive several episodes, as many at once as there are environments, with one forward pass for a step of all.
+
+    It takes less time than `drive` for each. The results are close to that function's, but not the same, as rounding
+    depends on the size of the batch; the same starts and as many environments give the same drives.
+
+    Args:
+        envs: from `world`, each able to drive on all these levels.
+        network: in evaluation mode.
+        greedy: take the most likely actions instead of sampling.
+    """
+    drives: list[Drive] = []
+    for begin in range(0, len(starts), len(envs)):
+        some = starts[begin : begin + len(envs)]
+        episodes = [
+            _episode(env, _options(world, start.level), start.seed) for env, start in zip(envs, some, strict=False)
+        ]
+        actor = Actor(network, ActionSpec.of(envs[0].action_space), greedy=greedy, seeds=[start.seed for start in some])
+        traces: list[list[tuple[float, ...]]] = [[] for _ in some]
+        newest = [next(episode) for episode in episodes]
+        rows = list(range(len(some)))  # of the episodes that go on
+        while rows:
+            for row in rows:
+                traces[row].append(world.trace(newest[row].info))
+                if (on_step := some[row].on_step) is not None:
+                    on_step(envs[row])
+            going = [place for place, row in enumerate(rows) if not newest[row].ended]
+            if len(going) < len(rows):
+                actor.keep(going)
+                rows = [rows[place] for place in going]
+            if rows:
+                actions = actor.act([newest[row].observation for row in rows])
+                for row, action in zip(rows, actions, strict=True):
+                    newest[row] = episodes[row].send(action)
+        drives += [
+            Drive(world.make_episode(step.info, step.terminated, start.use), np.array(trace, np.float32))
+            for step, start, trace in zip(newest, some, traces, strict=True)
+        ]
+    return drives
 
 
 def picture_of(env: "gymnasium.Env[Any, Any]") -> np.ndarray:
@@ -221,14 +276,24 @@ def steps(
     Args:
         options: of the environment's `reset`, such as `World.reset_options`.
     """
-    actor = Actor(network, ActionSpec.of(env.action_space), greedy=greedy, seed=seed)
+    actor = Actor(network, ActionSpec.of(env.action_space), greedy=greedy, seeds=[seed])
+    episode = _episode(env, options, seed)
+    step = next(episode)
+    yield step
+    while not step.ended:
+        step = episode.send(actor.act([step.observation])[0])
+        yield step
+
+
+def _episode(env: "gymnasium.Env[Any, Any]", options: dict[str, Any], seed: int) -> Generator[Step, Any, None]:
+    """The start of one episode and its steps; takes the action of each."""
     observation, info = env.reset(seed=seed, options=options or None)
     step = Step(observation, 0.0, info, False, False)
-    yield step
     length, total = 0, 0.0
     while not step.ended:
+        action = yield step
         try:
-            observation, reward, terminated, truncated, info = env.step(actor.act(step.observation))
+            observation, reward, terminated, truncated, info = env.step(action)
             finite = math.isfinite(float(reward)) and is_finite(observation)
         except NonFiniteImage:
             finite = False
@@ -238,4 +303,8 @@ def steps(
             return
         length, total = length + 1, total + float(reward)
         step = Step(observation, float(reward), info, terminated, terminated or truncated)
-        yield step
+    yield step
+
+
+def _options(world: World, level: str) -> dict[str, Any]:
+    return world.reset_options(level) if level else {}

@@ -1,17 +1,15 @@
 """The evaluator: during training, drives the newest checkpoint on every level and reports the results."""
 
 import contextlib
-import itertools
 import signal
 import sys
 import time
 import warnings
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import FrameType
-from typing import Any, Generic, NoReturn, SupportsFloat, TypeVar
+from typing import Any, NoReturn, SupportsFloat
 
 import gymnasium
 import numpy as np
@@ -20,7 +18,7 @@ import torch
 from kartrl.algorithms import heads_of
 from kartrl.config import Config
 from kartrl.envs.episode import Drive, Episode
-from kartrl.envs.world import Env, World
+from kartrl.envs.world import Env
 from kartrl.envs.worlds import load_world
 from kartrl.errors import UserError
 from kartrl.files import write_whole
@@ -33,15 +31,17 @@ from kartrl.metrics.event_writer import EventWriter
 from kartrl.metrics.records import EpisodeRecord, Scalars
 from kartrl.metrics.video import contact_sheet, gif, png, shrunk
 from kartrl.models import ActorCritic, Network
-from kartrl.runtime.driving import OnPicture, drive
-from kartrl.runtime.processes import yield_cores
+from kartrl.runtime.driving import Start, drive_together, picture_of
+from kartrl.runtime.processes import EVALUATOR, yield_cores
 from kartrl.runtime.pulse import Pulse
+from kartrl.runtime.turns import Turns, mixed
 
 GIF_WIDTH, GIF_FPS = 128, 5.0  # small: there is one for each level every minute
 NAMES = ("evaluation", "evaluation_sampled")  # of scalars: with greedy, and with sampled actions
+MOST_ENVS = 8  # that are stepped together
 LOOK_SECONDS = 1.0  # between two checks for a new checkpoint
 DEVICE = torch.device("cpu")  # a GPU, if there is one, belongs to the learner
-Level = TypeVar("Level")
+UsedLevel = tuple[str, str]  # "train" or "test", and the level
 
 
 def run(run_folder: Path, config: Config, server: Connection, signs: Connection | None = None) -> None:
@@ -64,7 +64,7 @@ def run(run_folder: Path, config: Config, server: Connection, signs: Connection 
         signs: receives signs of life; see `Pulse`.
     """
     signal.signal(signal.SIGTERM, deferred(_end))
-    yield_cores()
+    yield_cores(EVALUATOR)
     torch.set_num_threads(1)
     pulse = Pulse(signs)
     pulse.beat()
@@ -95,27 +95,31 @@ class Beating(gymnasium.Wrapper[Any, Any, Any, Any]):
         return self.env.step(action)
 
 
-class Turns(Generic[Level]):
-    """Levels that take turns, at most so many at a time."""
+class Film:
+    """Small images of an episode.
 
-    def __init__(self, levels: Sequence[Level], limit: int) -> None:
-        self.levels, self._limit = tuple(levels), limit
-        self._next = 0
+    Args:
+        gap: steps from one image to the next.
+        most: maximum number of images.
 
-    def take(self) -> list[Level]:
-        """The levels whose turn it is."""
-        count = max(1, len(self.levels))
-        taken = [self.levels[(self._next + index) % count] for index in range(min(len(self.levels), self._limit))]
-        self._next = (self._next + len(taken)) % count
-        return taken
+    Attributes:
+        pictures: uint8 [H, W, 3] each.
+    """
+
+    def __init__(self, gap: int, most: float) -> None:
+        self._gap, self._most = gap, most
+        self._steps = 0
+        self.pictures: list[np.ndarray] = []
+
+    def look(self, env: Env) -> None:
+        """Take an image, if it is time for one; call at the start and after each step."""
+        if self._steps % self._gap == 0 and len(self.pictures) < self._most:
+            self.pictures.append(shrunk(picture_of(env), GIF_WIDTH))
+        self._steps += 1
 
 
-def mixed(world: World, levels: Sequence[str]) -> list[str]:
-    """The levels, alternating between groups, so that any few neighbours are from several groups."""
-    groups: dict[str, list[str]] = defaultdict(list)
-    for level in levels:
-        groups[world.group_of(world.name_level(level))].append(level)
-    return [level for row in itertools.zip_longest(*groups.values()) for level in row if level is not None]
+def _joined(episodes: Mapping[UsedLevel, Sequence[Episode]]) -> list[Episode]:
+    return [episode for same in episodes.values() for episode in same]
 
 
 def _end(_number: int, _frame: FrameType | None) -> NoReturn:
@@ -136,9 +140,10 @@ class Evaluator:
         levels["train"] = levels["train"][:limit] if world.all_levels() else [""]
         self._turns = {use: Turns(names, limit) for use, names in levels.items()}
         self._best = BestCheckpoint(run_folder / "best.pt", levels["train"], config)
-        self._newest: dict[str, dict[tuple[str, str], list[Episode]]] = {name: {} for name in NAMES}
+        self._newest: dict[str, dict[UsedLevel, list[Episode]]] = {name: {} for name in NAMES}
         self._films = config.evaluation.video_seconds > 0
-        self._env = Beating(self._open_env(), pulse)
+        episodes = config.evaluation.episodes * sum(min(len(turns.levels), limit) for turns in self._turns.values())
+        self._envs = [Beating(self._open_env(), pulse) for _ in range(min(episodes, MOST_ENVS))]
         self._events: EventWriter | None = None
         self._warned = False
 
@@ -165,18 +170,13 @@ class Evaluator:
     def round(self, loaded: Checkpoint) -> None:
         """Drive on the levels whose turn it is with these weights, and report."""
         network = checkpoint.load_network(loaded, DEVICE)
-        step = loaded.counters.agent_steps
-        episodes: dict[str, list[Episode]] = {name: [] for name in NAMES}
+        step, count = loaded.counters.agent_steps, self._config.evaluation.episodes
+        levels = [(use, level) for use, turns in self._turns.items() for level in turns.take()]
+        greedy, films = self._drive_greedily(network, levels, range(count))
+        sampled = self._drive(network, levels, range(count, 2 * count), greedy=False)
         pictures, shown = [], set()
-        returns: dict[str, list[float]] = {}  # on the train levels
-        for use, level in [(use, level) for use, turns in self._turns.items() for level in turns.take()]:
-            drives, film = self._drive(network, use, level)
-            driven = [one.episode for one in drives], self._sample(network, use, level)
-            for name, same in zip(NAMES, driven, strict=True):
-                self._newest[name][use, level] = same
-                episodes[name] += same
-            if use == "train":
-                returns[level] = [episode.episodic_return for same in driven for episode in same]
+        for use, level in levels:
+            drives = greedy[use, level]
             for one in drives:
                 self._server.send(EpisodeRecord(step, one.episode, evaluated=True))
             picture = self._picture(use, level, drives, step)
@@ -185,7 +185,12 @@ class Evaluator:
             tag = f"{use}/{self._label(level)}"
             if tag not in shown:
                 shown.add(tag)
-                self._write(loaded, tag, picture, film)
+                self._write(loaded, tag, picture, films[use, level].pictures if films else [])
+        returns = {
+            level: [one.episode.episodic_return for drives in (greedy, sampled) for one in drives[use, level]]
+            for use, level in levels
+            if use == "train"
+        }
         with self._warning():
             if pictures:
                 write_whole(
@@ -193,14 +198,16 @@ class Evaluator:
                 )
             self._best.offer(loaded, returns)
         scalars: dict[str, float] = {}
-        for name in NAMES:
-            newest = [episode for same in self._newest[name].values() for episode in same]
-            scalars |= evaluation_scalars(self._world, episodes[name], newest, name)
+        for name, driven in zip(NAMES, (greedy, sampled), strict=True):
+            episodes = {level: [one.episode for one in drives] for level, drives in driven.items()}
+            self._newest[name] |= episodes
+            scalars |= evaluation_scalars(self._world, _joined(episodes), _joined(self._newest[name]), name)
         self._server.send(Scalars(step, scalars))  # last: it means that the round's files are written
 
     def close(self) -> None:
-        """Free the emulator and close the event file."""
-        self._env.close()
+        """Free the emulators and close the event file."""
+        for env in self._envs:
+            env.close()
         if self._events is not None:
             self._events.close()
 
@@ -227,42 +234,36 @@ class Evaluator:
         reason = " ".join((str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}").split())
         print(f"kartrl: evaluations have no videos: {reason}", file=sys.stderr, flush=True)
 
-    def _drive(self, network: Network, use: str, level: str) -> tuple[list[Drive], list[np.ndarray]]:
-        """The drives on one level, and small images of the first of them, if the environment renders any."""
+    def _drive_greedily(
+        self, network: Network, levels: Sequence[UsedLevel], seeds: range
+    ) -> tuple[dict[UsedLevel, list[Drive]], dict[UsedLevel, Film]]:
+        """See `_drive`; and films of the first episode on each level, if the environment renders any."""
         if self._films:
+            gap = max(1, round(self._world.pictures_per_second(self._envs[0]) / GIF_FPS))
+            films = {level: Film(gap, self._config.evaluation.video_seconds * GIF_FPS) for level in levels}
             try:
-                return self._film(network, use, level)
+                return self._drive(network, levels, seeds, True, films), films
             except Exception as error:  # if it was not `render` that failed, it is raised again below
                 self._stop_filming(error)
-        return [self._drive_once(network, use, level, seed) for seed in range(self._config.evaluation.episodes)], []
+        return self._drive(network, levels, seeds, True), {}
 
-    def _sample(self, network: Network, use: str, level: str) -> list[Episode]:
-        """Episodes on one level with sampled actions, with other seeds than the greedy ones."""
-        count = self._config.evaluation.episodes
-        return [
-            drive(self._world, self._env, network, level, greedy=False, seed=seed, use=use).episode
-            for seed in range(count, 2 * count)
+    def _drive(
+        self,
+        network: Network,
+        levels: Sequence[UsedLevel],
+        seeds: range,
+        greedy: bool,
+        films: Mapping[UsedLevel, Film] | None = None,
+    ) -> dict[UsedLevel, list[Drive]]:
+        """An episode with each seed on each level, the first of them filmed."""
+        starts = [
+            Start(level, seed, use, films[use, level].look if films and seed == seeds[0] else None)
+            for use, level in levels
+            for seed in seeds
         ]
-
-    def _film(self, network: Network, use: str, level: str) -> tuple[list[Drive], list[np.ndarray]]:
-        """See `_drive`."""
-        section = self._config.evaluation
-        steps_per_picture = max(1, round(self._world.pictures_per_second(self._env) / GIF_FPS))
-        film: list[np.ndarray] = []
-        seen = 0
-
-        def look(picture: np.ndarray) -> None:
-            nonlocal seen
-            if seen % steps_per_picture == 0 and len(film) < section.video_seconds * GIF_FPS:
-                film.append(shrunk(picture, GIF_WIDTH))
-            seen += 1
-
-        drives = [self._drive_once(network, use, level, 0, look)]
-        drives += [self._drive_once(network, use, level, seed) for seed in range(1, section.episodes)]
-        return drives, film
-
-    def _drive_once(self, network: Network, use: str, level: str, seed: int, look: OnPicture | None = None) -> Drive:
-        return drive(self._world, self._env, network, level, greedy=True, seed=seed, use=use, on_picture=look)
+        drives = drive_together(self._world, self._envs, network, starts, greedy=greedy)
+        count = len(seeds)
+        return {level: drives[index * count : (index + 1) * count] for index, level in enumerate(levels)}
 
     def _picture(self, use: str, level: str, drives: list[Drive], step: int) -> np.ndarray | None:
         kind = "unseen" if use == "test" else "trained on"

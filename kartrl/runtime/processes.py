@@ -24,6 +24,7 @@ from kartrl.runtime.child_process import ChildProcess, is_fork_server_shared, st
 from kartrl.runtime.socket_folder import make_socket_folder
 
 GRACE_SECONDS = 2.0  # for a process to end by itself once its parent is gone
+AGENT, EVALUATOR = 10, 19  # arguments of `yield_cores`
 LAST_SECONDS = 2.0  # between the SIGTERM that it gets then and its forced exit
 CHANGED = "LD_LIBRARY_PATH", "PYGAME_HIDE_SUPPORT_PROMPT"  # environment variables, by OpenCV and Gymnasium on import
 Arguments = ParamSpec("Arguments")
@@ -134,10 +135,14 @@ def allow_children() -> None:
     multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
 
 
-def yield_cores() -> None:
-    """Lower this process's priority, so that the network and the learner never wait for a core."""
+def yield_cores(niceness: int) -> None:
+    """Lower this process's priority, so that others of the run need not wait for a core.
+
+    Args:
+        niceness: of 0, the server's, to 19; an `AGENT`, or an `EVALUATOR`, which takes what these leave.
+    """
     if hasattr(os, "nice"):
-        os.nice(19)
+        os.nice(niceness)
 
 
 def follow_parent() -> None:

@@ -20,7 +20,7 @@ from kartrl.envs.worlds import load_world
 from kartrl.errors import UserError
 from kartrl.learning import checkpoint
 from kartrl.models import make_network
-from kartrl.runtime.driving import drive, open_driver
+from kartrl.runtime.driving import Start, drive, drive_together, open_driver
 
 needs_kart = pytest.mark.skipif(
     importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator on this platform"
@@ -196,6 +196,26 @@ def test_another_world_than_in_training(kart):
             pass
 
 
+@pytest.mark.parametrize("greedy", [True, False])
+def test_episodes_driven_together_are_as_if_alone(cartpole, greedy):
+    seen: dict[int, int] = {}
+
+    def starting(seed):
+        def look(env):
+            assert isinstance(env, gymnasium.Env)
+            seen[seed] = seen.get(seed, 0) + 1
+
+        return Start("", seed, on_step=look if seed % 2 else None)
+
+    with open_driver(cartpole, [], "cpu") as driver:
+        alone = [drive(driver.world, driver.env, driver.network, "", greedy=greedy, seed=seed) for seed in range(7)]
+        envs = [driver.world.open_env(training=False) for _ in range(3)]  # the last batch leaves two of them idle
+        together = drive_together(driver.world, envs, driver.network, list(map(starting, range(7))), greedy=greedy)
+    assert [one.episode for one in together] == [one.episode for one in alone]
+    assert len({one.episode.agent_steps for one in alone}) > 1, "they end at different times"
+    assert seen == {seed: alone[seed].episode.agent_steps + 1 for seed in (1, 3, 5)}
+
+
 @needs_kart
 def test_unknown_circuit(kart, tmp_path):
     result = run("evaluate", "-p", str(kart), "-s", "MarioCircuit.Act9", cwd=tmp_path)
@@ -217,7 +237,6 @@ def test_filming_each_frame_changes_nothing(kart):
                 greedy=True,
                 seed=7,
                 on_picture=on_picture,
-                every_frame=True,
             )
             for on_picture in (None, pictures.append)
         ]

@@ -25,8 +25,8 @@ def networks():
 
 
 def actions(network, action, *, greedy, seed):
-    actor = Actor(network, action, greedy=greedy, seed=seed)
-    return np.array([actor.act(observation) for observation in OBSERVATIONS])
+    actor = Actor(network, action, greedy=greedy, seeds=[seed])
+    return np.array([actor.act([observation])[0] for observation in OBSERVATIONS])
 
 
 @by_kind
@@ -62,10 +62,33 @@ def test_greedily_it_takes_the_likeliest_action_with_a_memory_that_begins_empty(
 
 @by_kind
 def test_actions_are_as_the_environment_takes_them(networks, action):
-    act = Actor(networks[action], action, greedy=False, seed=0).act(OBSERVATIONS[0])
+    act = Actor(networks[action], action, greedy=False, seeds=[0]).act(OBSERVATIONS[:1])[0]
     if action.kind == "discrete":
         assert act in range(action.size)
         assert act.dtype == np.int64
     else:
         assert act.shape == (action.size,)
         assert act.dtype == np.float32
+
+
+@by_kind
+@pytest.mark.parametrize("greedy", [False, True])
+def test_episodes_of_a_batch_are_independent_and_may_end_in_any_order(networks, action, greedy):
+    network, seeds = networks[action], [7, 8, 9]
+    lengths, offsets = [20, 5, 12], [0, 3, 6]  # so that each sees other observations
+    seen = [[OBSERVATIONS[(step + offset) % 20] for step in range(20)] for offset in offsets]
+    expected = []
+    for seed, observations, length in zip(seeds, seen, lengths, strict=True):
+        alone = Actor(network, action, greedy=greedy, seeds=[seed])
+        expected.append([alone.act([observation])[0] for observation in observations[:length]])
+    together, rows = Actor(network, action, greedy=greedy, seeds=seeds), [0, 1, 2]
+    taken = [[], [], []]
+    for step in range(20):
+        going = [place for place, row in enumerate(rows) if step < lengths[row]]
+        if len(going) < len(rows):
+            together.keep(going)
+            rows = [rows[place] for place in going]
+        for row, one in zip(rows, together.act([seen[row][step] for row in rows]), strict=True):
+            taken[row].append(one)
+    for one, alone in zip(taken, expected, strict=True):
+        np.testing.assert_allclose(np.array(one), np.array(alone), atol=1e-5)

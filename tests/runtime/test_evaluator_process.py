@@ -26,8 +26,8 @@ from kartrl.learning import checkpoint
 from kartrl.metrics.records import EpisodeRecord, Histograms, Scalars
 from kartrl.runtime import evaluator_process, logger_process
 from kartrl.runtime.evaluations import Evaluations
-from kartrl.runtime.evaluator_process import Turns, mixed
 from kartrl.runtime.processes import spawn
+from kartrl.runtime.turns import Turns, mixed
 
 needs_kart = pytest.mark.skipif(
     importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator on this platform"
