@@ -18,7 +18,7 @@ from kartrl.trajectory import decision_size
 
 AGENT_BYTES = 80e6  # memory of an agent process, with its emulator
 WORKER_BYTES = 400e6  # memory of a Hogwild worker, which loads torch
-LEARNER_BYTES = 1e9  # memory of a learner with its evaluator and logger: 0.6 to 0.7 GB with all agents in most runs
+LEARNER_BYTES = 1e9  # memory of a learner with its evaluator and logger: 0.7 to 0.8 GB with all agents in most runs
 
 
 class Sizes(NamedTuple):
