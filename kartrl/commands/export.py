@@ -19,7 +19,7 @@ from kartrl.envs.world import World
 from kartrl.envs.worlds import load_world
 from kartrl.errors import UserError
 from kartrl.files import write_whole
-from kartrl.kart.retro import BUNDLED, build_id, game_folder
+from kartrl.kart.game_files import BUNDLED, build_id, game_folder
 from kartrl.kart.world import KartWorld
 from kartrl.runtime.machine import cores
 

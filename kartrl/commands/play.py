@@ -95,7 +95,7 @@ def find_rival(options: argparse.Namespace, console: Console) -> Path | None:
         return find_checkpoint(options.checkpoint)
     if options.alone or options.ghost or options.replay or options.opponents:
         return None
-    from kartrl.kart.retro import BUNDLED, game_folder
+    from kartrl.kart.game_files import BUNDLED, game_folder
 
     folder = game_folder(options.game)
 

@@ -15,7 +15,7 @@ from kartrl.envs.episode import Drive
 from kartrl.envs.worlds import CONSOLE_FPS
 from kartrl.errors import UserError
 from kartrl.kart.circuits.format import title_of
-from kartrl.kart.retro import BUNDLED, circuits, game_folder
+from kartrl.kart.game_files import BUNDLED, circuits, game_folder
 from kartrl.kart.world import KartWorld
 from kartrl.metrics.tables import Line, fitted
 from kartrl.metrics.video import Mp4Writer, png

@@ -7,7 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kartrl.kart.block import Block
-from kartrl.kart.retro import Console, must_isolate
+from kartrl.kart.game_files import must_isolate
+from kartrl.kart.retro import Console
 
 
 @cache

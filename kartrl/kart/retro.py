@@ -1,77 +1,26 @@
-"""The emulated SNES console, and the paths of the games and of stable-retro's emulator core."""
+"""The emulated SNES console with a game."""
 
 import contextlib
-import importlib.util
 import json
-import sys
 import zlib
 from collections.abc import Iterator, Sequence
-from multiprocessing import current_process
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from kartrl.config.levels import is_path
 from kartrl.errors import UserError
-from kartrl.kart import cartridge
 from kartrl.kart.block import BANK, END, Block
 from kartrl.kart.cartridge import read_state
+from kartrl.kart.game_files import BUILD, build_id, core_file, game_folder, integration_file, state_file
 from kartrl.kart.isolated_emulator import EmulatorLost, IsolatedEmulator
 from kartrl.kart.libretro import ALL, BUTTONS, NONE, ROWS, Emulator, Image
 from kartrl.kart.race import load_game
 
-GAMES = Path(__file__).parent / "games"
-BUNDLED = "KartRL-Snes"
-BUILD = "build.json"  # only the bundled game has one
 RAM = 0x7E0000  # address of the working memory on the console's bus
 COMMANDS = ("start_section", "opponents")  # a frame that executes one of these has time for one tick only
 STANDING = 0x80  # value of `ticks` at which the game renders but does not advance
 GHOSTS, MOST_OPPONENTS = 0x80, 7  # bits of `opponents`: positions are written from outside; number of opponents
-
-
-def game_folder(game: str) -> Path:
-    """Resolve `auto`, `bundled` or `cartridge` to the game's folder, which contains the ROM and the start states.
-
-    Raises:
-        UserError: the game is not installed, or there is no emulator for this platform.
-    """
-    core_file()
-    own = cartridge.folder()
-    has_own = (own / "rom.sfc").is_file()
-    if game == "cartridge" and not has_own:
-        raise UserError(
-            f"no cartridge in {own}: import your own ROM with `kartrl import-rom FILE`, or set environment.game=bundled"
-        )
-    if game in ("auto", "cartridge") and has_own:
-        return own
-    if game not in ("auto", "bundled"):
-        raise UserError(f"unknown game {game!r}: choose auto, bundled or cartridge")
-    bundled = GAMES / BUNDLED
-    if not (bundled / "rom.sfc").is_file():
-        raise UserError(f"no ROM in {bundled}: build the bundled game with `make game`")
-    return bundled
-
-
-def circuits(folder: Path) -> tuple[str, ...]:
-    """Names of the circuits with a start state in the game's `folder`."""
-    return tuple(sorted(file.stem for file in folder.glob("*.state")))
-
-
-def state_file(folder: Path, circuit: str) -> Path:
-    """The start state of `circuit`: its name in the game's `folder`, or the path of a `.state` file.
-
-    Raises:
-        UserError: there is no such start state.
-    """
-    if circuit.endswith(".state"):
-        if not (file := Path(circuit)).is_file():
-            raise UserError(f"{circuit}: no such start state")
-        return file
-    known = circuits(folder)
-    if circuit not in known:
-        raise UserError(f"no start state for circuit {circuit!r} in {folder}; available: {', '.join(known) or 'none'}")
-    return folder / f"{circuit}.state"
 
 
 class Kept(NamedTuple):
@@ -87,22 +36,6 @@ def _changed(file: Path) -> int | None:
     with contextlib.suppress(OSError):
         return file.stat().st_mtime_ns
     return None
-
-
-def is_foreign(folder: Path, circuit: str) -> bool:
-    """Whether a start state is not one of the bundled game's own, and thus not trusted."""
-    return folder != GAMES / BUNDLED or is_path(circuit)
-
-
-def must_isolate(folder: Path, circuit: str) -> bool:
-    """Whether a start state needs an emulator in a separate process: it is foreign, and this is not a supervised
-    (daemonic) process, which may crash or hang."""
-    return is_foreign(folder, circuit) and not current_process().daemon
-
-
-def integration_file(folder: Path, name: str) -> Path:
-    """A description file of the game in `folder`: in that folder or, for an imported cartridge, in this package."""
-    return folder / name if (folder / name).is_file() else GAMES / folder.name / name
 
 
 class Console:
@@ -359,23 +292,3 @@ class Memory:
     def write(self, ram: Any, name: str, value: int) -> None:
         """Write a value to a buffer with the memory's contents; not for BCD values."""
         np.frombuffer(ram, self._types[name], 1, self._offsets[name])[0] = value
-
-
-def core_file() -> Path:
-    """Path of stable-retro's SNES core.
-
-    Raises:
-        UserError: stable-retro is not installed.
-    """
-    found = importlib.util.find_spec("stable_retro")
-    if found is None or found.origin is None:
-        raise UserError(
-            "the SNES emulator, stable-retro, is not installed (it supports Linux on x86-64 and macOS on arm64 only); "
-            "train another environment instead: --set environment.id=CartPole-v1"
-        )
-    return Path(found.origin).parent / "cores" / f"snes9x_libretro.{'dylib' if sys.platform == 'darwin' else 'so'}"
-
-
-def build_id(folder: Path) -> int:
-    """Build number of the bundled game."""
-    return int(json.loads((folder / BUILD).read_text(encoding="utf-8"))["build_id"])

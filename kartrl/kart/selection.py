@@ -20,7 +20,7 @@ from kartrl.config.levels import (
     numbers_of,
 )
 from kartrl.errors import UserError
-from kartrl.kart.retro import BUNDLED, circuits, game_folder
+from kartrl.kart.game_files import BUNDLED, circuits, game_folder
 
 
 def with_circuits(config: Config, console: Console | None = None) -> Config:

@@ -203,7 +203,7 @@ class KartWorld(World):
     def summarize(self, episodes: Sequence[Episode]) -> list[str]:
         """See `World`."""
         from kartrl.kart.circuits.format import title_of
-        from kartrl.kart.retro import BUNDLED, game_folder
+        from kartrl.kart.game_files import BUNDLED, game_folder
 
         laps, levels = _laps(episodes), {episode.level for episode in episodes}
         titled = len(levels) == 1 and game_folder(self.config.environment.game).name == BUNDLED
@@ -253,15 +253,15 @@ class KartWorld(World):
     def map(self, level: str) -> np.ndarray | None:
         """See `World`."""
         from kartrl.kart.circuit_map import circuit_map
-        from kartrl.kart.retro import game_folder
+        from kartrl.kart.game_files import game_folder
 
         return circuit_map(game_folder(self.config.environment.game), level)
 
     def draw(self, level: str, drives: Sequence[Drive], title: str, inches: float = 8.0) -> np.ndarray:
         """See `World`: the driven lines on the circuit's map, and the lap times of the best drive."""
         from kartrl.kart.circuit_map import circuit_block
+        from kartrl.kart.game_files import game_folder
         from kartrl.kart.plots import Line, driven_lines
-        from kartrl.kart.retro import game_folder
 
         best = min((drive.episode for drive in drives), key=_rank)
         lines = []

@@ -19,10 +19,11 @@ with atheris.instrument_imports(include=["kartrl.kart", "zipfile", "gzip"]):
     from kartrl.errors import UserError
     from kartrl.kart import isolated_emulator
     from kartrl.kart.cartridge import read_state
+    from kartrl.kart.game_files import BUNDLED, GAMES
     from kartrl.kart.play.film import film
     from kartrl.kart.play.movie import Movie, write_movie
     from kartrl.kart.play.stage import Options, Stage
-    from kartrl.kart.retro import BUNDLED, GAMES, Console
+    from kartrl.kart.retro import Console
 
 isolated_emulator.WAITS = 2
 FRAMES = 60

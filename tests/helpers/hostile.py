@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 from kartrl.kart.cartridge import read_state
+from kartrl.kart.game_files import BUNDLED, GAMES
 from kartrl.kart.play.movie import Movie, write_movie
-from kartrl.kart.retro import BUNDLED, GAMES
 
 HANGS, CRASHES = "CPU", "PPU"  # what snes9x does on random bytes in these blocks
 STATE = GAMES / BUNDLED / "MarioCircuit.Act1.state"

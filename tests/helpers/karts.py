@@ -9,7 +9,7 @@ import numpy as np
 from kartrl.kart.block import Block
 from kartrl.kart.circuit_map import circuit_block
 from kartrl.kart.env import KartEnv
-from kartrl.kart.retro import BUNDLED, GAMES, circuits
+from kartrl.kart.game_files import BUNDLED, GAMES, circuits
 
 FOLDER = GAMES / BUNDLED
 CIRCUITS = circuits(FOLDER)

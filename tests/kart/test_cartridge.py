@@ -11,7 +11,8 @@ import pytest
 
 from kartrl.config.levels import CIRCUITS
 from kartrl.errors import UserError
-from kartrl.kart import cartridge, retro
+from kartrl.kart import cartridge
+from kartrl.kart.game_files import BUNDLED, GAMES, circuits, game_folder
 
 ROM = bytes(range(256)) * 16
 SHA1 = hashlib.sha1(ROM).hexdigest()
@@ -71,7 +72,7 @@ def test_states_are_imported_and_other_files_are_reported(tmp_path: Path, capsys
         Menu=b"not looked at",
     )
     folder = cartridge.import_rom(rom_file(tmp_path), place, SHA1, SIZE)
-    assert retro.circuits(folder) == ("MarioCircuit.Act2", "RainbowRoad.Act1")
+    assert circuits(folder) == ("MarioCircuit.Act2", "RainbowRoad.Act1")
     assert cartridge.read_state(folder / "RainbowRoad.Act1.state") == b"rainbow"
     there, missing = capsys.readouterr().out.split("Circuits without one")
     assert "Menu.state" in there
@@ -148,20 +149,18 @@ def test_unusable_data_folder_is_reported(tmp_path: Path, monkeypatch: pytest.Mo
 def test_game_names_resolve_to_folders(tmp_path: Path) -> None:
     pytest.importorskip("stable_retro")
     with pytest.raises(UserError, match="import-rom"):
-        retro.game_folder("cartridge")
+        game_folder("cartridge")
     with pytest.raises(UserError, match="bundled"):
-        retro.game_folder("other")
-    assert retro.game_folder("auto").name == "KartRL-Snes"
+        game_folder("other")
+    assert game_folder("auto").name == "KartRL-Snes"
     folder = cartridge.import_rom(rom_file(tmp_path), None, SHA1, SIZE)
-    assert retro.game_folder("auto") == retro.game_folder("cartridge") == folder
-    assert retro.game_folder("bundled").name == "KartRL-Snes"
+    assert game_folder("auto") == game_folder("cartridge") == folder
+    assert game_folder("bundled").name == "KartRL-Snes"
 
 
 def test_description_of_the_cartridge_is_complete() -> None:
     """Every variable of the race state has the bundled game's address."""
-    own, bundled = (
-        json.loads((retro.GAMES / name / "data.json").read_text())["info"] for name in (cartridge.NAME, retro.BUNDLED)
-    )
+    own, bundled = (json.loads((GAMES / name / "data.json").read_text())["info"] for name in (cartridge.NAME, BUNDLED))
     assert set(own) <= set(bundled)
     assert {name: bundled[name] for name in own} == own
-    assert not [file for file in (retro.GAMES / cartridge.NAME).iterdir() if file.suffix in (".sfc", ".smc", ".state")]
+    assert not [file for file in (GAMES / cartridge.NAME).iterdir() if file.suffix in (".sfc", ".smc", ".state")]

@@ -21,7 +21,8 @@ from kartrl.kart.circuits.generator import random_circuit
 from kartrl.kart.circuits.ground import compile_block, compile_circuit
 from kartrl.kart.circuits.line import line_of
 from kartrl.kart.circuits.states import make_state, start_state
-from kartrl.kart.retro import BUNDLED, GAMES, Console
+from kartrl.kart.game_files import BUNDLED, GAMES
+from kartrl.kart.retro import Console
 
 pytest.importorskip("stable_retro", reason="no SNES emulator on this platform")
 

@@ -15,7 +15,8 @@ from policies import KART, save_policy
 from kartrl.errors import UserError
 from kartrl.kart import isolated_emulator
 from kartrl.kart.cartridge import read_state
-from kartrl.kart.retro import BUNDLED, GAMES, Console, core_file
+from kartrl.kart.game_files import BUNDLED, GAMES, core_file
+from kartrl.kart.retro import Console
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator on this platform"

@@ -18,9 +18,10 @@ from kartrl.errors import UserError
 from kartrl.kart import shortcuts
 from kartrl.kart.cartridge import read_state
 from kartrl.kart.circuit_map import circuit_map
+from kartrl.kart.game_files import BUNDLED, GAMES, circuits, core_file
 from kartrl.kart.libretro import ALL, BUTTONS, Emulator
 from kartrl.kart.race import load_game
-from kartrl.kart.retro import BUNDLED, GAMES, Console, Memory, circuits, core_file
+from kartrl.kart.retro import Console, Memory
 
 pytest.importorskip("stable_retro", reason="no SNES emulator on this platform")
 needs_shortcuts = pytest.mark.skipif(

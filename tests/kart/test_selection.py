@@ -14,7 +14,8 @@ from policies import KART, save_policy
 from kartrl.config import Config, read
 from kartrl.config.levels import circuit_name
 from kartrl.errors import UserError
-from kartrl.kart.retro import BUNDLED, GAMES, Console, circuits
+from kartrl.kart.game_files import BUNDLED, GAMES, circuits
+from kartrl.kart.retro import Console
 from kartrl.kart.selection import circuits_of, uses_by_name, with_circuits
 from kartrl.learning import checkpoint
 from kartrl.metrics import scalars_csv

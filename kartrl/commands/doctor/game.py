@@ -16,7 +16,7 @@ MISSING = "missing"
 
 def check_emulator(examined: Examined) -> tuple[State, str]:
     """Check that the emulator runs the bundled game for a second."""
-    from kartrl.kart.retro import core_file
+    from kartrl.kart.game_files import core_file
 
     try:
         core = core_file()
@@ -30,10 +30,11 @@ def _drive_a_second() -> str:
     """Run the bundled ROM for a second; returns the game's title."""
     import numpy as np
 
-    from kartrl.kart import retro
+    from kartrl.kart.game_files import BUNDLED, GAMES, circuits
+    from kartrl.kart.retro import Console
 
-    folder = retro.GAMES / retro.BUNDLED
-    console = retro.Console(folder, retro.circuits(folder)[0])
+    folder = GAMES / BUNDLED
+    console = Console(folder, circuits(folder)[0])
     try:
         console.step(console.buttons(["B"]), 60)
         if np.ptp(console.screen()) == 0 or console.race()["speed"] == 0:
@@ -47,7 +48,7 @@ def _drive_a_second() -> str:
 
 def check_bundled_rom(examined: Examined) -> tuple[State, str]:
     """Check that the bundled ROM is intact."""
-    from kartrl.kart.retro import BUNDLED, GAMES, circuits
+    from kartrl.kart.game_files import BUNDLED, GAMES, circuits
 
     folder = GAMES / BUNDLED
     expected = (folder / "rom.sha").read_text(encoding="ascii").strip()
@@ -62,7 +63,7 @@ def check_bundled_rom(examined: Examined) -> tuple[State, str]:
 
 def check_cartridge(examined: Examined) -> tuple[State, str]:
     """Check that the cartridge's ROM is the right one, if there is one or one is needed."""
-    from kartrl.kart.retro import circuits
+    from kartrl.kart.game_files import circuits
 
     folder = cartridge.folder()
     driven = _drives_cartridge(examined.config)

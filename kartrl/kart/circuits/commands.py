@@ -21,8 +21,9 @@ from kartrl.kart.circuits.format import OWN, Circuit, CircuitError, read, title_
 from kartrl.kart.circuits.ground import compile_block
 from kartrl.kart.circuits.line import line_of
 from kartrl.kart.circuits.states import start_state
+from kartrl.kart.game_files import BUNDLED, GAMES, circuits, core_file
 from kartrl.kart.race import TICKS_PER_SECOND
-from kartrl.kart.retro import BUNDLED, GAMES, Console, circuits, core_file
+from kartrl.kart.retro import Console
 from kartrl.metrics.video import Mp4Writer, contact_sheet, gif, png
 
 GAME = GAMES / BUNDLED

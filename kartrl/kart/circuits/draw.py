@@ -12,7 +12,8 @@ from kartrl.kart.block import Block
 from kartrl.kart.circuits.format import Circuit
 from kartrl.kart.circuits.line import line_of
 from kartrl.kart.circuits.states import start_state
-from kartrl.kart.retro import BUNDLED, GAMES, Console, must_isolate
+from kartrl.kart.game_files import BUNDLED, GAMES, must_isolate
+from kartrl.kart.retro import Console
 
 Picture = npt.NDArray[np.uint8]
 GROUND_ROWS = slice(8, 108)  # screen rows with sky and ground

@@ -8,8 +8,9 @@ import numpy.typing as npt
 
 from kartrl.kart.block import SIZE, TILE, Block
 from kartrl.kart.circuits.surfaces import CODES, SURFACES, Effect
+from kartrl.kart.game_files import BUNDLED, GAMES, must_isolate
 from kartrl.kart.race import TICKS_PER_SECOND
-from kartrl.kart.retro import BUNDLED, GAMES, Console, must_isolate
+from kartrl.kart.retro import Console
 
 HOLD = 5  # ticks per action, as for an agent
 SPACING = 8.0  # pixels between points of the driven line

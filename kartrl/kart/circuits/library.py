@@ -27,7 +27,7 @@ from kartrl.kart.circuits.format import Circuit, read, to_toml
 from kartrl.kart.circuits.generator import random_circuit
 from kartrl.kart.circuits.ground import compile_block
 from kartrl.kart.circuits.states import make_state
-from kartrl.kart.retro import BUNDLED, GAMES, build_id
+from kartrl.kart.game_files import BUNDLED, GAMES, build_id
 from kartrl.launch import is_kartrl
 from kartrl.metrics.video import png
 

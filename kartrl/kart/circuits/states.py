@@ -2,7 +2,8 @@
 
 from kartrl.errors import UserError
 from kartrl.kart.block import BANK, Block
-from kartrl.kart.retro import BUNDLED, GAMES, Console
+from kartrl.kart.game_files import BUNDLED, GAMES
+from kartrl.kart.retro import Console
 
 BOOT, SETTLE = 60, 60  # frames until the console has booted, until a selected circuit is loaded
 STANDING = 0x80  # value of `ticks` at which the game renders but does not advance

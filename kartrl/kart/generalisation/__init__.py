@@ -16,12 +16,12 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from kartrl.errors import RunFailed, UserError
+from kartrl.kart.game_files import core_file
 from kartrl.kart.generalisation.driving import circuits_in, measure, reference_laps
 from kartrl.kart.generalisation.protocol import Protocol, record_circuits, record_protocol, validate, write_json
 from kartrl.kart.generalisation.report import report, show
 from kartrl.kart.generalisation.splits import QUICK, SEEN, SPLITS, Split, chosen
 from kartrl.kart.generalisation.training import Run, train
-from kartrl.kart.retro import core_file
 from kartrl.learning import checkpoint
 from kartrl.metrics.scalars_csv import last_step
 

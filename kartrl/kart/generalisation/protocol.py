@@ -14,8 +14,8 @@ from kartrl.config import dump, read
 from kartrl.config.levels import circuit_name, is_path
 from kartrl.errors import UserError
 from kartrl.files import write_whole
+from kartrl.kart.game_files import BUNDLED, build_id, game_folder
 from kartrl.kart.generalisation.splits import Split
-from kartrl.kart.retro import BUNDLED, build_id, game_folder
 
 OURS = ("run.logs", "run.name", "run.seed", "run.agent_steps", "run.minutes", "environment.id", "environment.game")
 """Keys that the benchmark sets, besides [levels]."""

@@ -9,11 +9,12 @@ from rich.console import Console as Terminal
 
 from kartrl.config.levels import circuit_name
 from kartrl.errors import UserError
+from kartrl.kart.game_files import BUNDLED, circuits, game_folder, is_foreign
 from kartrl.kart.play.ghost import Ghost, MovieGhost
 from kartrl.kart.play.movie import Movie, read_movie
 from kartrl.kart.play.session import Session
 from kartrl.kart.race import Course
-from kartrl.kart.retro import BUNDLED, Console, circuits, game_folder, is_foreign
+from kartrl.kart.retro import Console
 from kartrl.kart.selection import circuits_of
 from kartrl.kart.world import KartWorld
 
