@@ -5,7 +5,7 @@ import signal
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import FrameType
@@ -143,7 +143,7 @@ class Evaluator:
         self._newest: dict[str, dict[UsedLevel, list[Episode]]] = {name: {} for name in NAMES}
         self._films = config.evaluation.video_seconds > 0
         episodes = config.evaluation.episodes * sum(min(len(turns.levels), limit) for turns in self._turns.values())
-        self._envs = [Beating(self._open_env(), pulse) for _ in range(min(episodes, MOST_ENVS))]
+        self._envs = self._open_envs(min(episodes, MOST_ENVS))
         self._events: EventWriter | None = None
         self._warned = False
 
@@ -172,30 +172,30 @@ class Evaluator:
         network = checkpoint.load_network(loaded, DEVICE)
         step, count = loaded.counters.agent_steps, self._config.evaluation.episodes
         levels = [(use, level) for use, turns in self._turns.items() for level in turns.take()]
-        greedy, films = self._drive_greedily(network, levels, range(count))
-        sampled = self._drive(network, levels, range(count, 2 * count), greedy=False)
-        pictures, shown = [], set()
+        tags: dict[str, UsedLevel] = {}  # of images, and the level that each shows
         for use, level in levels:
-            drives = greedy[use, level]
+            tags.setdefault(f"{use}/{self._label(level)}", (use, level))
+        greedy, films = self._drive_greedily(network, levels, range(count), tags.values())
+        for drives in greedy.values():
             for one in drives:
                 self._server.send(EpisodeRecord(step, one.episode, evaluated=True))
-            picture = self._picture(use, level, drives, step)
-            if picture is not None:
-                pictures.append(picture)
-            tag = f"{use}/{self._label(level)}"
-            if tag not in shown:
-                shown.add(tag)
-                self._write(loaded, tag, picture, films[use, level].pictures if films else [])
+        sampled = self._drive(network, levels, range(count, 2 * count), False, {})
+        pictures = {}
+        for use, level in levels:
+            self._pulse.beat()
+            pictures[use, level] = self._picture(use, level, greedy[use, level], step)
+        for tag, shown in tags.items():
+            self._pulse.beat()
+            self._write(loaded, tag, pictures[shown], films[shown].pictures if films else [])
         returns = {
             level: [one.episode.episodic_return for drives in (greedy, sampled) for one in drives[use, level]]
             for use, level in levels
             if use == "train"
         }
         with self._warning():
-            if pictures:
-                write_whole(
-                    self._folder / "latest.png", png(contact_sheet(pictures, columns=2 if len(pictures) <= 6 else 4))
-                )
+            self._pulse.beat()
+            if drawn := [picture for picture in pictures.values() if picture is not None]:
+                write_whole(self._folder / "latest.png", png(contact_sheet(drawn, columns=2 if len(drawn) <= 6 else 4)))
             self._best.offer(loaded, returns)
         scalars: dict[str, float] = {}
         for name, driven in zip(NAMES, (greedy, sampled), strict=True):
@@ -218,6 +218,16 @@ class Evaluator:
         name = self._world.name_level(level)
         return self._world.group_of(name) if self._world.grouped else name
 
+    def _open_envs(self, number: int) -> list[Env]:
+        """This many environments, or as many as can be opened at a time, at least one."""
+        envs: list[Env] = [Beating(self._open_env(), self._pulse)]
+        with contextlib.suppress(Exception):  # third-party code may raise anything
+            while len(envs) < number:
+                self._pulse.beat()
+                env = self._world.open_env(self._world.all_levels(), training=False, render=self._films)
+                envs.append(Beating(env, self._pulse))
+        return envs
+
     def _open_env(self) -> Env:
         """The environment, with rendering if it supports that."""
         levels = self._world.all_levels()
@@ -235,17 +245,17 @@ class Evaluator:
         print(f"kartrl: evaluations have no videos: {reason}", file=sys.stderr, flush=True)
 
     def _drive_greedily(
-        self, network: Network, levels: Sequence[UsedLevel], seeds: range
+        self, network: Network, levels: Sequence[UsedLevel], seeds: range, filmed: Iterable[UsedLevel]
     ) -> tuple[dict[UsedLevel, list[Drive]], dict[UsedLevel, Film]]:
-        """See `_drive`; and films of the first episode on each level, if the environment renders any."""
+        """See `_drive`; and the films, if the environment renders any."""
         if self._films:
-            gap = max(1, round(self._world.pictures_per_second(self._envs[0]) / GIF_FPS))
-            films = {level: Film(gap, self._config.evaluation.video_seconds * GIF_FPS) for level in levels}
             try:
+                gap = max(1, round(self._world.pictures_per_second(self._envs[0]) / GIF_FPS))
+                films = {level: Film(gap, self._config.evaluation.video_seconds * GIF_FPS) for level in filmed}
                 return self._drive(network, levels, seeds, True, films), films
             except Exception as error:  # if it was not `render` that failed, it is raised again below
                 self._stop_filming(error)
-        return self._drive(network, levels, seeds, True), {}
+        return self._drive(network, levels, seeds, True, {}), {}
 
     def _drive(
         self,
@@ -253,14 +263,13 @@ class Evaluator:
         levels: Sequence[UsedLevel],
         seeds: range,
         greedy: bool,
-        films: Mapping[UsedLevel, Film] | None = None,
+        films: Mapping[UsedLevel, Film],
     ) -> dict[UsedLevel, list[Drive]]:
-        """An episode with each seed on each level, the first of them filmed."""
-        starts = [
-            Start(level, seed, use, films[use, level].look if films and seed == seeds[0] else None)
-            for use, level in levels
-            for seed in seeds
-        ]
+        """An episode with each seed on each level; the first on each level of `films` is filmed."""
+        starts = []
+        for use, level in levels:
+            film = films.get((use, level))
+            starts += [Start(level, seed, use, film.look if film and seed == seeds[0] else None) for seed in seeds]
         drives = drive_together(self._world, self._envs, network, starts, greedy=greedy)
         count = len(seeds)
         return {level: drives[index * count : (index + 1) * count] for index, level in enumerate(levels)}

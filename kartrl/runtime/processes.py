@@ -139,7 +139,7 @@ def yield_cores(niceness: int) -> None:
     """Lower this process's priority, so that others of the run need not wait for a core.
 
     Args:
-        niceness: of 0, the server's, to 19; an `AGENT`, or an `EVALUATOR`, which takes what these leave.
+        niceness: added to the server's: `AGENT`, or `EVALUATOR`, which takes what agents leave.
     """
     if hasattr(os, "nice"):
         os.nice(niceness)

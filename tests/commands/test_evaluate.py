@@ -131,8 +131,12 @@ def test_numbers_that_are_not_finite_end_the_drive(cartpole, broken):
             return observation + broken.get("observation", 0.0), reward + broken.get("reward", 0.0), *rest
 
     with open_driver(cartpole, [], "auto") as driver:
-        episode = drive(driver.world, Broken(driver.env), driver.network, "", greedy=False, seed=1).episode
-    assert (episode.agent_steps, episode.episodic_return, episode.finished) == (0, 0.0, False)
+        alone = drive(driver.world, Broken(driver.env), driver.network, "", greedy=False, seed=1).episode
+        fine = drive(driver.world, driver.env, driver.network, "", greedy=False, seed=2).episode
+        envs = [Broken(driver.env), driver.world.open_env(training=False)]
+        together = drive_together(driver.world, envs, driver.network, [Start("", 1), Start("", 2)], greedy=False)
+    assert (alone.agent_steps, alone.episodic_return, alone.finished) == (0, 0.0, False)
+    assert [one.episode for one in together] == [alone, fine], "the other episodes go on"
 
 
 @pytest.fixture(scope="module")

@@ -39,7 +39,7 @@ from kartrl.runtime.slab import Slab, SlabShape
 
 TWO_ACTIONS = ActionSpec("discrete", 2)
 NAMED = [*QUICK, *EVALUATE_OFF, "--set", "run.name=run"]
-# an agent has to come up in it, at the lowest priority; half of the time in which something must be predicted or learnt
+# an agent has to come up in it, at a lower priority; half of the time in which something must be predicted or learnt
 PATIENCE = ["--set", "system.step_timeout=10"]
 
 

@@ -54,6 +54,21 @@ class Blind(Show):
         return *super().step(action)[:2], len(self.taken) == 20, False, {}
 
 
+class Single(Blind):
+    """A process can open only one of these at a time."""
+
+    there_is_one = False
+
+    def __init__(self, *arguments, **options) -> None:
+        super().__init__(*arguments, **options)
+        if Single.there_is_one:
+            raise RuntimeError("there is one already")
+        Single.there_is_one = True
+
+    def close(self):
+        Single.there_is_one = False
+
+
 def box(low: float, high: float, shape: tuple[int, ...], dtype: Any) -> spaces.Box:
     return spaces.Box(low, high, shape, dtype)
 
@@ -143,4 +158,5 @@ gymnasium.register(
     kwargs={"observations": IMAGES["Unit"], "actions": spaces.Discrete(2), "broken_after": 3},
 )
 gymnasium.register("Blind-v0", Blind, kwargs={"observations": VECTORS["Bounded"], "actions": ACTIONS["Plain"]})
+gymnasium.register("Single-v0", Single, kwargs={"observations": VECTORS["Bounded"], "actions": ACTIONS["Plain"]})
 gymnasium.register("PongMemory-v0", "ale_py.env:AtariEnv", kwargs={"game": "pong", "obs_type": "ram", "frameskip": 4})

@@ -11,7 +11,11 @@ import subprocess
 import sys
 import urllib.request
 from pathlib import Path
+from statistics import fmean
 
+import gymnasium
+import numpy as np
+import psutil
 import pytest
 from commands import wait_for
 from hypothesis import given, settings
@@ -25,8 +29,10 @@ from kartrl.kart.world import KartWorld
 from kartrl.learning import checkpoint
 from kartrl.metrics.records import EpisodeRecord, Histograms, Scalars
 from kartrl.runtime import evaluator_process, logger_process
+from kartrl.runtime.driving import drive, open_driver
 from kartrl.runtime.evaluations import Evaluations
-from kartrl.runtime.processes import spawn
+from kartrl.runtime.evaluator_process import Film
+from kartrl.runtime.processes import AGENT, EVALUATOR, spawn
 from kartrl.runtime.turns import Turns, mixed
 
 needs_kart = pytest.mark.skipif(
@@ -155,21 +161,22 @@ def test_of_many_circuits_the_test_ones_take_turns_and_checkpoints_are_scored_on
         "levels.MarioCircuit.Act3=test",
         "evaluation.circuits=1",
         "evaluation.video_seconds=0",
+        "evaluation.episodes=2",
         "environment.no_progress_limit=0.5",
     ]
     save_policy(tmp_path, overrides, 1000)
     with Evaluator(tmp_path) as evaluator:
         records, scalars = evaluator.round()
-        assert [record.episode.level[-1] for record in records] == ["1", "4"]
-        first = records[0].episode.episodic_return
-        assert scalars.values["evaluation/train_return"] == first
+        assert [record.episode.level[-1] for record in records] == ["1", "1", "4", "4"]
+        first = (records[0].episode.episodic_return + records[1].episode.episodic_return) / 2
+        assert scalars.values["evaluation/train_return"] == pytest.approx(first)
         first = (first + scalars.values["evaluation_sampled/train_return"]) / 2
         assert checkpoint.load(tmp_path / "best.pt").score == pytest.approx(first)
         save_policy(tmp_path, overrides, 2000)
         records, scalars = evaluator.round()
-        assert [record.episode.level[-1] for record in records] == ["1", "3"]
-        second = records[0].episode.episodic_return
-        assert scalars.values["evaluation/train_return"] == second, "of the newest checkpoint alone"
+        assert [record.episode.level[-1] for record in records] == ["1", "1", "3", "3"]
+        second = (records[0].episode.episodic_return + records[1].episode.episodic_return) / 2
+        assert scalars.values["evaluation/train_return"] == pytest.approx(second), "of the newest checkpoint alone"
         second = (second + scalars.values["evaluation_sampled/train_return"]) / 2
         best = checkpoint.load(tmp_path / "best.pt")
         assert best.score == pytest.approx(max(first, second))
@@ -196,12 +203,33 @@ def test_neighbours_are_of_different_groups():
 
 
 def test_it_works_without_circuits_and_pictures(tmp_path):
-    save_policy(tmp_path, [*CARTPOLE, *OFTEN])
+    path = save_policy(tmp_path, [*CARTPOLE, *OFTEN, "evaluation.episodes=10"])  # more than are driven side by side
     with Evaluator(tmp_path) as evaluator:
-        (record,), scalars = evaluator.round()
-        assert scalars.values["evaluation/train_return"] == record.episode.episodic_return
+        records, scalars = evaluator.round()
+        assert scalars.values["evaluation/train_return"] == fmean(one.episode.episodic_return for one in records)
         assert (tmp_path / "best.pt").exists()
+        agent = next(child for child in psutil.Process().children(recursive=True) if child.pid == evaluator.process.pid)
+        assert agent.nice() == psutil.Process().nice() + EVALUATOR > psutil.Process().nice() + AGENT
     assert not (tmp_path / "evaluation" / "latest.png").exists()
+    with open_driver(path, [], "cpu") as driver:
+        alone = [drive(driver.world, driver.env, driver.network, "", greedy=True, seed=seed) for seed in range(10)]
+    assert [record.episode for record in records] == [one.episode for one in alone]
+
+
+def test_a_film_has_its_length_and_renders_nothing_else():
+    class Rendering(gymnasium.Env):
+        rendered: list[int] = []  # noqa: RUF012
+        steps = 0
+
+        def render(self):
+            self.rendered.append(self.steps)
+            return np.zeros((224, 256, 3), np.uint8)
+
+    env, film = Rendering(), Film(3, 5)
+    for env.steps in range(20):
+        film.look(env)
+    assert env.rendered == [0, 3, 6, 9, 12]
+    assert [picture.shape for picture in film.pictures] == [(112, 128, 3)] * 5
 
 
 def test_what_cannot_be_rendered_is_measured_all_the_same(tmp_path, capfd):
@@ -215,6 +243,14 @@ def test_what_cannot_be_rendered_is_measured_all_the_same(tmp_path, capfd):
     assert (tmp_path / "best.pt").exists()
     said = "evaluations have no videos: the environment cannot be filmed: render() raised NotImplementedError"
     assert capfd.readouterr().err.count(said) == 1
+
+
+def test_an_environment_that_can_be_opened_only_once_drives_one_episode_after_another(tmp_path):
+    overrides = [*OFTEN, "environment.id=spaces_zoo:Single-v0", "evaluation.episodes=3", "evaluation.video_seconds=0"]
+    save_policy(tmp_path, [*overrides, "model.hidden_size=16"])
+    with Evaluator(tmp_path) as evaluator:
+        records, _ = evaluator.round()
+    assert [record.episode.episodic_return for record in records] == [20, 20, 20]
 
 
 def page(url: str, profile: Path, seconds: int) -> str:
