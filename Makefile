@@ -1,6 +1,6 @@
 # `make run` trains and `make test` checks, from a fresh clone. `make help` lists the rest.
 
-# Where the virtual environment lies, which Python makes it (empty: the first fitting one), what run.py and pytest are given.
+# Where the virtual environment lies, which Python makes it (empty: the first fitting one), what `make run`, `watch` and `soak`, and pytest are given.
 VENV = .venv
 PYTHON ?=
 ARGS ?=
@@ -17,7 +17,7 @@ FUZZ_SECONDS ?= 120
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
-	@echo '  ARGS="-c FILE --set run.seed=2" goes to run.py, PYTEST_ARGS to pytest; PYTHON=... and VENV=... choose Python and its folder'
+	@echo '  ARGS="-c FILE --set run.seed=2" goes to run.py (or to what watch and soak run), PYTEST_ARGS to pytest; PYTHON=... and VENV=... choose Python and its folder'
 
 run: $(VENV)/.run ## train as default.cfg says
 	@$(BIN)/python run.py $(ARGS)

@@ -156,7 +156,8 @@ class Clear(Section):
     form: Literal["paper", "seed"] = Field(
         "paper",
         description="paper: KL(acting || learning policy) and squared value error, of replayed steps; seed: "
-        "KL(learning || acting policy) and norm of the value error, of all steps that [laser] does not mask",
+        "(the form of a system that kartrl grew from) KL(learning || acting policy) and norm of the value error, of "
+        "all steps that [laser] does not mask",
     )
 
     @property
@@ -171,13 +172,12 @@ class Laser(Section):
     threshold: float = Field(
         0.0,
         ge=0,
-        description="mask steps whose KL(policy || acting policy) is at least this (0.3 in the system that form = seed "
-        "comes from); 0: off",
+        description="mask steps whose KL(policy || acting policy) is at least this, such as 0.3; 0: off",
     )
     form: Literal["seed", "paper"] = Field(
         "seed",
-        description="seed: compare the learning policy, and mask traces, advantages and value errors; paper: compare a "
-        "lagged policy, and mask temporal differences too",
+        description="seed (the form of a system that kartrl grew from): compare the learning policy, and mask traces, "
+        "advantages and value errors; paper: compare a lagged policy, and mask temporal differences too",
     )
     target_decay: float = Field(
         0.99, ge=0, le=1, description="form = paper: decay of the lagged (averaged) policy per optimizer step"

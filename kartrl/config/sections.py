@@ -38,7 +38,7 @@ class Run(Section):
     reproducible: bool = Field(
         False,
         description="two runs with the same configuration, seed and number of cores end with the same weights, bit for "
-        "bit; slower; needs evaluation.minutes = 0",
+        "bit; slower; needs evaluation.minutes = 0 and run.minutes = 0",
     )
     minutes: float = Field(0, ge=0, le=YEAR, description="also end training after this many minutes; 0: no limit")
     checkpoint_minutes: float = Field(1, gt=0, le=YEAR, description="minutes between checkpoints")
@@ -89,8 +89,8 @@ class System(Section):
     )
     envs_per_agent: AutoInt = Field(
         "auto",
-        description="environments per agent, which steps one half of them while the other half waits for actions; "
-        "on a single core all together",
+        description="environments per agent, which steps one half of them while the other half waits for actions (an "
+        "odd number, and on a single core, all together); auto: up to 8, fewer if they are slow",
     )
     predictors: int = Field(1, ge=1, le=16, description="predictor threads")
     trainers: AutoInt = Field(
@@ -108,7 +108,8 @@ class System(Section):
     )
     training_batch_size: AutoInt = Field(
         "auto",
-        description="unrolls per update; auto: as many as environments, for impala and acer a quarter of that",
+        description="unrolls per update; auto: as many as environments, for impala and acer a quarter of that; ppo and "
+        "a2c accept only auto",
     )
     torch_threads: AutoInt = Field(
         "auto",
@@ -147,7 +148,7 @@ class Environment(Section):
     game: Literal["auto", "bundled", "cartridge"] = Field(
         "auto", description="kart: bundled, cartridge (an imported ROM), or auto (the cartridge if one was imported)"
     )
-    frame_skip: int = Field(5, ge=1, le=60, description="frames for which each action is held")
+    frame_skip: int = Field(5, ge=1, le=60, description="kart, Atari: frames for which each action is held")
     frame_stack: int = Field(1, ge=1, le=16, description="number of latest frames in an observation")
     height: int = Field(54, ge=1, le=512, description="height of the observation in pixels")
     width: int = Field(54, ge=1, le=512, description="width of the observation in pixels")
@@ -162,14 +163,16 @@ class Environment(Section):
         30,
         ge=0,
         le=3600,
-        description="maximum number of no-op frames at the start of an episode (kart: of frames with one random action "
-        "held); their number is random",
+        description="Atari: at the start of an episode, a random number of no-op frames below this; kart: of frames "
+        "with one random action held, at most this",
     )
     life_loss_ends: bool = Field(
         True,
         description="Atari: losing a life ends the episode for the learner; returns still count whole games",
     )
-    random_start: bool = Field(True, description="kart: begin training episodes at a random checkpoint")
+    random_start: bool = Field(
+        True, description="kart: begin training episodes at a random checkpoint (bundled game only)"
+    )
     circuit_sampling: Literal["episodes", "steps"] = Field(
         "episodes",
         description="kart: give all circuits equally many episodes, or equally many steps (episodes on hard circuits "

@@ -26,14 +26,19 @@ from kartrl.kart.game_files import BUNDLED, circuits, game_folder
 def with_circuits(config: Config, console: Console | None = None) -> Config:
     """The configuration with [levels] resolved: `config.levels.of` returns names or absolute paths of start states.
 
+    So is `environment.game = auto`: a run and its checkpoints stay with the game, whichever is imported later.
+
     Args:
         console: shows the progress of building circuits.
 
     Raises:
         UserError: see `look_up`.
     """
-    found = look_up(config.levels.circuits, config.environment.game, console, defaults=True)
-    return config.model_copy(update={"levels": config.levels.model_copy(update={"found": found})})
+    game = "bundled" if game_folder(config.environment.game).name == BUNDLED else "cartridge"
+    found = look_up(config.levels.circuits, game, console, defaults=True)
+    environment = config.environment.model_copy(update={"game": game})
+    levels = config.levels.model_copy(update={"found": found})
+    return config.model_copy(update={"environment": environment, "levels": levels})
 
 
 def circuits_of(keys: Iterable[str], game: str, console: Console | None = None) -> tuple[str, ...]:

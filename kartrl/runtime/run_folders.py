@@ -196,13 +196,22 @@ def find_newest(fits: Callable[[Environment], bool]) -> Path | None:
     return None
 
 
+def find_training(fits: Callable[[Environment], bool]) -> Path | None:
+    """The most recently begun run in logs that is training and whose environment fits; None if there is none."""
+    for folder in sorted(filter(is_training, LOGS.glob("*")), key=_begun, reverse=True):
+        with contextlib.suppress(UserError):
+            if fits(read([folder / "config.cfg"]).environment):
+                return folder
+    return None
+
+
 def newest_first(logs: Path) -> list[Path]:
     """Folders of the runs in `logs` that have a checkpoint, the most recently begun first."""
+    return sorted((path for path in logs.glob("*") if checkpoint.newest(path) is not None), key=_begun, reverse=True)
 
-    def begun(run: Path) -> float:
-        return (run / "config.cfg").stat().st_mtime if (run / "config.cfg").exists() else 0.0
 
-    return sorted((path for path in logs.glob("*") if checkpoint.newest(path) is not None), key=begun, reverse=True)
+def _begun(run: Path) -> float:
+    return (run / "config.cfg").stat().st_mtime if (run / "config.cfg").exists() else 0.0
 
 
 def is_training(folder: Path) -> bool:

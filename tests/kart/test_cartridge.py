@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from kartrl.config import read
 from kartrl.config.levels import CIRCUITS
 from kartrl.errors import UserError
 from kartrl.kart import cartridge
 from kartrl.kart.game_files import BUNDLED, GAMES, circuits, game_folder
+from kartrl.kart.selection import with_circuits
 
 ROM = bytes(range(256)) * 16
 SHA1 = hashlib.sha1(ROM).hexdigest()
@@ -153,9 +155,13 @@ def test_game_names_resolve_to_folders(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="bundled"):
         game_folder("other")
     assert game_folder("auto").name == "KartRL-Snes"
+    config = read(overrides=["levels.random:3:asphalt=none"])
+    before = with_circuits(config)
     folder = cartridge.import_rom(rom_file(tmp_path), None, SHA1, SIZE)
     assert game_folder("auto") == game_folder("cartridge") == folder
     assert game_folder("bundled").name == "KartRL-Snes"
+    assert with_circuits(config).environment.game == "cartridge"
+    assert with_circuits(before).environment.game == before.environment.game == "bundled", "a run stays with its game"
 
 
 def test_description_of_the_cartridge_is_complete() -> None:

@@ -176,9 +176,11 @@ def test_without_a_display_any_environment_becomes_a_film(tmp_path: Path, monkey
     assert pictures[0].shape == (672, 1056, 3)
     assert len(pictures) > 50, "the end is shown for two seconds"
 
-    held, console = runs.lock(run_folder), Console(file=io.StringIO(), width=200)
-    watch("pole", [], tmp_path / "film.mp4", 1, True, "cpu", console)
-    assert f"Showing {newest}: 1,000 agent steps" in console.file.getvalue()
+    held = runs.lock(run_folder)
+    for name, said in (("pole", []), (None, ["Following logs/pole, which is training (watch RUN: another)"])):
+        console = Console(file=io.StringIO(), width=200)
+        watch(name, [], tmp_path / "film.mp4", 1, True, "cpu", console)
+        assert console.file.getvalue().splitlines()[:-1] == [*said, f"Showing {newest}: 1,000 agent steps"]
     for file in (newest, newest.with_name("0000000500.pt")):
         file.unlink()
     with pytest.raises(UserError, match="no checkpoint to record yet") as caught:

@@ -12,6 +12,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from kartrl.commands.policy import find_policy
 from kartrl.commands.record import video_file
+from kartrl.envs.worlds import WORLDS
 from kartrl.errors import UserError
 from kartrl.interrupts import held
 from kartrl.kart.play.loop import keep_going
@@ -20,7 +21,7 @@ from kartrl.kart.play.window import Canvas, Window, has_display
 from kartrl.learning import checkpoint
 from kartrl.metrics.video import Mp4Writer
 from kartrl.runtime.driving import Driver, open_driver
-from kartrl.runtime.run_folders import find_checkpoint, find_run, is_training
+from kartrl.runtime.run_folders import find_checkpoint, find_run, find_training, is_training
 
 FILM_FPS = 30  # maximum: drawing a frame takes longer than emulating it
 LOOK_SECONDS = 0.2  # between polls for a run's first checkpoint
@@ -50,7 +51,7 @@ def watch(
 
     Args:
         name: a checkpoint's file, or a run's name or folder: a run in training is followed from checkpoint to
-            checkpoint. None: the newest run's best, else the one bundled with kartrl.
+            checkpoint. None: the newest run in training, else the newest run's best, else the one bundled with kartrl.
         levels: as accepted by the world; if empty, those of the checkpoint's configuration.
         output: the video. None: a window or, without a display, a video in the current folder.
         seconds: maximum length of an episode; 0: unlimited.
@@ -59,9 +60,10 @@ def watch(
     Raises:
         UserError: the checkpoint, a level or the device is missing, or the environment does not render.
     """
-    source = _find(name, levels, console)
+    windowed = output is None and has_display()
+    source = _find(name, levels, windowed, console)
     opened = partial(open_driver, levels=levels, device=device, render=True, console=console, overrides=overrides)
-    if output is None and has_display():
+    if windowed:
         _show(source, opened, seconds, greedy, console)
         return
     video = video_file(output, "watch")
@@ -74,7 +76,17 @@ def watch(
         _film(show, canvas, video, console)
 
 
-def _find(name: str | None, levels: Sequence[str], console: Console) -> Source:
+def _find(name: str | None, levels: Sequence[str], waits: bool, console: Console) -> Source:
+    """What to show; see `watch`.
+
+    Args:
+        waits: whether a run that the user does not name may have no checkpoint yet.
+    """
+    if name is None:
+        folder = find_training(lambda section: not levels or section.id in WORLDS)
+        if folder is not None and (waits or checkpoint.newest(folder) is not None):
+            _say(console, f"Following {folder}, which is training (watch RUN: another)")
+            return Source(checkpoint.newest(folder), folder)
     if name is None or Path(name).is_file():
         return Source(find_policy(name, bool(levels), console, "watch"), None)
     folder = find_run(name)
