@@ -282,9 +282,12 @@ def resumed_config(stored: Checkpoint, files: list[str], overrides: list[str]) -
     """
     checkpoint.check_imports(stored.config)
     config = read(files, overrides, base=dump(stored.config))
+    if config.environment.game == "auto":  # such as a copy of default.cfg; the run stays with its game
+        section = config.environment.model_copy(update={"game": stored.config.environment.game})
+        config = config.model_copy(update={"environment": section})
     for name in ("model", "environment"):
-        section, before = getattr(config, name), getattr(stored.config, name)
-        if section.model_dump(exclude=HOW_COMPUTED) != before.model_dump(exclude=HOW_COMPUTED):
+        after, before = getattr(config, name), getattr(stored.config, name)
+        if after.model_dump(exclude=HOW_COMPUTED) != before.model_dump(exclude=HOW_COMPUTED):
             raise UserError(f"--resume: section [{name}] must stay as it was; start a new run to change it")
     if any(override.partition("=")[0].strip() == "run.init" for override in overrides):
         raise UserError("--init: starts a new run, but --resume continues one; give only one")

@@ -210,10 +210,11 @@ def test_a_run_goes_on_with_the_whole_file_that_it_was_begun_with(tmp_path):
     """Its checkpoints hold what `auto` and --init have become."""
     file = tmp_path / "mine.cfg"
     file.write_text(dump(read(overrides=["environment.id=CartPole-v1", "model.hidden_size=16"])))
-    begun = read([str(file)], ["model.precision=fp32", "run.init=logs/other/best.pt"])
+    begun = read([str(file)], ["model.precision=fp32", "run.init=logs/other/best.pt", "environment.game=bundled"])
     stored = make_checkpoint(agent_steps=1)._replace(config=begun)
     config = runs.resumed_config(stored, [str(file)], [])
     assert (config.model.precision, config.run.init) == ("auto", "logs/other/best.pt")
+    assert config.environment.game == "bundled", "whatever auto would be now"
     assert runs.resumed_config(stored, [], ["model.precision=bf16"]).model.precision == "bf16"
     with pytest.raises(UserError, match=r"section \[model\] must stay as it was"):
         runs.resumed_config(stored, [str(file)], ["model.hidden_size=17"])
