@@ -1,4 +1,4 @@
-; Power on: sound processor to sleep, art and tables to video memory, the race to its start.
+; Power on: sound CPU to sleep, art and tables to video memory, the race to its start.
 .p816
 .smart
 .include "hw.inc"
@@ -56,7 +56,7 @@
         jmp start
 .endproc
 
-; The sound processor runs a small loader from reset on, which asks its ports for ever. Give it the program `silence`.
+; The sound CPU runs a small loader from reset on, which asks its ports for ever. Give it the program `silence`.
 .proc quiet
         .a8
         .i16
@@ -240,7 +240,7 @@ ready:
 .endproc
 
 .segment "RODATA"
-; For the sound processor, whose assembler this is not. After power on its eight voices play noise from memory, unheard, and an
+; For the sound CPU, whose assembler this is not. After power on its eight voices play noise from memory, unheard, and an
 ; emulator works for each note: they get the pitch zero. Then it divides for ever, which takes long and costs an emulator little.
 silence:
         .byte $CD, $02          ; x = 2: the first voice's pitch

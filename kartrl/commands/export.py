@@ -19,7 +19,7 @@ from kartrl.envs.world import World
 from kartrl.envs.worlds import load_world
 from kartrl.errors import UserError
 from kartrl.files import write_whole
-from kartrl.kart.game_files import BUNDLED, build_id, game_folder
+from kartrl.kart.game_files import BUNDLED, build_id, game_folder, resolve_game
 from kartrl.kart.world import KartWorld
 from kartrl.runtime.machine import cores
 
@@ -116,8 +116,7 @@ def _impersonal(config: Config) -> Config:
     run = config.run.model_copy(update={name: getattr(Run(), name) for name in OWN})
     environment = config.environment
     if isinstance(load_world(config), KartWorld):
-        game = "bundled" if game_folder(environment.game).name == BUNDLED else "cartridge"
-        environment = environment.model_copy(update={"game": game})
+        environment = environment.model_copy(update={"game": resolve_game(environment.game)})
     levels = config.levels.without_paths()
     return config.model_copy(update={"run": run, "environment": environment, "levels": levels, "cluster": Cluster()})
 

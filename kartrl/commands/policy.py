@@ -33,13 +33,18 @@ def find_policy(name: str | None, levels: bool, console: Console, option: str = 
 
     if name is not None:
         return find_checkpoint(name, option)
-    path = find_default(lambda section: not levels or section.id in WORLDS, True, console)
+    path = find_default(fitting(levels), True, console)
     if path is None:
         raise UserError(
             f"which policy should drive? {Run().logs} has no{' kart' * levels} run with a checkpoint: "
             f"train one with {typed('train')}, or name one with {option} RUN, or {option} logs/<run>/best.pt"
         )
     return path
+
+
+def fitting(levels: bool) -> Fits:
+    """Whether an environment's world has levels, if the user names any."""
+    return lambda section: not levels or section.id in WORLDS
 
 
 def find_default(fits: Fits, bundled: bool, console: Console, what: str = "Policy") -> Path | None:

@@ -38,6 +38,15 @@ def game_folder(game: str) -> Path:
     return bundled
 
 
+def resolve_game(game: str) -> str:
+    """What `auto` stands for now, "bundled" or "cartridge"; others stay as they are.
+
+    Raises:
+        UserError: see `game_folder`.
+    """
+    return "bundled" if game_folder(game).name == BUNDLED else "cartridge"
+
+
 def circuits(folder: Path) -> tuple[str, ...]:
     """Names of the circuits with a start state in the game's `folder`."""
     return tuple(sorted(file.stem for file in folder.glob("*.state")))

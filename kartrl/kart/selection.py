@@ -20,7 +20,7 @@ from kartrl.config.levels import (
     numbers_of,
 )
 from kartrl.errors import UserError
-from kartrl.kart.game_files import BUNDLED, circuits, game_folder
+from kartrl.kart.game_files import circuits, game_folder, resolve_game
 
 
 def with_circuits(config: Config, console: Console | None = None) -> Config:
@@ -34,7 +34,7 @@ def with_circuits(config: Config, console: Console | None = None) -> Config:
     Raises:
         UserError: see `look_up`.
     """
-    game = "bundled" if game_folder(config.environment.game).name == BUNDLED else "cartridge"
+    game = resolve_game(config.environment.game)
     found = look_up(config.levels.circuits, game, console, defaults=True)
     environment = config.environment.model_copy(update={"game": game})
     levels = config.levels.model_copy(update={"found": found})
@@ -128,7 +128,7 @@ class _Building:
     @property
     def for_bundled(self) -> bool:
         """Whether the game is the bundled one, for which circuits can be built."""
-        return game_folder(self._game).name == BUNDLED
+        return resolve_game(self._game) == "bundled"
 
     def random(self, key: str) -> list[str]:
         """The start states of `random:...`, as absolute paths."""

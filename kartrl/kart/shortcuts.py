@@ -27,7 +27,7 @@ class Change(NamedTuple):
 
 
 CHANGES = (
-    # The sound CPU and its DSP stand still. A game notices only if it waits for that CPU, as each does when it boots.
+    # The audio processing unit is not emulated. A game notices only if it waits for it, as each does when it boots.
     Change(b"_Z13S9xAPUExecutev", 0, b"\x53", RETURN),
     # WAI lets the time until the next event of a screen line pass at once, instead of 12 cycles of a frame's 357,000:
     # "mov edx, [rbx + 0x40]" for "lea edx, [rax + 12]".

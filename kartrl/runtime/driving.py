@@ -1,4 +1,4 @@
-"""Driving with a trained network, to see what it does: a whole episode, or step by step."""
+"""Driving with a trained network, to see what it does: whole episodes, or one step by step."""
 
 import contextlib
 import math
@@ -185,18 +185,15 @@ def drive(
     """
     inner = env.unwrapped
     frames = on_picture is not None and hasattr(inner, "on_frame")
+    on_step = None if on_picture is None or frames else lambda env: on_picture(picture_of(env))
     if frames:
         inner.on_frame = on_picture  # type: ignore[attr-defined]
-    trace: list[tuple[float, ...]] = []
     try:
-        for step in steps(env, network, _options(world, level), greedy=greedy, seed=seed):  # the last one is used below
-            if on_picture is not None and not frames:
-                on_picture(picture_of(env))
-            trace.append(world.trace(step.info))
+        (driven,) = drive_together(world, [env], network, [Start(level, seed, use, on_step)], greedy=greedy)
     finally:
         if frames:
             inner.on_frame = None  # type: ignore[attr-defined]
-    return Drive(world.make_episode(step.info, step.terminated, use), np.array(trace, np.float32))
+    return driven
 
 
 def drive_together(
@@ -221,7 +218,7 @@ def drive_together(
     for begin in range(0, len(starts), len(envs)):
         some = starts[begin : begin + len(envs)]
         episodes = [
-            _episode(env, _options(world, start.level), start.seed) for env, start in zip(envs, some, strict=False)
+            _episode(env, reset_options(world, start.level), start.seed) for env, start in zip(envs, some, strict=False)
         ]
         actor = Actor(network, ActionSpec.of(envs[0].action_space), greedy=greedy, seeds=[start.seed for start in some])
         traces: list[list[tuple[float, ...]]] = [[] for _ in some]
@@ -274,7 +271,7 @@ def steps(
     """Drive one episode step by step; the other arguments are those of `drive`.
 
     Args:
-        options: of the environment's `reset`, such as `World.reset_options`.
+        options: of the environment's `reset`, such as `reset_options`.
     """
     actor = Actor(network, ActionSpec.of(env.action_space), greedy=greedy, seeds=[seed])
     episode = _episode(env, options, seed)
@@ -306,5 +303,6 @@ def _episode(env: "gymnasium.Env[Any, Any]", options: dict[str, Any], seed: int)
     yield step
 
 
-def _options(world: World, level: str) -> dict[str, Any]:
+def reset_options(world: World, level: str) -> dict[str, Any]:
+    """Options of the environment's `reset` that select a level; none for ""."""
     return world.reset_options(level) if level else {}

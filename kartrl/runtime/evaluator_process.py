@@ -179,7 +179,7 @@ class Evaluator:
         for drives in greedy.values():
             for one in drives:
                 self._server.send(EpisodeRecord(step, one.episode, evaluated=True))
-        sampled = self._drive(network, levels, range(count, 2 * count), False, {})
+        sampled = self._drive(network, levels, range(count, 2 * count), {}, greedy=False)
         pictures = {}
         for use, level in levels:
             self._pulse.beat()
@@ -252,18 +252,19 @@ class Evaluator:
             try:
                 gap = max(1, round(self._world.pictures_per_second(self._envs[0]) / GIF_FPS))
                 films = {level: Film(gap, self._config.evaluation.video_seconds * GIF_FPS) for level in filmed}
-                return self._drive(network, levels, seeds, True, films), films
+                return self._drive(network, levels, seeds, films, greedy=True), films
             except Exception as error:  # if it was not `render` that failed, it is raised again below
                 self._stop_filming(error)
-        return self._drive(network, levels, seeds, True, {}), {}
+        return self._drive(network, levels, seeds, {}, greedy=True), {}
 
     def _drive(
         self,
         network: Network,
         levels: Sequence[UsedLevel],
         seeds: range,
-        greedy: bool,
         films: Mapping[UsedLevel, Film],
+        *,
+        greedy: bool,
     ) -> dict[UsedLevel, list[Drive]]:
         """An episode with each seed on each level; the first on each level of `films` is filmed."""
         starts = []

@@ -200,13 +200,13 @@ def test_a_race_is_the_same_in_memory_and_screen_with_the_shortcuts(circuit: str
         assert bytes(slow._open().ram) == bytes(fast._open().ram)
         assert np.array_equal(slow.screen(), fast.screen())
     states = slow.save(), fast.save()
-    assert states[0] != states[1]  # the sound processors have stood still
+    assert states[0] != states[1]  # the audio processing unit was not emulated
     slow.close()
     fast.close()
 
 
 def test_a_cartridge_takes_no_shortcuts(tmp_path: Path) -> None:
-    """Its ROM may wait for the sound processors, or depend on the cycle in which an interrupt comes."""
+    """Its ROM may wait for the audio processing unit, or depend on the cycle in which an interrupt comes."""
     assert not load_game(GAMES / "SuperMarioKart-Snes" / "game.json").shortcuts
     library = tmp_path / "core.so"
     library.write_bytes(b"no core that is known")

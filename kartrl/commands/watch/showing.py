@@ -10,9 +10,8 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from kartrl.commands.policy import find_policy
+from kartrl.commands.policy import find_policy, fitting
 from kartrl.commands.record import video_file
-from kartrl.envs.worlds import WORLDS
 from kartrl.errors import UserError
 from kartrl.interrupts import held
 from kartrl.kart.play.loop import keep_going
@@ -82,11 +81,11 @@ def _find(name: str | None, levels: Sequence[str], waits: bool, console: Console
     Args:
         waits: whether a run that the user does not name may have no checkpoint yet.
     """
-    if name is None:
-        folder = find_training(lambda section: not levels or section.id in WORLDS)
-        if folder is not None and (waits or checkpoint.newest(folder) is not None):
-            _say(console, f"Following {folder}, which is training (watch RUN: another)")
-            return Source(checkpoint.newest(folder), folder)
+    if name is None and (training := find_training(fitting(bool(levels)))) is not None:
+        newest = checkpoint.newest(training)
+        if waits or newest is not None:
+            _say(console, f"Following {training}, which is training (watch RUN: another)")
+            return Source(newest, training)
     if name is None or Path(name).is_file():
         return Source(find_policy(name, bool(levels), console, "watch"), None)
     folder = find_run(name)

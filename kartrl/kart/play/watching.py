@@ -16,7 +16,7 @@ from kartrl.kart.libretro import Image
 from kartrl.kart.play import views
 from kartrl.kart.play.window import Canvas, Window
 from kartrl.learning import checkpoint
-from kartrl.runtime.driving import Driver, Step, picture_of, steps, with_newer
+from kartrl.runtime.driving import Driver, Step, picture_of, reset_options, steps, with_newer
 
 SIDE = 320  # of the map, pixels
 SHADE = 0.55  # factor of the map's brightness, so that the line stands out
@@ -68,7 +68,7 @@ class Show:
             self._place, self.rounds = 0, self.rounds + 1
         self._take_newest()
         driver, level = self._driver, self._levels[self._place]
-        options = driver.world.reset_options(level) if level else {}
+        options = reset_options(driver.world, level)
         self._frames.clear()
         self._steps: Iterator[Step] = steps(driver.env, driver.network, options, greedy=self._greedy, seed=self.rounds)
         self._ticks = self._held = 0
