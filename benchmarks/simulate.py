@@ -66,7 +66,7 @@ class Setup(NamedTuple):
     training_blocks: int  # blocks per update
     ring: int  # blocks per group
     unroll_length: int
-    predictors: int
+    predictors: int  # 0: each agent runs the network itself, on its core
     trainers: int
     cores: int
     gpu: bool = False
@@ -82,7 +82,7 @@ class Setup(NamedTuple):
             return new
         blocks = sizes.get("training_blocks", max(1, round(self.training_blocks * groups / before)))
         new = new._replace(
-            prediction_groups=groups,
+            prediction_groups=groups if new.predictors else new.groups_per_agent,
             min_groups=cheap_groups(groups, groups if new.gpu else new.cores, new.forward_seconds),
             training_blocks=blocks,
             ring=ring_length(blocks, groups, (new.agents + 1) // 2 * new.groups_per_agent),
@@ -198,12 +198,18 @@ class Simulation:
     def _agent(self) -> Steps:
         setup = self.setup
         groups = [Group(self.env) for _ in range(setup.groups_per_agent)]
+        message = setup.message if setup.predictors else 0.0
         for group in groups:
             self._ask(group)
         for group in itertools.cycle(groups):
+            if not setup.predictors and not group.answered.triggered:  # the agent runs the network itself
+                waiting = [each for each in groups if not each.answered.triggered]
+                version = self._version
+                yield from self._work("agents", self._forward(len(waiting)))
+                self._answer(waiting, version)
             yield group.answered
             pace = 1 + setup.spread * self._random.uniform(-1, 1)
-            yield from self._work("agents", setup.group_size * setup.environment * pace + setup.message)
+            yield from self._work("agents", setup.group_size * setup.environment * pace + message)
             self.count["steps"] += setup.group_size
             group.versions.append(group.version)
             if len(group.versions) == setup.unroll_length:
@@ -217,7 +223,20 @@ class Simulation:
 
     def _ask(self, group: Group) -> None:
         group.answered = self.env.event()
-        self._waiting.put(group)
+        if self.setup.predictors:
+            self._waiting.put(group)
+
+    def _forward(self, groups: int) -> float:
+        """Seconds of a forward pass of so many groups."""
+        setup = self.setup
+        return setup.forward_base + groups * setup.group_size * setup.forward_per_observation
+
+    def _answer(self, groups: Sequence[Group], version: int) -> None:
+        for group in groups:
+            group.version = version
+            group.answered.succeed()
+        self.count["batches"] += 1
+        self.count["observations"] += len(groups) * self.setup.group_size
 
     def _predictor(self) -> Steps:
         setup, busy = self.setup, 0.001
@@ -227,15 +246,10 @@ class Simulation:
             start, version, computed = self.env.now, self._version, len(groups)
             if setup.gpu:  # CUDA graphs exist for powers of two only
                 computed = min(1 << (computed - 1).bit_length(), limit)
-            forward = setup.forward_base + computed * setup.group_size * setup.forward_per_observation
             yield from self._work("predictor", setup.host + len(groups) * setup.group_size * setup.host_per_observation)
-            yield from self._work("predictor", forward, setup.gpu)
+            yield from self._work("predictor", self._forward(computed), setup.gpu)
             yield from self._work("predictor", len(groups) * setup.wake)
-            for group in groups:
-                group.version = version
-                group.answered.succeed()
-            self.count["batches"] += 1
-            self.count["observations"] += len(groups) * setup.group_size
+            self._answer(groups, version)
             busy += 0.1 * (self.env.now - start - busy)
 
     def _trainer(self) -> Steps:
@@ -337,6 +351,8 @@ def main() -> None:
     if "measured" in data:
         console.print(check_table(setup, data["measured"], options.seconds))
     if options.gpu or options.table:
+        groups = setup.agents * setup.groups_per_agent
+        setup = setup._replace(predictors=max(1, setup.predictors), prediction_groups=groups)
         for name, (assumed, meaning) in GPU_ASSUMPTIONS.items():
             seconds = getattr(options, f"gpu_{name}")
             setup = setup._replace(gpu=True, trainers=2, **{name: seconds})

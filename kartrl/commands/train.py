@@ -113,7 +113,7 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
     """
     end_at_once()
     follow_starter()
-    start_method()  # the fork server starts while this process loads torch
+    start_method("kartrl.runtime.acting_agent")  # the fork server starts, and loads torch while this process does
     with contextlib.ExitStack() as stack:
         request = EndRequest(tidy=stack.close)
         stored, config = None, read(files, overrides)

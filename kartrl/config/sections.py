@@ -92,7 +92,11 @@ class System(Section):
         description="environments per agent, which steps one half of them while the other half waits for actions (an "
         "odd number, and on a single core, all together); auto: up to 8, fewer if they are slow",
     )
-    predictors: int = Field(1, ge=1, le=16, description="predictor threads")
+    predictors: Annotated[int, Field(ge=0, le=16)] | Literal["auto"] = Field(
+        "auto",
+        description="predictor threads, which run the network on the observations of all agents; 0: each agent runs it "
+        "itself, on the CPU; auto: 0 if the learner is on the CPU and agents have several environments, else 1",
+    )
     trainers: AutoInt = Field(
         "auto",
         description="trainer threads; one at a time makes an update, the others assemble batches; auto: 2 for "

@@ -5,11 +5,11 @@ import time
 import numpy as np
 
 # Stages of the roles, in order. Wall-clock time: includes waiting for a busy core.
-AGENT_STAGES = ("environment", "write", "wait_block", "wait_action")
+AGENT_STAGES = ("environment", "write", "wait_block", "wait_action", "act")  # the last without a predictor
 PREDICTOR_STAGES = ("idle", "gather", "forward", "scatter")
 UPDATE_STAGES = ("forward", "loss", "backward", "optimizer", "publish")
 TRAINER_STAGES = ("idle", "gather", "replay", *UPDATE_STAGES)
-WORKER_STAGES = (*AGENT_STAGES, "act", "gather", *UPDATE_STAGES)  # Hogwild: all three in one process
+WORKER_STAGES = (*AGENT_STAGES, "gather", *UPDATE_STAGES)  # Hogwild: all three in one process
 
 
 class Stopwatch:

@@ -13,6 +13,7 @@ from kartrl.models import Network, make_distribution
 from kartrl.runtime.agent_supervisor import Agents
 from kartrl.runtime.predictor_thread import Pacing, PredictorThread, group_states, make_policy
 from kartrl.runtime.published_weights import PublishedWeights
+from kartrl.runtime.shared_weights import SharedWeights
 from kartrl.runtime.sizes import Sizes, slab_shape
 from kartrl.runtime.slab import Slab
 
@@ -29,6 +30,7 @@ class Acting:
         context: the multiprocessing context.
         seed: seed of the first agent's first environment.
         say: prints a line for the user.
+        weights: published by the trainer, for agents that run the network themselves; None: predictors do.
 
     Attributes:
         slab: their shared memory.
@@ -37,23 +39,32 @@ class Acting:
     """
 
     def __init__(
-        self, config: Config, sizes: Sizes, spec: EnvSpec, context: Any, seed: int, say: Callable[[str], None]
+        self,
+        config: Config,
+        sizes: Sizes,
+        spec: EnvSpec,
+        context: Any,
+        seed: int,
+        say: Callable[[str], None],
+        weights: SharedWeights | None = None,
     ) -> None:
         self._sizes, self._spec = sizes, spec
         self.slab = Slab(context, slab_shape(config, spec, sizes))
         self.stop_event = threading.Event()
-        self.supervisor = Agents(config, spec.action, self.slab, sizes.min_agents, seed, self._settle, say)
+        self.supervisor = Agents(config, spec, self.slab, sizes.min_agents, seed, self._settle, say, weights)
         self.predictors: list[PredictorThread] = []
 
     @property
     def predictions(self) -> int:
         """Number of observations for which actions were chosen."""
-        return sum(predictor.predictions for predictor in self.predictors)
+        slab = self.slab
+        own = 0 if self._sizes.predictors else int(slab.answered.sum()) * slab.group_size
+        return own + sum(predictor.predictions for predictor in self.predictors)
 
     @property
     def batches(self) -> int:
         """Number of forward passes that chose them."""
-        return sum(predictor.batches for predictor in self.predictors)
+        return int(self.slab.passes.sum()) + sum(predictor.batches for predictor in self.predictors)
 
     @property
     def generators(self) -> dict[str, torch.Generator]:

@@ -2,7 +2,7 @@
 
 import itertools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection
 
 import numpy as np
@@ -25,11 +25,20 @@ class Mailbox:
 
     Args:
         waker: `Slab.waker` of the agent.
-        serve: called before each poll of the waker, in a process that itself has to do what its agent waits for.
+        serve: called before each poll of the waker, in a process that itself does what its agent waits for; returns
+            the numbers of the requests that it has answered, by group, as far as these do not arrive by the waker.
+        request: announces a group's open request; None: to the predictors.
     """
 
-    def __init__(self, slab: Slab, waker: Connection, serve: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        slab: Slab,
+        waker: Connection,
+        serve: Callable[[], Mapping[int, int]] = lambda: {},
+        request: Callable[[int], None] | None = None,
+    ) -> None:
         self._slab, self._waker, self._serve = slab, waker, serve
+        self.request = slab.waiting.put if request is None else request
         self.answered: dict[int, int] = {}
         """Number of the newest answered request received, by group: an answer is read only after that."""
         self.deferred: list[AgentGroup] = []
@@ -43,9 +52,10 @@ class Mailbox:
         """
         self._post()
         while not ready():
-            self._serve()
+            served = self._serve()
+            self.answered.update(served)
             file = self._waker.fileno()
-            if readable(file, WAKE_SECONDS):
+            if readable(file, 0.0 if served else WAKE_SECONDS):
                 messages = os.read(file, 64 * ANSWER.size)
                 if not messages:
                     raise Stopped  # the other end is closed
@@ -108,7 +118,7 @@ class AgentGroup:
         slab.current[group], slab.step[group] = block, step
         self._number += 1
         slab.requested[group] = self._number
-        slab.waiting.put(group)
+        self._mailbox.request(group)
         return True
 
     def answer(self) -> np.ndarray:

@@ -9,14 +9,15 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 
 from kartrl.config import Config
-from kartrl.envs.spec import ActionSpec
+from kartrl.envs.spec import EnvSpec
 from kartrl.errors import RunFailed, UserError
-from kartrl.runtime import agent_process
+from kartrl.runtime import acting_agent, agent_process
 from kartrl.runtime.backoff import Restarts
 from kartrl.runtime.child_process import ChildProcess, tell_exit
 from kartrl.runtime.inbox import Inbox
 from kartrl.runtime.messages import Failure
 from kartrl.runtime.processes import spawn
+from kartrl.runtime.shared_weights import SharedWeights
 from kartrl.runtime.slab import Slab
 
 
@@ -240,29 +241,36 @@ class Agents(Supervisor[Slab]):
     """The agents of a slab.
 
     Args:
-        action: the action space.
+        spec: the environment's spec.
         settle: returns once no predictor is processing requests gathered before the call.
+        weights: published by the trainer, for agents that run the network themselves; None: predictors do.
     """
 
     def __init__(
         self,
         config: Config,
-        action: ActionSpec,
+        spec: EnvSpec,
         slab: Slab,
         min_agents: int,
         seed: int,
         settle: Callable[[], None],
         say: Callable[[str], None],
+        weights: SharedWeights | None = None,
     ) -> None:
         super().__init__(config, slab, "agent", slab.groups_per_agent * slab.group_size, min_agents, seed, say)
-        self._action, self._settle = action, settle
+        self._spec, self._settle, self._weights = spec, settle, weights
 
     def _spawn(self, number: int, seed: int) -> tuple[ChildProcess, Connection]:
         slab = self._board
         reader, writer = slab.context.Pipe(duplex=False)
         slab.admit(number)
-        arguments = self._config, self._action, slab, number, seed, slab.waker(number), writer
-        process = spawn(slab.context, f"agent-{number}", agent_process.run, *arguments)
+        name, (config, spec), rest = f"agent-{number}", (self._config, self._spec), (slab.waker(number), writer)
+        if self._weights is None:
+            process = spawn(slab.context, name, agent_process.run, config, spec.action, slab, number, seed, *rest)
+        else:
+            process = spawn(
+                slab.context, name, acting_agent.run, config, spec, slab, number, seed, *rest, self._weights
+            )
         writer.close()
         return process, reader
 

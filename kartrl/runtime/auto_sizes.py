@@ -19,14 +19,16 @@ from kartrl.models import make_network
 from kartrl.runtime.compatibility import (
     check_hogwild,
     check_learners,
+    check_own_network,
     check_replays,
     check_shuffle,
     check_updates,
     is_hogwild,
+    needs_predictor,
 )
 from kartrl.runtime.devices import learner_device, one_thread
 from kartrl.runtime.machine import cores, free_memory
-from kartrl.runtime.sizes import AGENT_BYTES, WORKER_BYTES, Sizes, check_memory, replay_shape
+from kartrl.runtime.sizes import AGENT_BYTES, NETWORK_BYTES, WORKER_BYTES, Sizes, check_memory, replay_shape
 
 GROUP_SECONDS = 4e-3  # target duration of a group's step, so that messages and batches of one are cheap in comparison
 LARGEST_GROUP = 4  # with more, each environment is stepped less between two updates, and learning takes more steps
@@ -91,8 +93,10 @@ def choose_sizes(config: Config, spec: EnvSpec, cpus: int | None = None) -> Size
             f"[system] training_batch_size: with run.reproducible, all {groups * size} environments "
             f"must make up a whole number of batches (got {blocks * size}{' fresh ones' * mixed})"
         )
-    # In a fixed order, all groups that belong together are answered at once.
-    limit = groups if fixed else min(groups, max(1, _or(system.prediction_batch_size, groups * size) // size))
+    predictors = _predictors(config, agents, envs, memory, on_cpu and cpus is None)
+    # In a fixed order, all groups that belong together are answered at once; an agent answers all of its own.
+    most = groups_per_agent if predictors == 0 else groups
+    limit = most if fixed else min(most, max(1, _or(system.prediction_batch_size, groups * size) // size))
     # A synchronous update runs while the agents wait, so it may use their cores.
     threads = number if synchronous else max(1, number // 4)
     threads = _or(system.torch_threads, threads if on_cpu else 1)
@@ -104,14 +108,12 @@ def choose_sizes(config: Config, spec: EnvSpec, cpus: int | None = None) -> Size
         min_agents=min_agents,
         groups_per_agent=groups_per_agent,
         group_size=size,
-        predictors=system.predictors,
+        predictors=predictors,
         trainers=_or(
             system.trainers, 1 if synchronous or fixed or (on_cpu and not config.replays) else 2
         ),  # the second assembles a batch during the first one's update
         prediction_groups=limit,
-        min_groups=min(
-            limit, (groups + 1) // 2 if fixed else _min_groups(config, spec, groups, size, number, on_cpu, synchronous)
-        ),
+        min_groups=min(limit, _min_groups(config, spec, groups, size, number, on_cpu, synchronous, predictors == 0)),
         training_blocks=blocks,
         replayed=int(batch * (1 - queue)),
         unroll_length=length,
@@ -184,10 +186,34 @@ def _group_size(step_seconds: float, largest: int) -> int:
     return size
 
 
+def _predictors(config: Config, agents: int, envs: int, memory: int, may_act_alone: bool) -> int:
+    """Predictor threads; 0: each agent runs the network itself.
+
+    Args:
+        envs: per agent.
+        memory: agents with a predictor that there is memory for.
+        may_act_alone: whether agents can.
+
+    Raises:
+        UserError: they cannot, but are to.
+    """
+    system = config.system
+    if system.predictors == 0:
+        check_own_network(config, may_act_alone)
+    if system.predictors != "auto":
+        return system.predictors
+    room = agents * (AGENT_BYTES + NETWORK_BYTES) <= memory * AGENT_BYTES
+    return 0 if may_act_alone and envs > 1 and room and not needs_predictor(config) else 1
+
+
 def _min_groups(
-    config: Config, spec: EnvSpec, groups: int, size: int, number: int, on_cpu: bool, synchronous: bool
+    config: Config, spec: EnvSpec, groups: int, size: int, number: int, on_cpu: bool, synchronous: bool, alone: bool
 ) -> int:
     """Groups a predictor should wait for: enough for a cheap forward pass, while enough others are being stepped."""
+    if config.run.reproducible:
+        return (groups + 1) // 2
+    if alone:  # an agent that runs the network itself steps all of its groups first
+        return groups
     if config.system.min_prediction_batch_size != "auto":
         return max(1, config.system.min_prediction_batch_size // size)
     if synchronous:  # agents that wait for each other anyway gain nothing from waiting for more of them

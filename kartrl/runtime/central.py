@@ -47,7 +47,8 @@ class Central:
         self.trainer = trainer
         self._first_update = trainer.counters.updates
         seed = first_seed(config.run.seed, self._first_update)
-        self._acting = Acting(config, sizes, spec, context, seed, say)
+        weights = None if sizes.predictors else trainer.weights.share()
+        self._acting = Acting(config, sizes, spec, context, seed, say, weights)
         self._slab, self.supervisor = self._acting.slab, self._acting.supervisor
         self._pacing, source = self._make_order()
         self._training = Training(config, spec, sizes, trainer, source, self._acting.stop_event, say)

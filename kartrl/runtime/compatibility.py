@@ -70,7 +70,7 @@ def check_updates(config: Config) -> None:
         if system.max_policy_lag != "auto":
             raise UserError(f"[system] max_policy_lag: with {reason} all weights are the newest; leave it at auto")
     if config.run.reproducible:
-        if system.predictors != 1:
+        if system.predictors not in ("auto", 1):
             raise UserError(f"[system] predictors: run.reproducible needs one predictor (got {system.predictors})")
         for key in ("prediction_batch_size", "min_prediction_batch_size"):
             if getattr(system, key) != "auto":
@@ -82,6 +82,33 @@ def check_updates(config: Config) -> None:
                 "[evaluation] minutes: evaluation at fixed times is not reproducible; set evaluation.minutes=0, "
                 "and run `kartrl evaluate` afterwards"
             )
+
+
+def needs_predictor(config: Config) -> str | None:
+    """The setting that agents which run the network themselves do not support; None if there is none."""
+    system = config.system
+    if config.run.reproducible:
+        return "run.reproducible"
+    if system.controller:
+        return "system.controller"
+    keys = ("prediction_batch_size", "min_prediction_batch_size", "predictor_devices")
+    set_keys = (key for key in keys if getattr(system, key) != System.model_fields[key].default)
+    return next((f"system.{key}" for key in set_keys), None)
+
+
+def check_own_network(config: Config, on_cpu: bool) -> None:
+    """Refuse settings that agents which run the network themselves do not support.
+
+    Args:
+        on_cpu: whether the learner and they are on the CPUs of one machine.
+
+    Raises:
+        UserError: naming the key.
+    """
+    if not on_cpu:
+        raise UserError("[system] predictors = 0: only with a learner on the CPU, and not on nodes; use auto, or 1")
+    if (key := needs_predictor(config)) is not None:
+        raise UserError(f"[system] predictors = 0: {key} needs a predictor; use auto, or 1")
 
 
 def check_shuffle(config: Config) -> None:

@@ -6,6 +6,7 @@ waits for an action, the worker chooses it; when an unroll is finished, the work
 
 import multiprocessing
 import time
+from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from typing import cast
 
@@ -104,7 +105,7 @@ class Worker:
         self.trainer.weights.version = int(board.updates.sum())  # of this life of the run, as in `_learn`
         self._policy = Policy(network, make_distribution(spec.action), group_states(self.slab, network), seed)
 
-    def serve(self) -> None:
+    def serve(self) -> Mapping[int, int]:
         """Learn from finished blocks, and choose the actions that the agent waits for.
 
         Raises:
@@ -122,6 +123,7 @@ class Worker:
             slab.answer_requests(requests, decision, initial_state, self.trainer.weights.version)
             board.moves[self._number] += 1
             self.stopwatch.lap("act")
+        return {}  # the answers arrive by the waker
 
     def _learn(self, block: int) -> None:
         """Make an update from a finished block, then begin the next with the newest weights."""

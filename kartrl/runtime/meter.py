@@ -67,9 +67,10 @@ Stages = Sequence[tuple[str, tuple[str, ...], Sequence[np.ndarray]]]  # role, it
 
 def slab_stages(slab: Slab, predictors: Sequence[PredictorThread], trainers: Sequence[TrainerThread]) -> Stages:
     """How agents, predictors and trainers have spent their time so far."""
+    predicting = [predictor.stopwatch.seconds for predictor in predictors]
     return (
         ("agent", AGENT_STAGES, [*slab.stage_seconds]),
-        ("predictor", PREDICTOR_STAGES, [predictor.stopwatch.seconds for predictor in predictors]),
+        *((("predictor", PREDICTOR_STAGES, predicting),) if predicting else ()),
         ("trainer", TRAINER_STAGES, [trainer.stopwatch.seconds for trainer in trainers]),
     )
 

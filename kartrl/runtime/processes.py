@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import gc
 import importlib
 import multiprocessing
 import os
@@ -117,6 +118,7 @@ def spawn(
 
 def _run(role: str, place: tuple[str, str], arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
     """Body of every process; see `spawn`."""
+    gc.freeze()  # what comes from the fork server is never collected, so that its memory stays shared
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     outlast_readers()
     setproctitle(f"kartrl {role}")

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from kartrl.models import Network
 from kartrl.runtime.role_stream import RoleStream
+from kartrl.runtime.shared_weights import SharedWeights, spread
 
 ON_CPU = RoleStream(torch.device("cpu"))
 
@@ -38,6 +39,12 @@ class PublishedWeights:
             self._source = published(network)  # listed once, as this is slow for a scripted module
             self._flat = torch.cat([tensor.flatten() for tensor in self._source])
         self.version = version
+        self._shared: SharedWeights | None = None
+
+    def share(self) -> SharedWeights:
+        """Publish to other processes too, from now on; the network must be on the CPU."""
+        self._shared = SharedWeights(self._flat, self.version)
+        return self._shared
 
     def publish(self) -> None:
         """Copy the network's weights and increment the version; the trainer's stream must be current."""
@@ -67,6 +74,8 @@ class PublishedWeights:
     def _set_version(self, version: int) -> None:
         """Call after writing the copy; the lock must be held."""
         self._written, self._read = self._stream.mark(), []
+        if self._shared is not None:
+            self._shared.write(self._flat, version)
         self.version = version
 
     @torch.no_grad()
@@ -85,9 +94,6 @@ class PublishedWeights:
             return version
         with self._lock, torch.no_grad():
             stream.wait_for(self._written)
-            tensors = published(network)
-            pieces = self._flat.split([tensor.numel() for tensor in tensors])
-            for tensor, piece in zip(tensors, pieces, strict=True):
-                tensor.copy_(piece.view_as(tensor))
+            spread(self._flat, published(network))
             self._read.append(stream.mark())
             return self.version

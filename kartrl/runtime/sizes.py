@@ -17,6 +17,7 @@ from kartrl.runtime.slab import SlabShape
 from kartrl.trajectory import decision_size
 
 AGENT_BYTES = 80e6  # memory of an agent process, with its emulator
+NETWORK_BYTES = 60e6  # more for one that runs the network itself, of which it shares most with the fork server
 WORKER_BYTES = 400e6  # memory of a Hogwild worker, which loads torch
 LEARNER_BYTES = 1e9  # memory of a learner with its evaluator and logger: 0.7 to 0.8 GB with all agents in most runs
 
@@ -28,7 +29,7 @@ class Sizes(NamedTuple):
     min_agents: int  # that must be healthy
     groups_per_agent: int  # stepped in turn: one while the others wait for their actions
     group_size: int  # G, environments stepped together
-    predictors: int
+    predictors: int  # 0: each agent runs the network itself
     trainers: int
     prediction_groups: int  # maximum in one forward pass
     min_groups: int  # that a predictor briefly waits for
@@ -42,16 +43,18 @@ class Sizes(NamedTuple):
 
     def __str__(self) -> str:
         size = self.group_size
-        if not self.predictors:
+        if not self.trainers:
             return f"{self.agents} Hogwild workers x {size} environments; {size} unrolls per update"
         threads = "" if self.most_threads == self.torch_threads else f", up to {self.most_threads} for slow updates"
         beside = f" and {self.replayed} replayed ones" if self.replayed else ""
+        waits, predictors = f" (waits for {self.min_groups * size})", f"{self.predictors} predictor, "
+        if not self.predictors:
+            waits, predictors = ", in the agent's process", ""
         return (
             f"{self.agents} agents x {self.groups_per_agent * size} environments, stepped in groups of {size}; "
-            f"at most {self.prediction_groups * size} observations per forward pass "
-            f"(waits for {self.min_groups * size}); "
+            f"at most {self.prediction_groups * size} observations per forward pass{waits}; "
             f"{self.training_blocks * size} unrolls per update{beside}, of {self.unroll_length} steps each; "
-            f"{self.predictors} predictor, {self.trainers} trainer and {self.torch_threads} torch threads{threads}"
+            f"{predictors}{self.trainers} trainer and {self.torch_threads} torch threads{threads}"
         )
 
 
@@ -145,7 +148,8 @@ def replay_shape(config: Config, spec: EnvSpec, sizes: Sizes, started: bool = Fa
 
 def run_bytes(config: Config, spec: EnvSpec, sizes: Sizes) -> int:
     """Memory that a run takes besides what this process has now and its replays, in bytes; an estimate."""
-    each = WORKER_BYTES if is_hogwild(config) else AGENT_BYTES
+    each = AGENT_BYTES if sizes.predictors else AGENT_BYTES + NETWORK_BYTES
+    each = WORKER_BYTES if is_hogwild(config) else each
     return int(config.system.learners * (LEARNER_BYTES + sizes.agents * each + slab_shape(config, spec, sizes).size()))
 
 

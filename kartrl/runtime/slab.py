@@ -65,7 +65,7 @@ class SlabShape(NamedTuple):
             "initial_state": ((blocks, self.group_size, self.state_size), "float32"),
             "stage_seconds": ((self.num_agents, len(AGENT_STAGES)), "float64"),  # where an agent's time goes
             "requested": ((groups,), "int64"),  # number of the group's newest request; written by its agent
-            "answered": ((groups,), "int64"),  # number of the newest answered one; written by a predictor
+            "answered": ((groups,), "int64"),  # number of the newest answered one; written by what answers it
             "current": ((groups,), "int64"),  # block being filled
             "step": ((groups,), "int64"),  # step of that block
             "reward": (steps, "float32"),
@@ -84,6 +84,7 @@ class SlabShape(NamedTuple):
                 "int64",
             ),  # finished by the agent across restarts, without quarantined ones
             "quarantined": ((self.num_agents,), "int64"),  # unrolls with non-finite numbers
+            "passes": ((self.num_agents,), "int64"),  # forward passes of agents that make them themselves
             "stopping": ((1,), "bool"),
         }
 
@@ -154,6 +155,7 @@ class Slab:
     retired: np.ndarray
     unrolls: np.ndarray
     quarantined: np.ndarray
+    passes: np.ndarray
     stopping: np.ndarray
 
     def waker(self, agent: int) -> Connection:

@@ -57,6 +57,16 @@ def test_messages_and_forward_passes_add_up_for_an_agent_that_waits():
     assert result.limit() == "none: round trips"
 
 
+def test_an_agent_that_runs_the_network_itself_makes_one_forward_pass_for_all_of_its_groups():
+    costs = {"message": 0.5, "forward_base": 0.002, "forward_per_observation": 0.0005, "wake": 0.5}
+    result = run(predictors=0, groups_per_agent=2, group_size=2, **costs)
+    assert result.agent_steps_per_second == pytest.approx(4 / (4 * 0.001 + 0.002 + 4 * 0.0005), rel=0.02)
+    assert result.prediction_batch == 4
+    assert result.limit() == "agents"
+    two = run(predictors=0, agents=2, cores=1, groups_per_agent=2, group_size=2, **costs)
+    assert two.agent_steps_per_second == pytest.approx(result.agent_steps_per_second, rel=0.05), "they share a core"
+
+
 def test_a_second_group_hides_the_forward_pass():
     one, two = (run(groups_per_agent=groups, forward_base=0.001) for groups in (1, 2))
     assert one.agent_steps_per_second == pytest.approx(500, rel=0.02)

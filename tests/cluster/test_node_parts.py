@@ -103,8 +103,9 @@ def test_what_is_too_old_follows_from_the_updates_that_a_batch_leads_to(algorith
 def test_stages_go_on_in_the_next_life():
     member = Member(0, Place(SMALL, 2))
     for acted, waited in ((3.0, 1.0), (1.0, 1.0)):  # of each life
-        begun = NodeState(agent_seconds=(0.5, 0.0, 0.5, 0.0), predictor_seconds=(0.5, 0.0, 0.0, 0.0))
-        member.report(begun._replace(agent_seconds=(acted, 0.0, waited, 0.0), predictor_seconds=(1.0, 0.0, 1.0, 0.0)))
+        begun = NodeState(agent_seconds=(0.5, 0.0, 0.5, 0.0, 0.0), predictor_seconds=(0.5, 0.0, 0.0, 0.0))
+        agents = (acted, 0.0, waited, 0.0, 0.0)
+        member.report(begun._replace(agent_seconds=agents, predictor_seconds=(1.0, 0.0, 1.0, 0.0)))
         member.report(begun)  # late
         member.forget_life()
     shares = member.stages.shares()

@@ -27,7 +27,7 @@ from commands import (
 )
 
 from kartrl.config import read
-from kartrl.envs.spec import ActionSpec
+from kartrl.envs.spec import ActionSpec, EnvSpec
 from kartrl.errors import RunFailed
 from kartrl.learning import checkpoint
 from kartrl.metrics.scalars_csv import values
@@ -37,7 +37,7 @@ from kartrl.runtime.child_process import ChildProcess
 from kartrl.runtime.processes import start_method
 from kartrl.runtime.slab import Slab, SlabShape
 
-TWO_ACTIONS = ActionSpec("discrete", 2)
+SPEC = EnvSpec("crashing", (2,), "float32", ActionSpec("discrete", 2), 0.0)
 NAMED = [*QUICK, *EVALUATE_OFF, "--set", "run.name=run"]
 # an agent has to come up in it, at a lower priority; half of the time in which something must be predicted or learnt
 PATIENCE = ["--set", "system.step_timeout=10"]
@@ -229,7 +229,8 @@ THREADS = {
 def run_with_fault(cwd: Path, role: str, fault: str) -> subprocess.CompletedProcess[str]:
     before = FAULT.format(**THREADS[role], fault=fault) + OFTEN
     seldom = ("--set", "run.checkpoint_minutes=30")  # a save would be one such wait, too
-    return run("train", *ENDLESS, *PATIENCE, *seldom, cwd=cwd, timeout=200, before=before)
+    options = [*ENDLESS, *PATIENCE, *seldom, "--set", "system.predictors=1"]
+    return run("train", *options, cwd=cwd, timeout=200, before=before)
 
 
 @pytest.mark.parametrize("role", THREADS)
@@ -289,7 +290,7 @@ def test_unrolls_never_mix_two_lifetimes_of_an_agent():
     slab = Slab(start_method(), SlabShape(3, 2, 2, 2, 5, (2,), "float32", 3, 0))
     said: list[str] = []
     drain = Drain(slab)
-    agents = Agents(config, TWO_ACTIONS, slab, 1, 1, drain.settle, said.append)
+    agents = Agents(config, SPEC, slab, 1, 1, drain.settle, said.append)
     chance = random.Random(1)
     slab.run_agents(2)
     agents.start()
@@ -343,7 +344,7 @@ def test_a_death_is_seen_though_a_process_of_the_environment_lives_on():
     config = read(overrides=["environment.id=crashing:Forking-v0", "system.device=cpu"])
     slab = Slab(start_method(), SlabShape(1, 1, 1, 2, 5, (2,), "float32", 3, 0))
     drain = Drain(slab)
-    agents = Agents(config, TWO_ACTIONS, slab, 1, 1, drain.settle, lambda text: None)
+    agents = Agents(config, SPEC, slab, 1, 1, drain.settle, lambda text: None)
     agents.start()
     drain.start()
     (agent,) = agents._agents
@@ -382,7 +383,7 @@ def test_agent_that_fails_repeatedly_is_unhealthy():
     config = read(overrides=["environment.id=crashing:CrashAtOnce-v0", "system.device=cpu"])
     slab = Slab(start_method(), SlabShape(1, 1, 1, 2, 5, (3,), "float32", 3, 0))
     drain = Drain(slab)
-    agents = Agents(config, TWO_ACTIONS, slab, 1, 1, drain.settle, lambda text: None)
+    agents = Agents(config, SPEC, slab, 1, 1, drain.settle, lambda text: None)
     agents.start()
     drain.start()
     try:

@@ -13,7 +13,7 @@ from kartrl.errors import UserError
 from kartrl.runtime import auto_sizes
 from kartrl.runtime.auto_sizes import choose_sizes, forward_seconds
 from kartrl.runtime.devices import learner_device, predictor_device
-from kartrl.runtime.sizes import replay_shape, run_bytes, slab_shape
+from kartrl.runtime.sizes import AGENT_BYTES, replay_shape, run_bytes, slab_shape
 from kartrl.runtime.slab import Slab
 
 SLOW = EnvSpec("slow", (54, 54, 1), "uint8", ActionSpec("discrete", 6), 3e-3)
@@ -41,7 +41,8 @@ def test_groups_are_stepped_for_about_four_milliseconds(spec, size):
     sizes = choose_sizes(read(overrides=SMALL), spec)
     assert (sizes.agents, sizes.groups_per_agent, sizes.group_size) == (4, 2, size)
     assert sizes.training_blocks == 8, "an unroll of each environment"
-    assert sizes.prediction_groups == 8
+    assert sizes.prediction_groups == 2, "those of an agent"
+    assert choose_sizes(read(overrides=[*SMALL, "system.predictors=1"]), spec).prediction_groups == 8, "those of all"
 
 
 @pytest.mark.parametrize(
@@ -250,6 +251,52 @@ def test_reproducible_predictions_are_of_all_agents_at_once():
 def test_numbers_that_an_order_of_updates_rules_out_are_refused(settings, message):
     with pytest.raises(UserError, match=message):
         choose_sizes(read(overrides=settings), QUICK)
+
+
+@pytest.mark.parametrize(
+    ("settings", "predictors"),
+    [
+        ([], 0),
+        (["system.envs_per_agent=2"], 0),
+        (["system.envs_per_agent=1"], 1),
+        (["system.predictors=2"], 2),
+        (["algorithm.name=ppo"], 0),
+        (["run.reproducible=true", "evaluation.minutes=0"], 1),
+        (["system.controller=true"], 1),
+        (["system.prediction_batch_size=16"], 1),
+        (["system.min_prediction_batch_size=4"], 1),
+        (["system.predictor_devices=cpu"], 1),
+    ],
+)
+def test_agents_on_the_cpu_run_the_network_themselves_unless_a_setting_is_about_predictors(settings, predictors):
+    sizes = choose_sizes(read(overrides=["system.device=cpu", *settings]), QUICK)
+    assert sizes.predictors == predictors
+    assert ("in the agent's process" in str(sizes)) == (predictors == 0)
+    if predictors == 0:
+        assert (sizes.prediction_groups, sizes.min_groups) == (sizes.groups_per_agent,) * 2
+    assert choose_sizes(read(overrides=["system.device=cpu"]), QUICK, cpus=2).predictors == 1, "on a node"
+
+
+def test_agents_ask_a_predictor_where_memory_holds_no_network_for_each(monkeypatch):
+    config = read(overrides=["system.device=cpu", "system.agents=8"])
+    monkeypatch.setattr(auto_sizes, "free_memory", lambda: int(8 * 2.1 * AGENT_BYTES))
+    assert choose_sizes(config, QUICK).predictors == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["system.controller=true"], "predictors = 0: system.controller needs a predictor"),
+        (["system.min_prediction_batch_size=4"], "predictors = 0: system.min_prediction_batch_size needs a predictor"),
+        (["system.predictor_devices=cpu"], "predictors = 0: system.predictor_devices needs a predictor"),
+        (["run.reproducible=true", "evaluation.minutes=0"], r"predictors: run.reproducible needs one .*\(got 0\)"),
+    ],
+)
+def test_what_needs_a_predictor_is_refused_without_one(settings, message):
+    with pytest.raises(UserError, match=message):
+        choose_sizes(read(overrides=["system.device=cpu", "system.predictors=0", *settings]), QUICK)
+    with pytest.raises(UserError, match="predictors = 0: only with a learner on the CPU"):
+        choose_sizes(read(overrides=["system.device=cpu", "system.predictors=0"]), QUICK, cpus=2)
 
 
 def test_unrolls_that_no_memory_holds_are_refused():
