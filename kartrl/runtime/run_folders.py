@@ -137,7 +137,9 @@ def _unwritable(path: Path, error: OSError) -> UserError:
 
 
 def release(folder: RunFolder) -> None:
-    """Unlock the folder and delete the lock files."""
+    """Unlock the folder, and delete the lock files and what was being written if the run ends at once."""
+    with contextlib.suppress(OSError):
+        _remove_partial(folder.path)
     (folder.path / "run.pid").unlink(missing_ok=True)
     # before the release: afterwards another process may have locked the file; Windows cannot delete an open file
     with contextlib.suppress(PermissionError):

@@ -90,3 +90,13 @@ def test_folder_never_has_two_holders(tmp_path):
     takers = [subprocess.Popen([sys.executable, "-c", TAKER, str(tmp_path)], env=environment()) for _ in range(3)]
     assert [taker.wait(250) for taker in takers] == [0, 0, 0]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_is_left_without_partially_written_files(tmp_path):
+    folder = runs.lock(tmp_path)
+    checkpoints = tmp_path / "checkpoints"
+    checkpoints.mkdir()
+    for name in ("0000000007.pt", ".0000000008.pt.1a2b3c4d.tmp"):
+        (checkpoints / name).write_bytes(b"weights")
+    runs.release(folder)
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["0000000007.pt"]
