@@ -57,9 +57,7 @@ class Acting:
     @property
     def predictions(self) -> int:
         """Number of observations for which actions were chosen."""
-        slab = self.slab
-        own = 0 if self._sizes.predictors else int(slab.answered.sum()) * slab.group_size
-        return own + sum(predictor.predictions for predictor in self.predictors)
+        return int(self.slab.answered.sum()) * self.slab.group_size
 
     @property
     def batches(self) -> int:

@@ -18,8 +18,7 @@ from kartrl.models import make_distribution, make_network
 from kartrl.runtime.agent_group import Mailbox
 from kartrl.runtime.agent_process import play, telling
 from kartrl.runtime.devices import keep_freed_memory
-from kartrl.runtime.messages import Requests
-from kartrl.runtime.predictor_thread import Policy, make_policy
+from kartrl.runtime.predictor_thread import group_states, make_policy
 from kartrl.runtime.processes import AGENT, yield_cores
 from kartrl.runtime.published_weights import published
 from kartrl.runtime.shared_weights import SharedWeights
@@ -75,11 +74,9 @@ class OwnPredictor:
         stopwatch: Stopwatch,
     ) -> None:
         self._slab, self._agent, self._weights, self._stopwatch = slab, agent, weights, stopwatch
-        self._first = agent * slab.groups_per_agent
         network = make_network(config.model, spec.observation_shape, spec.action, heads_of(config))
-        states = network.initial_state(slab.groups_per_agent * slab.group_size).unflatten(0, (-1, slab.group_size))
-        groups = slab.groups_per_agent
-        self._policy: Policy = make_policy(network, make_distribution(spec.action), states, seed, slab, groups)
+        states, groups = group_states(slab, network), slab.groups_per_agent
+        self._policy = make_policy(network, make_distribution(spec.action), states, seed, slab, groups)
         self._tensors = published(self._policy.network)  # listed once, as this is slow for a scripted module
         self._version: int | None = None
         self._waiting: list[int] = []
@@ -96,13 +93,9 @@ class OwnPredictor:
         slab, group = self._slab, np.array(sorted(self._waiting), np.int64)
         self._waiting.clear()
         self._stopwatch.lap("wait_action")
-        block, step, number = slab.current[group], slab.step[group], slab.requested[group]
-        where = (block, step)
-        requests = Requests(group - self._first, block, step, number, slab.observation[where], slab.first[where])
+        requests = slab.read_requests(group, slab.requested[group])
         self._version = self._weights.fetch(self._tensors, self._version)
-        decision, initial_state = self._policy.act(requests)
-        slab.decision[where], slab.version[where] = decision, self._version
-        slab.initial_state[block[step == 0]] = initial_state
+        slab.write_decisions(requests, *self._policy.act(requests), self._version)
         slab.passes[self._agent] += 1
         self._stopwatch.lap("act")
-        return dict(zip(group.tolist(), number.tolist(), strict=True))
+        return dict(zip(group.tolist(), requests.number.tolist(), strict=True))

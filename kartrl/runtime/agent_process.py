@@ -10,7 +10,7 @@ import numpy as np
 from kartrl.config import Config
 from kartrl.envs import make_group
 from kartrl.envs.env_group import EnvGroup
-from kartrl.envs.spec import ActionSpec
+from kartrl.envs.spec import ActionSpec, EnvSpec
 from kartrl.errors import UserError, shortage
 from kartrl.metrics.stopwatch import AGENT_STAGES, Stopwatch
 from kartrl.runtime.agent_group import AgentGroup, Mailbox, Stopped, take_turns
@@ -22,13 +22,13 @@ FAULTS_ALLOWED = 20  # consecutive steps at which all environments of a group re
 
 
 def run(
-    config: Config, action: ActionSpec, slab: Slab, agent: int, seed: int, waker: Connection, server: Connection
+    config: Config, spec: EnvSpec, slab: Slab, agent: int, seed: int, waker: Connection, server: Connection
 ) -> None:
     """Body of an agent process.
 
     Args:
         config: the configuration.
-        action: the action space.
+        spec: the environment's spec.
         slab: the shared memory.
         agent: the agent's number.
         seed: seed of its environments.
@@ -37,16 +37,8 @@ def run(
     """
     yield_cores(AGENT)
     with telling(server):
-        play(
-            config,
-            action,
-            slab,
-            agent,
-            seed,
-            Mailbox(slab, waker),
-            Stopwatch(AGENT_STAGES, slab.stage_seconds[agent]),
-            server,
-        )
+        stopwatch = Stopwatch(AGENT_STAGES, slab.stage_seconds[agent])
+        play(config, spec.action, slab, agent, seed, Mailbox(slab, waker), stopwatch, server)
 
 
 @contextlib.contextmanager

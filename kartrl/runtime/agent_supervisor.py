@@ -264,13 +264,12 @@ class Agents(Supervisor[Slab]):
         slab = self._board
         reader, writer = slab.context.Pipe(duplex=False)
         slab.admit(number)
-        name, (config, spec), rest = f"agent-{number}", (self._config, self._spec), (slab.waker(number), writer)
+        arguments = self._config, self._spec, slab, number, seed, slab.waker(number), writer
+        name = f"agent-{number}"
         if self._weights is None:
-            process = spawn(slab.context, name, agent_process.run, config, spec.action, slab, number, seed, *rest)
+            process = spawn(slab.context, name, agent_process.run, *arguments)
         else:
-            process = spawn(
-                slab.context, name, acting_agent.run, config, spec, slab, number, seed, *rest, self._weights
-            )
+            process = spawn(slab.context, name, acting_agent.run, *arguments, self._weights)
         writer.close()
         return process, reader
 

@@ -97,6 +97,9 @@ def choose_sizes(config: Config, spec: EnvSpec, cpus: int | None = None) -> Size
     # In a fixed order, all groups that belong together are answered at once; an agent answers all of its own.
     most = groups_per_agent if predictors == 0 else groups
     limit = most if fixed else min(most, max(1, _or(system.prediction_batch_size, groups * size) // size))
+    waited = (groups + 1) // 2 if fixed else groups
+    if predictors and not fixed:
+        waited = _min_groups(config, spec, groups, size, number, on_cpu, synchronous)
     # A synchronous update runs while the agents wait, so it may use their cores.
     threads = number if synchronous else max(1, number // 4)
     threads = _or(system.torch_threads, threads if on_cpu else 1)
@@ -113,7 +116,7 @@ def choose_sizes(config: Config, spec: EnvSpec, cpus: int | None = None) -> Size
             system.trainers, 1 if synchronous or fixed or (on_cpu and not config.replays) else 2
         ),  # the second assembles a batch during the first one's update
         prediction_groups=limit,
-        min_groups=min(limit, _min_groups(config, spec, groups, size, number, on_cpu, synchronous, predictors == 0)),
+        min_groups=min(limit, waited),
         training_blocks=blocks,
         replayed=int(batch * (1 - queue)),
         unroll_length=length,
@@ -207,13 +210,9 @@ def _predictors(config: Config, agents: int, envs: int, memory: int, may_act_alo
 
 
 def _min_groups(
-    config: Config, spec: EnvSpec, groups: int, size: int, number: int, on_cpu: bool, synchronous: bool, alone: bool
+    config: Config, spec: EnvSpec, groups: int, size: int, number: int, on_cpu: bool, synchronous: bool
 ) -> int:
     """Groups a predictor should wait for: enough for a cheap forward pass, while enough others are being stepped."""
-    if config.run.reproducible:
-        return (groups + 1) // 2
-    if alone:  # an agent that runs the network itself steps all of its groups first
-        return groups
     if config.system.min_prediction_batch_size != "auto":
         return max(1, config.system.min_prediction_batch_size // size)
     if synchronous:  # agents that wait for each other anyway gain nothing from waiting for more of them

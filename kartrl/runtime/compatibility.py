@@ -89,6 +89,8 @@ def needs_predictor(config: Config) -> str | None:
     system = config.system
     if config.run.reproducible:
         return "run.reproducible"
+    if config.cluster.ray != "none":
+        return "cluster.ray"
     if system.controller:
         return "system.controller"
     keys = ("prediction_batch_size", "min_prediction_batch_size", "predictor_devices")

@@ -70,7 +70,8 @@ def run(
         )
         learner.load_state(LearnerState(*state))
         trainer = Trainer(learner, config.optimizer, Progress(config.run, before), before)
-        _work(Central(config, sizes, spec, start_method("kartrl.runtime.acting_agent"), trainer, server.send), server)
+        context = start_method() if sizes.predictors else start_method("kartrl.runtime.acting_agent")
+        _work(Central(config, sizes, spec, context, trainer, server.send), server)
 
 
 def _work(crew: Central, server: Connection) -> None:

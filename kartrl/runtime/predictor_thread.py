@@ -201,7 +201,7 @@ class PredictorThread(threading.Thread):
         self._slab, self.policy, self._weights = slab, policy, weights
         self._pacing, self._stop_event = pacing, stop
         self.stopwatch = Stopwatch(PREDICTOR_STAGES)
-        self.predictions, self.batches = 0, 0  # read by the server
+        self.batches = 0  # read by the server
         self.predicting = threading.Lock()
         """Held from gathering requests to answering them."""
 
@@ -227,6 +227,5 @@ class PredictorThread(threading.Thread):
                 lap("forward")
                 slab.answer_requests(requests, decision, initial_state, version)
                 lap("scatter")
-            self.predictions += requests.first.size
             self.batches += 1
             busy += 0.1 * (time.monotonic() - start - busy)

@@ -103,7 +103,6 @@ def tidy_killed(logs: Path) -> None:
         folder = RunFolder(mark.parent, FileLock(mark.with_name("run.lock")))
         with contextlib.suppress(Timeout, OSError):  # it is running, or not ours to write to
             folder.lock.acquire(timeout=0)
-            _remove_partial(folder.path)
             release(folder)
 
 

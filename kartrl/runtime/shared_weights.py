@@ -37,24 +37,20 @@ class SharedWeights:
         self._tensors["version"][number % 2] = version
         self._tensors["finished"].fill_(number)
 
-    @property
-    def version(self) -> int:
-        """The newest version."""
-        return int(self._tensors["version"][int(self._tensors["finished"]) % 2])
-
     def fetch(self, tensors: Sequence[Tensor], version: int | None) -> int:
         """Update a network's `published` tensors from `version` to the newest one, and return that.
 
         Args:
             version: None if they have never been updated.
         """
-        while (newest := self.version) != version:
+        while True:
             number = int(self._tensors["finished"])
-            found = int(self._tensors["version"][number % 2])
+            newest = int(self._tensors["version"][number % 2])
+            if newest == version:
+                return version
             spread(self._tensors["weights"][number % 2], tensors)
             if int(self._tensors["begun"]) < number + 2:  # otherwise this buffer was being written again
-                return found
-        return newest
+                return newest
 
 
 @torch.no_grad()

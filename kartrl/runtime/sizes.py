@@ -47,8 +47,9 @@ class Sizes(NamedTuple):
             return f"{self.agents} Hogwild workers x {size} environments; {size} unrolls per update"
         threads = "" if self.most_threads == self.torch_threads else f", up to {self.most_threads} for slow updates"
         beside = f" and {self.replayed} replayed ones" if self.replayed else ""
-        waits, predictors = f" (waits for {self.min_groups * size})", f"{self.predictors} predictor, "
-        if not self.predictors:
+        if self.predictors:
+            waits, predictors = f" (waits for {self.min_groups * size})", f"{self.predictors} predictor, "
+        else:
             waits, predictors = ", in the agent's process", ""
         return (
             f"{self.agents} agents x {self.groups_per_agent * size} environments, stepped in groups of {size}; "
@@ -148,8 +149,7 @@ def replay_shape(config: Config, spec: EnvSpec, sizes: Sizes, started: bool = Fa
 
 def run_bytes(config: Config, spec: EnvSpec, sizes: Sizes) -> int:
     """Memory that a run takes besides what this process has now and its replays, in bytes; an estimate."""
-    each = AGENT_BYTES if sizes.predictors else AGENT_BYTES + NETWORK_BYTES
-    each = WORKER_BYTES if is_hogwild(config) else each
+    each = WORKER_BYTES if is_hogwild(config) else AGENT_BYTES + NETWORK_BYTES * (sizes.predictors == 0)
     return int(config.system.learners * (LEARNER_BYTES + sizes.agents * each + slab_shape(config, spec, sizes).size()))
 
 

@@ -195,7 +195,7 @@ class Slab:
         """Put this filling of a finished block into the queue."""
         self.finished.put(int(self.filling[block]) * self.num_blocks + block)
 
-    # Predictor
+    # Predictor, of all agents or of one
 
     def await_requests(self, limit: int, timeout: float, enough: int = 1, patience: float = 0.0) -> list[int]:
         """Up to `limit` waiting groups, as soon as there is one; empty after `timeout` seconds.
@@ -218,15 +218,26 @@ class Slab:
             if not fresh.all():
                 group, number = group[fresh], number[fresh]
             self._gathered[group] = number
-        if not len(group):
-            return None
+        return self.read_requests(group, number) if len(group) else None
+
+    def read_requests(self, group: np.ndarray, number: np.ndarray) -> Requests:
+        """The open requests of these groups, int64 [n], with these numbers, int64 [n]."""
         block, step = self.current[group], self.step[group]
         return Requests(group, block, step, number, self.observation[block, step], self.first[block, step])
 
     def answer_requests(
         self, requests: Requests, decision: np.ndarray, initial_state: np.ndarray, version: int
     ) -> None:
-        """Write the decisions and wake the agents.
+        """Write the decisions, see `write_decisions`, and wake the agents."""
+        self.write_decisions(requests, decision, initial_state, version)
+        self.answered[requests.group] = requests.number
+        for group, number in zip(requests.group.tolist(), requests.number.tolist(), strict=True):
+            self._wake(group // self.groups_per_agent, group, number)
+
+    def write_decisions(
+        self, requests: Requests, decision: np.ndarray, initial_state: np.ndarray, version: int
+    ) -> None:
+        """Write the decisions next to the observations.
 
         Args:
             decision: float32 [n, G, K].
@@ -237,9 +248,6 @@ class Slab:
         self.decision[where] = decision
         self.version[where] = version
         self.initial_state[requests.block[requests.step == 0]] = initial_state
-        self.answered[requests.group] = requests.number
-        for group, number in zip(requests.group.tolist(), requests.number.tolist(), strict=True):
-            self._wake(group // self.groups_per_agent, group, number)
 
     # Batch source
 

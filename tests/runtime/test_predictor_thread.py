@@ -7,43 +7,24 @@ import numpy as np
 import pytest
 import torch
 from gpu import GPU
+from noisy_agents import AGENTS, CONTINUOUS, DISCRETE, GROUPS, LIVES, NoisyAgent, T, check_reproduced, set_up
 
 from kartrl.config import read
-from kartrl.envs.spec import ActionSpec
-from kartrl.metrics.stopwatch import AGENT_STAGES, Stopwatch
 from kartrl.models import for_inference, make_distribution, make_network
-from kartrl.runtime.agent_group import AgentGroup, Mailbox
+from kartrl.runtime.agent_group import Mailbox
 from kartrl.runtime.messages import Requests
 from kartrl.runtime.predictor_thread import ArrivalPacing, PredictorThread, group_states, make_policy
 from kartrl.runtime.published_weights import PublishedWeights, published
 from kartrl.runtime.role_stream import RoleStream
 from kartrl.runtime.slab import Slab, SlabShape
-from kartrl.trajectory import Trajectory, decision_size, split_decision
-
-AGENTS, GROUPS, SIZE, RING, T = 2, 2, 3, 4, 5
-DISCRETE = ActionSpec("discrete", 4)
-CONTINUOUS = ActionSpec("continuous", 2, (-1.0, -2.0), (1.0, 2.0))
+from kartrl.trajectory import decision_size, split_decision
 
 
 def play(slab, agent, seed, steps):
-    """A life of an agent: observations are noise, and episodes begin at random."""
-    random = np.random.default_rng(seed)
-    mailbox = Mailbox(slab, slab.waker(agent))
-    numbers = range(agent * GROUPS, (agent + 1) * GROUPS)
-    groups = [AgentGroup(slab, number, mailbox, Stopwatch(AGENT_STAGES)) for number in numbers]
-    shape = (SIZE, *slab.observation.shape[3:])
-
-    def look():
-        images = slab.observation.dtype == np.uint8
-        return random.integers(256, size=shape) if images else random.standard_normal(shape)
-
-    for group in groups:
-        group.ask(look(), np.ones(SIZE, bool))
+    """A life of an agent."""
+    noisy = NoisyAgent(slab, agent, seed, Mailbox(slab, slab.waker(agent)))
     for _ in range(steps):
-        for group in groups:
-            group.answer()
-            group.record(np.zeros(SIZE), np.zeros(SIZE, bool), np.ones(SIZE, bool), np.zeros(SIZE, bool))
-            group.ask(look(), random.random(SIZE) < 0.2)
+        noisy.step()
 
 
 @pytest.mark.usefixtures("exact_products")
@@ -63,27 +44,16 @@ def play(slab, agent, seed, steps):
     ids=["lstm", "feed-forward", "gru", "separate critic", "continuous", "image", "bf16", "eager"],
 )
 def test_the_learner_reproduces_what_the_predictor_decided(shape, action, overrides, tolerance, device):
-    torch.set_num_threads(1)
-    torch.manual_seed(1)
-    section = read(overrides=["model.hidden_size=16", *overrides]).model
-    network, distribution = make_network(section, shape, action), make_distribution(action)
-    with torch.no_grad():
-        for parameter in network.parameters():  # policies that are far from uniform, and memories that matter
-            parameter.add_(0.1 * torch.randn_like(parameter))
-    if network.normalises:
-        network.observe(1 + 2 * torch.randn(100, *shape))
+    _, network, slab = set_up(shape, action, *overrides)
     network.to(device)
-    dtype = "uint8" if len(shape) == 3 else "float32"
-    size = decision_size(action.columns, distribution.parameter_size)
-    sizes = (AGENTS, GROUPS, SIZE, RING, T, shape, dtype, size, network.state_size)
-    slab, stop = Slab(multiprocessing.get_context("spawn"), SlabShape(*sizes)), threading.Event()
+    stop, distribution = threading.Event(), make_distribution(action)
     policy = make_policy(network, distribution, group_states(slab, network), 1, slab, AGENTS * GROUPS)
     weights = PublishedWeights(network, RoleStream(torch.device(device)))
     pacing = ArrivalPacing(slab, AGENTS * GROUPS, 2)
     predictor = PredictorThread("predictor", slab, policy, weights, pacing, stop)
     predictor.start()
     try:
-        for life, steps in enumerate((T + 2, 2 * T + 1)):  # the first ends within a block
+        for life, steps in enumerate(LIVES):
             agents = [
                 threading.Thread(target=play, args=(slab, agent, [life, agent], steps)) for agent in range(AGENTS)
             ]
@@ -99,22 +69,7 @@ def test_the_learner_reproduces_what_the_predictor_decided(shape, action, overri
     finally:
         stop.set()
         predictor.join(60)
-
-    blocks = sorted(slab.take_finished(100, 0.0))
-    assert len(blocks) == 3 * AGENTS * GROUPS
-    batch = Trajectory(*(torch.from_numpy(array).to(device) for array in slab.gather(blocks)))
-    assert batch.first[1:].any(), "episodes begin within unrolls"
-    if network.state_size:
-        assert (batch.initial_state != 0).any(), "and unrolls within episodes"
-    acted = split_decision(batch.decision, action.columns)
-    with torch.no_grad():
-        output, _ = network(batch.observation, batch.first, batch.initial_state)
-        log_prob = distribution.log_prob(output.policy[:-1], acted.action)
-    scale = output.value.std(), output.policy.std()
-    assert min(scale) > 0.01, "there is something to be reproduced"
-    torch.testing.assert_close(log_prob, acted.log_prob, atol=tolerance, rtol=0)
-    torch.testing.assert_close(output.value[:-1], acted.value, atol=tolerance, rtol=0)
-    torch.testing.assert_close(output.policy[:-1], acted.parameters, atol=tolerance, rtol=0)
+    check_reproduced(network, slab, action, tolerance, device)
 
 
 @pytest.mark.parametrize("device", ["cpu", GPU])

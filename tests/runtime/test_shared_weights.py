@@ -12,12 +12,12 @@ from kartrl.runtime.shared_weights import SharedWeights
 SIZE, PIECE = 200_000, 200
 
 
-def write(weights, ready):
+def write(weights, after, ready):
     """Body of a process: version v consists of values v; several come at once, then none for a while."""
     torch.set_num_threads(1)
     ready.send(None)
     flat = torch.zeros(SIZE)
-    for version in range(weights.version + 1, 10**9):
+    for version in range(after + 1, 10**9):
         weights.write(flat.fill_(version), version)
         if version % 4 == 0:
             time.sleep(0.03)
@@ -35,7 +35,7 @@ def test_a_copy_is_never_of_two_versions_also_when_the_writer_is_killed():
     version = check_one_copy(weights, tensors, None)
     for _ in range(2):
         reader, writer = context.Pipe(duplex=False)
-        process = context.Process(target=write, args=(weights, writer), daemon=True)
+        process = context.Process(target=write, args=(weights, version, writer), daemon=True)
         process.start()
         reader.recv()
         seen = set()

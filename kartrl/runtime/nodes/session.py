@@ -69,8 +69,6 @@ def check(config: Config) -> None:
         raise UserError(f"{several} nodes choose their own devices; leave system.predictor_devices at its default")
     if config.system.controller:
         raise UserError(f"{several} not with system.controller; set it to false")
-    if config.system.predictors == 0:
-        raise UserError(f"{several} agents of nodes need a predictor; set system.predictors=auto")
     for module, extra in (("ray", "cluster"), *((("lz4", "cluster"),) if section.compression == "lz4" else ())):
         if importlib.util.find_spec(module) is None:
             raise UserError(f"{several} {module} is not installed; try: pip install 'kartrl[{extra}]'")
