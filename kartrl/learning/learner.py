@@ -113,7 +113,8 @@ class Learner:
         part_steps: steps that go through the network at once, as whole unrolls. Gradients of parts add up to that of
             the batch; on a CPU, parts that fit into its cache are faster and need less memory.
         threads: they share the parts of a batch on a CPU, and what is left of them, if there are fewer parts, shares
-            each operation. Gradients are the same, bit for bit, as with a thread for all parts. None: a single one.
+            each operation. With the same parts, gradients are the same, bit for bit, as with a single thread. None: a
+            single one.
         cloning: CLEAR's terms, added to the algorithm's loss.
         reducer: connects this learner with others that update at the same time; None for a single learner.
         normalising: the network to whose running statistics batches are added, on any device; None for `network`.
@@ -214,7 +215,7 @@ class Learner:
         self.optimizer.zero_grad(set_to_none=True)
         length, number = batch.trajectory.reward.shape
         most = max(1, self._part_steps // length)  # unrolls
-        size = -(-number // -(-number // most))  # alike, as threads share the parts
+        size = -(-number // max(-(-number // most), self.threads.least_parts))  # alike, as threads share the parts
         parts = [batch.unrolls(slice(begin, begin + size)) for begin in range(0, number, size)]
         losses = self._add_gradients(parts, lap)
         total = torch.as_tensor(sum(loss.total for loss in losses))

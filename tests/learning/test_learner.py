@@ -1,5 +1,6 @@
 """An update against the same arithmetic by hand, on the whole batch at once."""
 
+import itertools
 import math
 
 import pytest
@@ -11,7 +12,7 @@ from kartrl.config import read
 from kartrl.learning.diagnostics import describe
 from kartrl.learning.learner import MOST_IMAGES, Learner, make_learner, observed
 from kartrl.learning.optimizers import make_optimizer
-from kartrl.learning.update_threads import SECONDS, UPDATES, UpdateThreads
+from kartrl.learning.update_threads import RETRY_SECONDS, SECONDS, UPDATES, UpdateThreads
 from kartrl.models import make_distribution, make_network
 
 RATE = 0.01
@@ -42,7 +43,7 @@ def batch_of(action, seed=0, size=5):
     return trajectory, int(trajectory.valid.sum())
 
 
-def learner_of(config, action, part, threads=1):
+def learner_of(config, action, part, threads=None):
     torch.manual_seed(1)
     network = make_network(config.model, (3,), action, heads_of(config))
     return Learner(
@@ -53,7 +54,7 @@ def learner_of(config, action, part, threads=1):
         kl_target=config.optimizer.kl_target,
         gradient_clip=config.optimizer.gradient_clip or math.inf,
         part_steps=LENGTH * part,
-        threads=UpdateThreads(threads),
+        threads=threads,
     )
 
 
@@ -342,7 +343,7 @@ def test_threads_share_the_parts_and_change_no_bit(algorithm):
     """Eleven unrolls in parts of at most three, on one thread and on three; two updates, one after the other."""
     weights, laps = {}, []
     for threads in (1, 3):
-        learner = learner_of(configured(algorithm), DISCRETE, part=3, threads=threads)
+        learner = learner_of(configured(algorithm), DISCRETE, part=3, threads=UpdateThreads(threads))
         for seed in (0, 1):
             update(learner, *batch_of(DISCRETE, seed, size=11), laps if threads == 3 else None)
         weights[threads] = torch.cat([parameter.detach().flatten() for parameter in learner.network.parameters()])
@@ -351,20 +352,61 @@ def test_threads_share_the_parts_and_change_no_bit(algorithm):
     assert laps.count("backward") == laps.count("optimizer") >= 2
 
 
+def run_updates(threads, now, number, seconds, pause=0.01):
+    """The time after so many updates, which all threads share, each followed by a pause, a fraction of it."""
+    for _ in range(number):
+        length = seconds(threads.number)
+        now += length * (1 + pause)
+        threads.record(now - length * pause - length, now - length * pause)
+    return now
+
+
 def test_updates_without_pauses_get_more_threads_and_others_do_not():
     """Decided after `UPDATES` long ones, or after `SECONDS` of short ones."""
-    for update in (1.0, SECONDS / UPDATES / 8):
-        needed = max(UPDATES, round(SECONDS / update))  # updates
-        for pause, numbers in ((0.01, [1, 1, 2, 2, 3]), (0.2, [1, 1, 1, 1, 1])):
-            threads, now = UpdateThreads(1, most=3), 100.0
-            threads.record(90.0, now)  # the first update, which compiles
-            known = []
-            for half in (needed // 2, -(-needed // 2)) * 2 + (1,):
+    for update in (3.0, SECONDS / UPDATES / 8):
+        for pause, numbers in ((0.01, [1, 2, 3]), (0.2, [1, 1, 1])):
+            threads, now, known = UpdateThreads(1, most=3), 100.0, []
+            for _ in range(3):
                 known.append(threads.number)
-                for _ in range(half):
-                    now += update * (1 + pause)
-                    threads.record(now - update, now)
+                needed = max(UPDATES, math.ceil(SECONDS / update * threads.number / (1 + pause)))
+                now = run_updates(threads, now, needed, lambda number: update / number, pause)  # noqa: B023
+                assert threads.number == known[-1], "the first one with these threads, which compiles, does not count"
+                now = run_updates(threads, now, 1, lambda number: update / number, pause)  # noqa: B023
             assert known == numbers
+            assert threads.least_parts == threads.number
+
+
+def test_threads_that_make_updates_no_faster_go_again_and_are_tried_again_ever_more_seldom():
+    threads, now, tried = UpdateThreads(1, most=4), 0.0, []
+    while now < 500:
+        before = threads.number
+        now = run_updates(threads, now, 1, lambda number: 0.5)
+        assert threads.number <= 2
+        assert threads.least_parts == threads.number
+        if threads.number > before:
+            tried.append(now)
+    assert threads.number == 1
+    assert len(tried) == 4
+    for (one, other), pause in zip(itertools.pairwise(tried), (1, 2, 4), strict=True):
+        assert RETRY_SECONDS * pause < other - one < RETRY_SECONDS * pause + 12
+
+
+def test_threads_that_were_added_divide_a_batch_that_would_be_one_part():
+    """As many parts as threads, with the same result; a number that was given leaves a single part whole."""
+    weights = {}
+    for added in (False, True):
+        threads, laps = UpdateThreads(1, most=3) if added else UpdateThreads(1), []
+        run_updates(threads, 0.0, 50, lambda number: 1.0 / number)
+        assert threads.number == (3 if added else 1)
+        learner = learner_of(configured("a2c"), DISCRETE, part=11, threads=threads)
+        update(learner, *batch_of(DISCRETE, size=11), laps)
+        assert ("forward" in laps) is not added
+        weights[added] = torch.cat([parameter.detach().flatten() for parameter in learner.network.parameters()])
+    torch.testing.assert_close(weights[True], weights[False])
+    laps = []
+    learner = learner_of(configured("a2c"), DISCRETE, part=11, threads=UpdateThreads(3))
+    update(learner, *batch_of(DISCRETE, size=11), laps)
+    assert "forward" in laps
 
 
 def test_a_number_of_threads_that_was_given_stays():
@@ -375,7 +417,7 @@ def test_a_number_of_threads_that_was_given_stays():
 
 
 def test_an_error_on_a_thread_ends_the_update(monkeypatch):
-    learner = learner_of(configured("a2c"), DISCRETE, part=1, threads=2)
+    learner = learner_of(configured("a2c"), DISCRETE, part=1, threads=UpdateThreads(2))
 
     def fail(*_):
         raise RuntimeError("broken")
