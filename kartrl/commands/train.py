@@ -113,10 +113,13 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
     """
     end_at_once()
     follow_starter()
-    start_method("kartrl.runtime.acting_agent")  # the fork server starts, and loads torch while this process does
+    config = read(files, overrides)
+    own_networks = config.system.predictors in ("auto", 0) and config.needs_predictor is None
+    # The fork server starts, and loads torch, if agents will need it, while this process does.
+    start_method(*["kartrl.runtime.acting_agent"] * own_networks)
     with contextlib.ExitStack() as stack:
         request = EndRequest(tidy=stack.close)
-        stored, config = None, read(files, overrides)
+        stored = None
         with _loading_torch():
             from kartrl.envs.named_modules import trust
             from kartrl.envs.worlds import load_world

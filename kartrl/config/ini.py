@@ -53,6 +53,19 @@ class Config(Section):
             return self.replay.drawn("none")
         return self.replay.drawn("uniform") if self.acer.replay_ratio else ()
 
+    @property
+    def needs_predictor(self) -> str | None:
+        """The setting that agents which run the network themselves do not support; None if there is none."""
+        if self.run.reproducible:
+            return "run.reproducible"
+        if self.cluster.ray != "none":
+            return "cluster.ray"
+        if self.system.controller:
+            return "system.controller"
+        keys = ("prediction_batch_size", "min_prediction_batch_size", "predictor_devices")
+        changed = (key for key in keys if getattr(self.system, key) != System.model_fields[key].default)
+        return next((f"system.{key}" for key in changed), None)
+
 
 Values = dict[str, dict[str, str]]
 PRESETS = Path(__file__).parent / "presets"

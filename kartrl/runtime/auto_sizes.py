@@ -24,7 +24,6 @@ from kartrl.runtime.compatibility import (
     check_shuffle,
     check_updates,
     is_hogwild,
-    needs_predictor,
 )
 from kartrl.runtime.devices import learner_device, one_thread
 from kartrl.runtime.machine import cores, free_memory
@@ -206,7 +205,7 @@ def _predictors(config: Config, agents: int, envs: int, memory: int, may_act_alo
     if system.predictors != "auto":
         return system.predictors
     room = agents * (AGENT_BYTES + NETWORK_BYTES) <= memory * AGENT_BYTES
-    return 0 if may_act_alone and envs > 1 and room and not needs_predictor(config) else 1
+    return 0 if may_act_alone and envs > 1 and room and config.needs_predictor is None else 1
 
 
 def _min_groups(

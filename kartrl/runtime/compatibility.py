@@ -84,20 +84,6 @@ def check_updates(config: Config) -> None:
             )
 
 
-def needs_predictor(config: Config) -> str | None:
-    """The setting that agents which run the network themselves do not support; None if there is none."""
-    system = config.system
-    if config.run.reproducible:
-        return "run.reproducible"
-    if config.cluster.ray != "none":
-        return "cluster.ray"
-    if system.controller:
-        return "system.controller"
-    keys = ("prediction_batch_size", "min_prediction_batch_size", "predictor_devices")
-    set_keys = (key for key in keys if getattr(system, key) != System.model_fields[key].default)
-    return next((f"system.{key}" for key in set_keys), None)
-
-
 def check_own_network(config: Config, on_cpu: bool) -> None:
     """Refuse settings that agents which run the network themselves do not support.
 
@@ -109,7 +95,7 @@ def check_own_network(config: Config, on_cpu: bool) -> None:
     """
     if not on_cpu:
         raise UserError("[system] predictors = 0: only with a learner on the CPU, and not on nodes; use auto, or 1")
-    if (key := needs_predictor(config)) is not None:
+    if (key := config.needs_predictor) is not None:
         raise UserError(f"[system] predictors = 0: {key} needs a predictor; use auto, or 1")
 
 

@@ -1,6 +1,7 @@
 """kartrl's commands as forks of a process that has loaded their modules, a tenth of the cost of a fresh start.
 
 Each has a process number, session, environment, folder and streams of its own, and ends as `python -m kartrl` would.
+Its own fork server is a fork too, at first, unless code ran before the command, which must not reach other processes.
 This file, run, is the process that forks; `Forked` is what a test holds of a command.
 """
 
@@ -9,6 +10,9 @@ import contextlib
 import functools
 import gc
 import json
+import multiprocessing.forkserver
+import multiprocessing.resource_tracker
+import multiprocessing.util
 import os
 import runpy
 import selectors
@@ -20,11 +24,14 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+import setproctitle
+
 NUMBER = struct.Struct("=i")  # of a process, then its exit status
+start_process = multiprocessing.util.spawnv_passfds
 
 
 class Forked:
@@ -141,6 +148,7 @@ def _forks(path: str) -> socket.socket:
 
 def load() -> None:
     """What the commands need, in the order in which they would load it; nothing that begins a thread."""
+    setproctitle.getproctitle()  # finds where titles are written, which it cannot once the environment has changed
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
     import kartrl.cli
@@ -209,9 +217,42 @@ def become(request: dict[str, Any], output: int, errors: int, status: int) -> No
     sys.argv[1:] = request["arguments"]
 
 
+def start_forked(path: bytes, arguments: Sequence[str], passed: Sequence[int]) -> int:
+    """`multiprocessing.util.spawnv_passfds` for a fork server, which begins as if it had loaded its modules anew."""
+    code = arguments[-1]
+    if "multiprocessing.forkserver" not in code:  # but the resource tracker
+        return start_process(path, arguments, passed)
+    multiprocessing.util.spawnv_passfds = start_process  # its successors, as this process has threads by then
+    assert threading.active_count() == 1
+    if server := os.fork():
+        return server
+    status = 1
+    try:
+        atexit._clear()
+        for made in (multiprocessing.forkserver._forkserver, multiprocessing.resource_tracker._resource_tracker):
+            made.__init__()  # type: ignore[misc]  # with a lock that nobody holds
+        for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+            if callable(signal.getsignal(number)):
+                signal.signal(number, signal.SIG_DFL)
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for descriptor in {int(name) for name in os.listdir("/dev/fd")} - {0, 1, 2, nowhere, *passed}:
+            os.dup2(nowhere, descriptor)  # closed, it would become another's, and be closed again by what has held it
+        exec(code, {})
+        status = 0
+    except SystemExit:
+        status = 0
+    except BaseException as error:
+        sys.excepthook(type(error), error, error.__traceback__)
+    finally:
+        atexit._run_exitfuncs()
+        os._exit(status)
+
+
 if __name__ == "__main__":
     load()
     wanted = serve(socket.socket(fileno=int(sys.argv[1])))
     if wanted is not None:
+        if not wanted["before"]:
+            multiprocessing.util.spawnv_passfds = start_forked
         exec(wanted["before"], {})
         runpy.run_module("kartrl", run_name="__main__", alter_sys=True)
