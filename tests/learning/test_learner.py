@@ -352,10 +352,10 @@ def test_threads_share_the_parts_and_change_no_bit(algorithm):
     assert laps.count("backward") == laps.count("optimizer") >= 2
 
 
-def run_updates(threads, now, number, seconds, pause=0.01):
-    """The time after so many updates, which all threads share, each followed by a pause, a fraction of it."""
+def run_updates(threads, now, number, seconds, pause=0.01, shared=True):
+    """The time after so many updates, which all threads share or which take as long as ever, each with a pause."""
     for _ in range(number):
-        length = seconds(threads.number)
+        length = seconds / threads.number if shared else seconds
         now += length * (1 + pause)
         threads.record(now - length * pause - length, now - length * pause)
     return now
@@ -369,9 +369,9 @@ def test_updates_without_pauses_get_more_threads_and_others_do_not():
             for _ in range(3):
                 known.append(threads.number)
                 needed = max(UPDATES, math.ceil(SECONDS / update * threads.number / (1 + pause)))
-                now = run_updates(threads, now, needed, lambda number: update / number, pause)  # noqa: B023
+                now = run_updates(threads, now, needed, update, pause)
                 assert threads.number == known[-1], "the first one with these threads, which compiles, does not count"
-                now = run_updates(threads, now, 1, lambda number: update / number, pause)  # noqa: B023
+                now = run_updates(threads, now, 1, update, pause)
             assert known == numbers
             assert threads.least_parts == threads.number
 
@@ -380,7 +380,7 @@ def test_threads_that_make_updates_no_faster_go_again_and_are_tried_again_ever_m
     threads, now, tried = UpdateThreads(1, most=4), 0.0, []
     while now < 500:
         before = threads.number
-        now = run_updates(threads, now, 1, lambda number: 0.5)
+        now = run_updates(threads, now, 1, 0.5, shared=False)
         assert threads.number <= 2
         assert threads.least_parts == threads.number
         if threads.number > before:
@@ -396,7 +396,7 @@ def test_threads_that_were_added_divide_a_batch_that_would_be_one_part():
     weights = {}
     for added in (False, True):
         threads, laps = UpdateThreads(1, most=3) if added else UpdateThreads(1), []
-        run_updates(threads, 0.0, 50, lambda number: 1.0 / number)
+        run_updates(threads, 0.0, 50, 1.0)
         assert threads.number == (3 if added else 1)
         learner = learner_of(configured("a2c"), DISCRETE, part=11, threads=threads)
         update(learner, *batch_of(DISCRETE, size=11), laps)
