@@ -283,6 +283,17 @@ def parameters(module):
     return sum(parameter.numel() for parameter in module.parameters())
 
 
+@pytest.mark.parametrize("encoder", ["convolutional", "a3c", "nature"])
+def test_at_first_networks_see_differences_and_not_brightness(encoder):
+    """Filters of a mean other than 0 mostly see brightness, and die together in the first updates."""
+    torch.manual_seed(1)
+    network = make_network(Model(encoder=encoder, precision="fp32"), (54, 52, 3), DISCRETE)
+    dark = torch.randint(0, 100, (5, 54, 52, 3), dtype=torch.uint8)
+    before, after = network.features(dark), network.features(dark + 150)
+    assert before.std() > 0.01
+    torch.testing.assert_close(after, before, rtol=1e-3, atol=1e-4)
+
+
 @pytest.mark.parametrize(
     ("encoder", "hidden_size", "shape", "expected"),
     [
