@@ -85,6 +85,9 @@ class Algorithm(ABC, Generic[Section]):
         replays: the algorithm can learn from unrolls of older policies.
         batch_share: default for the fraction of all environments whose unrolls make one update: the policy lag, in
             updates, is about its inverse, on any machine.
+        group_size: default for the largest number of environments that an agent steps together if it runs the network
+            itself; with more, each is stepped less between two updates, and learning takes more steps.
+        longest_unroll: then also: default for the most steps of an unroll where few environments make an update.
         heads: of the network, see `ActorCritic`.
     """
 
@@ -92,6 +95,8 @@ class Algorithm(ABC, Generic[Section]):
     replays: ClassVar[bool] = False
     has_vtrace: ClassVar[bool] = False
     batch_share: ClassVar[float] = 1.0
+    group_size: ClassVar[int] = 4
+    longest_unroll: ClassVar[int] = 32
     heads: ClassVar[frozenset[str]] = VALUE
 
     def __init__(

@@ -25,6 +25,8 @@ class APPO(ClippedSurrogate[Section]):
     synchronous: ClassVar[bool] = False
     replays: ClassVar[bool] = True
     has_vtrace: ClassVar[bool] = True
+    group_size: ClassVar[int] = 2
+    longest_unroll: ClassVar[int] = 64
 
     def prepare(self, network: Network, trajectory: Trajectory[Tensor], steps: int) -> Batch:
         """See `ClippedSurrogate`."""

@@ -18,8 +18,9 @@ class Algorithm(Section):
     )
     unroll_length: Annotated[int, Field(ge=1, le=10_000)] | Literal["auto"] = Field(
         "auto",
-        description="steps per unroll (n in the papers); auto: 32; fewer, but at least 8, where there are so many "
-        "environments that an update would have more than 1024 steps; always 32 with a recurrent core",
+        description="steps per unroll (n in the papers); auto: 32; appo without predictors: up to 64 where an update "
+        "would have fewer than 512 steps; fewer, but at least 8, where there are so many environments that it would "
+        "have more than 1024; always 32 with a recurrent core",
     )
     discount: Share = Field(
         constant(0.99), description="discount factor gamma, or a schedule (see optimizer.learning_rate)"

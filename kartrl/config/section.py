@@ -20,6 +20,9 @@ YEAR = 527_040.0  # minutes
 Numbers = Annotated[
     tuple[Annotated[int, Field(ge=1, le=65_536)], ...], BeforeValidator(split_words), Field(max_length=16)
 ]
+Actions = Annotated[
+    tuple[Annotated[int, Field(ge=0, le=4095)], ...], BeforeValidator(split_words), Field(max_length=4096)
+]
 Words = Annotated[tuple[str, ...], BeforeValidator(split_words), Field(max_length=4096)]
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from kartrl.config.schedule import Rate, Schedule
-from kartrl.config.section import DAY, YEAR, AutoInt, Count, Numbers, Section, Words
+from kartrl.config.section import DAY, YEAR, Actions, AutoInt, Count, Numbers, Section, Words
 
 
 def _function(value: str) -> str:
@@ -90,7 +90,8 @@ class System(Section):
     envs_per_agent: AutoInt = Field(
         "auto",
         description="environments per agent, which steps one half of them while the other half waits for actions (an "
-        "odd number, and on a single core, all together); auto: up to 8, fewer if they are slow",
+        "odd number, and on a single core, all together); auto: up to 8, fewer if they are slow, and at most 4 for "
+        "appo without predictors",
     )
     predictors: Annotated[int, Field(ge=0, le=16)] | Literal["auto"] = Field(
         "auto",
@@ -155,7 +156,7 @@ class Environment(Section):
     frame_skip: int = Field(5, ge=1, le=60, description="kart, Atari: frames for which each action is held")
     frame_stack: int = Field(1, ge=1, le=16, description="number of latest frames in an observation")
     height: int = Field(54, ge=1, le=512, description="height of the observation in pixels")
-    width: int = Field(54, ge=1, le=512, description="width of the observation in pixels")
+    width: int = Field(52, ge=1, le=512, description="width of the observation in pixels")
     crop_top: int = Field(
         36, ge=0, le=223, description="kart: first row of the screen that is observed; above it is the sky"
     )
@@ -198,6 +199,13 @@ class Environment(Section):
         ("none", "left", "right", "left+B", "right+B", "left+Y", "right+Y", "left+B+L", "right+B+L"),
         min_length=2,
         description="kart: buttons pressed by each action (B accelerates, Y brakes, L hops and slides)",
+    )
+
+    mirrored_actions: Actions | Literal["auto", "none"] = Field(
+        "auto",
+        description="for each action, the number of the one that does the same in a mirrored image, such as 0 1 3 2 if "
+        "the last two are right and left; the network then treats images and mirror images alike "
+        "(docs/algorithms.md); auto: the kart's, if the network's layers fit; none: no symmetry",
     )
 
     @model_validator(mode="after")

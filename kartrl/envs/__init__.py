@@ -16,10 +16,12 @@ import numpy as np
 
 from kartrl.envs.spec import ActionSpec, EnvSpec
 from kartrl.envs.worlds import load_world
+from kartrl.errors import UserError
 
 if TYPE_CHECKING:
     from kartrl.config import Config
     from kartrl.envs.env_group import EnvGroup
+    from kartrl.envs.world import World
 
 LOOK_SECONDS, LOOK_STEPS = 0.1, 100  # limits for timing a step
 
@@ -52,9 +54,30 @@ def describe_env(config: Config) -> EnvSpec:
         action = ActionSpec.of(env.action_space)
         wanted = config.system.envs_per_agent == "auto"  # nothing else depends on the step time
         seconds = _step_seconds(env, action) if wanted else 0.0
-        return EnvSpec(title, shape or (), dtype, action, seconds, left_out(env))
+        mirrored = _mirrored(world, action, shape or ())
+        return EnvSpec(title, shape or (), dtype, action, seconds, mirrored, left_out(env))
     finally:
         env.close()
+
+
+def _mirrored(world: World, action: ActionSpec, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """See `EnvSpec.mirrored`.
+
+    Raises:
+        UserError: the key does not fit the environment.
+    """
+    key = world.config.environment.mirrored_actions
+    if isinstance(key, str):
+        return world.mirrored_actions() if key == "auto" else ()
+    name = "environment.mirrored_actions"
+    if action.kind != "discrete" or len(shape) != 3:
+        raise UserError(f"{name}: only for images and discrete actions; set it to none")
+    if len(key) != action.size or any(not (other < len(key) and key[other] == own) for own, other in enumerate(key)):
+        raise UserError(
+            f"{name}: must name one action for each of the {action.size}, and the two of a pair each other, "
+            "such as 0 2 1 for three of which the last two are a pair"
+        )
+    return key
 
 
 def _step_seconds(env: gymnasium.Env[Any, Any], action: ActionSpec) -> float:

@@ -67,6 +67,7 @@ class EnvSpec(NamedTuple):
     observation_dtype: str  # uint8 or float32
     action: ActionSpec
     step_seconds: float  # per step in one process; 0 if not measured because no size depends on it
+    mirrored: tuple[int, ...] = ()  # for each action, the one that does the same in a mirrored image; (): unknown
     left_out: tuple[str, ...] = ()  # names of the text parts of its observations, which networks do not read
 
 

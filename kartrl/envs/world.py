@@ -108,6 +108,10 @@ class World(ABC):
         """Keys of the configuration that are not at their defaults but have no effect in this environment."""
         return []
 
+    def mirrored_actions(self) -> tuple[int, ...]:
+        """For each action, the one that does the same in a mirrored image; () if unknown, or if there are none."""
+        return ()
+
     @property
     def frames_per_step(self) -> int:
         """Frames of the game per agent step; 1 if the environment does not tell."""

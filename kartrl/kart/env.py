@@ -26,7 +26,7 @@ from kartrl.kart.race import TICKS_PER_SECOND, Course, Game, LapTimes, Progress,
 from kartrl.kart.retro import Console
 
 OPTIONS = ("circuit", "section", "noop")
-NO_SETTINGS = {"id", "kwargs", "wrapper"}  # keys of [environment] that are not settings of the kart
+NO_SETTINGS = {"id", "kwargs", "wrapper", "mirrored_actions"}  # keys of [environment] that are not settings of the kart
 
 
 def make_kart(
@@ -74,7 +74,8 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
         circuit: a circuit, or several, of which each reset draws one; each in any form that a key of [levels] may have:
             a name, a path, or generated ones, as in "random:3:ice". Missing circuits are built now.
         reward: values of `kartrl.config.Reward` that differ from the defaults.
-        settings: the keys of `kartrl.config.Environment`, except `id`, `kwargs` and `wrapper`.
+        settings: the keys of `kartrl.config.Environment`, except `id`, `kwargs`, `wrapper` and
+            `mirrored_actions`.
 
     Raises:
         UserError: a setting is invalid, or a circuit or the game is missing.

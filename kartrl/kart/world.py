@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from kartrl.envs.spec import EnvSpec
 
+SIDES = {"LEFT": "RIGHT", "RIGHT": "LEFT"}
 NONE_TO_TRAIN = (
     "[levels]: no circuit to train on; set at least one, as in --set levels.MarioCircuit.Act1=train "
     "(those for a policy: -s)"
@@ -102,6 +103,14 @@ class KartWorld(World):
     def ignored_keys(self, spec: EnvSpec) -> list[str]:
         """See `World`: the kart's settings are keys of [environment], not keyword arguments."""
         return [f"environment.kwargs.{name}" for name in self.config.environment.kwargs]
+
+    def mirrored_actions(self) -> tuple[int, ...]:
+        """See `World`: left for right; () if an action has no counterpart, or a wrapper may have changed them."""
+        sets = [frozenset(action.upper().split("+")) for action in self.config.environment.actions]
+        swapped = [frozenset(SIDES.get(button, button) for button in buttons) for buttons in sets]
+        if self.config.environment.wrapper != "none" or len(set(sets)) < len(sets) or {*sets} != {*swapped}:
+            return ()
+        return tuple(map(sets.index, swapped))
 
     # Levels
 

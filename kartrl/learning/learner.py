@@ -23,6 +23,7 @@ from kartrl.learning.graphed_loss import Capture, CudaCapture, GraphedLoss
 from kartrl.learning.optimizers import FACTOR, get_state, make_optimizer, set_state
 from kartrl.learning.update_threads import UpdateThreads
 from kartrl.models import Network, Output, make_distribution
+from kartrl.models.mirror_symmetry import MirrorSymmetry
 from kartrl.trajectory import Trajectory
 
 
@@ -120,6 +121,7 @@ class Learner:
         normalising: the network to whose running statistics batches are added, on any device; None for `network`.
         capture: records what computes a minibatch's loss and gradients, so that a GPU repeats it by one launch; the
             minibatch must then be one part. None: nothing is recorded.
+        symmetry: of the network, whose weights are tied already.
 
     Attributes:
         optimizer_steps: begun so far, including those skipped as not finite.
@@ -141,6 +143,7 @@ class Learner:
         reducer: GradientReducer | None = None,
         normalising: Network | None = None,
         capture: Capture | None = None,
+        symmetry: MirrorSymmetry | None = None,
     ) -> None:
         self.network, self.algorithm, self.optimizer = network, algorithm, optimizer
         self._normalising = normalising or network
@@ -151,6 +154,7 @@ class Learner:
         self.reducer: GradientReducer = reducer or OneLearner()
         algorithm.gather = self.reducer.gather
         self._graphed = GraphedLoss(self._gradients, algorithm, self._parameters, capture) if capture else None
+        self._symmetry = symmetry
         self.optimizer_steps = 0
 
     def learning_rate(self, progress: float) -> float:
@@ -220,6 +224,8 @@ class Learner:
         losses = self._add_gradients(parts, lap)
         total = torch.as_tensor(sum(loss.total for loss in losses))
         total = self.reducer.reduce(self._parameters, total, batch.trajectory.valid.sum())
+        if self._symmetry is not None:
+            self._symmetry.average_gradients(self._parameters)
         norm = torch.nn.utils.clip_grad_norm_(self._parameters, self.gradient_clip)
         # On a GPU this waits for the device once per step: the price of never applying a non-finite gradient.
         gradient_norm, loss = torch.stack([norm, total]).tolist()
@@ -297,6 +303,7 @@ def make_learner(
     threads: UpdateThreads | None = None,
     normalising: Network | None = None,
     capture: Capture | None = None,
+    symmetry: MirrorSymmetry | None = None,
 ) -> Learner:
     """Make the learner that the configuration describes, for a network with these actions.
 
@@ -306,6 +313,7 @@ def make_learner(
         threads: see `Learner`.
         normalising: see `Learner`.
         capture: see `Learner`; None: CUDA graphs on a GPU.
+        symmetry: see `Learner`.
     """
     device = next(iter(network.parameters())).device.type
     capture = capture or (CudaCapture() if device == "cuda" else None)
@@ -323,6 +331,7 @@ def make_learner(
         reducer=reducer,
         normalising=normalising,
         capture=capture,
+        symmetry=symmetry,
     )
 
 

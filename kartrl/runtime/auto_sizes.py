@@ -30,11 +30,12 @@ from kartrl.runtime.machine import cores, free_memory
 from kartrl.runtime.sizes import AGENT_BYTES, NETWORK_BYTES, WORKER_BYTES, Sizes, check_memory, replay_shape
 
 GROUP_SECONDS = 4e-3  # target duration of a group's step, so that messages and batches of one are cheap in comparison
-LARGEST_GROUP = 4  # with more, each environment is stepped less between two updates, and learning takes more steps
+LARGEST_GROUP = 4  # with predictors, whose messages and forward passes smaller groups multiply
 ENVS_OF_A_GPU = 64  # beyond which groups are smaller: its learner keeps up with as few, and learning takes fewer steps
 AGENTS_PER_CORE = 6  # for agents with one environment: while most wait for a batch to fill, some must be running
 SEVERAL, LEAST_LAG = 4, 10  # a lag of this many times the expected one is too old, but at least this many updates
 UNROLL, SHORTEST_UNROLL = 32, 8  # steps
+LEAST_UPDATE_STEPS = 512  # below which unrolls are longer, for algorithms that may have longer ones
 UPDATE_STEPS = 1024  # beyond which unrolls are shortened: acting changes only with an update
 NEARLY = 1.1  # a batch whose cost per observation is within this factor of the lowest is large enough
 
@@ -64,6 +65,9 @@ def choose_sizes(config: Config, spec: EnvSpec, cpus: int | None = None) -> Size
     on_cpu = learner_device(system).type == "cpu"
     likely = learners * _or(system.agents, number)  # agents, if each has several environments
     largest = LARGEST_GROUP if on_cpu else max(1, min(LARGEST_GROUP, ENVS_OF_A_GPU // (2 * likely)))
+    longest = UNROLL
+    if on_cpu and cpus is None and system.predictors in ("auto", 0) and config.needs_predictor is None:
+        largest, longest = algorithm.group_size, algorithm.longest_unroll
     envs = _or(system.envs_per_agent, 2 * _group_size(0.0 if fixed else spec.step_seconds, largest))
     # On a single core an agent and its predictor take turns anyway: halves would only double the forward passes.
     together = number == 1 and on_cpu and _or(system.training_batch_size, envs) % envs == 0
@@ -74,7 +78,7 @@ def choose_sizes(config: Config, spec: EnvSpec, cpus: int | None = None) -> Size
     observation = math.prod(spec.observation_shape) * np.dtype(spec.observation_dtype).itemsize
     groups = agents * groups_per_agent
     share = groups if synchronous else max(1, round(groups * algorithm.batch_share))
-    length = _unroll_length(config, learners * share * size)
+    length = _unroll_length(config, longest, learners * share * size)
     check_memory(learners * agents * envs * length * observation, learners * agents, envs)  # before allocating any
     if fixed:  # all groups make up a whole number of batches
         share = max(number for number in range(1, share + 1) if groups % number == 0)
@@ -169,11 +173,12 @@ def _hogwild_sizes(config: Config, spec: EnvSpec) -> Sizes:
     )
 
 
-def _unroll_length(config: Config, unrolls: int) -> int:
-    """Steps per unroll, given the unrolls of an update; a recurrent core needs long ones to learn what to remember."""
-    return _or(
-        config.algorithm.unroll_length, UNROLL if config.model.core != "none" else shortened_unroll(UNROLL, unrolls)
-    )
+def _unroll_length(config: Config, longest: int, unrolls: int) -> int:
+    """Steps per unroll, given the unrolls of an update; a recurrent core needs some to learn what to remember."""
+    if config.model.core != "none":
+        return _or(config.algorithm.unroll_length, UNROLL)
+    length = max(shortened_unroll(UNROLL, unrolls), min(longest, LEAST_UPDATE_STEPS // unrolls))
+    return _or(config.algorithm.unroll_length, length)
 
 
 def shortened_unroll(length: int, unrolls: int) -> int:

@@ -25,6 +25,7 @@ from kartrl.learning.optimizers import hold_state, make_optimizer
 from kartrl.learning.schedules import Progress
 from kartrl.metrics.stopwatch import WORKER_STAGES, Stopwatch
 from kartrl.models import ActorCritic, Network, make_distribution, make_network
+from kartrl.models.mirror_symmetry import symmetry_of
 from kartrl.runtime.agent_group import Mailbox, Stopped
 from kartrl.runtime.agent_process import play, telling
 from kartrl.runtime.devices import choose_device, keep_freed_memory
@@ -100,7 +101,14 @@ class Worker:
             hold_state(optimizer, board.statistics)
         self._optimizer = HogwildOptimizer(network, shared, optimizer)
         self._optimizer.fetch()
-        learner = make_learner(config, network, spec.action, self._optimizer, normalising=cast(Network, shared))
+        learner = make_learner(
+            config,
+            network,
+            spec.action,
+            self._optimizer,
+            normalising=cast(Network, shared),
+            symmetry=symmetry_of(network, spec),
+        )
         self.trainer = _WorkerTrainer(learner, config, board, number, before)
         self.trainer.weights.version = int(board.updates.sum())  # of this life of the run, as in `_learn`
         self._policy = Policy(network, make_distribution(spec.action), group_states(self.slab, network), seed)

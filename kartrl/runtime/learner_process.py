@@ -18,6 +18,7 @@ from kartrl.learning.learner import LearnerState, make_learner
 from kartrl.learning.schedules import Progress
 from kartrl.learning.update_threads import UpdateThreads
 from kartrl.models import make_network
+from kartrl.models.mirror_symmetry import symmetry_of
 from kartrl.runtime.agent_process import telling
 from kartrl.runtime.central import Central
 from kartrl.runtime.child_process import end_children, resume_fork_server
@@ -66,7 +67,12 @@ def run(
         network = make_network(config.model, spec.observation_shape, spec.action, heads_of(config)).to(device)
         reducer = SeveralLearners(rank, config.system.learners, place, device)
         learner = make_learner(
-            config, network, spec.action, reducer=reducer, threads=UpdateThreads(sizes.torch_threads)
+            config,
+            network,
+            spec.action,
+            reducer=reducer,
+            threads=UpdateThreads(sizes.torch_threads),
+            symmetry=symmetry_of(network, spec),
         )
         learner.load_state(LearnerState(*state))
         trainer = Trainer(learner, config.optimizer, Progress(config.run, before), before)

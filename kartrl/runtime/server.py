@@ -16,7 +16,7 @@ from kartrl.algorithms import heads_of
 from kartrl.config import Config
 from kartrl.envs.named_modules import trust
 from kartrl.envs.spec import EnvSpec
-from kartrl.errors import RunFailed, shortage
+from kartrl.errors import RunFailed, UserError, shortage
 from kartrl.launch import resume_command
 from kartrl.learning import checkpoint
 from kartrl.learning.checkpoint import Checkpoint
@@ -28,6 +28,7 @@ from kartrl.learning.schedules import Progress
 from kartrl.learning.update_threads import UpdateThreads
 from kartrl.metrics.terminal import Display, Status
 from kartrl.models import make_network
+from kartrl.models.mirror_symmetry import symmetry_of
 from kartrl.runtime.central import Central
 from kartrl.runtime.child_process import end_children, resume_fork_server
 from kartrl.runtime.compatibility import is_hogwild
@@ -76,7 +77,7 @@ class Server:
         resume: Checkpoint | None = None,
     ) -> None:
         self._config, self._folder, self._display = config, run_folder, display
-        self._spec, self._request = spec, request
+        self._request = request
         self._sizes, self._resume = sizes, resume
         keep_freed_memory()
         torch.set_num_threads(sizes.torch_threads)
@@ -90,6 +91,7 @@ class Server:
         self._network = network.to(self._device)
         if resume is not None:
             checkpoint.fit(self._network, resume.network)
+        self._spec = self._tied(spec)
         self._before = resume.counters if resume is not None else Counters()
         self._saved = self._before.agent_steps  # in the newest checkpoint
         self._progress = Progress(config.run, self._before)
@@ -126,12 +128,37 @@ class Server:
 
     # Start
 
+    def _tied(self, spec: EnvSpec) -> EnvSpec:
+        """Make a new network symmetric if the environment is; the spec is without mirrored actions if it cannot be."""
+        try:
+            symmetry = symmetry_of(self._network, spec)
+        except UserError:
+            if self._config.environment.mirrored_actions != "auto":
+                raise
+            return spec._replace(mirrored=())
+        if symmetry is None:
+            return spec
+        parameters = [*self._network.parameters()]
+        if self._resume is None:
+            symmetry.tie(parameters)
+        elif not symmetry.holds(parameters):
+            self._display.say("these weights are not mirror-symmetric: environment.mirrored_actions has no effect")
+            return spec._replace(mirrored=())
+        return spec
+
     def _make_crew(self) -> Crew:
         config, sizes, spec, say = self._config, self._sizes, self._spec, self._display.say
         number, place = config.system.learners, self._folder / "learners.tmp"
         reducer = SeveralLearners(0, number, place, self._device) if number > 1 else None
         threads = UpdateThreads(sizes.torch_threads, sizes.most_threads)
-        learner = make_learner(config, self._network, spec.action, reducer=reducer, threads=threads)
+        learner = make_learner(
+            config,
+            self._network,
+            spec.action,
+            reducer=reducer,
+            threads=threads,
+            symmetry=symmetry_of(self._network, spec),
+        )
         if self._resume is not None:
             learner.algorithm.load_state_dict(dict(self._resume.algorithm))
             if self._resume.optimizer:  # empty before the first step

@@ -132,7 +132,7 @@ def test_evaluate_and_export_as_they_are_typed(tmp_path):
     assert (bad.returncode, bad.stderr.count("\n")) == (2, 1)
 
 
-def kart_like(observation_shape=(54, 54, 1), actions=9):
+def kart_like(observation_shape=(54, 52, 1), actions=9):
     """A checkpoint whose network has made up its mind: far from all actions being equally likely."""
     own = ["run.name=secret", "run.logs=/home/somebody", "run.init=secret", "run.init_optimizer=true"]
     config = read(overrides=[*KART, *own, "cluster.ray=secret:6379", "levels./home/*/a.state=train"])
@@ -175,7 +175,7 @@ def test_an_exported_policy_acts_as_before_and_carries_nothing_else(tmp_path, co
     for text in ((tmp_path / "small.md").read_text(encoding="utf-8"), dump(small.config)):
         assert "secret" not in text
         assert "/home" not in text
-    observation = torch.randint(0, 256, (1, 200, 54, 54, 1), dtype=torch.uint8).repeat(2, 1, 1, 1, 1)
+    observation = torch.randint(0, 256, (1, 200, 54, 52, 1), dtype=torch.uint8).repeat(2, 1, 1, 1, 1)
     first = torch.ones(2, 200, dtype=torch.bool)
     policies = []
     for one in (original, small):

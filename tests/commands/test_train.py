@@ -10,6 +10,7 @@ from commands import EVALUATE_OFF, QUICK, REPORT_OFTEN, UNTIL_ENDED, Training, r
 
 from kartrl.learning import checkpoint
 from kartrl.metrics import scalars_csv
+from kartrl.models.mirror_symmetry import MirrorSymmetry
 
 
 def test_it_trains_saves_logs_and_resumes_passing_over_a_damaged_checkpoint(tmp_path):
@@ -69,6 +70,28 @@ def test_a_new_run_begins_with_the_weights_of_another(tmp_path):
     both = run("train", "--resume", "one", "--init", "two", cwd=tmp_path)
     assert (both.returncode, both.stderr.count("\n")) == (2, 1)
     assert "give only one" in both.stderr
+
+
+def test_a_network_is_symmetric_from_the_start_to_the_end_unless_its_first_weights_are_not(tmp_path):
+    options = [*EVALUATE_OFF, "-c", "snake", "--set", "model.hidden_size=16", "--set", "run.agent_steps=3000"]
+    symmetric = ["--set", "environment.mirrored_actions=0 3 2 1"]
+
+    def train(name, *more):
+        done = run("train", *options, *more, "--name", name, cwd=tmp_path)
+        assert done.returncode == 0, done.stdout + done.stderr
+        made = checkpoint.load(tmp_path / "logs" / name / "best.pt")
+        network = checkpoint.load_network(made, torch.device("cpu"))
+        holds = MirrorSymmetry(network, made.observation_shape, (0, 3, 2, 1)).holds([*network.parameters()])
+        return holds, "not mirror-symmetric" in done.stdout
+
+    assert train("one", *symmetric) == (True, False)
+    assert train("two") == (False, False)
+    assert train("three", *symmetric, "--init", "one") == (True, False)
+    assert train("four", *symmetric, "--init", "two") == (False, True)
+    wide = ["--set", "environment.width=18"]
+    refused = run("train", *options, *symmetric, *wide, cwd=tmp_path)
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1), refused.stderr
+    assert "leaves 1 of 16 columns out" in refused.stderr
 
 
 @pytest.mark.timeout(240)

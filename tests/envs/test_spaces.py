@@ -79,16 +79,16 @@ def test_images_with_channels_last_stay(name: str) -> None:
 
 def test_colour_with_channels_first_becomes_grey() -> None:
     _, observation = begun(zoo("ColourFirst", "environment.grayscale=true", "environment.frame_stack=2"))
-    assert observation.shape == (54, 54, 2)
+    assert observation.shape == (54, 52, 2)
 
 
 def test_images_of_many_channels_are_reduced_channel_by_channel() -> None:
     """OpenCV reduces four at most."""
     env, observation = begun(zoo("ManyFirst"))
-    assert observation.shape == (54, 54, 16)
+    assert observation.shape == (54, 52, 16)
     for channel, image in enumerate(env.unwrapped.shown):
         np.testing.assert_array_equal(
-            observation[..., channel], cv2.resize(image, (54, 54), interpolation=cv2.INTER_AREA)
+            observation[..., channel], cv2.resize(image, (52, 54), interpolation=cv2.INTER_AREA)
         )
 
 
@@ -282,13 +282,37 @@ def test_actions_that_are_refused_are_one_clear_line(name: str) -> None:
         ("Pendulum-v1", (3,), "float32", ActionSpec("continuous", 1, (-2.0,), (2.0,))),
         ("CartPole-v1", (4,), "float32", ActionSpec("discrete", 2)),
         ("FrozenLake-v1", (16,), "float32", ActionSpec("discrete", 4)),
-        ("spaces_zoo:ChannelsFirst-v0", (54, 54, 4), "uint8", ActionSpec("discrete", 2)),
+        ("spaces_zoo:ChannelsFirst-v0", (54, 52, 4), "uint8", ActionSpec("discrete", 2)),
     ],
 )
 def test_inspection_describes_what_travels(name: str, shape: tuple[int, ...], dtype: str, action: ActionSpec) -> None:
     spec = inspect_env(config(name))
     assert (spec.observation_shape, spec.observation_dtype, spec.action) == (shape, dtype, action)
     assert spec.step_seconds > 0, "it could be stepped"
+
+
+@pytest.mark.parametrize(
+    ("setting", "mirrored"),
+    [("0 3 2 1", (0, 3, 2, 1)), ("3, 1, 2, 0", (3, 1, 2, 0)), ("none", ()), ("auto", ())],
+)
+def test_mirrored_actions_are_those_of_the_setting(setting: str, mirrored: tuple[int, ...]) -> None:
+    assert inspect_env(config("kartrl/Snake-v0", f"environment.mirrored_actions={setting}")).mirrored == mirrored
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "said"),
+    [
+        ("kartrl/Snake-v0", "0 3 2", "one action for each of the 4"),
+        ("kartrl/Snake-v0", "0 3 2 4", "the two of a pair each other"),
+        ("kartrl/Snake-v0", "1 2 3 0", "the two of a pair each other"),
+        ("CartPole-v1", "1 0", "only for images and discrete actions"),
+        ("Pendulum-v1", "0", "only for images and discrete actions"),
+    ],
+)
+def test_mirrored_actions_that_do_not_fit_are_refused(name: str, setting: str, said: str) -> None:
+    with pytest.raises(UserError, match=said) as caught:
+        inspect_env(config(name, f"environment.mirrored_actions={setting}"))
+    assert "\n" not in str(caught.value)
 
 
 def test_actions_are_drawn_from_all_that_may_be_done() -> None:

@@ -86,3 +86,18 @@ def test_an_environment_without_levels_needs_no_hook():
     assert (world.all_levels(), world.grouped, world.reset_options("x"), world.find_uses([])) == ((), False, {}, {})
     assert world.prepare() is world.config
     assert world.draw("", [], "") is None
+
+
+@pytest.mark.parametrize(
+    ("overrides", "mirrored"),
+    [
+        ([], (0, 2, 1, 4, 3, 6, 5, 8, 7)),
+        (["environment.actions=left+B B right+B"], (2, 1, 0)),
+        (["environment.actions=B left+B none b+RIGHT"], (0, 3, 2, 1)),
+        (["environment.actions=B left+B right"], ()),
+        (["environment.actions=B left+B B+left right+B"], ()),
+        (["environment.wrapper=some:wrapper"], ()),
+    ],
+)
+def test_the_kart_names_its_mirrored_actions(overrides: list[str], mirrored: tuple[int, ...]) -> None:
+    assert KartWorld(read(overrides=overrides)).mirrored_actions() == mirrored

@@ -9,7 +9,8 @@ from commands import ENDLESS, REPORT_OFTEN, UNTIL_ENDED, Training, run, sockets,
 from kartrl.learning import checkpoint
 from kartrl.metrics.scalars_csv import values
 
-ONE_AGENT = ["--set", "system.agents=1", "--set", "system.envs_per_agent=2"]  # for each of them
+UNROLLS = ["--set", "algorithm.unroll_length=32"]
+ONE_AGENT = [*UNROLLS, "--set", "system.agents=1", "--set", "system.envs_per_agent=2"]  # for each of them
 LEARNERS = [*ONE_AGENT, "--set", "system.learners=2"]
 
 

@@ -45,7 +45,7 @@ def test_frame_stack_shifts_and_is_cleared(gray: bool) -> None:
 
     def show(value: int) -> list[int]:
         seen = picture.show(np.full((224, 256) if gray else (224, 256, 3), value, np.uint8))
-        assert seen.shape == picture.shape == (54, 54, 3 if gray else 9)
+        assert seen.shape == picture.shape == (54, 52, 3 if gray else 9)
         return [int(layer) for layer in seen[0, 0, :: 1 if gray else 3]]
 
     assert [show(10), show(20), show(30), show(40)] == [[10, 10, 10], [10, 10, 20], [10, 20, 30], [20, 30, 40]]

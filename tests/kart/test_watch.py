@@ -67,7 +67,7 @@ def test_a_show_drives_one_circuit_after_another_and_draws_all_that_is_to_be_see
     assert all("laps" in summary for summary in rates)
     assert said == [f"Showing {kart}: 1,000 agent steps"]
     assert show.map.shape == (SIDE, SIDE, 3)
-    assert [image.shape for image in show.seen] == [(54, 54, 3)] * 3
+    assert [image.shape for image in show.seen] == [(54, 52, 3)] * 3
 
 
 def test_the_show_is_the_drive_that_evaluate_makes(kart: Path) -> None:

@@ -36,13 +36,17 @@ def test_agents_of_one_environment_are_many():
     assert (sizes.training_blocks, sizes.trainers, sizes.torch_threads) == (24, 1, 1)
 
 
-@pytest.mark.parametrize(("spec", "size"), [(SLOW, 2), (QUICK, 4)])
-def test_groups_are_stepped_for_about_four_milliseconds(spec, size):
-    sizes = choose_sizes(read(overrides=SMALL), spec)
+@pytest.mark.parametrize(
+    ("spec", "algorithm", "size"),
+    [(SLOW, "a3c", 2), (QUICK, "a3c", 4), (SLOW, "appo", 2), (QUICK, "appo", 2)],
+)
+def test_groups_are_stepped_for_about_four_milliseconds(spec, algorithm, size):
+    sizes = choose_sizes(read(overrides=[*SMALL, f"algorithm.name={algorithm}"]), spec)
     assert (sizes.agents, sizes.groups_per_agent, sizes.group_size) == (4, 2, size)
     assert sizes.training_blocks == 8, "an unroll of each environment"
     assert sizes.prediction_groups == 2, "those of an agent"
-    assert choose_sizes(read(overrides=[*SMALL, "system.predictors=1"]), spec).prediction_groups == 8, "those of all"
+    sizes = choose_sizes(read(overrides=[*SMALL, "system.predictors=1"]), spec)
+    assert (sizes.prediction_groups, sizes.group_size) == (8, 2 if spec == SLOW else 4), "those of all"
 
 
 @pytest.mark.parametrize(
@@ -96,8 +100,13 @@ def test_the_batch_follows_the_number_of_environments_so_that_the_policy_lag_doe
 @pytest.mark.parametrize(
     ("environments", "given", "length"),
     [
+        (4, [], 64),
+        (8, [], 64),
+        (12, [], 42),
         (16, [], 32),
         (32, [], 32),
+        (8, ["algorithm.name=ppo"], 32),
+        (8, ["model.core=gru"], 32),
         (64, [], 16),
         (128, [], 8),
         (1024, [], 8),
@@ -110,7 +119,9 @@ def test_the_batch_follows_the_number_of_environments_so_that_the_policy_lag_doe
         (128, ["replay.methods=queue uniform"], 8),
     ],
 )
-def test_unrolls_are_shorter_where_many_environments_make_an_update(environments, given, length):
+def test_unrolls_are_shorter_where_many_environments_make_an_update_and_longer_where_few_do(
+    environments, given, length
+):
     overrides = [*SMALL, "system.agents=4", f"system.envs_per_agent={environments // 4}", *given]
     config = read(overrides=overrides)
     sizes = choose_sizes(config, QUICK)
@@ -307,7 +318,7 @@ def test_unrolls_that_no_memory_holds_are_refused():
 
 def test_learners_divide_the_cores():
     sizes = choose_sizes(read(overrides=[*SMALL, "system.learners=2"]), QUICK)
-    assert (sizes.agents, sizes.groups_per_agent, sizes.group_size, sizes.training_blocks) == (2, 2, 4, 4)
+    assert (sizes.agents, sizes.groups_per_agent, sizes.group_size, sizes.training_blocks) == (2, 2, 2, 4)
     assert choose_sizes(read(overrides=[*SMALL, "system.learners=16"]), QUICK).agents == 1
 
 
