@@ -114,9 +114,8 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
     end_at_once()
     follow_starter()
     config = read(files, overrides)
-    own_networks = config.system.predictors in ("auto", 0) and config.needs_predictor is None
     # The fork server starts, and loads torch, if agents will need it, while this process does.
-    start_method(*["kartrl.runtime.acting_agent"] * own_networks)
+    start_method(*["kartrl.runtime.acting_agent"] * config.allows_own_networks)
     with contextlib.ExitStack() as stack:
         request = EndRequest(tidy=stack.close)
         stored = None

@@ -66,6 +66,11 @@ class Config(Section):
         changed = (key for key in keys if getattr(self.system, key) != System.model_fields[key].default)
         return next((f"system.{key}" for key in changed), None)
 
+    @property
+    def allows_own_networks(self) -> bool:
+        """Whether no setting keeps agents from running the network themselves."""
+        return self.system.predictors in ("auto", 0) and self.needs_predictor is None
+
 
 Values = dict[str, dict[str, str]]
 PRESETS = Path(__file__).parent / "presets"

@@ -200,7 +200,6 @@ class Environment(Section):
         min_length=2,
         description="kart: buttons pressed by each action (B accelerates, Y brakes, L hops and slides)",
     )
-
     mirrored_actions: Actions | Literal["auto", "none"] = Field(
         "auto",
         description="for each action, the number of the one that does the same in a mirrored image, such as 0 1 3 2 if "

@@ -66,7 +66,7 @@ def choose_sizes(config: Config, spec: EnvSpec, cpus: int | None = None) -> Size
     likely = learners * _or(system.agents, number)  # agents, if each has several environments
     largest = LARGEST_GROUP if on_cpu else max(1, min(LARGEST_GROUP, ENVS_OF_A_GPU // (2 * likely)))
     longest = UNROLL
-    if on_cpu and cpus is None and system.predictors in ("auto", 0) and config.needs_predictor is None:
+    if on_cpu and cpus is None and config.allows_own_networks:
         largest, longest = algorithm.group_size, algorithm.longest_unroll
     envs = _or(system.envs_per_agent, 2 * _group_size(0.0 if fixed else spec.step_seconds, largest))
     # On a single core an agent and its predictor take turns anyway: halves would only double the forward passes.
@@ -210,7 +210,7 @@ def _predictors(config: Config, agents: int, envs: int, memory: int, may_act_alo
     if system.predictors != "auto":
         return system.predictors
     room = agents * (AGENT_BYTES + NETWORK_BYTES) <= memory * AGENT_BYTES
-    return 0 if may_act_alone and envs > 1 and room and config.needs_predictor is None else 1
+    return 0 if may_act_alone and envs > 1 and room and config.allows_own_networks else 1
 
 
 def _min_groups(

@@ -28,7 +28,7 @@ from kartrl.learning.schedules import Progress
 from kartrl.learning.update_threads import UpdateThreads
 from kartrl.metrics.terminal import Display, Status
 from kartrl.models import make_network
-from kartrl.models.mirror_symmetry import symmetry_of
+from kartrl.models.mirror_symmetry import MirrorSymmetry, symmetry_of
 from kartrl.runtime.central import Central
 from kartrl.runtime.child_process import end_children, resume_fork_server
 from kartrl.runtime.compatibility import is_hogwild
@@ -91,7 +91,8 @@ class Server:
         self._network = network.to(self._device)
         if resume is not None:
             checkpoint.fit(self._network, resume.network)
-        self._spec = self._tied(spec)
+        self._symmetry = self._tied(spec)
+        self._spec = spec if self._symmetry is not None else spec._replace(mirrored=())
         self._before = resume.counters if resume is not None else Counters()
         self._saved = self._before.agent_steps  # in the newest checkpoint
         self._progress = Progress(config.run, self._before)
@@ -128,23 +129,23 @@ class Server:
 
     # Start
 
-    def _tied(self, spec: EnvSpec) -> EnvSpec:
-        """Make a new network symmetric if the environment is; the spec is without mirrored actions if it cannot be."""
+    def _tied(self, spec: EnvSpec) -> MirrorSymmetry | None:
+        """Make a new network symmetric if the environment is; None if it is not, or the network cannot be."""
         try:
             symmetry = symmetry_of(self._network, spec)
         except UserError:
             if self._config.environment.mirrored_actions != "auto":
                 raise
-            return spec._replace(mirrored=())
+            return None
         if symmetry is None:
-            return spec
+            return None
         parameters = [*self._network.parameters()]
         if self._resume is None:
             symmetry.tie(parameters)
         elif not symmetry.holds(parameters):
             self._display.say("these weights are not mirror-symmetric: environment.mirrored_actions has no effect")
-            return spec._replace(mirrored=())
-        return spec
+            return None
+        return symmetry
 
     def _make_crew(self) -> Crew:
         config, sizes, spec, say = self._config, self._sizes, self._spec, self._display.say
@@ -157,7 +158,7 @@ class Server:
             spec.action,
             reducer=reducer,
             threads=threads,
-            symmetry=symmetry_of(self._network, spec),
+            symmetry=self._symmetry,
         )
         if self._resume is not None:
             learner.algorithm.load_state_dict(dict(self._resume.algorithm))
