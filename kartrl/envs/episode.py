@@ -33,7 +33,7 @@ class Tally:
         self.use, self.level = use, level
         self.episodes: deque[Episode] = deque(maxlen=50)
         self.evaluation: list[Episode] = []  # all episodes of the newest one
-        self._evaluated_at: int | None = None
+        self.evaluated_at: int | None = None  # agent steps of the checkpoint that it drove
 
     def add(self, episode: Episode, evaluated_at: int | None) -> None:
         """Add an episode.
@@ -44,6 +44,6 @@ class Tally:
         if evaluated_at is None:
             self.episodes.append(episode)
             return
-        if evaluated_at != self._evaluated_at:
-            self.evaluation, self._evaluated_at = [], evaluated_at
+        if evaluated_at != self.evaluated_at:
+            self.evaluation, self.evaluated_at = [], evaluated_at
         self.evaluation.append(episode)

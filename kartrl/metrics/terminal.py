@@ -125,6 +125,9 @@ class Display:
             f"{counters.agent_steps:,} steps",
         ]
         phrases += self._world.tell_result(self._sorted()) or [f"return {_mean(self._returns)}"] * bool(self._returns)
+        evaluated_at = [tally.evaluated_at for tally in self._tallies.values() if tally.evaluated_at is not None]
+        if evaluated_at and max(evaluated_at) < counters.agent_steps:  # the last checkpoint was not evaluated
+            phrases.append(f"evaluated at {max(evaluated_at):,} steps")
         return ", ".join([*phrases, *filter(None, [self._watch.phrase()])])
 
     def _line(self, status: Status) -> str:

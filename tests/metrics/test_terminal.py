@@ -18,10 +18,10 @@ from kartrl.metrics.terminal import Display, Status
 STATUS = Status(Counters(50_000, 600, 120, 30.0), 0.5, 30.0, 1500.0, 9.0, 4.0, 1.5, 2)
 
 
-def record(circuit, use="train", evaluated=False, finished=True):
+def record(circuit, use="train", evaluated=False, finished=True, at=50_000):
     details = Race(5.0, (20.0,) * 5) if finished else Race(1.0, ())
     return EpisodeRecord(
-        0,
+        at,
         Episode(900, 50.0, finished, circuit, use, details),
         evaluated,
     )
@@ -164,11 +164,17 @@ def test_the_summary_of_a_run():
     assert summary(laps) == "stopped after 0:30, 50,000 steps, 2 of 3 circuits finished, best lap 20.00 s"
     plain, episode = GymnasiumWorld(Config()), Episode(10, 3.5, True)
     assert summary([EpisodeRecord(0, episode, False)], plain) == "stopped after 0:30, 50,000 steps, return 3.50"
-    assert summary([EpisodeRecord(0, episode, True)], plain).endswith("return 3.50 in the last evaluation")
-    several = [EpisodeRecord(step, Episode(10, value, True), True) for step, value in ((1, 90.0), (2, 1.0), (2, 2.0))]
+    assert summary([EpisodeRecord(50_000, episode, True)], plain).endswith("return 3.50 in the last evaluation")
+    newest = ((1, 90.0), (50_000, 1.0), (50_000, 2.0))
+    several = [EpisodeRecord(step, Episode(10, value, True), True) for step, value in newest]
     assert summary(several, plain).endswith("return 1.50 in the last evaluation"), "all episodes of the newest"
     laps.append(record("MarioCircuit.Act2", evaluated=True))
     assert "3 of 4 races finished" in summary(laps)
+
+
+def test_the_summary_says_so_if_it_is_not_of_the_last_checkpoint():
+    laps = [record("MarioCircuit.Act1", evaluated=True, at=step) for step in (12_000, 34_000)]
+    assert summary(laps).endswith("1 of 1 circuits finished, best lap 20.00 s, evaluated at 34,000 steps")
 
 
 @pytest.mark.parametrize("world", [KartWorld(Config()), GymnasiumWorld(Config())], ids=["kart", "gymnasium"])
