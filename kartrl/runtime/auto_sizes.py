@@ -65,8 +65,8 @@ def choose_sizes(config: Config, spec: EnvSpec, cpus: int | None = None) -> Size
     on_cpu = learner_device(system).type == "cpu"
     likely = learners * _or(system.agents, number)  # agents, if each has several environments
     largest = LARGEST_GROUP if on_cpu else max(1, min(LARGEST_GROUP, ENVS_OF_A_GPU // (2 * likely)))
-    longest = UNROLL
-    if on_cpu and cpus is None and config.allows_own_networks:
+    may_act_alone, longest = on_cpu and cpus is None, UNROLL
+    if may_act_alone and config.allows_own_networks:
         largest, longest = algorithm.group_size, algorithm.longest_unroll
     envs = _or(system.envs_per_agent, 2 * _group_size(0.0 if fixed else spec.step_seconds, largest))
     # On a single core an agent and its predictor take turns anyway: halves would only double the forward passes.
@@ -96,7 +96,7 @@ def choose_sizes(config: Config, spec: EnvSpec, cpus: int | None = None) -> Size
             f"[system] training_batch_size: with run.reproducible, all {groups * size} environments "
             f"must make up a whole number of batches (got {blocks * size}{' fresh ones' * mixed})"
         )
-    predictors = _predictors(config, agents, envs, memory, on_cpu and cpus is None)
+    predictors = _predictors(config, agents, envs, memory, may_act_alone)
     # In a fixed order, all groups that belong together are answered at once; an agent answers all of its own.
     most = groups_per_agent if predictors == 0 else groups
     limit = most if fixed else min(most, max(1, _or(system.prediction_batch_size, groups * size) // size))
