@@ -30,14 +30,19 @@ def typed(subcommand: str) -> str:
     if script.stem == "kartrl":
         return f"{_reachable(script)} {subcommand}"
     python = _reachable(Path(sys.executable))
-    if script.name in SCRIPTS.values() and subcommand in SCRIPTS:
+    if _lies_in_repository(script) and subcommand in SCRIPTS:
         return f"{python} {SCRIPTS[subcommand]}"
     return f"{python} -m kartrl {subcommand}"
 
 
 def is_kartrl(script: Path) -> bool:
     """Whether this is the program that runs kartrl, as a command or from the repository."""
-    return script.stem == "kartrl" or script.name in SCRIPTS.values()
+    return script.stem == "kartrl" or _lies_in_repository(script)
+
+
+def _lies_in_repository(script: Path) -> bool:
+    """Whether this is run.py or record.py of the repository, not a script of the user's with that name."""
+    return script.name in SCRIPTS.values() and (script.absolute().parent / "kartrl" / "launch.py").is_file()
 
 
 def _reachable(program: Path) -> str:

@@ -103,10 +103,9 @@ def test_several_processes_build_the_same_states(cache: Path, monkeypatch: pytes
         assert gzip.decompress(file.read_bytes()) == alone[file.name]
 
 
-def test_a_script_of_the_users_is_not_run_again_to_build_circuits(
-    cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    script = tmp_path / "mine.py"
+@pytest.mark.parametrize("name", ["mine.py", "run.py"])
+def test_a_script_of_the_users_is_not_run_again_to_build_circuits(name: str, cache: Path, tmp_path: Path) -> None:
+    script = tmp_path / name
     script.write_text(
         "from kartrl.kart.circuits.library import random_states\n"
         "print(len(random_states(range(5), 'asphalt')), 'states')\n"
