@@ -2,8 +2,8 @@
 
     python benchmarks/policy_lag.py --updates 10 --set run.name=lag10 --set system.max_policy_lag=1000
 
-Predictors get the weights of an update only after this many further updates, as if the learner were that much faster
-than its agents. All other arguments are passed to run.py.
+Predictors, and agents that run the network themselves, get the weights of an update only after this many further
+updates, as if the learner were that much faster than its agents. All other arguments are passed to run.py.
 """
 
 import argparse
@@ -12,7 +12,6 @@ from collections import deque
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from kartrl import cli
@@ -20,31 +19,31 @@ from kartrl.models import Network
 from kartrl.runtime import trainer_thread
 from kartrl.runtime.published_weights import ON_CPU, PublishedWeights, published
 from kartrl.runtime.role_stream import RoleStream
+from kartrl.runtime.shared_weights import spread
 
 
 def delayed(updates: int) -> type[PublishedWeights]:
-    """Published weights that can be fetched only `updates` updates later."""
+    """Published weights that others get only `updates` updates later."""
 
     class DelayedWeights(PublishedWeights):
         def __init__(self, network: Network, stream: RoleStream = ON_CPU, version: int = 0) -> None:
             super().__init__(network, stream, version)
-            self._kept: deque[Tensor] = deque([self._flat.clone()], maxlen=updates + 1)
+            self._kept = deque([(self._flat.clone(), version)], maxlen=updates + 1)
 
-        def publish(self) -> None:
-            super().publish()
-            with self._lock:
-                self._kept.append(self._flat.clone())
+        def _set_version(self, version: int) -> None:
+            shared, self._shared = self._shared, None
+            super()._set_version(version)
+            self._shared = shared
+            self._kept.append((self._flat.clone(), version))
+            if shared is not None:
+                shared.write(*self._kept[0])
 
         @torch.no_grad()
         def fetch(self, network: Network, version: int, stream: RoleStream = ON_CPU) -> int:
             with self._lock:
-                fetched = self.version - len(self._kept) + 1
-                if fetched == version:
-                    return version
-                tensors = published(network)
-                pieces = self._kept[0].split([tensor.numel() for tensor in tensors])
-                for tensor, piece in zip(tensors, pieces, strict=True):
-                    tensor.copy_(piece.view_as(tensor))
+                flat, fetched = self._kept[0]
+                if fetched != version:
+                    spread(flat, published(network))
                 return fetched
 
     return DelayedWeights
