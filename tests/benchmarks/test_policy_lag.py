@@ -1,17 +1,14 @@
 """benchmarks/policy_lag.py: agents act with weights that are as many updates old as it says."""
 
-import csv
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import torch
+from commands import EVALUATE_OFF, ROOT, environment, logged
 from policy_lag import delayed
 
 from kartrl.runtime.published_weights import published
-
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "policy_lag.py"
 
 
 def test_predictors_and_other_processes_get_weights_two_updates_late():
@@ -31,11 +28,9 @@ def test_predictors_and_other_processes_get_weights_two_updates_late():
 
 
 def test_a_run_has_the_lag(tmp_path: Path):
-    options = ["run.agent_steps=10000", f"run.logs={tmp_path}", "run.name=late", "evaluation.minutes=0"]
-    options += ["system.max_policy_lag=1000", "system.predictors=0"]
-    command = [sys.executable, SCRIPT, "--updates", "10", "-c", "cartpole", "--plain"]
-    command += [part for option in options for part in ("--set", option)]
-    subprocess.run(command, check=True, timeout=120, env=os.environ | {"PYTHONPATH": str(SCRIPT.parents[1])})
-    with (tmp_path / "late" / "scalars.csv").open() as file:
-        lags = [float(row["value"]) for row in csv.DictReader(file) if row["tag"] == "lag/mean"]
+    options = ["run.name=late", "run.agent_steps=10000", "system.max_policy_lag=1000", "system.predictors=0"]
+    script = [sys.executable, ROOT / "benchmarks" / "policy_lag.py", "--updates", "10", "-c", "cartpole", *EVALUATE_OFF]
+    command = [*script, *(part for option in options for part in ("--set", option))]
+    subprocess.run(command, check=True, timeout=120, cwd=tmp_path, env=environment())
+    lags = [row.value for row in logged(tmp_path / "logs" / "late") if row.tag == "lag/mean"]
     assert lags[-1] > 9, lags
