@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -178,6 +179,17 @@ def test_the_page_is_shown_to_this_computer_only() -> None:
     assert not any("--bind_all" in text for text in texts.values())
     assert "no login" in texts["README.md"]
     assert "TensorBoard has no authentication" in texts["docs/docker.md"]
+
+
+def test_tables_have_as_many_columns_as_their_headings() -> None:
+    seen = 0
+    for path in (name for name in _repository_files() if name.suffix == ".md"):
+        lines = (ROOT / path).read_text(encoding="utf-8").splitlines()
+        for number, (heading, line) in enumerate(pairwise(lines), 2):
+            if re.fullmatch(r"\|( *:?-+:? *\|)+", line):
+                seen += 1
+                assert heading.count("|") == line.count("|"), f"{path}:{number} is shown as text, not as a table"
+    assert seen > 50
 
 
 def test_wheel_has_the_games_the_configurations_and_a_description_whose_links_work(tmp_path: Path) -> None:
