@@ -1,11 +1,10 @@
 """The emulated SNES console with a game."""
 
 import contextlib
-import json
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,9 +14,9 @@ from kartrl.kart.cartridge import read_state
 from kartrl.kart.game_files import BUILD, build_id, core_file, game_folder, integration_file, state_file
 from kartrl.kart.isolated_emulator import EmulatorLost, IsolatedEmulator
 from kartrl.kart.libretro import ALL, BUTTONS, NONE, ROWS, Emulator, Image
+from kartrl.kart.memory import RAM, Memory
 from kartrl.kart.race import load_game
 
-RAM = 0x7E0000  # address of the working memory on the console's bus
 COMMANDS = ("start_section", "opponents")  # a frame that executes one of these has time for one tick only
 STANDING = 0x80  # value of `ticks` at which the game renders but does not advance
 GHOSTS, MOST_OPPONENTS = 0x80, 7  # bits of `opponents`: positions are written from outside; number of opponents
@@ -256,39 +255,3 @@ def _dark(rows: slice, ground: int, below: int) -> tuple[int, int]:
         return 4, 0
     above = 2 * (rows.start is not None and rows.start >= ground)
     return (above + 1, below) if rows.stop is not None and rows.stop <= below else (above, ROWS)
-
-
-class Memory:
-    """Addresses of the race state in the console's memory, from data.json (stable-retro's format).
-
-    Raises:
-        UserError: the file cannot be read, or has an invalid address or type.
-    """
-
-    def __init__(self, file: Path) -> None:
-        try:
-            info: dict[str, dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))["info"]
-            places = {name: (place["address"] - RAM, place["type"]) for name, place in info.items()}
-            self._types = {name: np.dtype(kind.replace("d", "u")) for name, (_, kind) in places.items()}
-            self._offsets = {name: offset for name, (offset, _) in places.items()}
-            self._decimal = tuple(name for name, (_, kind) in places.items() if "d" in kind)  # BCD, two digits per byte
-            self._record = np.dtype(
-                {"names": [*places], "formats": [*self._types.values()], "offsets": [*self._offsets.values()]}
-            )
-        except (OSError, KeyError, TypeError, ValueError) as error:
-            raise UserError(f"{file}: cannot read the addresses of the race state ({error})") from error
-
-    def __contains__(self, name: str) -> bool:
-        """Whether there is a value of this name."""
-        return name in self._offsets
-
-    def read(self, ram: Any) -> dict[str, int]:
-        """Read all values from a buffer with the memory's contents."""
-        values = dict(zip(self._offsets, np.frombuffer(ram, self._record, 1).item(), strict=True))
-        for name in self._decimal:
-            values[name] = 10 * (values[name] >> 4) + (values[name] & 15)
-        return values
-
-    def write(self, ram: Any, name: str, value: int) -> None:
-        """Write a value to a buffer with the memory's contents; not for BCD values."""
-        np.frombuffer(ram, self._types[name], 1, self._offsets[name])[0] = value

@@ -19,7 +19,8 @@ from kartrl.kart.block import BANK, HEADER
 from kartrl.kart.circuits.states import start_state
 from kartrl.kart.circuits.surfaces import SURFACES, Effect
 from kartrl.kart.libretro import ALL
-from kartrl.kart.retro import RAM, Console
+from kartrl.kart.memory import RAM
+from kartrl.kart.retro import Console
 
 pytest.importorskip("stable_retro", reason="no SNES emulator on this platform")
 

@@ -10,7 +10,8 @@ import pytest
 from karts import CIRCUITS, FOLDER, block_of
 
 from kartrl.kart.circuits.surfaces import SURFACES, Effect
-from kartrl.kart.retro import RAM, Console
+from kartrl.kart.memory import RAM
+from kartrl.kart.retro import Console
 
 pytest.importorskip("stable_retro", reason="no SNES emulator on this platform")
 

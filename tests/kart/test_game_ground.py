@@ -12,7 +12,8 @@ from karts import FOLDER, block_of
 from kartrl.kart.block import Block, Coin
 from kartrl.kart.circuits.states import start_state
 from kartrl.kart.circuits.surfaces import CODES, SURFACES, Effect, Surface
-from kartrl.kart.retro import RAM, Console
+from kartrl.kart.memory import RAM
+from kartrl.kart.retro import Console
 
 pytest.importorskip("stable_retro", reason="no SNES emulator on this platform")
 

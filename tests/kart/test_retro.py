@@ -1,7 +1,6 @@
 """The console on the bundled ROM: equal to stable-retro's emulator, several per process; ticks, states, ROMs."""
 
 import gzip
-import json
 import os
 import platform
 import shutil
@@ -21,7 +20,7 @@ from kartrl.kart.circuit_map import circuit_map
 from kartrl.kart.game_files import BUNDLED, GAMES, circuits, core_file
 from kartrl.kart.libretro import ALL, BUTTONS, Emulator
 from kartrl.kart.race import load_game
-from kartrl.kart.retro import Console, Memory
+from kartrl.kart.retro import Console
 
 pytest.importorskip("stable_retro", reason="no SNES emulator on this platform")
 needs_shortcuts = pytest.mark.skipif(
@@ -276,16 +275,6 @@ def test_invalid_core_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "core.so").write_bytes(b"not a library")
     with pytest.raises(UserError, match=r"core\.so.*cannot load"):
         Emulator(tmp_path / "core.so", FOLDER / "rom.sfc")
-
-
-@pytest.mark.parametrize(
-    "place", [{"address": 0x7E0010, "type": "|x9"}, {"address": 5, "type": "|u1"}, {"type": "|u1"}]
-)
-def test_invalid_address_is_an_error(tmp_path: Path, place: dict) -> None:
-    file = tmp_path / "data.json"
-    file.write_text(json.dumps({"info": {"x": place}}))
-    with pytest.raises(UserError, match=r"data\.json.*race state"):
-        Memory(file)
 
 
 def test_console_drives_an_imported_cartridge(
