@@ -1,10 +1,23 @@
-"""Files that are written atomically."""
+"""Files that users write, and files that are written atomically."""
 
+import codecs
 import contextlib
 import os
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
+
+
+def read_text(path: Path) -> str:
+    """The text of a user's file: UTF-8, or what its byte-order mark says, as editors on Windows write.
+
+    Raises:
+        OSError: it cannot be read.
+        UnicodeDecodeError: it has another encoding.
+    """
+    data = path.read_bytes()
+    text = data.decode("utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 @contextlib.contextmanager

@@ -151,12 +151,18 @@ def positive(text: str) -> int:
 
 
 def whole_number(text: str, least: int, most: int | None = None) -> int:
-    """Parse an integer within bounds, for argparse's `type`.
+    """Parse an integer within bounds, such as 5000 or 5e3, for argparse's `type`.
 
     Raises:
         argparse.ArgumentTypeError: it is not one.
     """
+    from kartrl.config.section import whole_numbers  # loads pydantic, which `--help` does not need
+
     bounds = f"{least} or more" if most is None else f"{least} to {most}"
-    if not re.fullmatch(r"-?\d+", text) or int(text) < least or (most is not None and int(text) > most):
+    try:
+        number = int(whole_numbers(text))
+    except ValueError:
+        number = least - 1
+    if number < least or (most is not None and number > most):
         raise argparse.ArgumentTypeError(f"must be a whole number, {bounds} (got {text[:40]!r})")
-    return int(text)
+    return number

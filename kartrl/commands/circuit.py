@@ -83,7 +83,7 @@ def add_arguments(parser: Parser) -> None:
         "drive MarioCircuit.Act1 VanillaLake.Act1 -o drives.gif",
     )
     race.add_argument("circuit", nargs="+", metavar="FILE|NAME", help=any_of)
-    race.add_argument("--laps", type=int, choices=range(1, LAPS + 1), default=LAPS, help=f"laps (default {LAPS})")
+    race.add_argument("--laps", type=_laps, default=LAPS, metavar="N", help=f"laps (default {LAPS})")
     race.add_argument(
         "-o",
         "--output",
@@ -120,6 +120,10 @@ def _import_later(name: str) -> Command:
 
 def _number(text: str) -> int:
     return whole_number(text, 0, 2**31 - 1)
+
+
+def _laps(text: str) -> int:
+    return whole_number(text, 1, LAPS)
 
 
 def _count(text: str) -> int:

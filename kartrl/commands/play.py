@@ -2,11 +2,12 @@
 
 import argparse
 import io
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
-from kartrl.commands.arguments import Parser, add_policy
+from kartrl.commands.arguments import Parser, add_policy, whole_number
 from kartrl.commands.policy import find_default
 from kartrl.config import Environment
 from kartrl.errors import UserError
@@ -37,9 +38,9 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--alone", action="store_true", help="race against the clock, without a ghost")
     parser.add_argument(
         "--opponents",
-        type=int,
-        choices=range(8),
+        type=partial(whole_number, least=0, most=7),
         default=0,
+        metavar="N",
         help="number of karts driven by the game, up to 7 (default 0)",
     )
     parser.add_argument(

@@ -20,7 +20,7 @@ from kartrl.config import Config, dump, read
 from kartrl.config.section import Section
 from kartrl.config.wording import word
 from kartrl.errors import RunFailed, UserError
-from kartrl.files import write_whole
+from kartrl.files import read_text, write_whole
 from kartrl.launch import config_options
 from kartrl.runtime.training_process import share_trained, train_to_end, trained
 
@@ -74,7 +74,7 @@ def read_experiment(file: Path, by: str) -> tuple[Path, list[Cell]]:
         UserError: the file cannot be read, it or a configuration is invalid, or the runs could not be compared.
     """
     try:
-        content = tomllib.loads(file.read_text(encoding="utf-8"))
+        content = tomllib.loads(read_text(file))
         experiment = Experiment.model_validate(content)
     except OSError as error:
         raise UserError(f"{file}: cannot read this experiment ({error.strerror or error})") from error

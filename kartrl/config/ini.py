@@ -21,6 +21,7 @@ from kartrl.config.section import Section
 from kartrl.config.sections import Environment, Evaluation, Model, Optimizer, Reward, Run, System
 from kartrl.config.wording import word_all
 from kartrl.errors import UserError
+from kartrl.files import read_text
 
 
 class Config(Section):
@@ -95,7 +96,7 @@ def read(files: Sequence[str | Path] = (), overrides: Iterable[str] = (), base: 
         _merge(values, _parse(base, "the stored configuration"), "the stored configuration")
     for file in files:
         try:
-            text = _find(file).read_text(encoding="utf-8")
+            text = read_text(_find(file))
         except (OSError, UnicodeDecodeError) as error:
             there = f"; the bundled ones are: {', '.join(presets())}" if isinstance(error, FileNotFoundError) else ""
             raise UserError(f"{file}: cannot read this configuration ({_reason(error)}){there}") from error
@@ -242,4 +243,7 @@ def _with_arguments(keys: dict[str, str]) -> dict[str, Any]:
 
 def _place(error: ErrorDetails) -> tuple[str, ...]:
     """The section and, if the error is about one, the key."""
-    return tuple(str(part) for part in error["loc"] if part != "circuits")[:2]
+    places = [*map(str, error["loc"])]
+    if places[:2] == ["levels", "circuits"]:
+        del places[1]
+    return tuple(places[:2])

@@ -1,8 +1,24 @@
 """Types and limits that the sections of the configuration share."""
 
-from typing import Annotated, Any, Literal
+import functools
+import re
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
+
+_POWER_OF_TEN = re.compile(r"(?<![^\s,])[+-]?(?:\d[\d_]*\.?\d*|\.\d+)[eE]\+?\d{1,2}(?![^\s,])", re.ASCII)
+
+
+def whole_numbers(text: str) -> str:
+    """The text with integers such as 1e6 and 2.5e3 written as digits; everything else is unchanged."""
+
+    def digits(match: re.Match[str]) -> str:
+        number = Decimal(match[0])
+        return str(int(number)) if number == int(number) else match[0]
+
+    return _POWER_OF_TEN.sub(digits, text)
 
 
 def split_words(value: Any) -> Any:
@@ -30,3 +46,22 @@ class Section(BaseModel):
     """Base class of all sections: frozen, and unknown keys are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _with_whole_numbers(cls, value: Any, info: ValidationInfo) -> Any:
+        """Integers may be given as 1e6."""
+        if isinstance(value, str) and info.field_name is not None and _takes_integers(cls, info.field_name):
+            return whole_numbers(value)
+        return value
+
+
+@functools.cache
+def _takes_integers(section: type[BaseModel], key: str) -> bool:
+    return int in _parts(section.model_fields[key].annotation)
+
+
+def _parts(annotation: Any) -> Iterator[Any]:
+    yield annotation
+    for part in get_args(annotation):
+        yield from _parts(part)

@@ -108,7 +108,7 @@ def test_bad_input_is_one_line_and_leaves_no_files(tmp_path, arguments, said):
         "alike": 'seeds = [1]\n[algorithms]\na = ["cartpole"]\n[environments]\none = []\ntwo = ["run.minutes=1"]',
         "outside": 'seeds = [1]\n[algorithms]\n"../a" = []',
     }.items():
-        (tmp_path / f"{name}.toml").write_text(text)
+        (tmp_path / f"{name}.toml").write_text(text, encoding="utf-8-sig")  # as editors on Windows do
     before = set(tmp_path.rglob("*"))
     done = run("compare", *arguments, cwd=tmp_path)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr

@@ -51,3 +51,27 @@ sys.exit("torch" in sys.modules)
         [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, timeout=60, check=False
     )
     assert ended.returncode == 0, ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("typed", "name", "number"),
+    [
+        ("evaluate --episodes 1e1", "episodes", 10),
+        ("benchmark generalisation --steps 1.5e3", "steps", 1500),
+        ("bench --seconds 1_0", "seconds", 10),
+        ("circuit drive a.toml --laps 3e0", "laps", 3),
+        ("circuit random --seed 2e9", "seed", 2_000_000_000),
+        ("play --opponents 7", "opponents", 7),
+    ],
+)
+def test_a_number_may_have_any_usual_form(typed: str, name: str, number: int) -> None:
+    assert getattr(make_parser().parse_args(typed.split()), name) == number
+
+
+@pytest.mark.parametrize("typed", ["evaluate --episodes 1.5", "evaluate --episodes 0e1", "play --opponents 8"])
+def test_a_number_outside_its_bounds_is_one_line(typed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        make_parser().parse_args(typed.split())
+    assert ended.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "must be a whole number" in line

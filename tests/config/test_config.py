@@ -143,6 +143,11 @@ def test_no_message_has_the_words_of_a_library(name):
         ("environment.kwargs.render_mode=human", "kartrl sets this argument itself"),
         ("environment.wrapper=mine", "expected module:function"),
         ("impala.unroll_length=20", "unknown key 'unroll_length' in [impala]"),
+        ("run.agent_steps=1e-3", "[run] agent_steps: must be an integer (got '1e-3')"),
+        ("run.agent_steps=1.25e1", "[run] agent_steps: must be an integer (got '1.25e1')"),
+        ("run.agent_steps=1e16", "[run] agent_steps: must be 1000000000000000 or less"),
+        ("run.agent_steps=1e999999999", "[run] agent_steps: must be an integer"),
+        ("evaluation.circuits=0", "[evaluation] circuits: must be 1 or more (got '0')"),
     ],
 )
 def test_mistakes_are_one_clear_line(override, message):
@@ -170,6 +175,31 @@ def test_mistakes_in_a_file_name_the_file(tmp_path, text, message):
     assert "mine.cfg" in str(error.value)
     assert message in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("number", ["1e6", "1E+6", "1.e6", "+0.1e7", "10_00e3", "1_000_000", "1000000", "1000000.0"])
+def test_a_number_of_steps_may_have_any_usual_form(tmp_path, number):
+    (tmp_path / "mine.cfg").write_text(f"[run]\nagent_steps = {number}\n")
+    assert read([tmp_path / "mine.cfg"]).run.agent_steps == 1_000_000
+    assert read([], [f"run.agent_steps={number}"]) == read([tmp_path / "mine.cfg"])
+
+
+def test_1e1_is_an_integer_in_every_key_that_takes_one():
+    values = ["run.name=1e1", "run.seed=1e1", "system.agents=1e1", "model.channels=1e1 1e1, 1e1"]
+    values += ["replay.capacities=1e1", "environment.mirrored_actions=1e0 0e0", "evaluation.circuits=1e1"]
+    config = read([], values)
+    assert (config.run.name, config.run.seed, config.system.agents) == ("1e1", 10, 10)
+    assert (config.model.channels, config.replay.capacities) == ((10, 10, 10), (10,))
+    assert (config.environment.mirrored_actions, config.evaluation.circuits) == ((1, 0), 10)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-be"])
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_a_file_that_begins_with_a_byte_order_mark_is_read(tmp_path, encoding, newline):
+    text = newline.join(["# first", "[run]", "seed = 7", "name = Kart äß", ""])
+    (tmp_path / "mine.cfg").write_bytes(("\ufeff" * (encoding == "utf-16-be") + text).encode(encoding))
+    config = read([tmp_path / "mine.cfg"])
+    assert (config.run.seed, config.run.name) == (7, "Kart äß")
 
 
 def test_missing_and_binary_files(tmp_path):

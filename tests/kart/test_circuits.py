@@ -231,3 +231,9 @@ def test_random_circuits_differ() -> None:
     assert len(seen) == 6
     with pytest.raises(UserError, match="unknown kind of circuit 'grass'; choose one of: asphalt, dirt"):
         random_circuit(1, "grass")
+
+
+def test_a_circuit_file_may_begin_with_a_byte_order_mark(tmp_path):
+    file = next(iter(FILES.values()))
+    (tmp_path / "marked.toml").write_bytes(file.read_text().encode("utf-8-sig"))
+    assert read(tmp_path / "marked.toml") == read(file)

@@ -11,6 +11,7 @@ from pydantic_core import ErrorDetails
 
 from kartrl.config.wording import word
 from kartrl.errors import UserError
+from kartrl.files import read_text
 from kartrl.kart.block import SIZE, TITLE
 
 KIND = Literal["asphalt", "dirt", "planks", "castle", "mud", "beach", "ice", "rainbow"]
@@ -195,7 +196,7 @@ def read(path: Path) -> Circuit:
         CircuitError: the file cannot be read, or is not a circuit.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
     except (OSError, UnicodeDecodeError) as error:
         raise CircuitError(str(path), [f"cannot read: {error}"]) from error
     return parse(text, str(path))
