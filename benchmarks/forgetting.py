@@ -25,13 +25,13 @@ from rich.console import Console
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from kartrl.comparison.statistics import mean_band
+from kartrl.comparison.training import train_to_end
 from kartrl.config import Run
 from kartrl.files import write_whole
 from kartrl.kart.generalisation.driving import GAME, measure
 from kartrl.kart.generalisation.figures import circuit_measures
 from kartrl.kart.selection import circuits_of
 from kartrl.launch import config_options
-from kartrl.runtime.training_process import train_to_end
 
 CLEAR = ("clear.policy_cost=0.01", "clear.value_cost=0.005")
 METHODS = {

@@ -23,7 +23,7 @@ from kartrl.errors import UserError
 from kartrl.kart.generalisation.driving import GAME, measure, reference_laps
 from kartrl.kart.generalisation.figures import circuit_measures
 from kartrl.kart.selection import circuits_of
-from kartrl.runtime.run_folders import find_checkpoint
+from kartrl.run.folders import find_checkpoint
 
 
 def main() -> int:

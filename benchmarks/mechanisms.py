@@ -23,10 +23,10 @@ from kartrl.config import Config, Model, Optimizer, read
 from kartrl.envs import make_group
 from kartrl.envs.frames import joined_frames
 from kartrl.envs.spec import ActionSpec
+from kartrl.hardware.devices import keep_freed_memory
 from kartrl.learning.optimizers import make_optimizer
 from kartrl.metrics.stopwatch import AGENT_STAGES, Stopwatch
 from kartrl.models import make_network
-from kartrl.runtime.devices import keep_freed_memory
 
 ROUNDS = 5
 NATURE = Model(channels=(32, 64, 64), hidden_size=512, core="none")

@@ -15,11 +15,11 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from kartrl import cli
+from kartrl.acting.published_weights import ON_CPU, PublishedWeights, published
+from kartrl.acting.shared_weights import spread
+from kartrl.hardware.streams import RoleStream
 from kartrl.models import Network
-from kartrl.runtime import trainer_thread
-from kartrl.runtime.published_weights import ON_CPU, PublishedWeights, published
-from kartrl.runtime.role_stream import RoleStream
-from kartrl.runtime.shared_weights import spread
+from kartrl.training import trainer
 
 
 def delayed(updates: int) -> type[PublishedWeights]:
@@ -53,7 +53,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--updates", type=int, default=10, help="that the weights of agents lag behind (default 10)")
     options, others = parser.parse_known_args()
-    trainer_thread.PublishedWeights = delayed(options.updates)  # type: ignore[misc]
+    trainer.PublishedWeights = delayed(options.updates)  # type: ignore[misc]
     return cli.main(["train", *others])
 
 

@@ -23,12 +23,12 @@ from kartrl.commands.bench.parts import Parts, measure_parts
 from kartrl.commands.bench.windows import Window, train_window
 from kartrl.config import Config, read
 from kartrl.envs.worlds import load_world
+from kartrl.hardware.devices import learner_device
+from kartrl.hardware.machine import cores
 from kartrl.launch import config_options
-from kartrl.runtime.auto_sizes import choose_sizes
-from kartrl.runtime.devices import learner_device
-from kartrl.runtime.inspection import inspect_env
-from kartrl.runtime.machine import cores
-from kartrl.runtime.precision import resolve_precision
+from kartrl.sizing.auto import choose_sizes
+from kartrl.sizing.inspection import inspect_env
+from kartrl.sizing.precision import resolve_precision
 
 METHODS = ("none", "uniform", "prioritised", "attentive", "elite")
 

@@ -19,8 +19,8 @@ from kartrl.commands.bench.measure import measured_point
 from kartrl.commands.bench.windows import Window, train_window
 from kartrl.config import read
 from kartrl.launch import config_options
-from kartrl.runtime.auto_sizes import choose_sizes
-from kartrl.runtime.inspection import inspect_env
+from kartrl.sizing.auto import choose_sizes
+from kartrl.sizing.inspection import inspect_env
 
 NUMBERS = (1, 2, 4, 8, 16, 32)
 

@@ -29,8 +29,8 @@ import simpy
 from rich.console import Console
 from rich.table import Table
 
-from kartrl.runtime.auto_sizes import AGENTS_PER_CORE, cheap_groups, ring_length, shortened_unroll
-from kartrl.runtime.predictor_thread import PATIENCE
+from kartrl.acting.predictor import PATIENCE
+from kartrl.sizing.auto import AGENTS_PER_CORE, cheap_groups, ring_length, shortened_unroll
 
 CORE_SLICE = 0.003  # seconds of a time slice among equal priorities, about as in Linux
 GPU_SLICE = 0.0002  # kernels of two streams alternate: a forward pass need not wait for a whole update

@@ -14,8 +14,8 @@ import tiles
 
 from kartrl.kart import block
 from kartrl.kart.block import Block
+from kartrl.kart.circuits.appearance.surfaces import SURFACES, Effect
 from kartrl.kart.circuits.reduction import split_tiles
-from kartrl.kart.circuits.surfaces import SURFACES, Effect
 
 BANK = 0x8000
 SIZE = 0x100000  # bytes of the ROM

@@ -15,7 +15,7 @@ from typing import NoReturn
 from kartrl import __version__
 from kartrl.commands.arguments import Parser
 from kartrl.errors import RunFailed, UserError, shortage
-from kartrl.interrupts import deferred
+from kartrl.processes.interrupts import deferred
 
 COMMANDS = {
     "train": "train a network (run.py does the same)",

@@ -9,7 +9,7 @@ import gymnasium
 import hypothesis
 import pytest
 
-from kartrl.runtime.machine import cores
+from kartrl.hardware.machine import cores
 
 # On a busy machine any example may take longer than Hypothesis allows; the tests have limits of their own.
 hypothesis.settings.register_profile("unhurried", deadline=None)

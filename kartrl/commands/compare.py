@@ -87,7 +87,7 @@ def compare(names: Sequence[str], question: Question, output: Path | None, conso
     """
     from kartrl.comparison.report import make_comparison
     from kartrl.comparison.runs import group, read_run
-    from kartrl.runtime.run_folders import find_run
+    from kartrl.run.folders import find_run
 
     if not names:
         raise UserError("which runs? Give their folders or names, or an experiment: --config EXPERIMENT.toml")

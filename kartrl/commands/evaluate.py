@@ -76,7 +76,7 @@ def evaluate(
     Raises:
         UserError: the checkpoint, a level or the device is missing or unusable.
     """
-    from kartrl.runtime.driving import drive, open_driver  # loads torch
+    from kartrl.driving.driving import drive, open_driver  # loads torch
 
     with open_driver(path, levels, device, console=console, overrides=overrides) as driver:
         world = driver.world

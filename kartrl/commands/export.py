@@ -19,9 +19,9 @@ from kartrl.envs.world import World
 from kartrl.envs.worlds import load_world
 from kartrl.errors import UserError
 from kartrl.files import write_whole
+from kartrl.hardware.machine import cores
 from kartrl.kart.game_files import BUNDLED, build_id, game_folder, resolve_game
 from kartrl.kart.world import KartWorld
-from kartrl.runtime.machine import cores
 
 if TYPE_CHECKING:
     from kartrl.learning.checkpoint import Checkpoint
@@ -61,7 +61,7 @@ def add_arguments(parser: Parser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write both files; returns the exit status."""
-    from kartrl.runtime.run_folders import find_checkpoint  # loads torch
+    from kartrl.run.folders import find_checkpoint  # loads torch
 
     path = find_checkpoint(options.checkpoint, "export")
     export(path, options.output, options.half, options.state, options.episodes, "auto", Console())

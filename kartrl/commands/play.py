@@ -91,7 +91,7 @@ def find_rival(options: argparse.Namespace, console: Console) -> Path | None:
     if options.alone and (options.checkpoint or options.ghost):
         raise UserError("--alone cannot be combined with -p or --ghost")
     if options.checkpoint is not None:
-        from kartrl.runtime.run_folders import find_checkpoint  # loads torch
+        from kartrl.run.folders import find_checkpoint  # loads torch
 
         return find_checkpoint(options.checkpoint)
     if options.alone or options.ghost or options.replay or options.opponents:

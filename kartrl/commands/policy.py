@@ -29,7 +29,7 @@ def find_policy(name: str | None, levels: bool, console: Console, option: str = 
     Raises:
         UserError: there is no such checkpoint, or none at all.
     """
-    from kartrl.runtime.run_folders import find_checkpoint  # loads torch
+    from kartrl.run.folders import find_checkpoint  # loads torch
 
     if name is not None:
         return find_checkpoint(name, option)
@@ -58,7 +58,7 @@ def find_default(fits: Fits, bundled: bool, console: Console, what: str = "Polic
     Returns:
         None if there is neither.
     """
-    from kartrl.runtime.run_folders import find_newest  # loads torch
+    from kartrl.run.folders import find_newest  # loads torch
 
     path, origin = find_newest(fits), "of the newest run"
     if path is None and bundled and SHIPPED.is_file():

@@ -21,7 +21,7 @@ from kartrl.metrics.tables import Line, fitted
 from kartrl.metrics.video import Mp4Writer, png
 
 if TYPE_CHECKING:
-    from kartrl.runtime.driving import Driver
+    from kartrl.driving.driving import Driver
 
 
 def add_arguments(parser: Parser) -> None:
@@ -83,7 +83,7 @@ def record(
     Raises:
         UserError: the checkpoint, level or device is missing, or the output cannot be written.
     """
-    from kartrl.runtime.driving import open_driver  # loads torch
+    from kartrl.driving.driving import open_driver  # loads torch
 
     levels = [level] if level else []
     with open_driver(path, levels, device, render=True, console=console, overrides=overrides) as driver:
@@ -148,7 +148,7 @@ def video_file(output: Path | None, name: str) -> Path:
 def _film(
     driver: "Driver", level: str, name: str, video: Path, episodes: int, greedy: bool, console: Console
 ) -> list[Drive]:
-    from kartrl.runtime.driving import drive
+    from kartrl.driving.driving import drive
 
     fps = CONSOLE_FPS if hasattr(driver.env.unwrapped, "on_frame") else driver.world.pictures_per_second(driver.env)
     drives = []

@@ -17,9 +17,9 @@ from kartrl.config import Config, read
 from kartrl.envs.spec import EnvSpec
 from kartrl.errors import RunFailed, UserError
 from kartrl.launch import config_options, follow_starter, named, resume_command, start_training, typed
-from kartrl.output import outlast_readers
-from kartrl.runtime.end_request import EndRequest, end_at_once
-from kartrl.runtime.processes import start_method
+from kartrl.processes.end_request import EndRequest, end_at_once
+from kartrl.processes.output import outlast_readers
+from kartrl.processes.spawn import start_method
 
 
 def add_arguments(parser: Parser) -> None:
@@ -115,7 +115,7 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
     follow_starter()
     config = read(files, overrides)
     # The fork server starts, and loads torch, if agents will need it, while this process does.
-    start_method(*["kartrl.runtime.acting_agent"] * config.allows_own_networks)
+    start_method(*["kartrl.acting.own_predictor"] * config.allows_own_networks)
     with contextlib.ExitStack() as stack:
         request = EndRequest(tidy=stack.close)
         stored = None
@@ -123,19 +123,19 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
             from kartrl.envs.named_modules import trust
             from kartrl.envs.worlds import load_world
             from kartrl.metrics.terminal import Display
-            from kartrl.runtime.inspection import remarks
+            from kartrl.sizing.inspection import remarks
 
             if resume is None:
                 with request.raising():
                     config, spec = _inspected(config, console)
 
             from kartrl.learning import checkpoint
-            from kartrl.runtime import run_folders as runs
-            from kartrl.runtime.auto_sizes import choose_sizes
-            from kartrl.runtime.initial_weights import anew, load_initial
-            from kartrl.runtime.nodes.session import check
-            from kartrl.runtime.precision import resolve_precision
-            from kartrl.runtime.server import Server
+            from kartrl.nodes.session import check
+            from kartrl.run import folders as runs
+            from kartrl.run.initial_weights import anew, load_initial
+            from kartrl.run.server import Server
+            from kartrl.sizing.auto import choose_sizes
+            from kartrl.sizing.precision import resolve_precision
         if resume is not None:
             folder = runs.lock(runs.find(Path(config.run.logs), resume))
             stack.callback(runs.release, folder)
@@ -217,7 +217,7 @@ def _inspected(config: Config, console: Console) -> tuple[Config, EnvSpec]:
     """
     from kartrl.envs.worlds import load_world
     from kartrl.metrics.trackers import check_tracker
-    from kartrl.runtime.inspection import inspect_env
+    from kartrl.sizing.inspection import inspect_env
 
     check_tracker(config)
     config = load_world(config).prepare(console)

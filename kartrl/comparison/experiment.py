@@ -16,13 +16,13 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from kartrl.comparison.runs import check_comparable
+from kartrl.comparison.training import share_trained, train_to_end, trained
 from kartrl.config import Config, dump, read
 from kartrl.config.section import Section
 from kartrl.config.wording import word
 from kartrl.errors import RunFailed, UserError
 from kartrl.files import read_text, write_whole
 from kartrl.launch import config_options
-from kartrl.runtime.training_process import share_trained, train_to_end, trained
 
 Part = tuple[str, ...]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]

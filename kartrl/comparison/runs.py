@@ -16,7 +16,7 @@ from kartrl.errors import UserError
 from kartrl.learning import checkpoint
 from kartrl.metrics import episodes_csv, scalars_csv
 from kartrl.metrics.episodes_csv import EpisodeRow
-from kartrl.runtime.run_folders import find_run
+from kartrl.run.folders import find_run
 
 RETURN = "episodic_return"
 EPISODE_METRICS = (RETURN, "episodic_length", "finished")  # columns of episodes.csv

@@ -9,6 +9,7 @@ from pathlib import Path
 from platformdirs import user_data_dir
 
 from kartrl.config.levels import CIRCUITS
+from kartrl.console.libretro import STATE_LIMIT
 from kartrl.errors import UserError
 from kartrl.files import whole_file
 
@@ -16,7 +17,6 @@ NAME = "SuperMarioKart-Snes"
 SHA1 = (Path(__file__).parent / "games" / NAME / "rom.sha").read_text(encoding="ascii").strip()
 SIZE = 512 * 1024
 COPIER_HEADER = 512
-STATE_LIMIT = 4 * 1024 * 1024  # maximum bytes of an unpacked start state; stable-retro's are below half a MiB
 
 
 def folder() -> Path:

@@ -14,14 +14,14 @@ from pydantic import ValidationError
 from kartrl.config import Config, Environment, Reward
 from kartrl.config.levels import circuit_name
 from kartrl.config.wording import word
+from kartrl.console.libretro import ALL, Image
 from kartrl.envs.named_modules import apply_wrapper
 from kartrl.envs.spec import describe
 from kartrl.envs.wrappers import take_actions
 from kartrl.errors import UserError
 from kartrl.kart.game_files import BUNDLED, game_folder, is_foreign, state_file
 from kartrl.kart.game_files import circuits as available
-from kartrl.kart.libretro import ALL, Image
-from kartrl.kart.picture import Picture
+from kartrl.kart.observation import Picture
 from kartrl.kart.race import TICKS_PER_SECOND, Course, Game, LapTimes, Progress, RaceStep, race_seconds, step_reward
 from kartrl.kart.retro import Console
 

@@ -26,7 +26,7 @@ class Game(NamedTuple):
     wrong_way: int  # value of `lakitu` while driving the wrong way
     road: dict[int, str]  # `ground_type` -> name, on the road
     off_road: dict[int, str]  # `ground_type` -> name, off the road
-    shortcuts: bool = False  # whether the ROM drives the same with those of `kartrl.kart.shortcuts`
+    shortcuts: bool = False  # whether the ROM drives the same with those of `kartrl.console.core_patches`
 
     def laps_done(self, race: dict[str, int]) -> int:
         """Completed laps of a raw race state, 0 to `laps`."""

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kartrl.console.isolated_emulator import EmulatorLost, IsolatedEmulator
+from kartrl.console.libretro import ALL, BUTTONS, NONE, ROWS, Emulator, Image
 from kartrl.errors import UserError
 from kartrl.kart.block import BANK, END, Block
 from kartrl.kart.cartridge import read_state
 from kartrl.kart.game_files import BUILD, build_id, core_file, game_folder, integration_file, state_file
-from kartrl.kart.isolated_emulator import EmulatorLost, IsolatedEmulator
-from kartrl.kart.libretro import ALL, BUTTONS, NONE, ROWS, Emulator, Image
 from kartrl.kart.memory import RAM, Memory
 from kartrl.kart.race import load_game
 

@@ -269,8 +269,8 @@ class KartWorld(World):
     def draw(self, level: str, drives: Sequence[Drive], title: str, inches: float = 8.0) -> np.ndarray:
         """See `World`: the driven lines on the circuit's map, and the lap times of the best drive."""
         from kartrl.kart.circuit_map import circuit_block
+        from kartrl.kart.circuits.driven_line import Line, driven_lines
         from kartrl.kart.game_files import game_folder
-        from kartrl.kart.plots import Line, driven_lines
 
         best = min((drive.episode for drive in drives), key=_rank)
         lines = []

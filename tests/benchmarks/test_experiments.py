@@ -6,7 +6,7 @@ import pytest
 
 from kartrl.comparison.experiment import read_experiment
 from kartrl.envs.spec import ActionSpec, EnvSpec
-from kartrl.runtime.auto_sizes import choose_sizes
+from kartrl.sizing.auto import choose_sizes
 
 FILES = sorted((Path(__file__).parents[2] / "benchmarks").glob("*.toml"))
 SPEC = EnvSpec("frames", (84, 84, 4), "uint8", ActionSpec("discrete", 6), 5e-3)

@@ -8,7 +8,7 @@ import torch
 from commands import EVALUATE_OFF, ROOT, environment, logged
 from policy_lag import delayed
 
-from kartrl.runtime.published_weights import published
+from kartrl.acting.published_weights import published
 
 
 def test_predictors_and_other_processes_get_weights_two_updates_late():

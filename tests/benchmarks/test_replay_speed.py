@@ -7,7 +7,7 @@ from kartrl.commands.bench.parts import Parts
 from kartrl.commands.bench.windows import Window
 from kartrl.config import read
 from kartrl.envs.spec import ActionSpec, EnvSpec
-from kartrl.runtime.auto_sizes import choose_sizes
+from kartrl.sizing.auto import choose_sizes
 
 SPEC = EnvSpec("frames", (84, 84, 4), "uint8", ActionSpec("discrete", 6), 5e-3)
 

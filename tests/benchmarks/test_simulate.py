@@ -8,7 +8,7 @@ import simulate
 
 from kartrl.config import read
 from kartrl.envs.spec import ActionSpec, EnvSpec
-from kartrl.runtime.auto_sizes import choose_sizes
+from kartrl.sizing.auto import choose_sizes
 
 SPEC = EnvSpec("small", (4,), "float32", ActionSpec("discrete", 2), 1e-3)
 

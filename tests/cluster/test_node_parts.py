@@ -15,17 +15,17 @@ import torch
 from commands import assert_clear, environment
 from torch import nn
 
+from kartrl.acting.published_weights import PublishedWeights
 from kartrl.config import dump, read
 from kartrl.errors import UserError
-from kartrl.runtime.auto_sizes import choose_sizes, updates_per_batch
-from kartrl.runtime.inspection import inspect_env
-from kartrl.runtime.nodes import acting_process
-from kartrl.runtime.nodes.crew import for_nodes
-from kartrl.runtime.nodes.delivery import Delivery, NodeState, pack, unpack
-from kartrl.runtime.nodes.members import Member, Place, places
-from kartrl.runtime.nodes.session import Machine, RaySession, check, running
-from kartrl.runtime.nodes.source import NodeSource
-from kartrl.runtime.published_weights import PublishedWeights
+from kartrl.nodes import acting_process
+from kartrl.nodes.crew import for_nodes
+from kartrl.nodes.delivery import Delivery, NodeState, pack, unpack
+from kartrl.nodes.members import Member, Place, places
+from kartrl.nodes.session import Machine, RaySession, check, running
+from kartrl.nodes.source import NodeSource
+from kartrl.sizing.auto import choose_sizes, updates_per_batch
+from kartrl.sizing.inspection import inspect_env
 from kartrl.trajectory import Trajectory
 
 SMALL, LARGE = Machine("s", "small", 2, 0.0, here=True), Machine("l", "large", 8, 1.0, here=False)

@@ -15,12 +15,12 @@ from rich.console import Console
 
 from kartrl.commands.evaluate import evaluate
 from kartrl.config import dump, read
+from kartrl.driving.driving import Start, drive, drive_together, open_driver
 from kartrl.envs.spec import ActionSpec
 from kartrl.envs.worlds import load_world
 from kartrl.errors import UserError
 from kartrl.learning import checkpoint
 from kartrl.models import make_network
-from kartrl.runtime.driving import Start, drive, drive_together, open_driver
 
 needs_kart = pytest.mark.skipif(
     importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator on this platform"

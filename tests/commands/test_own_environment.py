@@ -10,7 +10,7 @@ from commands import ROOT, run
 from kartrl.config import read
 from kartrl.errors import UserError
 from kartrl.learning import checkpoint
-from kartrl.runtime.inspection import inspect_env
+from kartrl.sizing.inspection import inspect_env
 
 PAGE = (ROOT / "docs" / "environments.md").read_text(encoding="utf-8")
 CORRIDOR = ("environment.id=mine:mine/Corridor-v0", "model.hidden_size=16", "system.agents=2", "run.name=run")

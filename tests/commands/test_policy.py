@@ -28,7 +28,7 @@ from kartrl.learning.checkpoint import Checkpoint
 from kartrl.learning.counters import Counters
 from kartrl.learning.learner import make_learner
 from kartrl.models import make_network
-from kartrl.runtime.run_folders import find_checkpoint
+from kartrl.run.folders import find_checkpoint
 
 needs_kart = pytest.mark.skipif(
     importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator on this platform"

@@ -123,8 +123,8 @@ def test_a_finished_run_evaluates_its_last_checkpoint_and_says_what_it_came_to(t
 
 NAME_THREADS = """
 import threading
-from kartrl.runtime.predictor_thread import Policy
-from kartrl.runtime.trainer_thread import Trainer
+from kartrl.acting.predictor import Policy
+from kartrl.training.trainer import Trainer
 def named(owner, method):
     real = getattr(owner, method)
     def call(*arguments):

@@ -15,7 +15,7 @@ from kartrl.envs import make_env
 from kartrl.envs.episode import STATISTICS
 from kartrl.envs.wrappers import make_other
 from kartrl.errors import UserError
-from kartrl.runtime.inspection import inspect_env
+from kartrl.sizing.inspection import inspect_env
 
 
 def config(*overrides: str) -> Config:
@@ -196,7 +196,7 @@ sys.modules[{module!r}] = None  # what an import finds is as if it were not inst
 from kartrl.config import read
 from kartrl.envs import make_env
 from kartrl.errors import UserError
-from kartrl.runtime.inspection import inspect_env
+from kartrl.sizing.inspection import inspect_env
 make_env(read([], ["environment.id=CartPole-v1"])).close()
 try:
     make_env(read([], ["environment.id={name}"]))

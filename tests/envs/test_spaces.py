@@ -14,7 +14,7 @@ from kartrl.envs import make_env, make_group
 from kartrl.envs.spec import ActionSpec
 from kartrl.envs.wrappers import atari_spec, make_other
 from kartrl.errors import UserError
-from kartrl.runtime.inspection import inspect_env, remarks
+from kartrl.sizing.inspection import inspect_env, remarks
 
 TOY_TEXT = {"FrozenLake-v1": 16, "Taxi-v4": 500, "CliffWalking-v1": 48, "Blackjack-v1": 32 + 11 + 2}
 

@@ -1,4 +1,4 @@
-"""The interface between runtime and world: a small test world, trained, evaluated and filmed by the commands."""
+"""The interface of worlds: a small test world, trained, evaluated and filmed by the commands."""
 
 import csv
 import re

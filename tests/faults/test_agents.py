@@ -26,16 +26,16 @@ from commands import (
     wait_for,
 )
 
+from kartrl.acting.slab import Slab, SlabShape
+from kartrl.acting.supervisor import Agents
 from kartrl.config import read
 from kartrl.envs.spec import ActionSpec, EnvSpec
 from kartrl.errors import RunFailed
 from kartrl.learning import checkpoint
 from kartrl.metrics.scalars_csv import values
-from kartrl.runtime.agent_supervisor import Agents
-from kartrl.runtime.backoff import STRIKES, Restarts
-from kartrl.runtime.child_process import ChildProcess
-from kartrl.runtime.processes import start_method
-from kartrl.runtime.slab import Slab, SlabShape
+from kartrl.processes.backoff import STRIKES, Restarts
+from kartrl.processes.child import ChildProcess
+from kartrl.processes.spawn import start_method
 
 SPEC = EnvSpec("crashing", (2,), "float32", ActionSpec("discrete", 2), 0.0)
 NAMED = [*QUICK, *EVALUATE_OFF, "--set", "run.name=run"]
@@ -166,7 +166,7 @@ def test_killed_or_stopped_agent_is_replaced(tmp_path):
 
 def test_synchronous_training_stays_on_policy_when_an_agent_is_killed_or_stopped(tmp_path):
     options = ["--set", "algorithm.name=a2c", *PATIENCE]
-    often = f"{REPORT_OFTEN}\nfrom kartrl.runtime import trainer_thread\ntrainer_thread.READ_STEPS = 1"
+    often = f"{REPORT_OFTEN}\nfrom kartrl.training import trainer\ntrainer.READ_STEPS = 1"
     with Training(tmp_path, *ENDLESS, *options, before=often) as training:
         folder = tmp_path / "logs" / "run"
         wait_for(lambda: values(folder, "lag/max"), 60, "updates")
@@ -207,7 +207,7 @@ def test_killed_evaluator_is_replaced_and_evaluates(tmp_path):
 
 
 FAULT = """
-from kartrl.runtime import {module} as module
+import {module} as module
 calls, real = 0, module.{owner}.{method}
 def fail(self, *arguments, **options):
     global calls
@@ -218,11 +218,12 @@ def fail(self, *arguments, **options):
 module.{owner}.{method} = fail"""
 # Histograms of the weights wait for the end of an update: that must not be taken for the end of a suspension.
 OFTEN = """
-from kartrl.runtime import reporter, server
+from kartrl.run import reporter
+from kartrl.run import server
 server.HISTOGRAM_SECONDS, reporter.UPDATE_SECONDS = 5.0, 4.0"""
 THREADS = {
-    "predictor": {"module": "predictor_thread", "owner": "Policy", "method": "act"},
-    "trainer": {"module": "trainer_thread", "owner": "Learner", "method": "update"},
+    "predictor": {"module": "kartrl.acting.predictor", "owner": "Policy", "method": "act"},
+    "trainer": {"module": "kartrl.training.trainer", "owner": "Learner", "method": "update"},
 }
 
 

@@ -87,7 +87,7 @@ def killed(training: Training) -> None:
 @pytest.mark.timeout(400)
 def test_normal_end_leaves_nothing(tmp_path: Path, temporary: Path) -> None:
     patient = (  # the server goes on until its agents were looked at, though they have reached the limit
-        "from pathlib import Path\nfrom kartrl.runtime.server import Server\nfinished = Server._finished\n"
+        "from pathlib import Path\nfrom kartrl.run.server import Server\nfinished = Server._finished\n"
         "Server._finished = lambda self: Path('seen').exists() and finished(self)"
     )
     with Training(tmp_path, *QUICK, *NAMED, "--set", "run.agent_steps=2000", before=patient) as training:
@@ -111,13 +111,13 @@ def test_failing_environment_leaves_nothing(tmp_path: Path, temporary: Path) -> 
 
 
 NO_EVALUATOR = (
-    "from kartrl.errors import RunFailed\nfrom kartrl.runtime.server import Evaluations, Server\n"
+    "from kartrl.errors import RunFailed\nfrom kartrl.run.server import Evaluations, Server\n"
     "def fail(*_):\n    raise RunFailed('there is no fork server')\n"
     "def shut_down(self, real=Server._shut_down):\n    Evaluations.watch = fail\n    real(self)\n"
     "Server._shut_down = shut_down"
 )
 CTRL_C = (
-    "import signal\nfrom kartrl.runtime.server import Evaluations\n"
+    "import signal\nfrom kartrl.run.server import Evaluations\n"
     "def finish(self, *arguments, real=Evaluations.finish):\n"
     "    signal.raise_signal(signal.SIGINT)\n    real(self, *arguments)\n"
     "Evaluations.finish = finish"

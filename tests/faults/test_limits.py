@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from commands import EVALUATE_OFF, QUICK, run
 
+from kartrl.acting.sizes import slab_shape
 from kartrl.config import read
 from kartrl.envs import describe_env
 from kartrl.errors import UserError, shortage
-from kartrl.runtime.auto_sizes import choose_sizes
-from kartrl.runtime.processes import spawn
-from kartrl.runtime.sizes import slab_shape
+from kartrl.processes.spawn import spawn
+from kartrl.sizing.auto import choose_sizes
 
 TRAIN = ["train", *QUICK, *EVALUATE_OFF, "--set", "run.name=run", "--set", "run.agent_steps=500"]
 

@@ -16,10 +16,10 @@ from kartrl.envs.worlds import load_world
 from kartrl.learning import checkpoint
 from kartrl.metrics import scalars_csv
 from kartrl.metrics.terminal import Display
-from kartrl.runtime.auto_sizes import choose_sizes
-from kartrl.runtime.end_request import EndRequest
-from kartrl.runtime.inspection import inspect_env
-from kartrl.runtime.server import Server
+from kartrl.processes.end_request import EndRequest
+from kartrl.run.server import Server
+from kartrl.sizing.auto import choose_sizes
+from kartrl.sizing.inspection import inspect_env
 
 
 def newest_steps(folder: Path) -> int:

@@ -22,7 +22,7 @@ from kartrl.errors import UserError
 from kartrl.learning import checkpoint
 from kartrl.learning.checkpoint import NotFinite
 from kartrl.metrics.scalars_csv import values
-from kartrl.runtime import run_folders as runs
+from kartrl.run import folders as runs
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs signals and resource limits")
 
@@ -133,7 +133,7 @@ def test_the_end_says_that_nothing_could_be_saved(tmp_path, number):
     limit = "3000" if number is None else "1000000000"
     options = [*QUICK, *EVALUATE_OFF, "--set", "run.name=run", "--set", f"run.agent_steps={limit}"]
     full = (  # as on a full disk, from when the slab, which is a file, is there
-        "import resource\nfrom kartrl.runtime.server import Server\nreal = Server._supervise\n"
+        "import resource\nfrom kartrl.run.server import Server\nreal = Server._supervise\n"
         "def supervise(self):\n    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n    real(self)\n"
         "Server._supervise = supervise"
     )
@@ -152,7 +152,7 @@ def test_the_end_says_that_nothing_could_be_saved(tmp_path, number):
 def test_diverging_run_rolls_back_once_and_ends_with_its_cause(tmp_path):
     # paced, so that there is a checkpoint before it is over
     options = [*QUICK, *PACED, *EVALUATE_OFF, "--set", "run.name=run", "--set", "run.checkpoint_minutes=0.005"]
-    seldom = "from kartrl.runtime import server\nserver.REPORT_SECONDS = 1000.0"  # it is told without a report
+    seldom = "from kartrl.run import server\nserver.REPORT_SECONDS = 1000.0"  # it is told without a report
     result = run("train", *options, "--set", "optimizer.learning_rate=1e30", cwd=tmp_path, before=seldom)
     assert result.returncode == 1, result.stdout + result.stderr
     assert re.search(r"Diverged: the loss or gradient of 10 updates in a row was not finite, again", result.stdout)

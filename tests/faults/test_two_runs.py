@@ -10,11 +10,11 @@ from commands import ENDLESS, EVALUATE_OFF, QUICK, Training, environment, run, s
 
 from kartrl.config import read
 from kartrl.errors import UserError
-from kartrl.runtime import run_folders as runs
+from kartrl.run import folders as runs
 
 TAKER = """
 import os, pathlib, sys
-from kartrl.runtime import run_folders as runs
+from kartrl.run import folders as runs
 from kartrl.errors import UserError
 folder = pathlib.Path(sys.argv[1])
 for _ in range(300):

@@ -16,8 +16,8 @@ with atheris.instrument_imports(include=["kartrl.kart", "zipfile", "gzip"]):
     from commands import assert_clear
     from hostile import STATE
 
+    from kartrl.console import isolated_emulator
     from kartrl.errors import UserError
-    from kartrl.kart import isolated_emulator
     from kartrl.kart.cartridge import read_state
     from kartrl.kart.game_files import BUNDLED, GAMES
     from kartrl.kart.play.film import film

@@ -2,7 +2,7 @@
 
 import time
 
-from kartrl.runtime.pulse import Pulse
+from kartrl.processes.pulse import Pulse
 
 
 def live(signs):

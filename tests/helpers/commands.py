@@ -25,9 +25,9 @@ UNTIL_ENDED = ["--set", "run.agent_steps=1000000000", "--set", "run.checkpoint_m
 PACED = ["--set", "environment.id=pacing:Paced-v0"]
 ENDLESS = [*QUICK, *PACED, *EVALUATE_OFF, *UNTIL_ENDED, "--set", "run.name=run"]
 # code to run before: the server reports several times a second
-REPORT_OFTEN = "from kartrl.runtime import server\nserver.REPORT_SECONDS = 0.2"
+REPORT_OFTEN = "from kartrl.run import server\nserver.REPORT_SECONDS = 0.2"
 # code to run before: at the end, the server does not kill processes that a busy machine keeps from ending for a while
-END_SLOWLY = "from kartrl.runtime import server\nserver.JOIN_SECONDS = 30.0"
+END_SLOWLY = "from kartrl.run import server\nserver.JOIN_SECONDS = 30.0"
 
 
 def environment(*first: Path) -> dict[str, str]:

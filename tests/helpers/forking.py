@@ -162,13 +162,13 @@ def load() -> None:
     import kartrl.comparison.experiment
     import kartrl.comparison.picture
     import kartrl.comparison.report
+    import kartrl.driving.driving
     import kartrl.kart.circuits.commands
+    import kartrl.kart.circuits.driven_line
     import kartrl.kart.generalisation
     import kartrl.kart.play.stage
-    import kartrl.kart.plots
     import kartrl.metrics.terminal
-    import kartrl.runtime.driving
-    import kartrl.runtime.server  # noqa: F401
+    import kartrl.run.server  # noqa: F401
 
     assert threading.active_count() == 1
     gc.freeze()  # or a fork that collects garbage would look at, and copy, all of this

@@ -20,7 +20,7 @@ import torch
 from policies import make_checkpoint
 
 from kartrl.learning import checkpoint
-from kartrl.runtime import run_folders as runs
+from kartrl.run import folders as runs
 
 BEFORE, NEW = (1, 2, 3), 4  # numbers of the checkpoints that are there, and of the one that is saved
 KEEP = 2

@@ -14,13 +14,13 @@ import torch
 from commands import titled, wait_for
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 
+from kartrl.acting.published_weights import PublishedWeights
 from kartrl.algorithms import heads_of
 from kartrl.config import dump, read
 from kartrl.models import make_network
-from kartrl.runtime.nodes.host import Host
-from kartrl.runtime.nodes.identity import identity
-from kartrl.runtime.nodes.node import Node
-from kartrl.runtime.published_weights import PublishedWeights
+from kartrl.nodes.host import Host
+from kartrl.nodes.identity import identity
+from kartrl.nodes.node import Node
 
 
 class Counted(CartPoleEnv):

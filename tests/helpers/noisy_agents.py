@@ -5,12 +5,12 @@ import multiprocessing
 import numpy as np
 import torch
 
+from kartrl.acting.agent_group import AgentGroup
+from kartrl.acting.slab import Slab, SlabShape
 from kartrl.config import read
 from kartrl.envs.spec import ActionSpec
 from kartrl.metrics.stopwatch import AGENT_STAGES, Stopwatch
 from kartrl.models import make_distribution, make_network
-from kartrl.runtime.agent_group import AgentGroup
-from kartrl.runtime.slab import Slab, SlabShape
 from kartrl.trajectory import Trajectory, decision_size, split_decision
 
 AGENTS, GROUPS, SIZE, RING, T = 2, 2, 3, 4, 5

@@ -5,8 +5,8 @@ import signal
 import time
 from multiprocessing import forkserver
 
-from kartrl.runtime.child_process import start_process
-from kartrl.runtime.processes import start_method
+from kartrl.processes.child import start_process
+from kartrl.processes.spawn import start_method
 
 
 def main() -> None:

@@ -11,11 +11,11 @@ import numpy as np
 import pygame
 from commands import environment
 
-from kartrl.kart.libretro import BUTTONS
+from kartrl.console.libretro import BUTTONS
 from kartrl.kart.play.app import App
 from kartrl.kart.play.session import Session
 from kartrl.kart.play.stage import Options, Stage
-from kartrl.kart.play.window import Window
+from kartrl.viewer.window import Window
 
 CIRCUIT = "MarioCircuit.Act1"
 PLACE = ("x", "y", "kart_angle", "speed", "checkpoint", "lap", "collision")

@@ -22,7 +22,7 @@ from kartrl.learning.learner import Learner, make_learner
 from kartrl.learning.schedules import Progress
 from kartrl.metrics.stopwatch import TRAINER_STAGES, Stopwatch
 from kartrl.models import make_network
-from kartrl.runtime.trainer_thread import Trainer
+from kartrl.training.trainer import Trainer
 from kartrl.trajectory import Trajectory
 
 SHARES = (slice(0, 2), slice(2, 5))  # of the unrolls of a batch, by rank

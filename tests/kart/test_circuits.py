@@ -11,17 +11,17 @@ import kartrl.kart.circuits
 from kartrl.config.levels import CIRCUITS, KINDS
 from kartrl.errors import UserError
 from kartrl.kart.block import SIDE, TILE, ZONES, Block
-from kartrl.kart.circuits import art
+from kartrl.kart.circuits.appearance import art
+from kartrl.kart.circuits.appearance.looks import KINDS as LOOKS
+from kartrl.kart.circuits.appearance.paint import Painter
+from kartrl.kart.circuits.appearance.surfaces import CODES, SURFACES, Effect
 from kartrl.kart.circuits.checks import find_faults
 from kartrl.kart.circuits.field import field_of
 from kartrl.kart.circuits.format import Circuit, parse, read, to_toml
 from kartrl.kart.circuits.generator import SHORTEST, random_circuit
 from kartrl.kart.circuits.ground import compile_circuit
 from kartrl.kart.circuits.line import line_of
-from kartrl.kart.circuits.looks import KINDS as LOOKS
-from kartrl.kart.circuits.paint import Painter
 from kartrl.kart.circuits.reduction import reduce
-from kartrl.kart.circuits.surfaces import CODES, SURFACES, Effect
 
 FILES = {file.stem: file for file in sorted((Path(kartrl.kart.circuits.__file__).parent / "bundled").glob("*.toml"))}
 OVAL = """

@@ -15,10 +15,10 @@ import pytest
 from karts import CIRCUITS, FOLDER, ONE_OF_EACH_KIND, block_of
 
 from kartrl.config import Environment
+from kartrl.console.libretro import ALL
 from kartrl.kart.block import BANK, HEADER
+from kartrl.kart.circuits.appearance.surfaces import SURFACES, Effect
 from kartrl.kart.circuits.states import start_state
-from kartrl.kart.circuits.surfaces import SURFACES, Effect
-from kartrl.kart.libretro import ALL
 from kartrl.kart.memory import RAM
 from kartrl.kart.retro import Console
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from karts import CIRCUITS, FOLDER, block_of
 
-from kartrl.kart.circuits.surfaces import SURFACES, Effect
+from kartrl.kart.circuits.appearance.surfaces import SURFACES, Effect
 from kartrl.kart.memory import RAM
 from kartrl.kart.retro import Console
 

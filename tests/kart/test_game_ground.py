@@ -10,8 +10,8 @@ import pytest
 from karts import FOLDER, block_of
 
 from kartrl.kart.block import Block, Coin
+from kartrl.kart.circuits.appearance.surfaces import CODES, SURFACES, Effect, Surface
 from kartrl.kart.circuits.states import start_state
-from kartrl.kart.circuits.surfaces import CODES, SURFACES, Effect, Surface
 from kartrl.kart.memory import RAM
 from kartrl.kart.retro import Console
 

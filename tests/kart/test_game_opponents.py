@@ -8,7 +8,7 @@ import pytest
 from karts import CIRCUITS, FOLDER, ONE_OF_EACH_KIND, block_of
 
 from kartrl.errors import UserError
-from kartrl.kart.circuits.surfaces import SURFACES
+from kartrl.kart.circuits.appearance.surfaces import SURFACES
 from kartrl.kart.retro import Console
 
 pytest.importorskip("stable_retro", reason="no SNES emulator on this platform")

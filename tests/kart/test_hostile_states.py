@@ -12,8 +12,8 @@ from commands import EVALUATE_OFF, assert_clear, has_ended, run, start, titled, 
 from hostile import CRASHES, HANGS, STATE, write_hostile_movie, write_hostile_state
 from policies import KART, save_policy
 
+from kartrl.console import isolated_emulator
 from kartrl.errors import UserError
-from kartrl.kart import isolated_emulator
 from kartrl.kart.cartridge import read_state
 from kartrl.kart.game_files import BUNDLED, GAMES, core_file
 from kartrl.kart.retro import Console

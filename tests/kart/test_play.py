@@ -19,9 +19,9 @@ from policies import CARTPOLE, KART, save_policy
 from kartrl.errors import UserError
 from kartrl.kart.play import states
 from kartrl.kart.play.movie import Movie, read_movie, write_movie
-from kartrl.kart.play.pace import MOST, Pacer
 from kartrl.kart.play.stage import Options, Stage
 from kartrl.kart.retro import Console
+from kartrl.viewer.pace import MOST, Pacer
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator on this platform"

@@ -110,7 +110,7 @@ def test_movie_reproduces_opponents(tmp_path: Path) -> None:
 
 def test_policy_ghost_drives_as_in_evaluation(tmp_path: Path) -> None:
     """At every step it is where the environment's own kart is, and in between it has moved on tick by tick."""
-    from kartrl.runtime.driving import open_driver, steps
+    from kartrl.driving.driving import open_driver, steps
 
     policy = save_policy(tmp_path, KART)
     with open_driver(policy, [CIRCUIT], "cpu") as driver:

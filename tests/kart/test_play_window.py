@@ -16,13 +16,13 @@ from players import CIRCUIT, Player
 from policies import KART, save_policy
 from screens import Screen, colours, needs_screen, on_screen
 
-from kartrl.kart.libretro import BUTTONS
+from kartrl.console.libretro import BUTTONS
 from kartrl.kart.play.movie import read_movie
-from kartrl.kart.play.pace import MOST
 from kartrl.kart.play.pad import BIT, gamepad_buttons
 from kartrl.kart.play.stage import Options, Stage
-from kartrl.kart.play.window import HEIGHT, PANEL, WIDTH, pygame
 from kartrl.kart.retro import Console
+from kartrl.viewer.pace import MOST
+from kartrl.viewer.window import HEIGHT, PANEL, WIDTH, pygame
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator on this platform"

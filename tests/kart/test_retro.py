@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from karts import FOLDER, MakeKart, record
 
+from kartrl.console import core_patches
+from kartrl.console.libretro import ALL, BUTTONS, Emulator
 from kartrl.errors import UserError
-from kartrl.kart import shortcuts
 from kartrl.kart.cartridge import read_state
 from kartrl.kart.circuit_map import circuit_map
 from kartrl.kart.game_files import BUNDLED, GAMES, circuits, core_file
-from kartrl.kart.libretro import ALL, BUTTONS, Emulator
 from kartrl.kart.race import load_game
 from kartrl.kart.retro import Console
 
@@ -209,16 +209,16 @@ def test_a_cartridge_takes_no_shortcuts(tmp_path: Path) -> None:
     assert not load_game(GAMES / "SuperMarioKart-Snes" / "game.json").shortcuts
     library = tmp_path / "core.so"
     library.write_bytes(b"no core that is known")
-    assert shortcuts.find(library) is None
+    assert core_patches.find(library) is None
 
 
 @needs_shortcuts
 def test_a_core_whose_instructions_have_changed_takes_no_shortcuts(tmp_path: Path) -> None:
-    core, change = core_file().read_bytes(), shortcuts.CHANGES[1]
+    core, change = core_file().read_bytes(), core_patches.CHANGES[1]
     assert core.count(change.old) == 1
     library = tmp_path / "core.so"
     library.write_bytes(core.replace(change.old, change.old[::-1]))
-    assert shortcuts.find(library) is None
+    assert core_patches.find(library) is None
 
 
 def test_stable_retro_alone_rewards_each_section_forward() -> None:

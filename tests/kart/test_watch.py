@@ -15,11 +15,11 @@ from rich.console import Console
 from screens import Screen, colours, needs_screen, on_screen
 
 from kartrl.commands.watch.showing import watch
+from kartrl.driving.driving import open_driver
 from kartrl.errors import UserError
 from kartrl.kart.play.watching import SIDE, Show, WatchWindow, images_of
-from kartrl.kart.play.window import Canvas, Window, pygame
-from kartrl.runtime import run_folders as runs
-from kartrl.runtime.driving import open_driver
+from kartrl.run import folders as runs
+from kartrl.viewer.window import Canvas, Window, pygame
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator on this platform"
@@ -72,7 +72,7 @@ def test_a_show_drives_one_circuit_after_another_and_draws_all_that_is_to_be_see
 
 def test_the_show_is_the_drive_that_evaluate_makes(kart: Path) -> None:
     """Frame by frame, and what the network sees is what it acts on."""
-    from kartrl.runtime.driving import steps
+    from kartrl.driving.driving import steps
 
     with open_driver(kart, CIRCUITS[:1], "cpu", render=True) as driver:
         show = Show(driver, kart, None, greedy=True, seconds=0, say=str)

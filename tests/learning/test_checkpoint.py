@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 from policies import make_checkpoint
 
 from kartrl.config import Config, dump, read
+from kartrl.driving.driving import open_driver
 from kartrl.envs.spec import ActionSpec
 from kartrl.errors import UserError
 from kartrl.learning import checkpoint
 from kartrl.learning.checkpoint import Checkpoint
 from kartrl.learning.counters import Counters
 from kartrl.models import ActorCritic, make_network
-from kartrl.runtime.driving import open_driver
-from kartrl.runtime.run_folders import resumed_config
+from kartrl.run.folders import resumed_config
 
 DISCRETE = ActionSpec("discrete", 2)
 CONTINUOUS = ActionSpec("continuous", 2, (-1.0, -0.5), (1.0, 2.5))

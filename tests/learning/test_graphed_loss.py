@@ -9,11 +9,11 @@ from trajectories import DISCRETE, random_trajectory
 
 from kartrl.algorithms import heads_of
 from kartrl.config import read
+from kartrl.hardware.streams import RoleStream
 from kartrl.learning import graphed_loss
 from kartrl.learning.graphed_loss import CudaCapture
 from kartrl.learning.learner import make_learner
 from kartrl.models import make_network
-from kartrl.runtime.role_stream import RoleStream
 from kartrl.trajectory import Trajectory
 
 UPDATES = 9

@@ -9,13 +9,13 @@ from learners import CASES, NAMES, SETTINGS, noise_of_the_cpu, with_replayed
 from other_device import NAME, OtherDevice, There
 from trajectories import DISCRETE, random_trajectory
 
+from kartrl.acting.published_weights import PublishedWeights
 from kartrl.algorithms import heads_of
 from kartrl.config import read
 from kartrl.learning.learner import make_learner
 from kartrl.models import make_distribution, make_network
 from kartrl.models.cores import CORES
 from kartrl.models.encoders import ENCODERS
-from kartrl.runtime.published_weights import PublishedWeights
 from kartrl.trajectory import Trajectory
 
 

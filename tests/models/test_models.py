@@ -12,6 +12,9 @@ from commands import environment
 from torch.nn import functional
 from trajectories import ACTIONS, CONTINUOUS, DISCRETE, kind
 
+from kartrl.acting.messages import Requests
+from kartrl.acting.predictor import group_states, make_policy
+from kartrl.acting.slab import Slab, SlabShape
 from kartrl.config import Model, read
 from kartrl.envs.spec import ActionSpec
 from kartrl.errors import UserError
@@ -19,9 +22,6 @@ from kartrl.learning.learner import make_learner
 from kartrl.models import ActorCritic, for_inference, make_distribution, make_network, scripting
 from kartrl.models.cores import CORES
 from kartrl.models.encoders import ENCODERS, Convolution
-from kartrl.runtime.messages import Requests
-from kartrl.runtime.predictor_thread import group_states, make_policy
-from kartrl.runtime.slab import Slab, SlabShape
 from kartrl.trajectory import decision_size, split_decision
 
 SHAPES = {"image": (54, 54, 1), "stacked": (84, 84, 4), "vector": (4,)}
@@ -566,7 +566,7 @@ from trajectories import ACTIONS, random_trajectory
 from kartrl.config import read
 from kartrl.learning.learner import make_learner
 from kartrl.models import for_inference, make_network
-from kartrl.models.actor import Actor
+from kartrl.driving.actor import Actor
 
 for action in ACTIONS:
     for name in ("impala", "a2c"):

@@ -15,19 +15,19 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from kartrl.acting.sizes import Sizes
 from kartrl.commands.bench.parts import Parts, measure_parts
 from kartrl.commands.bench.windows import Window, peer_command, peer_rate, train_window
 from kartrl.config import Config, read
 from kartrl.config.cluster import Cluster
 from kartrl.envs.worlds import changed, load_world
 from kartrl.errors import UserError
+from kartrl.hardware.devices import learner_device
+from kartrl.hardware.machine import cores
 from kartrl.launch import config_options
-from kartrl.runtime.auto_sizes import choose_sizes
-from kartrl.runtime.devices import learner_device
-from kartrl.runtime.inspection import inspect_env
-from kartrl.runtime.machine import cores
-from kartrl.runtime.precision import resolve_precision
-from kartrl.runtime.sizes import Sizes
+from kartrl.sizing.auto import choose_sizes
+from kartrl.sizing.inspection import inspect_env
+from kartrl.sizing.precision import resolve_precision
 
 PART_SECONDS = 4.0  # maximum for each part
 

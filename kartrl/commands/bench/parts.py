@@ -11,24 +11,24 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from kartrl.acting.agent_group import AgentGroup, Mailbox, Stopped
+from kartrl.acting.messages import Requests
+from kartrl.acting.predictor import group_states, make_policy
+from kartrl.acting.sizes import Sizes, slab_shape
+from kartrl.acting.slab import Slab, SlabShape
 from kartrl.algorithms import heads_of
 from kartrl.config import Config
 from kartrl.envs import make_group
 from kartrl.envs.spec import EnvSpec
 from kartrl.errors import UserError
+from kartrl.hardware.devices import keep_freed_memory, learner_device
+from kartrl.hardware.machine import cores
 from kartrl.learning.counters import Counters
 from kartrl.learning.learner import make_learner
 from kartrl.learning.schedules import Progress
 from kartrl.metrics.stopwatch import AGENT_STAGES, TRAINER_STAGES, Stopwatch
 from kartrl.models import make_distribution, make_network
-from kartrl.runtime.agent_group import AgentGroup, Mailbox, Stopped
-from kartrl.runtime.devices import keep_freed_memory, learner_device
-from kartrl.runtime.machine import cores
-from kartrl.runtime.messages import Requests
-from kartrl.runtime.predictor_thread import group_states, make_policy
-from kartrl.runtime.sizes import Sizes, slab_shape
-from kartrl.runtime.slab import Slab, SlabShape
-from kartrl.runtime.trainer_thread import Trainer
+from kartrl.training.trainer import Trainer
 from kartrl.trajectory import Trajectory
 
 CONTEXT = multiprocessing.get_context("spawn")

@@ -11,8 +11,8 @@ from kartrl.config import Config, read
 from kartrl.errors import UserError
 
 if TYPE_CHECKING:
+    from kartrl.acting.sizes import Sizes
     from kartrl.envs.spec import EnvSpec
-    from kartrl.runtime.sizes import Sizes
 
 State = Literal["ok", "warning", "problem"]
 GIGABYTE = 1e9
@@ -44,7 +44,7 @@ def check_configuration(examined: Examined) -> tuple[State, str]:
 def check_environment(examined: Examined) -> tuple[State, str]:
     """Check that the environment can be created, and report the network's observations."""
     from kartrl.envs.worlds import load_world
-    from kartrl.runtime.inspection import inspect_env, remarks
+    from kartrl.sizing.inspection import inspect_env, remarks
 
     spec = examined.spec = inspect_env(load_world(examined.config).prepare())
     shape = " x ".join(map(str, spec.observation_shape))
@@ -58,8 +58,8 @@ def check_sizes(examined: Examined) -> tuple[State, str]:
     if examined.spec is None:
         return "warning", "unknown until the environment starts"
     from kartrl.metrics.trackers import check_tracker
-    from kartrl.runtime.auto_sizes import choose_sizes
-    from kartrl.runtime.nodes.session import check
+    from kartrl.nodes.session import check
+    from kartrl.sizing.auto import choose_sizes
 
     check_tracker(examined.config)
     check(examined.config)
@@ -69,13 +69,13 @@ def check_sizes(examined: Examined) -> tuple[State, str]:
 
 def check_memory(examined: Examined) -> tuple[State, str]:
     """Check that the run fits into memory."""
-    from kartrl.runtime.machine import free_memory
+    from kartrl.hardware.machine import free_memory
 
     free = free_memory()
     if examined.sizes is None:
         return "ok", f"{free / GIGABYTE:.1f} GB free"
     from kartrl.replay.replay_folder import most_on_disk
-    from kartrl.runtime.sizes import replay_shape, run_bytes
+    from kartrl.sizing.memory import replay_shape, run_bytes
 
     assert examined.spec is not None
     shape = replay_shape(examined.config, examined.spec, examined.sizes)

@@ -9,7 +9,7 @@ from kartrl.commands.doctor.configured import Examined, State
 from kartrl.config import Config
 from kartrl.errors import UserError
 from kartrl.kart import KART, cartridge
-from kartrl.runtime.isolation import run_isolated
+from kartrl.processes.isolation import run_isolated
 
 MISSING = "missing"
 

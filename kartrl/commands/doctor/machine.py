@@ -27,8 +27,8 @@ def check_torch(examined: Examined) -> tuple[State, str]:
     """Report PyTorch's version and device, and whether these fit the configuration."""
     import torch
 
-    from kartrl.runtime.devices import learner_device
-    from kartrl.runtime.precision import multiplies_bf16
+    from kartrl.hardware.devices import learner_device
+    from kartrl.sizing.precision import multiplies_bf16
 
     device = learner_device(examined.config.system)
     name, bf16 = torch.cuda.get_device_name(device) if device.type == "cuda" else "no GPU", multiplies_bf16(device)
@@ -54,7 +54,7 @@ def _nvidia_gpus() -> int:
 
 def check_cores(_: Examined) -> tuple[State, str]:
     """Report the number of cores."""
-    from kartrl.runtime.machine import cores
+    from kartrl.hardware.machine import cores
 
     here = os.cpu_count() or 1
     return "ok", f"{cores()} of {here} available" if cores() < here else f"{here}"

@@ -12,15 +12,15 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from kartrl.commands.policy import find_policy, fitting
 from kartrl.commands.record import video_file
+from kartrl.driving.driving import Driver, open_driver
 from kartrl.errors import UserError
-from kartrl.interrupts import held
-from kartrl.kart.play.loop import keep_going
 from kartrl.kart.play.watching import Show, WatchWindow
-from kartrl.kart.play.window import Canvas, Window, has_display
 from kartrl.learning import checkpoint
 from kartrl.metrics.video import Mp4Writer
-from kartrl.runtime.driving import Driver, open_driver
-from kartrl.runtime.run_folders import find_checkpoint, find_run, find_training, is_training
+from kartrl.processes.interrupts import held
+from kartrl.run.folders import find_checkpoint, find_run, find_training, is_training
+from kartrl.viewer.loop import keep_going
+from kartrl.viewer.window import Canvas, Window, has_display
 
 FILM_FPS = 30  # maximum: drawing a frame takes longer than emulating it
 LOOK_SECONDS = 0.2  # between polls for a run's first checkpoint

@@ -7,12 +7,12 @@ import numpy as np
 import numpy.typing as npt
 
 from kartrl.kart.block import MAX_COINS, SIDE, SIZE, TILE
+from kartrl.kart.circuits.appearance.looks import KINDS
+from kartrl.kart.circuits.appearance.paint import TREE, Ground, Painter
+from kartrl.kart.circuits.appearance.surfaces import CODES, SURFACES, Effect
 from kartrl.kart.circuits.field import Field, field_of
 from kartrl.kart.circuits.format import Circuit, Patch, Spot, Wall
 from kartrl.kart.circuits.line import STEP, Line, line_of
-from kartrl.kart.circuits.looks import KINDS
-from kartrl.kart.circuits.paint import TREE, Ground, Painter
-from kartrl.kart.circuits.surfaces import CODES, SURFACES, Effect
 
 SHORTEST, LONGEST = 2000, 6500  # pixels of the centre line
 MARGIN = 24  # minimum pixels between the road and the map's border

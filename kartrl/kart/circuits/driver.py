@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kartrl.kart.block import SIZE, TILE, Block
-from kartrl.kart.circuits.surfaces import CODES, SURFACES, Effect
+from kartrl.kart.circuits.appearance.surfaces import CODES, SURFACES, Effect
 from kartrl.kart.game_files import BUNDLED, GAMES, must_isolate
 from kartrl.kart.race import TICKS_PER_SECOND
 from kartrl.kart.retro import Console

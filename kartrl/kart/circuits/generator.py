@@ -5,10 +5,10 @@ import random
 from collections.abc import Callable
 
 from kartrl.errors import UserError
+from kartrl.kart.circuits.appearance.looks import KINDS
 from kartrl.kart.circuits.checks import find_faults, find_road_faults
 from kartrl.kart.circuits.format import Circuit, Coins, Jump, Patch, Plate, Point, Rail
 from kartrl.kart.circuits.line import Line, line_of
-from kartrl.kart.circuits.looks import KINDS
 
 TRIES = 400
 SHORTEST = 2800  # pixels of the centre line: laps of about fifteen seconds

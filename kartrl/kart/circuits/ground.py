@@ -6,15 +6,15 @@ import numpy as np
 import numpy.typing as npt
 
 from kartrl.kart.block import TILE, ZONES, Block, Coin
-from kartrl.kart.circuits import art
+from kartrl.kart.circuits.appearance import art
+from kartrl.kart.circuits.appearance.kinds import mini_colours, palette
+from kartrl.kart.circuits.appearance.looks import KINDS
+from kartrl.kart.circuits.appearance.paint import Ground, Painter
+from kartrl.kart.circuits.appearance.surfaces import CODES
 from kartrl.kart.circuits.field import field_of, nearest
 from kartrl.kart.circuits.format import Circuit, read
-from kartrl.kart.circuits.kinds import mini_colours, palette
 from kartrl.kart.circuits.line import gates, line_of, section_count
-from kartrl.kart.circuits.looks import KINDS
-from kartrl.kart.circuits.paint import Ground, Painter
 from kartrl.kart.circuits.reduction import reduce
-from kartrl.kart.circuits.surfaces import CODES
 
 
 def compile_circuit(path: Path) -> Block:

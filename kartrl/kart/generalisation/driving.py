@@ -14,12 +14,12 @@ from rich.console import Console
 
 from kartrl.config.levels import circuit_name
 from kartrl.errors import RunFailed
+from kartrl.hardware.machine import cores
 from kartrl.kart.generalisation.protocol import write_json
 from kartrl.kart.generalisation.splits import Split
 from kartrl.kart.selection import circuits_of
 from kartrl.kart.world import race_of
-from kartrl.runtime.machine import cores
-from kartrl.runtime.processes import start_method
+from kartrl.processes.spawn import start_method
 
 GAME = "bundled"
 MOST_WORKERS = 8  # each loads torch, about 300 MB
@@ -96,7 +96,7 @@ def _init_worker() -> None:
 
 
 def _drive_policy(path: Path, circuit: str, episodes: int) -> list[dict[str, Any]]:
-    from kartrl.runtime.driving import drive, open_driver  # imports torch
+    from kartrl.driving.driving import drive, open_driver  # imports torch
 
     done = []
     with open_driver(path, [circuit], "cpu") as driver:

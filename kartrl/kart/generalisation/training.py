@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kartrl import config
+from kartrl.comparison.training import train_to_end
 from kartrl.kart.generalisation.protocol import PRESET, Protocol
 from kartrl.kart.generalisation.splits import Split
 from kartrl.launch import config_options
-from kartrl.runtime.training_process import train_to_end
 
 
 class Run(NamedTuple):

@@ -23,7 +23,7 @@ def play(options: Options) -> None:
         print(f"Video: {options.output}")
         return
 
-    from kartrl.kart.play.window import Window
+    from kartrl.viewer.window import Window
 
     window = Window("KartRL")  # first: fails fast without a display
     try:

@@ -5,12 +5,12 @@ import numpy.typing as npt
 import pygame
 
 from kartrl.config.levels import circuit_name
+from kartrl.console.isolated_emulator import EmulatorLost
 from kartrl.errors import UserError
-from kartrl.kart.isolated_emulator import EmulatorLost
 from kartrl.kart.play import views
 from kartrl.kart.play.session import Session
 from kartrl.kart.play.stage import POWER_ON, Stage
-from kartrl.kart.play.window import Window
+from kartrl.viewer.window import Window
 
 EASY = "MarioCircuit.Act1"  # default for beginners
 KEYS = (("up, down", "choose"), ("enter", "race"), ("F11", "full screen"), ("esc", "quit"))

@@ -12,10 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from kartrl.console.libretro import BUTTONS, STATE_LIMIT
 from kartrl.errors import UserError
 from kartrl.files import write_whole
-from kartrl.kart.cartridge import STATE_LIMIT
-from kartrl.kart.libretro import BUTTONS
 
 LOG, HEADER, CORE = "Input Log.txt", "Header.txt", "Core.bin"
 LETTERS = "BYsSUDLRAXlr"  # letters of `BUTTONS`; a line has them from the last to the first

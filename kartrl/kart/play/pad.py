@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import pygame
 from pygame._sdl2 import controller
 
-from kartrl.kart.libretro import BUTTONS
+from kartrl.console.libretro import BUTTONS
 
 BIT = {name: 1 << place for place, name in enumerate(BUTTONS)}
 KEYS = {

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from kartrl.driving.driving import Driver, steps
 from kartrl.kart.play.laps import Drive
 from kartrl.kart.race import Course, Game
-from kartrl.runtime.driving import Driver, steps
 
 
 class PolicyGhost:

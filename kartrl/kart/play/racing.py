@@ -11,7 +11,7 @@ from kartrl.kart.play.movie import write_movie
 from kartrl.kart.play.pad import Pad
 from kartrl.kart.play.question import Question
 from kartrl.kart.play.session import Session
-from kartrl.kart.play.window import Window
+from kartrl.viewer.window import Window
 
 GAMEPAD_NEWS = {pygame.CONTROLLERDEVICEADDED: "gamepad connected", pygame.CONTROLLERDEVICEREMOVED: "gamepad removed"}
 SHOWN = 5.0  # seconds for which a notice is shown

@@ -19,7 +19,7 @@ from kartrl.kart.selection import circuits_of
 from kartrl.kart.world import KartWorld
 
 if TYPE_CHECKING:
-    from kartrl.runtime.driving import Driver
+    from kartrl.driving.driving import Driver
 
 POWER_ON = ""  # in place of a circuit: the console after power-on
 
@@ -141,7 +141,7 @@ class Stage:
         return movie
 
     def _opened(self, stack: contextlib.ExitStack, checkpoint: Path) -> "Driver":
-        from kartrl.runtime.driving import open_driver
+        from kartrl.driving.driving import open_driver
 
         circuits = [circuit for circuit in self.choices() if circuit != POWER_ON]
         driver: Driver = stack.enter_context(open_driver(checkpoint, circuits, self._options.device))

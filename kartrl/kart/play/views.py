@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 import pygame
 
-from kartrl.kart.libretro import Image
+from kartrl.console.libretro import Image
 from kartrl.kart.play.session import Session
-from kartrl.kart.play.window import BACK, BLUE, CARD, DIM, GOLD, GREEN, GREY, LINE, RED, WHITE, Canvas
+from kartrl.viewer.window import BACK, BLUE, CARD, DIM, GOLD, GREEN, GREY, LINE, RED, WHITE, Canvas
 
 if TYPE_CHECKING:
     from kartrl.kart.play.watching import Show

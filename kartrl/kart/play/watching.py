@@ -9,14 +9,14 @@ import numpy as np
 import numpy.typing as npt
 import pygame
 
+from kartrl.console.libretro import Image
+from kartrl.driving.driving import Driver, Step, picture_of, reset_options, steps, with_newer
 from kartrl.envs.episode import Episode
 from kartrl.envs.worlds import CONSOLE_FPS
 from kartrl.errors import UserError
-from kartrl.kart.libretro import Image
 from kartrl.kart.play import views
-from kartrl.kart.play.window import Canvas, Window
 from kartrl.learning import checkpoint
-from kartrl.runtime.driving import Driver, Step, picture_of, reset_options, steps, with_newer
+from kartrl.viewer.window import Canvas, Window
 
 SIDE = 320  # of the map, pixels
 SHADE = 0.55  # factor of the map's brightness, so that the line stands out

@@ -1,0 +1,1 @@
+"""Agents step environments, predictors run the network for them; both through the slab."""

@@ -1,0 +1,106 @@
+"""An agent: steps its environments and writes their observations into the slab. It is independent of the network."""
+
+import contextlib
+import traceback
+from collections.abc import Iterator
+from multiprocessing.connection import Connection
+
+import numpy as np
+
+from kartrl.acting.agent_group import AgentGroup, Mailbox, Stopped, take_turns
+from kartrl.acting.messages import EpisodeEnd, Failure
+from kartrl.acting.slab import Slab
+from kartrl.config import Config
+from kartrl.envs import make_group
+from kartrl.envs.env_group import EnvGroup
+from kartrl.envs.spec import ActionSpec, EnvSpec
+from kartrl.errors import UserError, shortage
+from kartrl.metrics.stopwatch import AGENT_STAGES, Stopwatch
+from kartrl.processes.spawn import AGENT, yield_cores
+
+FAULTS_ALLOWED = 20  # consecutive steps at which all environments of a group returned non-finite numbers
+
+
+def run(
+    config: Config, spec: EnvSpec, slab: Slab, agent: int, seed: int, waker: Connection, server: Connection
+) -> None:
+    """Body of an agent process.
+
+    Args:
+        config: the configuration.
+        spec: the environment's spec.
+        slab: the shared memory.
+        agent: the agent's number.
+        seed: seed of its environments.
+        waker: `slab.waker(agent)`.
+        server: receives an `EpisodeEnd` at the end of each episode, and a `Failure` if the agent cannot continue.
+    """
+    yield_cores(AGENT)
+    with telling(server):
+        stopwatch = Stopwatch(AGENT_STAGES, slab.stage_seconds[agent])
+        play(config, spec.action, slab, agent, seed, Mailbox(slab, waker), stopwatch, server)
+
+
+@contextlib.contextmanager
+def telling(server: Connection) -> Iterator[None]:
+    """Context manager: report an exception that ends an agent to the server as a `Failure`, unless the run stops."""
+    try:
+        yield
+    except Stopped:
+        return
+    except Exception as error:
+        if isinstance(error, UserError):
+            failure = Failure(str(error), "", True)
+        else:
+            trace = shortage(error) or traceback.format_exc()
+            failure = Failure(f"{type(error).__name__}: {error}", trace, False)
+        try:
+            server.send(failure)
+        except BrokenPipeError:  # the server is gone, which is what the error was about if it was of a pipe, too
+            return
+        raise SystemExit(1) from error
+
+
+def play(
+    config: Config,
+    action: ActionSpec,
+    slab: Slab,
+    agent: int,
+    seed: int,
+    mailbox: Mailbox,
+    stopwatch: Stopwatch,
+    server: Connection,
+) -> None:
+    """Step the agent's groups in turn, forever: one is stepped while the others wait for their actions.
+
+    Raises:
+        Stopped: the run is stopping.
+    """
+    first = agent * slab.groups_per_agent
+    groups = [AgentGroup(slab, first + index, mailbox, stopwatch) for index in range(slab.groups_per_agent)]
+    envs: list[EnvGroup] = []
+    done = np.zeros((len(groups), slab.group_size), bool)
+    faults = [0] * len(groups)  # consecutive steps at which all environments were faulty, or began a new episode
+    try:
+        for index, group in enumerate(groups):
+            envs.append(make_group(config, slab.group_size))
+            observation = envs[index].reset(seed + index * slab.group_size)
+            stopwatch.lap("environment")
+            group.ask(observation, ~done[index])
+        for index in take_turns(groups, mailbox):
+            env, group = envs[index], groups[index]
+            observation, reward, terminated, truncated, faulty, episodes = env.step(action.taken(group.answer()))
+            stopwatch.lap("environment")
+            # Where an episode ended at the previous step, this step ignored its action and began the next episode.
+            began = done[index].copy()
+            group.record(reward, terminated | began, ~began, faulty)
+            done[index] = terminated | truncated
+            faults[index] = faults[index] + 1 if (faulty | began).all() else 0
+            if faults[index] == FAULTS_ALLOWED:
+                raise ValueError("the environments returned only non-finite numbers")
+            for episode in episodes:
+                server.send(EpisodeEnd(episode, first + index, group.blocks))
+            group.ask(observation, began)
+    finally:
+        for env in envs:
+            env.close()

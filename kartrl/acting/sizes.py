@@ -1,0 +1,83 @@
+"""A run's numbers of processes, environments and batches, and the slab that they need."""
+
+from typing import NamedTuple
+
+import torch
+
+from kartrl.acting.slab import SlabShape
+from kartrl.algorithms import heads_of
+from kartrl.config import Config
+from kartrl.envs.spec import EnvSpec
+from kartrl.errors import UserError
+from kartrl.hardware.machine import free_memory
+from kartrl.models import ActorCritic
+from kartrl.trajectory import decision_size
+
+
+class Sizes(NamedTuple):
+    """The numbers of [system] for each learner, with `auto` replaced by a choice for this machine."""
+
+    agents: int
+    min_agents: int  # that must be healthy
+    groups_per_agent: int  # stepped in turn: one while the others wait for their actions
+    group_size: int  # G, environments stepped together
+    predictors: int  # 0: each agent runs the network itself
+    trainers: int
+    prediction_groups: int  # maximum in one forward pass
+    min_groups: int  # that a predictor briefly waits for
+    training_blocks: int  # in one update, of G fresh unrolls each
+    replayed: int  # replayed unrolls added to them in one update
+    unroll_length: int  # T, steps
+    max_lag: int  # updates; unrolls that began with older weights are dropped
+    ring: int  # blocks per group
+    torch_threads: int  # of PyTorch's operations, and of an update at the start
+    most_threads: int  # of an update, while updates are the bottleneck
+
+    def __str__(self) -> str:
+        size = self.group_size
+        if not self.trainers:
+            return f"{self.agents} Hogwild workers x {size} environments; {size} unrolls per update"
+        threads = "" if self.most_threads == self.torch_threads else f", up to {self.most_threads} for slow updates"
+        beside = f" and {self.replayed} replayed ones" if self.replayed else ""
+        if self.predictors:
+            waits, predictors = f" (waits for {self.min_groups * size})", f"{self.predictors} predictor, "
+        else:
+            waits, predictors = ", in the agent's process", ""
+        return (
+            f"{self.agents} agents x {self.groups_per_agent * size} environments, stepped in groups of {size}; "
+            f"at most {self.prediction_groups * size} observations per forward pass{waits}; "
+            f"{self.training_blocks * size} unrolls per update{beside}, of {self.unroll_length} steps each; "
+            f"{predictors}{self.trainers} trainer and {self.torch_threads} torch threads{threads}"
+        )
+
+
+def check_memory(need: int, agents: int, envs: int) -> None:
+    """Refuse more environments than this machine has memory for; `need` is in bytes."""
+    if need > (free := free_memory()):
+        raise UserError(
+            f"the unrolls of {agents} agents with {envs} environments would take {need / 1e9:,.1f} GB of memory, but "
+            f"{free / 1e9:,.1f} GB are free; lower system.agents, system.envs_per_agent or algorithm.unroll_length"
+        )
+
+
+def slab_shape(config: Config, spec: EnvSpec, sizes: Sizes) -> SlabShape:
+    """The shape of the slab of a run with these sizes.
+
+    Raises:
+        UserError: it takes more memory than is free.
+    """
+    with torch.device("meta"):  # shapes without memory
+        network = ActorCritic(config.model, spec.observation_shape, spec.action, heads_of(config))
+    shape = SlabShape(
+        num_agents=sizes.agents,
+        groups_per_agent=sizes.groups_per_agent,
+        group_size=sizes.group_size,
+        ring=sizes.ring,
+        unroll_length=sizes.unroll_length,
+        observation_shape=spec.observation_shape,
+        observation_dtype=spec.observation_dtype,
+        decision_size=decision_size(spec.action.columns, network.distribution.parameter_size),
+        state_size=network.state_size,
+    )
+    check_memory(shape.size(), sizes.agents, sizes.groups_per_agent * sizes.group_size)
+    return shape

@@ -1,0 +1,282 @@
+"""The processes that act: started, watched, and replaced when they die or stall."""
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection, wait
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+
+from kartrl.acting.agent import run as run_agent
+from kartrl.acting.messages import Failure
+from kartrl.acting.own_predictor import run as run_own_network
+from kartrl.acting.shared_weights import SharedWeights
+from kartrl.acting.slab import Slab
+from kartrl.config import Config
+from kartrl.envs.spec import EnvSpec
+from kartrl.errors import RunFailed, UserError
+from kartrl.processes.backoff import Restarts
+from kartrl.processes.child import ChildProcess, tell_exit
+from kartrl.processes.inbox import Inbox
+from kartrl.processes.spawn import spawn
+
+
+class Board(Protocol):
+    """Shows the progress of the processes.
+
+    Attributes:
+        num_agents: number of processes.
+        unrolls: int64 [num_agents], finished by each process, across restarts.
+    """
+
+    num_agents: int
+    unrolls: np.ndarray
+
+    def requests(self, agent: int) -> int:
+        """Number of requests for actions it has made, across restarts."""
+
+    def may_move(self, agent: int) -> bool:
+        """Whether it could make its next request."""
+
+
+AnyBoard = TypeVar("AnyBoard", bound=Board)
+
+
+class Agent:
+    """An agent process and its messages."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.process: ChildProcess | None = None
+        self.messages: Inbox | None = None
+        self.restarts = Restarts()
+        self.unrolls = 0  # finished before its last start
+        self.moved = (
+            0.0,
+            0,
+        )  # monotonic time and number of its newest request seen, or those at its last start
+        self.ended = False  # whether `watch` has seen it dead
+        self.cause = ""  # of its last death
+
+
+def first_seed(run_seed: int, updates: int) -> int:
+    """The seed for a `Supervisor`: different in each run and after each resume."""
+    return run_seed * 1_000_003 + updates
+
+
+class Supervisor(ABC, Generic[AnyBoard]):
+    """Supervises all processes of a run that act.
+
+    A death costs only partial unrolls: the process is restarted, as `Restarts` allows. The run fails if fewer than
+    `min_agents` are healthy, or if one dies before the first update: then nothing has ever worked.
+
+    Args:
+        config: the configuration.
+        board: shows their progress.
+        role: their name in messages.
+        envs: environments per process.
+        min_agents: number of healthy ones that training needs.
+        seed: seed of the first one's first environment.
+        say: prints a line for the user.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        board: AnyBoard,
+        role: str,
+        envs: int,
+        min_agents: int,
+        seed: int,
+        say: Callable[[str], None],
+    ) -> None:
+        self._config, self._board, self._role, self._envs = config, board, role, envs
+        self._min_agents, self._seed = min_agents, seed
+        self._say = say
+        self._agents = [Agent(number) for number in range(board.num_agents)]
+
+    @abstractmethod
+    def _spawn(self, number: int, seed: int) -> tuple[ChildProcess, Connection]:
+        """Start one of them; return its process and the connection that receives its messages."""
+
+    def _make_good(self, number: int) -> None:
+        """Clean up after the death of one of them."""
+
+    @property
+    def alive(self) -> int:
+        """Number of agents with a process."""
+        return sum(agent.process is not None for agent in self._agents)
+
+    @property
+    def deaths(self) -> int:
+        """Number of deaths since the run began."""
+        return sum(agent.restarts.total for agent in self._agents)
+
+    @property
+    def where(self) -> str:
+        """See `Team`."""
+        return ""
+
+    def start(self) -> None:
+        """Start all of them."""
+        for agent in self._agents:
+            self._start(agent)
+
+    def _start(self, agent: Agent) -> None:
+        board = self._board
+        # A restarted agent gets another seed, so as not to repeat what killed it.
+        seed = self._seed + agent.number * self._envs + agent.restarts.total * 10_007
+        agent.unrolls, agent.ended, agent.cause = int(board.unrolls[agent.number]), False, ""
+        agent.moved = (time.monotonic(), board.requests(agent.number))
+        agent.process, messages = self._spawn(agent.number, seed)
+        agent.messages = Inbox(messages)
+
+    def join(self, timeout: float) -> None:
+        """Wait until all of them have ended, at most `timeout` seconds."""
+        deadline = time.monotonic() + timeout
+        for agent in self._agents:
+            if agent.process is not None:
+                agent.process.join(max(0.0, deadline - time.monotonic()))
+
+    def receive(self, timeout: float) -> Iterator[Any]:
+        """Yield what they have sent, except `Failure`; wait at most `timeout` seconds for a message.
+
+        Raises:
+            UserError: an agent failed on bad user input.
+        """
+        readers = {agent.messages.reader: agent for agent in self._agents if agent.messages is not None}
+        for reader in wait(list(readers), timeout):
+            assert isinstance(reader, Connection)
+            agent = readers[reader]
+            assert agent.messages is not None
+            try:
+                for message in agent.messages.receive():
+                    if not isinstance(message, Failure):
+                        yield message
+                    elif message.user_error:
+                        raise UserError(message.reason)
+                    else:
+                        agent.cause = message.trace
+            except EOFError:  # it is gone; `watch` handles it
+                reader.close()
+                agent.messages = None
+
+    def watch(self, now: float, trained: bool) -> None:
+        """Reap dead agents, kill stalled ones, and restart those whose backoff is over; call `receive` before.
+
+        Args:
+            now: the monotonic time.
+            trained: whether there has been an update.
+
+        Raises:
+            RunFailed: too few are healthy.
+        """
+        for agent in self._agents:
+            if agent.process is None:
+                if agent.restarts.due(now):
+                    self._restart(agent, now)
+            elif not agent.process.is_alive():
+                # Its messages have been received by now or, if a process that its environment started holds its pipe
+                # open, after one more call of `receive`.
+                if agent.messages is None or agent.ended:
+                    self._reap(agent, now, trained)
+                agent.ended = True
+            elif agent.restarts.strikes and int(self._board.unrolls[agent.number]) > agent.unrolls:
+                agent.restarts.recovered()
+            elif self._is_stalled(agent, now):
+                agent.cause = f"no step for {self._config.system.step_timeout:g} s (system.step_timeout)"
+                agent.process.kill()
+
+    def rest(self, now: float) -> None:
+        """See `Team`."""
+        for agent in self._agents:
+            agent.moved = (now, agent.moved[1])
+
+    def _restart(self, agent: Agent, now: float) -> None:
+        try:
+            self._start(agent)
+        except (OSError, RunFailed) as error:  # of the machine's limits
+            self._died(agent, now, False, f"cannot be started: {error}")
+
+    def _is_stalled(self, agent: Agent, now: float) -> bool:
+        """Whether it has made no request for too long, though it could have."""
+        requests = self._board.requests(agent.number)
+        if requests != agent.moved[1] or not self._board.may_move(agent.number):
+            agent.moved = (now, requests)
+        return now - agent.moved[0] > self._config.system.step_timeout
+
+    def _reap(self, agent: Agent, now: float, trained: bool) -> None:
+        assert agent.process is not None
+        code, agent.process = agent.process.exitcode, None
+        if agent.messages is not None:
+            agent.messages.reader.close()
+            agent.messages = None
+        cause = agent.cause.strip() or tell_exit(code)
+        if not trained:  # nothing has ever worked: restarts would loop
+            raise RunFailed(f"{self._role} {agent.number} ended before the first update\n{cause}")
+        self._died(agent, now, int(self._board.unrolls[agent.number]) > agent.unrolls, cause)
+
+    def _died(self, agent: Agent, now: float, useful: bool, cause: str) -> None:
+        """Record a death, and clean up after it.
+
+        Raises:
+            RunFailed: too few are healthy.
+        """
+        agent.restarts.died(now, useful)
+        healthy = sum(not other.restarts.failing for other in self._agents)
+        if healthy < self._min_agents:
+            raise RunFailed(
+                f"{healthy} of {len(self._agents)} {self._role}s are healthy, "
+                f"but system.min_agents is {self._min_agents}\n"
+                f"{self._role} {agent.number}, which died {agent.restarts.strikes} times without finishing an unroll: "
+                f"{cause}"
+            )
+        self._make_good(agent.number)
+        if self._config.run.reproducible and self.deaths == 1:
+            self._say("an agent died: from here on, this run is not reproducible")
+        self._say(f"{self._role} {agent.number} is being restarted after: {cause.splitlines()[-1]}")
+
+
+class Agents(Supervisor[Slab]):
+    """The agents of a slab.
+
+    Args:
+        spec: the environment's spec.
+        settle: returns once no predictor is processing requests gathered before the call.
+        weights: published by the trainer, for agents that run the network themselves; None: predictors do.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        spec: EnvSpec,
+        slab: Slab,
+        min_agents: int,
+        seed: int,
+        settle: Callable[[], None],
+        say: Callable[[str], None],
+        weights: SharedWeights | None = None,
+    ) -> None:
+        super().__init__(config, slab, "agent", slab.groups_per_agent * slab.group_size, min_agents, seed, say)
+        self._spec, self._settle, self._weights = spec, settle, weights
+
+    def _spawn(self, number: int, seed: int) -> tuple[ChildProcess, Connection]:
+        slab = self._board
+        reader, writer = slab.context.Pipe(duplex=False)
+        slab.admit(number)
+        arguments = self._config, self._spec, slab, number, seed, slab.waker(number), writer
+        name = f"agent-{number}"
+        if self._weights is None:
+            process = spawn(slab.context, name, run_agent, *arguments)
+        else:
+            process = spawn(slab.context, name, run_own_network, *arguments, self._weights)
+        writer.close()
+        return process, reader
+
+    def _make_good(self, number: int) -> None:
+        slab = self._board
+        slab.retire(number)
+        slab.run_agents(slab.num_agents)  # an agent that the controller paused may have to take its place
+        self._settle()
+        slab.recover(number)

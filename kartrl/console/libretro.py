@@ -1,0 +1,226 @@
+"""Binding to emulator cores through libretro's C interface (libretro.h), with several emulators per process.
+
+stable-retro provides the core, the names of memory addresses and the format of states; its own binding allows only
+one emulator per process, which rules out batched steps. A core keeps its state in global variables, so each emulator
+here loads its own copy of the library.
+"""
+
+import ctypes
+import os
+import shutil
+import tempfile
+from ctypes import POINTER, c_bool, c_char_p, c_int, c_int16, c_size_t, c_uint, c_void_p
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from kartrl.console import core_patches
+from kartrl.console.core_patches import Shortcuts
+from kartrl.errors import UserError
+from kartrl.processes.interrupts import defer_ctrl_c, held
+
+Image = npt.NDArray[np.uint8]  # named, as each evaluation of the expression takes 7 us
+SET_PIXEL_FORMAT, RGB565 = 10, 2  # environment command, and the supported pixel format
+SYSTEM_RAM = 2
+ALL, NONE = slice(None), slice(0)  # rows of the screen
+ROWS = 239  # of the tallest screen that is not interlaced
+# Prototypes of libretro.h: environment, video_refresh, audio_sample, audio_sample_batch, input_poll, input_state.
+CALLBACKS = {
+    "environment": ctypes.CFUNCTYPE(c_bool, c_uint, c_void_p),
+    "video_refresh": ctypes.CFUNCTYPE(None, c_void_p, c_uint, c_uint, c_size_t),
+    "audio_sample": ctypes.CFUNCTYPE(None, c_int16, c_int16),
+    "audio_sample_batch": ctypes.CFUNCTYPE(c_size_t, c_void_p, c_size_t),
+    "input_poll": ctypes.CFUNCTYPE(None),
+    "input_state": ctypes.CFUNCTYPE(c_int16, c_uint, c_uint, c_uint, c_uint),
+}
+# Called ten times per frame, to no effect here: a function of C's library, so that no call enters Python.
+IGNORED = ("audio_sample", "audio_sample_batch", "input_poll")
+BUTTONS = (
+    "B",
+    "Y",
+    "SELECT",
+    "START",
+    "UP",
+    "DOWN",
+    "LEFT",
+    "RIGHT",
+    "A",
+    "X",
+    "L",
+    "R",
+)  # RETRO_DEVICE_ID_JOYPAD_*, from 0
+STATE_LIMIT = 4 * 1024 * 1024  # maximum bytes of an unpacked start state; stable-retro's are below half a MiB
+
+
+class _GameInfo(ctypes.Structure):
+    _fields_ = [("path", c_char_p), ("data", c_char_p), ("size", c_size_t), ("meta", c_char_p)]
+
+
+class Frame(NamedTuple):
+    """Location of a video frame in memory, RGB565."""
+
+    address: int
+    width: int  # pixels
+    height: int
+    pitch: int  # bytes from one row to the next
+
+    @property
+    def size(self) -> int:
+        """Size in bytes."""
+        return self.height * self.pitch
+
+    def pixels(self, memory: Any) -> Image:
+        """The frame's pixels, uint8 [height, width, 2], in a buffer that begins with it."""
+        return np.frombuffer(memory, np.uint8, self.size).reshape(self.height, self.pitch // 2, 2)[:, : self.width]
+
+
+class Copy(NamedTuple):
+    """A loaded copy of a core."""
+
+    library: ctypes.CDLL
+    shortcuts: Shortcuts | None
+
+
+class Emulator:
+    """A core with a loaded game. Must be closed, so that its copy of the core can be reused.
+
+    Args:
+        core: the core's library.
+        rom: the game.
+        fast: whether to take the `shortcuts`, which halve the time of a frame, if the core has them. With them a game
+            does not boot, but continues from a saved state.
+
+    Raises:
+        UserError: the core cannot be loaded, or rejects the ROM.
+    """
+
+    # copies without a game, for reuse: a library cannot be unloaded safely
+    _idle: dict[tuple[Path, bool], list[Copy]] = {}  # noqa: RUF012
+
+    def __init__(self, core: Path, rom: Path, fast: bool = False) -> None:
+        self.pressed = 0
+        """Buttons held on the first joypad: bit i for `BUTTONS[i]`."""
+        self.frame = Frame(0, 0, 0, 0)
+        """The last video frame; valid until the next."""
+        self._pixels = np.zeros((0, 0, 2), np.uint8)  # a view of it, uint8 [height, width, 2]
+        self._spare = self._idle.setdefault((core, fast), [])
+        self._copy = self._spare.pop() if self._spare else _copy(core, fast)
+        self._shortcuts = self._copy.shortcuts
+        answers: dict[str, Any] = {
+            "environment": self._environment,
+            "video_refresh": self._video_refresh,
+            "input_state": lambda port, device, index, button: self.pressed >> button & 1 if port == 0 else 0,
+        }
+        # keep references: the core stores raw pointers
+        self._callbacks = {name: CALLBACKS[name](answer) for name, answer in answers.items()}
+        ignore: Any = ctypes.cast(ctypes.CDLL(None).abs, c_void_p).value
+        ignored = IGNORED if self._shortcuts is None else (*IGNORED, "input_state")
+        self._callbacks |= {name: CALLBACKS[name](ignore) for name in ignored}
+        for name, callback in self._callbacks.items():
+            self._call(f"set_{name}", callback)
+        defer_ctrl_c()
+        self._call("init")
+        data = rom.read_bytes()
+        if not data or not self._call("load_game", ctypes.byref(_GameInfo(os.fsencode(rom), data, len(data), None))):
+            self._call("deinit")
+            self._spare.append(self._copy)
+            raise UserError(f"{rom}: the emulator cannot start this ROM")
+        self._open = True
+        size = self._call("get_memory_size", SYSTEM_RAM)
+        self.ram = (ctypes.c_uint8 * size).from_address(self._call("get_memory_data", SYSTEM_RAM))
+        """The console's working memory, a live view; invalid after `close`."""
+        self._call("run")
+        if self._shortcuts is not None:  # the frame's location does not change: no call into Python is left
+            self._callbacks["video_refresh"] = CALLBACKS["video_refresh"](ignore)
+            self._call("set_video_refresh", self._callbacks["video_refresh"])
+
+    def run(self, rows: int = ROWS) -> None:
+        """Emulate one video frame, of which only the first `rows` rows need to be right."""
+        if self._shortcuts is None:
+            self._call("run")
+        else:
+            self._shortcuts.prepare(self.pressed, rows)
+            self._copy.library.retro_run()
+
+    def screen(self, rows: slice = ALL, gray: bool = False) -> Image:
+        """The last video frame or some rows of it, uint8 [rows, width, 3], or [rows, width] if `gray`; a new array."""
+        return converted(self._pixels[rows], gray)
+
+    def save(self) -> bytes:
+        """Serialize the console's state."""
+        state = ctypes.create_string_buffer(self._call("serialize_size"))
+        self._call("serialize", state, len(state))
+        return state.raw
+
+    def restore(self, state: bytes) -> bool:
+        """Restore a saved state; the screen is updated with the next frame. Returns False if the core rejects it."""
+        return bool(self._call("unserialize", state, len(state)))
+
+    def close(self) -> None:
+        """Unload the game. Closing twice is allowed."""
+        if self._open:
+            self._open = False
+            self._call("unload_game")
+            self._call("deinit")
+            self._spare.append(self._copy)
+
+    def _call(self, name: str, *arguments: Any) -> Any:
+        """Call a function of the core; signals that arrive meanwhile are handled afterwards."""
+        with held():
+            return getattr(self._copy.library, f"retro_{name}")(*arguments)
+
+    def _environment(self, command: int, data: int) -> bool:
+        if command == SET_PIXEL_FORMAT:
+            return c_int.from_address(data).value == RGB565
+        return False  # nothing else is supported
+
+    def _video_refresh(self, address: int | None, width: int, height: int, pitch: int) -> None:
+        frame = Frame(address or 0, width, height, pitch)
+        if address and frame != self.frame:  # null: the frame is unchanged
+            self.frame, self._pixels = frame, frame.pixels((ctypes.c_uint8 * frame.size).from_address(address))
+
+
+def converted(pixels: Image, gray: bool) -> Image:
+    """Convert pixels of a frame, uint8 [rows, width, 2], as described in `Emulator.screen`."""
+    return cast(Image, cv2.cvtColor(pixels, cv2.COLOR_BGR5652GRAY if gray else cv2.COLOR_BGR5652RGB))
+
+
+def _copy(core: Path, fast: bool) -> Copy:
+    """Load a separate copy of the library, with libretro's signatures.
+
+    Raises:
+        UserError: it cannot be loaded.
+    """
+    plan = core_patches.find(core) if fast else None
+    try:
+        if hasattr(os, "memfd_create"):  # works with noexec folders; kept open, so that its name stays unique
+            path = f"/proc/self/fd/{os.memfd_create(core.name)}"
+            library = _load(core, path, plan)
+        else:
+            with tempfile.TemporaryDirectory() as folder:
+                library = _load(core, f"{folder}/{core.name}", plan)
+    except OSError as error:
+        raise UserError(f"{core}: cannot load the emulator core ({error})") from error
+    for name in CALLBACKS:
+        getattr(library, f"retro_set_{name}").restype = None
+    library.retro_load_game.argtypes, library.retro_load_game.restype = [POINTER(_GameInfo)], c_bool
+    library.retro_get_memory_data.argtypes, library.retro_get_memory_data.restype = [c_uint], c_void_p
+    library.retro_get_memory_size.argtypes, library.retro_get_memory_size.restype = [c_uint], c_size_t
+    library.retro_serialize_size.restype = c_size_t
+    library.retro_serialize.argtypes, library.retro_serialize.restype = [c_void_p, c_size_t], c_bool
+    library.retro_unserialize.argtypes, library.retro_unserialize.restype = [c_char_p, c_size_t], c_bool
+    for name in ("retro_init", "retro_deinit", "retro_run", "retro_unload_game"):
+        function = getattr(library, name)
+        function.argtypes, function.restype = [], None
+    return Copy(library, None if plan is None else Shortcuts(plan, library))
+
+
+def _load(core: Path, path: str, plan: core_patches.Plan | None) -> ctypes.CDLL:
+    """Copy the library to `path`, with the shortcuts of `plan`, and load it from there."""
+    shutil.copyfile(core, path)
+    if plan is not None:
+        core_patches.shorten(path, plan)
+    return ctypes.CDLL(path)

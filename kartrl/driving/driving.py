@@ -1,0 +1,308 @@
+"""Driving with a trained network, to see what it does: whole episodes, or one step by step."""
+
+import contextlib
+import math
+from collections.abc import Callable, Generator, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+import torch
+from rich.console import Console
+
+from kartrl.config import Config, dump, read
+from kartrl.driving.actor import Actor
+from kartrl.envs.episode import STATISTICS, Drive
+from kartrl.envs.observations import NonFiniteImage, is_finite
+from kartrl.envs.spec import ActionSpec
+from kartrl.envs.world import World
+from kartrl.envs.worlds import load_world
+from kartrl.errors import UserError, located
+from kartrl.hardware.devices import choose_device
+from kartrl.learning import checkpoint
+from kartrl.models import Network
+
+MOST_BUILT = 1000  # circuits that a checkpoint may cause to be generated without the user asking for them
+OnPicture = Callable[[np.ndarray], None]
+
+
+class Step(NamedTuple):
+    """State of an episode after a step, or at its start."""
+
+    observation: np.ndarray  # what the network acts on next
+    reward: float
+    info: dict[str, Any]
+    terminated: bool
+    ended: bool
+
+
+class Start(NamedTuple):
+    """How one of the episodes that are driven together begins; see `drive_together`."""
+
+    level: str  # "" if there are no levels
+    seed: int  # of the environment and of sampling
+    use: str = "train"  # recorded as the episode's purpose
+    on_step: "Callable[[gymnasium.Env[Any, Any]], None] | None" = None  # called at the start and after each step
+
+
+class Driver(NamedTuple):
+    """A trained network on the environment it was trained for; see `open_driver`."""
+
+    world: World
+    agent_steps: int
+    env: "gymnasium.Env[Any, Any]"
+    network: Network
+    levels: tuple[str, ...]  # empty if there are no levels
+
+
+@contextlib.contextmanager
+def open_driver(
+    path: Path,
+    levels: Sequence[str],
+    device: str,
+    render: bool = False,
+    console: Console | None = None,
+    overrides: Sequence[str] = (),
+) -> Iterator[Driver]:
+    """Context manager: the `Driver` of a checkpoint, with an environment for these levels.
+
+    Args:
+        levels: as a user names them; if empty, those that the checkpoint's configuration trains or tests on, except
+            paths, which may belong to another folder or machine.
+        device: auto, cpu, cuda or mps; auto is the CPU, which is as fast as any for one observation at a time.
+        render: whether the environment renders frames.
+        console: shows the progress of building levels.
+        overrides: `environment.key=value`: settings that differ from training.
+
+    Raises:
+        UserError: the checkpoint, a level or the device is missing or unusable, or the network does not fit the
+            overridden environment.
+    """
+    loaded = checkpoint.load(path)
+    config = _changed(_needed(loaded.config), overrides)
+    checkpoint.check_imports(config)
+    chosen = choose_device("cpu" if device == "auto" else device)
+    network = checkpoint.load_network(loaded, chosen)
+    torch.set_num_threads(1)  # more are no faster for one observation, and far slower on a machine that also trains
+    world = load_world(config)
+    if levels:
+        found = world.find_levels(levels, console)
+    else:
+        own, left_out = _without_paths(path, config)
+        world = load_world(load_world(own).prepare(console))
+        found = world.all_levels()
+        if left_out and not found:
+            raise UserError(left_out)
+        if left_out and console is not None:
+            console.print(left_out, highlight=False, markup=False, soft_wrap=True)
+    try:
+        env = world.open_env(found, training=False, render=render)
+    except (UserError, OSError, MemoryError):
+        raise
+    except Exception as error:  # of its constructor or a wrapper's: wrong arguments, for instance
+        raise UserError(f"[environment] id = {config.environment.id}: {located(error)}") from error
+    world.isolate(env)
+    try:
+        fits = env.observation_space.shape == loaded.observation_shape
+        if overrides and not (fits and ActionSpec.of(env.action_space) == loaded.action):
+            raise UserError(f"--set {' '.join(overrides)}: {path} was trained on other observations or actions")
+        yield Driver(world, loaded.counters.agent_steps, env, network, found)
+    finally:
+        env.close()
+
+
+def with_newer(driver: Driver, path: Path) -> Driver:
+    """The driver with the network of another checkpoint of its run.
+
+    Raises:
+        UserError: it cannot be read, or its network differs.
+    """
+    loaded = checkpoint.load(path)
+    device = next(driver.network.parameters()).device
+    return driver._replace(agent_steps=loaded.counters.agent_steps, network=checkpoint.load_network(loaded, device))
+
+
+def _needed(config: Config) -> Config:
+    """The part of a checkpoint's configuration that driving needs; everything else in it is ignored."""
+    kept = {name: getattr(config, name) for name in ("environment", "reward", "levels", "model")}
+    return Config().model_copy(update=kept)
+
+
+def _changed(config: Config, overrides: Sequence[str]) -> Config:
+    """The configuration with overrides of [environment].
+
+    Raises:
+        UserError: an override is invalid, not of [environment], or selects another world.
+    """
+    for override in overrides:
+        if not override.startswith("environment.") or override.startswith("environment.id="):
+            raise UserError(f"--set {override}: only [environment] can differ from training, except its id")
+    return read(overrides=overrides, base=dump(config)) if overrides else config
+
+
+def _without_paths(path: Path, config: Config) -> tuple[Config, str]:
+    """The configuration with [levels] without paths, and a line that says which these are; "" if there are none.
+
+    Raises:
+        UserError: too many circuits would have to be generated.
+    """
+    levels = config.levels.without_paths()
+    keys = [key for key, use in config.levels.circuits.items() if key not in levels.circuits and use != "none"]
+    text = f"{path}: paths in its [levels] are not opened ({_short(keys)}); name them with -s"
+    if (number := levels.generated) > MOST_BUILT:
+        raise UserError(f"{path}: [levels] has {number:,} generated circuits; choose some with -s")
+    return config.model_copy(update={"levels": levels}), text if keys else ""
+
+
+def _short(keys: Sequence[str], limit: int = 80) -> str:
+    text = ", ".join(keys)
+    return text if len(text) <= limit else f"{text[:limit]}..."
+
+
+def drive(
+    world: World,
+    env: "gymnasium.Env[Any, Any]",
+    network: Network,
+    level: str,
+    *,
+    greedy: bool,
+    seed: int,
+    use: str = "train",
+    on_picture: OnPicture | None = None,
+) -> Drive:
+    """Drive one episode.
+
+    Args:
+        env: from `world`, able to drive on `level`.
+        network: in evaluation mode.
+        level: "" if there are no levels.
+        greedy: take the most likely action instead of sampling.
+        seed: seed of the environment and of sampling; the same seed gives the same drive.
+        use: recorded as the episode's purpose.
+        on_picture: called with each video frame, if the environment has `on_frame`, or else with what `env.render()`
+            shows at the start and after each step, uint8 [H, W, 3].
+    """
+    inner = env.unwrapped
+    frames = on_picture is not None and hasattr(inner, "on_frame")
+    on_step = None if on_picture is None or frames else lambda env: on_picture(picture_of(env))
+    if frames:
+        inner.on_frame = on_picture  # type: ignore[attr-defined]
+    try:
+        (driven,) = drive_together(world, [env], network, [Start(level, seed, use, on_step)], greedy=greedy)
+    finally:
+        if frames:
+            inner.on_frame = None  # type: ignore[attr-defined]
+    return driven
+
+
+def drive_together(
+    world: World,
+    envs: "Sequence[gymnasium.Env[Any, Any]]",
+    network: Network,
+    starts: Sequence[Start],
+    *,
+    greedy: bool,
+) -> list[Drive]:
+    """Drive several episodes, as many at once as there are environments, with one forward pass for a step of all.
+
+    It takes less time than `drive` for each. The results are close to that function's, but not the same, as rounding
+    depends on the size of the batch; the same starts and as many environments give the same drives.
+
+    Args:
+        envs: from `world`, each able to drive on all these levels.
+        network: in evaluation mode.
+        greedy: take the most likely actions instead of sampling.
+    """
+    drives: list[Drive] = []
+    for begin in range(0, len(starts), len(envs)):
+        some = starts[begin : begin + len(envs)]
+        episodes = [
+            _episode(env, reset_options(world, start.level), start.seed) for env, start in zip(envs, some, strict=False)
+        ]
+        actor = Actor(network, ActionSpec.of(envs[0].action_space), greedy=greedy, seeds=[start.seed for start in some])
+        traces: list[list[tuple[float, ...]]] = [[] for _ in some]
+        newest = [next(episode) for episode in episodes]
+        rows = list(range(len(some)))  # of the episodes that go on
+        while rows:
+            for row in rows:
+                traces[row].append(world.trace(newest[row].info))
+                if (on_step := some[row].on_step) is not None:
+                    on_step(envs[row])
+            going = [place for place, row in enumerate(rows) if not newest[row].ended]
+            if len(going) < len(rows):
+                actor.keep(going)
+                rows = [rows[place] for place in going]
+            if rows:
+                actions = actor.act([newest[row].observation for row in rows])
+                for row, action in zip(rows, actions, strict=True):
+                    newest[row] = episodes[row].send(action)
+        drives += [
+            Drive(world.make_episode(step.info, step.terminated, start.use), np.array(trace, np.float32))
+            for step, start, trace in zip(newest, some, traces, strict=True)
+        ]
+    return drives
+
+
+def picture_of(env: "gymnasium.Env[Any, Any]") -> np.ndarray:
+    """What `env.render()` shows, uint8 [H, W, 3].
+
+    Raises:
+        UserError: it raised an exception, such as for a library that is missing, or returned no image.
+    """
+    try:
+        picture = env.render()
+    except Exception as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".rstrip(": ").split())
+        raise UserError(f"the environment cannot be filmed: render() raised {reason}") from error
+    if not (isinstance(picture, np.ndarray) and picture.ndim == picture.shape[-1] == 3):
+        raise UserError("the environment cannot be filmed: render() returned no image of shape [H, W, 3]")
+    return picture
+
+
+def steps(
+    env: "gymnasium.Env[Any, Any]",
+    network: Network,
+    options: dict[str, Any],
+    *,
+    greedy: bool,
+    seed: int,
+) -> Iterator[Step]:
+    """Drive one episode step by step; the other arguments are those of `drive`.
+
+    Args:
+        options: of the environment's `reset`, such as `reset_options`.
+    """
+    actor = Actor(network, ActionSpec.of(env.action_space), greedy=greedy, seeds=[seed])
+    episode = _episode(env, options, seed)
+    step = next(episode)
+    yield step
+    while not step.ended:
+        step = episode.send(actor.act([step.observation])[0])
+        yield step
+
+
+def _episode(env: "gymnasium.Env[Any, Any]", options: dict[str, Any], seed: int) -> Generator[Step, Any, None]:
+    """The start of one episode and its steps; takes the action of each."""
+    observation, info = env.reset(seed=seed, options=options or None)
+    step = Step(observation, 0.0, info, False, False)
+    length, total = 0, 0.0
+    while not step.ended:
+        action = yield step
+        try:
+            observation, reward, terminated, truncated, info = env.step(action)
+            finite = math.isfinite(float(reward)) and is_finite(observation)
+        except NonFiniteImage:
+            finite = False
+        if not finite:  # it ends the episode, as in training
+            info = step.info | {STATISTICS: {"l": length, "r": total}}
+            yield Step(step.observation, 0.0, info, False, True)
+            return
+        length, total = length + 1, total + float(reward)
+        step = Step(observation, float(reward), info, terminated, terminated or truncated)
+    yield step
+
+
+def reset_options(world: World, level: str) -> dict[str, Any]:
+    """Options of the environment's `reset` that select a level; none for ""."""
+    return world.reset_options(level) if level else {}

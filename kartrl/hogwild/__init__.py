@@ -1,0 +1,1 @@
+"""Optional: A3C as published, without locks."""

@@ -1,0 +1,1 @@
+"""How a circuit's ground looks: kinds, surfaces, colours and textures."""

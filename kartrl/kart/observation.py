@@ -1,0 +1,60 @@
+"""Preprocessing of the emulator's screen to observations."""
+
+from typing import cast
+
+import cv2
+import numpy as np
+
+from kartrl.config import Environment
+from kartrl.console.libretro import Image
+
+cv2.setNumThreads(0)  # many agents share the cores: a thread pool in each would only add contention
+
+
+class Picture:
+    """Resizes and stacks the observed part of screens, as configured by [environment].
+
+    `show` returns uint8 [height, width, C * frame_stack], the newest frame last, C = 1 (grey) or 3.
+    """
+
+    def __init__(self, section: Environment) -> None:
+        self.shape = (section.height, section.width, (1 if section.grayscale else 3) * section.frame_stack)
+        self._channels = self.shape[2] // section.frame_stack
+        self.rows = slice(section.crop_top, section.crop_bottom)
+        """Rows of the screen to pass to `show`."""
+        self.gray = section.grayscale
+        """Whether these are to be gray."""
+        self._size = (section.width, section.height)
+        self._stack: Image | None = None
+
+    def clear(self) -> None:
+        """Clear the frame stack at the start of an episode."""
+        self._stack = None
+
+    def show(self, seen: Image) -> Image:
+        """The observation for a new screen, of which `seen` has the `rows`; a new array.
+
+        Args:
+            seen: uint8 [rows, 256] if `gray`, else [rows, 256, 3].
+        """
+        picture = shrink(seen, self._size).reshape(self.shape[0], self.shape[1], self._channels)
+        if self._channels == self.shape[2]:
+            return picture
+        if self._stack is None:
+            self._stack = np.tile(picture, self.shape[2] // self._channels)
+        else:
+            self._stack = np.concatenate((self._stack[..., self._channels :], picture), axis=2)
+        return self._stack.copy()
+
+
+def shrink(image: Image, size: tuple[int, int]) -> Image:
+    """Resize uint8 [H, W] or [H, W, 3] to (width, height).
+
+    When shrinking, each result pixel is the mean of four: close to `INTER_AREA`, which is five times slower for sizes
+    that are not integer multiples, and with less aliasing than two pixels out of many.
+    """
+    width, height = size
+    if image.shape[1] >= 2 * width or image.shape[0] >= 2 * height:
+        twice = cv2.resize(image, (2 * width, 2 * height), interpolation=cv2.INTER_LINEAR)
+        return cast(Image, cv2.resize(twice, size, interpolation=cv2.INTER_AREA))
+    return cast(Image, cv2.resize(image, size, interpolation=cv2.INTER_LINEAR))

@@ -1,0 +1,1 @@
+"""Optional: several learners, whose gradients are summed."""

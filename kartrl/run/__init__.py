@@ -1,0 +1,1 @@
+"""One run: its folder, server, logger and evaluator."""

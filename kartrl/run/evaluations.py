@@ -1,0 +1,110 @@
+"""The server's side of the evaluator: starts and watches its process, receives its results, and ends it."""
+
+import contextlib
+import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from kartrl.config import Config
+from kartrl.errors import RunFailed, UserError, shortage
+from kartrl.files import write_whole
+from kartrl.learning import checkpoint
+from kartrl.metrics.records import EpisodeRecord, Scalars
+from kartrl.processes.backoff import STILL_SECONDS, Helper
+from kartrl.processes.child import ChildProcess
+from kartrl.processes.inbox import Inbox
+from kartrl.processes.spawn import spawn
+
+LAST_SECONDS = 120.0  # for the evaluation of a finished run's last checkpoint
+
+
+class Evaluations:
+    """Evaluates a run's checkpoints in a separate process.
+
+    Args:
+        config: the configuration.
+        run_folder: the run's folder.
+        context: the multiprocessing context.
+        say: prints a line for the user.
+    """
+
+    def __init__(self, config: Config, run_folder: Path, context: Any, say: Callable[[str], None]) -> None:
+        self._config, self._folder, self._context, self._say = config, run_folder, context, say
+        self._inbox: Inbox | None = None
+        self._helper = Helper("evaluator", self._start, say, STILL_SECONDS + config.system.step_timeout)
+
+    def _start(self, signs: Connection) -> ChildProcess:
+        from kartrl.run import evaluator  # here: it loads for 0.2 s, and a run's start does not need it
+
+        ours, theirs = self._context.Pipe()
+        self._inbox = Inbox(ours)
+        process = spawn(self._context, "evaluator", evaluator.run, self._folder, self._config, theirs, signs)
+        theirs.close()
+        return process
+
+    def watch(self, now: float) -> None:
+        """Check that the process is alive, and replace it if not, if evaluations are enabled."""
+        if self._config.evaluation.minutes > 0:
+            self._helper.watch(now)
+
+    def rest(self, now: float) -> None:
+        """See `Helper`."""
+        self._helper.rest(now)
+
+    def receive(self) -> list[EpisodeRecord | Scalars]:
+        """What the process has sent since the last call."""
+        try:
+            return self._inbox.receive() if self._inbox is not None else []
+        except EOFError:  # it is gone; `watch` handles it
+            return []
+
+    def finish(self, take_in: Callable[[], None], skipped: Callable[[], bool]) -> None:
+        """Have the newest checkpoint evaluated, within `LAST_SECONDS`, after training has ended.
+
+        Args:
+            take_in: called meanwhile; receives results.
+            skipped: whether to stop waiting.
+        """
+        begun = time.monotonic()
+        try:
+            self.watch(begun)
+        except (OSError, RunFailed) as error:  # it could not be started
+            self._say(f"The last checkpoint is not evaluated: {shortage(error) or error}")
+            return
+        process = self._helper.process
+        if process is None or self._inbox is None:
+            return
+        self._say("Evaluating the last checkpoint (Ctrl-C skips this) ...")
+        with contextlib.suppress(OSError):  # it has died
+            self._inbox.reader.send("training has ended")
+        while process.is_alive() and not skipped():
+            if time.monotonic() - begun > LAST_SECONDS:
+                self._say(f"Stopped evaluating it after {LAST_SECONDS:.0f} s")
+                return
+            process.join(0.5)
+            take_in()
+        take_in()
+
+    def terminate(self) -> None:
+        """Terminate the process."""
+        if self._helper.process is not None:
+            self._helper.process.terminate()
+
+    def leave_best(self) -> None:
+        """If no evaluation has chosen a best checkpoint, copy the newest; the process must have ended."""
+        best, newest = self._folder / "best.pt", checkpoint.newest(self._folder)
+        if newest is not None and not _chosen(best):
+            try:
+                write_whole(best, newest.read_bytes())
+            except OSError as error:
+                self._say(f"failed to save {best} ({error.strerror or error})")
+
+
+def _chosen(best: Path) -> bool:
+    """Whether an evaluation chose this checkpoint; otherwise it is missing, or a copy of a newest one."""
+    try:
+        return checkpoint.load(best).score is not None
+    except UserError:
+        return best.exists()

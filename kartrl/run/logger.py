@@ -1,0 +1,88 @@
+"""The logger: drains metrics from a queue and writes TensorBoard events and a CSV file. It does not load torch."""
+
+import multiprocessing
+import os
+import signal
+import time
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from kartrl.config import Config
+from kartrl.envs.episode import Episode
+from kartrl.envs.worlds import load_world
+from kartrl.metrics.episode_metrics import training_scalars
+from kartrl.metrics.hardware import Hardware
+from kartrl.metrics.records import EpisodeBatch, EpisodeRecord, Histograms, Record, Scalars
+from kartrl.metrics.sinks import Sinks
+from kartrl.processes.pulse import Pulse
+
+EPISODES_SECONDS = 5.0  # episodes are averaged over this long
+HARDWARE_SECONDS = 10.0
+WAIT_SECONDS = 1.0  # how long to wait for a message before periodic work
+
+
+def run(
+    config: Config, run_folder: Path, records: Connection, first_step: int, signs: Connection | None = None
+) -> None:
+    """Body of the logger process; ends on None, or when its parent is gone.
+
+    Args:
+        config: the configuration.
+        run_folder: gets the event file and `scalars.csv`, which hold the same scalars, and `episodes.csv`.
+        records: gives `Scalars`, `Histograms`, `EpisodeRecord`, and finally None. The evaluator's
+            episodes arrive as means only, in `Scalars`.
+        first_step: agent steps at which this process begins; anything logged after that, by a run that got further
+            than the checkpoint it is resumed from, is discarded.
+        signs: receives signs of life; see `Pulse`.
+    """
+    signal.signal(signal.SIGTERM, lambda *_: None)  # sent to the whole group: the last records are still to come
+    pulse, world = Pulse(signs), load_world(config)
+    parent = multiprocessing.parent_process()
+    sinks = Sinks(run_folder, first_step, config)
+    sinks.flush()  # a folder that cannot be written to is reported now
+    hardware = Hardware(parent.pid if parent is not None and parent.pid else os.getpid())
+    episodes: list[Episode] = []
+    step = first_step
+    next_episodes = time.monotonic() + EPISODES_SECONDS
+    next_hardware = time.monotonic() + HARDWARE_SECONDS
+    try:
+        while True:
+            pulse.beat()
+            if records.poll(WAIT_SECONDS):
+                message = _receive(records)
+                if message is None:
+                    break
+                step = max(step, message.agent_steps)
+                match message:
+                    case Scalars():
+                        sinks.scalars(message.agent_steps, message.values)
+                    case Histograms():
+                        sinks.histograms(message.agent_steps, message.values)
+                    case EpisodeBatch():
+                        sinks.scalars(message.agent_steps, training_scalars(world, message.episodes))
+                        for episode in message.episodes:
+                            sinks.episode(message.agent_steps, episode)
+                    case EpisodeRecord(evaluated=False):
+                        episodes.append(message.episode)
+                        sinks.episode(message.agent_steps, message.episode)
+            now = time.monotonic()
+            if now >= next_episodes:
+                next_episodes = now + EPISODES_SECONDS
+                sinks.scalars(step, training_scalars(world, episodes))
+                episodes.clear()
+                sinks.flush()
+            if now >= next_hardware:
+                next_hardware = now + HARDWARE_SECONDS
+                sinks.scalars(step, hardware.sample())
+        sinks.scalars(step, training_scalars(world, episodes))
+    finally:
+        sinks.close()
+
+
+def _receive(records: Connection) -> Record | None:
+    """The next record; None as the last one, or if the parent is gone, perhaps in the middle of one."""
+    try:
+        record: Record | None = records.recv()
+    except (EOFError, OSError):
+        return None
+    return record

@@ -1,0 +1,194 @@
+"""Reports a run's metrics to the logger process and to the terminal."""
+
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from multiprocessing.context import BaseContext
+from pathlib import Path
+
+import psutil
+
+from kartrl.acting.messages import EpisodeEnd
+from kartrl.acting.sizes import Sizes
+from kartrl.config import Config
+from kartrl.envs.worlds import load_world
+from kartrl.metrics.records import EpisodeBatch, EpisodeRecord, Histograms, Record, Scalars
+from kartrl.metrics.terminal import Display, Status
+from kartrl.processes.backoff import STILL_SECONDS, Helper
+from kartrl.processes.child import ChildProcess
+from kartrl.processes.record_pipe import RecordPipe
+from kartrl.processes.spawn import spawn
+from kartrl.training.trainer import Trainer
+
+UPDATE_SECONDS = 10.0  # to wait for the end of an update
+LARGEST_QUEUE = 10_000  # records that wait for the logger; more are lost
+FAR = 1.0  # KL(mu || pi) between the policy that acts and the learner's: at 0.5, training can still go well
+LAST_SECONDS = 30.0  # for the logger of a finished run: a short run may end before it has started
+
+
+class Reporter:
+    """Starts the logger and sends it records; training never waits for it.
+
+    In a reproducible run, updates and episodes are reported update by update, not by the clock.
+
+    Args:
+        config: the configuration.
+        run_folder: the run's folder.
+        context: the multiprocessing context.
+        display: the terminal.
+        trainer: the trainer whose updates are reported.
+        sizes: numbers of groups, and of blocks per update.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        run_folder: Path,
+        context: BaseContext,
+        display: Display,
+        trainer: Trainer,
+        sizes: Sizes,
+    ) -> None:
+        self._config, self._folder, self._context = config, run_folder, context
+        self._frames_per_step = load_world(config).frames_per_step
+        self._display, self._trainer, self._sizes = display, trainer, sizes
+        self.episodes = trainer.counters.episodes
+        self._ended: list[EpisodeEnd] = []  # reproducible: episodes whose round has not been trained on
+        self._pipe: RecordPipe | None = None
+        self._lost = 0
+        self._reported_first_update = False
+        self._warned = bool(config.replays)  # replayed steps are expected to be from far policies
+        self.logger = Helper("logger", self._start_logger, display.say, STILL_SECONDS + config.system.step_timeout)
+
+    def _start_logger(self, signs: Connection) -> ChildProcess:
+        from kartrl.run import logger  # here: it loads while the first agents start
+
+        if self._pipe is not None:
+            self._lost += self._pipe.waiting
+        self.close()
+        self._pipe = RecordPipe(self._context, LARGEST_QUEUE)
+        step = self._trainer.counters.agent_steps  # what an earlier logger has written up to here is kept
+        arguments = self._config, self._folder, self._pipe.reader, step, signs
+        process = spawn(self._context, "logger", logger.run, *arguments)
+        self._pipe.reader.close()
+        return process
+
+    def send(self, record: Record | None) -> None:
+        """Send a record to the logger, or None as the last one; it is lost if the logger is too far behind."""
+        if self.logger.process is None or self._pipe is None or not self._pipe.put(record):
+            self._lost += 1
+
+    def finish(self, skipped: Callable[[], bool]) -> None:
+        """Have the logger write all records, within `LAST_SECONDS`, after the last one was sent.
+
+        Args:
+            skipped: whether to stop waiting.
+        """
+        deadline, process = time.monotonic() + LAST_SECONDS, self.logger.process
+        while process is not None and process.is_alive() and not skipped() and time.monotonic() < deadline:
+            process.join(0.5)
+
+    def close(self) -> None:
+        """Discard what the logger has not received; call it when the logger has ended."""
+        if self._pipe is not None:
+            self._pipe.close()
+
+    def add(self, end: EpisodeEnd) -> None:
+        """Record an agent's episode."""
+        self.episodes += 1
+        record = EpisodeRecord(self._trainer.counters.agent_steps, end.episode, evaluated=False)
+        self._display.add(record)
+        self._display.add_return(self._trainer.seconds, end.episode.episodic_return)
+        if self._config.run.reproducible:
+            self._ended.append(end)
+        else:
+            self.send(record)
+
+    def add_evaluation(self, message: EpisodeRecord | Scalars) -> None:
+        """Record what the evaluator sends."""
+        if isinstance(message, EpisodeRecord):
+            self._display.add(message)
+        self.send(message)
+
+    def report_weights(self) -> None:
+        """Send the distributions of all weights, unless an update takes too long."""
+        try:
+            weights = self._trainer.state(UPDATE_SECONDS).network
+        except TimeoutError:
+            return
+        values = {f"weights/{name}": tensor.float().flatten().numpy() for name, tensor in weights.items()}
+        self.send(Histograms(self._trainer.counters.agent_steps, values))
+
+    def say(self) -> None:
+        """Show the trainer's messages."""
+        while self._trainer.messages:
+            self._display.say(self._trainer.messages.popleft())
+
+    def report(self, status: Status, deaths: int, crew: dict[str, float]) -> None:
+        """Send what has been measured since the last call; agents' messages must have been received first.
+
+        Args:
+            deaths: of agents so far.
+            crew: `Crew.scalars`.
+        """
+        trainer = self._trainer
+        scalars = self._report_updates(status) | crew
+        if trainer.first_update is not None and not self._reported_first_update:
+            self._reported_first_update = True
+            scalars["speed/first_update_seconds"] = trainer.first_update - psutil.Process().create_time()
+        scalars |= {
+            "speed/agent_steps_per_second": status.agent_steps_per_second,
+            "speed/frames_per_second": status.agent_steps_per_second * self._frames_per_step,
+            "speed/updates_per_second": status.updates_per_second,
+            "speed/longest_pause_seconds": trainer.longest_pause(),
+            "speed/prediction_batch_size": status.prediction_batch,
+            "speed/agents": float(status.agents),
+            "speed/lost_metrics": float(self._lost),
+            "system/agent_deaths": float(deaths),
+            "system/skipped_updates": float(trainer.guard.skipped),
+        }
+        self.send(Scalars(status.counters.agent_steps, scalars))
+
+    def _report_updates(self, status: Status) -> dict[str, float]:
+        """Means over the updates since the last call; in a reproducible run each is sent by itself."""
+        records = [self._trainer.records.popleft() for _ in range(len(self._trainer.records))]
+        for record in records:
+            self._display.add_reward(record.counters.seconds, record.steps, record.mean_reward)
+        values: dict[str, list[float]] = defaultdict(list)
+        for record in records:
+            for tag, value in record.scalars.items():
+                values[tag].append(value)
+        means = {tag: sum(numbers) / len(numbers) for tag, numbers in values.items()}
+        self._warn_of_far_policy(means.get("losses/behaviour_kl", 0.0), status.lag)
+        if not self._config.run.reproducible:
+            counters = status.counters
+            return means | {"speed/updates": float(counters.updates), "speed/episodes": float(counters.episodes)}
+        for record in records:
+            steps = record.counters.agent_steps
+            self.send(Scalars(steps, {**record.scalars, "speed/updates": float(record.counters.updates)}))
+            self._send_trained(record.attempts, steps)
+        return {}
+
+    def report_last_episodes(self) -> None:
+        """In a reproducible run, send the episodes that were trained on after the last reported update."""
+        if self._ended:
+            self._send_trained(self._trainer.attempts, self._trainer.counters.agent_steps)
+
+    def _send_trained(self, attempts: int, steps: int) -> None:
+        """Send the episodes that ended in the rounds of the first `attempts` updates, in a fixed order."""
+        # Agents send an episode before they finish its block, so all of a trained round have been received.
+        rounds = attempts * self._sizes.training_blocks // (self._sizes.agents * self._sizes.groups_per_agent)
+        ended = sorted((end for end in self._ended if end.block < rounds), key=lambda end: (end.block, end.group))
+        self._ended = [end for end in self._ended if end.block >= rounds]
+        self.send(EpisodeBatch(steps, tuple(end.episode for end in ended)))
+
+    def _warn_of_far_policy(self, divergence: float, lag: float) -> None:
+        """Tell the user, once, if agents act with a policy far from the learner's: a mean KL(mu || pi) above `FAR`."""
+        if self._warned or not divergence > FAR:
+            return
+        self._warned = True
+        self._display.say(
+            f"Agents act with a policy far from the learner's (KL {divergence:.3g}, {lag:.1f} updates old), "
+            "so training may fail: try fewer environments, larger updates or a lower learning rate"
+        )

@@ -1,0 +1,382 @@
+"""The server owns every process and thread of a run: it starts, watches, restarts and stops them."""
+
+import contextlib
+import faulthandler
+import os
+import sys
+import threading
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kartrl.acting.sizes import Sizes
+from kartrl.algorithms import heads_of
+from kartrl.config import Config
+from kartrl.envs.named_modules import trust
+from kartrl.envs.spec import EnvSpec
+from kartrl.errors import RunFailed, UserError, shortage
+from kartrl.hardware.devices import choose_device, keep_freed_memory, learner_device
+from kartrl.hogwild.crew import Hogwild
+from kartrl.launch import resume_command
+from kartrl.learners.data_parallel import DataParallel
+from kartrl.learning import checkpoint
+from kartrl.learning.checkpoint import Checkpoint
+from kartrl.learning.counters import Counters
+from kartrl.learning.gradient_reducer import SeveralLearners
+from kartrl.learning.learner import make_learner
+from kartrl.learning.optimizers import set_state
+from kartrl.learning.schedules import Progress
+from kartrl.learning.update_threads import UpdateThreads
+from kartrl.metrics.terminal import Display, Status
+from kartrl.models import make_network
+from kartrl.models.mirror_symmetry import MirrorSymmetry, symmetry_of
+from kartrl.nodes.crew import Nodes
+from kartrl.processes.child import end_children, resume_fork_server
+from kartrl.processes.end_request import EndRequest
+from kartrl.processes.spawn import start_method
+from kartrl.processes.watchdog import Suspension, Watchdog
+from kartrl.run.evaluations import Evaluations
+from kartrl.run.reporter import UPDATE_SECONDS, Reporter
+from kartrl.sizing.compatibility import is_hogwild
+from kartrl.training.central import Central
+from kartrl.training.crew import Crew
+from kartrl.training.meter import Meter
+from kartrl.training.replay_saves import ReplaySaves
+from kartrl.training.trainer import Trainer
+
+REPORT_SECONDS = 5.0  # between two reports of scalars
+HISTOGRAM_SECONDS = 60.0
+LAST_UPDATE_SECONDS = 600.0  # for the update under way when the run's time is over
+JOIN_SECONDS = 5.0  # for a role to end before it is killed
+
+
+class Server:
+    """One training run.
+
+    Args:
+        config: the configuration.
+        sizes: numbers of processes, sizes of batches and queues.
+        run_folder: the run's folder, locked by the caller.
+        spec: the environment's spec.
+        display: the terminal display.
+        request: set by a signal that ends the run.
+        resume: the checkpoint to resume from or, if its counters are zero, to start a new run from.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        sizes: Sizes,
+        run_folder: Path,
+        spec: EnvSpec,
+        display: Display,
+        request: EndRequest,
+        resume: Checkpoint | None = None,
+    ) -> None:
+        self._config, self._folder, self._display = config, run_folder, display
+        self._request = request
+        self._sizes, self._resume = sizes, resume
+        keep_freed_memory()
+        torch.set_num_threads(sizes.torch_threads)
+        torch.manual_seed(config.run.seed)
+        self._hogwild = is_hogwild(config)
+        self._device = choose_device("cpu") if self._hogwild else learner_device(config.system)
+        if config.run.reproducible:
+            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # required by cuBLAS for determinism
+            torch.use_deterministic_algorithms(True)
+        network = make_network(config.model, spec.observation_shape, spec.action, heads_of(config))
+        self._network = network.to(self._device)
+        if resume is not None:
+            checkpoint.fit(self._network, resume.network)
+        self._symmetry = self._tied(spec)
+        self._spec = spec if self._symmetry is not None else spec._replace(mirrored=())
+        self._before = resume.counters if resume is not None else Counters()
+        self._saved = self._before.agent_steps  # in the newest checkpoint
+        self._progress = Progress(config.run, self._before)
+        self._context: Any = start_method()
+        self._crew = self._make_crew()
+        self._trainer = self._crew.trainer
+        self._replay_saves = ReplaySaves(config.replay, self._crew.replay, run_folder, display.say)
+        self._reporter = Reporter(config, run_folder, self._context, display, self._trainer, sizes)
+        self._evaluations = Evaluations(config, run_folder, self._context, display.say)
+        self._ending = False
+        self._thread_failure: str | None = None
+        self._unsaved: str | None = None  # why the newest checkpoint could not be saved
+
+    def run(self) -> int:
+        """Train until the run is finished, or until a signal or a fault ends it.
+
+        Returns:
+            The exit status: 0, or 128 plus the number of the signal that ended it.
+
+        Raises:
+            UserError: an agent failed on bad user input.
+            RunFailed: a role failed, or the last updates could not be saved.
+        """
+        excepthook, threading.excepthook = threading.excepthook, self._on_thread_failure
+        try:
+            self._start()
+            self._supervise()
+        finally:
+            self._shut_down()
+            threading.excepthook = excepthook
+        if self._unsaved is not None:
+            raise RunFailed(f"progress since the last checkpoint could not be saved: {self._unsaved}")
+        return 0 if self._request.number is None else 128 + self._request.number
+
+    # Start
+
+    def _tied(self, spec: EnvSpec) -> MirrorSymmetry | None:
+        """Make a new network symmetric if the environment is; None if it is not, or the network cannot be."""
+        try:
+            symmetry = symmetry_of(self._network, spec)
+        except UserError:
+            if self._config.environment.mirrored_actions != "auto":
+                raise
+            return None
+        if symmetry is None:
+            return None
+        parameters = [*self._network.parameters()]
+        if self._resume is None:
+            symmetry.tie(parameters)
+        elif not symmetry.holds(parameters):
+            self._display.say("these weights are not mirror-symmetric: environment.mirrored_actions has no effect")
+            return None
+        return symmetry
+
+    def _make_crew(self) -> Crew:
+        config, sizes, spec, say = self._config, self._sizes, self._spec, self._display.say
+        number, place = config.system.learners, self._folder / "learners.tmp"
+        reducer = SeveralLearners(0, number, place, self._device) if number > 1 else None
+        threads = UpdateThreads(sizes.torch_threads, sizes.most_threads)
+        learner = make_learner(
+            config,
+            self._network,
+            spec.action,
+            reducer=reducer,
+            threads=threads,
+            symmetry=self._symmetry,
+        )
+        if self._resume is not None:
+            learner.algorithm.load_state_dict(dict(self._resume.algorithm))
+            if self._resume.optimizer:  # empty before the first step
+                set_state(learner.optimizer, self._resume.optimizer)
+        if self._hogwild:
+            return Hogwild(config, sizes, spec, self._context, learner, self._progress, self._before, say)
+        trainer = Trainer(learner, config.optimizer, self._progress, self._before)
+        if reducer is not None:
+            return DataParallel(config, sizes, spec, self._context, trainer, say, place)
+        if config.cluster.ray != "none":
+            return Nodes(config, sizes, spec, trainer, say)
+        return Central(config, sizes, spec, self._context, trainer, say)
+
+    def _start(self) -> None:
+        if self._saved:
+            self._replay_saves.restore(_name(self._saved))
+        self._began = time.monotonic()
+        fewest = self._sizes.min_agents / self._sizes.agents
+        self._watchdog = Watchdog(self._began, self._config.system.step_timeout, fewest)
+        self._crew.start()
+        self.restore_generators()
+        self._crew.begin()
+        self._reporter.logger.watch(self._began)
+
+    def restore_generators(self) -> None:
+        """Restore the random generators from the resumed checkpoint; call it before anything is drawn."""
+        # How much a predictor has drawn since the last update depends on timing: reproducible runs use new seeds.
+        resumed = None if self._config.run.reproducible else self._resume
+        for name, state in (resumed.random if resumed is not None else {}).items():
+            with contextlib.suppress(KeyError, RuntimeError):  # a predictor that no longer exists, or another device
+                self.generators[name].set_state(state)
+
+    # Watch
+
+    def _supervise(self) -> None:
+        last = dict.fromkeys(("report", "checkpoint", "histogram"), self._began)
+        meter, crew = Meter(self._began, self._trainer.counters), self._crew
+
+        def status() -> Status:
+            lag, fraction = self._trainer.lag, self._fraction()
+            now, alive, stuck = time.monotonic(), crew.supervisor.alive, self._watchdog.stuck
+            done = crew.predictions, crew.batches
+            newest = meter.status(now, self._counters(), done, lag, fraction, alive, stuck)
+            return newest._replace(where=crew.supervisor.where)
+
+        self._request.silent, self._request.last_words = True, self._losses
+        suspension = Suspension(time.monotonic())
+        while self._request.number is None and not self._finished():
+            self._receive(timeout=0.5)
+            now = time.monotonic()
+            if suspension.is_over(now):
+                self._rest(now)
+            if self._thread_failure is not None:
+                raise RunFailed(self._thread_failure)
+            self._watch(now)
+            now, newest = time.monotonic(), status()
+            crew.tune(now, newest)
+            self._display.show(newest)
+            if now - last["report"] >= REPORT_SECONDS:
+                last["report"] = now
+                self._report(newest)
+            if now - last["histogram"] >= HISTOGRAM_SECONDS:
+                last["histogram"] = now
+                self._reporter.report_weights()
+                suspension.forget(time.monotonic(), UPDATE_SECONDS)  # for a stuck update, which must be noticed
+            due = now - last["checkpoint"] >= 60 * self._config.run.checkpoint_minutes
+            if due and self._replay_saves.ready():
+                last["checkpoint"] = now
+                patience = self._config.system.step_timeout
+                self._save(patience)
+                suspension.forget(time.monotonic(), patience)  # likewise
+        self._request.silent = False  # a signal during the last update or evaluation is acknowledged by the handler
+        if self._request.number is not None:
+            self._display.say("Saving and ending; Ctrl-C again ends at once")
+        elif self._config.run.reproducible:
+            crew.finish(JOIN_SECONDS)  # so that the last update is reported too
+        self._report(status())
+        self._reporter.report_last_episodes()
+        self._display.show(status(), final=True)
+
+    def _receive(self, timeout: float) -> None:
+        """Receive messages from the agents, the evaluator and the trainer, waiting at most `timeout` seconds."""
+        for end in self._crew.receive(timeout):
+            self._reporter.add(end)
+        self._reporter.say()
+        self._receive_evaluations()
+
+    def _receive_evaluations(self) -> None:
+        for record in self._evaluations.receive():
+            self._reporter.add_evaluation(record)
+        self._display.refresh()
+
+    def _watch(self, now: float) -> None:
+        """Check that every process is alive, replacing dead ones, and that the run makes progress."""
+        if self._request.number is not None:
+            return  # the same signal may have ended other processes
+        resume_fork_server()
+        self._crew.watch(now)
+        self._reporter.logger.watch(now)
+        if self._saved > self._before.agent_steps:  # there is something new to evaluate; its start takes a core's time
+            self._evaluations.watch(now)
+        if self._crew.waiting:
+            self._watchdog.rest(now)
+        try:
+            passes = self._crew.batches + self._trainer.learner.optimizer_steps
+            self._watchdog.look(now, passes, self._trainer.counters.updates - self._before.updates)
+        except RunFailed:
+            faulthandler.dump_traceback()  # every thread's stack, to stderr
+            raise
+
+    def _rest(self, now: float) -> None:
+        """Time everything anew: all processes have been suspended, as by Ctrl-Z, or the machine is overloaded."""
+        self._watchdog.rest(now)
+        self._crew.supervisor.rest(now)
+        self._reporter.logger.rest(now)
+        self._evaluations.rest(now)
+
+    def _on_thread_failure(self, failure: threading.ExceptHookArgs) -> None:
+        name = failure.thread.name if failure.thread is not None else "a thread"
+        trace = "".join(traceback.format_exception(failure.exc_type, failure.exc_value, failure.exc_traceback))
+        cause = shortage(failure.exc_value) if failure.exc_value is not None else None
+        self._thread_failure = f"{name} failed: {cause}" if cause is not None else f"{name} failed\n{trace}"
+
+    # Measures
+
+    def _counters(self) -> Counters:
+        return self._trainer.counters._replace(episodes=self._reporter.episodes, seconds=self._trainer.seconds)
+
+    def _fraction(self) -> float:
+        return self._progress.fraction(self._counters())
+
+    def _finished(self) -> bool:
+        return self._fraction() >= 1.0
+
+    def _report(self, status: Status) -> None:
+        self._receive(timeout=0.0)
+        self._reporter.report(status, self._crew.supervisor.deaths, self._crew.scalars())
+
+    # Stop
+
+    def _save(self, patience: float) -> None:
+        """Save a checkpoint and delete the oldest beyond `run.keep_checkpoints`; a full disk does not end the run.
+
+        Args:
+            patience: seconds to wait for the end of an update.
+        """
+        try:
+            state = self._trainer.state(patience)
+        except TimeoutError as error:
+            self._unsaved = str(error)
+            self._display.say(f"failed to save: {error}")
+            return
+        if self._saved and state.counters.updates == self._before.updates:
+            return  # nothing was learned since the resume, and what was saved may be more: its replays, for instance
+        counters = state.counters._replace(episodes=self._reporter.episodes, seconds=self._trainer.seconds)
+        name = _name(counters.agent_steps)
+        path = self._folder / "checkpoints" / f"{name}.pt"
+        spec, random = self._spec, {name: generator.get_state() for name, generator in self.generators.items()}
+        content = Checkpoint(
+            self._config,
+            state.network,
+            state.optimizer,
+            counters,
+            spec.observation_shape,
+            spec.action,
+            random=random,
+            algorithm=state.algorithm,
+        )
+        self._replay_saves.save(name)
+        try:
+            checkpoint.save(path, content)
+            self._saved, self._unsaved = counters.agent_steps, None
+            self._replay_saves.remove_others(name)
+            checkpoint.remove_oldest(self._folder, self._config.run.keep_checkpoints)
+        except (OSError, checkpoint.NotFinite) as error:
+            self._unsaved = (error.strerror if isinstance(error, OSError) else None) or str(error)
+            more = "" if self._ending else "; training continues"
+            self._display.say(f"failed to save {path} ({self._unsaved}){more}")
+
+    def _losses(self) -> str:
+        """What would be lost if the process ended now."""
+        lost = self._trainer.counters.agent_steps - self._saved
+        words = f"{lost:,} agent steps are lost" if lost else "nothing is lost"
+        if self._saved:
+            resume = f"{trust(self._config.environment)}{resume_command(self._folder)}"
+            words += f"; resume from {self._saved:,} with: {resume}"
+        return words
+
+    @property
+    def generators(self) -> dict[str, torch.Generator]:
+        """All random generators of this process, by name."""
+        on_gpu = self._device.type == "cuda"
+        ours = {"cuda": torch.cuda.default_generators[self._device.index or 0]} if on_gpu else {}
+        return {"torch": torch.default_generator, **ours, **self._crew.generators}
+
+    def _shut_down(self) -> None:
+        """End all threads and processes, and save a checkpoint; whatever does not end in time is killed."""
+        self._ending = True
+        failed = sys.exc_info()[0] is not None
+        self._crew.stop(JOIN_SECONDS)
+        learned = not failed and self._trainer.counters.updates > 0
+        try:
+            if learned:
+                self._save(2 * JOIN_SECONDS if self._request.number is not None else LAST_UPDATE_SECONDS)
+                if self._request.number is None:
+                    self._evaluations.finish(self._receive_evaluations, lambda: self._request.number is not None)
+        finally:
+            self._evaluations.terminate()
+            self._reporter.send(None)
+            if learned and self._request.number is None:
+                self._reporter.finish(lambda: self._request.number is not None)
+            end_children(JOIN_SECONDS)
+            self._reporter.close()
+        if learned:
+            self._evaluations.leave_best()
+
+
+def _name(agent_steps: int) -> str:
+    """Name of a checkpoint."""
+    return f"{agent_steps:010d}"

@@ -1,1 +1,0 @@
-"""Scheduling: the server's processes and threads, and the shared memory between them."""

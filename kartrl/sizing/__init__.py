@@ -1,0 +1,1 @@
+"""What `auto` chooses, what memory that takes, which settings contradict each other."""

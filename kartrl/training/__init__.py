@@ -1,0 +1,1 @@
+"""Trainers turn finished unrolls into updates."""

@@ -1,0 +1,153 @@
+"""The central crew: agents that act, predictors that choose their actions, trainers that learn, and their slab."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from kartrl.acting.actors import Acting
+from kartrl.acting.messages import EpisodeEnd
+from kartrl.acting.predictor import ArrivalPacing, Pacing
+from kartrl.acting.sizes import Sizes
+from kartrl.acting.supervisor import first_seed
+from kartrl.config import Config
+from kartrl.envs.spec import EnvSpec
+from kartrl.hardware.devices import predictor_device
+from kartrl.metrics.terminal import Status
+from kartrl.replay import Mixture
+from kartrl.training.controller import Controller, make_controller
+from kartrl.training.meter import StageShares, slab_stages
+from kartrl.training.sources import ArrivalSource, BatchSource, Rounds, SynchronousSource
+from kartrl.training.trainer import Trainer
+from kartrl.training.trainers import Training
+
+
+class Central:
+    """See `Crew`.
+
+    Args:
+        config: the configuration.
+        sizes: numbers of processes, sizes of batches and queues.
+        spec: the environment's spec.
+        context: the multiprocessing context.
+        trainer: updates the network.
+        say: prints a line for the user.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        sizes: Sizes,
+        spec: EnvSpec,
+        context: Any,
+        trainer: Trainer,
+        say: Callable[[str], None],
+    ) -> None:
+        self._config, self._sizes, self._say = config, sizes, say
+        self.trainer = trainer
+        self._first_update = trainer.counters.updates
+        seed = first_seed(config.run.seed, self._first_update)
+        weights = None if sizes.predictors else trainer.weights.share()
+        self._acting = Acting(config, sizes, spec, context, seed, say, weights)
+        self._slab, self.supervisor = self._acting.slab, self._acting.supervisor
+        self._pacing, source = self._make_order()
+        self._training = Training(config, spec, sizes, trainer, source, self._acting.stop_event, say)
+        self._controller: Controller | None = None
+
+    @property
+    def waiting(self) -> bool:
+        """See `Crew`."""
+        return False
+
+    @property
+    def predictions(self) -> int:
+        """See `Crew`."""
+        return self._acting.predictions
+
+    @property
+    def batches(self) -> int:
+        """See `Crew`."""
+        return self._acting.batches
+
+    @property
+    def generators(self) -> dict[str, torch.Generator]:
+        """See `Crew`."""
+        return {"replay": self._training.generator, **self._acting.generators}
+
+    @property
+    def replay(self) -> Mixture | None:
+        """See `Crew`."""
+        return self._training.replay
+
+    def start(self) -> None:
+        """See `Crew`."""
+        self.supervisor.start()
+        self.make_threads()
+
+    def make_threads(self) -> None:
+        """Create the threads that `begin` starts."""
+        sizes, trainer, acting = self._sizes, self.trainer, self._acting
+        seed = self._config.run.seed * 1000 + self._first_update
+        device = predictor_device(self._config.system, trainer.learner.reducer.rank)
+        acting.make_predictors(trainer.learner.network, trainer.weights, self._pacing, seed, device)
+        self._stages = StageShares(lambda: slab_stages(self._slab, acting.predictors, self._training.threads))
+        if self._config.system.controller:
+            assert isinstance(self._pacing, ArrivalPacing)
+            self._controller = make_controller(self._slab, self._pacing, sizes, self._say)
+
+    def _make_order(self) -> tuple[Pacing, BatchSource]:
+        """Which requests are answered together, and which blocks are trained on: by arrival, or in a fixed order."""
+        slab, sizes, weights, stop = self._slab, self._sizes, self.trainer.weights, self._acting.stop_event
+        synchronous = self.trainer.learner.algorithm.synchronous
+        pacing: Pacing = ArrivalPacing(slab, sizes.prediction_groups, sizes.min_groups)
+        source: BatchSource = ArrivalSource(slab, sizes.training_blocks, weights, sizes.max_lag, stop)
+        if self._config.run.reproducible:
+            pacing = source = Rounds(slab, sizes.training_blocks, stop, paces_only=synchronous)
+        if synchronous:
+            source = SynchronousSource(slab, weights, stop)
+        return pacing, source
+
+    def begin(self) -> None:
+        """See `Crew`."""
+        self._acting.begin()
+        self._training.begin()
+
+    def receive(self, timeout: float) -> Iterator[EpisodeEnd]:
+        """See `Crew`."""
+        return self.supervisor.receive(timeout)
+
+    def watch(self, now: float) -> None:
+        """See `Crew`."""
+        self.supervisor.watch(now, self.trainer.first_update is not None)
+        if self.predictions:
+            self.trainer.first_step = self.trainer.first_step or now
+
+    def tune(self, now: float, status: Status) -> None:
+        """See `Crew`."""
+        if self._controller is not None:
+            self._controller.tick(now, status.counters.agent_steps, status.lag)
+
+    def scalars(self) -> dict[str, float]:
+        """See `Crew`."""
+        slab, shares = self._slab, self._stages.shares()
+        return (
+            shares
+            | self._training.scalars()
+            | {
+                "time/learner_idle": self._training.idle.share(shares),
+                "speed/finished_unrolls": float(slab.state.sum()) * slab.group_size,
+                "speed/running_agents": float((~slab.paused).sum()),
+                "speed/awaited_groups": float(self._pacing.enough),
+                "system/quarantined_unrolls": float(slab.quarantined.sum()),
+            }
+        )
+
+    def finish(self, timeout: float) -> None:
+        """See `Crew`."""
+        self._training.join(timeout)
+
+    def stop(self, timeout: float) -> None:
+        """See `Crew`."""
+        self._acting.stop()
+        self._acting.join(timeout)
+        self._training.join(timeout)

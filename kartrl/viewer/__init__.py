@@ -1,0 +1,1 @@
+"""A window and its loop, for any environment."""

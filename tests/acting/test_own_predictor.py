@@ -1,0 +1,119 @@
+"""Agents that run the network themselves: what they decide with is what the learner has published."""
+
+import threading
+
+import pytest
+import torch
+from noisy_agents import (
+    AGENTS,
+    CONTINUOUS,
+    DISCRETE,
+    GROUPS,
+    LIVES,
+    RING,
+    SIZE,
+    NoisyAgent,
+    T,
+    check_reproduced,
+    set_up,
+)
+
+from kartrl.acting.agent_group import Mailbox, Stopped
+from kartrl.acting.own_predictor import OwnPredictor
+from kartrl.acting.published_weights import PublishedWeights
+from kartrl.envs.spec import EnvSpec
+from kartrl.metrics.stopwatch import AGENT_STAGES, Stopwatch
+from kartrl.trajectory import split_decision
+
+
+def begin(config, slab, agent, seed, weights, action=DISCRETE):
+    """A life of an agent, in this process."""
+    spec = EnvSpec("noise", slab.observation.shape[3:], str(slab.observation.dtype), action, 0.0)
+    stopwatch = Stopwatch(AGENT_STAGES, slab.stage_seconds[agent])
+    predictor = OwnPredictor(config, spec, slab, agent, seed, weights, stopwatch)
+    mailbox = Mailbox(slab, slab.waker(agent), predictor.serve, predictor.request)
+    return NoisyAgent(slab, agent, seed, mailbox, stopwatch)
+
+
+@pytest.mark.usefixtures("exact_products")
+@pytest.mark.parametrize(
+    ("shape", "action", "overrides", "tolerance"),
+    [
+        ((4,), DISCRETE, ["model.core=lstm"], 1e-5),
+        ((4,), DISCRETE, ["model.core=none"], 1e-5),
+        ((2,), DISCRETE, ["model.core=lstm", "model.critic=separate", "model.normalise_observations=true"], 1e-5),
+        ((4,), CONTINUOUS, ["model.core=gru"], 1e-5),
+        ((54, 54, 1), DISCRETE, ["model.core=lstm", "model.precision=bf16"], 0.02),
+        ((54, 54, 1), DISCRETE, ["model.core=none", "model.torchscript=false"], 1e-5),
+    ],
+    ids=["lstm", "feed-forward", "separate critic", "continuous", "image in bf16", "eager"],
+)
+def test_the_learner_reproduces_what_an_agent_decided_by_itself(shape, action, overrides, tolerance):
+    config, network, slab = set_up(shape, action, *overrides)
+    weights = PublishedWeights(network).share()
+    for life, steps in enumerate(LIVES):
+        for agent in range(AGENTS):
+            noisy = begin(config, slab, agent, 10 * life + agent, weights, action)
+            for _ in range(steps):
+                noisy.step()
+            slab.retire(agent)
+            slab.admit(agent)
+    check_reproduced(network, slab, action, tolerance)
+
+
+def test_one_forward_pass_answers_all_groups_of_an_agent_with_the_newest_weights():
+    config, network, slab = set_up()
+    published = PublishedWeights(network, version=3)
+    noisy = begin(config, slab, 1, 1, published.share())
+    for _ in range(2):
+        noisy.step()
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.add_(1.0)
+    published.publish()
+    for _ in range(T - 2):
+        noisy.step()
+    assert slab.passes.tolist() == [0, T]
+    batch = slab.gather(sorted(slab.take_finished(100, 0.0)))
+    assert batch.version.tolist() == [[3] * GROUPS * SIZE] * 2 + [[4] * GROUPS * SIZE] * (T - 2)
+    decided = split_decision(torch.from_numpy(batch.decision), 1).value
+    with torch.no_grad():
+        new = network.step(*map(torch.from_numpy, (batch.observation[2], batch.first[2])), torch.zeros(6, 0))[1]
+    torch.testing.assert_close(decided[2], new, atol=1e-5, rtol=0)
+    shares = dict(zip(AGENT_STAGES, slab.stage_seconds[1], strict=True))
+    assert shares["act"] > shares["wait_action"], "nobody else had to be waited for"
+    assert slab.may_move(1), "its requests wait for nobody else, so it counts as stalled if it makes no more"
+
+
+def test_an_agent_that_acts_by_itself_ends_with_the_run_and_waits_while_it_is_paused_or_has_no_free_block():
+    config, network, slab = set_up()
+    noisy = begin(config, slab, 0, 1, PublishedWeights(network).share())
+    for _ in range(T * RING):
+        noisy.step()
+
+    def live():
+        with pytest.raises(Stopped):
+            noisy.step()
+
+    ended = threading.Thread(target=live, daemon=True)
+    ended.start()
+    ended.join(0.2)
+    assert ended.is_alive(), "all of its blocks are finished"
+    slab.stop()
+    ended.join(60)
+    assert not ended.is_alive()
+
+    config, network, slab = set_up()
+    noisy = begin(config, slab, 0, 1, PublishedWeights(network).share())
+    noisy.step()
+    slab.run_agents(0)
+    paused = threading.Thread(target=noisy.step, daemon=True)
+    paused.start()
+    paused.join(0.2)
+    assert paused.is_alive()
+    slab.run_agents(AGENTS)
+    paused.join(60)
+    assert not paused.is_alive()
+    slab.stop()
+    with pytest.raises(Stopped):
+        noisy.step()

@@ -1,0 +1,20 @@
+"""Training to completion in a process of its own."""
+
+from policies import make_checkpoint
+
+from kartrl.comparison.training import train_to_end
+from kartrl.config import dump, read
+from kartrl.learning import checkpoint
+
+
+def test_a_run_whose_minutes_end_before_its_first_update_since_the_resume_is_complete(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "logs" / "run"
+    overrides = ["system.agents=1", "evaluation.minutes=0", "run.minutes=1", "run.logs=logs", "run.name=run"]
+    config = read(["cartpole"], ["model.hidden_size=16", *overrides])
+    state = make_checkpoint(100, "model.hidden_size=16")
+    almost = state._replace(config=config, counters=state.counters._replace(seconds=59.99))
+    saved = folder / "checkpoints" / "0000000100.pt"
+    checkpoint.save(saved, almost)
+    (folder / "config.cfg").write_text(dump(config))
+    assert train_to_end(folder, [], config.run, lambda: None) == saved

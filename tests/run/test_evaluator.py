@@ -1,0 +1,321 @@
+"""The evaluator in a real process on the kart, and TensorBoard's page in a real browser."""
+
+import importlib.util
+import io
+import multiprocessing
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+from statistics import fmean
+
+import gymnasium
+import numpy as np
+import psutil
+import pytest
+from commands import wait_for
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+from playwright.sync_api import sync_playwright
+from policies import CARTPOLE, KART, save_policy
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from kartrl.config import Config
+from kartrl.driving.driving import drive, open_driver
+from kartrl.kart.world import KartWorld
+from kartrl.learning import checkpoint
+from kartrl.metrics.records import EpisodeRecord, Histograms, Scalars
+from kartrl.processes.spawn import AGENT, EVALUATOR, spawn
+from kartrl.run import evaluator
+from kartrl.run.evaluations import Evaluations
+from kartrl.run.evaluator import Film
+from kartrl.run.logger import run as run_logger
+from kartrl.run.turns import Turns, mixed
+
+needs_kart = pytest.mark.skipif(
+    importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator on this platform"
+)
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+/")  # of TensorBoard, as it says itself
+CONTEXT = multiprocessing.get_context("spawn")
+OFTEN = ("evaluation.minutes=0.01", "evaluation.video_seconds=1", "levels.random:3:asphalt=none")
+CIRCUITS = [f"{use}/MarioCircuit.Act{act}" for use, act in (("train", 1), ("train", 2), ("train", 3), ("test", 4))]
+
+
+def test_the_best_of_no_evaluation_follows_the_newest(tmp_path):
+    evaluations = Evaluations(Config(), tmp_path, CONTEXT, print)
+    for number, score in ((1000, None), (2000, None), (3000, 5.0), (4000, None)):
+        save_policy(tmp_path, CARTPOLE, number)
+        if score is not None:
+            newest = checkpoint.load(checkpoint.newest(tmp_path))
+            checkpoint.save(tmp_path / "best.pt", newest._replace(score=score))
+        evaluations.leave_best()
+        best = checkpoint.load(tmp_path / "best.pt")
+        assert best.counters.agent_steps == min(number, 3000), "what an evaluation chose stays"
+
+
+class Evaluator:
+    """An evaluator process at work in a run folder; a context manager."""
+
+    def __init__(self, run_folder: Path) -> None:
+        path = checkpoint.newest(run_folder)
+        assert path is not None
+        self.folder, self.config = run_folder, checkpoint.load(path).config
+
+    def __enter__(self) -> "Evaluator":
+        self.messages, writer = CONTEXT.Pipe()
+        self.process = spawn(CONTEXT, "evaluator", evaluator.run, self.folder, self.config, writer)
+        writer.close()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.join(60)
+        self.messages.close()
+
+    def round(self) -> tuple[list[EpisodeRecord], Scalars]:
+        """What it sends until the next round of circuits is complete."""
+        records = []
+        while True:
+            assert self.messages.poll(100)
+            message = self.messages.recv()
+            if isinstance(message, Scalars):
+                return records, message
+            records.append(message)
+
+
+@pytest.fixture(scope="module")
+def run_folder(tmp_path_factory):
+    """A run in which two checkpoints were evaluated, the second of them after a restart."""
+    folder = tmp_path_factory.mktemp("logs") / "run"
+    save_policy(folder, [*KART, *OFTEN], 1000)
+    with Evaluator(folder) as evaluator:
+        records, scalars = evaluator.round()
+        assert [f"{record.episode.use}/{record.episode.level}" for record in records] == CIRCUITS
+        assert all(record.evaluated and record.agent_steps == scalars.agent_steps == 1000 for record in records)
+        returns = [record.episode.episodic_return for record in records]
+        assert scalars.values["evaluation/train_return"] == pytest.approx(sum(returns[:3]) / 3)
+        assert scalars.values["evaluation_test/MarioCircuit.Act4/episodic_return"] == returns[3]
+        sampled = scalars.values["evaluation_sampled/train_return"]
+        assert sampled != pytest.approx(sum(returns[:3]) / 3), "of other actions"
+        assert [scalars.values[f"{name}/train_episodes"] for name in ("evaluation", "evaluation_sampled")] == [3.0, 3.0]
+        score = (sum(returns[:3]) / 3 + sampled) / 2
+        assert checkpoint.load(folder / "best.pt").score == pytest.approx(score)
+        os.kill(evaluator.process.pid, signal.SIGINT)
+        evaluator.process.join(0.5)
+        assert evaluator.process.is_alive(), "Ctrl-C is the server's business"
+        evaluator.process.terminate()
+        evaluator.process.join(60)  # SIGTERM ends it, however busy the machine is
+        assert evaluator.process.exitcode == 0
+
+    best = checkpoint.load(folder / "best.pt")._replace(score=1e9)
+    checkpoint.save(folder / "best.pt", best)
+    save_policy(folder, [*KART, *OFTEN], 2000)
+    with Evaluator(folder) as evaluator:
+        assert evaluator.round()[1].agent_steps == 2000
+        evaluator.process.terminate()
+        evaluator.process.join(60)  # SIGTERM ends it, however busy the machine is
+    return folder
+
+
+@needs_kart
+@pytest.mark.timeout(600)  # next to the others of this run, so that one worker makes it
+def test_lines_videos_and_graph_are_written(run_folder):
+    events = EventAccumulator(str(run_folder / "evaluation"), size_guidance={"images": 0})
+    events.Reload()
+    assert sorted(events.Tags()["images"]) == sorted(
+        f"{kind}/{name}" for kind in ("evaluation_driven_lines", "evaluation_video") for name in CIRCUITS
+    )
+    graph = events.Graph()
+    assert {"encoder", "policy", "value"} <= {part for node in graph.node for part in node.name.split("/")} | {
+        name for node in graph.node for name in re.findall(r"\[(\w+)\]", node.name)
+    }
+    for name in CIRCUITS:
+        assert [event.step for event in events.Images(f"evaluation_driven_lines/{name}")] == [1000, 2000]
+        with Image.open(
+            io.BytesIO(events.Images(f"evaluation_driven_lines/{name}")[-1].encoded_image_string)
+        ) as picture:
+            assert picture.size[0] == 500
+        with Image.open(io.BytesIO(events.Images(f"evaluation_video/{name}")[-1].encoded_image_string)) as video:
+            assert (video.format, video.size) == ("GIF", (128, 112))
+            assert video.n_frames > 3
+    with Image.open(run_folder / "evaluation" / "latest.png") as sheet:
+        assert sheet.size == (1000, 2 * 515)
+
+
+@needs_kart
+@pytest.mark.timeout(600)  # next to the others of this run, so that one worker makes it
+def test_a_worse_policy_does_not_replace_the_best(run_folder):
+    best = checkpoint.load(run_folder / "best.pt")
+    assert (best.score, best.counters.agent_steps) == (1e9, 1000)
+
+
+@needs_kart
+def test_of_many_circuits_the_test_ones_take_turns_and_checkpoints_are_scored_on_the_same_train_ones(tmp_path):
+    overrides = [
+        *KART,
+        *OFTEN,
+        "levels.MarioCircuit.Act3=test",
+        "evaluation.circuits=1",
+        "evaluation.video_seconds=0",
+        "evaluation.episodes=2",
+        "environment.no_progress_limit=0.5",
+    ]
+    save_policy(tmp_path, overrides, 1000)
+    with Evaluator(tmp_path) as evaluator:
+        records, scalars = evaluator.round()
+        assert [record.episode.level[-1] for record in records] == ["1", "1", "4", "4"]
+        first = (records[0].episode.episodic_return + records[1].episode.episodic_return) / 2
+        assert scalars.values["evaluation/train_return"] == pytest.approx(first)
+        first = (first + scalars.values["evaluation_sampled/train_return"]) / 2
+        assert checkpoint.load(tmp_path / "best.pt").score == pytest.approx(first)
+        save_policy(tmp_path, overrides, 2000)
+        records, scalars = evaluator.round()
+        assert [record.episode.level[-1] for record in records] == ["1", "1", "3", "3"]
+        second = (records[0].episode.episodic_return + records[1].episode.episodic_return) / 2
+        assert scalars.values["evaluation/train_return"] == pytest.approx(second), "of the newest checkpoint alone"
+        second = (second + scalars.values["evaluation_sampled/train_return"]) / 2
+        best = checkpoint.load(tmp_path / "best.pt")
+        assert best.score == pytest.approx(max(first, second))
+        assert best.counters.agent_steps == (2000 if second > first else 1000)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.sampled_from(["a", "b", "c"]), max_size=30), st.integers(1, 9), st.integers(1, 20))
+def test_every_circuit_has_its_turn_as_often_as_any_other(groups, limit, rounds):
+    circuits = mixed(KartWorld(Config()), [f"{group}.{number}" for number, group in enumerate(groups)])
+    assert sorted(circuits) == sorted(f"{group}.{number}" for number, group in enumerate(groups))
+    turns = Turns(circuits, limit)
+    taken = [turns.take() for _ in range(rounds)]
+    assert all(len(set(some)) == len(some) == min(limit, len(circuits)) for some in taken)
+    counts = [sum(circuit in some for some in taken) for circuit in circuits]
+    assert max(counts, default=0) - min(counts, default=0) <= 1
+
+
+def test_neighbours_are_of_different_groups():
+    circuits = mixed(
+        KartWorld(Config()), [f"random.{kind}.{number}" for kind in ("ice", "mud", "dirt") for number in range(4)]
+    )
+    assert all(len({circuit.split(".")[1] for circuit in circuits[at : at + 3]}) == 3 for at in range(10))
+
+
+def test_it_works_without_circuits_and_pictures(tmp_path):
+    path = save_policy(tmp_path, [*CARTPOLE, *OFTEN, "evaluation.episodes=10"])  # more than are driven side by side
+    with Evaluator(tmp_path) as evaluator:
+        records, scalars = evaluator.round()
+        assert scalars.values["evaluation/train_return"] == fmean(one.episode.episodic_return for one in records)
+        assert (tmp_path / "best.pt").exists()
+        assert psutil.Process(evaluator.process.pid).nice() == min(19, psutil.Process().nice() + EVALUATOR)
+        assert EVALUATOR > AGENT
+    assert not (tmp_path / "evaluation" / "latest.png").exists()
+    with open_driver(path, [], "cpu") as driver:
+        alone = [drive(driver.world, driver.env, driver.network, "", greedy=True, seed=seed) for seed in range(10)]
+    assert [record.episode for record in records] == [one.episode for one in alone]
+
+
+def test_a_film_has_its_length_and_renders_nothing_else():
+    class Rendering(gymnasium.Env):
+        rendered: list[int] = []  # noqa: RUF012
+        steps = 0
+
+        def render(self):
+            self.rendered.append(self.steps)
+            return np.zeros((224, 256, 3), np.uint8)
+
+    env, film = Rendering(), Film(3, 5)
+    for env.steps in range(20):
+        film.look(env)
+    assert env.rendered == [0, 3, 6, 9, 12]
+    assert [picture.shape for picture in film.pictures] == [(112, 128, 3)] * 5
+
+
+def test_what_cannot_be_rendered_is_measured_all_the_same(tmp_path, capfd):
+    blind = [*OFTEN, "environment.id=spaces_zoo:Blind-v0", "model.hidden_size=16"]
+    save_policy(tmp_path, blind)
+    with Evaluator(tmp_path) as evaluator:
+        for agent_steps in (2000, 3000):
+            (record,), _ = evaluator.round()
+            assert record.episode.episodic_return == 20
+            save_policy(tmp_path, blind, agent_steps)
+    assert (tmp_path / "best.pt").exists()
+    said = "evaluations have no videos: the environment cannot be filmed: render() raised NotImplementedError"
+    assert capfd.readouterr().err.count(said) == 1
+
+
+def test_an_environment_that_can_be_opened_only_once_drives_one_episode_after_another(tmp_path):
+    overrides = [*OFTEN, "environment.id=spaces_zoo:Single-v0", "evaluation.episodes=3", "evaluation.video_seconds=0"]
+    save_policy(tmp_path, [*overrides, "model.hidden_size=16"])
+    with Evaluator(tmp_path) as evaluator:
+        records, _ = evaluator.round()
+    assert [record.episode.episodic_return for record in records] == [20, 20, 20]
+
+
+@needs_kart
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium to open the page in")
+def test_tensorboard_shows_curves_lines_and_videos(run_folder, tmp_path):
+    records, sender = CONTEXT.Pipe(duplex=False)
+    logger = CONTEXT.Process(
+        target=run_logger, args=(checkpoint.load(run_folder / "best.pt").config, run_folder, records, 0)
+    )
+    logger.start()
+    for step in (1000, 2000):
+        sender.send(Scalars(step, {"losses/entropy": 1.0 / step, "charts/episodic_return": step / 100}))
+        sender.send(
+            Histograms(
+                step,
+                {"weights/policy.weight": checkpoint.load(run_folder / "best.pt").network["policy.weight"].numpy()},
+            )
+        )
+    sender.send(None)
+    logger.join(60)
+    sender.close()
+    told = tmp_path / "told"
+    command = [
+        sys.executable,
+        "-m",
+        "tensorboard.main",
+        "--logdir",
+        str(run_folder.parent),
+        "--host",
+        "127.0.0.1",
+        "--port",
+        "0",  # any that is free; it says which
+    ]
+    tags = ("losses/entropy", "charts/episodic_return", *(f"evaluation_driven_lines/{name}" for name in CIRCUITS))
+    image = "plugin/timeseries/imageData?imageId="
+    with (
+        told.open("w") as output,
+        subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=output) as server,
+    ):
+        try:
+            wait_for(lambda: ADDRESS.search(told.read_text()), 100, "TensorBoard to start")
+            found = ADDRESS.search(told.read_text())
+            assert found is not None
+            wanted = (b"driven_lines", b"losses/entropy")  # of two folders, which it reads one after the other
+            url = f"{found[0]}data/plugin/timeseries/tags"
+            wait_for(lambda: all(tag in fetch(url) for tag in wanted), 100, "TensorBoard to read the logs")
+            address = f"{found[0]}?tagFilter=losses|episodic_return|driven_lines|video#timeseries"
+            with sync_playwright() as playwright:
+                browser = playwright.chromium.launch(executable_path=BROWSER)
+                page = browser.new_page(viewport={"width": 1400, "height": 4000})
+                page.goto(address)
+                for tag in tags:
+                    page.get_by_text(tag, exact=True).first.wait_for(timeout=100_000)
+                page.locator(f"img[src*='{image}']").nth(3).wait_for(timeout=100_000)
+                browser.close()
+        finally:
+            server.terminate()
+
+
+def fetch(url: str) -> bytes:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return bytes(answer.read())
+    except OSError:
+        return b""

@@ -1,0 +1,80 @@
+"""Which weights a new run may begin with."""
+
+import pytest
+from commands import assert_clear
+from policies import make_checkpoint
+
+from kartrl.config import read
+from kartrl.envs.spec import ActionSpec, EnvSpec
+from kartrl.errors import UserError
+from kartrl.learning import checkpoint
+from kartrl.learning.counters import Counters
+from kartrl.run.initial_weights import anew, load_initial
+
+SPEC = EnvSpec("cart", (4,), "float32", ActionSpec("discrete", 2), 0.0)
+IMAGE = ("environment.height=20", "environment.width=20", "model.channels=4", "model.kernels=4", "model.strides=4")
+
+
+@pytest.fixture
+def given(tmp_path):
+    path = tmp_path / "given.pt"
+    checkpoint.save(path, make_checkpoint(500))
+    return path
+
+
+def config(*overrides):
+    return read(overrides=["model.hidden_size=16", *overrides])
+
+
+def test_a_new_run_counts_from_zero_and_draws_anew(given):
+    here = config("run.seed=7", "run.init=given.pt", "model.torchscript=false")
+    initial = load_initial(given, here, SPEC)
+    begun = anew(initial, here)
+    assert initial.counters.agent_steps == 500
+    assert (begun.config, begun.counters, begun.optimizer, begun.random) == (here, Counters(), {}, {})
+    assert begun.network is initial.network
+    with_optimizer = config("run.init=given.pt", "run.init_optimizer=true")
+    assert anew(load_initial(given, with_optimizer, SPEC), with_optimizer).optimizer.keys() == initial.optimizer.keys()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "spec", "said"),
+    [
+        (["model.hidden_size=32"], SPEC, ["model.hidden_size is 16 there, 32 here"]),
+        (["algorithm.name=acer"], SPEC, ["heads for policy and value there, for policy and q here"]),
+        (["model.core=lstm"], SPEC, ["model.core is none there, lstm here"]),
+        ([], SPEC._replace(observation_shape=(6,)), ["observations are 4 numbers there, 6 numbers here"]),
+        ([], SPEC._replace(action=ActionSpec("discrete", 3)), ["2 actions there, 3 actions here"]),
+        (
+            ["model.hidden_size=8"],
+            SPEC._replace(observation_shape=(20, 20, 1), action=ActionSpec("continuous", 2, (-1.0,) * 2, (1.0,) * 2)),
+            ["hidden_size", "observations are 4 numbers there, 20x20x1 here", "2 actions there, 2 continuous actions"],
+        ),
+        (["environment.actions=left right"], SPEC, ["environment.actions is none left", "left right here"]),
+        (["run.init=x", "run.init_optimizer=true", "optimizer.name=sgd"], SPEC, ["state of adam", "this run has sgd"]),
+        (
+            ["run.init=x", "run.init_optimizer=true", "optimizer.kl_target=0.01"],
+            SPEC,
+            ["state of adam", "optimizer.kl_target is 0.0 there, 0.01 here"],
+        ),
+    ],
+)
+def test_what_differs_is_named_in_one_line(given, overrides, spec, said):
+    with pytest.raises(UserError, match=r"given\.pt") as caught:
+        load_initial(given, config(*overrides), spec)
+    assert_clear(caught.value)
+    assert all(words in str(caught.value) for words in said), caught.value
+
+
+def test_channels_that_mean_something_else_do_not_fit(tmp_path):
+    """A stack of three grey images and one of colours have the same shape."""
+    path, spec = tmp_path / "grey.pt", SPEC._replace(observation_shape=(20, 20, 3))
+    grey, colours = (config(*IMAGE, *more) for more in (["environment.frame_stack=3"], ["environment.grayscale=false"]))
+    network = checkpoint.make_network(grey.model, (20, 20, 3), SPEC.action).state_dict()
+    checkpoint.save(path, checkpoint.Checkpoint(grey, network, {}, Counters(9), (20, 20, 3), SPEC.action))
+    assert load_initial(path, grey, spec).counters == Counters(9)
+    with pytest.raises(UserError, match=r"frame_stack is 3 there, 1 here.*grayscale is True there, False here"):
+        load_initial(path, colours, spec)
+    trained_on = config(*IMAGE, "environment.frame_stack=3", "run.init=grey.pt", "run.init_optimizer=true")
+    with pytest.raises(UserError, match="has no optimizer state"):
+        load_initial(path, trained_on, spec)
