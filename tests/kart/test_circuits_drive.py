@@ -1,6 +1,7 @@
 """Circuits on the real emulator: the scripted driver, start states, the cache, and the command line."""
 
 import gzip
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,11 +12,12 @@ from commands import run
 from PIL import Image
 from test_circuits import FILES, OVAL
 
+from kartrl.cli import main
 from kartrl.config.levels import CIRCUITS, KINDS
 from kartrl.errors import UserError
 from kartrl.kart.circuits import library
 from kartrl.kart.circuits.commands import record_drive
-from kartrl.kart.circuits.driver import drive, lap_times
+from kartrl.kart.circuits.driver import Driver, drive, lap_times
 from kartrl.kart.circuits.format import parse
 from kartrl.kart.circuits.generator import random_circuit
 from kartrl.kart.circuits.ground import compile_block, compile_circuit
@@ -173,17 +175,63 @@ def test_build_draw_and_drive_from_the_command_line(tmp_path: Path) -> None:
 
 def test_recording_a_drive_reports_progress(tmp_path: Path) -> None:
     laps: list[float] = []
-    assert (
-        len(
-            record_drive(
-                "MarioCircuit.Act2", 1, tmp_path / "new" / "film.mp4", lambda *, completed: laps.append(completed)
-            )
-        )
-        == 1
-    )
+    file = tmp_path / "new" / "film.mp4"
+    times = record_drive("MarioCircuit.Act2", 1, file, lambda *, completed: laps.append(completed))
+    assert len(times.seconds) == 1
     assert laps == sorted(laps)
     assert laps[0] <= 0.1
     assert 0.9 < laps[-1] <= 1
+
+
+@pytest.fixture(scope="module")
+def late_state(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[float]]:
+    """A start state of the third lap, and the times by the game's own clock of the laps that follow."""
+    file = tmp_path_factory.mktemp("late") / "late.state"
+    console = Console(GAME, "MarioCircuit.Act1")
+    times: list[float] = []
+    for first, last in ((0, 2), (2, 5)):
+        block = console.block()
+        assert block is not None
+        driver, laps = Driver(console, block), first
+        console.step(0)
+        while laps < last:
+            console.step(driver.act(console.race()), 5)
+            race = console.race()
+            if console.game.laps_done(race) > laps:
+                laps += 1
+                times.append(race["last_lap"] / 60)
+        if last == 2:
+            for _ in range(100):
+                console.step(driver.act(console.race()), 5)
+            file.write_bytes(gzip.compress(console.save()))
+    file.with_name("over.state").write_bytes(gzip.compress(console.save()))
+    console.close()
+    return file, times[2:]
+
+
+def test_drive_from_a_late_state_times_the_laps_left(late_state: tuple[Path, list[float]]) -> None:
+    file, times = late_state
+    assert lap_times(str(file)) == pytest.approx(times, abs=0.02)
+    assert lap_times(str(file), laps=1) == pytest.approx(times[:1], abs=0.02)
+
+
+def test_drive_command_reports_the_laps_left(late_state: tuple[Path, list[float]], capsys, tmp_path: Path) -> None:
+    file, times = late_state
+    assert main(["circuit", "drive", str(file), "MarioCircuit.Act2", "--laps", "4"]) == 0
+    rows = [line for line in capsys.readouterr().out.splitlines() if " of " in line]
+    told = ", ".join(f"{seconds:.1f}" for seconds in times)
+    assert re.search(rf"late .*3 of 3 .*{told} s", rows[0])
+    assert re.search(r"MarioCircuit\.Act2 .*4 of 4", rows[1])
+    gif = tmp_path / "both.gif"
+    assert main(["circuit", "drive", str(file), "MarioCircuit.Act2", "-o", str(gif)]) == 0
+    with Image.open(gif) as picture:
+        assert (picture.size, picture.n_frames) == ((512, 100), 84)
+
+
+def test_drive_from_a_race_that_is_over_is_refused(late_state: tuple[Path, list[float]], capsys) -> None:
+    over = late_state[0].with_name("over.state")
+    assert main(["circuit", "drive", str(over)]) == 2
+    assert "the race is over in this state" in capsys.readouterr().err
 
 
 def test_points_are_numbered_and_the_direction_is_marked_on_the_map(tmp_path: Path) -> None:

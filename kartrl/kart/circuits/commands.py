@@ -16,13 +16,13 @@ from kartrl.errors import UserError
 from kartrl.kart.circuit_map import circuit_block
 from kartrl.kart.circuits import LAPS, draw, library
 from kartrl.kart.circuits.checks import find_faults
-from kartrl.kart.circuits.driver import drive, lap_times
+from kartrl.kart.circuits.driver import drive, time_laps
 from kartrl.kart.circuits.format import OWN, Circuit, CircuitError, read, title_of
 from kartrl.kart.circuits.ground import compile_block
 from kartrl.kart.circuits.line import line_of
 from kartrl.kart.circuits.states import start_state
 from kartrl.kart.game_files import BUNDLED, GAMES, circuits, core_file
-from kartrl.kart.race import TICKS_PER_SECOND
+from kartrl.kart.race import TICKS_PER_SECOND, LapTimes
 from kartrl.kart.retro import Console
 from kartrl.metrics.video import Mp4Writer, contact_sheet, gif, png
 
@@ -183,12 +183,13 @@ def drive_(options: argparse.Namespace) -> int:
             short = _short_name(name)
             task = progress.add_task(f"Driving {short}", total=options.laps)
             if options.output is None:
-                times = lap_times(state, options.laps)
+                times = time_laps(state, options.laps)
             else:
                 films.append(options.output / f"{short}.mp4" if many else options.output)
                 times = record_drive(state, options.laps, films[-1], partial(progress.update, task))
             progress.update(task, completed=options.laps)
-            table.add_row(short, f"{len(times)} of {options.laps}", _seconds(times))
+            laps = min(options.laps, LAPS - times.before)
+            table.add_row(short, f"{len(times.seconds)} of {laps}", _seconds(times.seconds))
     Terminal().print(table)
     for film in films:
         print(film)
@@ -196,19 +197,23 @@ def drive_(options: argparse.Namespace) -> int:
 
 
 def _draw_drives(names: Sequence[str], file: Path) -> int:
-    """Write a GIF of the views from the karts, side by side, from seconds `GIF_SECONDS` of the race."""
+    """Write a GIF of the views from the karts, side by side, from seconds `GIF_SECONDS` after their starts.
+
+    A drive that ends earlier shows its last view until the others end.
+    """
     first, last = (seconds * TICKS_PER_SECOND for seconds in GIF_SECONDS)
     films: list[list[np.ndarray]] = []
-
-    def shoot(console: Console) -> None:
-        tick = console.race()["tick"]
-        if first <= tick < last and tick % GIF_TICKS == 0:
-            films[-1].append(console.screen()[VIEW])
-
     for name in track(names, "Driving", console=Terminal(stderr=True), transient=True):
-        films.append([])
-        lap_times(_state_of(name), 1, shoot)
-    sheets = [contact_sheet(views) for views in zip(*films, strict=True)]
+        views: list[np.ndarray] = []  # one per tick; most are the same array
+
+        def shoot(console: Console, views: list[np.ndarray] = views) -> bool:
+            views.append(console.screen()[VIEW] if len(views) % GIF_TICKS == 0 else views[-1])
+            return len(views) == last
+
+        time_laps(_state_of(name), LAPS, shoot)
+        films.append(views[first::GIF_TICKS] or views[-1:])
+    length = max(map(len, films))
+    sheets = [contact_sheet([views[min(at, len(views) - 1)] for views in films]) for at in range(length)]
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(gif(sheets, TICKS_PER_SECOND / GIF_TICKS, colours=64))
@@ -223,18 +228,22 @@ def _state_of(circuit: str) -> str:
     return str(library.state_of(Path(circuit))) if circuit.endswith(".toml") else circuit
 
 
-def record_drive(state: str, laps: int, file: Path, progress: Callable[..., None]) -> tuple[float, ...]:
+def record_drive(state: str, laps: int, file: Path, progress: Callable[..., None]) -> LapTimes:
     """Record a drive as a video and return its lap times; calls `progress` with the number of laps `completed`."""
+    before: int | None = None  # laps completed before the start
 
     def shoot(console: Console) -> None:
+        nonlocal before
         race = console.race()
+        before = console.game.laps_done(race) if before is None else before
         if race["tick"] % 2 == 0:
             film.add(console.screen())
-            progress(completed=race["lap"] - console.game.lap_zero + race["checkpoint"] / race["checkpoint_num"])
+            lap = race["lap"] - console.game.lap_zero - before
+            progress(completed=lap + race["checkpoint"] / race["checkpoint_num"])
 
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with Mp4Writer(file, 30) as film:
-            return lap_times(state, laps, shoot)
+            return time_laps(state, laps, shoot)
     except OSError as error:
         raise UserError(f"{file}: cannot write: {error.strerror or error}") from error

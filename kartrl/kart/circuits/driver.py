@@ -6,10 +6,12 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
+from kartrl.errors import UserError
 from kartrl.kart.block import SIZE, TILE, Block
+from kartrl.kart.circuits import LAPS
 from kartrl.kart.circuits.appearance.surfaces import CODES, SURFACES, Effect
 from kartrl.kart.game_files import BUNDLED, GAMES, must_isolate
-from kartrl.kart.race import TICKS_PER_SECOND
+from kartrl.kart.race import TICKS_PER_SECOND, LapTimes
 from kartrl.kart.retro import Console
 
 HOLD = 5  # ticks per action, as for an agent
@@ -25,6 +27,7 @@ BACK_OFF = 9  # actions in reverse when stuck
 _FIRM = 512  # surfaces with a lower top speed are avoided
 _PASSABLE = (Effect.NONE, Effect.BOOST, Effect.JUMP, Effect.COIN)
 Floats = npt.NDArray[np.float64]
+OnFrame = Callable[[Console], bool | None]
 
 
 class Driver:
@@ -80,40 +83,60 @@ class Driver:
         return False
 
 
-def lap_times(circuit: str, laps: int = 5, on_frame: Callable[[Console], None] | None = None) -> tuple[float, ...]:
-    """Lap times of the driver in seconds, on a bundled circuit or from the start state at this path.
+def lap_times(circuit: str, laps: int = LAPS) -> tuple[float, ...]:
+    """`drive` on a bundled circuit, or from the start state at this path."""
+    return time_laps(circuit, laps).seconds
 
-    Fewer than `laps` if it does not finish within one minute per lap. `on_frame` is called after each tick; with it,
-    each tick takes one frame.
+
+def time_laps(circuit: str, laps: int, on_frame: OnFrame | None = None) -> LapTimes:
+    """`lap_times`, and how many laps were completed before the start, if that is a state saved during a race.
+
+    Args:
+        on_frame: called after each tick, each of which takes one frame then; True ends the drive.
+
+    Raises:
+        UserError: there is no such start state, or its race is over.
     """
     console = Console(GAMES / BUNDLED, circuit, must_isolate(GAMES / BUNDLED, circuit), fast=True)
     try:
-        return drive(console, laps, on_frame)
+        if console.game.laps_done(console.race()) >= console.game.laps:
+            raise UserError(f"{circuit}: the race is over in this state; choose an earlier one")
+        return _race(console, laps, on_frame)
     finally:
         console.close()
 
 
-def drive(console: Console, laps: int, on_frame: Callable[[Console], None] | None = None) -> tuple[float, ...]:
-    """`lap_times` on a console that is at the start."""
+def drive(console: Console, laps: int) -> tuple[float, ...]:
+    """Times of the next laps of the driver in seconds, at most to the end of the race.
+
+    Fewer than that if it does not finish within one minute per lap.
+
+    Args:
+        console: in a race.
+    """
+    return _race(console, laps).seconds
+
+
+def _race(console: Console, laps: int, on_frame: OnFrame | None = None) -> LapTimes:
+    """See `drive` and `time_laps`."""
     block = console.block()
     assert block is not None
-    driver, game = Driver(console, block), console.game
+    driver, race = Driver(console, block), console.race()
+    times = LapTimes(console.game, race)
     console.step(0)
-    times: list[float] = []
-    race, began = console.race(), 0
-    while race["tick"] < 60 * TICKS_PER_SECOND * laps and len(times) < laps:
+    race = console.race()
+    laps = min(laps, console.game.laps - times.before)
+    for _ in range(60 * TICKS_PER_SECOND * laps // HOLD):
         buttons = driver.act(race)
-        if on_frame is None:
-            console.step(buttons, HOLD)
-        else:
-            for _ in range(HOLD):
-                console.step(buttons)
-                on_frame(console)
+        for ticks in [HOLD] if on_frame is None else [1] * HOLD:
+            console.step(buttons, ticks)
+            if on_frame is not None and on_frame(console):
+                return times
         race = console.race()
-        if game.laps_done(race) > len(times):
-            times.append((race["tick"] - began) / TICKS_PER_SECOND)
-            began = race["tick"]
-    return tuple(times)
+        times.update(race)
+        if len(times.seconds) >= laps:
+            break
+    return times
 
 
 def driven_line(block: Block) -> Floats:
