@@ -106,6 +106,10 @@ def test_movie_reproduces_opponents(tmp_path: Path) -> None:
     console.restore(start)
     assert console.race()["opponents"] == 0
     console.close()
+    stage, session = begun(ghost=tmp_path / "race.bk2")
+    with stage:
+        assert session.ghost is not None
+        assert session.ghost.name == "race.bk2, among 3 opponents", "the player, who has none, is told"
 
 
 def test_policy_ghost_drives_as_in_evaluation(tmp_path: Path) -> None:
@@ -132,6 +136,23 @@ def test_policy_ghost_drives_as_in_evaluation(tmp_path: Path) -> None:
             drive(session, [0] * 9)
             assert ghost.race == last, "it stays where its drive ends"
             session.begin()
+
+
+def test_ghost_trained_among_opponents_drives_the_players_race(tmp_path: Path) -> None:
+    """It is where the same network without opponents is, and its console has none."""
+    from kartrl.driving.driving import open_driver, steps
+
+    policy = save_policy(tmp_path, [*KART, "environment.opponents=5"])
+    with open_driver(policy, [CIRCUIT], "cpu", overrides=["environment.opponents=0"]) as driver:
+        start = {"circuit": CIRCUIT, "noop": 0}
+        alone = [step.info for step in steps(driver.env, driver.network, start, greedy=True, seed=0)]
+    stage, session = begun(circuit=CIRCUIT, checkpoint=policy)
+    with stage:
+        ghost = session.ghost
+        assert ghost is not None
+        for info in alone:
+            assert (ghost.race["x"], ghost.race["y"], ghost.race["opponents"]) == (info["x"], info["y"], 0)
+            drive(session, [0] * 4)
 
 
 def test_saved_states_contain_neither_commands_nor_the_ghost(tmp_path: Path, movie_file: Path) -> None:

@@ -9,6 +9,7 @@ from rich.console import Console as Terminal
 
 from kartrl.config.levels import circuit_name
 from kartrl.errors import UserError
+from kartrl.kart import KART
 from kartrl.kart.game_files import BUNDLED, circuits, game_folder, is_foreign
 from kartrl.kart.play.ghost import Ghost, MovieGhost
 from kartrl.kart.play.movie import Movie, read_movie
@@ -16,7 +17,6 @@ from kartrl.kart.play.session import Session
 from kartrl.kart.race import Course
 from kartrl.kart.retro import Console
 from kartrl.kart.selection import circuits_of
-from kartrl.kart.world import KartWorld
 
 if TYPE_CHECKING:
     from kartrl.driving.driving import Driver
@@ -118,7 +118,10 @@ class Stage:
         if self._ghost is not None and options.ghost is not None:
             if self._ghost.circuit not in ("", circuit_name(circuit)):
                 raise UserError(f"{options.ghost}: recorded on {self._ghost.circuit}, not on {circuit_name(circuit)}")
-            ghost = MovieGhost(self._beside, self._ghost, course, options.ghost.name)
+            self._beside.restore(self._ghost.state)
+            number = self._beside.race().get("opponents", 0)  # in its own race alone: it may be pushed by them
+            name = f"{options.ghost.name}, among {number} opponents" if number else options.ghost.name
+            ghost = MovieGhost(self._beside, self._ghost, course, name)
         if self._driver is not None and options.checkpoint is not None:
             from kartrl.kart.play.policy import PolicyGhost
 
@@ -142,14 +145,17 @@ class Stage:
 
     def _opened(self, stack: contextlib.ExitStack, checkpoint: Path) -> "Driver":
         from kartrl.driving.driving import open_driver
+        from kartrl.learning import checkpoint as checkpoints
 
-        circuits = [circuit for circuit in self.choices() if circuit != POWER_ON]
-        driver: Driver = stack.enter_context(open_driver(checkpoint, circuits, self._options.device))
-        section = driver.world.config.environment
-        if not isinstance(driver.world, KartWorld):
+        section = checkpoints.load(checkpoint).config.environment
+        if section.id != KART:
             raise UserError(f"{checkpoint}: trained on {section.id}, not on a kart circuit")
         if game_folder(section.game) != self.folder:
             raise UserError(f"{checkpoint}: not trained on {self.folder.name}; choose the game with --game")
+        circuits = [circuit for circuit in self.choices() if circuit != POWER_ON]
+        # the ghost's race is the player's, whose opponents, unlike those of its training, can be seen
+        race = [f"environment.opponents={self._options.opponents}"]
+        driver: Driver = stack.enter_context(open_driver(checkpoint, circuits, self._options.device, overrides=race))
         return driver
 
 
