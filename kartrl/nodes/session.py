@@ -17,7 +17,7 @@ from kartrl.config import Config, System
 from kartrl.envs.worlds import changed
 from kartrl.errors import UserError
 from kartrl.hardware.machine import cores
-from kartrl.processes.socket_folder import RAY_FOLDER
+from kartrl.processes.socket_folder import RAY_FOLDER, RAYS, fits, make_socket_folder
 from kartrl.sizing.compatibility import is_hogwild
 
 ALWAYS = {
@@ -95,7 +95,8 @@ class RaySession:
             raise UserError(f"[cluster] ray = {address}: nothing answers at {options['address']}; is it HOST:PORT?")
         if options["address"] is None:
             # removed with its parent folder if this process is killed
-            self._folder = Path(os.environ["KARTRL_SOCKETS"], RAY_FOLDER)
+            sockets = Path(os.environ["KARTRL_SOCKETS"])
+            self._folder = (sockets if fits(sockets, RAYS) else make_socket_folder(RAYS)) / RAY_FOLDER
             os.environ.update(OWN, RAY_AUTH_TOKEN=secrets.token_hex(32))
             store = max(STORE_BYTES, IN_STORE * batch_bytes)
             options = {"address": "local", "num_cpus": cores(), "object_store_memory": store}

@@ -6,13 +6,12 @@ import gc
 import importlib
 import multiprocessing
 import os
-import shutil
 import signal
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from multiprocessing import forkserver, resource_tracker, util
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 from typing import Any, ParamSpec
@@ -72,7 +71,6 @@ def _socket_folder() -> str:
     """Where multiprocessing puts this process's sockets, instead of a folder that it would create."""
     folder = make_socket_folder()
     multiprocessing.current_process()._config["tempdir"] = str(folder)  # type: ignore[attr-defined]
-    util.Finalize(None, shutil.rmtree, (folder,), {"ignore_errors": True}, exitpriority=-100)
     return str(folder)
 
 

@@ -2,14 +2,17 @@
 
 import multiprocessing
 import os
+import re
 import subprocess
 import sys
+import tempfile
 
 import psutil
 import pytest
 from commands import has_ended, wait_for
 
 from kartrl.processes.record_pipe import RecordPipe
+from kartrl.processes.socket_folder import LONGEST, RAYS, make_socket_folder
 from kartrl.processes.spawn import CHANGED
 
 TITLE = """
@@ -45,6 +48,27 @@ def test_an_isolated_process_ends_with_its_parent():
         others = family.children(recursive=True)
         process.kill()
         wait_for(lambda: all(map(has_ended, others)), 30, "the end of all")
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.skipif(os.name != "posix", reason="needs sockets with paths")
+def test_processes_start_where_tmpdir_is_too_long_for_sockets(tmp_path):
+    folder = tmp_path / ("t" * 90)
+    folder.mkdir()
+    code = "from kartrl.processes.isolation import run_isolated\nprint(run_isolated(abs, -3))"
+    environment = {**os.environ, "TMPDIR": str(folder)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("3\n", "")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs sockets with paths")
+def test_a_socket_folder_is_as_short_as_its_sockets_need(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    folder = make_socket_folder(RAYS)
+    assert len(str(folder)) + RAYS <= LONGEST
+    folder.rmdir()
+    with pytest.raises(OSError, match=re.escape(f"{tmp_path} has too long a path; set TMPDIR to a folder")):
+        make_socket_folder(200)
 
 
 def test_what_waits_for_a_process_is_known():
