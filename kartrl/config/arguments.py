@@ -1,11 +1,18 @@
 """Arguments of an environment's constructor, `kwargs.NAME = VALUE` in [environment]: parsing and rendering values."""
 
-import json
+import ast
+import math
+import re
+import warnings
 from typing import Any
 
-CONSTANTS = {"true": True, "false": False, "none": None, "null": None}
+CONSTANTS = {"true": "True", "false": "False", "none": "None", "null": "None"}
 OURS = ("id", "render_mode", "disable_env_checker")  # arguments of `gymnasium.make` that kartrl sets itself
 PREFIX = "kwargs"
+MOST_NESTED = 50  # brackets; Python's parser may exhaust a thread's stack with thousands
+_TOKEN = r"""(?x) [\s,:]++ | [\[\](){}] | '(?:[^'\\]|\\.)*+' | "(?:[^"\\]|\\.)*+" | \b(?:true|false|none|null)\b
+    | [-+]?\s*+ (?:\d|\.\d)[\w.]*+ (?:(?<=e)[-+]\d++)? (?![-+])"""
+_LITERAL = re.compile(f"{_TOKEN[:4]}(?:{_TOKEN[4:]})++", re.IGNORECASE)
 
 
 def is_argument(key: str) -> bool:
@@ -27,13 +34,25 @@ def mistake(key: str) -> str | None:
 
 
 def parse(text: str) -> Any:
-    """The text's value as a constant in any case, or as JSON (numbers, "quoted text", lists); else the text itself."""
-    if text.lower() in CONSTANTS:
-        return CONSTANTS[text.lower()]
+    """The text's value: a Python literal (numbers, quoted text, tuples, lists, dicts and sets), else the text itself.
+
+    `true`, `false`, `none` and `null` are constants in any case. Numbers that are not finite remain text.
+    """
+    if _LITERAL.fullmatch(text) is None:
+        return text
+    tokens = re.findall(_TOKEN, text, re.IGNORECASE)
+    depth = most = 0
+    for token in tokens:
+        depth += (token in "([{") - (token in ")]}")
+        most = max(most, depth)
+    if most > MOST_NESTED:
+        return text
     try:
-        value = json.loads(text)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of "\d" in quotes
+            value = ast.literal_eval("".join(CONSTANTS.get(token.lower(), token) for token in tokens))
         render(value)
-    except (ValueError, RecursionError):  # not JSON, a non-finite number, or thousands of nested brackets
+    except (ValueError, SyntaxError, TypeError):  # no literal, or an element that cannot be hashed
         return text
     return value
 
@@ -43,5 +62,21 @@ def render(value: Any) -> str:
 
     Raises:
         ValueError: it contains a non-finite number.
+        TypeError: it contains a value that has no literal.
     """
-    return json.dumps(value, allow_nan=False)
+    match value:
+        case None | bool():
+            return str(value).lower()
+        case float() if not math.isfinite(value):
+            raise ValueError(f"{value} has no literal")
+        case int() | float() | str():
+            return repr(value)
+        case list():
+            return f"[{', '.join(map(render, value))}]"
+        case tuple():
+            return f"({', '.join(map(render, value))}{',' * (len(value) == 1)})"
+        case set() if value:
+            return f"{{{', '.join(sorted(map(render, value)))}}}"
+        case dict():
+            return f"{{{', '.join(f'{render(key)}: {render(item)}' for key, item in value.items())}}}"
+    raise TypeError(f"{type(value).__name__} has no literal")

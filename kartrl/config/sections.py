@@ -145,7 +145,8 @@ class Environment(Section):
     kwargs: dict[str, Any] = Field(
         {},
         description="arguments of the environment's constructor, one key each: kwargs.continuous = false, "
-        "kwargs.map_name = 8x8",
+        "kwargs.map_name = 8x8; a value is a Python literal, such as -9., (3, 4) or {'a': [1, none]}, with true, false "
+        "and none in any case; anything else is text",
     )
     wrapper: Annotated[str, AfterValidator(_function)] = Field(
         "none", description="module:function that takes the environment and returns it wrapped; none: no wrapper"

@@ -43,8 +43,8 @@ def _texts(section: Environment) -> Iterator[str]:
         value = waiting.pop()
         if isinstance(value, str):
             yield value
-        elif isinstance(value, list | dict):
-            waiting += value.values() if isinstance(value, dict) else value
+        elif isinstance(value, list | tuple | set | dict):
+            waiting += [*value, *value.values()] if isinstance(value, dict) else value
 
 
 def look_here(section: Environment) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from kartrl.algorithms import ALGORITHMS
-from kartrl.config import Algorithm, Config, dump, presets, read
+from kartrl.config import Algorithm, Config, arguments, dump, presets, read
 from kartrl.config import settings as hyperparameters
 from kartrl.config.levels import CIRCUITS
 from kartrl.errors import UserError
@@ -57,16 +57,60 @@ def test_arguments_of_an_environment_are_typed():
         "share": ("0.5", 0.5),
         "sizes": ("[1, 2]", [1, 2]),
         "table": ('{"a": [true]}', {"a": [True]}),
+        "gravity": ("-9.", -9.0),
+        "half": (".5", 0.5),
+        "spaced": ("- .5", -0.5),
+        "small": ("+1E-3", 0.001),
+        "hexadecimal": ("0x10", 16),
+        "goal": ("(3, 4)", (3, 4)),
+        "bare": ("3, 4", (3, 4)),
+        "one": ("(3,)", (3,)),
+        "some": ("{2, 1}", {1, 2}),
+        "nested": ("{'a': (1., [none, 'b', -2]), 3: FALSE}", {"a": (1.0, [None, "b", -2]), 3: False}),
+        "quoted": ("'true'", "true"),
+        "escaped": (r"'\u200b\\'", "\u200b\\"),
+        "date": ("2024-01-01", "2024-01-01"),
+        "sum": ("3-4", "3-4"),
+        "padded": ("007", "007"),
+        "colour": ("#ff0000", "#ff0000"),
+        "path": (r"C:\new", r"C:\new"),
+        "words": ("[a, b]", "[a, b]"),
+        "dots": ("...", "..."),
         "infinite": ("1e999", "1e999"),
+        "minus_infinity": ("-inf", "-inf"),
+        "infinite_one": ("[1e999]", "[1e999]"),
+        "unhashable": ("{[1]: 2}", "{[1]: 2}"),
+        "bytes": ("b'a'", "b'a'"),
         "deep": ("[" * 10_000, "[" * 10_000),
         "empty": ("", ""),
     }
     config = read([], [f"environment.kwargs.{name}={text}" for name, (text, _) in written.items()])
-    assert config.environment.kwargs == {name: value for name, (_, value) in written.items()}
+    for name, (text, value) in written.items():
+        parsed = config.environment.kwargs[name]
+        assert (parsed, type(parsed)) == (value, type(value)), text
     assert read(base=dump(config)) == config
     assert hyperparameters(config)["environment.kwargs.sizes"] == "[1, 2]"
     later = read(base=dump(config), overrides=["environment.kwargs.number=9"])
     assert later.environment.kwargs == {**config.environment.kwargs, "number": 9}
+
+
+literals = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda values: st.lists(values) | st.lists(values).map(tuple) | st.dictionaries(st.text() | st.integers(), values),
+    max_leaves=10,
+)
+
+
+@given(literals)
+def test_argument_survives_being_written_and_read(value):
+    for text in (repr(value), arguments.render(value)):
+        assert repr(arguments.parse(text)) == repr(value)
+
+
+@given(st.text("[](){},:'\"\\+-.0123456789ejtruefalsn #"))
+def test_argument_of_any_text_can_be_written_and_read(text):
+    value = arguments.parse(text)
+    assert arguments.parse(arguments.render(value)) == value
 
 
 def test_later_files_and_overrides_win(tmp_path):

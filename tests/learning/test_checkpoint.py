@@ -407,6 +407,9 @@ def test_default_configuration_fits_its_network(tmp_path):
         ("wrapper=os.path:join", "os.path"),
         ("kwargs.env_id=os:Env-v0", "os"),
         ('kwargs.inner={"of": ["a", "os:Env-v0"]}', "os"),
+        ('kwargs.inner=("a", ("os:Env-v0",))', "os"),
+        ('kwargs.inner={"os:Env-v0", "a"}', "os"),
+        ('kwargs.inner=[{"os:Env-v0": 1}]', "os"),
     ],
 )
 def test_whatever_names_a_module_needs_the_users_word(override, module, monkeypatch):
