@@ -17,7 +17,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from kartrl.comparison.runs import check_comparable
 from kartrl.comparison.training import share_trained, train_to_end, trained
-from kartrl.config import Config, dump, read
+from kartrl.config import Config, check_own, dump, read
 from kartrl.config.section import Section
 from kartrl.config.wording import word
 from kartrl.errors import RunFailed, UserError
@@ -89,8 +89,10 @@ def read_experiment(file: Path, by: str) -> tuple[Path, list[Cell]]:
     for seed, (environment, its), (algorithm, own) in grid:
         name = "__".join(part for part in (environment, algorithm, str(seed)) if part)
         parts = [*experiment.common, *its, *own]
-        ours = [f"run.logs={folder}", f"run.name={name}", f"run.seed={seed}"]
-        config = read([part for part in parts if "=" not in part], [*(part for part in parts if "=" in part), *ours])
+        ours = {"run.logs": folder, "run.name": name, "run.seed": seed}
+        files, overrides = [part for part in parts if "=" not in part], [part for part in parts if "=" in part]
+        check_own(overrides, ours, str(file))
+        config = read(files, [*overrides, *(f"{key}={value}" for key, value in ours.items())])
         cells.append(Cell(algorithm, config, folder / name))
         names.append(environment)
     check_comparable([(cell.folder.name, cell.config) for cell in cells], by)

@@ -5,7 +5,7 @@
 
 import configparser
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, get_args
 
@@ -110,6 +110,17 @@ def read(files: Sequence[str | Path] = (), overrides: Iterable[str] = (), base: 
             )
         _merge(values, {section: {key: value.strip()}}, f"--set {_short(override)}")
     return _validate(values, " and ".join([*map(str, files), *["--set"] * bool(overrides or not files)]))
+
+
+def check_own(overrides: Iterable[str], keys: Container[str], setter: str) -> None:
+    """Refuse overrides, `section.key=value`, of keys that `setter`, such as a command, sets itself.
+
+    Raises:
+        UserError: names the first one.
+    """
+    for override in overrides:
+        if (key := override.partition("=")[0].strip()) in keys:
+            raise UserError(f"--set {_short(override)}: {setter} sets {key} itself; leave it out")
 
 
 def presets() -> list[str]:

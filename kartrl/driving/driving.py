@@ -76,8 +76,8 @@ def open_driver(
         overrides: `environment.key=value`: settings that differ from training.
 
     Raises:
-        UserError: the checkpoint, a level or the device is missing or unusable, or the network does not fit the
-            overridden environment.
+        UserError: the checkpoint, a level or the device is missing or unusable, the network does not fit the
+            overridden environment, or an override has no effect.
     """
     loaded = checkpoint.load(path)
     config = _changed(_needed(loaded.config), overrides)
@@ -107,6 +107,7 @@ def open_driver(
         fits = env.observation_space.shape == loaded.observation_shape
         if overrides and not (fits and ActionSpec.of(env.action_space) == loaded.action):
             raise UserError(f"--set {' '.join(overrides)}: {path} was trained on other observations or actions")
+        _check_effect(world, overrides, images=len(loaded.observation_shape) == 3)
         yield Driver(world, loaded.counters.agent_steps, env, network, found)
     finally:
         env.close()
@@ -136,9 +137,27 @@ def _changed(config: Config, overrides: Sequence[str]) -> Config:
         UserError: an override is invalid, not of [environment], or selects another world.
     """
     for override in overrides:
-        if not override.startswith("environment.") or override.startswith("environment.id="):
+        section, _, key = override.partition("=")[0].strip().partition(".")
+        if section != "environment" or key == "id":
             raise UserError(f"--set {override}: only [environment] can differ from training, except its id")
     return read(overrides=overrides, base=dump(config)) if overrides else config
+
+
+def _check_effect(world: World, overrides: Sequence[str], images: bool) -> None:
+    """Refuse overrides of keys that have no effect here.
+
+    Args:
+        images: whether observations are images.
+
+    Raises:
+        UserError: one has none.
+    """
+    for override in overrides:
+        key = override.partition("=")[0].strip().removeprefix("environment.")
+        if not world.has_effect(key, images):
+            raise UserError(f"--set {override}: has no effect on {world.config.environment.id}; leave it out")
+        if key in world.training_keys:
+            raise UserError(f"--set {override}: has an effect in training alone; leave it out")
 
 
 def _without_paths(path: Path, config: Config) -> tuple[Config, str]:

@@ -49,6 +49,8 @@ class World(ABC):
     """Whether the mean reward per step tells how well a policy acts, within seconds; else returns of episodes do."""
     picture_word: ClassVar[str] = "picture"
     """What `draw` gives, in messages and in tags: `pictures/...`."""
+    training_keys: ClassVar[frozenset[str]] = frozenset({"mirrored_actions"})
+    """Keys of [environment] that have an effect in training alone."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -103,6 +105,14 @@ class World(ABC):
         Raises:
             UserError: names the level and says what to do.
         """
+
+    def has_effect(self, key: str, images: bool) -> bool:
+        """Whether a key of [environment], such as `kwargs.size`, has an effect here.
+
+        Args:
+            images: whether observations are images.
+        """
+        return True
 
     def ignored_keys(self, spec: EnvSpec) -> list[str]:
         """Keys of the configuration that are not at their defaults but have no effect in this environment."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from kartrl.envs.world import Env, World
 
@@ -21,13 +21,16 @@ WORLDS = {
     "kartrl/Procgen-v0": "kartrl.envs.procgen:ProcgenWorld",
 }
 """`environment.id` -> module and class, imported when it is asked for, as in Gymnasium's registry."""
-IMAGE_KEYS = {"frame_stack", "height", "width", "grayscale"}  # of [environment]
+IMAGE_KEYS = {"frame_stack", "height", "width", "grayscale", "mirrored_actions"}  # of [environment]
 ATARI_KEYS = {"frame_skip", "noop_max", "life_loss_ends"}
+ATARI_OWN = {"kwargs.frameskip", "kwargs.obs_type"}  # which kartrl sets
 CONSOLE_FPS = 60  # of both SNES and Atari
 
 
 class GymnasiumWorld(World):
     """Any environment of Gymnasium's registry; Atari games are stepped by ale-py's own group."""
+
+    training_keys: ClassVar = World.training_keys | {"life_loss_ends"}
 
     def make_env(self, levels: Sequence[str], training: bool, render: bool) -> Env:
         """See `World.open_env`; there are no levels."""
@@ -63,18 +66,19 @@ class GymnasiumWorld(World):
         section = self.config.environment
         return section.frame_skip if atari_spec(section) is not None else 1
 
-    def ignored_keys(self, spec: EnvSpec) -> list[str]:
-        """See `World`: keys for the kart only, and those about images if observations are vectors."""
+    def has_effect(self, key: str, images: bool) -> bool:
+        """See `World`: not keys for the kart only, nor those about images if observations are vectors."""
         from kartrl.envs.wrappers import atari_spec
 
-        section = self.config.environment
-        used = {"id", "kwargs", "wrapper"}
-        used |= IMAGE_KEYS if len(spec.observation_shape) == 3 else set()
-        keys = []
-        if atari_spec(section) is not None:
-            used |= ATARI_KEYS
-            keys = [f"environment.kwargs.{name}" for name in ("frameskip", "obs_type") if name in section.kwargs]
-        keys += [f"environment.{key}" for key in changed(section) if key not in used]
+        if key in ATARI_KEYS | ATARI_OWN:
+            return (atari_spec(self.config.environment) is not None) == (key in ATARI_KEYS)
+        return key in ("id", "wrapper") or key.startswith("kwargs.") or (key in IMAGE_KEYS and images)
+
+    def ignored_keys(self, spec: EnvSpec) -> list[str]:
+        """See `World`."""
+        section, images = self.config.environment, len(spec.observation_shape) == 3
+        keys = [f"kwargs.{name}" for name in section.kwargs] + [key for key in changed(section) if key != "kwargs"]
+        keys = [f"environment.{key}" for key in keys if not self.has_effect(key, images)]
         keys += [f"reward.{key}" for key in changed(self.config.reward)]
         return keys + ["levels"] * bool(changed(self.config.levels))
 

@@ -60,6 +60,7 @@ class KartWorld(World):
     highlights: ClassVar = ("finished", "won", "progress", "best_lap")
     steady_reward: ClassVar = True
     picture_word: ClassVar = "driven line"
+    training_keys: ClassVar = World.training_keys | {"random_start", "circuit_sampling"}
 
     # Environments
 
@@ -100,8 +101,12 @@ class KartWorld(World):
         """See `World`."""
         return self.config.environment.frame_skip
 
-    def ignored_keys(self, spec: EnvSpec) -> list[str]:
+    def has_effect(self, key: str, images: bool) -> bool:
         """See `World`: the kart's settings are keys of [environment], not keyword arguments."""
+        return not key.startswith("kwargs.")
+
+    def ignored_keys(self, spec: EnvSpec) -> list[str]:
+        """See `World`."""
         return [f"environment.kwargs.{name}" for name in self.config.environment.kwargs]
 
     def mirrored_actions(self) -> tuple[int, ...]:

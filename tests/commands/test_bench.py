@@ -77,6 +77,7 @@ def test_it_measures_prints_and_writes_json(tmp_path):
     [
         ("nosuch --steps 5", [], "--peer: there is no program 'nosuch'"),
         ("python 'x", [], '--peer: no closing quotation (got "python \'x")'),
+        ("", ["run.minutes = 5"], "--set run.minutes = 5: bench sets run.minutes itself; leave it out"),
         ("", ["cluster.nodes=2"], "[cluster] nodes: bench compares with a cluster only with --ray ADDRESS"),
     ],
 )

@@ -1,5 +1,6 @@
 """Driving trained (here: untrained) networks."""
 
+import functools
 import importlib.util
 import io
 import math
@@ -10,9 +11,10 @@ import numpy as np
 import pytest
 import torch
 from commands import run
-from policies import CARTPOLE, KART, save_policy
+from policies import CARTPOLE, KART, PONG, save_policy
 from rich.console import Console
 
+from kartrl.cli import main
 from kartrl.commands.evaluate import evaluate
 from kartrl.config import dump, read
 from kartrl.driving.driving import Start, drive, drive_together, open_driver
@@ -109,6 +111,49 @@ def test_other_observations_than_in_training_are_refused_with_all_overrides(cart
     with pytest.raises(UserError) as error, open_driver(cartpole, [], "cpu", overrides=overrides):
         pass
     assert str(error.value).startswith(f"--set {' '.join(overrides)}: ")
+
+
+ALONE = "has an effect in training alone; leave it out"
+
+
+@pytest.mark.parametrize(
+    ("policy", "override", "said"),
+    [
+        (CARTPOLE, "environment.opponents=3", "has no effect on CartPole-v1; leave it out"),
+        (CARTPOLE, "environment.frame_skip = 5", "has no effect on CartPole-v1; leave it out"),
+        (CARTPOLE, "environment.life_loss_ends=true", "has no effect on CartPole-v1; leave it out"),
+        (CARTPOLE, "environment.height=54", "has no effect on CartPole-v1; leave it out"),
+        (CARTPOLE, "environment.id = Acrobot-v1", "only [environment] can differ from training, except its id"),
+        (CARTPOLE, "reward.time=0", "only [environment] can differ from training, except its id"),
+        (PONG, "environment.life_loss_ends=false", ALONE),
+        (PONG, "environment.mirrored_actions=0 1 3 2 5 4", ALONE),
+        (PONG, "environment.kwargs.frameskip=2", "has no effect on ALE/Pong-v5; leave it out"),
+        pytest.param(KART, "environment.random_start=true", ALONE, marks=needs_kart),
+        pytest.param(KART, "environment.circuit_sampling=steps", ALONE, marks=needs_kart),
+        pytest.param(KART, "environment.mirrored_actions=none", ALONE, marks=needs_kart),
+        pytest.param(KART, "environment.kwargs.a=1", "has no effect on kartrl/Kart-v0", marks=needs_kart),
+    ],
+)
+def test_override_without_effect_is_refused(policy, override, said, policies, capsys):
+    level = ["-s", "MarioCircuit.Act1"] if policy is KART else []
+    assert main(["evaluate", "-p", str(policies(policy)), *level, "--set", override]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"kartrl: --set {override}: {said}")
+
+
+@pytest.mark.parametrize("command", [("record", "-p"), ("watch",)])
+def test_films_refuse_an_override_without_effect(command, policies, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DISPLAY", raising=False)
+    assert main([*command, str(policies(PONG)), "--set", "environment.life_loss_ends=false"]) == 2
+    assert ALONE in capsys.readouterr().err
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.fixture(scope="module")
+def policies(tmp_path_factory):
+    """A function that gives the checkpoint of an untrained network for these settings."""
+    return functools.cache(lambda settings: save_policy(tmp_path_factory.mktemp("policies"), settings))
 
 
 def test_an_image_that_is_not_finite_ends_the_drive(monkeypatch):

@@ -220,6 +220,12 @@ def test_words_among_the_parts_of_a_dict_are_left_out_and_named() -> None:
     assert "does not see mission" in remarks(configuration, inspect_env(configuration))[0]
 
 
+def test_pairs_of_mirrored_actions_are_not_said_to_be_ignored() -> None:
+    configuration = config("ALE/Pong-v5", "environment.mirrored_actions=0 1 3 2 5 4", "environment.crop_top=1")
+    (said,) = remarks(configuration, inspect_env(configuration))
+    assert said == "ALE/Pong-v5 ignores environment.crop_top: setting them has no effect"
+
+
 @pytest.mark.parametrize("name", TOY_TEXT)
 def test_gymnasiums_toy_text_is_one_hot(name: str) -> None:
     group = make_group(config(name), 2)

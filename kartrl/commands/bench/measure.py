@@ -17,8 +17,8 @@ from rich.table import Table
 
 from kartrl.acting.sizes import Sizes
 from kartrl.commands.bench.parts import Parts, measure_parts
-from kartrl.commands.bench.windows import Window, peer_command, peer_rate, train_window
-from kartrl.config import Config, read
+from kartrl.commands.bench.windows import OURS, Window, peer_command, peer_rate, train_window
+from kartrl.config import Config, check_own, read
 from kartrl.config.cluster import Cluster
 from kartrl.envs.worlds import changed, load_world
 from kartrl.errors import UserError
@@ -54,6 +54,7 @@ def bench(files: list[str], overrides: list[str], settings: Settings, console: C
             settings.json.touch()
         except OSError as error:
             raise UserError(f"--json {settings.json}: cannot write ({error.strerror or error})") from error
+    check_own(overrides, OURS, "bench")
     peer = peer_command(settings.peer)
     config = load_world(read(files, overrides)).prepare(console)
     if not settings.ray and (keys := changed(config.cluster)):

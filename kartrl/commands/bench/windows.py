@@ -25,6 +25,8 @@ from kartrl.metrics.scalars_csv import Row
 
 STEPS, FIRST_UPDATE = "speed/agent_steps_per_second", "speed/first_update_seconds"  # tags in scalars.csv
 IDLE = "time/learner_idle"
+OURS = {"run.logs": "", "run.name": "bench", "run.agent_steps": "1000000000", "run.minutes": "0"}
+"""Settings of a window's training, in a temporary folder."""
 END_SECONDS = 20.0  # for training to end by itself after SIGTERM
 
 
@@ -49,7 +51,7 @@ def train_window(options: Sequence[str], seconds: float, warm: float, progress: 
         options: of `kartrl train`.
     """
     with tempfile.TemporaryDirectory() as folder:
-        fixed = (f"run.logs={folder}", "run.name=bench", "run.agent_steps=1000000000", "run.minutes=0")
+        fixed = [f"{key}={value}" for key, value in {**OURS, "run.logs": folder}.items()]
         process = start_training([*options, *config_options([], fixed)], subprocess.PIPE)
         try:
             run_folder = Path(folder) / "bench"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kartrl import __version__
-from kartrl.config import dump, read
+from kartrl.config import check_own, dump, read
 from kartrl.config.levels import circuit_name, is_path
 from kartrl.errors import UserError
 from kartrl.files import write_whole
@@ -49,12 +49,9 @@ def validate(protocol: Protocol) -> Protocol:
     Raises:
         UserError: an override is invalid, or changes a key that the benchmark sets.
     """
-    for override in protocol.overrides:
-        key = override.partition("=")[0].strip()
-        if key in OURS or key.startswith("levels."):
-            raise UserError(
-                f"--set {override[:80]}: the benchmark sets {key[:80]} itself; drop the option, or use `kartrl train`"
-            )
+    keys = (override.partition("=")[0].strip() for override in protocol.overrides)
+    levels = [key for key in keys if key.startswith("levels.")]
+    check_own(protocol.overrides, [*OURS, *levels], "the benchmark")
     read([PRESET], protocol.overrides)
     return protocol
 
