@@ -16,7 +16,7 @@ from kartrl.commands.arguments import Parser, add_config, config_files, setting
 from kartrl.config import Config, read
 from kartrl.envs.spec import EnvSpec
 from kartrl.errors import RunFailed, UserError
-from kartrl.launch import config_options, follow_starter, named, resume_command, start_training, typed
+from kartrl.launch import config_options, follow_starter, named, start_training, typed
 from kartrl.processes.end_request import EndRequest, end_at_once
 from kartrl.processes.output import outlast_readers
 from kartrl.processes.spawn import start_method
@@ -30,7 +30,7 @@ def add_arguments(parser: Parser) -> None:
         "train --env CartPole-v1 --seed 2 --minutes 1 --name cartpole-2",
         "train -c mine.cfg --set optimizer.learning_rate=0.0005",
         "train -c common.cfg a.cfg -c common.cfg b.cfg --parallel",
-        "train --resume cartpole-2 --minutes 5",
+        "train --resume cartpole-2 --minutes 5 --set run.schedules=stretch",
         "train --init cartpole-2 --seed 3 --set optimizer.learning_rate=0.0002",
         "train --ray 192.168.1.10:6379",
     )
@@ -49,7 +49,7 @@ def add_arguments(parser: Parser) -> None:
         const="",
         metavar="RUN",
         help="continue this run (its folder, or its name in logs) or the newest one, with its weights, optimizer, "
-        "counters and random generators",
+        "counters and random generators; for its schedules see run.schedules",
     )
     parser.add_argument(
         "--init",
@@ -129,10 +129,10 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
                 with request.raising():
                     config, spec = _inspected(config, console)
 
-            from kartrl.learning import checkpoint
             from kartrl.nodes.session import check
             from kartrl.run import folders as runs
             from kartrl.run.initial_weights import anew, load_initial
+            from kartrl.run.resuming import account, command, newest_command, resumed_config
             from kartrl.run.server import Server
             from kartrl.sizing.auto import choose_sizes
             from kartrl.sizing.precision import resolve_precision
@@ -140,7 +140,7 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
             folder = runs.lock(runs.find(Path(config.run.logs), resume))
             stack.callback(runs.release, folder)
             stored = runs.load_newest(folder.path)
-            config = runs.resumed_config(stored, files, overrides)
+            config = resumed_config(stored, files, overrides)
         runs.tidy_killed(Path(config.run.logs))
         with request.raising():
             if resume is not None:
@@ -171,24 +171,23 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
                     )
                     stored = anew(initial, config)
                 elif stored is not None:
-                    display.say(
-                        f"Resuming at {stored.counters.agent_steps:,} agent steps, {stored.counters.updates:,} updates"
-                    )
+                    for line in account(stored, config, spec, world.contents()):
+                        display.say(line)
                 agents = config.system.learners * sizes.agents
                 starting = f"{agents} agents" if config.cluster.ray == "none" else "nodes of agents"
                 display.say(
                     f"Starting {starting}, model in {config.model.precision} ...; "
-                    f"to watch: tensorboard --logdir {config.run.logs}"
+                    f"to watch: tensorboard --logdir {shlex.quote(str(folder.path.parent))}"
                 )
                 status = Server(config, sizes, folder.path, spec, display, request, stored).run()
         except RunFailed as failure:
             display.say(f"kartrl: the run failed: {failure}")
-            if checkpoint.newest(folder.path) is not None:
-                display.say(f"kartrl: resume it from its last checkpoint: {trusted}{resume_command(folder.path)}")
+            if (again := newest_command(folder.path)) is not None:
+                display.say(f"kartrl: resume it from its last checkpoint: {again}")
             return 1
         display.say(display.summary())
-        _, limit = runs.raised_limit(config.run, display.counters)
-        display.say(_next_steps(folder.path, world.levels("test") or world.levels("train"), trusted, limit))
+        levels = world.levels("test") or world.levels("train")
+        display.say(_next_steps(folder.path, levels, trusted, command(folder.path, config, display.counters)))
         return status
 
 
@@ -247,17 +246,13 @@ def train_each(runs: list[list[str]], overrides: list[str], parallel: bool, plai
             process.wait()
 
 
-def _next_steps(folder: Path, levels: Sequence[str], trusted: str, limit: str) -> str:
-    """Suggested commands, ready to type, each prefixed with `trusted`.
-
-    Args:
-        limit: the override without which the run cannot be resumed, see `raised_limit`, or "".
-    """
+def _next_steps(folder: Path, levels: Sequence[str], trusted: str, resume: str) -> str:
+    """Suggested commands, ready to type: `resume`, and others, prefixed with `trusted`."""
     if not (folder / "best.pt").exists():
         return f"Ended before the first update; nothing was learned. Logs are in {folder}"
     run, level = named(folder), f" -s {shlex.quote(levels[0])}" if levels else ""
     return (
-        f"Resume:   {trusted}{resume_command(folder)}{limit and f' --set {limit}'}\n"
+        f"Resume:   {resume}\n"
         f"Record:   {trusted}{typed('record')} -p {run}{level}\n"
         f"Evaluate: {trusted}{typed('evaluate')} -p {run}"
     )

@@ -16,7 +16,8 @@ from kartrl.config import arguments
 from kartrl.config.algorithms import A2C, A3C, ACER, APPO, PPO, Algorithm, Impala
 from kartrl.config.cluster import Cluster
 from kartrl.config.levels import Levels, merged, mistake
-from kartrl.config.replay import Clear, Drawn, Laser, Replay
+from kartrl.config.replay import SCHEDULED, Clear, Drawn, Laser, Replay
+from kartrl.config.schedule import Schedule
 from kartrl.config.section import Section
 from kartrl.config.sections import Environment, Evaluation, Model, Optimizer, Reward, Run, System
 from kartrl.config.wording import word_all
@@ -71,6 +72,20 @@ class Config(Section):
     def allows_own_networks(self) -> bool:
         """Whether no setting keeps agents from running the network themselves."""
         return self.system.predictors in ("auto", 0) and self.needs_predictor is None
+
+    @property
+    def schedules(self) -> dict[str, Schedule]:
+        """The values that change during a run, by "section.key", and the learning rate in any case."""
+        methods = {drawn.method for drawn in self.replays}
+        found = {}
+        for name in ("optimizer", "algorithm", self.algorithm.name, "replay"):
+            section = getattr(self, name)
+            for key, value in section:
+                unused = name == "replay" and not methods & SCHEDULED.get(key, set())
+                changes = isinstance(value, Schedule) and value.start != value.end
+                if key == "learning_rate" or (changes and not unused):
+                    found[f"{name}.{key}"] = value
+        return found
 
 
 Values = dict[str, dict[str, str]]

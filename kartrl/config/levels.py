@@ -187,11 +187,11 @@ def random_name(number: int, kind: str | None) -> str:
     return f"random.{kind or KINDS[number % len(KINDS)]}.{number:04}"
 
 
-def is_generated(name: str, numbers: Numbers) -> bool:
-    """Whether the circuit with this name is one of those that `random:...` stands for."""
+def is_generated(name: str, numbers: Numbers | None = None) -> bool:
+    """Whether this is the name of a generated circuit, and of one of those that `random:...` stands for, if given."""
     match = _GENERATED.fullmatch(name)
-    if match is None:
-        return False
+    if match is None or numbers is None:
+        return match is not None
     number = int(match[1])
     return number in numbers.numbers and name == random_name(number, numbers.kind)
 

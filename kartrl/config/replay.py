@@ -10,6 +10,7 @@ from kartrl.config.section import Section, Words, split_words
 
 METHODS = ("queue", "uniform", "prioritised", "attentive", "elite")
 BY_DISTANCE = ("attentive", "elite")
+SCHEDULED = {"importance_exponent": {"prioritised"}, "candidates": {*BY_DISTANCE}}  # keys, and methods that use them
 FINEST = 100  # largest denominator of a share
 TOLERANCE = 1e-3  # within which a number is rounded to such a fraction
 

@@ -41,6 +41,11 @@ class Run(Section):
         "bit; slower; needs evaluation.minutes = 0 and run.minutes = 0",
     )
     minutes: float = Field(0, ge=0, le=YEAR, description="also end training after this many minutes; 0: no limit")
+    schedules: Literal["continue", "restart", "stretch"] = Field(
+        "continue",
+        description="what train --resume does with schedules: continue where they stood, restart, or stretch over the "
+        "whole run, as if it had begun with the present limits; each resume continues unless told otherwise",
+    )
     checkpoint_minutes: float = Field(1, gt=0, le=YEAR, description="minutes between checkpoints")
     keep_checkpoints: Count = Field(3, description="number of newest checkpoints to keep, in addition to the best")
     tracker: Literal["none", "wandb", "mlflow"] = Field(

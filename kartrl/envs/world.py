@@ -166,6 +166,10 @@ class World(ABC):
         """The use, "train" or "test", of the levels with these short names, for those in the configuration."""
         return {}
 
+    def contents(self) -> dict[str, str]:
+        """Digests of the user's files among the levels, by their names, so that a resume can tell what has changed."""
+        return {}
+
     def reset_options(self, level: str) -> dict[str, Any]:
         """Options of the environment's `reset` that select this level."""
         return {}

@@ -6,11 +6,13 @@ Modules that only some processes need are imported in the methods: agents and th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import blake2b
+from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from kartrl.config import Config
-from kartrl.config.levels import circuit_name, group_of
+from kartrl.config.levels import circuit_name, group_of, is_generated, is_path
 from kartrl.envs.episode import Drive, Episode, Tally
 from kartrl.envs.world import MANY, Env, World
 from kartrl.errors import UserError
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
     from kartrl.envs.spec import EnvSpec
 
+MOST_NAMED = 200  # own circuits whose digests are kept one by one
 SIDES = {"LEFT": "RIGHT", "RIGHT": "LEFT"}
 NONE_TO_TRAIN = (
     "[levels]: no circuit to train on; set at least one, as in --set levels.MarioCircuit.Act1=train "
@@ -128,6 +131,12 @@ class KartWorld(World):
     def levels(self, use: str) -> tuple[str, ...]:
         """Names of circuits, or absolute paths of start states."""
         return self.config.levels.of(use)
+
+    def contents(self) -> dict[str, str]:
+        """See `World`; of many circuits, one digest."""
+        files = {circuit_name(circuit): Path(circuit) for circuit in self.all_levels() if is_path(circuit)}
+        own = {name: _digest(file.read_bytes()) for name, file in sorted(files.items()) if not is_generated(name)}
+        return own if len(own) <= MOST_NAMED else {f"{len(own)} circuits": _digest(repr(own).encode())}
 
     def find_levels(self, keys: Sequence[str], console: Console | None = None) -> tuple[str, ...]:
         """See `World`; `keys` have the forms of keys of [levels]."""
@@ -285,6 +294,10 @@ class KartWorld(World):
         block = circuit_block(game_folder(self.config.environment.game), level)
         corner = "" if block is None else block.title.title()
         return driven_lines(self.map(level), lines, f"{title}\n{self.tell_episode(best)}", inches, corner)
+
+
+def _digest(content: bytes) -> str:
+    return blake2b(content, digest_size=8).hexdigest()
 
 
 def race_of(episode: Episode) -> Race:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
+from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 from kartrl.config import Config
@@ -18,16 +19,20 @@ class BestCheckpoint(Generic[Level]):
     """Keeps the checkpoint with the highest score in a file.
 
     A checkpoint's score is the mean, over a fixed set of levels, of its mean return on each. An earlier file's score is
-    only compared if the environment, the rewards, the levels and the evaluation are the same.
+    only compared if the environment, the rewards, the levels, their content and the evaluation are the same.
 
     Args:
         path: of the file.
         levels: on which a checkpoint is evaluated to get a score.
         config: the configuration of the evaluation.
+        contents: `World.contents` of the evaluation.
     """
 
-    def __init__(self, path: Path, levels: Sequence[Level], config: Config) -> None:
+    def __init__(
+        self, path: Path, levels: Sequence[Level], config: Config, contents: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         self._path, self._levels, self._config = path, frozenset(levels), config
+        self._contents = dict(contents)
         self._score = self._earlier_score()
 
     def offer(self, candidate: Checkpoint, returns: Mapping[Level, Sequence[float]]) -> bool:
@@ -58,7 +63,8 @@ class BestCheckpoint(Generic[Level]):
             earlier = checkpoint.load(self._path)
         except UserError:
             return -math.inf
-        if earlier.score is None or _meaning(earlier.config) != _meaning(self._config):
+        same = _meaning(earlier.config) == _meaning(self._config) and (earlier.contents or {}) == self._contents
+        if earlier.score is None or not same:
             return -math.inf
         return earlier.score
 

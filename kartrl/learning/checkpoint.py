@@ -60,6 +60,7 @@ class Checkpoint(NamedTuple):
         {}
     )  # states of the random generators, uint8 [any], by the name of their user
     algorithm: Mapping[str, Tensor] = MappingProxyType({})  # see `Algorithm.state_dict`; empty before the first update
+    contents: Mapping[str, str] | None = None  # see `World.contents`; None: unknown
 
 
 def save(path: Path, checkpoint: Checkpoint) -> None:
@@ -78,6 +79,7 @@ def save(path: Path, checkpoint: Checkpoint) -> None:
         "observation_shape": checkpoint.observation_shape,
         "action": checkpoint.action,
         "score": checkpoint.score,
+        "contents": None if checkpoint.contents is None else dict(checkpoint.contents),
         "versions": {"kartrl": __version__, "torch": str(torch.__version__), "python": platform.python_version()},
     }
     tensors = {name: tensor.contiguous() for name, tensor in _tensors(checkpoint).items()}
@@ -122,7 +124,7 @@ def check_imports(config: Config) -> None:
 
 
 def for_driving(checkpoint: Checkpoint, half: bool) -> Checkpoint:
-    """Drop what only a resumed run needs: the states of the optimizer, the algorithm and the random generators.
+    """Drop what only a resumed run needs: states of optimizer, algorithm and random generators, digests of levels.
 
     Args:
         half: parameters as float16, which halves the file; running statistics are not converted.
@@ -135,7 +137,7 @@ def for_driving(checkpoint: Checkpoint, half: bool) -> Checkpoint:
         weights |= {name: weights[name].half() for name, _ in _outline(checkpoint).named_parameters()}
         if not all(bool(tensor.isfinite().all()) for tensor in weights.values()):
             raise NotFinite("a weight is too large for half precision")
-    return checkpoint._replace(network=weights, optimizer={}, random={}, algorithm={})
+    return checkpoint._replace(network=weights, optimizer={}, random={}, algorithm={}, contents=None)
 
 
 def load_network(checkpoint: Checkpoint, device: torch.device) -> Network:
@@ -242,6 +244,7 @@ def _describe(text: str, tensors: dict[str, Tensor]) -> Checkpoint:
         observation_shape=tuple(int(size) for size in about["observation_shape"]),
         action=_action(*about["action"]),
         score=None if about["score"] is None else _score(about["score"]),
+        contents=None if about.get("contents") is None else dict(about["contents"]),
         **groups,
     )
     _check_tensors(checkpoint)

@@ -7,8 +7,9 @@ from kartrl.learning.counters import Counters
 class Progress:
     """Progress of a run and its schedules, 0 to 1, by `run.agent_steps` or `run.minutes`, whichever is nearer its end.
 
-    If a run is resumed with other limits, schedules continue from where they stood and end with the new limits: a
-    learning rate never rises again.
+    In a resumed run, `run.schedules` decides where they are at that moment: where they stood (a learning rate never
+    rises again), at their start, or where they would be if the run had begun with the present limits. From there they
+    go on evenly, and end with these limits.
 
     Args:
         run: the limits.
@@ -16,8 +17,10 @@ class Progress:
     """
 
     def __init__(self, run: Run, before: Counters) -> None:
-        self._run, self._begin = run, before.progress
+        self._run = run
         self._begin_fraction = self.fraction(before)
+        begins = {"continue": before.progress, "restart": 0.0, "stretch": self._begin_fraction}
+        self._begin = begins[run.schedules]
 
     def fraction(self, counters: Counters) -> float:
         """The completed fraction of the run."""

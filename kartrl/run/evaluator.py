@@ -139,7 +139,7 @@ class Evaluator:
         # Always the same ones, as they determine best.pt.
         levels["train"] = levels["train"][:limit] if world.all_levels() else [""]
         self._turns = {use: Turns(names, limit) for use, names in levels.items()}
-        self._best = BestCheckpoint(run_folder / "best.pt", levels["train"], config)
+        self._best = BestCheckpoint(run_folder / "best.pt", levels["train"], config, world.contents())
         self._newest: dict[str, dict[UsedLevel, list[Episode]]] = {name: {} for name in NAMES}
         self._films = config.evaluation.video_seconds > 0
         episodes = config.evaluation.episodes * sum(min(len(turns.levels), limit) for turns in self._turns.values())

@@ -10,18 +10,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import psutil
-import torch
 from filelock import FileLock, Timeout
 
-from kartrl.config import Config, Environment, Optimizer, Run, dump, read
+from kartrl.config import Config, Environment, Run, dump, read
 from kartrl.errors import UserError
 from kartrl.files import write_whole
 from kartrl.launch import typed
 from kartrl.learning import checkpoint
 from kartrl.learning.checkpoint import Checkpoint
-from kartrl.learning.counters import Counters
-from kartrl.learning.optimizers import state_shapes
-from kartrl.run.initial_weights import HOW_COMPUTED
 
 LOGS = Path(Run().logs)
 TIDYING_SECONDS = 0.5  # for which another starting run may hold a folder's lock, see `tidy_killed`
@@ -272,56 +268,3 @@ def load_newest(path: Path) -> Checkpoint:
             unreadable.replace(unreadable.with_suffix(".damaged"))
         return loaded
     raise UserError(f"{path}: none of its checkpoints can be read")
-
-
-def resumed_config(stored: Checkpoint, files: list[str], overrides: list[str]) -> Config:
-    """The stored configuration with changes from the command line.
-
-    Raises:
-        UserError: a change needs another network, environment or optimizer than the checkpoint's, or the environment
-            is in a module that the user has not named.
-    """
-    checkpoint.check_imports(stored.config)
-    config = read(files, overrides, base=dump(stored.config))
-    if config.environment.game == "auto":  # such as a copy of default.cfg; the run stays with its game
-        section = config.environment.model_copy(update={"game": stored.config.environment.game})
-        config = config.model_copy(update={"environment": section})
-    for name in ("model", "environment"):
-        after, before = getattr(config, name), getattr(stored.config, name)
-        if after.model_dump(exclude=HOW_COMPUTED) != before.model_dump(exclude=HOW_COMPUTED):
-            raise UserError(f"--resume: section [{name}] must stay as it was; start a new run to change it")
-    if any(override.partition("=")[0].strip() == "run.init" for override in overrides):
-        raise UserError("--init: starts a new run, but --resume continues one; give only one")
-    config = config.model_copy(update={"run": config.run.model_copy(update={"init": stored.config.run.init})})
-    if _kept(config.optimizer) != _kept(stored.config.optimizer):
-        raise UserError(
-            "--resume: [optimizer] name, amsgrad, centered and the use of momentum and of kl_target must stay as they "
-            "were; start a new run to change them"
-        )
-    _check_unfinished(config.run, stored.counters)
-    return config
-
-
-def _kept(section: Optimizer) -> tuple[str, set[str]]:
-    """The optimizer, and the names of the state that it keeps."""
-    return section.name, set(state_shapes(section, [torch.empty(1)]))
-
-
-def _check_unfinished(run: Run, counters: Counters) -> None:
-    """Refuse to resume a run that has reached its limit.
-
-    Raises:
-        UserError: it has reached it; the message says which limit to raise.
-    """
-    reached, limit = raised_limit(run, counters)
-    if reached:
-        raise UserError(f"--resume: this run is finished, with {reached}; raise its limit: --set {limit}")
-
-
-def raised_limit(run: Run, counters: Counters) -> tuple[str, str]:
-    """The limit that a run has reached, and the override with which it can be resumed; if it has none, "" twice."""
-    if counters.agent_steps >= run.agent_steps:
-        return f"{counters.agent_steps:,} agent steps", f"run.agent_steps={2 * run.agent_steps}"
-    if run.minutes and counters.seconds >= 60 * run.minutes:
-        return f"{counters.seconds / 60:.1f} minutes", f"run.minutes={2 * run.minutes:g}"
-    return "", ""

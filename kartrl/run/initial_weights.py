@@ -32,7 +32,7 @@ def load_initial(path: Path, config: Config, spec: EnvSpec) -> Checkpoint:
         UserError: it cannot be read, or its network, observations, actions or optimizer differ, as the message says.
     """
     stored = checkpoint.load(path)
-    if found := [*_model(stored, config), *_observations(stored, config, spec), *_actions(stored, config, spec)]:
+    if found := [*_model(stored, config), *_observations(stored, config, spec), *changed_actions(stored, config, spec)]:
         raise UserError(f"--init {path}: does not fit this run: {'; '.join(found)}")
     if config.run.init_optimizer:
         _check_optimizer(path, stored, config, spec)
@@ -51,7 +51,7 @@ def _model(stored: Checkpoint, config: Config) -> list[str]:
     keys = set(type(config.model).model_fields) - HOW_COMPUTED
     there, here = (" and ".join(sorted({"policy", *heads_of(one)})) for one in (stored.config, config))
     heads = [f"heads for {there} there, for {here} here (algorithm.name)"] if there != here else []
-    return _differences("model", stored.config.model, config.model, keys) + heads
+    return differences("model", stored.config.model, config.model, keys) + heads
 
 
 def _observations(stored: Checkpoint, config: Config, spec: EnvSpec) -> list[str]:
@@ -59,16 +59,17 @@ def _observations(stored: Checkpoint, config: Config, spec: EnvSpec) -> list[str
     if there != here:
         return [f"observations are {_shape(there)} there, {_shape(here)} here"]
     keys = OF_IMAGES if len(here) == 3 else ()
-    return _differences("environment", stored.config.environment, config.environment, keys)
+    return differences("environment", stored.config.environment, config.environment, keys)
 
 
-def _actions(stored: Checkpoint, config: Config, spec: EnvSpec) -> list[str]:
+def changed_actions(stored: Checkpoint, config: Config, spec: EnvSpec) -> list[str]:
+    """Phrases on actions that differ from the checkpoint's."""
     there, here = stored.action, spec.action
     if there.title != here.title:
         return [f"{there.title} there, {here.title} here"]
     if there != here:
         return ["the bounds of its actions differ"]
-    return _differences("environment", stored.config.environment, config.environment, ("actions",))
+    return differences("environment", stored.config.environment, config.environment, ("actions",))
 
 
 def _check_optimizer(path: Path, stored: Checkpoint, config: Config, spec: EnvSpec) -> None:
@@ -77,14 +78,14 @@ def _check_optimizer(path: Path, stored: Checkpoint, config: Config, spec: EnvSp
     with torch.device("meta"):  # shapes without memory
         network = ActorCritic(config.model, spec.observation_shape, spec.action, heads_of(config))
     if state_shapes(config.optimizer, network.parameters()).keys() != stored.optimizer.keys():
-        differences = _differences("optimizer", stored.config.optimizer, config.optimizer, OF_STATE)
+        found = differences("optimizer", stored.config.optimizer, config.optimizer, OF_STATE)
         raise UserError(
             f"--with-optimizer: {path} has the state of {stored.config.optimizer.name}, this run has "
-            f"{config.optimizer.name}: {'; '.join(differences)}"
+            f"{config.optimizer.name}: {'; '.join(found)}"
         )
 
 
-def _differences(name: str, there: Section, here: Section, keys: Any) -> list[str]:
+def differences(name: str, there: Section, here: Section, keys: Any) -> list[str]:
     """Phrases on those of these keys of a section that differ."""
     return [
         f"{name}.{key} is {_value(getattr(there, key))} there, {_value(getattr(here, key))} here"

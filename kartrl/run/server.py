@@ -15,12 +15,11 @@ import torch
 from kartrl.acting.sizes import Sizes
 from kartrl.algorithms import heads_of
 from kartrl.config import Config
-from kartrl.envs.named_modules import trust
 from kartrl.envs.spec import EnvSpec
+from kartrl.envs.worlds import load_world
 from kartrl.errors import RunFailed, UserError, shortage
 from kartrl.hardware.devices import choose_device, keep_freed_memory, learner_device
 from kartrl.hogwild.crew import Hogwild
-from kartrl.launch import resume_command
 from kartrl.learners.data_parallel import DataParallel
 from kartrl.learning import checkpoint
 from kartrl.learning.checkpoint import Checkpoint
@@ -40,6 +39,7 @@ from kartrl.processes.spawn import start_method
 from kartrl.processes.watchdog import Suspension, Watchdog
 from kartrl.run.evaluations import Evaluations
 from kartrl.run.reporter import UPDATE_SECONDS, Reporter
+from kartrl.run.resuming import command
 from kartrl.sizing.compatibility import is_hogwild
 from kartrl.training.central import Central
 from kartrl.training.crew import Crew
@@ -94,7 +94,8 @@ class Server:
         self._symmetry = self._tied(spec)
         self._spec = spec if self._symmetry is not None else spec._replace(mirrored=())
         self._before = resume.counters if resume is not None else Counters()
-        self._saved = self._before.agent_steps  # in the newest checkpoint
+        self._contents = load_world(config).contents()
+        self._saved = self._before, (config if resume is None else resume.config)  # of the newest checkpoint
         self._progress = Progress(config.run, self._before)
         self._context: Any = start_method()
         self._crew = self._make_crew()
@@ -174,8 +175,8 @@ class Server:
         return Central(config, sizes, spec, self._context, trainer, say)
 
     def _start(self) -> None:
-        if self._saved:
-            self._replay_saves.restore(_name(self._saved))
+        if saved := self._saved[0].agent_steps:
+            self._replay_saves.restore(_name(saved))
         self._began = time.monotonic()
         fewest = self._sizes.min_agents / self._sizes.agents
         self._watchdog = Watchdog(self._began, self._config.system.step_timeout, fewest)
@@ -259,7 +260,7 @@ class Server:
         resume_fork_server()
         self._crew.watch(now)
         self._reporter.logger.watch(now)
-        if self._saved > self._before.agent_steps:  # there is something new to evaluate; its start takes a core's time
+        if self._saved[0] != self._before:  # there is something new to evaluate; its start takes a core's time
             self._evaluations.watch(now)
         if self._crew.waiting:
             self._watchdog.rest(now)
@@ -312,7 +313,7 @@ class Server:
             self._unsaved = str(error)
             self._display.say(f"failed to save: {error}")
             return
-        if self._saved and state.counters.updates == self._before.updates:
+        if self._saved[0].agent_steps and state.counters.updates == self._before.updates:
             return  # nothing was learned since the resume, and what was saved may be more: its replays, for instance
         counters = state.counters._replace(episodes=self._reporter.episodes, seconds=self._trainer.seconds)
         name = _name(counters.agent_steps)
@@ -327,11 +328,12 @@ class Server:
             spec.action,
             random=random,
             algorithm=state.algorithm,
+            contents=self._contents,
         )
         self._replay_saves.save(name)
         try:
             checkpoint.save(path, content)
-            self._saved, self._unsaved = counters.agent_steps, None
+            self._saved, self._unsaved = (counters, self._config), None
             self._replay_saves.remove_others(name)
             checkpoint.remove_oldest(self._folder, self._config.run.keep_checkpoints)
         except (OSError, checkpoint.NotFinite) as error:
@@ -341,11 +343,11 @@ class Server:
 
     def _losses(self) -> str:
         """What would be lost if the process ended now."""
-        lost = self._trainer.counters.agent_steps - self._saved
+        counters, config = self._saved
+        lost = self._trainer.counters.agent_steps - counters.agent_steps
         words = f"{lost:,} agent steps are lost" if lost else "nothing is lost"
-        if self._saved:
-            resume = f"{trust(self._config.environment)}{resume_command(self._folder)}"
-            words += f"; resume from {self._saved:,} with: {resume}"
+        if counters.agent_steps:
+            words += f"; resume from {counters.agent_steps:,} with: {command(self._folder, config, counters)}"
         return words
 
     @property

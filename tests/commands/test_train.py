@@ -32,13 +32,17 @@ def test_it_trains_saves_logs_and_resumes_passing_over_a_damaged_checkpoint(tmp_
     assert again.returncode == 2
     assert "this run exists" in again.stderr
 
+    rates = scalars_csv.values(folder, "losses/learning_rate")
     damaged = folder / "checkpoints" / "9999999999.pt"
     damaged.write_bytes(checkpoint.newest(folder).read_bytes()[:-500])
-    more = run("train", "--resume", "--set", "run.agent_steps=12000", cwd=tmp_path, fresh=True)
+    further = ["--set", "run.agent_steps=12e3", "--set", "run.schedules=restart"]
+    more = run("train", "--resume", *further, cwd=tmp_path, fresh=True)
     assert more.returncode == 0, more.stdout + more.stderr
     assert re.search(r"9999999999\.pt: .*; trying the previous one", more.stderr)
     assert damaged.with_suffix(".damaged").exists()
     assert f"Resuming at {trained:,} agent steps" in more.stdout
+    assert "Schedules restart at 0%: optimizer.learning_rate is 0.001 (linear 0.001 1e-05)" in more.stdout
+    assert max(scalars_csv.values(folder, "losses/learning_rate")[len(rates) :]) > 1e-4, "it was over, at 1e-5"
     assert 12000 <= steps(folder) < 14000
     resumed = checkpoint.load(checkpoint.newest(folder))
     assert resumed.counters.updates > updates
@@ -107,7 +111,7 @@ def test_a_finished_run_evaluates_its_last_checkpoint_and_says_what_it_came_to(t
     last = result.stdout.splitlines()[-4:]
     assert re.fullmatch(r"finished after \d+:\d\d, [\d,]+ steps, return [\d.]+ in the last evaluation", last[0]), last
     assert [line.split(":")[0] for line in last[1:]] == ["Resume", "Record", "Evaluate"]
-    assert last[1].endswith("train --resume my-run --set run.agent_steps=3000")
+    assert last[1].endswith("train --resume my-run --set run.agent_steps=3000 --set run.schedules=stretch")
     assert last[3].endswith("evaluate -p my-run")
 
     again = run("train", "--resume", "my-run", cwd=tmp_path)

@@ -23,6 +23,7 @@ from kartrl.learning import checkpoint
 from kartrl.learning.checkpoint import NotFinite
 from kartrl.metrics.scalars_csv import values
 from kartrl.run import folders as runs
+from kartrl.run.resuming import resumed_config
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs signals and resource limits")
 
@@ -212,14 +213,14 @@ def test_a_run_goes_on_with_the_whole_file_that_it_was_begun_with(tmp_path):
     file.write_text(dump(read(overrides=["environment.id=CartPole-v1", "model.hidden_size=16"])))
     begun = read([str(file)], ["model.precision=fp32", "run.init=logs/other/best.pt", "environment.game=bundled"])
     stored = make_checkpoint(agent_steps=1)._replace(config=begun)
-    config = runs.resumed_config(stored, [str(file)], [])
+    config = resumed_config(stored, [str(file)], [])
     assert (config.model.precision, config.run.init) == ("auto", "logs/other/best.pt")
     assert config.environment.game == "bundled", "whatever auto would be now"
-    assert runs.resumed_config(stored, [], ["model.precision=bf16"]).model.precision == "bf16"
+    assert resumed_config(stored, [], ["model.precision=bf16"]).model.precision == "bf16"
     with pytest.raises(UserError, match=r"section \[model\] must stay as it was"):
-        runs.resumed_config(stored, [str(file)], ["model.hidden_size=17"])
+        resumed_config(stored, [str(file)], ["model.hidden_size=17"])
     with pytest.raises(UserError, match="--init: starts a new run"):
-        runs.resumed_config(stored, [], ["run.init=logs/third/best.pt"])
+        resumed_config(stored, [], ["run.init=logs/third/best.pt"])
 
 
 def test_a_run_is_training_only_while_its_process_holds_the_folder(tmp_path):
@@ -234,7 +235,7 @@ def test_a_run_is_training_only_while_its_process_holds_the_folder(tmp_path):
 
 def test_resume_with_another_optimizer_is_rejected():
     stored = make_checkpoint(agent_steps=1)
-    assert runs.resumed_config(stored, [], ["optimizer.decay=0.9"]).optimizer.decay == 0.9
+    assert resumed_config(stored, [], ["optimizer.decay=0.9"]).optimizer.decay == 0.9
     for override in ("optimizer.name=rmsprop", "optimizer.name=sgd"):
         with pytest.raises(UserError, match="start a new run"):
-            runs.resumed_config(stored, [], [override])
+            resumed_config(stored, [], [override])

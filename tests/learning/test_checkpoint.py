@@ -24,7 +24,7 @@ from kartrl.learning import checkpoint
 from kartrl.learning.checkpoint import Checkpoint
 from kartrl.learning.counters import Counters
 from kartrl.models import ActorCritic, make_network
-from kartrl.run.folders import resumed_config
+from kartrl.run.resuming import resumed_config
 
 DISCRETE = ActionSpec("discrete", 2)
 CONTINUOUS = ActionSpec("continuous", 2, (-1.0, -0.5), (1.0, 2.5))
