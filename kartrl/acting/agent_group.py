@@ -16,12 +16,8 @@ class Stopped(Exception):
     """The run is stopping, or its server is gone."""
 
 
-class OutOfOrder(RuntimeError):
-    """`ask`, `answer` and `record` of a group were called out of order."""
-
-
 class Mailbox:
-    """Where an agent waits for the server: for answers, and for notice that a flag has changed.
+    """Where an agent gets its answers: from a predictor by a pipe, or from `serve`, in its own process.
 
     Args:
         waker: `Slab.waker` of the agent.
@@ -44,8 +40,8 @@ class Mailbox:
         self.deferred: list[AgentGroup] = []
         """Groups whose next request waits for a free block; the others continue meanwhile."""
 
-    def wait(self, ready: Callable[[], bool]) -> None:
-        """Wait until `ready()` is true.
+    def serve_until(self, ready: Callable[[], bool]) -> None:
+        """Call `serve` (an agent's own forward pass, a Hogwild worker's update) and receive answers until `ready()`.
 
         Raises:
             Stopped: the run is stopping, or the server is gone.
@@ -88,7 +84,6 @@ class AgentGroup:
         self._block, self._step = (slab.next_block(block) if slab.is_finished(block) else block), 0
         self._faulty = np.zeros(slab.group_size, bool)  # environments whose unroll in this block must not be trained on
         self._number = int(slab.requested[group])
-        self._next = "ask"
         self.blocks = 0
         """Blocks finished since the agent's last start."""
         self._question: tuple[np.ndarray, np.ndarray]
@@ -97,11 +92,7 @@ class AgentGroup:
         """Request decisions for observations [G, ...]; `first`, bool [G], is True where an episode begins.
 
         The request is sent once its block is free.
-
-        Raises:
-            OutOfOrder: the previous request has not been answered and recorded.
         """
-        self._turn("ask", "answer")
         if self._step == self._length:
             self._finish(observation, first)
         self._question = (observation, first)
@@ -126,13 +117,11 @@ class AgentGroup:
 
         Raises:
             Stopped: the run is stopping.
-            OutOfOrder: there is no open request.
         """
-        self._turn("answer", "record")
-        mailbox, paused = self._mailbox, self._slab.paused
-        mailbox.wait(lambda: not self.waits)
+        mailbox = self._mailbox
+        mailbox.serve_until(lambda: not self.waits)
         self._stopwatch.lap("wait_block")
-        mailbox.wait(lambda: mailbox.answered.get(self._group) == self._number and not paused[self._agent])
+        mailbox.serve_until(lambda: mailbox.answered.get(self._group) == self._number)
         self._stopwatch.lap("wait_action")
         return self._slab.decision[self._block, self._step]
 
@@ -149,22 +138,13 @@ class AgentGroup:
             terminated: bool [G].
             valid: bool [G], False where the environment ignored its action.
             faulty: bool [G], True where it returned non-finite numbers; its whole unroll is then quarantined.
-
-        Raises:
-            OutOfOrder: `answer` has not been called.
         """
-        self._turn("record", "ask")
         self._faulty |= faulty
         slab, where = self._slab, (self._block, self._step)
         slab.reward[where] = reward
         slab.terminated[where] = terminated
         slab.valid[where] = valid
         self._step += 1
-
-    def _turn(self, now: str, then: str) -> None:
-        if self._next != now:
-            raise OutOfOrder(f"group {self._group}: {now} was called instead of {self._next}")
-        self._next = then
 
     def _finish(self, observation: np.ndarray, first: np.ndarray) -> None:
         slab, block = self._slab, self._block
@@ -190,6 +170,6 @@ def take_turns(groups: Sequence[AgentGroup], mailbox: Mailbox) -> Iterator[int]:
         Stopped: the run is stopping.
     """
     for index in itertools.cycle(range(len(groups))):
-        mailbox.wait(lambda: not all(group.waits for group in groups))
+        mailbox.serve_until(lambda: not all(group.waits for group in groups))
         if not groups[index].waits:
             yield index

@@ -74,7 +74,6 @@ class SlabShape(NamedTuple):
             "valid": (steps, "bool"),
             "state": ((blocks,), "uint8"),  # FREE or FINISHED
             "filling": ((blocks,), "int64"),  # how often it has been filled
-            "paused": ((self.num_agents,), "bool"),  # agents that must not take further steps
             "retired": (
                 (self.num_agents,),
                 "bool",
@@ -151,7 +150,6 @@ class Slab:
     valid: np.ndarray
     state: np.ndarray
     filling: np.ndarray
-    paused: np.ndarray
     retired: np.ndarray
     unrolls: np.ndarray
     quarantined: np.ndarray
@@ -165,12 +163,6 @@ class Slab:
     def stop(self) -> None:
         """Wake all agents and make them raise `agent_group.Stopped`."""
         self.stopping[0] = True
-        for agent in range(self.num_agents):
-            self._wake(agent)
-
-    def run_agents(self, number: int) -> None:
-        """Let only the first `number` agents continue; pause the others."""
-        self.paused[:] = np.arange(self.num_agents) >= number
         for agent in range(self.num_agents):
             self._wake(agent)
 
@@ -303,11 +295,11 @@ class Slab:
         return int(self.requested[self._groups(agent)].sum())
 
     def may_move(self, agent: int) -> bool:
-        """Whether the agent could make a request: it has all answers and a free block, and is not paused."""
+        """Whether the agent could make a request: it has all answers and a free block."""
         groups = self._groups(agent)
         answered = (self.answered[groups] == self.requested[groups]).all()
         room = any(FREE in self.state[[block, self.next_block(block)]] for block in self.current[groups])
-        return bool(answered and room and not self.paused[agent])
+        return bool(answered and room)
 
     def _groups(self, agent: int) -> slice:
         return slice(agent * self.groups_per_agent, (agent + 1) * self.groups_per_agent)

@@ -277,6 +277,5 @@ class Agents(Supervisor[Slab]):
     def _make_good(self, number: int) -> None:
         slab = self._board
         slab.retire(number)
-        slab.run_agents(slab.num_agents)  # an agent that the controller paused may have to take its place
         self._settle()
         slab.recover(number)

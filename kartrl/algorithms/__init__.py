@@ -1,28 +1,20 @@
-"""The algorithms, one file per paper, and the table of their names."""
+"""The algorithms, one file per paper, by their names in the table of their sections."""
 
+import importlib
 from typing import Any
 
 from torch import Tensor
 
-from kartrl.algorithms.a2c import A2C
-from kartrl.algorithms.a3c import A3C
-from kartrl.algorithms.acer import ACER
 from kartrl.algorithms.algorithm import Algorithm
-from kartrl.algorithms.appo import APPO
-from kartrl.algorithms.impala import Impala
 from kartrl.algorithms.laser import Relevance
-from kartrl.algorithms.ppo import PPO, needs_unrolls
+from kartrl.algorithms.ppo import needs_unrolls
 from kartrl.algorithms.rewards import make_transform
 from kartrl.config import Config
+from kartrl.config.algorithms import ALGORITHMS as SECTIONS
 from kartrl.models import Distribution
 
 ALGORITHMS: dict[str, type[Algorithm[Any]]] = {
-    "a2c": A2C,
-    "a3c": A3C,
-    "acer": ACER,
-    "appo": APPO,
-    "impala": Impala,
-    "ppo": PPO,
+    name: getattr(importlib.import_module(f"{__name__}.{name}"), section.__name__) for name, section in SECTIONS.items()
 }
 
 
@@ -47,7 +39,7 @@ def make_algorithm(config: Config, distribution: Distribution) -> Algorithm[Any]
     section, algorithm = config.algorithm, ALGORITHMS[config.algorithm.name]
     relevance = (Relevance(config.laser, distribution),) if _has_mask(config) else ()
     transform = make_transform(section.reward_transform, section.reward_scale)
-    own = getattr(config, section.name)
+    own = config.own
     if getattr(own, "shuffle", None) == "auto":
         own = own.model_copy(update={"shuffle": "unrolls" if needs_unrolls(config) else "steps"})
     return algorithm(own, section.discount, transform, distribution, *relevance)

@@ -1,6 +1,6 @@
-"""The sections of the algorithms: one that they share, and one each, with the names and defaults of its paper."""
+"""The sections of the algorithms: one each, with the names and defaults of its paper, and one that they share."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -8,32 +8,19 @@ from kartrl.config.schedule import Cost, Rate, Share, constant
 from kartrl.config.section import Numbers, Section, Words
 
 
-class Algorithm(Section):
-    """Which algorithm learns, and the settings that all algorithms share."""
+class AlgorithmSection(Section):
+    """Base class of the algorithms' own sections."""
 
-    name: Literal["appo", "impala", "acer", "a3c", "ppo", "a2c"] = Field(
-        "appo",
-        description="asynchronous: appo (V-trace and PPO's clip), impala (V-trace), acer (replay), a3c; synchronous: "
-        "ppo, a2c",
-    )
-    unroll_length: Annotated[int, Field(ge=1, le=10_000)] | Literal["auto"] = Field(
-        "auto",
-        description="steps per unroll (n in the papers); auto: 32; appo without predictors: up to 64 where an update "
-        "would have fewer than 512 steps; fewer, but at least 8, where there are so many environments that it would "
-        "have more than 1024; always 32 with a recurrent core",
-    )
-    discount: Share = Field(
-        constant(0.99), description="discount factor gamma, or a schedule (see optimizer.learning_rate)"
-    )
-    reward_scale: float = Field(1.0, gt=0, description="factor by which rewards are multiplied")
-    reward_transform: Literal["none", "sign", "clip", "asymmetric", "optimistic"] = Field(
-        "none",
-        description="then applied to rewards: none, sign, clip (to [-1, 1]), asymmetric (tanh times 0.5 above zero, "
-        "0.3 below) or optimistic (IMPALA's: the same with 5 and 0.3)",
-    )
+    alternates: ClassVar[bool] = False
+    """Whether replayed unrolls make updates of their own, between those of fresh ones, instead of joining them."""
+
+    @property
+    def replayed_updates(self) -> float:
+        """If it `alternates`: mean number of updates from replayed unrolls after each one from fresh ones."""
+        return 0.0
 
 
-class Impala(Section):
+class Impala(AlgorithmSection):
     """IMPALA: V-trace actor-critic (arXiv:1802.01561), asynchronous."""
 
     rho_bar: float = Field(1.0, gt=0, description="clip of the importance weights in the temporal differences")
@@ -44,8 +31,10 @@ class Impala(Section):
     entropy_cost: Cost = Field(constant(0.002), description="weight of the entropy bonus, or a schedule")
 
 
-class ACER(Section):
+class ACER(AlgorithmSection):
     """Actor-critic with experience replay, Retrace and a trust region (arXiv:1611.01224)."""
+
+    alternates = True
 
     replay_ratio: float = Field(
         4.0,
@@ -67,8 +56,13 @@ class ACER(Section):
     value_cost: float = Field(1.0, ge=0, description="weight of the Q loss")
     entropy_cost: Cost = Field(constant(0.001), description="weight of the entropy bonus, or a schedule")
 
+    @property
+    def replayed_updates(self) -> float:
+        """See `AlgorithmSection`."""
+        return self.replay_ratio
 
-class A2C(Section):
+
+class A2C(AlgorithmSection):
     """Synchronous advantage actor-critic (arXiv:1602.01783), with GAE (arXiv:1506.02438)."""
 
     gae_lambda: float = Field(1.0, ge=0, le=1, description="lambda of GAE; 1: n-step returns")
@@ -125,7 +119,7 @@ MinibatchSize = Annotated[
 ]
 
 
-class PPO(Section):
+class PPO(AlgorithmSection):
     """Proximal policy optimisation (arXiv:1707.06347), synchronous, with GAE (arXiv:1506.02438)."""
 
     epochs: Epochs = 4
@@ -159,3 +153,39 @@ class APPO(PPO):
     entropy_cost: Cost = Field(constant(0.005), description="weight of the entropy bonus, or a schedule")
     rho_bar: float = Field(1.0, gt=0, description="clip of the importance weights in the temporal differences")
     c_bar: float = Field(1.0, gt=0, description="clip of the importance weights in the traces")
+
+
+# All algorithms: the class of the same name as the section is in kartrl/algorithms/<name>.py.
+ALGORITHMS: dict[str, type[AlgorithmSection]] = {
+    "appo": APPO,
+    "impala": Impala,
+    "acer": ACER,
+    "a3c": A3C,
+    "ppo": PPO,
+    "a2c": A2C,
+}
+
+
+class Algorithm(Section):
+    """Which algorithm learns, and the settings that all algorithms share."""
+
+    name: Literal[tuple(ALGORITHMS)] = Field(  # type: ignore[valid-type]
+        "appo",
+        description="asynchronous: appo (V-trace and PPO's clip), impala (V-trace), acer (replay), a3c; synchronous: "
+        "ppo, a2c",
+    )
+    unroll_length: Annotated[int, Field(ge=1, le=10_000)] | Literal["auto"] = Field(
+        "auto",
+        description="steps per unroll (n in the papers); auto: 32; appo without predictors: up to 64 where an update "
+        "would have fewer than 512 steps; fewer, but at least 8, where there are so many environments that it would "
+        "have more than 1024; always 32 with a recurrent core",
+    )
+    discount: Share = Field(
+        constant(0.99), description="discount factor gamma, or a schedule (see optimizer.learning_rate)"
+    )
+    reward_scale: float = Field(1.0, gt=0, description="factor by which rewards are multiplied")
+    reward_transform: Literal["none", "sign", "clip", "asymmetric", "optimistic"] = Field(
+        "none",
+        description="then applied to rewards: none, sign, clip (to [-1, 1]), asymmetric (tanh times 0.5 above zero, "
+        "0.3 below) or optimistic (IMPALA's: the same with 5 and 0.3)",
+    )

@@ -7,13 +7,13 @@ import configparser
 import difflib
 from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn, get_args
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from pydantic import ValidationError
+from pydantic import ValidationError, create_model
 from pydantic_core import ErrorDetails
 
 from kartrl.config import arguments
-from kartrl.config.algorithms import A2C, A3C, ACER, APPO, PPO, Algorithm, Impala
+from kartrl.config.algorithms import ALGORITHMS, Algorithm, AlgorithmSection
 from kartrl.config.cluster import Cluster
 from kartrl.config.levels import Levels, merged, mistake
 from kartrl.config.replay import SCHEDULED, Clear, Drawn, Laser, Replay
@@ -25,9 +25,7 @@ from kartrl.errors import UserError
 from kartrl.files import read_text
 
 
-class Config(Section):
-    """The whole configuration."""
-
+class _UpToAlgorithm(Section):
     run: Run = Run()
     system: System = System()
     cluster: Cluster = Cluster()
@@ -36,12 +34,18 @@ class Config(Section):
     levels: Levels = Levels()
     model: Model = Model()
     algorithm: Algorithm = Algorithm()
-    impala: Impala = Impala()
-    appo: APPO = APPO()
-    ppo: PPO = PPO()
-    a2c: A2C = A2C()
-    a3c: A3C = A3C()
-    acer: ACER = ACER()
+
+
+if TYPE_CHECKING:
+    _WithAlgorithms = _UpToAlgorithm
+else:
+    _sections = {name: (section, section()) for name, section in ALGORITHMS.items()}
+    _WithAlgorithms = create_model("_WithAlgorithms", __base__=_UpToAlgorithm, **_sections)
+
+
+class Config(_WithAlgorithms):
+    """The whole configuration; each algorithm's section has its name in `ALGORITHMS`."""
+
     replay: Replay = Replay()
     clear: Clear = Clear()
     laser: Laser = Laser()
@@ -51,9 +55,15 @@ class Config(Section):
     @property
     def replays(self) -> tuple[Drawn, ...]:
         """The replays that the algorithm learns from, in addition to the queue of fresh unrolls."""
-        if self.algorithm.name != "acer":
+        if not self.own.alternates:
             return self.replay.drawn("none")
-        return self.replay.drawn("uniform") if self.acer.replay_ratio else ()
+        return self.replay.drawn("uniform") if self.own.replayed_updates else ()
+
+    @property
+    def own(self) -> AlgorithmSection:
+        """The section of the algorithm that learns."""
+        section: AlgorithmSection = getattr(self, self.algorithm.name)
+        return section
 
     @property
     def needs_predictor(self) -> str | None:
@@ -62,8 +72,6 @@ class Config(Section):
             return "run.reproducible"
         if self.cluster.ray != "none":
             return "cluster.ray"
-        if self.system.controller:
-            return "system.controller"
         keys = ("prediction_batch_size", "min_prediction_batch_size", "predictor_devices")
         changed = (key for key in keys if getattr(self.system, key) != System.model_fields[key].default)
         return next((f"system.{key}" for key in changed), None)
@@ -167,7 +175,7 @@ def _lines(key: str, value: Any) -> list[str]:
 
 def settings(config: Config) -> dict[str, bool | float | str]:
     """All values that may affect what is learned, as "section.key" -> value; lists and arguments as text."""
-    others = {name for name in get_args(Algorithm.model_fields["name"].annotation) if name != config.algorithm.name}
+    others = ALGORITHMS.keys() - {config.algorithm.name}
     kept = config.model_dump(exclude={"levels": True, "run": {"logs", "name"}, **dict.fromkeys(others, True)})
     given = kept["environment"].pop(arguments.PREFIX)
     kept[f"environment.{arguments.PREFIX}"] = {name: arguments.render(value) for name, value in given.items()}

@@ -127,15 +127,10 @@ class System(Section):
         "auto: all cores for synchronous algorithms, else a quarter of them, and more for updates while agents wait "
         "for these",
     )
-    controller: bool = Field(
-        False,
-        description="for the first few minutes, tune the numbers of running agents and of observations waited for to "
-        "maximise throughput",
-    )
     max_policy_lag: AutoInt = Field(
         "auto",
-        description="drop unrolls that began more than this many updates ago; also the highest mean lag that the "
-        "controller accepts; auto: 4 times the lag expected from the sizes, at least 10",
+        description="drop unrolls that began more than this many updates ago; auto: 4 times the lag expected from the "
+        "sizes, at least 10",
     )
 
 

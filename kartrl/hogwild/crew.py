@@ -16,6 +16,7 @@ from kartrl.acting.messages import EpisodeEnd
 from kartrl.acting.sizes import Sizes
 from kartrl.acting.supervisor import Supervisor, first_seed
 from kartrl.config import Config
+from kartrl.config.algorithms import A3C
 from kartrl.envs.spec import EnvSpec
 from kartrl.errors import RunFailed
 from kartrl.hogwild import worker
@@ -26,7 +27,6 @@ from kartrl.learning.learner import Learner
 from kartrl.learning.optimizers import first_state, get_state, hold_state
 from kartrl.learning.schedules import Progress
 from kartrl.metrics.stopwatch import WORKER_STAGES
-from kartrl.metrics.terminal import Status
 from kartrl.processes.child import ChildProcess
 from kartrl.processes.spawn import spawn
 from kartrl.training.meter import StageShares
@@ -61,7 +61,7 @@ class Hogwild:
         self._sizes = sizes
         parameters = [*learner.network.parameters()]
         statistics = get_state(learner.optimizer) or first_state(config.optimizer, parameters)
-        if not config.a3c.share_statistics:
+        if not cast(A3C, config.own).share_statistics:
             statistics = {}
         self._board = board = HogwildBoard(sizes.agents, learner.network.state_dict(), statistics)
         board.network.take_place(cast(nn.Module, learner.network))
@@ -123,9 +123,6 @@ class Hogwild:
         except Diverged as error:
             raise RunFailed(str(error)) from error
 
-    def tune(self, now: float, status: Status) -> None:
-        """See `Crew`: nothing is adjusted."""
-
     def scalars(self) -> dict[str, float]:
         """See `Crew`."""
         return self._stages.shares() | {"system/quarantined_unrolls": float(self._board.quarantined.sum())}
@@ -168,7 +165,8 @@ class Workers(Supervisor[HogwildBoard]):
 
 def worker_setup(config: Config, sizes: Sizes, number: int) -> tuple[Config, Sizes]:
     """One worker's configuration and sizes: workers are assigned the devices and the unroll lengths in turn."""
-    section, lengths = config.a3c, config.a3c.unroll_lengths
+    section = cast(A3C, config.own)
+    lengths = section.unroll_lengths
     length = sizes.unroll_length if lengths == "auto" else lengths[number % len(lengths)]
     device = section.devices[number % len(section.devices)]
     system = config.system.model_copy(update={} if device == "auto" else {"device": device})

@@ -17,7 +17,6 @@ from kartrl.acting.supervisor import first_seed
 from kartrl.config import Config
 from kartrl.envs.spec import EnvSpec
 from kartrl.metrics.stopwatch import TRAINER_STAGES
-from kartrl.metrics.terminal import Status
 from kartrl.nodes.delivery import Delivery
 from kartrl.nodes.fleet import Fleet
 from kartrl.nodes.members import Member
@@ -127,9 +126,6 @@ class Nodes:
         self._fleet.watch(now)
         if self.predictions:
             self.trainer.first_step = self.trainer.first_step or now
-
-    def tune(self, now: float, status: Status) -> None:
-        """See `Crew`: nothing is adjusted."""
 
     def scalars(self) -> dict[str, float]:
         """See `Crew`."""

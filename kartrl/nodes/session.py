@@ -67,8 +67,6 @@ def check(config: Config) -> None:
         raise UserError(f"{several} not with several learners; set system.learners=1")
     if config.system.predictor_devices != System.model_fields["predictor_devices"].default:
         raise UserError(f"{several} nodes choose their own devices; leave system.predictor_devices at its default")
-    if config.system.controller:
-        raise UserError(f"{several} not with system.controller; set it to false")
     for module, extra in (("ray", "cluster"), *((("lz4", "cluster"),) if section.compression == "lz4" else ())):
         if importlib.util.find_spec(module) is None:
             raise UserError(f"{several} {module} is not installed; try: pip install 'kartrl[{extra}]'")

@@ -217,7 +217,6 @@ class Server:
                 raise RunFailed(self._thread_failure)
             self._watch(now)
             now, newest = time.monotonic(), status()
-            crew.tune(now, newest)
             self._display.show(newest)
             if now - last["report"] >= REPORT_SECONDS:
                 last["report"] = now

@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from typing import cast
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ import torch
 from kartrl.acting.sizes import Sizes, check_memory
 from kartrl.algorithms import ALGORITHMS, heads_of
 from kartrl.config import Config
+from kartrl.config.algorithms import A3C
 from kartrl.envs.spec import EnvSpec
 from kartrl.errors import UserError
 from kartrl.hardware.devices import learner_device, one_thread
@@ -61,7 +63,7 @@ def choose_sizes(config: Config, spec: EnvSpec, cpus: int | None = None) -> Size
     check_shuffle(config)
     check_learners(config)
     check_replays(config)
-    mixed = bool(config.replays) and config.algorithm.name != "acer"
+    mixed = bool(config.replays) and not config.own.alternates
     queue = Fraction(1) - (sum(each.share for each in config.replays) if mixed else 0)  # fresh share of a batch
     on_cpu = learner_device(system).type == "cpu"
     likely = learners * _or(system.agents, number)  # agents, if each has several environments
@@ -140,13 +142,13 @@ def stale_after(lag: float) -> int:
 
 
 def updates_per_batch(config: Config) -> float:
-    """Mean number of updates per batch of fresh unrolls: acer makes others from replayed ones alone."""
-    return 1 + config.acer.replay_ratio if config.algorithm.name == "acer" and config.replays else 1
+    """Mean number of updates per batch of fresh unrolls: some algorithms make others from replayed ones alone."""
+    return 1 + config.own.replayed_updates if config.replays else 1
 
 
 def _hogwild_sizes(config: Config, spec: EnvSpec) -> Sizes:
     """Sizes of a Hogwild run: workers, one per core, replace agents, predictors and trainers."""
-    system, section = config.system, config.a3c
+    system, section = config.system, cast(A3C, config.own)
     check_hogwild(config)
     check_replays(config)
     length = _or(config.algorithm.unroll_length, UNROLL)

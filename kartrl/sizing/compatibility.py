@@ -1,8 +1,11 @@
 """Refuses incompatible parts of a configuration, each with one line that says what to change."""
 
+from typing import cast
+
 from kartrl.algorithms import ALGORITHMS
 from kartrl.algorithms.ppo import needs_unrolls
 from kartrl.config import Config, System
+from kartrl.config.algorithms import A3C, PPO
 from kartrl.errors import UserError
 from kartrl.hardware.devices import choose_device, learner_device, predictor_device
 from kartrl.learning.optimizers import FROM_ZERO
@@ -13,7 +16,6 @@ _OF_CENTRAL = (  # keys of [system] that do not apply to Hogwild workers
     "prediction_batch_size",
     "min_prediction_batch_size",
     "training_batch_size",
-    "controller",
     "max_policy_lag",
     "learners",
     "devices",
@@ -23,7 +25,7 @@ _OF_CENTRAL = (  # keys of [system] that do not apply to Hogwild workers
 
 def is_hogwild(config: Config) -> bool:
     """Whether workers act and learn by themselves, instead of agents, predictors and trainers together."""
-    return config.algorithm.name == "a3c" and config.a3c.hogwild
+    return isinstance(config.own, A3C) and config.own.hogwild
 
 
 def check_hogwild(config: Config) -> None:
@@ -32,7 +34,7 @@ def check_hogwild(config: Config) -> None:
     Raises:
         UserError: naming the key.
     """
-    system, section = config.system, config.a3c
+    system, section = config.system, cast(A3C, config.own)
     if config.run.reproducible:
         raise UserError("[a3c] hogwild: lock-free updates have no fixed order; set run.reproducible=false")
     for key in _OF_CENTRAL:
@@ -65,8 +67,6 @@ def check_updates(config: Config) -> None:
     if synchronous or config.run.reproducible:
         if system.trainers not in ("auto", 1):
             raise UserError(f"[system] trainers: {reason} needs one trainer (got {system.trainers})")
-        if system.controller:
-            raise UserError(f"[system] controller: not possible with {reason}")
         if system.max_policy_lag != "auto":
             raise UserError(f"[system] max_policy_lag: with {reason} all weights are the newest; leave it at auto")
     if config.run.reproducible:
@@ -106,7 +106,7 @@ def check_shuffle(config: Config) -> None:
         UserError: naming the key.
     """
     name = config.algorithm.name
-    if name in ("ppo", "appo") and getattr(config, name).shuffle == "steps" and (key := needs_unrolls(config)):
+    if isinstance(config.own, PPO) and config.own.shuffle == "steps" and (key := needs_unrolls(config)):
         raise UserError(
             f"[{name}] shuffle: single steps have no memory, and no place in a replay; "
             f"set {key}=none, or {name}.shuffle=auto"
@@ -130,8 +130,6 @@ def check_learners(config: Config) -> None:
         raise UserError(f"{several} not with replays, as each would have its own; set replay.methods to none")
     if config.run.reproducible:
         raise UserError(f"{several} not with run.reproducible; set it to 1")
-    if system.controller:
-        raise UserError(f"{several} not with system.controller; set that to false")
     if len({device.type for device in devices}) > 1 or devices[0].type not in ("cpu", "cuda"):
         raise UserError(f"{several} all must be on the CPU, or each on a GPU, not on {', '.join(map(str, devices))}")
     if devices[0].type == "cuda" and len(set(devices)) < len(devices):
@@ -160,7 +158,7 @@ def check_replays(config: Config) -> None:
     if not ALGORITHMS[name].replays:
         others = ", ".join(sorted(other for other, algorithm in ALGORITHMS.items() if algorithm.replays))
         raise UserError(f"[replay] methods: {name} learns from fresh unrolls only; for replays use {others}")
-    if name == "acer" and "queue" in methods:
-        raise UserError("[replay] methods: acer always learns from fresh batches too; leave out queue")
-    if name != "acer" and "queue" not in methods:
+    if config.own.alternates and "queue" in methods:
+        raise UserError(f"[replay] methods: {name} always learns from fresh batches too; leave out queue")
+    if not config.own.alternates and "queue" not in methods:
         raise UserError(f"[replay] methods: {name} needs fresh unrolls in each batch; name queue too")

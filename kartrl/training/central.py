@@ -13,9 +13,7 @@ from kartrl.acting.supervisor import first_seed
 from kartrl.config import Config
 from kartrl.envs.spec import EnvSpec
 from kartrl.hardware.devices import predictor_device
-from kartrl.metrics.terminal import Status
 from kartrl.replay import Mixture
-from kartrl.training.controller import Controller, make_controller
 from kartrl.training.meter import StageShares, slab_stages
 from kartrl.training.sources import ArrivalSource, BatchSource, Rounds, SynchronousSource
 from kartrl.training.trainer import Trainer
@@ -52,7 +50,6 @@ class Central:
         self._slab, self.supervisor = self._acting.slab, self._acting.supervisor
         self._pacing, source = self._make_order()
         self._training = Training(config, spec, sizes, trainer, source, self._acting.stop_event, say)
-        self._controller: Controller | None = None
 
     @property
     def waiting(self) -> bool:
@@ -86,14 +83,11 @@ class Central:
 
     def make_threads(self) -> None:
         """Create the threads that `begin` starts."""
-        sizes, trainer, acting = self._sizes, self.trainer, self._acting
+        trainer, acting = self.trainer, self._acting
         seed = self._config.run.seed * 1000 + self._first_update
         device = predictor_device(self._config.system, trainer.learner.reducer.rank)
         acting.make_predictors(trainer.learner.network, trainer.weights, self._pacing, seed, device)
         self._stages = StageShares(lambda: slab_stages(self._slab, acting.predictors, self._training.threads))
-        if self._config.system.controller:
-            assert isinstance(self._pacing, ArrivalPacing)
-            self._controller = make_controller(self._slab, self._pacing, sizes, self._say)
 
     def _make_order(self) -> tuple[Pacing, BatchSource]:
         """Which requests are answered together, and which blocks are trained on: by arrival, or in a fixed order."""
@@ -122,11 +116,6 @@ class Central:
         if self.predictions:
             self.trainer.first_step = self.trainer.first_step or now
 
-    def tune(self, now: float, status: Status) -> None:
-        """See `Crew`."""
-        if self._controller is not None:
-            self._controller.tick(now, status.counters.agent_steps, status.lag)
-
     def scalars(self) -> dict[str, float]:
         """See `Crew`."""
         slab, shares = self._slab, self._stages.shares()
@@ -136,8 +125,6 @@ class Central:
             | {
                 "time/learner_idle": self._training.idle.share(shares),
                 "speed/finished_unrolls": float(slab.state.sum()) * slab.group_size,
-                "speed/running_agents": float((~slab.paused).sum()),
-                "speed/awaited_groups": float(self._pacing.enough),
                 "system/quarantined_unrolls": float(slab.quarantined.sum()),
             }
         )

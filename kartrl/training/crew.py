@@ -6,7 +6,6 @@ from typing import Protocol
 import torch
 
 from kartrl.acting.messages import EpisodeEnd
-from kartrl.metrics.terminal import Status
 from kartrl.replay import Mixture
 from kartrl.training.trainer import Trainer
 
@@ -83,9 +82,6 @@ class Crew(Protocol):
         Raises:
             RunFailed: too few processes are healthy, or training has diverged.
         """
-
-    def tune(self, now: float, status: Status) -> None:
-        """Adjust the sizes that can be changed during training."""
 
     def scalars(self) -> dict[str, float]:
         """Scalars for the logger: sizes, faults, and how time was spent since the last call."""

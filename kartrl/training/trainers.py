@@ -72,9 +72,8 @@ class Training:
         at_most = " at most" if shape.compression != "none" else ""
         disk = f", and up to {most_on_disk(shape) / 1e6:,.0f} MB of disk" if section.save else ""
         self._say(f"The replays will take {shape.size() / 1e6:,.0f} MB of memory{at_most}{disk} when full")
-        if config.algorithm.name == "acer":
-            ratio = config.acer.replay_ratio
-            return AlternatingSource(source, self.replay, section.start, stop, ratio, generator)
+        if config.own.alternates:
+            return AlternatingSource(source, self.replay, section.start, stop, config.own.replayed_updates, generator)
         queue = Fraction(1) - sum(each.share for each in drawn)
         return MixedSource(source, self.replay, section.start, stop, queue)
 

@@ -85,7 +85,7 @@ def test_one_forward_pass_answers_all_groups_of_an_agent_with_the_newest_weights
     assert slab.may_move(1), "its requests wait for nobody else, so it counts as stalled if it makes no more"
 
 
-def test_an_agent_that_acts_by_itself_ends_with_the_run_and_waits_while_it_is_paused_or_has_no_free_block():
+def test_own_predictor_waits_without_free_block_and_ends():
     config, network, slab = set_up()
     noisy = begin(config, slab, 0, 1, PublishedWeights(network).share())
     for _ in range(T * RING):
@@ -102,18 +102,3 @@ def test_an_agent_that_acts_by_itself_ends_with_the_run_and_waits_while_it_is_pa
     slab.stop()
     ended.join(60)
     assert not ended.is_alive()
-
-    config, network, slab = set_up()
-    noisy = begin(config, slab, 0, 1, PublishedWeights(network).share())
-    noisy.step()
-    slab.run_agents(0)
-    paused = threading.Thread(target=noisy.step, daemon=True)
-    paused.start()
-    paused.join(0.2)
-    assert paused.is_alive()
-    slab.run_agents(AGENTS)
-    paused.join(60)
-    assert not paused.is_alive()
-    slab.stop()
-    with pytest.raises(Stopped):
-        noisy.step()

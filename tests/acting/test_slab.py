@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kartrl.acting.agent_group import AgentGroup, Mailbox, OutOfOrder, Stopped
+from kartrl.acting.agent_group import AgentGroup, Mailbox, Stopped
 from kartrl.acting.slab import FINISHED, Slab, SlabShape
 from kartrl.metrics.stopwatch import AGENT_STAGES, Stopwatch
 from kartrl.processes.index_queue import IndexQueue
@@ -231,9 +231,6 @@ def test_an_agent_may_move_when_it_has_answers_and_room():
     requests = slab.gather_requests(slab.await_requests(1, 1.0))
     decide(slab, requests)
     assert slab.may_move(0)
-    slab.run_agents(0)
-    assert not slab.may_move(0), "it is paused"
-    slab.run_agents(1)
     slab.state[0] = FINISHED
     assert slab.may_move(0), "there is another block"
     slab.state[1] = FINISHED
@@ -306,29 +303,6 @@ def test_a_full_ring_holds_up_its_own_group_only():
         take(slab, 0)
         agent.join(60)
         assert not agent.is_alive()
-
-
-def test_steps_out_of_order_are_refused_and_change_nothing():
-    slab = make_slab(group_size=1, ring=2, unroll_length=3)
-    agent = agent_group(slab)
-    with pytest.raises(OutOfOrder, match="group 0: answer was called instead of ask"):
-        agent.answer()
-    with pytest.raises(OutOfOrder, match="record was called instead of ask"):
-        record(agent)
-    ask(agent, 1.0)
-    with pytest.raises(OutOfOrder, match="ask was called instead of answer"):
-        ask(agent, 2.0)
-    with pytest.raises(OutOfOrder, match="record was called instead of answer"):
-        record(agent)
-    decide(slab, slab.gather_requests(slab.await_requests(1, 1.0)))
-    assert agent.answer()[:, 0] == 2.0, "of the first observation"
-    with pytest.raises(OutOfOrder, match="answer was called instead of record"):
-        agent.answer()
-    with pytest.raises(OutOfOrder, match="ask was called instead of record"):
-        ask(agent, 3.0)
-    record(agent)
-    ask(agent, 4.0)
-    assert slab.observation[0, :2].flatten().tolist() == [1.0, 4.0]
 
 
 def test_an_answer_is_read_only_when_its_number_came_through_the_waker():
@@ -451,22 +425,6 @@ def test_stopping_wakes_and_ends_an_agent():
     slab.stop()
     with pytest.raises(Stopped):
         agent.answer()
-
-
-def test_a_paused_agent_waits_and_goes_on():
-    slab = make_slab(num_agents=2, ring=8)
-    slab.run_agents(1)
-    agents = [threading.Thread(target=play, args=(slab, [[""]] * 10, group), daemon=True) for group in range(2)]
-    with Predictor(slab):
-        for agent in agents:
-            agent.start()
-        agents[0].join(60)
-        assert not agents[0].is_alive()
-        agents[1].join(0.2)
-        assert agents[1].is_alive()
-        slab.run_agents(2)
-        agents[1].join(60)
-        assert not agents[1].is_alive()
 
 
 def test_an_agent_ends_when_the_server_has_gone():

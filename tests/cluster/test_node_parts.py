@@ -37,7 +37,6 @@ SMALL, LARGE = Machine("s", "small", 2, 0.0, here=True), Machine("l", "large", 8
         (["cluster.ray=auto", "algorithm.name=ppo"], "whose agents wait for each update; algorithm.name may be"),
         (["cluster.ray=auto", "algorithm.name=a3c", "a3c.hogwild=true"], "not with a3c.hogwild"),
         (["cluster.ray=auto", "system.learners=2"], "not with several learners"),
-        (["cluster.ray=auto", "system.controller=true"], "not with system.controller"),
         (["cluster.ray=auto", "run.reproducible=true"], "not with run.reproducible"),
         (["cluster.ray=auto", "system.predictor_devices=cpu"], "nodes choose their own devices"),
         (["cluster.nodes=2"], "only with cluster.ray"),

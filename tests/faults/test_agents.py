@@ -283,17 +283,13 @@ class Drain(threading.Thread):
 
 
 def test_unrolls_never_mix_two_lifetimes_of_an_agent():
-    """Three agents are killed at random times: each unroll is of one process and has consecutive steps.
-
-    One is paused before the first death.
-    """
+    """Three agents are killed at random times: each unroll is of one process and has consecutive steps."""
     config = read(overrides=["environment.id=crashing:Life-v0", "system.device=cpu"])
     slab = Slab(start_method(), SlabShape(3, 2, 2, 2, 5, (2,), "float32", 3, 0))
     said: list[str] = []
     drain = Drain(slab)
     agents = Agents(config, SPEC, slab, 1, 1, drain.settle, said.append)
     chance = random.Random(1)
-    slab.run_agents(2)
     agents.start()
     drain.start()
     killed: list[ChildProcess] = []

@@ -241,9 +241,7 @@ def test_reproducible_predictions_are_of_all_agents_at_once():
         (["algorithm.name=ppo", "ppo.shuffle=steps", "model.core=gru"], r"\[ppo\] shuffle: .* set model.core=none"),
         (["appo.shuffle=steps", "replay.methods=queue uniform"], r"\[appo\] shuffle: .* set replay.methods=none"),
         ([*SYNCHRONOUS, "system.trainers=2"], r"trainers: algorithm.name = a2c needs one trainer \(got 2\)"),
-        ([*SYNCHRONOUS, "system.controller=true"], "controller: not possible with algorithm.name = a2c"),
         ([*REPRODUCIBLE, "system.trainers=2"], r"trainers: run.reproducible needs one trainer \(got 2\)"),
-        ([*REPRODUCIBLE, "system.controller=true"], "controller: not possible with run.reproducible"),
         ([*REPRODUCIBLE, "system.predictors=2"], r"predictors: run.reproducible needs one predictor \(got 2\)"),
         (
             [*REPRODUCIBLE, "system.prediction_batch_size=8"],
@@ -274,7 +272,6 @@ def test_numbers_that_an_order_of_updates_rules_out_are_refused(settings, messag
         (["system.predictors=2"], 2),
         (["algorithm.name=ppo"], 0),
         (["run.reproducible=true", "evaluation.minutes=0"], 1),
-        (["system.controller=true"], 1),
         (["system.prediction_batch_size=16"], 1),
         (["system.min_prediction_batch_size=4"], 1),
         (["system.predictor_devices=cpu"], 1),
@@ -298,7 +295,6 @@ def test_agents_ask_a_predictor_where_memory_holds_no_network_for_each(monkeypat
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (["system.controller=true"], "predictors = 0: system.controller needs a predictor"),
         (["system.min_prediction_batch_size=4"], "predictors = 0: system.min_prediction_batch_size needs a predictor"),
         (["system.predictor_devices=cpu"], "predictors = 0: system.predictor_devices needs a predictor"),
         (["run.reproducible=true", "evaluation.minutes=0"], r"predictors: run.reproducible needs one .*\(got 0\)"),
@@ -328,7 +324,6 @@ def test_learners_divide_the_cores():
     [
         (["algorithm.name=acer"], "learners = 2: not with replays, as each would have its own"),
         (["run.reproducible=true", "evaluation.minutes=0"], "learners = 2: not with run.reproducible"),
-        (["system.controller=true"], "learners = 2: not with system.controller"),
         (["algorithm.name=a3c", "a3c.hogwild=true"], "learners: not used by Hogwild workers"),
         (["system.devices=cpu cuda:99"], "device cuda:99: not available"),
         (["system.predictor_devices=cpu toaster"], "device toaster: not available"),

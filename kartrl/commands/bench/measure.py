@@ -122,8 +122,8 @@ def bench(files: list[str], overrides: list[str], settings: Settings, console: C
 
 def replayed_steps(config: Config, sizes: Sizes) -> float:
     """Mean number of replayed steps per fresh one."""
-    if config.algorithm.name == "acer":
-        return config.acer.replay_ratio if config.replays else 0.0
+    if config.own.alternates:
+        return config.own.replayed_updates if config.replays else 0.0
     return sizes.replayed / (sizes.training_blocks * sizes.group_size)
 
 
