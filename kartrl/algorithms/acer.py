@@ -15,6 +15,7 @@ from kartrl.algorithms.losses import entropy_bonus, value_loss
 from kartrl.algorithms.retrace import retrace
 from kartrl.config.algorithms import ACER as Section
 from kartrl.config.schedule import Schedule
+from kartrl.envs.spec import ActionSpec, Continuous
 from kartrl.models import Distribution, Network, Output
 from kartrl.models.average import AverageNetwork
 from kartrl.models.distributions import Categorical
@@ -59,6 +60,11 @@ class ACER(Algorithm[Section]):
         self._average = AverageNetwork()
         self._network: Network | None = None  # the learner's; the loss calls its `advantages` for continuous actions
         self._discrete = isinstance(distribution, Categorical)
+
+    @classmethod
+    def accepts(cls, action: ActionSpec) -> bool:
+        """See `Algorithm`: Q is a value of each discrete action, or a network of continuous ones."""
+        return action.choices > 0 or (len(action.parts) == 1 and isinstance(action.parts[0], Continuous))
 
     def prepare(self, network: Network, trajectory: Trajectory[Tensor], steps: int) -> Batch:
         """See `Algorithm`: adds "average_policy", float32 [T, B, P], parameters of the average network's policy.

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from kartrl.algorithms.laser import Relevance
 from kartrl.config.schedule import Schedule
+from kartrl.envs.spec import ActionSpec
 from kartrl.models import VALUE, Distribution, Network, Output
 from kartrl.trajectory import Trajectory
 
@@ -111,6 +112,11 @@ class Algorithm(ABC, Generic[Section]):
         self._reward_transform, self.distribution = reward_transform, distribution
         self.progress, self.return_deviation = 0.0, 1.0
         self.gather: Callable[[Tensor], Tensor] = lambda rows: rows
+
+    @classmethod
+    def accepts(cls, action: ActionSpec) -> bool:
+        """Whether it can learn these actions."""
+        return True
 
     def _transform(self, reward: Tensor) -> Tensor:
         """Rewards [T, B], transformed and scaled for learning."""

@@ -70,11 +70,11 @@ def _mirrored(world: World, action: ActionSpec, shape: tuple[int, ...]) -> tuple
     if isinstance(key, str):
         return world.mirrored_actions() if key == "auto" else ()
     name = "environment.mirrored_actions"
-    if action.kind != "discrete" or len(shape) != 3:
-        raise UserError(f"{name}: only for images and discrete actions; set it to none")
-    if len(key) != action.size or any(not (other < len(key) and key[other] == own) for own, other in enumerate(key)):
+    if not action.choices or len(shape) != 3:
+        raise UserError(f"{name}: only for images and Discrete actions; set it to none")
+    if len(key) != action.choices or any(not (other < len(key) and key[other] == own) for own, other in enumerate(key)):
         raise UserError(
-            f"{name}: must name one action for each of the {action.size}, and the two of a pair each other, "
+            f"{name}: must name one action for each of the {action.choices}, and the two of a pair each other, "
             "such as 0 2 1 for three of which the last two are a pair"
         )
     return key

@@ -3,7 +3,6 @@
 docs/environments.md states the rules.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import cv2
@@ -14,7 +13,7 @@ from gymnasium.spaces.utils import flatdim
 
 from kartrl.config import Environment
 from kartrl.envs.frames import joined_frames
-from kartrl.envs.spec import describe
+from kartrl.envs.spec import describe, leaves
 from kartrl.errors import UserError
 
 Env = gymnasium.Env[Any, Any]
@@ -164,7 +163,7 @@ def _to_vectors(env: Env) -> Env:
     """Convert anything but images to float32 [D]."""
     env = _without_words(env)
     space = env.observation_space
-    for name, part in _leaves(space):
+    for name, part in leaves(space):
         where = f" (at {name})" if name else ""
         if isinstance(part, spaces.Box) and _is_image(part):
             raise UserError(
@@ -177,13 +176,13 @@ def _to_vectors(env: Env) -> Env:
                 f"its observations are {describe(part)}{where}; kartrl takes Box, Discrete, MultiDiscrete and "
                 "MultiBinary ones, and Dict and Tuple of these"
             )
-    size = sum(int(flatdim(part)) for _, part in _leaves(space))
+    size = sum(int(flatdim(part)) for _, part in leaves(space))
     if not 1 <= size <= LARGEST_VECTOR:
         raise UserError(
             f"its observations are {describe(space)}, a vector of {size} numbers; kartrl takes 1 to {LARGEST_VECTOR}"
         )
     vector = spaces.Box(-np.inf, np.inf, (size,), np.float32)
-    offsets, factors = zip(*(_scale(part) for _, part in _leaves(space)), strict=True)
+    offsets, factors = zip(*(_scale(part) for _, part in leaves(space)), strict=True)
     offset, factor = np.concatenate(offsets), np.concatenate(factors)
     if not isinstance(space, spaces.Box):
         env = wrappers.FlattenObservation(env)
@@ -200,16 +199,6 @@ def _without_words(env: Env) -> Env:
         return env
     words = tuple(name for name, part in space.items() if part.dtype is not None and part.dtype.kind == "U")
     return WithoutWords(env, words) if 0 < len(words) < len(space) else env
-
-
-def _leaves(space: gymnasium.Space[Any], name: str = "") -> Iterator[tuple[str, gymnasium.Space[Any]]]:
-    """The parts of nested Dict and Tuple spaces, with their names, in the order in which Gymnasium flattens them."""
-    if isinstance(space, spaces.Dict | spaces.Tuple):
-        parts = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
-        for key, part in parts:
-            yield from _leaves(part, f"{name}.{key}" if name else str(key))
-    else:
-        yield name, space
 
 
 def _scale(space: gymnasium.Space[Any]) -> tuple[np.ndarray, np.ndarray]:

@@ -1,6 +1,11 @@
-"""What the rest of kartrl needs to know of an environment, as data: shapes and bounds."""
+"""What the rest of kartrl needs to know of an environment, as data: shapes, kinds of actions, bounds."""
 
-from typing import Any, Literal, NamedTuple
+import itertools
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -8,55 +13,218 @@ from gymnasium import spaces
 
 from kartrl.errors import UserError
 
+LARGEST_POLICY = 131_072  # parameters of a policy's distribution
 
-class ActionSpec(NamedTuple):
-    """An environment's action space."""
 
-    kind: Literal["discrete", "continuous"]
-    size: int  # number of actions to choose from, or of dimensions
-    low: tuple[float, ...] = ()  # bounds of each dimension, for continuous actions only
-    high: tuple[float, ...] = ()
+class Part(ABC):
+    """One kind of actions: its d columns of an action, and its p parameters of the policy's distribution."""
 
-    @classmethod
-    def of(cls, space: gymnasium.Space[Any]) -> "ActionSpec":
-        """The `ActionSpec` of a space.
+    @property
+    @abstractmethod
+    def columns(self) -> int:
+        """d."""
 
-        Raises:
-            UserError: it is neither Discrete nor a vector of bounded floats.
-        """
-        if isinstance(space, spaces.Discrete):
-            return cls("discrete", int(space.n))
-        if isinstance(space, spaces.Box):
-            vector = space.dtype.kind == "f" and len(space.shape) == 1 and space.shape[0] > 0
-            if vector and space.is_bounded() and (space.low < space.high).all():
-                return cls("continuous", space.shape[0], tuple(space.low.tolist()), tuple(space.high.tolist()))
-        raise UserError(
-            f"its actions are {describe(space)}; kartrl takes Discrete ones, and Box ones that are a vector of floats "
-            "with finite bounds, low < high"
-        )
+    @property
+    @abstractmethod
+    def parameter_size(self) -> int:
+        """p."""
+
+    @property
+    @abstractmethod
+    def title(self) -> str:
+        """For display, such as `6 actions`."""
+
+    @abstractmethod
+    def sample(self, random: np.random.Generator, number: int) -> np.ndarray:
+        """Actions of as many decisions, float32 [number, d], sampled uniformly."""
+
+    @abstractmethod
+    def is_valid(self) -> bool:
+        """Whether its fields are, which a file may have given any values."""
+
+    def taken(self, action: np.ndarray) -> np.ndarray:
+        """Actions as they are taken, from those of decisions, float32 [G, d] both."""
+        return action
+
+
+@dataclass(frozen=True)
+class Discrete(Part):
+    """Choices by index, such as Gymnasium's Discrete and MultiDiscrete; parameters are log-probabilities."""
+
+    sizes: tuple[int, ...]  # number of alternatives of each choice
 
     @property
     def columns(self) -> int:
-        """Number of columns of an action."""
-        return 1 if self.kind == "discrete" else self.size
+        """See `Part`."""
+        return len(self.sizes)
 
-    def taken(self, decision: np.ndarray) -> np.ndarray:
-        """Actions to take for decisions [G, K]: int64 [G], or float32 [G, size] with -1 to 1 scaled to the bounds."""
-        if self.kind == "discrete":
-            return decision[:, 0].astype(np.int64)
-        low, high = np.array(self.low, np.float32), np.array(self.high, np.float32)
-        return low + (decision[:, : self.size] + 1) * (0.5 * (high - low))
+    @property
+    def parameter_size(self) -> int:
+        """See `Part`."""
+        return sum(self.sizes)
 
     @property
     def title(self) -> str:
-        """For display: `6 actions` or `2 continuous actions`."""
-        return f"{self.size} {'continuous ' if self.kind == 'continuous' else ''}action{'s' if self.size > 1 else ''}"
+        """See `Part`."""
+        sizes = " x ".join(map(str, self.sizes))
+        return _counted(self.sizes[0]) if self.columns == 1 else f"{_counted(self.columns, 'discrete')} ({sizes})"
 
     def sample(self, random: np.random.Generator, number: int) -> np.ndarray:
-        """Sample actions uniformly: int64 [number], or float32 [number, D] within the bounds up to rounding."""
-        if self.kind == "discrete":
-            return random.integers(0, self.size, number)
-        return random.uniform(self.low, self.high, (number, self.size)).astype(np.float32)
+        """See `Part`."""
+        return random.integers(0, self.sizes, (number, self.columns)).astype(np.float32)
+
+    def is_valid(self) -> bool:
+        """See `Part`."""
+        return all(type(size) is int and size >= 1 for size in self.sizes)
+
+
+@dataclass(frozen=True)
+class Binary(Part):
+    """Bits, such as Gymnasium's MultiBinary; parameters are the logits of ones."""
+
+    size: int
+
+    @property
+    def columns(self) -> int:
+        """See `Part`."""
+        return self.size
+
+    @property
+    def parameter_size(self) -> int:
+        """See `Part`."""
+        return self.size
+
+    @property
+    def title(self) -> str:
+        """See `Part`."""
+        return _counted(self.size, "binary")
+
+    def sample(self, random: np.random.Generator, number: int) -> np.ndarray:
+        """See `Part`."""
+        return random.integers(0, 2, (number, self.size)).astype(np.float32)
+
+    def is_valid(self) -> bool:
+        """See `Part`."""
+        return type(self.size) is int and self.size >= 1
+
+
+@dataclass(frozen=True)
+class Continuous(Part):
+    """Numbers, such as Gymnasium's Box; -1 and 1 are scaled to the bounds; parameters are means and log deviations."""
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+    @property
+    def columns(self) -> int:
+        """See `Part`."""
+        return len(self.low)
+
+    @property
+    def parameter_size(self) -> int:
+        """See `Part`."""
+        return 2 * len(self.low)
+
+    @property
+    def title(self) -> str:
+        """See `Part`."""
+        return _counted(self.columns, "continuous")
+
+    def sample(self, random: np.random.Generator, number: int) -> np.ndarray:
+        """See `Part`: within the bounds up to rounding."""
+        return random.uniform(-1, 1, (number, self.columns)).astype(np.float32)
+
+    def is_valid(self) -> bool:
+        """See `Part`."""
+        bounds = zip(self.low, self.high, strict=True)
+        return len(self.low) > 0 and all(-math.inf < low < high < math.inf for low, high in bounds)
+
+    def taken(self, action: np.ndarray) -> np.ndarray:
+        """See `Part`."""
+        low, high = np.array(self.low, np.float32), np.array(self.high, np.float32)
+        return low + (action + 1) * (0.5 * (high - low))
+
+
+KINDS: dict[str, type[Part]] = {"discrete": Discrete, "binary": Binary, "continuous": Continuous}
+
+
+@dataclass(frozen=True)
+class ActionSpec:
+    """An environment's action space: one part, or several of other kinds, each chosen independently of the others.
+
+    Columns of an action and parameters of its distribution are those of the parts, one after another.
+    """
+
+    parts: tuple[Part, ...]
+
+    @classmethod
+    def of(cls, space: gymnasium.Space[Any]) -> "ActionSpec":
+        """The `ActionSpec` of a space; Tuple and Dict are flattened in Gymnasium's order.
+
+        Raises:
+            UserError: it has parts that are not supported, none at all, or too many.
+        """
+        parts = [part for part in (_part(leaf, name) for name, leaf in leaves(space)) if part.columns]
+        joined = (_joined(list(same)) for _, same in itertools.groupby(parts, type))
+        spec = cls(tuple(joined))
+        if not 1 <= spec.parameter_size <= LARGEST_POLICY:
+            raise UserError(
+                f"its actions are {describe(space)}; their policy would have {spec.parameter_size:,} parameters, and "
+                f"kartrl takes 1 to {LARGEST_POLICY:,}"
+            )
+        return spec
+
+    @property
+    def columns(self) -> int:
+        """D, the number of columns of an action."""
+        return sum(part.columns for part in self.parts)
+
+    @property
+    def parameter_size(self) -> int:
+        """P, the number of parameters of the policy's distribution."""
+        return sum(part.parameter_size for part in self.parts)
+
+    @property
+    def choices(self) -> int:
+        """Number of alternatives if an action is a single choice, else 0."""
+        only = self.parts[0]
+        return only.sizes[0] if isinstance(only, Discrete) and self.columns == 1 else 0
+
+    @property
+    def title(self) -> str:
+        """For display: `6 actions`, or `3 binary actions and 1 continuous action`."""
+        return _shortened(" and ".join(part.title for part in self.parts))
+
+    def taken(self, decision: np.ndarray) -> np.ndarray:
+        """Actions to take for decisions [G, K]: int64 [G] if each is a single choice, else float32 [G, D]."""
+        if self.choices:
+            return decision[:, 0].astype(np.int64)
+        each = np.split(decision, np.cumsum([part.columns for part in self.parts]), axis=1)[:-1]
+        taken = [part.taken(action) for part, action in zip(self.parts, each, strict=True)]
+        return taken[0] if len(taken) == 1 else np.concatenate(taken, 1)
+
+    def sample(self, random: np.random.Generator, number: int) -> np.ndarray:
+        """Actions to take, sampled uniformly; see `taken`."""
+        return self.taken(np.concatenate([part.sample(random, number) for part in self.parts], 1))
+
+    def as_json(self) -> list[list[Any]]:
+        """For `from_json`: the kind and the fields of each part."""
+        names = {kind: name for name, kind in KINDS.items()}
+        return [[names[type(part)], *vars(part).values()] for part in self.parts]
+
+    @classmethod
+    def from_json(cls, description: Sequence[Sequence[Any]]) -> "ActionSpec":
+        """The inverse of `as_json`.
+
+        Raises:
+            UserError: its sizes or bounds are invalid.
+            Exception: any, if it is malformed.
+        """
+        fields = ((tuple(field) if isinstance(field, list) else field for field in part[1:]) for part in description)
+        spec = cls(tuple(KINDS[part[0]](*values) for part, values in zip(description, fields, strict=True)))
+        if not (all(part.is_valid() for part in spec.parts) and 1 <= spec.parameter_size <= LARGEST_POLICY):
+            raise UserError("its actions are invalid")
+        return spec
 
 
 class EnvSpec(NamedTuple):
@@ -71,7 +239,56 @@ class EnvSpec(NamedTuple):
     left_out: tuple[str, ...] = ()  # names of the text parts of its observations, which networks do not read
 
 
+LONGEST = 160  # characters of a description
+
+
 def describe(space: gymnasium.Space[Any]) -> str:
     """The space on one line, shortened: NumPy spreads long bounds over several."""
-    text = " ".join(str(space).split())
-    return text if len(text) <= 160 else text[:157] + "..."
+    return _shortened(" ".join(str(space).split()))
+
+
+def leaves(space: gymnasium.Space[Any], name: str = "") -> Iterator[tuple[str, gymnasium.Space[Any]]]:
+    """The parts of nested Dict and Tuple spaces, with their names, in the order in which Gymnasium flattens them."""
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        parts = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
+        for key, part in parts:
+            yield from leaves(part, f"{name}.{key}" if name else str(key))
+    else:
+        yield name, space
+
+
+def _part(space: gymnasium.Space[Any], name: str) -> Part:
+    """A space that is no Dict or Tuple.
+
+    Args:
+        name: where it is in the action space.
+    """
+    if isinstance(space, spaces.Discrete):
+        return Discrete((int(space.n),))
+    if isinstance(space, spaces.MultiDiscrete):
+        return Discrete(tuple(space.nvec.ravel().tolist()))
+    if isinstance(space, spaces.MultiBinary):
+        return Binary(math.prod(space.shape))
+    if isinstance(space, spaces.Box):
+        low, high = space.low.ravel(), space.high.ravel()
+        if space.dtype.kind == "f" and space.is_bounded() and (low < high).all():
+            return Continuous(tuple(low.tolist()), tuple(high.tolist()))
+    where = f" (at {name})" if name else ""
+    raise UserError(
+        f"its actions are {describe(space)}{where}; kartrl takes Discrete, MultiDiscrete and MultiBinary ones, Box "
+        "ones of floats with finite bounds, low < high, and Tuple and Dict of these"
+    )
+
+
+def _joined(parts: Sequence[Any]) -> Part:
+    """Parts of one kind as one."""
+    fields = zip(*(vars(part).values() for part in parts), strict=True)
+    return type(parts[0])(*(sum(values[1:], values[0]) for values in fields))
+
+
+def _counted(number: int, kind: str = "") -> str:
+    return f"{number} {kind}{' ' * bool(kind)}action{'s' * (number > 1)}"
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."

@@ -3,6 +3,7 @@
 import dataclasses
 import difflib
 import importlib.util
+import math
 import re
 from typing import Any
 
@@ -62,17 +63,42 @@ def atari_spec(section: Environment) -> Registered | None:
 
 
 def take_actions(env: Env) -> Env:
-    """`env` with Discrete actions starting at 0, or with continuous ones that are clipped to their bounds."""
-    ActionSpec.of(env.action_space)
-    if isinstance(actions := env.action_space, spaces.Box):
-        # ClipAction would clip before rounding to the environment's dtype, and hides the bounds
-        return wrappers.TransformAction(
-            env, lambda action: np.clip(np.asarray(action, actions.dtype), actions.low, actions.high), actions
-        )
-    assert isinstance(actions, spaces.Discrete)
-    if actions.start != 0:
-        return wrappers.TransformAction(env, lambda action: action + actions.start, spaces.Discrete(actions.n))
-    return env
+    """`env` with actions as `ActionSpec.taken` gives them: choices count from 0, and numbers are clipped to the bounds.
+
+    Raises:
+        UserError: they are not supported.
+    """
+    ActionSpec.of(space := env.action_space)
+    if isinstance(space, spaces.Discrete) and space.start == 0:
+        return env
+    # ClipAction would clip before rounding to the environment's dtype, and hides the bounds
+    return wrappers.TransformAction(env, lambda action: _given(space, np.ravel(action))[0], _from_0(space))
+
+
+def _from_0(space: gymnasium.Space[Any]) -> gymnasium.Space[Any]:
+    """A space whose choices count from 0."""
+    if isinstance(space, spaces.Dict):
+        return spaces.Dict([(name, _from_0(part)) for name, part in space.spaces.items()])
+    if isinstance(space, spaces.Tuple):
+        return spaces.Tuple([_from_0(part) for part in space.spaces])
+    if isinstance(space, spaces.MultiDiscrete):
+        return spaces.MultiDiscrete(space.nvec)
+    return spaces.Discrete(space.n) if isinstance(space, spaces.Discrete) else space
+
+
+def _given(space: gymnasium.Space[Any], action: np.ndarray) -> tuple[Any, np.ndarray]:
+    """The first of the numbers [any] of an action, as a space takes them, and the others."""
+    if isinstance(space, spaces.Tuple | spaces.Dict):
+        parts: list[Any] = []
+        for part in space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces:
+            given, action = _given(part, action)
+            parts.append(given)
+        return (dict(zip(space.spaces, parts, strict=True)) if isinstance(space, spaces.Dict) else tuple(parts)), action
+    own, rest = np.split(action, [math.prod(space.shape or ())])
+    given = own.astype(space.dtype).reshape(space.shape)
+    if isinstance(space, spaces.Box):
+        return np.clip(given, space.low, space.high), rest
+    return (given + space.start if isinstance(space, spaces.Discrete | spaces.MultiDiscrete) else given), rest
 
 
 def _make(section: Environment, atari: bool, render: bool) -> Env:

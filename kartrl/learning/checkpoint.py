@@ -8,7 +8,7 @@ import json
 import math
 import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO, NamedTuple
@@ -28,10 +28,9 @@ from kartrl.learning.counters import Counters
 from kartrl.learning.optimizers import state_shapes
 from kartrl.models import ActorCritic, Network, make_network
 
-FORMAT = "kartrl checkpoint 4"
+FORMAT = "kartrl checkpoint 5"
 LARGEST = 1 << 32  # bytes; a larger file is not one of ours
 LARGEST_HEADER = 1 << 20
-LARGEST_ACTION = 65_536  # actions or dimensions
 LARGEST_RANDOM = 65_536  # bytes of a random generator's state
 GROUPS = ("network", "optimizer", "random", "algorithm")  # of tensors; prefixes of their names
 DTYPES = {
@@ -77,7 +76,7 @@ def save(path: Path, checkpoint: Checkpoint) -> None:
         "config": dump(checkpoint.config, comments=False),
         "counters": checkpoint.counters,
         "observation_shape": checkpoint.observation_shape,
-        "action": checkpoint.action,
+        "action": checkpoint.action.as_json(),
         "score": checkpoint.score,
         "contents": None if checkpoint.contents is None else dict(checkpoint.contents),
         "versions": {"kartrl": __version__, "torch": str(torch.__version__), "python": platform.python_version()},
@@ -242,21 +241,13 @@ def _describe(text: str, tensors: dict[str, Tensor]) -> Checkpoint:
         config=read(base=about["config"]),
         counters=_counters(*about["counters"]),
         observation_shape=tuple(int(size) for size in about["observation_shape"]),
-        action=_action(*about["action"]),
+        action=ActionSpec.from_json(about["action"]),
         score=None if about["score"] is None else _score(about["score"]),
         contents=None if about.get("contents") is None else dict(about["contents"]),
         **groups,
     )
     _check_tensors(checkpoint)
     return checkpoint
-
-
-def _action(kind: str, size: int, low: Sequence[float], high: Sequence[float]) -> ActionSpec:
-    dimensions = {"discrete": 0, "continuous": int(size)}.get(kind)
-    fine = 1 <= int(size) <= LARGEST_ACTION and len(low) == len(high) == dimensions
-    if not (fine and all(-math.inf < a < b < math.inf for a, b in zip(low, high, strict=True))):
-        raise UserError("its actions are invalid")
-    return ActionSpec(kind, int(size), tuple(map(float, low)), tuple(map(float, high)))  # type: ignore[arg-type]
 
 
 def _counters(agent_steps: int, updates: int, episodes: int, seconds: float, progress: float) -> Counters:

@@ -53,16 +53,16 @@ class ActorCritic(nn.Module):
         heads: frozenset[str] = VALUE,
     ) -> None:
         super().__init__()
-        self.has_q = "q" in heads and action.kind == "discrete"
-        self.dueling = "q" in heads and action.kind == "continuous"
+        self.has_q = "q" in heads and action.choices > 0
+        self.dueling = "q" in heads and not self.has_q
         self.separate, self.detached = section.critic == "separate", section.critic == "detached"
         self.trunk = Trunk(section, observation_shape)
         self.critic = Trunk(section, observation_shape) if self.separate else nn.Identity()
         self.distribution = make_distribution(action, squash=section.squash_actions)
-        self.policy = policy_head(section, action, self.distribution, self.trunk.size)
-        self.value = initialised(nn.Linear(self.trunk.size, action.size if self.has_q else 1), 1.0)
+        self.policy = policy_head(section, action, self.trunk.size)
+        self.value = initialised(nn.Linear(self.trunk.size, action.choices if self.has_q else 1), 1.0)
         size = self.trunk.size
-        self.advantage = AdvantageHead(size, action.size, section.hidden_size) if self.dueling else nn.Identity()
+        self.advantage = AdvantageHead(size, action.columns, section.hidden_size) if self.dueling else nn.Identity()
         self.state_size = self.trunk.state_size * (2 if self.separate else 1)
         self.normalises = self.trunk.encoder.normalises
         self.normalises_returns = section.normalise_returns

@@ -6,14 +6,15 @@ and divergences have only those.
 """
 
 import math
-from typing import Final, Protocol
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from kartrl.envs.spec import ActionSpec
+from kartrl.envs.spec import ActionSpec, Binary, Continuous, Discrete, Part
 
 
 class Distribution(Protocol):
@@ -25,8 +26,11 @@ class Distribution(Protocol):
     @property
     def action_columns(self) -> int: ...
 
+    @property
+    def noise_size(self) -> int: ...
+
     def noise(self, batch: int, device: torch.device, generator: torch.Generator | None) -> Tensor:
-        """Noise that `sample` needs for this many actions, float32 [batch, any]; by default from torch's generator."""
+        """Noise for `sample` of this many actions, float32 [batch, noise_size]; by default from torch's generator."""
 
     def normalise(self, output: Tensor) -> Tensor:
         """The parameters for a policy head's output [..., parameter_size]."""
@@ -48,34 +52,47 @@ class Distribution(Protocol):
 
 
 class Categorical(nn.Module):
-    """One of `actions` discrete actions; its parameters are their log-probabilities."""
+    """Independent choices, of one of so many actions each; parameters are the actions' log-probabilities."""
 
     parameter_size: Final[int]
     action_columns: Final[int]
+    noise_size: Final[int]
+    sizes: Final[list[int]]
+    begins: Final[list[int]]  # of each choice, in the parameters
 
-    def __init__(self, actions: int) -> None:
+    def __init__(self, *sizes: int) -> None:
         super().__init__()
-        self.parameter_size, self.action_columns = actions, 1
+        self.sizes, self.begins = list(sizes), [sum(sizes[:index]) for index in range(len(sizes))]
+        self.parameter_size = self.noise_size = sum(sizes)
+        self.action_columns = len(sizes)
 
     def noise(self, batch: int, device: torch.device, generator: torch.Generator | None) -> Tensor:
         """See `Distribution`: exponential, of rate 1."""
-        return torch.empty(batch, self.parameter_size, device=device).exponential_(generator=generator)
+        return torch.empty(batch, self.noise_size, device=device).exponential_(generator=generator)
 
     def normalise(self, output: Tensor) -> Tensor:
         """See `Distribution`: the outputs are logits."""
-        return output.log_softmax(-1)
+        if self.action_columns == 1:
+            return output.log_softmax(-1)
+        return torch.cat([part.log_softmax(-1) for part in output.split(self.sizes, -1)], -1)
 
     def sample(self, parameters: Tensor, noise: Tensor) -> Tensor:
         """See `Distribution`: the action with the largest pi(a) / noise(a) is a sample from the policy."""
-        return (parameters - noise.log()).argmax(-1, keepdim=True).to(torch.float32)
+        return self.mode(parameters - noise.log())
 
     def mode(self, parameters: Tensor) -> Tensor:
         """See `Distribution`."""
-        return parameters.argmax(-1, keepdim=True).to(torch.float32)
+        if self.action_columns == 1:
+            return parameters.argmax(-1, keepdim=True).to(torch.float32)
+        each = parameters.split(self.sizes, -1)
+        return torch.cat([part.argmax(-1, keepdim=True) for part in each], -1).to(torch.float32)
 
     def log_prob(self, parameters: Tensor, action: Tensor) -> Tensor:
         """See `Distribution`."""
-        return parameters.gather(-1, action.to(torch.int64)).squeeze(-1)
+        index = action.to(torch.int64)
+        if self.action_columns == 1:
+            return parameters.gather(-1, index).squeeze(-1)
+        return parameters.gather(-1, index + torch.tensor(self.begins, device=index.device)).sum(-1)
 
     def entropy(self, parameters: Tensor) -> Tensor:
         """See `Distribution`."""
@@ -84,6 +101,48 @@ class Categorical(nn.Module):
     def kl(self, p: Tensor, q: Tensor) -> Tensor:
         """See `Distribution`."""
         return (p.exp() * (p - q)).sum(-1)
+
+
+class Bernoulli(nn.Module):
+    """Independent bits, 0 or 1; parameters are the logits of ones."""
+
+    parameter_size: Final[int]
+    action_columns: Final[int]
+    noise_size: Final[int]
+
+    def __init__(self, bits: int) -> None:
+        super().__init__()
+        self.parameter_size = self.action_columns = self.noise_size = bits
+
+    def noise(self, batch: int, device: torch.device, generator: torch.Generator | None) -> Tensor:
+        """See `Distribution`: uniform, 0 to 1."""
+        return torch.rand(batch, self.noise_size, device=device, generator=generator)
+
+    def normalise(self, output: Tensor) -> Tensor:
+        """See `Distribution`."""
+        return output
+
+    def sample(self, parameters: Tensor, noise: Tensor) -> Tensor:
+        """See `Distribution`."""
+        return (noise < parameters.sigmoid()).to(torch.float32)
+
+    def mode(self, parameters: Tensor) -> Tensor:
+        """See `Distribution`."""
+        return (parameters > 0).to(torch.float32)
+
+    def log_prob(self, parameters: Tensor, action: Tensor) -> Tensor:
+        """See `Distribution`."""
+        return functional.logsigmoid((2 * action - 1) * parameters).sum(-1)
+
+    def entropy(self, parameters: Tensor) -> Tensor:
+        """See `Distribution`."""
+        of_ones = parameters.sigmoid() * functional.logsigmoid(parameters)
+        return -(of_ones + (-parameters).sigmoid() * functional.logsigmoid(-parameters)).sum(-1)
+
+    def kl(self, p: Tensor, q: Tensor) -> Tensor:
+        """See `Distribution`."""
+        of_ones = p.sigmoid() * (functional.logsigmoid(p) - functional.logsigmoid(q))
+        return (of_ones + (-p).sigmoid() * (functional.logsigmoid(-p) - functional.logsigmoid(-q))).sum(-1)
 
 
 class DiagonalGaussian(nn.Module):
@@ -98,6 +157,7 @@ class DiagonalGaussian(nn.Module):
 
     parameter_size: Final[int]
     action_columns: Final[int]
+    noise_size: Final[int]
     squash: Final[bool]
     LOG_DEVIATION: Final[tuple[float, float]]  # bounds
     LARGEST: Final[float]  # squashed actions beyond it, due to rounding, are clamped to it
@@ -106,14 +166,15 @@ class DiagonalGaussian(nn.Module):
 
     def __init__(self, size: int, squash: bool = False) -> None:
         super().__init__()
-        self.parameter_size, self.action_columns, self.squash = 2 * size, size, squash
+        self.parameter_size, self.squash = 2 * size, squash
+        self.action_columns = self.noise_size = size
         self.LOG_DEVIATION, self.LARGEST = (-5.0, 2.0), 1 - 2.0**-20
         nodes, weights = np.polynomial.hermite_e.hermegauss(32)
         self.NODES, self.WEIGHTS = tuple(nodes.tolist()), tuple((weights / weights.sum()).tolist())
 
     def noise(self, batch: int, device: torch.device, generator: torch.Generator | None) -> Tensor:
         """See `Distribution`: standard normal."""
-        return torch.randn(batch, self.action_columns, device=device, generator=generator)
+        return torch.randn(batch, self.noise_size, device=device, generator=generator)
 
     def normalise(self, output: Tensor) -> Tensor:
         """See `Distribution`: log deviations are clamped."""
@@ -170,6 +231,70 @@ def log_slope_of_tanh(x: Tensor) -> Tensor:
     return 2 * (math.log(2) - x - functional.softplus(-2 * x))
 
 
+class Product(nn.Module):
+    """Distributions of several kinds, independent of each other; columns and parameters follow one another."""
+
+    parameter_size: Final[int]
+    action_columns: Final[int]
+    noise_size: Final[int]
+    parameters_of: Final[list[int]]  # numbers of parameters, columns and noise of each part
+    columns_of: Final[list[int]]
+    noise_of: Final[list[int]]
+
+    def __init__(self, parts: Sequence[Any]) -> None:
+        super().__init__()
+        self.parts: Any = nn.ModuleList(parts)
+        self.parameters_of = [part.parameter_size for part in parts]
+        self.columns_of = [part.action_columns for part in parts]
+        self.noise_of = [part.noise_size for part in parts]
+        self.parameter_size, self.action_columns = sum(self.parameters_of), sum(self.columns_of)
+        self.noise_size = sum(self.noise_of)
+
+    def noise(self, batch: int, device: torch.device, generator: torch.Generator | None) -> Tensor:
+        """See `Distribution`."""
+        return torch.cat([part.noise(batch, device, generator) for part in self.parts], -1)
+
+    def normalise(self, output: Tensor) -> Tensor:
+        """See `Distribution`."""
+        each = output.split(self.parameters_of, -1)
+        return torch.cat([part.normalise(each[i]) for i, part in enumerate(self.parts)], -1)
+
+    def sample(self, parameters: Tensor, noise: Tensor) -> Tensor:
+        """See `Distribution`."""
+        each, noises = parameters.split(self.parameters_of, -1), noise.split(self.noise_of, -1)
+        return torch.cat([part.sample(each[i], noises[i]) for i, part in enumerate(self.parts)], -1)
+
+    def mode(self, parameters: Tensor) -> Tensor:
+        """See `Distribution`."""
+        each = parameters.split(self.parameters_of, -1)
+        return torch.cat([part.mode(each[i]) for i, part in enumerate(self.parts)], -1)
+
+    def log_prob(self, parameters: Tensor, action: Tensor) -> Tensor:
+        """See `Distribution`."""
+        each, actions = parameters.split(self.parameters_of, -1), action.split(self.columns_of, -1)
+        return torch.stack([part.log_prob(each[i], actions[i]) for i, part in enumerate(self.parts)]).sum(0)
+
+    def entropy(self, parameters: Tensor) -> Tensor:
+        """See `Distribution`."""
+        each = parameters.split(self.parameters_of, -1)
+        return torch.stack([part.entropy(each[i]) for i, part in enumerate(self.parts)]).sum(0)
+
+    def kl(self, p: Tensor, q: Tensor) -> Tensor:
+        """See `Distribution`."""
+        of_p, of_q = p.split(self.parameters_of, -1), q.split(self.parameters_of, -1)
+        return torch.stack([part.kl(of_p[i], of_q[i]) for i, part in enumerate(self.parts)]).sum(0)
+
+
 def make_distribution(action: ActionSpec, squash: bool = False) -> Distribution:
     """Make the distribution for these actions; `squash` is `model.squash_actions`, which does not affect noise."""
-    return Categorical(action.size) if action.kind == "discrete" else DiagonalGaussian(action.size, squash)
+    parts = [_of(part, squash) for part in action.parts]
+    return parts[0] if len(parts) == 1 else Product(parts)
+
+
+def _of(part: Part, squash: bool) -> Distribution:
+    if isinstance(part, Discrete):
+        return Categorical(*part.sizes)
+    if isinstance(part, Binary):
+        return Bernoulli(part.size)
+    assert isinstance(part, Continuous)
+    return DiagonalGaussian(part.columns, squash)

@@ -7,21 +7,30 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from kartrl.config import Model
-from kartrl.envs.spec import ActionSpec
-from kartrl.models.distributions import Distribution
+from kartrl.envs.spec import ActionSpec, Continuous
 
 
 class FreeDeviation(nn.Linear):
-    """Means of a Gaussian policy by a linear layer; its log deviations are parameters, the same in every state."""
+    """A policy's parameters by a linear layer, but log deviations as weights, the same in every state."""
 
-    def __init__(self, inputs: int, dimensions: int) -> None:
-        super().__init__(inputs, dimensions)
-        self.log_deviation = nn.Parameter(torch.zeros(dimensions))
+    given: Final[list[int]]  # number of parameters of each part of the actions that the layer gives
+    free: Final[list[int]]  # number of its log deviations, which follow these
+
+    def __init__(self, inputs: int, action: ActionSpec) -> None:
+        free = [part.columns if isinstance(part, Continuous) else 0 for part in action.parts]
+        given = [part.parameter_size - own for part, own in zip(action.parts, free, strict=True)]
+        super().__init__(inputs, sum(given))
+        self.given, self.free = given, free
+        self.log_deviation = nn.Parameter(torch.zeros(sum(free)))
 
     def forward(self, x: Tensor) -> Tensor:
-        """[..., inputs] -> [..., 2 * dimensions]: means, then logs of deviations."""
-        mean = functional.linear(x, self.weight, self.bias)
-        return torch.cat([mean, self.log_deviation.expand_as(mean)], -1)
+        """[..., inputs] -> [..., P]."""
+        output = functional.linear(x, self.weight, self.bias)
+        deviation = self.log_deviation.expand(output.shape[:-1] + self.log_deviation.shape)
+        parts: list[Tensor] = []
+        for given, free in zip(output.split(self.given, -1), deviation.split(self.free, -1)):  # noqa: B905
+            parts += [given, free]
+        return torch.cat(parts, -1)
 
 
 class AdvantageHead(nn.Module):
@@ -45,11 +54,11 @@ class AdvantageHead(nn.Module):
         return self.last((once + functional.linear(action.clamp(-1.0, 1.0), of_action)).relu()).squeeze(-1)
 
 
-def policy_head(section: Model, action: ActionSpec, distribution: Distribution, inputs: int) -> nn.Linear:
+def policy_head(section: Model, action: ActionSpec, inputs: int) -> nn.Linear:
     """The policy's output layer; at first all actions are about equally likely."""
-    if action.kind == "continuous" and section.deviation == "free":
-        return initialised(FreeDeviation(inputs, action.size), 0.01)
-    return initialised(nn.Linear(inputs, distribution.parameter_size), 0.01)
+    if section.deviation == "free" and any(isinstance(part, Continuous) for part in action.parts):
+        return initialised(FreeDeviation(inputs, action), 0.01)
+    return initialised(nn.Linear(inputs, action.parameter_size), 0.01)
 
 
 def initialised(layer: nn.Linear, gain: float) -> nn.Linear:

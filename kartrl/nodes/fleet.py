@@ -323,4 +323,6 @@ def _difference(there: EnvSpec, here: EnvSpec) -> str | None:
     """How an environment there differs from the learner's; None if their unrolls are compatible."""
     if (there.observation_shape, there.observation_dtype) != (here.observation_shape, here.observation_dtype):
         return f"observations {there.observation_shape} there, {here.observation_shape} with the learner"
-    return f"{there.action} there, {here.action} with the learner" if there.action != here.action else None
+    if there.action.title != here.action.title:
+        return f"{there.action.title} there, {here.action.title} with the learner"
+    return None if there.action == here.action else "actions have other bounds there than with the learner"

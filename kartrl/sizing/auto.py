@@ -22,6 +22,7 @@ from kartrl.hardware.devices import learner_device, one_thread
 from kartrl.hardware.machine import cores, free_memory
 from kartrl.models import make_network
 from kartrl.sizing.compatibility import (
+    check_actions,
     check_hogwild,
     check_learners,
     check_own_network,
@@ -52,6 +53,7 @@ def choose_sizes(config: Config, spec: EnvSpec, cpus: int | None = None) -> Size
     Raises:
         UserError: numbers are incompatible, or need more memory than is free.
     """
+    check_actions(config, spec.action)
     if is_hogwild(config):
         return _hogwild_sizes(config, spec)
     system, fixed = config.system, config.run.reproducible

@@ -6,6 +6,7 @@ from kartrl.algorithms import ALGORITHMS
 from kartrl.algorithms.ppo import needs_unrolls
 from kartrl.config import Config, System
 from kartrl.config.algorithms import A3C, PPO
+from kartrl.envs.spec import ActionSpec
 from kartrl.errors import UserError
 from kartrl.hardware.devices import choose_device, learner_device, predictor_device
 from kartrl.learning.optimizers import FROM_ZERO
@@ -97,6 +98,18 @@ def check_own_network(config: Config, on_cpu: bool) -> None:
         raise UserError("[system] predictors = 0: only with a learner on the CPU, and not on nodes; use auto, or 1")
     if (key := config.needs_predictor) is not None:
         raise UserError(f"[system] predictors = 0: {key} needs a predictor; use auto, or 1")
+
+
+def check_actions(config: Config, action: ActionSpec) -> None:
+    """Refuse actions that the algorithm cannot learn.
+
+    Raises:
+        UserError: naming the key.
+    """
+    name = config.algorithm.name
+    if not ALGORITHMS[name].accepts(action):
+        others = ", ".join(sorted(other for other, algorithm in ALGORITHMS.items() if algorithm.accepts(action)))
+        raise UserError(f"[algorithm] name: {name} does not learn {action.title}; use {others}")
 
 
 def check_shuffle(config: Config) -> None:

@@ -5,7 +5,7 @@ import functools
 import numpy as np
 import pytest
 import torch
-from trajectories import ACTIONS, DISCRETE, kind, pieces, random_trajectory, said
+from trajectories import ACTIONS, DISCRETE, kind, pieces, random_trajectory, said, slow_kl
 
 from kartrl.algorithms.a2c import A2C, last_value
 from kartrl.algorithms.a3c import A3C
@@ -91,7 +91,7 @@ def slow(case):
     terms = dict.fromkeys(("policy_gradient", "value", "entropy"), 0.0)
     head_gradient, value_gradient = np.zeros_like(head), np.zeros_like(value)
     for t, b in np.argwhere(valid):
-        step = said(case.action.kind, head[t, b], taken[t, b])
+        step = said(case.action, head[t, b], taken[t, b])
         error = target[t, b] - value[t, b]
         terms["policy_gradient"] -= advantage[t, b] * step.log_prob / case.steps
         terms["value"] += 0.5 * error**2 / case.steps
@@ -131,21 +131,12 @@ def test_a3c_says_how_far_the_learner_is_from_the_policy_that_acted(action):
     divergence, weights = 0.0, np.ones(trajectory.reward.shape)
     for t, b in np.argwhere(trajectory.valid.numpy()):
         taken, head = behaviour.action[t, b].numpy(), case.head[t, b].detach().numpy()
-        log_prob = said(action.kind, head, taken).log_prob
-        weights[t, b] = np.exp(log_prob - said(action.kind, behaviour.parameters[t, b].numpy(), taken).log_prob)
-        divergence += slow_kl(action.kind, behaviour.parameters[t, b].numpy(), head) / case.steps
+        log_prob = said(action, head, taken).log_prob
+        weights[t, b] = np.exp(log_prob - said(action, behaviour.parameters[t, b].numpy(), taken).log_prob)
+        divergence += slow_kl(action, behaviour.parameters[t, b], case.head[t, b].detach()).item() / case.steps
     assert loss.terms["behaviour_kl"].item() == pytest.approx(divergence, rel=1e-5)
     valid = trajectory.valid.numpy()
     np.testing.assert_allclose(loss.steps["importance_weight"].numpy()[valid], weights[valid], rtol=1e-5)
-
-
-def slow_kl(kind, p, q):
-    """KL(p || q) of what two heads say."""
-    if kind == "discrete":
-        p, q = (np.exp(head) / np.exp(head).sum() for head in (p, q))
-        return (p * np.log(p / q)).sum()
-    (mean, deviation), (other, wide) = ((m, np.exp(s)) for m, s in (np.split(head, 2) for head in (p, q)))
-    return (np.log(wide / deviation) + (deviation**2 + (mean - other) ** 2) / (2 * wide**2) - 0.5).sum()
 
 
 @by_kind

@@ -19,7 +19,7 @@ from kartrl.trajectory import split_decision
 
 GAMMA = 0.875  # exact in float32, in which discounts are
 DISTRIBUTION = make_distribution(DISCRETE)
-T, B, A = 7, 5, DISCRETE.size
+T, B, A = 7, 5, DISCRETE.choices
 
 
 def acer(**settings):

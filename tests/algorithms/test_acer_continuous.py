@@ -11,11 +11,12 @@ from kartrl.config import Model
 from kartrl.config.algorithms import ACER as Section
 from kartrl.config.schedule import constant
 from kartrl.models import ActorCritic, Output, make_distribution
+from kartrl.models.distributions import DiagonalGaussian
 from kartrl.trajectory import Decision, split_decision
 
 GAMMA = 0.875  # exact in float32, in which discounts are
 DISTRIBUTION = make_distribution(CONTINUOUS)
-T, B, D = 7, 5, CONTINUOUS.size
+T, B, D = 7, 5, CONTINUOUS.columns
 FEATURES, SAMPLES = 6, 3
 
 
@@ -97,7 +98,7 @@ def test_loss_and_its_gradients_equal_loops_over_single_steps(trust_region, trun
             if number == 0:
                 mean_gradients = [np.mean(each, 0) for each in zip(*(each for _, each in own), strict=True)]
                 q_gradient[t, b] = [of_a - m for of_a, m in zip(gradients, mean_gradients, strict=True)]
-            log_ratio = said("continuous", head[t, b], action).log_prob - said("continuous", mu[t, b], action).log_prob
+            log_ratio = said(CONTINUOUS, head[t, b], action).log_prob - said(CONTINUOUS, mu[t, b], action).log_prob
             (log_rho, log_drawn_rho)[number][t, b] = log_ratio
     rho, drawn_rho = np.exp(log_rho), np.exp(log_drawn_rho)
     reward = np.clip(trajectory.reward.numpy(), -1, 1)
@@ -109,8 +110,8 @@ def test_loss_and_its_gradients_equal_loops_over_single_steps(trust_region, trun
     expected += [np.zeros(parameter.shape) for parameter in case.network.advantage.parameters()]
     terms = dict.fromkeys(loss.terms, 0.0)
     for t, b in np.argwhere(valid):
-        of_taken = said("continuous", head[t, b], acted.action[t, b].numpy()).log_prob_gradient
-        of_drawn = said("continuous", head[t, b], drawn[t, b]).log_prob_gradient
+        of_taken = said(CONTINUOUS, head[t, b], acted.action[t, b].numpy()).log_prob_gradient
+        of_drawn = said(CONTINUOUS, head[t, b], drawn[t, b]).log_prob_gradient
         g = min(truncation, rho[t, b]) * (target_opc[t, b] - value[t, b]) * of_taken
         g += max(0.0, 1 - truncation / drawn_rho[t, b]) * (q[1, t, b] - value[t, b]) * of_drawn
         variance, error = np.exp(2 * head[t, b, D:]), head[t, b, :D] - average[t, b, :D]
@@ -174,9 +175,7 @@ def test_on_policy_it_is_the_advantage_policy_gradient_without_a_correction():
     for c in (1.0, 5.0):
         g, k = gradients_of(phi, phi, action, drawn, advantage, of_drawn, phi, c)
         for row in range(9):
-            expected = (
-                float(advantage[row]) * said("continuous", phi[row].numpy(), action[row].numpy()).log_prob_gradient
-            )
+            expected = float(advantage[row]) * said(CONTINUOUS, phi[row].numpy(), action[row].numpy()).log_prob_gradient
             np.testing.assert_allclose(g[row].numpy(), expected, atol=1e-12)
         assert torch.all(k.abs() < 1e-12), "nothing is nearer to the average than itself"
 
@@ -184,7 +183,7 @@ def test_on_policy_it_is_the_advantage_policy_gradient_without_a_correction():
 def test_truncation_and_correction_together_leave_the_expected_gradient_unbiased():
     grid = torch.linspace(-12, 12, 4001, dtype=torch.float64).unsqueeze(1)
     width = float(grid[1] - grid[0])
-    one = make_distribution(CONTINUOUS._replace(size=1))
+    one = DiagonalGaussian(1)
     phi, mu = (torch.tensor(each, dtype=torch.float64).expand(len(grid), 2) for each in ((0.4, -0.3), (-0.5, 0.2)))
     advantage = (grid * 1.3).sin().squeeze(1) + 0.3 * grid.squeeze(1)
 

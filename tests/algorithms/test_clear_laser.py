@@ -5,7 +5,7 @@ import copy
 import numpy as np
 import pytest
 import torch
-from trajectories import ACTIONS, DISCRETE, kind, random_trajectory
+from trajectories import ACTIONS, DISCRETE, kind, random_trajectory, slow_kl
 
 from kartrl.algorithms import state_of
 from kartrl.algorithms.algorithm import Batch, Loss
@@ -38,15 +38,6 @@ def nothing(trajectory):
     return Loss(torch.zeros((), dtype=torch.float64), {}, {}, trajectory.valid)
 
 
-def slow_divergence(kind, p, q):
-    """KL(p || q) of one step, differentiable, by the definition."""
-    if kind == "discrete":
-        return sum(p[a].exp() * (p[a] - q[a]) for a in range(len(p)))
-    (mean, log_deviation), (other_mean, other_log_deviation) = p.chunk(2), q.chunk(2)
-    square = (2 * log_deviation).exp() + (mean - other_mean) ** 2
-    return (other_log_deviation - log_deviation + square / (2 * (2 * other_log_deviation).exp()) - 0.5).sum()
-
-
 @pytest.mark.parametrize("action", ACTIONS, ids=kind)
 @pytest.mark.parametrize("form", ["paper", "seed", "masked seed"])
 def test_cloning_and_its_gradient_equal_loops_over_steps(action, form):
@@ -71,7 +62,7 @@ def test_cloning_and_its_gradient_equal_loops_over_steps(action, form):
     for t, b in np.argwhere(trajectory.valid.numpy()):
         if not left_out(t, b):
             both = decision.parameters[t, b], policy[t, b]
-            policies += importance[b] * slow_divergence(action.kind, *(both if form == "paper" else both[::-1])) / steps
+            policies += importance[b] * slow_kl(action, *(both if form == "paper" else both[::-1])) / steps
             squares[b] += (other_value[t, b] - decision.value[t, b]) ** 2
     values = sum(
         importance[b] * (square if form == "paper" else square**0.5) / steps

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from trajectories import ACTIONS, DISCRETE, kind, random_trajectory, said
+from trajectories import ACTIONS, DISCRETE, kind, random_trajectory, said, slow_kl
 
 from kartrl.algorithms.algorithm import Batch
 from kartrl.algorithms.impala import Impala
@@ -42,24 +42,13 @@ class Case:
         return self.algorithm.loss(output, batch.unrolls(part))
 
 
-def slow_kl(kind, mu, head):
-    """KL(mu || pi) of one step, by the definition: mu has parameters, pi what its head says."""
-    if kind == "discrete":
-        return (np.exp(mu) * (mu - head + np.log(np.exp(head).sum()))).sum()
-    (mean, log_deviation), (other_mean, other_log_deviation) = np.split(mu, 2), np.split(head, 2)
-    square = np.exp(2 * log_deviation) + (mean - other_mean) ** 2
-    return (other_log_deviation - log_deviation + square / (2 * np.exp(2 * other_log_deviation)) - 0.5).sum()
-
-
 def slow(case):
     """The loss of section 4.2, its terms, and the gradients with respect to the head and the value."""
     trajectory, section = case.trajectory, case.section
     decision = split_decision(trajectory.decision, case.action.columns)
     head, value = case.head.detach().numpy(), case.value.detach().numpy()
     length, size = trajectory.reward.shape
-    says = [
-        [said(case.action.kind, head[t, b], decision.action[t, b].numpy()) for b in range(size)] for t in range(length)
-    ]
+    says = [[said(case.action, head[t, b], decision.action[t, b].numpy()) for b in range(size)] for t in range(length)]
     targets = vtrace(
         decision.log_prob,
         torch.tensor([[step.log_prob for step in row] for row in says], dtype=torch.float64),
@@ -83,7 +72,9 @@ def slow(case):
         terms["value"] += 0.5 * error**2 / case.steps
         terms["entropy"] += step.entropy / case.steps
         terms["rho_clipped"] += (ratio > section.rho_bar) / case.steps
-        terms["behaviour_kl"] += slow_kl(case.action.kind, decision.parameters[t, b].numpy(), head[t, b]) / case.steps
+        terms["behaviour_kl"] += (
+            slow_kl(case.action, decision.parameters[t, b], case.head[t, b].detach()).item() / case.steps
+        )
         head_gradient[t, b] = -advantage * step.log_prob_gradient - section.entropy_cost.at(0) * step.entropy_gradient
         value_gradient[t, b] = -section.value_cost * error
     return terms, head_gradient / case.steps, value_gradient / case.steps

@@ -83,7 +83,7 @@ def test_loss_and_its_gradient_equal_loops_over_single_steps(algorithm, action, 
     head_gradient, value_gradient = np.zeros(head.shape), np.zeros(value.shape)
     outside = 0
     for t, b in np.argwhere(valid):
-        new = said(action.kind, head[t, b].detach().numpy(), taken[t, b])
+        new = said(action, head[t, b].detach().numpy(), taken[t, b])
         ratio, advantage = np.exp(new.log_prob - old_log_prob[t, b]), targets["advantage"][t, b]
         plain, clipped = ratio * advantage, np.clip(ratio, 0.75, 1.25) * advantage
         error = targets["value_target"][t, b] - value[t, b].item()

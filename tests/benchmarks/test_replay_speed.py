@@ -1,6 +1,7 @@
 """The benchmark of replays replays one step for each fresh one, and says what it has seen."""
 
 import replay_speed
+from gymnasium.spaces import Discrete
 
 from kartrl.commands.bench.measure import replayed_steps
 from kartrl.commands.bench.parts import Parts
@@ -9,7 +10,7 @@ from kartrl.config import read
 from kartrl.envs.spec import ActionSpec, EnvSpec
 from kartrl.sizing.auto import choose_sizes
 
-SPEC = EnvSpec("frames", (84, 84, 4), "uint8", ActionSpec("discrete", 6), 5e-3)
+SPEC = EnvSpec("frames", (84, 84, 4), "uint8", ActionSpec.of(Discrete(6)), 5e-3)
 
 
 def test_each_method_replays_one_step_for_each_fresh_one():

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from commands import assert_clear, run
+from gymnasium.spaces import Discrete
 from policies import CARTPOLE, KART, make_checkpoint, save_policy
 from rich.console import Console
 
@@ -137,7 +138,7 @@ def kart_like(observation_shape=(54, 52, 1), actions=9):
     own = ["run.name=secret", "run.logs=/home/somebody", "run.init=secret", "run.init_optimizer=true"]
     config = read(overrides=[*KART, *own, "cluster.ray=secret:6379", "levels./home/*/a.state=train"])
     torch.manual_seed(3)
-    action = ActionSpec("discrete", actions)
+    action = ActionSpec.of(Discrete(actions))
     learner = make_learner(config, make_network(config.model, observation_shape, action), action)
     for parameter in learner.network.parameters():
         parameter.grad = torch.zeros_like(parameter)

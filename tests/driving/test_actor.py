@@ -63,11 +63,11 @@ def test_greedily_it_takes_the_likeliest_action_with_a_memory_that_begins_empty(
 @by_kind
 def test_actions_are_as_the_environment_takes_them(networks, action):
     act = Actor(networks[action], action, greedy=False, seeds=[0]).act(OBSERVATIONS[:1])[0]
-    if action.kind == "discrete":
-        assert act in range(action.size)
+    if action.choices:
+        assert act in range(action.choices)
         assert act.dtype == np.int64
     else:
-        assert act.shape == (action.size,)
+        assert act.shape == (action.columns,)
         assert act.dtype == np.float32
 
 

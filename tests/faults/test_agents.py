@@ -25,6 +25,7 @@ from commands import (
     steps,
     wait_for,
 )
+from gymnasium.spaces import Discrete
 
 from kartrl.acting.slab import Slab, SlabShape
 from kartrl.acting.supervisor import Agents
@@ -37,7 +38,7 @@ from kartrl.processes.backoff import STRIKES, Restarts
 from kartrl.processes.child import ChildProcess
 from kartrl.processes.spawn import start_method
 
-SPEC = EnvSpec("crashing", (2,), "float32", ActionSpec("discrete", 2), 0.0)
+SPEC = EnvSpec("crashing", (2,), "float32", ActionSpec.of(Discrete(2)), 0.0)
 NAMED = [*QUICK, *EVALUATE_OFF, "--set", "run.name=run"]
 # an agent has to come up in it, at a lower priority; half of the time in which something must be predicted or learnt
 PATIENCE = ["--set", "system.step_timeout=10"]

@@ -18,7 +18,8 @@ CASES = [
     for name in ALGORITHMS
     for action in ACTIONS
     for settings in SETTINGS
-    if (action == DISCRETE or settings == "feed-forward")
+    if ALGORITHMS[name].accepts(action)
+    and (action == DISCRETE or settings == "feed-forward")
     and (ALGORITHMS[name].replays or settings not in ("replayed", "laser"))
     and (ALGORITHMS[name].has_vtrace or settings != "laser")
 ]

@@ -4,18 +4,19 @@ import multiprocessing
 
 import numpy as np
 import torch
+from gymnasium.spaces import Discrete
 
 from kartrl.acting.agent_group import AgentGroup
 from kartrl.acting.slab import Slab, SlabShape
 from kartrl.config import read
-from kartrl.envs.spec import ActionSpec
+from kartrl.envs.spec import ActionSpec, Continuous
 from kartrl.metrics.stopwatch import AGENT_STAGES, Stopwatch
 from kartrl.models import make_distribution, make_network
 from kartrl.trajectory import Trajectory, decision_size, split_decision
 
 AGENTS, GROUPS, SIZE, RING, T = 2, 2, 3, 4, 5
-DISCRETE = ActionSpec("discrete", 4)
-CONTINUOUS = ActionSpec("continuous", 2, (-1.0, -2.0), (1.0, 2.0))
+DISCRETE = ActionSpec.of(Discrete(4))
+CONTINUOUS = ActionSpec((Continuous((-1.0, -2.0), (1.0, 2.0)),))
 LIVES = T + 2, 2 * T + 1  # steps of each agent's two lives: the first ends within a block
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+from gymnasium.spaces import Discrete
 
 from kartrl.algorithms import heads_of
 from kartrl.config import read
@@ -29,7 +30,7 @@ def make_checkpoint(agent_steps: int, *overrides: str) -> Checkpoint:
     """A small network for vectors of 4 after one update, as a learner would save it; it depends on `agent_steps`."""
     config = read(overrides=["model.hidden_size=16", *overrides])
     torch.manual_seed(agent_steps)
-    action = ActionSpec("discrete", 2)
+    action = ActionSpec.of(Discrete(2))
     learner = make_learner(config, make_network(config.model, (4,), action, heads_of(config)), action)
     for parameter in learner.network.parameters():
         parameter.grad = torch.ones_like(parameter)

@@ -137,13 +137,24 @@ ACTIONS = {
     "Plain": spaces.Discrete(3),
     "Shifted": spaces.Discrete(3, start=5),
     "Steer": spaces.Box(np.array([-1.0, 0]), np.array([1, 0.1]), dtype=np.float64),
-    "Two": spaces.MultiDiscrete([2, 3]),
-    "Bits": spaces.MultiBinary(3),
-    "Both": spaces.Tuple((spaces.Discrete(2), box(0, 1, (1,), np.float32))),
+    "Two": spaces.MultiDiscrete([[2, 3], [4, 2]], dtype=np.uint8, start=[[0, 1], [5, 0]]),
+    "Bits": spaces.MultiBinary((2, 2)),
+    "Both": spaces.Tuple((spaces.Discrete(2, start=-1), box(0, 4, (1,), np.float32))),
+    "Nested": spaces.Dict(
+        {
+            "keys": spaces.MultiBinary(2),
+            "arm": spaces.Dict({"grip": spaces.Discrete(3), "move": box(-2, 2, (2, 1), np.float64)}),
+            "empty": box(0, 1, (0,), np.float32),
+            "pair": spaces.Tuple((spaces.Discrete(2), spaces.MultiDiscrete([3, 2]))),
+        }
+    ),
     "Free": spaces.Box(shape=(2,), **UNBOUNDED),
     "Half": spaces.Box(0, np.inf, (2,), np.float32),
     "Square": box(0, 1, (2, 2), np.float32),
     "Whole": box(0, 5, (2,), np.int64),
+    "Speech": spaces.Dict({"move": spaces.Discrete(2), "say": spaces.Text(3)}),
+    "Nothing": spaces.Tuple(()),
+    "Millions": spaces.MultiDiscrete([1000] * 200),
     "Fixed": spaces.Box(np.array([0, 1.0]), np.array([1, 1.0]), dtype=np.float64),
 }
 

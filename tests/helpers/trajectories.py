@@ -5,20 +5,22 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from gymnasium import spaces
 from torch import Tensor
 
-from kartrl.envs.spec import ActionSpec
+from kartrl.envs.spec import ActionSpec, Binary, Discrete
 from kartrl.models import make_distribution
 from kartrl.trajectory import Trajectory
 
-DISCRETE = ActionSpec("discrete", 4)
-CONTINUOUS = ActionSpec("continuous", 2, (-1.0, -1.0), (1.0, 1.0))
-ACTIONS = [DISCRETE, CONTINUOUS]
+DISCRETE = ActionSpec.of(spaces.Discrete(4))
+CONTINUOUS = ActionSpec.of(spaces.Box(-1, 1, (2,)))
+MIXED = ActionSpec.of(spaces.Tuple((spaces.MultiDiscrete([3, 2]), spaces.Box(-1, 1, (1,)), spaces.MultiBinary(2))))
+ACTIONS = [DISCRETE, CONTINUOUS, MIXED]
 
 
 def kind(action: ActionSpec) -> str:
     """For the names of parametrised tests."""
-    return action.kind
+    return {DISCRETE: "discrete", CONTINUOUS: "continuous", MIXED: "mixed"}[action]
 
 
 def random_ends(random: np.random.Generator, length: int, size: int, ends: float) -> tuple[np.ndarray, np.ndarray]:
@@ -117,8 +119,39 @@ class Said(NamedTuple):
     entropy_gradient: np.ndarray
 
 
-def said(kind: str, head: np.ndarray, action: np.ndarray) -> Said:
-    """One step, by the definitions: head [P], action [D], float64."""
+def said(action: ActionSpec, head: np.ndarray, taken: np.ndarray) -> Said:
+    """One step, by the definitions: head [P], action taken [D], float64."""
+    parts = [_said(kind, head[own], taken[columns]) for kind, own, columns in _kinds(action)]
+    log_prob, entropy, *gradients = zip(*parts, strict=True)
+    return Said(sum(log_prob), sum(entropy), *map(np.concatenate, gradients))
+
+
+def slow_kl(action: ActionSpec, p: Tensor, q: Tensor) -> Tensor:
+    """KL(p || q) of one step, differentiable, by the definition: parameters or heads [P], float64."""
+    return torch.stack([_slow_kl(kind, p[own], q[own]) for kind, own, _ in _kinds(action)]).sum()
+
+
+def _kinds(action: ActionSpec) -> Iterator[tuple[str, slice, slice]]:
+    """The kind of each single choice or bit, or of all numbers, with the places of its parameters and its columns."""
+    own, column = 0, 0
+    for part in action.parts:
+        if isinstance(part, Discrete):
+            singles = [("discrete", size, 1) for size in part.sizes]
+        elif isinstance(part, Binary):
+            singles = [("binary", 1, 1)] * part.size
+        else:
+            singles = [("continuous", part.parameter_size, part.columns)]
+        for name, size, columns in singles:
+            yield name, slice(own, own + size), slice(column, column + columns)
+            own, column = own + size, column + columns
+
+
+def _said(kind: str, head: np.ndarray, action: np.ndarray) -> Said:
+    if kind == "binary":  # as a choice between the logits 0 and head
+        choice = _said("discrete", np.array([0.0, head[0]]), action)
+        return choice._replace(
+            log_prob_gradient=choice.log_prob_gradient[1:], entropy_gradient=choice.entropy_gradient[1:]
+        )
     if kind == "discrete":
         log_policy = head - np.log(np.exp(head).sum())
         policy, chosen = np.exp(log_policy), int(action[0])
@@ -134,3 +167,14 @@ def said(kind: str, head: np.ndarray, action: np.ndarray) -> Said:
         np.concatenate([error / deviation, error**2 - 1]),
         np.concatenate([0 * mean, np.ones_like(mean)]),
     )
+
+
+def _slow_kl(kind: str, p: Tensor, q: Tensor) -> Tensor:
+    if kind == "binary":
+        return _slow_kl("discrete", torch.cat([torch.zeros_like(p), p]), torch.cat([torch.zeros_like(q), q]))
+    if kind == "discrete":
+        of_p, of_q = (x - x.exp().sum().log() for x in (p, q))
+        return (of_p.exp() * (of_p - of_q)).sum()
+    (mean, log_deviation), (other_mean, other_log_deviation) = p.chunk(2), q.chunk(2)
+    square = (2 * log_deviation).exp() + (mean - other_mean) ** 2
+    return (other_log_deviation - log_deviation + square / (2 * (2 * other_log_deviation).exp()) - 0.5).sum()

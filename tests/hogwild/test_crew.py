@@ -4,6 +4,7 @@ import multiprocessing
 
 import pytest
 import torch
+from gymnasium.spaces import Discrete
 
 from kartrl.acting.agent import play
 from kartrl.acting.agent_group import Mailbox, Stopped
@@ -23,7 +24,7 @@ from kartrl.sizing.auto import choose_sizes
 from kartrl.training.trainer import Trainer
 from kartrl.trajectory import Trajectory, split_decision
 
-SPEC = EnvSpec("CartPole", (4,), "float32", ActionSpec("discrete", 2), 0.0)
+SPEC = EnvSpec("CartPole", (4,), "float32", ActionSpec.of(Discrete(2)), 0.0)
 BEFORE = Counters()
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from gymnasium.spaces import Discrete
 
 from kartrl.acting.shared_tensors import SharedTensors
 from kartrl.config import Model, Optimizer
@@ -29,7 +30,7 @@ def section_of(name):
 def network_of(seed=1):
     torch.manual_seed(seed)
     return ActorCritic(
-        Model(hidden_size=8, channels=(4,), kernels=(3,), strides=(2,)), (9, 9, 2), ActionSpec("discrete", 3)
+        Model(hidden_size=8, channels=(4,), kernels=(3,), strides=(2,)), (9, 9, 2), ActionSpec.of(Discrete(3))
     )
 
 

@@ -12,13 +12,15 @@ import pytest
 import safetensors.torch
 import torch
 from commands import assert_clear, environment
+from gymnasium.spaces import Discrete
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from policies import make_checkpoint
+from trajectories import ACTIONS, kind
 
 from kartrl.config import Config, dump, read
 from kartrl.driving.driving import open_driver
-from kartrl.envs.spec import ActionSpec
+from kartrl.envs.spec import ActionSpec, Continuous
 from kartrl.errors import UserError
 from kartrl.learning import checkpoint
 from kartrl.learning.checkpoint import Checkpoint
@@ -26,8 +28,8 @@ from kartrl.learning.counters import Counters
 from kartrl.models import ActorCritic, make_network
 from kartrl.run.resuming import resumed_config
 
-DISCRETE = ActionSpec("discrete", 2)
-CONTINUOUS = ActionSpec("continuous", 2, (-1.0, -0.5), (1.0, 2.5))
+DISCRETE = ActionSpec.of(Discrete(2))
+CONTINUOUS = ActionSpec((Continuous((-1.0, -0.5), (1.0, 2.5)),))
 STATES = [
     ["optimizer.name=rmsprop"],
     ["optimizer.name=rmsprop", "optimizer.momentum=0.5"],
@@ -76,7 +78,7 @@ def test_round_trip(tmp_path, overrides):
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["1.pt"]
 
 
-@pytest.mark.parametrize("action", [DISCRETE, CONTINUOUS], ids=lambda action: action.kind)
+@pytest.mark.parametrize("action", ACTIONS, ids=kind)
 def test_actions_and_counters_travel(tmp_path, action):
     network = make_network(Config().model, (4,), action)
     original = Checkpoint(Config(), network.state_dict(), {}, Counters(7, 6, 5, 4.5, 0.375), (4,), action)
@@ -88,7 +90,7 @@ def test_actions_and_counters_travel(tmp_path, action):
     head = checkpoint.load_network(loaded, torch.device("cpu")).step(
         torch.zeros(1, 4), torch.ones(1, dtype=torch.bool), torch.zeros(1, 512)
     )[0]
-    assert head.shape == (1, 2 if action.kind == "discrete" else 4)
+    assert head.shape == (1, action.parameter_size)
 
 
 @pytest.mark.parametrize("score", [float("inf"), float("-inf"), float("nan"), 10**400, "inf"])
@@ -217,7 +219,7 @@ def forge(path, about=None, text=None, **groups):
 def continuous(low, high):
     """What is forged of actions with these bounds, all else being right."""
     network = ActorCritic(honest().config.model, (4,), CONTINUOUS).state_dict()
-    return {"about": {"action": ["continuous", 2, low, high]}, "network": network, "optimizer": {}}
+    return {"about": {"action": [["continuous", low, high]]}, "network": network, "optimizer": {}}
 
 
 FORGERIES = {
@@ -230,7 +232,7 @@ FORGERIES = {
     },
     "an algorithm for other actions": lambda: {
         **continuous([-1, -1], [1, 1]),
-        "about": {"action": ["continuous", 2, [-1, -1], [1, 1]], "config": "[algorithm]\nname = acer\n"},
+        "about": {"action": [["continuous", [-1, -1], [1, 1]]], "config": "[algorithm]\nname = acer\n"},
     },
     "another format": lambda: {"about": {"format": "kartrl checkpoint 1"}},
     "a giant network": lambda: {"about": {"config": "[model]\nhidden_size = 65536\n"}},
@@ -244,14 +246,18 @@ FORGERIES = {
     "a shape below zero": lambda: {"about": {"observation_shape": [-4]}},
     "a shape of a million dimensions": lambda: {"about": {"observation_shape": [1] * 200_000}},
     "the format before": lambda: {"about": {"format": "kartrl checkpoint 2"}},
-    "many actions": lambda: {"about": {"action": ["discrete", 10**12, [], []]}},
-    "no actions": lambda: {"about": {"action": ["discrete", 0, [], []]}},
-    "more actions than the network has": lambda: {"about": {"action": ["discrete", 3, [], []]}},
-    "actions of another kind": lambda: {"about": {"action": ["continuous", 2, [-1, -1], [1, 1]]}},
-    "actions of no kind": lambda: {"about": {"action": ["any", 2, [], []]}},
+    "many actions": lambda: {"about": {"action": [["discrete", [10**12]]]}},
+    "no actions": lambda: {"about": {"action": [["discrete", [0]]]}},
+    "more actions than the network has": lambda: {"about": {"action": [["discrete", [3]]]}},
+    "actions of another kind": lambda: {"about": {"action": [["continuous", [-1, -1], [1, 1]]]}},
+    "actions of no kind": lambda: {"about": {"action": [["any", 2]]}},
     "actions that are a number": lambda: {"about": {"action": 2}},
-    "actions with a field too many": lambda: {"about": {"action": ["discrete", 2, [], [], []]}},
-    "discrete actions with bounds": lambda: {"about": {"action": ["discrete", 2, [0.0], [1.0]]}},
+    "actions with a field too many": lambda: {"about": {"action": [["discrete", [2], []]]}},
+    "no parts of actions": lambda: {"about": {"action": []}},
+    "an empty part of actions": lambda: {"about": {"action": [["discrete", []]]}},
+    "half a choice": lambda: {"about": {"action": [["discrete", [2.0]]]}},
+    "bits below zero": lambda: {"about": {"action": [["discrete", [3]], ["binary", -1]]}},
+    "many bits": lambda: {"about": {"action": [["binary", 10**12]]}},
     "bounds without a dimension": lambda: continuous([-1.0], [1.0]),
     "bounds without end": lambda: continuous([-1.0, -float("inf")], [1.0, 1.0]),
     "bounds that are no numbers": lambda: continuous([-1.0, -1.0], [1.0, float("nan")]),
@@ -298,7 +304,7 @@ def test_what_does_not_fit_together_is_refused_in_one_line(tmp_path, forgery):
 
 def test_forged_from_what_is_honest_it_is_a_checkpoint(tmp_path):
     assert_same(checkpoint.load(forge(tmp_path / "a.pt")), honest())
-    bounds = continuous(list(CONTINUOUS.low), list(CONTINUOUS.high))
+    bounds = continuous(*CONTINUOUS.as_json()[0][1:])
     assert checkpoint.load(forge(tmp_path / "b.pt", **bounds)).action == CONTINUOUS
 
 
@@ -393,7 +399,7 @@ def test_weights_of_another_network_are_refused(saved):
 
 
 def test_default_configuration_fits_its_network(tmp_path):
-    action = ActionSpec("discrete", 9)
+    action = ActionSpec.of(Discrete(9))
     network = make_network(Config().model, (54, 54, 1), action)
     checkpoint.save(tmp_path / "a.pt", Checkpoint(Config(), network.state_dict(), {}, Counters(), (54, 54, 1), action))
     loaded = checkpoint.load_network(checkpoint.load(tmp_path / "a.pt"), torch.device("cpu"))

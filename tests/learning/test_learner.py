@@ -18,7 +18,7 @@ from kartrl.models import make_distribution, make_network
 RATE = 0.01
 LENGTH = 7  # of random unrolls
 by_algorithm = pytest.mark.parametrize("algorithm", ALGORITHMS)
-PAIRS = [(name, action) for name in ALGORITHMS for action in ACTIONS]
+PAIRS = [(name, action) for name in ALGORITHMS for action in ACTIONS if ALGORITHMS[name].accepts(action)]
 by_pair = pytest.mark.parametrize(
     ("algorithm", "action"), PAIRS, ids=[f"{name}-{kind(action)}" for name, action in PAIRS]
 )

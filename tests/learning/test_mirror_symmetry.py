@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 import torch
+from gymnasium.spaces import Discrete
 from torch import Tensor
 from trajectories import random_trajectory
 
@@ -17,7 +18,7 @@ from kartrl.models import Network, make_network
 from kartrl.models.mirror_symmetry import MirrorSymmetry, symmetry_of
 from kartrl.trajectory import WITHOUT_TIME, Trajectory
 
-ACTION, MIRRORED = ActionSpec("discrete", 5), (0, 2, 1, 4, 3)
+ACTION, MIRRORED = ActionSpec.of(Discrete(5)), (0, 2, 1, 4, 3)
 SMALL = ("model.channels=4 6", "model.kernels=4 3", "model.strides=2 1", "model.hidden_size=8", "model.precision=fp32")
 SHAPE = (10, 12, 2)
 # the narrowest that fit
@@ -87,7 +88,7 @@ def image_trajectory(config: Config, network: Network) -> Trajectory[Tensor]:
 def with_mirror_images(batch: Trajectory[Tensor]) -> Trajectory[Tensor]:
     """All unrolls, followed by their mirror images: [T, 2 B, ...]."""
     other = list(MIRRORED)
-    action, rest, parameters = batch.decision.split([1, 2, ACTION.size], 2)
+    action, rest, parameters = batch.decision.split([1, 2, ACTION.choices], 2)
     swapped = torch.tensor(other)[action.long()].to(action.dtype)
     mirrored = batch._replace(
         observation=batch.observation.flip(3),

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from commands import environment
+from gymnasium.spaces import Discrete
 
 from kartrl.config import read
 from kartrl.envs.spec import ActionSpec
@@ -37,7 +38,7 @@ OVERRIDES = (
     "algorithm.reward_transform=clip",
     "run.agent_steps=2000",
 )
-SHAPE, ACTION = (24, 24, 1), ActionSpec("discrete", 4)
+SHAPE, ACTION = (24, 24, 1), ActionSpec.of(Discrete(4))
 T, B, UPDATES = 10, 6, 20
 
 
@@ -48,9 +49,9 @@ def trajectory(number: int, state_size: int) -> Trajectory[torch.Tensor]:
     first = random.random((T + 1, B)) < 0.12
     terminated = first[1:] & (random.random((T, B)) < 0.5)
     valid = ~first[1:] | terminated
-    action = random.integers(0, ACTION.size, (T, B)).astype(np.float32)
-    log_prob = (-np.log(ACTION.size) + random.standard_normal((T, B)) * 0.3).astype(np.float32)
-    unused = np.zeros((T, B, 1 + ACTION.size), np.float32)
+    action = random.integers(0, ACTION.choices, (T, B)).astype(np.float32)
+    log_prob = (-np.log(ACTION.choices) + random.standard_normal((T, B)) * 0.3).astype(np.float32)
+    unused = np.zeros((T, B, 1 + ACTION.choices), np.float32)
     arrays = Trajectory(
         observation=observation,
         first=first,

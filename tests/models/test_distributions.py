@@ -5,11 +5,12 @@ import math
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 from torch import distributions as peers
 from torch import nn
 from trajectories import said
 
-from kartrl.envs.spec import ActionSpec
+from kartrl.envs.spec import ActionSpec, Binary, Continuous, Discrete
 from kartrl.models import make_distribution
 from kartrl.models.distributions import Categorical, DiagonalGaussian
 from kartrl.models.scripting import script
@@ -31,19 +32,62 @@ class Whole(nn.Module):
         return p, action, of.mode(p), of.log_prob(p, action), of.entropy(p), of.kl(p, q)
 
 
-CASES = {"discrete": (Categorical, 5), "continuous": (DiagonalGaussian, 3)}
+SPACES = {
+    "discrete": spaces.Discrete(5),
+    "continuous": spaces.Box(-1, 1, (3,)),
+    "multi-discrete": spaces.MultiDiscrete([3, 1, 4, 3]),
+    "multi-binary": spaces.MultiBinary(3),
+    "mixed": spaces.Dict(
+        {
+            "box": spaces.Box(-1, 1, (2,)),
+            "gear": spaces.Discrete(3, start=1),
+            "inner": spaces.Tuple((spaces.MultiBinary(2), spaces.MultiDiscrete([2, 3]))),
+        }
+    ),
+}
+CASES = {kind: ActionSpec.of(space) for kind, space in SPACES.items()}
 by_kind = pytest.mark.parametrize("kind", CASES)
 
 
 def make(kind):
-    return CASES[kind][0](CASES[kind][1])
+    return make_distribution(CASES[kind])
 
 
-def peer(kind, parameters):
-    if kind == "discrete":
-        return peers.Categorical(logits=parameters)
-    mean, log_deviation = parameters.chunk(2, -1)
-    return peers.Independent(peers.Normal(mean, log_deviation.exp()), 1)
+class Peer:
+    """Torch's own distributions of the parts, one for each choice, for all bits and for all numbers."""
+
+    def __init__(self, kind, parameters):
+        self.parts, self.columns = [], []
+        for part in CASES[kind].parts:
+            own, parameters = parameters.tensor_split([part.parameter_size], -1)
+            if isinstance(part, Discrete):
+                self.parts += [peers.Categorical(logits=one) for one in own.split(part.sizes, -1)]
+                self.columns += [1] * len(part.sizes)
+                continue
+            if isinstance(part, Binary):
+                self.parts.append(peers.Independent(peers.Bernoulli(logits=own), 1))
+            else:
+                mean, log_deviation = own.chunk(2, -1)
+                self.parts.append(peers.Independent(peers.Normal(mean, log_deviation.exp()), 1))
+            self.columns.append(part.columns)
+
+    def log_prob(self, action):
+        each = action.split(self.columns, -1)
+        return sum(
+            part.log_prob(own.squeeze(-1) if isinstance(part, peers.Categorical) else own)
+            for part, own in zip(self.parts, each, strict=True)
+        )
+
+    def entropy(self):
+        return sum(part.entropy() for part in self.parts)
+
+    @property
+    def mode(self):
+        modes = [part.mode.unsqueeze(-1) if isinstance(part, peers.Categorical) else part.mode for part in self.parts]
+        return torch.cat(modes, -1)
+
+    def kl(self, other):
+        return sum(peers.kl_divergence(*both) for both in zip(self.parts, other.parts, strict=True))
 
 
 def heads(distribution, *leading, seed=0, dtype=torch.float32):
@@ -62,12 +106,11 @@ def test_every_method_is_torchs(kind, wrap):
     whole = wrap(Whole(distribution))
     head, other = heads(distribution, 7), heads(distribution, 7, seed=2)
     p, action, mode, log_prob, entropy, kl = whole(head, other, noise(distribution, 7))
-    expected, against = peer(kind, p), peer(kind, distribution.normalise(other))
-    taken = action.squeeze(1) if kind == "discrete" else action
-    torch.testing.assert_close(log_prob, expected.log_prob(taken))
+    expected, against = Peer(kind, p), Peer(kind, distribution.normalise(other))
+    torch.testing.assert_close(log_prob, expected.log_prob(action))
     torch.testing.assert_close(entropy, expected.entropy())
-    torch.testing.assert_close(kl, peers.kl_divergence(expected, against))
-    torch.testing.assert_close(mode.squeeze(1) if kind == "discrete" else mode, expected.mode.float())
+    torch.testing.assert_close(kl, expected.kl(against))
+    torch.testing.assert_close(mode, expected.mode.float())
     assert action.shape == mode.shape == (7, distribution.action_columns)
     assert {tensor.dtype for tensor in (action, mode, log_prob, entropy, kl)} == {torch.float32}
 
@@ -94,7 +137,7 @@ def test_gradients_are_those_of_the_definitions(kind):
     log_prob = torch.autograd.grad(distribution.log_prob(parameters, action).sum(), head, retain_graph=True)[0]
     entropy = torch.autograd.grad(distribution.entropy(parameters).sum(), head)[0]
     for row in range(6):
-        expected = said(kind, head[row].detach().numpy(), action[row].double().numpy())
+        expected = said(CASES[kind], head[row].detach().numpy(), action[row].double().numpy())
         np.testing.assert_allclose(log_prob[row].numpy(), expected.log_prob_gradient, atol=1e-10)
         np.testing.assert_allclose(entropy[row].numpy(), expected.entropy_gradient, atol=1e-10)
 
@@ -105,7 +148,7 @@ def test_kls_gradient_is_torchs_and_zero_between_equals(kind):
     p = distribution.normalise(heads(distribution, 6, dtype=torch.float64))
     head = heads(distribution, 6, seed=2, dtype=torch.float64).requires_grad_()
     ours = torch.autograd.grad(distribution.kl(p, distribution.normalise(head)).sum(), head)[0]
-    theirs = peers.kl_divergence(peer(kind, p), peer(kind, distribution.normalise(head))).sum()
+    theirs = Peer(kind, p).kl(Peer(kind, distribution.normalise(head))).sum()
     torch.testing.assert_close(ours, torch.autograd.grad(theirs, head)[0])
     torch.testing.assert_close(distribution.kl(p, p), torch.zeros(6, dtype=torch.float64))
     assert torch.all(distribution.kl(p, distribution.normalise(head)) > 0)
@@ -195,6 +238,19 @@ def test_discrete_samples_have_the_policys_frequencies():
     torch.testing.assert_close(share, policy, atol=0.006, rtol=0)
 
 
+@pytest.mark.parametrize("kind", ["multi-discrete", "multi-binary"])
+def test_samples_of_several_have_the_policys_frequencies(kind):
+    distribution, number = make(kind), 100_000
+    parameters = distribution.normalise(heads(distribution, 1, seed=5))
+    action = distribution.sample(parameters.expand(number, -1), noise(distribution, number))
+    bits = kind == "multi-binary"
+    drawn = action if bits else torch.cat([torch.nn.functional.one_hot(column.long()) for column in action.T], 1)
+    torch.testing.assert_close(
+        drawn.float().mean(0), (parameters.sigmoid() if bits else parameters.exp())[0], atol=0.006, rtol=0
+    )
+    assert (torch.corrcoef(action.T[[0, 2]])[0, 1]).abs() < 0.02, "independent of each other"
+
+
 def test_an_impossible_action_is_never_taken():
     distribution = Categorical(3)
     parameters = distribution.normalise(torch.tensor([0.0, -300.0, 0.0]).expand(50_000, 3))
@@ -228,8 +284,8 @@ def test_the_same_seed_draws_the_same_noise(kind):
 
 
 def test_the_spec_of_actions_chooses_the_distribution():
-    discrete = make_distribution(ActionSpec("discrete", 9))
-    continuous = make_distribution(ActionSpec("continuous", 3, (-1.0,) * 3, (1.0,) * 3))
+    discrete = make_distribution(ActionSpec.of(spaces.Discrete(9)))
+    continuous = make_distribution(ActionSpec((Continuous((-1.0,) * 3, (1.0,) * 3),)))
     assert (discrete.parameter_size, discrete.action_columns) == (9, 1)
     assert (continuous.parameter_size, continuous.action_columns) == (6, 3)
-    assert make_distribution(ActionSpec("continuous", 1, (0.0,), (1.0,)), squash=True).squash
+    assert make_distribution(ActionSpec((Continuous((0.0,), (1.0,)),)), squash=True).squash

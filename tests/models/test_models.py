@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from commands import environment
+from gymnasium.spaces import Discrete
 from torch.nn import functional
 from trajectories import ACTIONS, CONTINUOUS, DISCRETE, kind
 
@@ -226,7 +227,7 @@ def test_learners_give_squashed_actions_the_density_that_they_were_taken_with():
 
 def test_actions_are_samples_of_the_policy():
     torch.manual_seed(4)
-    network = make_network(Model(hidden_size=16, core="lstm"), (4,), ActionSpec("discrete", 3))
+    network = make_network(Model(hidden_size=16, core="lstm"), (4,), ActionSpec.of(Discrete(3)))
     with torch.no_grad():
         network.policy.bias.copy_(torch.tensor([0.0, 1.0, -1.0]))
     observation = torch.randn(1, 4).expand(20_000, 4)
@@ -269,13 +270,13 @@ def test_only_the_copy_that_predicts_is_turned_to_bfloat16():
 
 
 def test_with_an_lstm_the_default_network_is_the_seeds():
-    network = make_network(Model(core="lstm"), (54, 54, 1), ActionSpec("discrete", 6))
+    network = make_network(Model(core="lstm"), (54, 54, 1), ActionSpec.of(Discrete(6)))
     assert sum(parameter.numel() for parameter in network.parameters()) == 620_631
 
 
 def test_feed_forward_it_is_the_nature_network():
     section = Model(channels=(32, 64, 64), hidden_size=512, core="none")
-    network = make_network(section, (84, 84, 4), ActionSpec("discrete", 6))
+    network = make_network(section, (84, 84, 4), ActionSpec.of(Discrete(6)))
     assert sum(parameter.numel() for parameter in network.parameters()) == 1_687_719
 
 
@@ -307,7 +308,7 @@ def test_at_first_networks_see_differences_and_not_brightness(encoder):
 )
 def test_published_networks_have_their_numbers_of_parameters(encoder, hidden_size, shape, expected):
     section = Model(encoder=encoder, hidden_size=hidden_size, core="lstm", torchscript=False)
-    network = make_network(section, shape, ActionSpec("discrete", 6))
+    network = make_network(section, shape, ActionSpec.of(Discrete(6)))
     assert parameters(network.trunk.encoder) == expected
     features = 1024 if encoder == "a3g" else hidden_size  # 64 channels of 4x4, without a linear layer
     assert network.trunk.core.lstm.input_size == features
@@ -488,7 +489,7 @@ def test_a_new_unit_of_returns_changes_nothing_that_is_said_of_them(torchscript,
         output, _ = network(observation.expand(2, 5, 4), first.expand(2, 5), state)
         if action is DISCRETE:
             return torch.stack([output.value[0], output.q.sum(2)[0]])
-        drawn = torch.full((1, 2, 5, action.size), 0.5)
+        drawn = torch.full((1, 2, 5, action.columns), 0.5)
         return torch.stack([output.value[0], network.advantages(output.features, drawn)[0, 0]])
 
     assert float(network.return_deviation()) == pytest.approx(1.0)

@@ -2,16 +2,17 @@
 
 import pytest
 from commands import assert_clear
+from gymnasium.spaces import Discrete
 from policies import make_checkpoint
 
 from kartrl.config import read
-from kartrl.envs.spec import ActionSpec, EnvSpec
+from kartrl.envs.spec import ActionSpec, Continuous, EnvSpec
 from kartrl.errors import UserError
 from kartrl.learning import checkpoint
 from kartrl.learning.counters import Counters
 from kartrl.run.initial_weights import anew, load_initial
 
-SPEC = EnvSpec("cart", (4,), "float32", ActionSpec("discrete", 2), 0.0)
+SPEC = EnvSpec("cart", (4,), "float32", ActionSpec.of(Discrete(2)), 0.0)
 IMAGE = ("environment.height=20", "environment.width=20", "model.channels=4", "model.kernels=4", "model.strides=4")
 
 
@@ -44,10 +45,10 @@ def test_a_new_run_counts_from_zero_and_draws_anew(given):
         (["algorithm.name=acer"], SPEC, ["heads for policy and value there, for policy and q here"]),
         (["model.core=lstm"], SPEC, ["model.core is none there, lstm here"]),
         ([], SPEC._replace(observation_shape=(6,)), ["observations are 4 numbers there, 6 numbers here"]),
-        ([], SPEC._replace(action=ActionSpec("discrete", 3)), ["2 actions there, 3 actions here"]),
+        ([], SPEC._replace(action=ActionSpec.of(Discrete(3))), ["2 actions there, 3 actions here"]),
         (
             ["model.hidden_size=8"],
-            SPEC._replace(observation_shape=(20, 20, 1), action=ActionSpec("continuous", 2, (-1.0,) * 2, (1.0,) * 2)),
+            SPEC._replace(observation_shape=(20, 20, 1), action=ActionSpec((Continuous((-1.0,) * 2, (1.0,) * 2),))),
             ["hidden_size", "observations are 4 numbers there, 20x20x1 here", "2 actions there, 2 continuous actions"],
         ),
         (["environment.actions=left right"], SPEC, ["environment.actions is none left", "left right here"]),

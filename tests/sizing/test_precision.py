@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from gymnasium.spaces import Discrete
 
 from kartrl.config import read
 from kartrl.envs.spec import ActionSpec, EnvSpec
@@ -9,8 +10,8 @@ from kartrl.hardware.devices import choose_device
 from kartrl.sizing import precision
 from kartrl.sizing.precision import resolve_precision
 
-IMAGE = EnvSpec("image", (54, 54, 1), "uint8", ActionSpec("discrete", 6), 1e-3)
-VECTOR = EnvSpec("vector", (4,), "float32", ActionSpec("discrete", 2), 1e-3)
+IMAGE = EnvSpec("image", (54, 54, 1), "uint8", ActionSpec.of(Discrete(6)), 1e-3)
+VECTOR = EnvSpec("vector", (4,), "float32", ActionSpec.of(Discrete(2)), 1e-3)
 
 
 def resolved(spec, *overrides):

@@ -6,19 +6,20 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Tuple
 
 from kartrl.acting.sizes import slab_shape
 from kartrl.acting.slab import Slab
 from kartrl.config import read
-from kartrl.envs.spec import ActionSpec, EnvSpec
+from kartrl.envs.spec import ActionSpec, Continuous, EnvSpec
 from kartrl.errors import UserError
 from kartrl.hardware.devices import learner_device, predictor_device
 from kartrl.sizing import auto
 from kartrl.sizing.auto import choose_sizes, forward_seconds
 from kartrl.sizing.memory import AGENT_BYTES, replay_shape, run_bytes
 
-SLOW = EnvSpec("slow", (54, 54, 1), "uint8", ActionSpec("discrete", 6), 3e-3)
-QUICK = EnvSpec("quick", (4,), "float32", ActionSpec("discrete", 2), 1e-5)
+SLOW = EnvSpec("slow", (54, 54, 1), "uint8", ActionSpec.of(Discrete(6)), 3e-3)
+QUICK = EnvSpec("quick", (4,), "float32", ActionSpec.of(Discrete(2)), 1e-5)
 SMALL = ("environment.id=X", "model.hidden_size=16", "system.device=cpu")
 
 
@@ -170,12 +171,29 @@ def test_the_slab_is_as_large_as_it_says(spec):
 def test_the_slab_has_room_for_decisions_and_states(core, state_size):
     config = read(overrides=[*SMALL, f"model.core={core}"])
     for action, decision_size in [
-        (ActionSpec("discrete", 6), 1 + 2 + 6),
-        (ActionSpec("continuous", 3, (-1,) * 3, (1,) * 3), 3 + 2 + 6),
+        (ActionSpec.of(Discrete(6)), 1 + 2 + 6),
+        (ActionSpec((Continuous((-1,) * 3, (1,) * 3),)), 3 + 2 + 6),
     ]:
         spec = QUICK._replace(action=action)
         shape = slab_shape(config, spec, choose_sizes(config, spec))
         assert (shape.decision_size, shape.state_size) == (decision_size, state_size)
+
+
+@pytest.mark.parametrize(
+    ("space", "title"),
+    [
+        (MultiDiscrete([2, 3]), "2 discrete actions (2 x 3)"),
+        (MultiBinary(1), "1 binary action"),
+        (Tuple((Discrete(2), Box(-1, 1, (1,)))), "2 actions and 1 continuous action"),
+    ],
+)
+def test_kinds_of_actions_that_only_acer_lacks_are_one_line(space, title):
+    spec = QUICK._replace(action=ActionSpec.of(space))
+    with pytest.raises(UserError) as caught:
+        choose_sizes(read(overrides=[*SMALL, "algorithm.name=acer"]), spec)
+    assert str(caught.value) == f"[algorithm] name: acer does not learn {title}; use a2c, a3c, appo, impala, ppo"
+    for name in ("a2c", "a3c", "appo", "impala", "ppo"):
+        choose_sizes(read(overrides=[*SMALL, f"algorithm.name={name}"]), spec)
 
 
 SYNCHRONOUS = (*SMALL, "algorithm.name=a2c")

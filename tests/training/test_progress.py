@@ -10,6 +10,7 @@ import threading
 import numpy as np
 import pytest
 import torch
+from gymnasium.spaces import Discrete
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,7 +26,7 @@ from kartrl.training import sources
 from kartrl.training.sources import ArrivalSource, Rounds, SynchronousSource
 
 CONTEXT = multiprocessing.get_context("spawn")
-SPEC = EnvSpec("quick", (1,), "float32", ActionSpec("discrete", 2), 1e-5)
+SPEC = EnvSpec("quick", (1,), "float32", ActionSpec.of(Discrete(2)), 1e-5)
 FIXED = ("system.device=cpu", "environment.id=X", "model.hidden_size=1", "model.core=none", "evaluation.minutes=0")
 UPDATES = 4  # that must be possible after the deaths
 

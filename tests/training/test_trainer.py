@@ -5,6 +5,7 @@ import math
 
 import pytest
 import torch
+from gymnasium.spaces import Discrete
 
 from kartrl.config import read
 from kartrl.envs.spec import ActionSpec
@@ -21,7 +22,7 @@ from kartrl.training.trainer import Trainer
 from kartrl.trajectory import Trajectory
 
 T, B, A = 5, 4, 3
-ACTION = ActionSpec("discrete", A)
+ACTION = ActionSpec.of(Discrete(A))
 ALGORITHMS = ["algorithm.name=impala", "algorithm.name=a2c", "algorithm.name=appo"]
 IMAGE, VECTOR = (54, 54, 1), (4,)
 OPTIMIZERS = {
