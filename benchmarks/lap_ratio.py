@@ -29,13 +29,15 @@ from kartrl.run.folders import find_checkpoint
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("policies", nargs="+", help="runs (a name, or a folder) or checkpoints")
-    parser.add_argument("-s", "--circuits", nargs="+", default=["*"], help="as in [levels] (default: the game's own)")
+    parser.add_argument(
+        "-s", "--circuits", action="append", help="as in [levels], repeatable (default: the game's own)"
+    )
     parser.add_argument("--episodes", type=positive, default=3, help="races per circuit (default 3)")
     options = parser.parse_args()
     console = Console()
     try:
         paths = [find_checkpoint(policy) for policy in options.policies]
-        circuits = circuits_of(options.circuits, GAME, console)
+        circuits = circuits_of(options.circuits or ["*"], GAME, console)
     except UserError as error:
         parser.error(str(error))
     with (

@@ -1,11 +1,14 @@
-"""Files that users write, and files that are written atomically."""
+"""Files: read, written atomically, named safely, and never put in place of others."""
 
 import codecs
 import contextlib
 import os
+import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+
+from kartrl.errors import UserError
 
 
 def read_text(path: Path) -> str:
@@ -56,3 +59,72 @@ def _flush_to_disk(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@contextlib.contextmanager
+def unused_file(path: Path, *others: str) -> Iterator[Path]:
+    """Yield `path` or, if that exists, the first of NAME-2, NAME-3, ... that does not; what exists is never replaced.
+
+    The file is created empty, so that no other process chooses it, and removed if it is empty at the end.
+
+    Args:
+        others: suffixes of files beside it that must be unused too.
+
+    Raises:
+        OSError: it cannot be created.
+    """
+    number, made = 1, list[Path]()
+    while not made:
+        name = path if number == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
+        try:
+            for file in (name, *map(name.with_suffix, others)):
+                file.touch(exist_ok=False)
+                made.append(file)
+        except FileExistsError:
+            _remove_empty(made)
+            number, made = number + 1, []
+    try:
+        yield made[0]
+    finally:
+        _remove_empty(made)
+
+
+def _remove_empty(files: Iterable[Path]) -> None:
+    for file in files:
+        with contextlib.suppress(FileNotFoundError):
+            if file.stat().st_size == 0:
+                file.unlink()
+
+
+def check_replaceable(files: Mapping[Path, bytes | None], force: bool) -> None:
+    """Check that writing these files would replace none with another content, unless `force`.
+
+    Args:
+        files: their new contents; None: not known.
+
+    Raises:
+        UserError: it would replace one.
+    """
+    for file, data in files.items():
+        if not force and file.exists() and (data is None or file.read_bytes() != data):
+            raise UserError(f"{file}: exists, with other content; choose another -o, or replace it with --force")
+
+
+def output_file(output: Path | None, name: str, suffix: str) -> Path:
+    """Resolve the option -o to a file with this suffix: a file's name, a folder for `name`, or None: here, as `name`.
+
+    Raises:
+        UserError: it has another suffix.
+    """
+    if output is None or output.is_dir():
+        return (output or Path()) / f"{name}{suffix}"
+    if not output.suffix:
+        return output.with_suffix(suffix)
+    if output.suffix.lower() != suffix:
+        raise UserError(f"-o {output}: the file name must end in {suffix}")
+    return output
+
+
+def safe_name(text: str) -> str:
+    """The text, such as an environment's id, as a file name: no program reads a protocol, option or path in it."""
+    return re.sub(r"[^\w.+-]+", "-", text).lstrip("-.") or "unnamed"

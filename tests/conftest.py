@@ -86,7 +86,7 @@ def movie_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from kartrl.kart.play.movie import write_movie
 
     file = tmp_path_factory.mktemp("movie") / "drive.bk2"
-    stage, session = begun(circuit=CIRCUIT)
+    stage, session = begun(circuits=(CIRCUIT,))
     with stage:
         write_movie(file, drive(session, some_driving(600)).movie())
     return file

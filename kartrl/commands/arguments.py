@@ -51,7 +51,8 @@ class Parser(argparse.ArgumentParser):
             self._on_use(self)
         known, left = super().parse_known_args(*arguments)
         if left and self._commands is None:  # the parser of all commands would refer to its own help
-            self.error(f"unrecognized arguments: {' '.join(left)}")
+            hint = "; several circuits are A,B or -s A -s B" * ("-s" in self._option_string_actions)
+            self.error(f"unrecognized arguments: {' '.join(left)}{hint}")
         return known, left
 
     def add_subparsers(self, **options: Any) -> Any:
@@ -116,6 +117,28 @@ def add_driving(parser: argparse.ArgumentParser) -> None:
     )
     choice.add_argument("--sampled", dest="greedy", action="store_false", help="sample actions from the policy")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda", "mps"), default="auto")
+
+
+def add_levels(parser: argparse.ArgumentParser, text: str, one: bool = False) -> None:
+    """Add the option that names levels; it takes one argument at a time, so that it cannot take what follows.
+
+    Args:
+        one: whether only one level is possible.
+    """
+    parser.add_argument(
+        "-s",
+        "--state",
+        action="extend",
+        type=several,
+        default=[],
+        metavar="CIRCUIT",
+        help=text + "; several: A,B or -s A -s B" * (not one),
+    )
+
+
+def several(text: str) -> list[str]:
+    """An argparse `type` for `extend`: names separated by commas; a file whose name contains one is one name."""
+    return [text] if Path(text).exists() else [name for name in text.split(",") if name]
 
 
 def add_world(parser: argparse.ArgumentParser) -> None:

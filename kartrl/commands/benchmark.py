@@ -5,19 +5,20 @@ from pathlib import Path
 
 from rich.console import Console
 
-from kartrl.commands.arguments import Parser, positive
+from kartrl.commands.arguments import Parser, positive, several
 
 
 def add_arguments(parser: Parser) -> None:
     """Add the arguments of `kartrl benchmark`."""
-    parser.runs(run, "benchmark generalisation --quick", "benchmark generalisation --splits within random -o results/")
+    parser.runs(run, "benchmark generalisation --quick", "benchmark generalisation --splits within,random -o results/")
     parser.add_argument("what", choices=("generalisation",), help="the benchmark that docs/generalisation.md describes")
     parser.add_argument("--quick", action="store_true", help="a few minutes instead of three hours, to test the setup")
     parser.add_argument(
         "--splits",
-        nargs="+",
+        action="extend",
+        type=several,
         default=[],
-        metavar="SPLIT",
+        metavar="SPLIT,SPLIT",
         help="only these: within, across (or across-1 ...), random (random1 to random300), kinds (asphalt, ice ...)",
     )
     parser.add_argument("--seeds", type=positive, help="train with seeds 1 to this number (default 2; quick: 1)")

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from kartrl.commands.arguments import Command, Parser, whole_number
+from kartrl.config.levels import HIGHEST
 from kartrl.kart.circuits import LAPS
 
 KINDS = "asphalt, dirt, planks, castle, mud, beach, ice or rainbow"
@@ -37,6 +38,7 @@ def add_arguments(parser: Parser) -> None:
         "build mine.toml -o mine/",
     )
     build.add_argument("file", nargs="+", type=Path, metavar="FILE", help=file)
+    build.add_argument("--force", action="store_true", help="replace files of these names with other content")
     build.add_argument("-o", "--output", type=Path, default=Path(), metavar="DIR", help="output folder (default: .)")
 
     sheet = _add(
@@ -119,7 +121,7 @@ def _import_later(name: str) -> Command:
 
 
 def _number(text: str) -> int:
-    return whole_number(text, 0, 2**31 - 1)
+    return whole_number(text, 0, HIGHEST)
 
 
 def _laps(text: str) -> int:

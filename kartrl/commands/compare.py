@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import mimetypes
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,7 +13,7 @@ from rich.console import Console
 
 from kartrl.commands.arguments import Parser
 from kartrl.errors import UserError
-from kartrl.files import whole_file, write_whole
+from kartrl.files import unused_file, whole_file, write_whole
 
 if TYPE_CHECKING:
     from kartrl.comparison.report import Comparison
@@ -58,13 +60,12 @@ def add_arguments(parser: Parser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Compare the named runs or experiment; returns the exit status."""
     question = Question(options.by, options.metric, options.reach)
-    if options.output is not None and not options.output.name:
-        raise UserError(f"-o {options.output}: name a file, such as comparison.png")
+    table = None if options.output is None else _table_file(options.output)
     if options.config is None:
-        return compare(options.runs, question, options.output, Console())
+        return compare(options.runs, question, table, Console())
     if options.runs:
         raise UserError("give runs or an experiment, not both")
-    return compare_experiment(options.config, question, options.output, Console())
+    return compare_experiment(options.config, question, table, Console())
 
 
 class Question(NamedTuple):
@@ -75,12 +76,12 @@ class Question(NamedTuple):
     least: float | None  # threshold of the metric: when was it reached?
 
 
-def compare(names: Sequence[str], question: Question, output: Path | None, console: Console) -> int:
+def compare(names: Sequence[str], question: Question, table: Path | None, console: Console) -> int:
     """Compare existing runs; returns the exit status.
 
     Args:
         names: folders of runs, or names of runs in logs.
-        output: path of the table and the plot, with the suffixes .md and .png.
+        table: the new file of the table, with the plot beside it; None: they are not written.
 
     Raises:
         UserError: a run is missing, or two cannot be compared.
@@ -94,11 +95,11 @@ def compare(names: Sequence[str], question: Question, output: Path | None, conso
     different = {find_run(name).resolve(): name for name in names}
     runs = [read_run(name, question.metric) for name in different.values()]
     by = question.by or "algorithm.name"
-    _tell(make_comparison(group(runs, by), question.metric, by, question.least), output, console)
+    _tell(make_comparison(group(runs, by), question.metric, by, question.least), table, console)
     return 0
 
 
-def compare_experiment(file: Path, question: Question, output: Path | None, console: Console) -> int:
+def compare_experiment(file: Path, question: Question, table: Path | None, console: Console) -> int:
     """Train the missing runs of an experiment's file, then compare; returns the exit status: 1 if a run failed.
 
     Raises:
@@ -140,24 +141,39 @@ def compare_experiment(file: Path, question: Question, output: Path | None, cons
         leave_out(reason)
     if groups := group(runs, by, [] if question.by else labels, leave_out):
         comparison = make_comparison(groups, question.metric, by, question.least)
-        _tell(comparison, output or folder / "comparison", console)
+        _tell(comparison, table or folder / "comparison.md", console, replaced=table is None)
     return 1 if failed or unread else 0
 
 
-def _tell(comparison: Comparison, output: Path | None, console: Console) -> None:
+def _table_file(output: Path) -> Path:
+    """The table that the option -o stands for; the plot is beside it.
+
+    Raises:
+        UserError: it is a folder, or has a suffix of another kind of file.
+    """
+    written = output.suffix.lower() in (".md", ".png")
+    if not output.name or output.is_dir():
+        raise UserError(f"-o {output}: name a file, such as comparison.png")
+    if not written and mimetypes.guess_type(output.name)[0]:
+        raise UserError(f"-o {output}: only .md and .png are written, both; name one of them, or leave out the suffix")
+    return output.with_name(f"{output.stem if written else output.name}.md")
+
+
+def _tell(comparison: Comparison, table: Path | None, console: Console, replaced: bool = False) -> None:
+    """Print the table, and write it and the plot: new files, unless those of this name are to be `replaced`."""
     from kartrl.comparison.picture import draw
     from kartrl.comparison.report import markdown
 
     text = markdown(comparison)
     console.print(text, highlight=False, markup=False, soft_wrap=True)
-    if output is None:
+    if table is None:
         return
-    base = output.with_suffix("") if output.suffix in (".md", ".png") else output
-    table, picture = base.with_name(f"{base.name}.md"), base.with_name(f"{base.name}.png")
     try:
-        write_whole(table, f"{text}\n![The same runs]({picture.name})\n".encode())
-        with whole_file(picture) as file:
-            draw(comparison, file)
+        with contextlib.nullcontext(table) if replaced else unused_file(table, ".png") as file:
+            picture = file.with_suffix(".png")
+            write_whole(file, f"{text}\n![The same runs]({picture.name})\n".encode())
+            with whole_file(picture) as temporary:
+                draw(comparison, temporary)
     except OSError as error:
-        raise UserError(f"-o {output}: cannot write ({error.strerror or error})") from error
-    console.print(f"Written to {table} and {picture}", highlight=False, markup=False, soft_wrap=True)
+        raise UserError(f"-o {table}: cannot write ({error.strerror or error})") from error
+    console.print(f"Written to {file} and {picture}", highlight=False, markup=False, soft_wrap=True)

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from kartrl.commands.arguments import Parser, add_policy, add_world, positive
+from kartrl.commands.arguments import Parser, add_levels, add_policy, add_world, positive
 from kartrl.commands.policy import find_policy
 from kartrl.envs.episode import Episode
 from kartrl.envs.world import World
@@ -24,17 +24,10 @@ def add_arguments(parser: Parser) -> None:
     parser.runs(
         run,
         "evaluate -p my-run",
-        "evaluate -p my-run -s '*.Act1' random:100-119 --episodes 3",
+        "evaluate -p my-run -s '*.Act1',random:100-119 --episodes 3",
         "evaluate --set environment.opponents=3",
     )
-    parser.add_argument(
-        "-s",
-        "--state",
-        nargs="+",
-        default=[],
-        metavar="CIRCUIT",
-        help="only these circuits, named as in [levels], such as random:100-119",
-    )
+    add_levels(parser, "only these circuits, named as in [levels], such as random:100-119")
     add_policy(parser)
     add_world(parser)
     parser.add_argument("--episodes", type=positive, default=5, help="races per circuit (default 5)")

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from kartrl import __version__
-from kartrl.commands.arguments import POLICY, Parser, whole_number
+from kartrl.commands.arguments import POLICY, Parser, add_levels, whole_number
 from kartrl.commands.evaluate import Result, evaluate
 from kartrl.config import Config, Run, read, settings
 from kartrl.config.cluster import Cluster
 from kartrl.envs.world import World
 from kartrl.envs.worlds import load_world
 from kartrl.errors import UserError
-from kartrl.files import write_whole
+from kartrl.files import check_replaceable, output_file, write_whole
 from kartrl.hardware.machine import cores
 from kartrl.kart.game_files import BUNDLED, build_id, game_folder, resolve_game
 from kartrl.kart.world import KartWorld
@@ -42,15 +42,9 @@ def add_arguments(parser: Parser) -> None:
         metavar="FILE",
         help="the new .pt file; the model card is saved beside it as .md",
     )
+    parser.add_argument("--force", action="store_true", help="replace files of these names")
     parser.add_argument("--half", action="store_true", help="save the weights in half precision, in half the space")
-    parser.add_argument(
-        "-s",
-        "--state",
-        nargs="+",
-        default=[],
-        metavar="CIRCUIT",
-        help="for the model card, drive on these circuits only",
-    )
+    add_levels(parser, "for the model card, drive on these circuits only")
     parser.add_argument(
         "--episodes",
         type=partial(whole_number, least=0),
@@ -64,7 +58,9 @@ def run(options: argparse.Namespace) -> int:
     from kartrl.run.folders import find_checkpoint  # loads torch
 
     path = find_checkpoint(options.checkpoint, "export")
-    export(path, options.output, options.half, options.state, options.episodes, "auto", Console())
+    output = output_file(options.output, path.stem, ".pt")
+    check_replaceable(dict.fromkeys((output, output.with_suffix(".md"))), options.force)
+    export(path, output, options.half, options.state, options.episodes, "auto", Console())
     return 0
 
 
@@ -84,8 +80,6 @@ def export(
     """
     from kartrl.learning import checkpoint  # loads torch
 
-    if output.suffix != ".pt":
-        raise UserError(f"-o {output}: the file name must end in .pt")
     whole = checkpoint.load(path)
     if episodes:
         checkpoint.check_imports(whole.config)  # an error here, before an earlier file is overwritten

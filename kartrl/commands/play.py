@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from kartrl.commands.arguments import Parser, add_policy, whole_number
+from kartrl.commands.arguments import Parser, add_levels, add_policy, whole_number
 from kartrl.commands.policy import find_default
 from kartrl.config import Environment
 from kartrl.errors import UserError
@@ -22,12 +22,7 @@ def add_arguments(parser: Parser) -> None:
         "play -s MarioCircuit.Act4 -p my-run",
         "play --replay drive.bk2 -o drive.mp4",
     )
-    parser.add_argument(
-        "-s",
-        "--state",
-        metavar="CIRCUIT",
-        help="a circuit, or several to choose from in the window, named as in [levels] (default: all)",
-    )
+    add_levels(parser, "a circuit, or several to choose from in the window, named as in [levels] (default: all)")
     add_policy(parser, "the network whose ghost you race against")
     parser.add_argument(
         "--ghost",
@@ -71,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
     said = io.StringIO()  # which ghost it is; printed once everything that the options name has been found
     play(
         Options(
-            circuit=options.state,
+            circuits=tuple(options.state),
             game=options.game,
             checkpoint=find_rival(options, Console(file=said)),
             greedy=options.greedy,

@@ -9,14 +9,12 @@ from rich.box import HEAVY_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from kartrl.commands.arguments import Parser, add_policy, add_world, positive
+from kartrl.commands.arguments import Parser, add_levels, add_policy, add_world, positive
 from kartrl.commands.policy import find_policy
 from kartrl.envs.episode import Drive
 from kartrl.envs.worlds import CONSOLE_FPS
 from kartrl.errors import UserError
-from kartrl.kart.circuits.format import title_of
-from kartrl.kart.game_files import BUNDLED, circuits, game_folder
-from kartrl.kart.world import KartWorld
+from kartrl.files import output_file, safe_name, unused_file
 from kartrl.metrics.tables import Line, fitted
 from kartrl.metrics.video import Mp4Writer, png
 
@@ -30,14 +28,8 @@ def add_arguments(parser: Parser) -> None:
         run,
         "record -p my-run -s MarioCircuit.Act4",
         "record -p logs/my-run/checkpoints/0000500000.pt -s RainbowRoad.Act1 -o rainbow.mp4",
-        "record",
     )
-    parser.add_argument(
-        "-s",
-        "--state",
-        metavar="CIRCUIT",
-        help="a circuit's name, such as MarioCircuit.Act3, or a path; omit it to list the names",
-    )
+    add_levels(parser, "the circuit, such as MarioCircuit.Act3, or a path", one=True)
     add_policy(parser)
     add_world(parser)
     parser.add_argument(
@@ -47,19 +39,16 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Record, or list circuits; returns the exit status."""
+    """Record; returns the exit status."""
     console = Console()
-    if options.state is None and options.checkpoint is None:
-        list_circuits(console)
-        return 0
-    path = find_policy(options.checkpoint, options.state is not None, console)
+    path = find_policy(options.checkpoint, bool(options.state), console)
     choices = options.output, options.episodes, options.greedy, options.device
     record(options.state, path, *choices, console, options.set)
     return 0
 
 
 def record(
-    level: str | None,
+    levels: Sequence[str],
     path: Path,
     output: Path | None,
     episodes: int,
@@ -67,82 +56,45 @@ def record(
     device: str,
     console: Console,
     overrides: Sequence[str] = (),
-) -> Path | None:
+) -> Path:
     """Record episodes, one after another, in one MP4, save the world's plot of them next to it, and print a table.
 
     Args:
-        level: as accepted by the world (the kart: a key of [levels]); None if there are none (for the kart, lists the
-            circuits instead).
+        levels: one, as accepted by the world (the kart: a key of [levels]); empty if the policy has only one, or none.
         path: the checkpoint.
         output: the MP4; None: named after the level, in the current folder. The plot has the suffix .png.
         overrides: as for `open_driver`.
 
     Returns:
-        The MP4, or None if levels were listed.
+        The MP4.
 
     Raises:
-        UserError: the checkpoint, level or device is missing, or the output cannot be written.
+        UserError: the checkpoint, level or device is missing, there are several levels, or the output cannot be
+            written.
     """
     from kartrl.driving.driving import open_driver  # loads torch
 
-    levels = [level] if level else []
-    with open_driver(path, levels, device, render=True, console=console, overrides=overrides) as driver:
+    with open_driver(path, levels, device, True, console, overrides, single=True) as driver:
         world = driver.world
-        if isinstance(world, KartWorld) and level is None:
-            list_circuits(console, world.config.environment.game)
-            return None
-        if len(driver.levels) > 1:
-            many = f"matches {len(driver.levels)} {world.level_word}s; record one at a time"
-            raise UserError(f"-s {level}: {many}" if level else f"choose one with -s: {', '.join(driver.levels)}")
         level = next(iter(driver.levels), "")
         name = world.name_level(level) if level else world.config.environment.id
-        video = video_file(output, name.replace("/", "-"))
-        picture = video.with_suffix(".png")
+        wanted = output_file(output, safe_name(name), ".mp4")
         try:
-            drives = _film(driver, level, name, video, episodes, greedy, console)
-            drawn = world.draw(level, drives, f"{name}, after {driver.agent_steps:,} agent steps")
-            if drawn is not None:
-                picture.write_bytes(png(drawn))
+            with unused_file(wanted, ".png") as video:
+                drives = _film(driver, level, name, video, episodes, greedy, console)
+                drawn = world.draw(level, drives, f"{name}, after {driver.agent_steps:,} agent steps")
+                if drawn is not None:
+                    video.with_suffix(".png").write_bytes(png(drawn))
         except OSError as error:
             raise UserError(
-                f"{video}: cannot write ({error.strerror or error}); choose another file with -o"
+                f"{wanted}: cannot write ({error.strerror or error}); choose another file with -o"
             ) from error
     (first, *headings), *rows = world.list_episodes([one.episode for one in drives])
     lines = [Line(number, cells, level=False) for number, *cells in rows]
     console.print(fitted(first, headings, [lines], console.width, HEAVY_HEAD))
-    more = "" if drawn is None else f"\n{world.picture_word.capitalize()}: {picture}"
+    more = "" if drawn is None else f"\n{world.picture_word.capitalize()}: {video.with_suffix('.png')}"
     console.print(f"Video: {video}{more}", highlight=False, soft_wrap=True)
     return video
-
-
-def list_circuits(console: Console, game: str = "auto") -> None:
-    """Print the circuits for which the game (auto, bundled or cartridge) has start states.
-
-    Raises:
-        UserError: the game is missing.
-    """
-    folder = game_folder(game)
-    console.print(f"Circuits of {folder.name} (record one with -s CIRCUIT -p CHECKPOINT):", highlight=False)
-    for name in circuits(folder):
-        title = title_of(name) if folder.name == BUNDLED else ""
-        console.print(f"  {name:<18} {title}".rstrip(), highlight=False)
-
-
-def video_file(output: Path | None, name: str) -> Path:
-    """Resolve `output` to an MP4: a file, a folder for one of this name, or None for the current folder.
-
-    Raises:
-        UserError: it has another suffix.
-    """
-    if output is None:
-        return Path(f"{name}.mp4")
-    if output.is_dir():
-        return output / f"{name}.mp4"
-    if output.suffix == "":
-        return output.with_suffix(".mp4")
-    if output.suffix != ".mp4":
-        raise UserError(f"-o {output}: the file name must end in .mp4")
-    return output
 
 
 def _film(

@@ -54,6 +54,7 @@ LEVELS: dict[str, Use] = {
     "MarioCircuit.Act4": "test",
     "random:3:asphalt": "train",  # without it, the policy memorises the others in long runs: docs/results.md
 }
+HIGHEST = 999_999  # number of a generated circuit
 MOST_RANDOM = 10_000  # generated circuits per key; twice as many in all, to train and to test on
 MOST_WILD = 2  # parts of a path that may have a wildcard: each multiplies the number of folders searched
 _GENERATED = re.compile(r"random\.[a-z]+\.(\d{4,6})", re.ASCII)
@@ -83,6 +84,11 @@ class Levels(BaseModel):
     def without_paths(self) -> "Levels":
         """The levels without those given as paths."""
         return Levels(circuits={key: use for key, use in self.circuits.items() if not is_path(key)})
+
+    def single_keys(self) -> list[str]:
+        """The circuits in use, a key for each, but for those that a path stands for."""
+        uses = {single: use for key, use in self.circuits.items() for single in _singles(key)}
+        return [key for key, use in uses.items() if use != "none"]
 
     def of(self, use: str) -> tuple[str, ...]:
         """The circuits whose value is `use`, "train" or "test": names, or absolute paths of start states."""
@@ -175,6 +181,13 @@ def merged(levels: dict[str, Any]) -> dict[str, Any]:
             result = {name: value for name, value in result.items() if not (is_random(name) or is_path(name))}
         result[key] = use
     return result
+
+
+def _singles(key: str) -> list[str]:
+    if not is_random(key):
+        return [key] if is_path(key) else names_of(key)
+    numbers, kind = numbers_of(key)
+    return [f"random:{number}-{number}:{kind or KINDS[number % len(KINDS)]}" for number in numbers]
 
 
 def circuit_name(circuit: str) -> str:

@@ -64,6 +64,7 @@ def open_driver(
     render: bool = False,
     console: Console | None = None,
     overrides: Sequence[str] = (),
+    single: bool = False,
 ) -> Iterator[Driver]:
     """Context manager: the `Driver` of a checkpoint, with an environment for these levels.
 
@@ -74,6 +75,7 @@ def open_driver(
         render: whether the environment renders frames.
         console: shows the progress of building levels.
         overrides: `environment.key=value`: settings that differ from training.
+        single: refuse several levels, if possible before they are built.
 
     Raises:
         UserError: the checkpoint, a level or the device is missing or unusable, the network does not fit the
@@ -90,12 +92,16 @@ def open_driver(
         found = world.find_levels(levels, console)
     else:
         own, left_out = _without_paths(path, config)
+        if single:
+            _check_single(world.level_word, load_world(own).level_keys())
         world = load_world(load_world(own).prepare(console))
         found = world.all_levels()
         if left_out and not found:
             raise UserError(left_out)
         if left_out and console is not None:
             console.print(left_out, highlight=False, markup=False, soft_wrap=True)
+    if single:
+        _check_single(world.level_word, found, ",".join(levels))
     try:
         env = world.open_env(found, training=False, render=render)
     except (UserError, OSError, MemoryError):
@@ -111,6 +117,14 @@ def open_driver(
         yield Driver(world, loaded.counters.agent_steps, env, network, found)
     finally:
         env.close()
+
+
+def _check_single(word: str, levels: Sequence[str], named: str = "") -> None:
+    """Refuse several levels; `named`: how the user named them, "" if they are those of the checkpoint."""
+    if len(levels) > 1 and named:
+        raise UserError(f"-s {named}: matches {len(levels)} {word}s; name one")
+    if len(levels) > 1:
+        raise UserError(f"there are {len(levels)} {word}s; name one with -s: {_short(levels)}")
 
 
 def with_newer(driver: Driver, path: Path) -> Driver:

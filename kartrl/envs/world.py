@@ -152,6 +152,10 @@ class World(ABC):
         """All levels of a run."""
         return self.levels("train") + self.levels("test")
 
+    def level_keys(self) -> list[str]:
+        """The levels of a configuration that is not prepared, as a user names them; none is built."""
+        return list(self.all_levels())
+
     def find_levels(self, keys: Sequence[str], console: Console | None = None) -> tuple[str, ...]:
         """The levels that a user names on the command line; missing ones are built now.
 

@@ -111,7 +111,7 @@ class _Building:
     """Finds the start states of circuits that are not the game's own and builds missing ones; a context manager."""
 
     def __init__(self, game: str, console: Console | None) -> None:
-        self._game = game
+        self._game, self._console = game, console
         columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
         hidden = console is None or not console.is_terminal
         self._progress = Progress(
@@ -137,7 +137,12 @@ class _Building:
         self._check_game(key)
         numbers, kind = numbers_of(key)
         task = self._progress.add_task("", total=len(numbers))
-        files = random_states(numbers, kind, lambda name: self._progress.update(task, advance=1, description=name))
+        files = random_states(
+            numbers,
+            kind,
+            lambda name: self._progress.update(task, advance=1, description=name),
+            lambda count: self._announce(key, count),
+        )
         self._progress.remove_task(task)
         return [str(file.resolve()) for file in files]
 
@@ -165,10 +170,15 @@ class _Building:
             from kartrl.kart.circuits.library import state_of
 
             self._check_game(key)
-            file = state_of(file)
+            file = state_of(file, lambda count: self._announce(str(file), count))
         file = file.resolve()
         folder = game_folder(self._game)
         return file.stem if file.parent == folder.resolve() and file.stem in circuits(folder) else str(file)
+
+    def _announce(self, key: str, count: int) -> None:
+        if self._console is not None:
+            what = f"Building {count} circuit{'s' * (count > 1)}, {key}: about a second each, once"
+            self._console.print(what, highlight=False, markup=False, soft_wrap=True)
 
     def _check_game(self, key: str) -> None:
         if not self.for_bundled:

@@ -138,6 +138,10 @@ class KartWorld(World):
         own = {name: _digest(file.read_bytes()) for name, file in sorted(files.items()) if not is_generated(name)}
         return own if len(own) <= MOST_NAMED else {f"{len(own)} circuits": _digest(repr(own).encode())}
 
+    def level_keys(self) -> list[str]:
+        """See `World`."""
+        return self.config.levels.single_keys()
+
     def find_levels(self, keys: Sequence[str], console: Console | None = None) -> tuple[str, ...]:
         """See `World`; `keys` have the forms of keys of [levels]."""
         from kartrl.kart.selection import circuits_of

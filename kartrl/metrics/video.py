@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import os
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -49,7 +50,9 @@ class Mp4Writer:
             temporary = stack.enter_context(whole_file(self._path))
             temporary.touch()  # FFmpeg would open it only with the first frame
             options = {"movflags": "+faststart"}
-            self._container = stack.enter_context(av.open(str(temporary), "w", format="mp4", options=options))
+            self._container = stack.enter_context(
+                av.open(os.path.abspath(temporary), "w", format="mp4", options=options)
+            )
             self._stream = self._container.add_stream("libx264", rate=Fraction(self._fps).limit_denominator(1001))
             self._stream.pix_fmt = "yuv420p"
             self._stream.options = {"crf": "26", "preset": "veryfast"}

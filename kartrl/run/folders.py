@@ -14,7 +14,7 @@ from filelock import FileLock, Timeout
 
 from kartrl.config import Config, Environment, Run, dump, read
 from kartrl.errors import UserError
-from kartrl.files import write_whole
+from kartrl.files import safe_name, write_whole
 from kartrl.launch import typed
 from kartrl.learning import checkpoint
 from kartrl.learning.checkpoint import Checkpoint
@@ -41,7 +41,7 @@ def create(config: Config) -> RunFolder:
     path = Path(config.run.logs) / name
     try:
         if name == "auto":
-            name = f"{config.environment.id.replace('/', '-')}__{config.run.seed}__{time.strftime('%Y%m%d-%H%M%S')}"
+            name = f"{safe_name(config.environment.id)}__{config.run.seed}__{time.strftime('%Y%m%d-%H%M%S')}"
             path = _make_unused(path.with_name(name))
         (path / "checkpoints").mkdir(parents=True, exist_ok=True)
         folder = lock(path)

@@ -77,6 +77,7 @@ def test_in_a_terminal_it_is_a_table_on_one_screen(tmp_path: Path) -> None:
         output = b""
         try:
             while chunk := os.read(ours, 65536):
+                assert output or b"H.264" not in chunk, "each row is shown before the next check"
                 output += chunk
         except OSError:  # Linux tells so that the other side was closed
             pass

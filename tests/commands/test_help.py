@@ -3,6 +3,7 @@
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from commands import environment
@@ -39,6 +40,7 @@ def test_an_unknown_option_refers_to_the_help_of_its_command(capsys: pytest.Capt
 def test_help_loads_no_torch() -> None:
     code = f"""
 import sys
+from pathlib import Path
 from kartrl.cli import make_parser
 for command in {list(COMMANDS)}:
     try:
@@ -60,7 +62,7 @@ sys.exit("torch" in sys.modules)
         ("benchmark generalisation --steps 1.5e3", "steps", 1500),
         ("bench --seconds 1_0", "seconds", 10),
         ("circuit drive a.toml --laps 3e0", "laps", 3),
-        ("circuit random --seed 2e9", "seed", 2_000_000_000),
+        ("circuit random --seed 2e5", "seed", 200_000),
         ("play --opponents 7", "opponents", 7),
     ],
 )
@@ -75,3 +77,28 @@ def test_a_number_outside_its_bounds_is_one_line(typed: str, capsys: pytest.Capt
     assert ended.value.code == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "must be a whole number" in line
+
+
+@pytest.mark.parametrize("command", ["watch", "evaluate", "record", "play", "export"])
+def test_option_s_takes_one_argument_and_repeats(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    more = ["-o", "small.pt"] if command == "export" else []
+    run = ["my-run"] if command in ("watch", "export") else []
+    for given in (["-s", "*.Act1", "-s", "random:2"], ["-s", "*.Act1,random:2"]):
+        options = make_parser().parse_args([command, *more, *given, *run])
+        assert options.state == ["*.Act1", "random:2"]
+        assert not run or options.checkpoint == "my-run"
+    with pytest.raises(SystemExit):
+        make_parser().parse_args([command, *more, "-s", "A", "B", "C"])
+    assert "several circuits are A,B or -s A -s B" in capsys.readouterr().err
+
+
+def test_option_s_takes_file_with_comma_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a,b.state").touch()
+    assert make_parser().parse_args(["play", "-s", "a,b.state", "-s", "c,d"]).state == ["a,b.state", "c", "d"]
+
+
+def test_splits_take_one_argument_and_repeat() -> None:
+    for given in (["--splits", "within,random"], ["--splits", "within", "--splits", "random"]):
+        options = make_parser().parse_args(["benchmark", *given, "generalisation"])
+        assert options.splits == ["within", "random"]

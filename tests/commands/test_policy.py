@@ -234,7 +234,7 @@ def test_an_export_that_cannot_be_evaluated_leaves_an_earlier_one_alone(tmp_path
     config = read([], ["environment.id=mine:Corridor-v0", "model.hidden_size=16"])
     checkpoint.save(tmp_path / "foreign.pt", state._replace(config=config))
     (tmp_path / "small.pt").write_text("earlier")
-    bad = run("export", "foreign.pt", "-o", "small.pt", cwd=tmp_path)
+    bad = run("export", "foreign.pt", "-o", "small.pt", "--force", cwd=tmp_path)
     assert (bad.returncode, bad.stderr.count("\n")) == (2, 1), bad.stderr
     assert "imports the module mine" in bad.stderr
     assert (tmp_path / "small.pt").read_text() == "earlier"

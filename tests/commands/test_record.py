@@ -8,7 +8,11 @@ import numpy as np
 import pytest
 from commands import run
 from PIL import Image
-from policies import KART, PONG, save_policy
+from policies import CARTPOLE, KART, PONG, save_policy
+
+from kartrl.cli import main
+from kartrl.config import dump
+from kartrl.learning import checkpoint
 
 needs_kart = pytest.mark.skipif(
     importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator on this platform"
@@ -48,12 +52,33 @@ def test_video_picture_and_lap_times(kart, tmp_path):
 
 
 @needs_kart
-def test_without_a_state_it_lists_the_circuits(kart, tmp_path):
-    for arguments in ([], ["-p", kart]):
-        result = run("record", *arguments, cwd=tmp_path)
-        assert result.returncode == 0, result.stderr
-        assert "MarioCircuit.Act4" in result.stdout
+def test_record_without_circuit_refuses_several_unbuilt(kart, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KARTRL_CACHE", str(tmp_path / "cache"))
+    for arguments in ([], ["-p", kart], ["-p", kart, "-s", "MarioCircuit.*"]):
+        assert main(["record", *arguments]) == 2
+        output = capsys.readouterr()
+        assert output.err.count("\n") == 1
+        assert "MarioCircuit." in output.err
+        assert "name one" in output.err
     assert list(tmp_path.iterdir()) == []
+
+
+@needs_kart
+def test_record_without_circuit_films_the_only_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    levels = ("levels.*=none", "levels.MarioCircuit.Act2=train", "environment.no_progress_limit=0.2")
+    assert main(["record", "-p", str(save_policy(tmp_path / "run", [*KART, *levels]))]) == 0
+    assert (tmp_path / "MarioCircuit.Act2.mp4").is_file()
+
+
+def test_record_without_run_films_the_newest(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = save_policy(tmp_path / "logs" / "pole", CARTPOLE)
+    (tmp_path / "logs" / "pole" / "config.cfg").write_text(dump(checkpoint.load(path).config))
+    assert main(["record"]) == 0
+    assert (tmp_path / "CartPole-v1.mp4").is_file()
+    assert main(["record", "--set", "environment.oponents=3"]) == 2
 
 
 @needs_kart

@@ -246,12 +246,19 @@ def test_any_valid_file_is_checked_and_compiled_without_a_crash(**values: object
 def test_check_takes_names_and_lists_all_that_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "mine.toml"
     file.write_text('titel = "A"\nkind = "lava"\nscenery = 2\ncorners = "odd"\npoints = 3\n')
-    status = main(["circuit", "check", str(file), "MarioCircuit.Act1", "MarioCircut.Act2", "--no-drive"])
+    status = main(["circuit", "check", str(file), "MarioCircuit.Act1", "--no-drive"])
     lines = capsys.readouterr().out.splitlines()
-    assert status == 2
+    assert status == 1
     assert sum(line.startswith(f"{file}: ") for line in lines) == 6, "title, titel, kind, scenery, corners, points"
     assert any(line.startswith("MarioCircuit.Act1: good, ") for line in lines)
-    assert any("the nearest is MarioCircuit.Act2" in line for line in lines)
+    for missing, said in (
+        ("MarioCircut.Act2", "the nearest is MarioCircuit.Act2"),
+        ("a.toml", "a.toml: neither"),
+    ):
+        assert main(["circuit", "check", str(file), missing]) == 2
+        output = capsys.readouterr()
+        assert (output.out, output.err.count("\n")) == ("", 1), "nothing is checked"
+        assert said in output.err
 
 
 def test_random_circuits_do_not_replace_edited_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -148,7 +148,7 @@ def test_check_reports_faults_and_lap_times(tmp_path: Path) -> None:
     assert "good, 2551 pixels a lap; laps of the scripted driver: 1" in result.stdout
     assert result.stdout.count(",") == 5
     result = run("circuit", "check", "--no-drive", str(good), str(bad), cwd=tmp_path)
-    assert result.returncode == 2
+    assert result.returncode == 1
     assert f"{good}: good, 2551 pixels a lap\n" in result.stdout
     assert f"{bad}: the road is too narrow near point" in result.stdout
 
@@ -175,9 +175,9 @@ def test_build_draw_and_drive_from_the_command_line(tmp_path: Path) -> None:
 
 def test_recording_a_drive_reports_progress(tmp_path: Path) -> None:
     laps: list[float] = []
-    file = tmp_path / "new" / "film.mp4"
-    times = record_drive("MarioCircuit.Act2", 1, file, lambda *, completed: laps.append(completed))
-    assert len(times.seconds) == 1
+    wanted = tmp_path / "new" / "film.mp4"
+    film, times = record_drive("MarioCircuit.Act2", 1, wanted, lambda *, completed: laps.append(completed))
+    assert (film, len(times.seconds)) == (wanted, 1)
     assert laps == sorted(laps)
     assert laps[0] <= 0.1
     assert 0.9 < laps[-1] <= 1

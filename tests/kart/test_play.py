@@ -46,7 +46,7 @@ movie.close()
 
 
 def test_a_movie_replays_exactly_on_stable_retro(tmp_path: Path) -> None:
-    with Stage(Options(circuit=CIRCUIT, game="bundled")) as stage:
+    with Stage(Options(circuits=(CIRCUIT,), game="bundled")) as stage:
         session = stage.first()
         assert session is not None
         drive(session, some_driving(100))
@@ -197,14 +197,14 @@ def test_invalid_input_is_one_line(
 
 def test_circuits_are_selected_as_in_levels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Several leave the choice to the player; one, be it a file, is driven at once."""
-    with Stage(Options(circuit="MarioCircuit.*", game="bundled")) as stage:
+    with Stage(Options(circuits=("MarioCircuit.*",), game="bundled")) as stage:
         assert stage.first() is None
         assert stage.choices() == [f"MarioCircuit.Act{act}" for act in (1, 2, 3, 4)]
         drive(session := stage.session("MarioCircuit.Act2"), some_driving(100))
         states.save(tmp_path / "bend.state", session.state())
     monkeypatch.chdir(tmp_path)
     policy = save_policy(tmp_path, KART)
-    stage, session = begun(circuit="bend.state", checkpoint=policy)
+    stage, session = begun(circuits=("bend.state",), checkpoint=policy)
     with stage:
         assert session.circuit == "bend"
         drive(session, some_driving(20))
@@ -214,7 +214,7 @@ def test_circuits_are_selected_as_in_levels(tmp_path: Path, monkeypatch: pytest.
 
 def test_ghost_of_another_circuit_is_rejected(tmp_path: Path, movie_file: Path) -> None:
     with (
-        Stage(Options(circuit="MarioCircuit.Act2", ghost=movie_file, game="bundled")) as stage,
+        Stage(Options(circuits=("MarioCircuit.Act2",), ghost=movie_file, game="bundled")) as stage,
         pytest.raises(UserError, match="Act1"),
     ):
         stage.first()
@@ -248,7 +248,7 @@ def test_a_movie_becomes_a_video_without_a_display(
 
 
 def test_no_black_lines_are_shown_at_the_horizon_or_above():
-    stage, session = begun(circuit=CIRCUIT, opponents=3)
+    stage, session = begun(circuits=(CIRCUIT,), opponents=3)
     with stage:
         drive(session, some_driving(30))
         ground = session.console.game.ground_rows[1]

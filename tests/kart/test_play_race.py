@@ -44,7 +44,7 @@ LAP_TIMES: list[float] = []  # of `race_inputs`
 
 def test_session_movie_and_ghost_agree_on_a_complete_race(race_inputs: list[int], tmp_path: Path) -> None:
     """Lap times equal the environment's, the movie ends with the race, and as a ghost it retraces its drive."""
-    stage, session = begun(circuit=CIRCUIT)
+    stage, session = begun(circuits=(CIRCUIT,))
     with stage:
         places = []
         for buttons in race_inputs:
@@ -91,7 +91,7 @@ def test_session_movie_and_ghost_agree_on_a_complete_race(race_inputs: list[int]
 
 
 def test_movie_reproduces_opponents(tmp_path: Path) -> None:
-    stage, session = begun(circuit=CIRCUIT, opponents=3)
+    stage, session = begun(circuits=(CIRCUIT,), opponents=3)
     with stage:
         drive(session, [0] * 60 + some_driving(200))
         assert session.rank == 4
@@ -121,7 +121,7 @@ def test_policy_ghost_drives_as_in_evaluation(tmp_path: Path) -> None:
         start = {"circuit": CIRCUIT, "noop": 0}
         drives = steps(driver.env, driver.network, start, greedy=True, seed=0)
         infos = [step.info for step in drives]
-    stage, session = begun(circuit=CIRCUIT, checkpoint=policy)
+    stage, session = begun(circuits=(CIRCUIT,), checkpoint=policy)
     with stage:
         for _ in range(2):
             ghost = session.ghost

@@ -56,7 +56,7 @@ def part(picture: np.ndarray, place: pygame.Rect) -> np.ndarray:
 
 
 def test_keys_drive_and_the_window_shows_the_consoles_screen(player: Callable[..., Player]) -> None:
-    one = player(circuit=CIRCUIT)
+    one = player(circuits=(CIRCUIT,))
     one.wait(30)
     assert one.race["tick"] == 1, "the clock waits for the first key"
     one.hold(pygame.K_x, 60)
@@ -74,7 +74,7 @@ def test_keys_drive_and_the_window_shows_the_consoles_screen(player: Callable[..
 
 
 def test_pause_restart_and_focus(player: Callable[..., Player]) -> None:
-    one = player(circuit=CIRCUIT)
+    one = player(circuits=(CIRCUIT,))
     one.hold(pygame.K_x, 40)
     one.press(pygame.K_p)
     tick = one.race["tick"]
@@ -96,7 +96,7 @@ def test_pause_restart_and_focus(player: Callable[..., Player]) -> None:
 
 @pytest.mark.parametrize("size", [(1056, 672), (1920, 1080), (700, 500), (300, 200)])
 def test_any_size_of_the_window(player: Callable[..., Player], size: tuple[int, int]) -> None:
-    one = player(circuit=CIRCUIT)
+    one = player(circuits=(CIRCUIT,))
     pygame.display.set_mode(size, pygame.RESIZABLE)
     one.look()
     scale = one.window.picture.width // WIDTH
@@ -109,7 +109,7 @@ def test_any_size_of_the_window(player: Callable[..., Player], size: tuple[int, 
 def test_each_race_is_saved_as_a_movie(player: Callable[..., Player], tmp_path: Path) -> None:
     output = tmp_path / "drive.bk2"
     output.write_bytes(b"an older one")
-    one = player(circuit=CIRCUIT, output=output)
+    one = player(circuits=(CIRCUIT,), output=output)
     one.press(pygame.K_r)  # nothing driven: nothing kept
     one.hold(pygame.K_x, 50)
     one.press(pygame.K_r)
@@ -117,13 +117,14 @@ def test_each_race_is_saved_as_a_movie(player: Callable[..., Player], tmp_path: 
     one.press(pygame.K_F2)
     one.hold(pygame.K_x, 10)
     one.press(pygame.K_ESCAPE)
-    assert one.app.shelf.written == [output, tmp_path / "drive-2.bk2"]
+    assert one.app.shelf.written == [tmp_path / f"drive-{number}.bk2" for number in (2, 3)]
+    assert output.read_bytes() == b"an older one"
     assert [len(read_movie(file).inputs) for file in one.app.shelf.written] == [51, 81 + 1]
-    assert read_movie(output).inputs == (0, *[BIT["B"]] * 50)
+    assert read_movie(one.app.shelf.written[0]).inputs == (0, *[BIT["B"]] * 50)
 
 
 def test_key_saves_a_movie(player: Callable[..., Player], tmp_path: Path) -> None:
-    one = player(circuit=CIRCUIT)
+    one = player(circuits=(CIRCUIT,))
     one.hold(pygame.K_x, 30)
     one.press(pygame.K_F2)
     one.press(pygame.K_r)
@@ -141,7 +142,7 @@ def test_key_saves_a_movie(player: Callable[..., Player], tmp_path: Path) -> Non
 
 
 def test_start_state_is_saved_and_overwriting_is_confirmed(player: Callable[..., Player], tmp_path: Path) -> None:
-    one = player(circuit=CIRCUIT)
+    one = player(circuits=(CIRCUIT,))
     one.hold(pygame.K_x, 90)
     one.press(pygame.K_F3)
     x, y = one.race["x"], one.race["y"]
@@ -192,7 +193,7 @@ def test_menu_leads_to_races_and_back(player: Callable[..., Player]) -> None:
 
 
 def test_closing_the_window_ends_the_command(player: Callable[..., Player], tmp_path: Path) -> None:
-    one = player(circuit=CIRCUIT, output=tmp_path / "drive.bk2")
+    one = player(circuits=(CIRCUIT,), output=tmp_path / "drive.bk2")
     one.hold(pygame.K_x, 20)
     pygame.event.post(pygame.event.Event(pygame.QUIT))
     one.app.run()
@@ -205,7 +206,7 @@ def test_closing_the_window_ends_the_command(player: Callable[..., Player], tmp_
 
 def test_race_against_a_policy_ghost(player: Callable[..., Player], tmp_path: Path) -> None:
     """The ghost drives independently of the player, is on the minimap, and the window shows the gap."""
-    one = player(circuit=CIRCUIT, checkpoint=save_policy(tmp_path, KART))
+    one = player(circuits=(CIRCUIT,), checkpoint=save_policy(tmp_path, KART))
     alone = one.look()
     one.hold(pygame.K_x, 90)
     assert one.race["opponents"] == 0x81

@@ -113,7 +113,7 @@ def test_invalid_states_are_reported_before_training(mine):
 
 def test_evaluate_and_record_take_paths(mine):
     path = save_policy(mine.parent / "run", [*KART, "levels.*=none", "levels.MarioCircuit.Act1=train"])
-    done = run("evaluate", "-p", str(path), "-s", "mine/", "MarioCircuit.Act1", "--episodes", "1", cwd=mine.parent)
+    done = run("evaluate", "-p", str(path), "-s", "mine/,MarioCircuit.Act1", "--episodes", "1", cwd=mine.parent)
     assert done.returncode == 0, done.stderr
     for name in ("Monza", "my_ring", "MarioCircuit.Act1"):
         assert name in done.stdout
@@ -219,7 +219,7 @@ def test_a_run_on_generated_circuits(cache, mine):
     assert driven == {"random.asphalt.0000", "random.dirt.0001"}
     path = checkpoint.newest(folder)
     assert str(mine).encode() not in path.read_bytes(), "a checkpoint names what the user named"
-    named = ("-s", "random:2", "mine/Monza.state")
+    named = ("-s", "random:2", "-s", "mine/Monza.state")
     for choice, monza in ((), False), (named, True):
         table = run("evaluate", "-p", str(path), "--episodes", "1", *choice, cwd=mine.parent)
         assert table.returncode == 0, table.stderr

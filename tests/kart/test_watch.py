@@ -209,7 +209,7 @@ def test_ctrl_c_keeps_the_film_so_far(kart: Path, tmp_path: Path) -> None:
 @needs_screen
 def test_the_window_on_a_virtual_display(kart: Path, screen: Screen, tmp_path: Path) -> None:
     """It drives by itself, goes on at a key, and ends at Ctrl-C."""
-    with on_screen(screen, tmp_path, "watch", str(kart), "-s", *CIRCUITS) as shown:
+    with on_screen(screen, tmp_path, "watch", str(kart), "-s", ",".join(CIRCUITS)) as shown:
         wait_for(lambda: colours(screen.look()) > 60, 100, "the race")
         before = np.asarray(screen.look())
         wait_for(lambda: np.mean(np.asarray(screen.look()) != before) > 0.02, 60, "a kart that moves")

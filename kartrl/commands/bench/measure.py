@@ -5,6 +5,7 @@ The stages of an agent step are measured separately; their sum gives the ideal, 
 measured in several windows, alternating with a peer if one is given.
 """
 
+import contextlib
 import json
 import statistics
 from pathlib import Path
@@ -22,6 +23,7 @@ from kartrl.config import Config, check_own, read
 from kartrl.config.cluster import Cluster
 from kartrl.envs.worlds import changed, load_world
 from kartrl.errors import UserError
+from kartrl.files import unused_file
 from kartrl.hardware.devices import learner_device
 from kartrl.hardware.machine import cores
 from kartrl.launch import config_options
@@ -44,16 +46,26 @@ class Settings(NamedTuple):
 
 
 def bench(files: list[str], overrides: list[str], settings: Settings, console: Console) -> None:
-    """Measure, print, and write JSON if asked.
+    """Measure, print, and write JSON if asked: a new file.
 
     Raises:
         UserError: bad input, or training or the peer ends early.
     """
-    if settings.json is not None:  # an error here, not after all measurements
-        try:
-            settings.json.touch()
-        except OSError as error:
-            raise UserError(f"--json {settings.json}: cannot write ({error.strerror or error})") from error
+    with contextlib.ExitStack() as stack:
+        file = settings.json
+        if file is not None:  # an error here, not after all measurements
+            try:
+                file = stack.enter_context(unused_file(file))
+            except OSError as error:
+                raise UserError(f"--json {file}: cannot write ({error.strerror or error})") from error
+        figures = _measure_all(files, overrides, settings, console)
+        if file is not None:
+            file.write_text(json.dumps(figures, indent=1), encoding="utf-8")
+            console.print(f"Written to {file}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _measure_all(files: list[str], overrides: list[str], settings: Settings, console: Console) -> dict[str, Any]:
+    """Measure and print; returns the figures."""
     check_own(overrides, OURS, "bench")
     peer = peer_command(settings.peer)
     config = load_world(read(files, overrides)).prepare(console)
@@ -106,18 +118,16 @@ def bench(files: list[str], overrides: list[str], settings: Settings, console: C
         ratio = statistics.median(rate / peer for rate, peer in zip(rates, peers, strict=True))
         summary += f", {ratio:.2f} times the peer"
     console.print(summary, highlight=False)
-    if settings.json is not None:
-        figures = {
-            "cores": number,
-            "parts": parts._asdict(),
-            "replayed_steps": replayed,
-            "ideal": ideal,
-            "windows": [window._asdict() for window in windows],
-            "nodes": nodes,
-            "peer": peers,
-            **_for_simulation(config, parts, sizes, typical),
-        }
-        settings.json.write_text(json.dumps(figures, indent=1), encoding="utf-8")
+    return {
+        "cores": number,
+        "parts": parts._asdict(),
+        "replayed_steps": replayed,
+        "ideal": ideal,
+        "windows": [window._asdict() for window in windows],
+        "nodes": nodes,
+        "peer": peers,
+        **_for_simulation(config, parts, sizes, typical),
+    }
 
 
 def replayed_steps(config: Config, sizes: Sizes) -> float:

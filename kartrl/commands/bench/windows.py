@@ -91,9 +91,14 @@ def _window(rows: Sequence[Row], warm: float, usage: Mapping[str, float]) -> Win
 
     Args:
         usage: of the hardware, by `Hardware.sample`.
+
+    Raises:
+        UserError: nothing was learned within it.
     """
     reports = _reports(rows, warm)
     first, last = reports[0], reports[-1]
+    if first.agent_steps == last.agent_steps:
+        raise UserError(f"no update within {last.seconds - first.seconds:.0f} s of training; choose more --seconds")
     means: dict[str, list[float]] = {}
     for row in rows:
         if row.seconds > first.seconds or row.tag == FIRST_UPDATE:
@@ -166,6 +171,8 @@ def peer_rate(command: Sequence[str], seconds: float, warm: float, progress: Pro
                     progress.update(task, description=f"peer: {now - points[0][0]:.0f} of {seconds:.0f} s")
                     if now - points[0][0] >= seconds:
                         (first, before), (last, after) = points[0], points[-1]
+                        if after == before:
+                            raise UserError(f"the peer made no agent steps within {seconds:g} s; choose more --seconds")
                         return (after - before) / (last - first)
     finally:
         progress.remove_task(task)

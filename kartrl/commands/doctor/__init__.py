@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from kartrl.commands.arguments import Parser, add_config, config_files
@@ -56,27 +56,27 @@ class Finding(NamedTuple):
 
 
 def doctor(files: list[str], overrides: list[str], console: Console) -> int:
-    """Print a line per check: a table in a terminal, else plain lines.
+    """Print the result of each check as soon as it is known: a row of a table in a terminal, else a plain line.
 
     Returns:
         0 if a run with this configuration can start, else 1.
     """
-    table = Table(box=None, show_header=False, pad_edge=False)
     problems = 0
-    for state, subject, text in examine(files, overrides):
+    for state, subject, text in examine(files, overrides, console):
         problems += state == "problem"
-        table.add_row(Text(state, COLOURS[state]), subject, Text(text))
-        if not console.is_terminal:
+        if console.is_terminal:
+            row = Table.grid(Column(width=8), Column(width=17), Column(), padding=(0, 1))
+            row.add_row(Text(state, COLOURS[state]), subject, Text(text))
+            console.print(row)
+        else:
             console.print(f"{state:<8} {subject:<17} {text}", markup=False, highlight=False, soft_wrap=True)
-    if console.is_terminal:
-        console.print(table)
     console.print(f"Not ready: {problems} to fix." if problems else "Ready.", highlight=False)
     return int(problems > 0)
 
 
-def examine(files: list[str], overrides: list[str]) -> Iterator[Finding]:
+def examine(files: list[str], overrides: list[str], console: Console) -> Iterator[Finding]:
     """Run all checks; an exception in one is reported as its finding."""
-    examined = Examined(files, overrides)
+    examined = Examined(files, overrides, console)
     for subject, check in CHECKS.items():
         try:
             state, text = check(examined)

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from rich.console import Console
+
 from kartrl.config import Config, read
 from kartrl.errors import UserError
 
@@ -25,6 +27,7 @@ class Examined:
 
     files: list[str]
     overrides: list[str]
+    console: Console  # shows the progress of what takes long
     config: Config = field(default_factory=Config)  # of the files and overrides, if they are valid
     spec: EnvSpec | None = None
     sizes: Sizes | None = None
@@ -46,7 +49,7 @@ def check_environment(examined: Examined) -> tuple[State, str]:
     from kartrl.envs.worlds import load_world
     from kartrl.sizing.inspection import inspect_env, remarks
 
-    spec = examined.spec = inspect_env(load_world(examined.config).prepare())
+    spec = examined.spec = inspect_env(load_world(examined.config).prepare(examined.console))
     shape = " x ".join(map(str, spec.observation_shape))
     text = f"{spec.title}: observations {shape} {spec.observation_dtype}, {spec.action.title}"
     found = remarks(examined.config, spec)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from kartrl.commands.arguments import POLICY, Parser, add_driving, add_world, policy, positive
+from kartrl.commands.arguments import POLICY, Parser, add_driving, add_levels, add_world, policy, positive
 
 
 def add_arguments(parser: Parser) -> None:
@@ -19,14 +19,7 @@ def add_arguments(parser: Parser) -> None:
         help=f"{POLICY}; a run that is still training is followed (default, and checkpoint.pt: the newest run's best, "
         "else the one bundled with kartrl)",
     )
-    parser.add_argument(
-        "-s",
-        "--state",
-        nargs="+",
-        default=[],
-        metavar="CIRCUIT",
-        help="only these circuits, named as in [levels], such as random:20",
-    )
+    add_levels(parser, "only these circuits, named as in [levels], such as random:20")
     parser.add_argument(
         "-o",
         "--output",

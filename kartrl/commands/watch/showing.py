@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from kartrl.commands.policy import find_policy, fitting
-from kartrl.commands.record import video_file
 from kartrl.driving.driving import Driver, open_driver
 from kartrl.errors import UserError
+from kartrl.files import output_file, unused_file
 from kartrl.kart.play.watching import Show, WatchWindow
 from kartrl.learning import checkpoint
 from kartrl.metrics.video import Mp4Writer
@@ -65,7 +65,7 @@ def watch(
     if windowed:
         _show(source, opened, seconds, greedy, console)
         return
-    video = video_file(output, "watch")
+    video = output_file(output, "watch", ".mp4")
     if output is None:
         _say(console, "No display: recording a video instead (-o FILE.mp4 chooses where)")
     if source.path is None:
@@ -123,12 +123,13 @@ def _first_checkpoint(source: Source, window: Window) -> Path | None:
     return path
 
 
-def _film(show: Show, canvas: Canvas, video: Path, console: Console) -> None:
+def _film(show: Show, canvas: Canvas, wanted: Path, console: Console) -> None:
     """Record one round; after Ctrl-C, the video so far is kept."""
     every = max(1, round(show.rate / FILM_FPS))
     columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
     try:
         with (
+            unused_file(wanted) as video,
             Mp4Writer(video, show.rate / every) as mp4,
             Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress,
         ):
@@ -144,7 +145,7 @@ def _film(show: Show, canvas: Canvas, video: Path, console: Console) -> None:
             except KeyboardInterrupt:
                 _say(console, "Interrupted; the video so far is kept")
     except OSError as error:
-        raise UserError(f"{video}: cannot write ({error.strerror or error}); choose another file with -o") from error
+        raise UserError(f"{wanted}: cannot write ({error.strerror or error}); choose another file with -o") from error
     _say(console, f"Video: {video}")
 
 

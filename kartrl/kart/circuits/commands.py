@@ -2,6 +2,7 @@
 
 import argparse
 import difflib
+import mimetypes
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -12,7 +13,9 @@ from rich.console import Console as Terminal
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, track
 from rich.table import Table
 
+from kartrl.config.levels import HIGHEST
 from kartrl.errors import UserError
+from kartrl.files import check_replaceable, output_file, unused_file
 from kartrl.kart.circuit_map import circuit_block
 from kartrl.kart.circuits import LAPS, draw, library
 from kartrl.kart.circuits.checks import find_faults
@@ -33,20 +36,21 @@ VIEW = slice(8, 108)  # screen rows between the black band and the map
 
 def check(options: argparse.Namespace) -> int:
     terminal, wrong = Terminal(), 0
-    for named in options.circuit:
-        faults, praise = _examine(named, options.drive)
+    files = {named: _described(named) for named in options.circuit}
+    for named, file in files.items():
+        faults, praise = _examine(file, options.drive)
         for fault in faults:
             terminal.print(f"{named}: {fault}", style="red", markup=False, soft_wrap=True)
         if not faults:
             terminal.print(f"{named}: {praise}", markup=False, soft_wrap=True)
         wrong += bool(faults)
-    return 2 if wrong else 0
+    return 1 if wrong else 0
 
 
-def _examine(named: str, driven: bool) -> tuple[list[str], str]:
-    """Faults of the circuit with this file or name; and, if there are none, the line to print."""
+def _examine(file: Path, driven: bool) -> tuple[list[str], str]:
+    """Faults of the circuit in this file; and, if there are none, the line to print."""
     try:
-        circuit = read(_described(named))
+        circuit = read(file)
     except CircuitError as error:
         return error.faults, ""
     if faults := find_faults(circuit):
@@ -64,15 +68,15 @@ def _described(named: str) -> Path:
     """The .toml file of a circuit: this path itself, or the file of the bundled circuit with this name.
 
     Raises:
-        CircuitError: there is neither.
+        UserError: there is neither.
     """
-    if named.endswith(".toml") or Path(named).is_file():
+    if Path(named).is_file():
         return Path(named)
     bundled = OWN / f"{named}.toml"
     if not bundled.is_file():
         names = [file.stem for file in OWN.glob("*.toml")]
         near = difflib.get_close_matches(named, names, n=1, cutoff=0.0)[0]
-        raise CircuitError(named, [f"neither a circuit's .toml file nor a bundled circuit; the nearest is {near}"])
+        raise UserError(f"{named}: neither a circuit's .toml file nor a bundled circuit; the nearest is {near}")
     return bundled
 
 
@@ -102,8 +106,10 @@ def build(options: argparse.Namespace) -> int:
     for file, circuit in sound:
         block = compile_block(circuit)
         state = options.output / f"{file.stem}.state"
-        library.save_state(state, block)
-        library.save(state.with_suffix(".png"), png(block.image()))
+        files = {state: library.state_bytes(block), state.with_suffix(".png"): png(block.image())}
+        check_replaceable(files, options.force)
+        for name, data in files.items():
+            library.save(name, data)
         print(f"{state}: {circuit.title}, {circuit.kind}, {block.length} pixels a lap")
     return 0
 
@@ -114,19 +120,26 @@ def draw_(options: argparse.Namespace) -> int:
     names = list(circuits(GAME)) if options.all else options.circuit
     if not names:
         raise UserError("no circuit given: pass a .toml, a .state or a name, or --all")
+    output = output_file(options.output, _short_name(names[0]) if len(names) == 1 else "circuits", ".png")
     shots = [_take_shot(name, options.points) for name in names]
-    if len(shots) == 1:
-        image, name = draw.join_view(shots[0].ground, shots[0].view), f"{shots[0].name}.png"
-    else:
-        image, name = draw.sheet(shots), "circuits.png"
-    output = options.output or Path(name)
-    library.save(output, png(image))
-    print(output)
+    image = draw.join_view(shots[0].ground, shots[0].view) if len(shots) == 1 else draw.sheet(shots)
+    print(_save_new(output, png(image)))
     return 0
 
 
+def _save_new(wanted: Path, data: bytes) -> Path:
+    """Write a file in its folder, which is created, without replacing any other; returns the file."""
+    try:
+        wanted.parent.mkdir(parents=True, exist_ok=True)
+        with unused_file(wanted) as file:
+            library.save(file, data)
+            return file
+    except OSError as error:
+        raise UserError(f"{wanted}: cannot write: {error.strerror or error}") from error
+
+
 def _take_shot(circuit: str, points: bool) -> draw.Shot:
-    if circuit.endswith(".toml"):
+    if _is_described(circuit):
         described = read(Path(circuit))
         block, wrong = compile_block(described), find_faults(described)
         for fault in wrong:  # still draw: the map helps to locate the fault
@@ -145,36 +158,51 @@ def _take_shot(circuit: str, points: bool) -> draw.Shot:
 
 def _check_exists(circuit: str) -> None:
     """Raise UserError if `circuit` is neither a file nor a bundled circuit."""
-    if not circuit.endswith((".toml", ".state")) and circuit not in circuits(GAME):
+    if Path(circuit).suffix.lower() not in (".toml", ".state") and circuit not in circuits(GAME):
         names = ", ".join(f"{file.stem} ({title_of(file.stem)})" for file in sorted(OWN.glob("*.toml")))
         raise UserError(f"no circuit {circuit!r}: pass a .toml, a .state or a bundled circuit: {names}")
 
 
 def _short_name(circuit: str) -> str:
-    return Path(circuit).name.removesuffix(".state").removesuffix(".toml")
+    path = Path(circuit)
+    return path.stem if path.suffix.lower() in (".toml", ".state") else circuit
+
+
+def _is_described(circuit: str) -> bool:
+    return Path(circuit).suffix.lower() == ".toml"
 
 
 def random_(options: argparse.Namespace) -> int:
     numbers = range(options.seed, options.seed + options.count)
+    if numbers[-1] > HIGHEST:
+        raise UserError(f"-n {options.count}: numbers of generated circuits end at {HIGHEST}; choose a lower --seed")
     tasks = [(number, library.kind_of(number, options.kind), str(options.output)) for number in numbers]
     if not options.force:
         library.check_unedited(tasks)
-    done = library.run_tasks(library.build_random, tasks)
-    for _ in track(done, "Making circuits", total=len(tasks), console=Terminal(stderr=True), transient=True):
+    for _ in _shown(library.run_tasks(library.build_random, tasks), "Making circuits", len(tasks)):
         pass
-    print(f"{len(tasks)} circuits in {options.output}")
+    print(f"{len(tasks)} circuit{'s' * (len(tasks) > 1)} in {options.output}")
     return 0
+
+
+def _shown(items: Iterable[str], title: str, total: int) -> Iterable[str]:
+    """The items, with a progress bar in a terminal."""
+    terminal = Terminal(stderr=True)
+    return track(items, title, total, console=terminal, transient=True, disable=not terminal.is_terminal)
 
 
 def drive_(options: argparse.Namespace) -> int:
     for name in options.circuit:
         _check_exists(name)
-    if options.output is not None and options.output.suffix == ".gif":
-        return _draw_drives(options.circuit, options.output)
-    if options.output is not None and options.output.suffix == ".mp4" and len(options.circuit) > 1:
-        raise UserError(f"-o {options.output}: one film per circuit; name a folder, or a .gif of them side by side")
+    output: Path | None = options.output
+    kind = "" if output is None or output.is_dir() else output.suffix.lower()
+    if output is not None and kind == ".gif":
+        return _draw_drives(options.circuit, output)
+    if kind == ".mp4" and len(options.circuit) > 1:
+        raise UserError(f"-o {output}: one film per circuit; name a folder, or a .gif of them side by side")
+    if kind != ".mp4" and mimetypes.guess_type(f"x{kind}")[0]:
+        raise UserError(f"-o {output}: the file name must end in .mp4 or .gif; or name a folder")
     table, films = Table("circuit", "laps", "seconds"), []
-    many = len(options.circuit) > 1 or (options.output is not None and options.output.suffix != ".mp4")
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     terminal = Terminal(stderr=True)
     with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as progress:
@@ -182,11 +210,12 @@ def drive_(options: argparse.Namespace) -> int:
             state = _state_of(name)
             short = _short_name(name)
             task = progress.add_task(f"Driving {short}", total=options.laps)
-            if options.output is None:
+            if output is None:
                 times = time_laps(state, options.laps)
             else:
-                films.append(options.output / f"{short}.mp4" if many else options.output)
-                times = record_drive(state, options.laps, films[-1], partial(progress.update, task))
+                wanted = output if kind == ".mp4" else output / f"{short}.mp4"
+                film, times = record_drive(state, options.laps, wanted, partial(progress.update, task))
+                films.append(film)
             progress.update(task, completed=options.laps)
             laps = min(options.laps, LAPS - times.before)
             table.add_row(short, f"{len(times.seconds)} of {laps}", _seconds(times.seconds))
@@ -203,7 +232,7 @@ def _draw_drives(names: Sequence[str], file: Path) -> int:
     """
     first, last = (seconds * TICKS_PER_SECOND for seconds in GIF_SECONDS)
     films: list[list[np.ndarray]] = []
-    for name in track(names, "Driving", console=Terminal(stderr=True), transient=True):
+    for name in _shown(names, "Driving", len(names)):
         views: list[np.ndarray] = []  # one per tick; most are the same array
 
         def shoot(console: Console, views: list[np.ndarray] = views) -> bool:
@@ -214,22 +243,21 @@ def _draw_drives(names: Sequence[str], file: Path) -> int:
         films.append(views[first::GIF_TICKS] or views[-1:])
     length = max(map(len, films))
     sheets = [contact_sheet([views[min(at, len(views) - 1)] for views in films]) for at in range(length)]
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(gif(sheets, TICKS_PER_SECOND / GIF_TICKS, colours=64))
-    except OSError as error:
-        raise UserError(f"{file}: cannot write: {error.strerror or error}") from error
-    print(file)
+    print(_save_new(file, gif(sheets, TICKS_PER_SECOND / GIF_TICKS, colours=64)))
     return 0
 
 
 def _state_of(circuit: str) -> str:
     """The start state of a circuit's file; other names are returned unchanged."""
-    return str(library.state_of(Path(circuit))) if circuit.endswith(".toml") else circuit
+    return str(library.state_of(Path(circuit))) if _is_described(circuit) else circuit
 
 
-def record_drive(state: str, laps: int, file: Path, progress: Callable[..., None]) -> LapTimes:
-    """Record a drive as a video and return its lap times; calls `progress` with the number of laps `completed`."""
+def record_drive(state: str, laps: int, wanted: Path, progress: Callable[..., None]) -> tuple[Path, LapTimes]:
+    """Record a drive as a video; returns the file, which replaces no other, and the lap times.
+
+    Args:
+        progress: called with the number of laps `completed`.
+    """
     before: int | None = None  # laps completed before the start
 
     def shoot(console: Console) -> None:
@@ -242,8 +270,8 @@ def record_drive(state: str, laps: int, file: Path, progress: Callable[..., None
             progress(completed=lap + race["checkpoint"] / race["checkpoint_num"])
 
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with Mp4Writer(file, 30) as film:
-            return time_laps(state, laps, shoot)
+        wanted.parent.mkdir(parents=True, exist_ok=True)
+        with unused_file(wanted) as file, Mp4Writer(file, 30) as film:
+            return file, time_laps(state, laps, shoot)
     except OSError as error:
-        raise UserError(f"{file}: cannot write: {error.strerror or error}") from error
+        raise UserError(f"{wanted}: cannot write: {error.strerror or error}") from error

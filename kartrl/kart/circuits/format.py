@@ -193,11 +193,13 @@ def read(path: Path) -> Circuit:
     """Read a circuit from a file.
 
     Raises:
-        CircuitError: the file cannot be read, or is not a circuit.
+        UserError: the file cannot be read; or, as `CircuitError`, it is not a circuit.
     """
     try:
         text = read_text(path)
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise UserError(f"{path}: cannot read this circuit ({error.strerror or error})") from error
+    except UnicodeDecodeError as error:
         raise CircuitError(str(path), [f"cannot read: {error}"]) from error
     return parse(text, str(path))
 

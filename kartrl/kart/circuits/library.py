@@ -34,20 +34,24 @@ from kartrl.metrics.video import png
 FEW = 4  # maximum number of circuits that one process builds alone; a second one helps with more
 HELPERS = 2
 Progress = Callable[[str], None]
+Announce = Callable[[int], None]
 Task = tuple[int, str, str]
 
 
-def _ignore(_: str) -> None:
+def _ignore(_: object) -> None:
     pass
 
 
-def random_states(numbers: Sequence[int], kind: str | None = None, progress: Progress = _ignore) -> list[Path]:
+def random_states(
+    numbers: Sequence[int], kind: str | None = None, progress: Progress = _ignore, announce: Announce = _ignore
+) -> list[Path]:
     """Start states of the random circuits with these seeds, in that order; builds those that are missing.
 
     Args:
         numbers: seeds.
         kind: of all of them; None: each kind in turn, by the seed.
         progress: called once with the name of each circuit when it is available.
+        announce: called before any is built, with the number of those that are missing.
 
     Raises:
         UserError: unknown kind, or no emulator.
@@ -61,6 +65,8 @@ def random_states(numbers: Sequence[int], kind: str | None = None, progress: Pro
             progress(file.stem)
         elif found not in missing:
             missing.append(found)
+    if missing:
+        announce(len(missing))
     for name in run_tasks(build_random, [(number, which, str(place)) for number, which in missing]):
         progress(name)
     return files
@@ -85,7 +91,7 @@ def build_random(task: Task) -> str:
     save(Path(folder) / f"{name}.toml", to_toml(circuit).encode())
     block = compile_block(circuit)
     save(Path(folder) / f"{name}.png", png(block.image()))
-    save_state(Path(folder) / f"{name}.state", block)  # last: its presence marks the circuit as complete
+    save(Path(folder) / f"{name}.state", state_bytes(block))  # last: its presence marks the circuit as complete
     return name
 
 
@@ -116,21 +122,25 @@ def read_valid(file: Path) -> Circuit:
     return circuit
 
 
-def state_of(file: Path) -> Path:
+def state_of(file: Path, announce: Announce = _ignore) -> Path:
     """The start state of the circuit in a file, from the cache if the content is unchanged.
+
+    Args:
+        announce: called with 1 before it is built, if it is.
 
     Raises:
         UserError: the file is not a circuit that can be driven, or there is no emulator.
     """
     state = _find(f"{zlib.crc32(to_toml(read(file)).encode()):08x}/{file.stem}.state")
     if not state.is_file():
-        save_state(state, compile_block(read_valid(file)))
+        announce(1)
+        save(state, state_bytes(compile_block(read_valid(file))))
     return state
 
 
-def save_state(file: Path, block: Block) -> None:
-    """Create and write the start state of a block."""
-    save(file, gzip.compress(make_state(block), mtime=0))
+def state_bytes(block: Block) -> bytes:
+    """The content of the file of a block's start state."""
+    return gzip.compress(make_state(block), mtime=0)
 
 
 def save(file: Path, data: bytes) -> None:

@@ -19,8 +19,8 @@ def play(options: Options) -> None:
         from kartrl.kart.play.film import film
 
         with Stage(options) as stage:
-            film(stage, options.output)
-        print(f"Video: {options.output}")
+            file = film(stage, options.output)
+        print(f"Video: {file}")
         return
 
     from kartrl.viewer.window import Window
@@ -42,7 +42,7 @@ def play(options: Options) -> None:
 
 
 def _check(options: Options) -> None:
-    if options.replay is not None and (options.checkpoint or options.ghost or options.circuit):
+    if options.replay is not None and (options.checkpoint or options.ghost or options.circuits):
         raise UserError("--replay cannot be combined with -s, -p or --ghost")
     if options.checkpoint is not None and options.ghost is not None:
         raise UserError("only one ghost is possible: pass either -p or --ghost")
@@ -50,7 +50,7 @@ def _check(options: Options) -> None:
         raise UserError("--opponents cannot be combined with -p, --ghost or --replay")
     if options.output is not None:
         wanted = ".bk2" if options.replay is None else ".mp4"
-        if options.output.suffix != wanted:
+        if options.output.suffix.lower() != wanted:
             raise UserError(f"-o {options.output}: the file name must end in {wanted}")
         if not options.output.parent.is_dir():
             raise UserError(f"-o {options.output}: no folder {options.output.parent}; create it first")

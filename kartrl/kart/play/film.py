@@ -3,13 +3,14 @@
 from pathlib import Path
 
 from kartrl.errors import UserError
+from kartrl.files import unused_file
 from kartrl.kart.play.stage import Stage
 from kartrl.kart.race import TICKS_PER_SECOND
 from kartrl.metrics.video import Mp4Writer
 
 
-def film(stage: Stage, output: Path) -> None:
-    """Write the stage's movie as an MP4, faster than real time where possible.
+def film(stage: Stage, output: Path) -> Path:
+    """Write the stage's movie as an MP4, faster than real time where possible; returns the file.
 
     Raises:
         UserError: the file cannot be written.
@@ -17,10 +18,11 @@ def film(stage: Stage, output: Path) -> None:
     session = stage.first()
     assert session is not None, "a stage with a movie has a first session"
     try:
-        with Mp4Writer(output, TICKS_PER_SECOND) as video:
+        with unused_file(output) as file, Mp4Writer(file, TICKS_PER_SECOND) as video:
             video.add(session.console.picture())
             while not session.ended:
                 session.tick(0)
                 video.add(session.console.picture())
+        return file
     except OSError as error:
         raise UserError(f"{output}: cannot write ({error.strerror or error}); choose another file with -o") from error

@@ -6,8 +6,9 @@ from pathlib import Path
 import pygame
 
 from kartrl.errors import UserError
+from kartrl.files import unused_file
 from kartrl.kart.play import views
-from kartrl.kart.play.movie import write_movie
+from kartrl.kart.play.movie import Movie, write_movie
 from kartrl.kart.play.pad import Pad
 from kartrl.kart.play.question import Question
 from kartrl.kart.play.session import Session
@@ -22,7 +23,7 @@ MOVIE_KEYS = (("P, R", "pause, restart"), ("F3", "save start state"), ("F11", "f
 
 
 class Shelf:
-    """Chooses file names for movies.
+    """Where movies are saved.
 
     Args:
         output: file for the first race; later ones are saved next to it. None: races are saved only on a key.
@@ -33,17 +34,24 @@ class Shelf:
         self.written: list[Path] = []
         """The files written so far."""
         self._output = output
-        self._used = False
 
-    def place(self, name: str) -> Path:
-        """A file for another race: `output` first, then names that do not exist."""
-        file = self._output or Path(f"{name}.bk2")
-        number, free = 1, file
-        while free.exists() and (self._used or self._output is None):
-            number += 1
-            free = file.with_name(f"{file.stem}-{number}{file.suffix}")
-        self._used = True
-        return free
+    def save(self, name: str, movie: Movie, file: Path | None = None) -> Path:
+        """Save the movie of a race as `file` or, if that is None, as a new file: `output`, else `name`, numbered.
+
+        Raises:
+            UserError: it cannot be written.
+        """
+        if file is not None:
+            write_movie(file, movie)
+            return file
+        wanted = self._output or Path(f"{name}.bk2")
+        try:
+            with unused_file(wanted) as new:
+                write_movie(new, movie)
+        except OSError as error:
+            raise UserError(f"{wanted}: cannot write ({error.strerror}); choose another folder") from error
+        self.add(new)
+        return new
 
     def add(self, file: Path) -> None:
         """Note that a file has been written."""
@@ -145,14 +153,11 @@ class Racing:
         if not session.driven or session.ticks in (1, self._kept):
             return
         try:
-            if self._movie is None:
-                self._movie = self._shelf.place(session.circuit or self._folder.name)
-            write_movie(self._movie, session.movie())
+            self._movie = self._shelf.save(session.circuit or self._folder.name, session.movie(), self._movie)
         except UserError as error:
             self._notify(str(error))
             return
         self._kept = session.ticks
-        self._shelf.add(self._movie)
         self._notify(f"saved as {self._movie}")
 
     def _notify(self, text: str) -> None:

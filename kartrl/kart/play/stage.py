@@ -27,7 +27,7 @@ POWER_ON = ""  # in place of a circuit: the console after power-on
 class Options(NamedTuple):
     """Options of the command line."""
 
-    circuit: str | None = None  # one or several, as in [levels]
+    circuits: tuple[str, ...] = ()  # as in [levels]; (): all
     game: str = "auto"  # auto, bundled or cartridge
     checkpoint: Path | None = None  # of the ghost's network
     greedy: bool = True
@@ -49,7 +49,7 @@ class Stage:
     def __init__(self, options: Options) -> None:
         self._options = options
         self.folder = game_folder(options.game)
-        self._named = () if options.circuit is None else circuits_of([options.circuit], options.game, Terminal())
+        self._named = circuits_of(options.circuits, options.game, Terminal())
         self._driver: Driver | None = None
         with contextlib.ExitStack() as stack:
             movies = options.replay is not None or options.ghost is not None
