@@ -52,11 +52,9 @@ class ArrivalPacing:
         self._slab, self._limit, self.enough = slab, limit, enough
 
     def next_groups(self, patience: float) -> Sequence[int]:
-        """See `Pacing`."""
         return self._slab.await_requests(self._limit, WAKE_SECONDS, self.enough, patience)
 
     def may_fetch(self, requests: Requests) -> bool:
-        """See `Pacing`."""
         return True
 
 
@@ -164,7 +162,6 @@ class GraphedPolicy(Policy):
         self._decision[:size].copy_(decision, non_blocking=True)
 
     def act(self, requests: Requests) -> tuple[np.ndarray, np.ndarray]:
-        """See `Policy`."""
         number, size = len(requests.group), self._inputs.fill(requests)
         with self.stream.current():
             self._graphs[size].replay()

@@ -115,7 +115,6 @@ class Supervisor(ABC, Generic[AnyBoard]):
 
     @property
     def where(self) -> str:
-        """See `Team`."""
         return ""
 
     def start(self) -> None:
@@ -189,7 +188,6 @@ class Supervisor(ABC, Generic[AnyBoard]):
                 agent.process.kill()
 
     def rest(self, now: float) -> None:
-        """See `Team`."""
         for agent in self._agents:
             agent.moved = (now, agent.moved[1])
 

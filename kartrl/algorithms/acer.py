@@ -89,12 +89,10 @@ class ACER(Algorithm[Section]):
         return self._average.state_dict()
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """See `Algorithm`."""
         self._average.load_state_dict(state)
 
     @classmethod
     def state_of(cls, network: dict[str, Tensor]) -> dict[str, Tensor]:
-        """See `Algorithm`."""
         return network
 
     def loss(self, output: Output, batch: Batch) -> Loss:

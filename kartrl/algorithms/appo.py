@@ -29,7 +29,6 @@ class APPO(ClippedSurrogate[Section]):
     longest_unroll: ClassVar[int] = 64
 
     def prepare(self, network: Network, trajectory: Trajectory[Tensor], steps: int) -> Batch:
-        """See `ClippedSurrogate`."""
         section, valid = self._section, trajectory.valid
         behaviour = split_decision(trajectory.decision, self.distribution.action_columns)
         output, _ = network(trajectory.observation, trajectory.first, trajectory.initial_state)

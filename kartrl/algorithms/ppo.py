@@ -101,7 +101,6 @@ class PPO(ClippedSurrogate[Section]):
     synchronous: ClassVar[bool] = True
 
     def prepare(self, network: Network, trajectory: Trajectory[Tensor], steps: int) -> Batch:
-        """See `ClippedSurrogate`."""
         section, valid = self._section, trajectory.valid
         behaviour = split_decision(trajectory.decision, self.distribution.action_columns)
         advantage = generalised_advantage(

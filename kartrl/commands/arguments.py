@@ -46,7 +46,6 @@ class Parser(argparse.ArgumentParser):
         self.show(*examples)
 
     def parse_known_args(self, *arguments: Any) -> Any:  # type: ignore[override]  # argparse gives both by position
-        """See `argparse`."""
         if self._on_use is not None:
             self._on_use(self)
         known, left = super().parse_known_args(*arguments)
@@ -56,7 +55,6 @@ class Parser(argparse.ArgumentParser):
         return known, left
 
     def add_subparsers(self, **options: Any) -> Any:
-        """See `argparse`."""
         self._commands = super().add_subparsers(**options)
         return self._commands
 

@@ -58,7 +58,6 @@ class ACER(AlgorithmSection):
 
     @property
     def replayed_updates(self) -> float:
-        """See `AlgorithmSection`."""
         return self.replay_ratio
 
 

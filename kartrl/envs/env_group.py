@@ -62,14 +62,12 @@ class SingleGroup:
         self._blank = np.zeros(space.shape or (), space.dtype)
 
     def reset(self, seed: int) -> np.ndarray:
-        """See `EnvGroup`."""
         observations = np.stack([env.reset(seed=seed + index)[0] for index, env in enumerate(self._envs)])
         if not is_finite(observations):
             raise ValueError("the environment's first observation is not finite")
         return observations
 
     def step(self, action: np.ndarray) -> GroupStep:
-        """See `EnvGroup`."""
         size = len(self._envs)
         observations: list[Any] = [None] * size
         reward = np.zeros(size, np.float32)
@@ -97,7 +95,6 @@ class SingleGroup:
         return GroupStep(np.stack(observations), reward, terminated, truncated, faulty, episodes)
 
     def close(self) -> None:
-        """See `EnvGroup`."""
         for env in self._envs:
             env.close()
 
@@ -147,13 +144,11 @@ class AtariGroup:
         self._return = np.zeros(size)
 
     def reset(self, seed: int) -> np.ndarray:
-        """See `EnvGroup`."""
         stack, info = self._env.reset(seed=(seed + np.arange(len(self._lives))) % 2**31)  # ale-py's are 32 bits
         self._lives[:] = info["lives"]
         return self._pictures(stack)
 
     def step(self, action: np.ndarray) -> GroupStep:
-        """See `EnvGroup`."""
         begins = self._lost if self._life_loss_ends else np.zeros_like(self._lost)
         if self._fire is not None:
             action = np.where(self._lost, self._fire, action)
@@ -179,5 +174,4 @@ class AtariGroup:
         return joined_frames(stack[..., None] if stack.ndim == 4 else stack)
 
     def close(self) -> None:
-        """See `EnvGroup`."""
         self._env.close()

@@ -124,19 +124,15 @@ class ProcgenWorld(GymnasiumWorld):
         return tuple(level for level, of in USES.items() if of == use and (limited or level == TRAIN))
 
     def find_levels(self, keys: Sequence[str], console: Console | None = None) -> tuple[str, ...]:
-        """See `World`."""
         if unknown := [key for key in keys if key not in USES]:
             raise UserError(f"{unknown[0]}: levels are {' and '.join(USES)}")
         return tuple(keys)
 
     def find_uses(self, names: Sequence[str]) -> dict[str, str]:
-        """See `World`."""
         return {name: USES[name] for name in names}
 
     def reset_options(self, level: str) -> dict[str, Any]:
-        """See `World`."""
         return {"levels": level}
 
     def make_episode(self, info: dict[str, Any], finished: bool, use: str = "train") -> Episode:
-        """See `World`."""
         return super().make_episode(info, finished, use)._replace(level=info["level"])

@@ -48,7 +48,6 @@ class GymnasiumWorld(World):
         return LifeLossEnds(env) if training and section.life_loss_ends and atari_spec(section) is not None else env
 
     def make_group(self, size: int) -> EnvGroup:
-        """See `World`."""
         from kartrl.envs.env_group import AtariGroup
         from kartrl.envs.wrappers import atari_spec
 
@@ -60,7 +59,6 @@ class GymnasiumWorld(World):
 
     @property
     def frames_per_step(self) -> int:
-        """See `World`."""
         from kartrl.envs.wrappers import atari_spec
 
         section = self.config.environment
@@ -75,7 +73,6 @@ class GymnasiumWorld(World):
         return key in ("id", "wrapper") or key.startswith("kwargs.") or (key in IMAGE_KEYS and images)
 
     def ignored_keys(self, spec: EnvSpec) -> list[str]:
-        """See `World`."""
         section, images = self.config.environment, len(spec.observation_shape) == 3
         keys = [f"kwargs.{name}" for name in section.kwargs] + [key for key in changed(section) if key != "kwargs"]
         keys = [f"environment.{key}" for key in keys if not self.has_effect(key, images)]
@@ -83,7 +80,6 @@ class GymnasiumWorld(World):
         return keys + ["levels"] * bool(changed(self.config.levels))
 
     def pictures_per_second(self, env: Env) -> float:
-        """See `World`."""
         from kartrl.envs.wrappers import atari_spec
 
         if atari_spec(self.config.environment) is not None:  # its metadata says 30, whatever the frame skip

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from typing import Any, cast
 
-import torch
 from torch import nn
 
 from kartrl.acting.messages import EpisodeEnd
@@ -29,12 +28,13 @@ from kartrl.learning.schedules import Progress
 from kartrl.metrics.stopwatch import WORKER_STAGES
 from kartrl.processes.child import ChildProcess
 from kartrl.processes.spawn import spawn
+from kartrl.training.crew import Crew
 from kartrl.training.meter import StageShares
 from kartrl.training.trainer import Record, Trainer
 
 
-class Hogwild:
-    """See `Crew`.
+class Hogwild(Crew):
+    """Workers that act and learn by themselves.
 
     Args:
         config: the configuration.
@@ -46,6 +46,8 @@ class Hogwild:
         before: counters to continue from.
         say: prints a line for the user.
     """
+
+    supervisor: "Workers"
 
     def __init__(
         self,
@@ -73,38 +75,17 @@ class Hogwild:
         self._stages = StageShares(lambda: [("worker", WORKER_STAGES, [*board.stage_seconds])])
 
     @property
-    def waiting(self) -> bool:
-        """See `Crew`."""
-        return False
-
-    @property
     def predictions(self) -> int:
-        """See `Crew`."""
         return self.batches * self._sizes.group_size
 
     @property
     def batches(self) -> int:
-        """See `Crew`."""
         return int(self._board.moves.sum())
 
-    @property
-    def generators(self) -> dict[str, torch.Generator]:
-        """See `Crew`: workers, which come and go, begin with new seeds."""
-        return {}
-
-    @property
-    def replay(self) -> None:
-        """See `Crew`."""
-
     def start(self) -> None:
-        """See `Crew`."""
         self.supervisor.start()
 
-    def begin(self) -> None:
-        """See `Crew`: there are no threads."""
-
     def receive(self, timeout: float) -> Iterator[EpisodeEnd]:
-        """See `Crew`."""
         for message in self.supervisor.receive(timeout):
             if isinstance(message, Record):
                 self._observer.add(message)
@@ -113,7 +94,6 @@ class Hogwild:
         self._observer.look()
 
     def watch(self, now: float) -> None:
-        """See `Crew`."""
         board = self._board
         if self.batches and not board.began[0]:
             board.began[0] = now
@@ -124,14 +104,9 @@ class Hogwild:
             raise RunFailed(str(error)) from error
 
     def scalars(self) -> dict[str, float]:
-        """See `Crew`."""
         return self._stages.shares() | {"system/quarantined_unrolls": float(self._board.quarantined.sum())}
 
-    def finish(self, timeout: float) -> None:
-        """See `Crew`: workers stop by themselves at the limit."""
-
     def stop(self, timeout: float) -> None:
-        """See `Crew`."""
         self._board.stopping[0] = True
         self.supervisor.join(timeout)
         self._observer.look()

@@ -163,7 +163,6 @@ class _WorkerTrainer(Trainer):
     def update(
         self, trajectory: Trajectory[Tensor], batch: Trajectory[np.ndarray], stopwatch: Stopwatch
     ) -> Update | None:
-        """See `Trainer`."""
         before = self.counters
         update = super().update(trajectory, batch, stopwatch)
         made = self.counters.updates - before.updates
@@ -185,7 +184,6 @@ class _WorkerGuard(DivergenceGuard):
         self._board, self._number = board, number
 
     def compare(self, skipped: int, in_a_row: int) -> None:
-        """See `DivergenceGuard`."""
         board, number = self._board, self._number
         board.skipped[number] += skipped - self.skipped
         board.in_a_row[number] = board.in_a_row[number] + 1 if in_a_row else 0

@@ -49,7 +49,6 @@ class CircuitTally(Tally):
         self.best_lap = float("inf")  # seconds
 
     def add(self, episode: Episode, evaluated_at: int | None) -> None:
-        """See `Tally`."""
         super().add(episode, evaluated_at)
         self.best_lap = min(self.best_lap, *race_of(episode).lap_times, float("inf"))
 
@@ -84,11 +83,9 @@ class KartWorld(World):
         return envs
 
     def isolate(self, env: Env) -> None:
-        """See `World`."""
         env.unwrapped.isolate()  # type: ignore[attr-defined]
 
     def check(self) -> None:
-        """See `World`."""
         if not self.levels("train"):
             raise UserError(NONE_TO_TRAIN)
         env = self.open_env(self.all_levels())
@@ -101,7 +98,6 @@ class KartWorld(World):
 
     @property
     def frames_per_step(self) -> int:
-        """See `World`."""
         return self.config.environment.frame_skip
 
     def has_effect(self, key: str, images: bool) -> bool:
@@ -109,7 +105,6 @@ class KartWorld(World):
         return not key.startswith("kwargs.")
 
     def ignored_keys(self, spec: EnvSpec) -> list[str]:
-        """See `World`."""
         return [f"environment.kwargs.{name}" for name in self.config.environment.kwargs]
 
     def mirrored_actions(self) -> tuple[int, ...]:
@@ -149,17 +144,14 @@ class KartWorld(World):
         return circuits_of(keys, self.config.environment.game, console)
 
     def find_uses(self, names: Sequence[str]) -> dict[str, str]:
-        """See `World`."""
         from kartrl.kart.selection import uses_by_name
 
         return {**uses_by_name(self.config.levels.circuits, names)}
 
     def reset_options(self, level: str) -> dict[str, Any]:
-        """See `World`."""
         return {"circuit": level}
 
     def name_level(self, level: str) -> str:
-        """See `World`."""
         return circuit_name(level)
 
     def group_of(self, name: str) -> str:
@@ -169,14 +161,12 @@ class KartWorld(World):
     # Episodes
 
     def make_episode(self, info: dict[str, Any], finished: bool, use: str = "train") -> Episode:
-        """See `World`."""
         times = tuple(info["lap_times"])
         idle = round(info["race_seconds"] - sum(times), 2) if info["finished"] else 0.0
         race = Race(float(info["progress"]), times, idle, info["rank"])
         return super().make_episode(info, info["finished"], use)._replace(level=info["circuit"], details=race)
 
     def measure(self, episodes: Sequence[Episode]) -> dict[str, float]:
-        """See `World`."""
         values = super().measure(episodes)
         values["progress"] = _progress(episodes)
         values["finished"] = fmean(episode.finished for episode in episodes)
@@ -189,11 +179,9 @@ class KartWorld(World):
         return values
 
     def make_tally(self, use: str, level: str) -> CircuitTally:
-        """See `World`."""
         return CircuitTally(use, level)
 
     def fill_columns(self, tallies: Sequence[Tally]) -> list[str]:
-        """See `World`."""
         episodes = [episode for tally in tallies for episode in tally.episodes]
         return [
             _evaluation([episode for tally in tallies for episode in tally.evaluation]),
@@ -228,7 +216,6 @@ class KartWorld(World):
         return phrases + [f"best lap {_seconds(best)}"] * (best < float("inf"))
 
     def summarize(self, episodes: Sequence[Episode]) -> list[str]:
-        """See `World`."""
         from kartrl.kart.circuits.format import title_of
         from kartrl.kart.game_files import BUNDLED, game_folder
 
@@ -248,7 +235,6 @@ class KartWorld(World):
         return f", first in {_won(episodes):.0%}" if self.config.environment.opponents and episodes else ""
 
     def tell_episode(self, episode: Episode) -> str:
-        """See `World`."""
         progress, times, _, rank = race_of(episode)
         if not times:
             return f"{progress:.2f} laps, none completed"
@@ -278,7 +264,6 @@ class KartWorld(World):
         return info["x"], info["y"], info["speed"] * KMH
 
     def map(self, level: str) -> np.ndarray | None:
-        """See `World`."""
         from kartrl.kart.circuit_map import circuit_map
         from kartrl.kart.game_files import game_folder
 

@@ -30,7 +30,9 @@ class Other(NamedTuple):
 
 
 class DataParallel(Central):
-    """See `Crew`. If one learner ends, so does the run: none can make an update without the others.
+    """The first of several learners, and the others' processes.
+
+    If one learner ends, so does the run: none can make an update without the others.
 
     Args:
         place: path of a file that does not exist yet, through which learners find each other.
@@ -51,7 +53,6 @@ class DataParallel(Central):
         self._others: list[Other] = []
 
     def start(self) -> None:
-        """See `Crew`."""
         state = tuple(SharedTensors(part) for part in self.trainer.learner.state())
         before = self.trainer.counters
         for rank in range(1, self._config.system.learners):
@@ -63,7 +64,6 @@ class DataParallel(Central):
         super().start()
 
     def receive(self, timeout: float) -> Iterator[EpisodeEnd]:
-        """See `Crew`."""
         yield from super().receive(timeout)
         for other in self._others:
             yield from self._take_in(other)
@@ -85,7 +85,6 @@ class DataParallel(Central):
                 raise RunFailed(f"{other.name} has ended: {'; '.join(dict.fromkeys((lines[0], lines[-1])))}")
 
     def watch(self, now: float) -> None:
-        """See `Crew`."""
         super().watch(now)
         lost = self.trainer.learner.reducer.lost
         while lost is not None and all(other.process.is_alive() for other in self._others):

@@ -70,15 +70,12 @@ class OneLearner:
     lost: str | None = None
 
     def gather(self, rows: Tensor) -> Tensor:
-        """See `GradientReducer`."""
         return rows
 
     def reduce(self, parameters: Iterable[Tensor], loss: Tensor, steps: Tensor) -> Tensor:
-        """See `GradientReducer`."""
         return loss
 
     def share(self, value: Value) -> Value:
-        """See `GradientReducer`."""
         return value
 
 
@@ -98,7 +95,6 @@ class SeveralLearners:
         self._backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
 
     def gather(self, rows: Tensor) -> Tensor:
-        """See `GradientReducer`."""
         with self._together():
             sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(self._number)]
             distributed.all_gather(sizes, torch.tensor([len(rows)]))
@@ -122,7 +118,6 @@ class SeveralLearners:
         return flat[-2]
 
     def share(self, value: Value) -> Value:
-        """See `GradientReducer`."""
         values: list[Value | None] = [value if self.rank == 0 else None]
         with self._together():
             distributed.broadcast_object_list(values, device=torch.device("cpu"))

@@ -283,7 +283,6 @@ class Learner:
         return loss
 
     def state(self) -> LearnerState:
-        """See `LearnerState`."""
         states = self.network.state_dict(), get_state(self.optimizer), self.algorithm.state_dict()
         return LearnerState(*map(_copied, states))
 

@@ -65,7 +65,6 @@ class Background:
         self._thread.start()
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
-        """See `Tracker`."""
         with contextlib.suppress(queue.Full):
             self._waiting.put_nowait((step, values))
 

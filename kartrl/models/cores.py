@@ -20,11 +20,9 @@ class NoCore(nn.Module):
         self.state_size, self.size = 0, features
 
     def step(self, features: Tensor, first: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """See `LstmCore`."""
         return features, state
 
     def unroll(self, features: Tensor, first: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """See `LstmCore`."""
         return features, state
 
 
@@ -105,7 +103,6 @@ class GruCore(RecurrentCore):
         self.state_size, self.size = size, size
 
     def step(self, features: Tensor, first: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """See `LstmCore`."""
         gru = self.gru
         before = state * (~first).to(state.dtype).unsqueeze(1)
         weights = (gru.weight_ih_l0, gru.weight_hh_l0, gru.bias_ih_l0, gru.bias_hh_l0)
@@ -113,7 +110,6 @@ class GruCore(RecurrentCore):
         return output, output
 
     def unroll(self, features: Tensor, first: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """See `LstmCore`."""
         if first.is_cuda or not self.bptt:
             return self.by_steps(features, first, state)
         state = state.unsqueeze(0)

@@ -203,7 +203,6 @@ class ImageEncoder(nn.Module):
         return self.linear(x).to(torch.float32)
 
     def observe(self, observation: Tensor) -> None:
-        """See `MlpEncoder`."""
         if self.normalises:
             self.normaliser.update(observation.float() / 255.0)
 

@@ -35,5 +35,4 @@ class Trunk(nn.Module):
         return self.core.unroll(torch.cat([features, last.unsqueeze(0)]), first, state)
 
     def observe(self, observation: Tensor) -> None:
-        """See `ActorCritic`."""
         self.encoder.observe(observation)

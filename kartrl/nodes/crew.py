@@ -21,8 +21,8 @@ from kartrl.nodes.delivery import Delivery
 from kartrl.nodes.fleet import Fleet
 from kartrl.nodes.members import Member
 from kartrl.nodes.source import NodeSource
-from kartrl.replay import Mixture
 from kartrl.sizing.auto import updates_per_batch
+from kartrl.training.crew import Crew
 from kartrl.training.meter import StageShares
 from kartrl.training.trainer import Trainer
 from kartrl.training.trainers import Training
@@ -34,8 +34,8 @@ def for_nodes(config: Config, sizes: Sizes) -> Config:
     return config.model_copy(update={"algorithm": algorithm})
 
 
-class Nodes:
-    """See `Crew`.
+class Nodes(Crew):
+    """Nodes act, trainers in this process learn.
 
     Args:
         config: the configuration.
@@ -59,6 +59,7 @@ class Nodes:
         updates = updates_per_batch(config)
         source = NodeSource(self._fleet, self._batch, updates, trainer.weights, max_lag, self._stop, self._take_in)
         self._training = Training(config, spec, sizes, trainer, source, self._stop, say)
+        self.replay = self._training.replay
         self._stages = StageShares(
             lambda: [("trainer", TRAINER_STAGES, [thread.stopwatch.seconds for thread in self._training.threads])]
         )
@@ -66,18 +67,15 @@ class Nodes:
         self._unrolls: Counter[int] = Counter()  # of each node, at that time
 
     @property
-    def waiting(self) -> bool:
-        """See `Crew`."""
+    def waiting(self) -> bool:  # type: ignore[override]
         return not self._fleet.acting
 
     @property
     def predictions(self) -> int:
-        """See `Crew`."""
         return self._fleet.total("predictions")
 
     @property
     def batches(self) -> int:
-        """See `Crew`."""
         return self._fleet.total("batches")
 
     @property
@@ -85,20 +83,13 @@ class Nodes:
         """See `Crew`: predictors, which come and go with their nodes, begin with new seeds."""
         return {"replay": self._training.generator}
 
-    @property
-    def replay(self) -> Mixture | None:
-        """See `Crew`."""
-        return self._training.replay
-
     def start(self) -> None:
-        """See `Crew`."""
         steps = self._batch * (self._sizes.unroll_length + 1)
         self._fleet.start(
             steps * math.prod(self._spec.observation_shape) * np.dtype(self._spec.observation_dtype).itemsize
         )
 
     def begin(self) -> None:
-        """See `Crew`."""
         self._training.begin()
 
     def _take_in(self, member: Member, delivery: Delivery) -> None:
@@ -109,7 +100,6 @@ class Nodes:
             self._received.put(end)
 
     def receive(self, timeout: float) -> Iterator[EpisodeEnd]:
-        """See `Crew`."""
         try:
             received = self._received.get(timeout=timeout) if timeout > 0 else self._received.get_nowait()
             while True:
@@ -122,13 +112,11 @@ class Nodes:
             return
 
     def watch(self, now: float) -> None:
-        """See `Crew`."""
         self._fleet.watch(now)
         if self.predictions:
             self.trainer.first_step = self.trainer.first_step or now
 
     def scalars(self) -> dict[str, float]:
-        """See `Crew`."""
         shares, now = self._stages.shares(), time.monotonic()
         seconds, self._reported = now - self._reported, now
         values = (
@@ -158,11 +146,9 @@ class Nodes:
         return values
 
     def finish(self, timeout: float) -> None:
-        """See `Crew`."""
         self._training.join(timeout)
 
     def stop(self, timeout: float) -> None:
-        """See `Crew`."""
         self._stop.set()
         self._fleet.end(timeout)
         self._training.join(timeout)

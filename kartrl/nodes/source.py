@@ -55,7 +55,6 @@ class NodeSource:
         return stale_after(under_way / self._batch * self._updates)
 
     def next(self, stopwatch: Stopwatch) -> Trajectory[np.ndarray] | None:
-        """See `BatchSource`."""
         while sum(len(part.online) for part in self._parts) < self._batch:
             if self._stop.is_set():
                 return None

@@ -18,22 +18,18 @@ class AttentiveReplay(CandidateReplay):
         self._state = np.zeros((1, *memory.shape.observation_shape), memory.shape.observation_dtype)
 
     def insert(self, serials: np.ndarray) -> np.ndarray:
-        """See `Replay`."""
         if len(serials):
             self._state = self._memory.observations(serials[-1:])[-1]  # [1, ...]
         return super().insert(serials)
 
     def state(self) -> dict[str, np.ndarray]:
-        """See `Replay`."""
         return super().state() | {"state": self._state}
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
-        """See `Replay`."""
         super().load_state(state)
         self._state = state["state"]
 
     def _measure(self, slots: np.ndarray) -> np.ndarray:
-        """See `CandidateReplay`."""
         features = self._embed(self._serials[slots])
         present = np.broadcast_to(self._choice.embed(self._state), features.shape)
         return self._choice.distance(features, present)

@@ -45,22 +45,18 @@ class CandidateReplay(Replay):
         """Distances of the unrolls in these slots, int64 [n]: float32 [n]."""
 
     def scalars(self) -> dict[str, float]:
-        """See `Replay`."""
         return super().scalars() | {"distance": self._distance, "candidates": self._choice.candidates()}
 
     def state(self) -> dict[str, np.ndarray]:
-        """See `Replay`."""
         return super().state() | {"distances": self._distances.copy(), "distance": np.array([self._distance])}
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
-        """See `Replay`."""
         if not all(np.isfinite(state[name]).all() for name in ("distances", "distance")):
             raise ValueError("distances")
         super().load_state(state)
         self._distances, self._distance = state["distances"], float(state["distance"][0])
 
     def _draw(self, unrolls: int) -> tuple[np.ndarray, np.ndarray]:
-        """See `Replay`."""
         drawn = self._evenly(max(unrolls, int(self._choice.candidates() * unrolls)))
         if len(drawn) > unrolls or self._choice.challengers:
             slots, where = np.unique(drawn, return_inverse=True)
@@ -77,7 +73,6 @@ class CandidateReplay(Replay):
         return features.reshape(*observation.shape[:2], -1).swapaxes(0, 1)
 
     def _slot_for_new(self) -> int:
-        """See `Replay`."""
         if not self._choice.challengers or len(self) < self._capacity:
             return super()._slot_for_new()
         challengers = torch.randperm(self._capacity, generator=self._generator).numpy()[: self._choice.challengers]
@@ -86,6 +81,5 @@ class CandidateReplay(Replay):
         return slot
 
     def _put(self, slot: int, serial: int) -> None:
-        """See `Replay`."""
         super()._put(slot, serial)
         self._distances[slot] = 0.0

@@ -19,7 +19,6 @@ class EliteReplay(CandidateReplay):
         self._features = np.zeros((capacity, 0, 0), np.float32)  # by slot, [T, F] once their size is known
 
     def insert(self, serials: np.ndarray) -> np.ndarray:
-        """See `Replay`."""
         if not len(serials):
             return super().insert(serials)
         features = self._embed(serials)
@@ -29,14 +28,12 @@ class EliteReplay(CandidateReplay):
         return slots
 
     def beside(self, serials: np.ndarray) -> dict[str, np.ndarray]:
-        """See `Replay`."""
         features = np.zeros((len(serials), *self._features.shape[1:]), np.float32)
         slots, held = self._slots_of(serials)
         features[held] = self._features[slots]
         return {"features": features}
 
     def load_beside(self, serials: np.ndarray, arrays: dict[str, np.ndarray]) -> None:
-        """See `Replay`."""
         slots, held = self._slots_of(serials)
         if not len(slots):
             return
@@ -63,5 +60,4 @@ class EliteReplay(CandidateReplay):
             self._features = np.zeros((self._capacity, *shape), np.float32)  # takes memory as it fills
 
     def _measure(self, slots: np.ndarray) -> np.ndarray:
-        """See `CandidateReplay`."""
         return self._choice.distance(self._embed(self._serials[slots]), self._features[slots])

@@ -88,19 +88,16 @@ class CompressedFrames(FrameStore):
         self._size += sys.getsizeof(packed)
 
     def find(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """See `FrameStore`."""
         different, where = np.unique(places, return_inverse=True)
         frames = self._decompress([self._packed[place] for place in different.tolist()])
         return frames, where.reshape(places.shape)
 
     def packed(self, places: np.ndarray) -> dict[str, np.ndarray]:
-        """See `FrameStore`."""
         parts = [self._packed[place] for place in places.tolist()]
         lengths = np.array([len(part) for part in parts], np.int64)
         return {"content": np.frombuffer(b"".join(parts), np.uint8), "lengths": lengths}
 
     def unpacked(self, packed: dict[str, np.ndarray]) -> np.ndarray:
-        """See `FrameStore`."""
         content, lengths = packed["content"], packed["lengths"]
         if content.dtype != np.uint8 or content.ndim != 1 or lengths.dtype != np.int64 or lengths.ndim != 1:
             raise ValueError("frames that are not compressed")
@@ -119,7 +116,6 @@ class CompressedFrames(FrameStore):
         return frames
 
     def forget(self, places: np.ndarray) -> None:
-        """See `FrameStore`."""
         super().forget(places)
         for place in places.tolist():
             self._size -= sys.getsizeof(self._packed[place])

@@ -39,14 +39,12 @@ class PrioritisedReplay(Replay):
         self._slots: dict[int, int] = {}  # by serial number
 
     def learn(self, serials: np.ndarray, errors: np.ndarray) -> None:
-        """See `Replay`."""
         for serial, error in zip(serials.tolist(), errors.tolist(), strict=True):
             slot = self._slots.get(serial)
             if slot is not None and self._serials[slot] == serial:
                 self._priorities[slot] = max(error, SMALLEST)
 
     def scalars(self) -> dict[str, float]:
-        """See `Replay`."""
         priorities = self._priorities[self.slots()]
         if not len(priorities):
             return {}
@@ -54,11 +52,9 @@ class PrioritisedReplay(Replay):
         return super().scalars() | largest
 
     def state(self) -> dict[str, np.ndarray]:
-        """See `Replay`."""
         return super().state() | {"priorities": self._priorities.copy()}
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
-        """See `Replay`."""
         priorities = state["priorities"]
         if not (np.isfinite(priorities) & (priorities > 0)).all():
             raise ValueError("priorities")
@@ -67,7 +63,6 @@ class PrioritisedReplay(Replay):
         self._slots = {serial: slot for slot, serial in enumerate(self._serials.tolist()) if serial >= 0}
 
     def _draw(self, unrolls: int) -> tuple[np.ndarray, np.ndarray]:
-        """See `Replay`."""
         slots = self.slots()
         bounds = np.cumsum(self._priorities[slots] ** self._alpha)
         points = torch.rand(unrolls, generator=self._generator, dtype=torch.float64).numpy() * bounds[-1]
@@ -76,7 +71,6 @@ class PrioritisedReplay(Replay):
         return drawn, (rarity / rarity.max()).astype(np.float32)
 
     def _put(self, slot: int, serial: int) -> None:
-        """See `Replay`."""
         others = self._priorities[self.slots()[:-1]]
         before = int(self._serials[slot])
         if self._slots.get(before) == slot:  # after `forget`, serial numbers begin again

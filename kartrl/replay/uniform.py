@@ -9,5 +9,4 @@ class UniformReplay(Replay):
     """Samples uniformly, with replacement, from the unrolls held."""
 
     def _draw(self, unrolls: int) -> tuple[np.ndarray, np.ndarray]:
-        """See `Replay`."""
         return self._evenly(unrolls), np.ones(unrolls, np.float32)

@@ -50,7 +50,6 @@ class Evaluations:
             self._helper.watch(now)
 
     def rest(self, now: float) -> None:
-        """See `Helper`."""
         self._helper.rest(now)
 
     def receive(self) -> list[EpisodeRecord | Scalars]:

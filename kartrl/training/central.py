@@ -9,19 +9,19 @@ from kartrl.acting.actors import Acting
 from kartrl.acting.messages import EpisodeEnd
 from kartrl.acting.predictor import ArrivalPacing, Pacing
 from kartrl.acting.sizes import Sizes
-from kartrl.acting.supervisor import first_seed
+from kartrl.acting.supervisor import Agents, first_seed
 from kartrl.config import Config
 from kartrl.envs.spec import EnvSpec
 from kartrl.hardware.devices import predictor_device
-from kartrl.replay import Mixture
+from kartrl.training.crew import Crew
 from kartrl.training.meter import StageShares, slab_stages
 from kartrl.training.sources import ArrivalSource, BatchSource, Rounds, SynchronousSource
 from kartrl.training.trainer import Trainer
 from kartrl.training.trainers import Training
 
 
-class Central:
-    """See `Crew`.
+class Central(Crew):
+    """The crew of one machine: agents, predictors unless agents run the network themselves, and trainers.
 
     Args:
         config: the configuration.
@@ -31,6 +31,8 @@ class Central:
         trainer: updates the network.
         say: prints a line for the user.
     """
+
+    supervisor: Agents
 
     def __init__(
         self,
@@ -50,34 +52,21 @@ class Central:
         self._slab, self.supervisor = self._acting.slab, self._acting.supervisor
         self._pacing, source = self._make_order()
         self._training = Training(config, spec, sizes, trainer, source, self._acting.stop_event, say)
-
-    @property
-    def waiting(self) -> bool:
-        """See `Crew`."""
-        return False
+        self.replay = self._training.replay
 
     @property
     def predictions(self) -> int:
-        """See `Crew`."""
         return self._acting.predictions
 
     @property
     def batches(self) -> int:
-        """See `Crew`."""
         return self._acting.batches
 
     @property
     def generators(self) -> dict[str, torch.Generator]:
-        """See `Crew`."""
         return {"replay": self._training.generator, **self._acting.generators}
 
-    @property
-    def replay(self) -> Mixture | None:
-        """See `Crew`."""
-        return self._training.replay
-
     def start(self) -> None:
-        """See `Crew`."""
         self.supervisor.start()
         self.make_threads()
 
@@ -102,22 +91,18 @@ class Central:
         return pacing, source
 
     def begin(self) -> None:
-        """See `Crew`."""
         self._acting.begin()
         self._training.begin()
 
     def receive(self, timeout: float) -> Iterator[EpisodeEnd]:
-        """See `Crew`."""
         return self.supervisor.receive(timeout)
 
     def watch(self, now: float) -> None:
-        """See `Crew`."""
         self.supervisor.watch(now, self.trainer.first_update is not None)
         if self.predictions:
             self.trainer.first_step = self.trainer.first_step or now
 
     def scalars(self) -> dict[str, float]:
-        """See `Crew`."""
         slab, shares = self._slab, self._stages.shares()
         return (
             shares
@@ -130,11 +115,9 @@ class Central:
         )
 
     def finish(self, timeout: float) -> None:
-        """See `Crew`."""
         self._training.join(timeout)
 
     def stop(self, timeout: float) -> None:
-        """See `Crew`."""
         self._acting.stop()
         self._acting.join(timeout)
         self._training.join(timeout)

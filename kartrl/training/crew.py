@@ -1,5 +1,6 @@
 """The server's interface to the processes and threads that act and learn."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Protocol
 
@@ -29,43 +30,44 @@ class Team(Protocol):
         """Start timing them again: until the monotonic time `now`, they have been suspended."""
 
 
-class Crew(Protocol):
+class Crew(ABC):
     """The processes and threads that act and learn: `Central`, `DataParallel`, `Hogwild` or `Nodes`."""
 
-    @property
-    def supervisor(self) -> Team:
-        """The processes that act, and their deaths."""
+    supervisor: Team
+    """The processes that act, and their deaths."""
+
+    trainer: Trainer
+    """The trainer, with its learner, counters and reports."""
+
+    waiting = False
+    """Whether there are no agents at present, which is not a fault: nodes may join later."""
+
+    replay: Mixture | None = None
+    """The replays; None if they learn from fresh unrolls alone."""
 
     @property
-    def waiting(self) -> bool:
-        """Whether there are no agents at present, which is not a fault: nodes may join later."""
-
-    @property
-    def trainer(self) -> Trainer:
-        """The trainer, with its learner, counters and reports."""
-
-    @property
+    @abstractmethod
     def predictions(self) -> int:
         """Number of observations for which actions were chosen since this process started."""
 
     @property
+    @abstractmethod
     def batches(self) -> int:
         """Number of forward passes that chose them."""
 
     @property
     def generators(self) -> dict[str, torch.Generator]:
-        """The random generators that a checkpoint saves, by name."""
+        """The random generators that a checkpoint saves, by name; what comes and goes begins with new seeds instead."""
+        return {}
 
-    @property
-    def replay(self) -> Mixture | None:
-        """The replays; None if they learn from fresh unrolls alone."""
-
+    @abstractmethod
     def start(self) -> None:
         """Start the processes and, while they load, create what the threads need."""
 
-    def begin(self) -> None:
-        """Start the threads."""
+    def begin(self) -> None:  # noqa: B027  # optional
+        """Start the threads, if there are any."""
 
+    @abstractmethod
     def receive(self, timeout: float) -> Iterator[EpisodeEnd]:
         """Yield the episodes that have ended; wait at most `timeout` seconds for a message.
 
@@ -73,6 +75,7 @@ class Crew(Protocol):
             UserError: an agent failed on bad user input.
         """
 
+    @abstractmethod
     def watch(self, now: float) -> None:
         """Check that every process is alive, and replace dead ones.
 
@@ -83,11 +86,13 @@ class Crew(Protocol):
             RunFailed: too few processes are healthy, or training has diverged.
         """
 
+    @abstractmethod
     def scalars(self) -> dict[str, float]:
         """Scalars for the logger: sizes, faults, and how time was spent since the last call."""
 
-    def finish(self, timeout: float) -> None:
+    def finish(self, timeout: float) -> None:  # noqa: B027  # optional
         """Wait at most `timeout` seconds for the last update of a run that has reached its limit."""
 
+    @abstractmethod
     def stop(self, timeout: float) -> None:
         """Tell all of them to end; wait at most `timeout` seconds for each thread."""

@@ -32,7 +32,6 @@ class ReplaySource:
 
     @property
     def dropped(self) -> int:
-        """See `BatchSource`."""
         return self._source.dropped
 
     def _fresh(self, stopwatch: Stopwatch) -> Trajectory[np.ndarray] | None:
@@ -76,7 +75,6 @@ class MixedSource(ReplaySource):
         self._queue = queue
 
     def next(self, stopwatch: Stopwatch) -> Trajectory[np.ndarray] | None:
-        """See `BatchSource`."""
         batch = self._fresh(stopwatch)
         if batch is not None and self._ready():
             batch = joined(batch, self._sample(int(len(batch.online) / self._queue)))
@@ -84,7 +82,6 @@ class MixedSource(ReplaySource):
         return batch
 
     def published(self, update: Update | None = None) -> None:
-        """See `BatchSource`."""
         self._learn(update)
         self._source.published()
 
@@ -116,7 +113,6 @@ class AlternatingSource(ReplaySource):
         self._out: deque[bool] = deque()  # for batches whose update is not published: whether a fresh one is next
 
     def next(self, stopwatch: Stopwatch) -> Trajectory[np.ndarray] | None:
-        """See `BatchSource`."""
         if self._stop.is_set():
             return None
         if self._to_come:
@@ -134,7 +130,6 @@ class AlternatingSource(ReplaySource):
         return batch
 
     def published(self, update: Update | None = None) -> None:
-        """See `BatchSource`."""
         self._learn(update)
         if self._out.popleft():
             self._source.published()

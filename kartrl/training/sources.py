@@ -48,7 +48,6 @@ class ArrivalSource:
         self.dropped = 0
 
     def next(self, stopwatch: Stopwatch) -> Trajectory[np.ndarray] | None:
-        """See `BatchSource`."""
         while len(self._chosen) < self._blocks:
             if self._stop.is_set():
                 return None
@@ -79,7 +78,6 @@ class Held:
         self._held: list[int] = []
 
     def published(self, update: Update | None = None) -> None:
-        """See `BatchSource`."""
         self._slab.release(self._held)
         self._held = []
 
@@ -102,7 +100,6 @@ class SynchronousSource(Held):
         self._weights, self._stop = weights, stop
 
     def next(self, stopwatch: Stopwatch) -> Trajectory[np.ndarray] | None:
-        """See `BatchSource`."""
         slab = self._slab
         while not self._stop.is_set():
             slab.finished.get_many(slab.num_blocks, 0.0)  # or the queue would fill up
@@ -155,7 +152,6 @@ class Rounds(Held):
     # Pacing
 
     def next_groups(self, patience: float) -> Sequence[int]:
-        """See `Pacing`."""
         slab = self._slab
         if self._begins:  # the round's first requests are answered, so its weights have been fetched
             self._begins = False
@@ -176,7 +172,6 @@ class Rounds(Held):
         return wanted
 
     def may_fetch(self, requests: Requests) -> bool:
-        """See `Pacing`."""
         self._begins = bool(requests.group[0] % self._slab.groups_per_agent == 0 and (requests.step == 0).any())
         return self._begins or bool(self._slab.deaths)
 
@@ -191,7 +186,6 @@ class Rounds(Held):
     # Batch source
 
     def next(self, stopwatch: Stopwatch) -> Trajectory[np.ndarray] | None:
-        """See `BatchSource`."""
         slab = self._slab
         while not self._stop.is_set():
             slab.finished.get_many(slab.num_blocks, 0.0)  # or the queue would fill up
@@ -203,7 +197,6 @@ class Rounds(Held):
         return None
 
     def published(self, update: Update | None = None) -> None:
-        """See `BatchSource`."""
         super().published()
         with self._change:
             self._published += 1

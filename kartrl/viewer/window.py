@@ -115,7 +115,6 @@ class Window(Canvas):
         super().__init__(surface)
 
     def begin(self) -> None:
-        """See `Canvas`."""
         self._surface = cast(pygame.Surface, pygame.display.get_surface())
         super().begin()
 

@@ -48,7 +48,7 @@ class Life:
 
     def step(self) -> bool:
         """One step of one group, unless the process would wait."""
-        self.mailbox.wait(lambda: True)  # sends the requests that have a free block by now
+        self.mailbox.serve_until(lambda: True)  # sends the requests that have a free block by now
         if self.index is None:
             if all(group.waits for group in self.groups):
                 return False

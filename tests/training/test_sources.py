@@ -49,8 +49,8 @@ class MortalMailbox(Mailbox):
         super().__init__(slab, slab.waker(agent))
         self.dead = dead
 
-    def wait(self, ready):
-        super().wait(lambda: self.dead.is_set() or ready())
+    def serve_until(self, ready):
+        super().serve_until(lambda: self.dead.is_set() or ready())
         if self.dead.is_set():
             raise Killed
 
