@@ -76,12 +76,16 @@ def make_network(
 
 
 def for_inference(network: Network) -> Network:
-    """A copy for inference only: in bfloat16, if the network computes in it."""
+    """A copy for inference only: in bfloat16, if the network computes in it, and equal to it bit for bit.
+
+    Layers that scale their weights stay in float32: they are rounded after that, as in the network itself.
+    """
     with torch.no_grad():  # otherwise the copied parameters would not be leaf tensors, and casting them would warn
         copied: Any = copy.deepcopy(network)
     copied.eval()
     for trunk in (copied.trunk, copied.critic):
         if (encoder := getattr(trunk, "encoder", None)) is not None and encoder.bf16:
-            encoder.body.to(torch.bfloat16)  # not the normaliser: acting must see what learning sees
-            encoder.linear.to(torch.bfloat16)
+            for layer in (*encoder.body.modules(), *encoder.linear.modules()):  # not the normaliser
+                if not [*layer.children()] and getattr(layer, "scale", 1.0) == 1.0:
+                    layer.to(torch.bfloat16)
     return cast(Network, copied)

@@ -57,6 +57,13 @@ class Convolution(nn.Conv2d):
         return wide.reshape(number, height, width // self.columns, self.columns * channels).permute(0, 3, 1, 2)
 
 
+class Linear(nn.Linear):
+    """A linear layer in the precision of its input, whatever the precision of its parameters."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functional.linear(x, self.weight.to(x.dtype), self.bias.to(x.dtype))
+
+
 class Dense(nn.Module):
     """A linear layer, optional layer normalisation (arXiv:1607.06450), and the activation, in the input's precision."""
 
@@ -65,14 +72,13 @@ class Dense(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, section: Model) -> None:
         super().__init__()
-        self.linear = nn.Linear(inputs, outputs)
+        self.linear = Linear(inputs, outputs)
         self.norm, self.tanh = section.layer_norm, section.activation == "tanh"
         self.layer_norm = nn.LayerNorm(outputs) if self.norm else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, inputs] -> [B, outputs]."""
-        linear = self.linear
-        x = functional.linear(x, linear.weight.to(x.dtype), linear.bias.to(x.dtype))
+        x = self.linear(x)
         if self.norm:
             norm = self.layer_norm
             x = functional.layer_norm(x, x.shape[-1:], norm.weight.to(x.dtype), norm.bias.to(x.dtype))

@@ -43,7 +43,7 @@ def begin(config, slab, agent, seed, weights, action=DISCRETE):
         ((4,), DISCRETE, ["model.core=none"], 1e-5),
         ((2,), DISCRETE, ["model.core=lstm", "model.critic=separate", "model.normalise_observations=true"], 1e-5),
         ((4,), CONTINUOUS, ["model.core=gru"], 1e-5),
-        ((54, 54, 1), DISCRETE, ["model.core=lstm", "model.precision=bf16"], 0.02),
+        ((54, 54, 1), DISCRETE, ["model.core=lstm", "model.precision=bf16"], 1e-3),
         ((54, 54, 1), DISCRETE, ["model.core=none", "model.torchscript=false"], 1e-5),
     ],
     ids=["lstm", "feed-forward", "separate critic", "continuous", "image in bf16", "eager"],

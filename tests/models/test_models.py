@@ -15,12 +15,13 @@ from trajectories import ACTIONS, CONTINUOUS, DISCRETE, kind
 
 from kartrl.acting.messages import Requests
 from kartrl.acting.predictor import group_states, make_policy
+from kartrl.acting.published_weights import PublishedWeights
 from kartrl.acting.slab import Slab, SlabShape
 from kartrl.config import Model, read
 from kartrl.envs.spec import ActionSpec
 from kartrl.errors import UserError
 from kartrl.learning.learner import make_learner
-from kartrl.models import ActorCritic, for_inference, make_distribution, make_network, scripting
+from kartrl.models import VALUE, ActorCritic, for_inference, make_distribution, make_network, scripting
 from kartrl.models.cores import CORES
 from kartrl.models.encoders import ENCODERS, Convolution
 from kartrl.trajectory import decision_size, split_decision
@@ -262,11 +263,43 @@ def test_only_the_copy_that_predicts_is_turned_to_bfloat16():
     network = make_network(Model(precision="bf16", core="lstm"), (54, 54, 1), DISCRETE)
     copied = for_inference(network)
     assert {parameter.dtype for parameter in network.parameters()} == {torch.float32}
-    assert {parameter.dtype for parameter in copied.trunk.encoder.parameters()} == {torch.bfloat16}
+    types = {name: parameter.dtype for name, parameter in copied.trunk.encoder.named_parameters()}
+    scaled = {f"body.convolutions.0.{name}" for name in ("weight", "bias")}  # rounded after they have been scaled
+    assert {name for name, dtype in types.items() if dtype == torch.float32} == scaled
+    assert set(types.values()) == {torch.float32, torch.bfloat16}
     assert copied.policy.weight.dtype == torch.float32
     with torch.no_grad():
         network.policy.bias.fill_(3.0)
     assert not copied.policy.bias.any(), "its weights are its own"
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("heads", [VALUE, frozenset({"q"})], ids=["value", "q"])
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_acting_and_learning_are_equal_bit_for_bit(encoder, heads, precision):
+    """In batches of the same shape: of others, the sums of a product may be added in another order."""
+    torch.manual_seed(7)
+    for shape, core, normalised in (((54, 52, 1), "lstm", True), ((84, 84, 4), "none", False)):
+        section = Model(
+            encoder=encoder, precision=precision, core=core, hidden_size=32, normalise_observations=normalised
+        )
+        network = make_network(section, shape, DISCRETE, heads)
+        network.observe(observations(shape, 20))
+        weights, acting = PublishedWeights(network), for_inference(network)
+        with torch.no_grad():
+            for parameter in network.parameters():
+                parameter.add_(0.03 * torch.randn_like(parameter))
+        weights.publish()
+        weights.fetch(acting, 0)
+        observation, first, state = observations(shape, 8), torch.rand(8) < 0.5, torch.randn(8, network.state_size)
+        decision, after = acting.act(observation, first, state, make_distribution(DISCRETE).noise(8, CPU, None), False)
+        acted = split_decision(decision, 1)
+        policy, value, learned = network.step(observation, first, state)
+        ratio = (make_distribution(DISCRETE).log_prob(policy, acted.action) - acted.log_prob).exp()
+        assert ratio.unique().tolist() == [1.0]
+        assert torch.equal(policy, acted.parameters)
+        assert torch.equal(value, acted.value)
+        assert torch.equal(learned, after)
 
 
 def test_with_an_lstm_the_default_network_is_the_seeds():
