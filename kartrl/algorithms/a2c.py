@@ -16,19 +16,24 @@ AnySection = TypeVar("AnySection", bound=Section)
 
 
 class AdvantageActorCritic(Algorithm[AnySection]):
-    """The gradient of section 4 of the paper, as a mean over valid steps, with the values predicted while acting."""
+    """The gradient of section 4 of the paper, as a mean over valid steps."""
+
+    def _values(self, network: Network, trajectory: Trajectory[Tensor]) -> tuple[Tensor, Tensor]:
+        """V(x_t) as predicted while acting, float32 [T, B], and the learner's V(x_T), float32 [B]."""
+        acted = split_decision(trajectory.decision, self.distribution.action_columns)
+        return acted.value, last_value(network, trajectory)
 
     def prepare(self, network: Network, trajectory: Trajectory[Tensor], steps: int) -> Batch:
         """See `Algorithm`: adds "advantage", and "value_target", which is a lambda-return or an n-step return."""
         section, valid = self._section, trajectory.valid
-        value = split_decision(trajectory.decision, self.distribution.action_columns).value
+        value, bootstrap_value = self._values(network, trajectory)
         advantage_with = functools.partial(
             generalised_advantage,
             self._transform(trajectory.reward),
             discounts(trajectory, self._discount.at(self.progress)),
             valid,
             value,
-            last_value(network, trajectory),
+            bootstrap_value,
         )
         advantage = advantage_with(section.gae_lambda)
         target = value + (advantage if section.value_target == "lambda" else advantage_with(1.0))

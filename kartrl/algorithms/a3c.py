@@ -6,12 +6,13 @@ One network acts and learns, in asynchronous batches, without a correction for t
 from typing import ClassVar
 
 import torch
+from torch import Tensor
 
 from kartrl.algorithms.a2c import AdvantageActorCritic
 from kartrl.algorithms.algorithm import Batch, Loss
 from kartrl.config.algorithms import A3C as Section
-from kartrl.models import Output
-from kartrl.trajectory import split_decision
+from kartrl.models import Network, Output
+from kartrl.trajectory import Trajectory, split_decision
 
 
 class A3C(AdvantageActorCritic[Section]):
@@ -19,10 +20,18 @@ class A3C(AdvantageActorCritic[Section]):
 
     Advantages and value targets use the values predicted while acting, as a worker of the paper does and as GA3C's
     returns bootstrap; only V(x_T) is the learner's, because no action has been taken there yet. GA3C's baseline is the
-    learner's newer value: the same without lag, and an uncorrected gradient tolerates little lag anyway.
+    learner's newer value: the same without lag, and an uncorrected gradient tolerates little lag anyway. It is the one
+    here with normalised returns: values predicted with older statistics are in another unit than today's rewards.
     """
 
     synchronous: ClassVar[bool] = False
+
+    def _values(self, network: Network, trajectory: Trajectory[Tensor]) -> tuple[Tensor, Tensor]:
+        """See `AdvantageActorCritic`; with normalised returns, all are the learner's."""
+        if not network.normalises_returns:
+            return super()._values(network, trajectory)
+        value = network(trajectory.observation, trajectory.first, trajectory.initial_state)[0].value
+        return value[:-1], value[-1]
 
     def loss(self, output: Output, batch: Batch) -> Loss:
         """See `AdvantageActorCritic`; also logs the uncorrected difference from the policy that acted."""

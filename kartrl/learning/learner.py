@@ -60,29 +60,32 @@ class Update(NamedTuple):
 
     steps: list[Step]
     policy_kl: float | None  # KL(before || after), if requested and there was a valid step
+    unit: float  # of values: the deviation of returns that rewards were divided by
 
     @property
     def finite(self) -> bool:
         """Whether all steps were made (none was skipped)."""
         return self.steps[-1].finite
 
-    def value_targets(self) -> Tensor:
-        """Value targets of the valid steps of all minibatches, in the unit used for learning, float32 [n]."""
-        losses = [loss for step in self.steps for loss in step.losses]
-        return torch.cat([loss.steps["value_target"][loss.valid] for loss in losses])
+    def value_targets(self, steps: int) -> Tensor:
+        """Value targets of the fresh valid steps, in `unit`, float32 [steps]; later passes over them have the same."""
+        parts = [pair for step in self.steps for pair in zip(step.losses, step.replayed, strict=True)]
+        fresh = [loss.steps["value_target"][loss.valid & ~replayed] for loss, replayed in parts]
+        return torch.cat(fresh)[:steps]
 
     def td_errors(self) -> tuple[np.ndarray, np.ndarray]:
         """Serial numbers, int64 [n], and absolute TD errors, float32 [n], of the unrolls that a replay holds.
 
         0.9 times the largest of an unroll's valid steps plus 0.1 times their mean, as in R2D2 (Kapturowski et al.
-        2019). An unroll may appear several times, its newest error last. This waits for the device.
+        2019), in the unit of rewards, which does not change. An unroll may appear several times, its newest error last.
+        This waits for the device.
         """
         serials, errors = [], []
         for step in self.steps:
             for loss, serial in zip(step.losses, step.serials, strict=True):
                 error = (loss.steps["value_target"] - loss.steps["value"]).abs() * loss.valid
                 mean = error.sum(0) / loss.valid.sum(0).clamp(min=1)
-                errors.append(LARGEST_SHARE * error.amax(0) + (1 - LARGEST_SHARE) * mean)
+                errors.append(self.unit * (LARGEST_SHARE * error.amax(0) + (1 - LARGEST_SHARE) * mean))
                 serials.append(serial)
         every = torch.cat(serials)
         held = every >= 0
@@ -196,22 +199,21 @@ class Learner:
         )
         with torch.no_grad():
             batch = self.algorithm.prepare(self.network, trajectory, max(steps, 1))
-        made: list[Step] = []
-        losses: list[Loss] = []
+        made, losses = list[Step](), list[Loss]()
         for minibatch in self.algorithm.minibatches(batch, losses):
             made.append(self._step(minibatch, lap))
             losses += made[-1].losses
             if not made[-1].finite:
-                return Update(made, None)
+                return Update(made, None, self.algorithm.return_deviation)
         if self.network.normalises:  # after the steps, so that these use the statistics used for acting
             self._normalising.observe(self.reducer.gather(observed(trajectory)))
-        update = Update(made, None if before is None else before.divergence())
+        update = Update(made, None if before is None else before.divergence(), self.algorithm.return_deviation)
         if self._kl_target:
             divergence = math.nan if update.policy_kl is None else update.policy_kl
             adapt(self.optimizer, self._kl_target, self.reducer.gather(torch.tensor([divergence])))
         if self.network.normalises_returns:
-            targets = self.reducer.gather(update.value_targets())
-            self._normalising.observe_returns(targets, self.algorithm.return_deviation)
+            targets = update.value_targets(int((trajectory.valid & trajectory.online).sum()))
+            self._normalising.observe_returns(self.reducer.gather(targets), update.unit)
         return update
 
     def _step(self, batch: Batch, lap: Callable[[str], None]) -> Step:
@@ -335,8 +337,9 @@ def make_learner(
 
 
 def observed(trajectory: Trajectory[Tensor]) -> Tensor:
-    """The observations [N, ...] for running statistics: those of all valid steps, but at most so many images."""
-    env, step = trajectory.valid.t().nonzero(as_tuple=True)  # by environment, so that a few are from all of them
+    """The observations [N, ...] for running statistics: of all fresh valid steps, but at most `MOST_IMAGES` images."""
+    fresh = trajectory.valid & trajectory.online
+    env, step = fresh.t().nonzero(as_tuple=True)  # by environment, so that a few are from all of them
     every = max(1, -(-len(step) // MOST_IMAGES)) if trajectory.observation.dtype == torch.uint8 else 1
     return trajectory.observation[step[::every], env[::every]]
 

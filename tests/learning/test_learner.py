@@ -287,6 +287,82 @@ def test_what_algorithms_schedule_is_that_of_the_moment(algorithm):
         assert any(not torch.equal(tensor, made[2][name]) for name, tensor in made[0].items()), key
 
 
+def with_own_values(network, trajectory, unit=1.0):
+    """The trajectory as if the network itself had acted, with values in a unit that many times as small."""
+    with torch.no_grad():
+        value = network(trajectory.observation, trajectory.first, trajectory.initial_state)[0].value[:-1]
+    decision = trajectory.decision.clone()
+    decision[..., DISCRETE.columns + 1] = value * unit
+    return trajectory._replace(decision=decision)
+
+
+@pytest.mark.parametrize("algorithm", [name for name, each in ALGORITHMS.items() if not each.synchronous])
+def test_values_of_another_unit_change_no_asynchronous_update(algorithm):
+    """Those of unrolls that began before the statistics of returns changed."""
+    config, states = configured(algorithm, "model.normalise_returns=true"), []
+    for unit in (1.0, 7.0):
+        learner = learner_of(config, DISCRETE, part=2)
+        trajectory, steps = batch_of(DISCRETE)
+        update(learner, trajectory._replace(reward=50 * trajectory.reward), steps)
+        trajectory, steps = batch_of(DISCRETE, 1)
+        update(learner, with_own_values(learner.network, trajectory, unit), steps)
+        states.append(learner.state().network)
+    assert_same(*states, atol=0, rtol=0)
+
+
+@pytest.mark.parametrize("algorithm", ["acer", "appo", "impala"])
+def test_statistics_count_no_replayed_step(algorithm):
+    """Of a batch that is replayed in part, and of one that is replayed as a whole, as acer's are."""
+    normalising = ("model.normalise_observations=true", "model.normalise_returns=true")
+    learner = learner_of(configured(algorithm, *normalising), DISCRETE, part=2)
+    trajectory, steps = batch_of(DISCRETE)
+    trajectory.online[2:] = False
+    trajectory.observation[:, 2:] = trajectory.reward[:, 2:] = 1e3
+    update(learner, trajectory, steps)
+    network, fresh = learner.network, trajectory.valid[:, :2]
+    normaliser = network.trunk.encoder.normaliser
+    assert int(normaliser.count) == int(network.returns.count) == int(fresh.sum())
+    torch.testing.assert_close(normaliser.mean, trajectory.observation[:-1, :2][fresh].mean(0))
+    assert float(network.returns.mean.abs()) < 10
+    before = [
+        {name: tensor.clone() for name, tensor in part.state_dict().items()} for part in (network.returns, normaliser)
+    ]
+    trajectory.online[:] = False
+    update(learner, trajectory, steps)
+    assert_same(network.returns.state_dict(), before[0], atol=0, rtol=0)
+    assert_same(normaliser.state_dict(), before[1], atol=0, rtol=0)
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", "appo"])
+@pytest.mark.parametrize("shuffle", ["steps", "unrolls"])
+def test_statistics_count_each_step_of_several_passes_once(algorithm, shuffle):
+    states = []
+    for epochs in (1, 3):
+        sizes = f"{algorithm}.epochs={epochs}", f"{algorithm}.minibatch_size=10", f"{algorithm}.shuffle={shuffle}"
+        learner = learner_of(configured(algorithm, "model.normalise_returns=true", *sizes), DISCRETE, part=100)
+        trajectory, steps = batch_of(DISCRETE)
+        update(learner, trajectory, steps)
+        states.append(learner.network.returns.state_dict())
+        assert int(learner.network.returns.count) == steps
+    assert_same(*states)
+
+
+def test_td_errors_are_in_the_unit_of_rewards():
+    """So that priorities from before and after a change of the statistics of returns can be compared."""
+    errors = []
+    for scale in (1.0, 50.0):
+        learner = learner_of(configured("impala", "model.normalise_returns=true", "optimizer.name=sgd"), DISCRETE, 2)
+        with torch.no_grad():
+            learner.network.value.weight.zero_()  # the same returns are predicted in any unit
+        trajectory, steps = batch_of(DISCRETE)
+        trajectory = trajectory._replace(serial=torch.arange(5))
+        learner.network.observe_returns(scale * torch.tensor([-1.0, 1.0]), 1.0)
+        errors.append(update(learner, trajectory, steps).td_errors())
+    (serials, one), (_, other) = errors
+    assert serials.tolist() == list(range(5))
+    torch.testing.assert_close(torch.from_numpy(one), torch.from_numpy(other), rtol=1e-4, atol=1e-6)
+
+
 @by_algorithm
 def test_rewards_are_divided_by_the_deviation_of_returns_before_the_update(algorithm):
     normalising = configured(algorithm, "model.normalise_returns=true")
@@ -304,6 +380,7 @@ def test_rewards_are_divided_by_the_deviation_of_returns_before_the_update(algor
     plain.load_state(state._replace(network=weights, algorithm=average))
 
     trajectory, steps = batch_of(DISCRETE, 1)
+    trajectory = with_own_values(learner.network, trajectory)  # of which a3c, with normalised returns, takes no others
     update(learner, trajectory, steps)
     update(plain, trajectory._replace(reward=trajectory.reward / deviation), steps)
     change = deviation / float(learner.network.return_deviation())
