@@ -177,7 +177,7 @@ class Algorithm(Section):
         "auto",
         description="steps per unroll (n in the papers); auto: 32; appo without predictors: up to 64 where an update "
         "would have fewer than 512 steps; fewer, but at least 8, where there are so many environments that it would "
-        "have more than 1024; always 32 with a recurrent core",
+        "have more than 1024, or where a replay holds fewer; always 32 with a recurrent core",
     )
     discount: Share = Field(
         constant(0.99), description="discount factor gamma, or a schedule (see optimizer.learning_rate)"

@@ -3,6 +3,7 @@
 The measurements behind these rules are in docs/performance.md.
 """
 
+import itertools
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -37,6 +38,7 @@ GROUP_SECONDS = 4e-3  # target duration of a group's step, so that messages and 
 LARGEST_GROUP = 4  # with predictors, whose messages and forward passes smaller groups multiply
 ENVS_OF_A_GPU = 64  # beyond which groups are smaller: its learner keeps up with as few, and learning takes fewer steps
 AGENTS_PER_CORE = 6  # for agents with one environment: while most wait for a batch to fill, some must be running
+MOST_AGENTS = 1024  # as in [system] agents
 SEVERAL, LEAST_LAG = 4, 10  # a lag of this many times the expected one is too old, but at least this many updates
 UNROLL, SHORTEST_UNROLL = 32, 8  # steps
 LEAST_UPDATE_STEPS = 512  # below which unrolls are longer, for algorithms that may have longer ones
@@ -65,43 +67,33 @@ def choose_sizes(config: Config, spec: EnvSpec, cpus: int | None = None) -> Size
     check_shuffle(config)
     check_learners(config)
     check_replays(config)
-    mixed = bool(config.replays) and not config.own.alternates
-    queue = Fraction(1) - (sum(each.share for each in config.replays) if mixed else 0)  # fresh share of a batch
     on_cpu = learner_device(system).type == "cpu"
     likely = learners * _or(system.agents, number)  # agents, if each has several environments
     largest = LARGEST_GROUP if on_cpu else max(1, min(LARGEST_GROUP, ENVS_OF_A_GPU // (2 * likely)))
     may_act_alone, longest = on_cpu and cpus is None, UNROLL
     if may_act_alone and config.allows_own_networks:
         largest, longest = algorithm.group_size, algorithm.longest_unroll
-    envs = _or(system.envs_per_agent, 2 * _group_size(0.0 if fixed else spec.step_seconds, largest))
-    # On a single core an agent and its predictor take turns anyway: halves would only double the forward passes.
-    together = number == 1 and on_cpu and _or(system.training_batch_size, envs) % envs == 0
-    groups_per_agent = 1 if together or envs % 2 else 2
-    size = envs // groups_per_agent
-    memory = max(1, int(free_memory() / 2 / AGENT_BYTES / learners))
-    agents = _or(system.agents, min(memory, AGENTS_PER_CORE * number if envs == 1 else number))
+    group = _group_size(0.0 if fixed else spec.step_seconds, largest)
+    envs = _or(system.envs_per_agent, 2 * group)
     observation = math.prod(spec.observation_shape) * np.dtype(spec.observation_dtype).itemsize
-    groups = agents * groups_per_agent
+    # a block of each environment is filled while another one is learned from
+    each = AGENT_BYTES + 2 * envs * _or(config.algorithm.unroll_length, longest) * observation
+    memory = free_memory() / 2 / learners
+    agents = _or(system.agents, min(max(1, int(memory / each)), AGENTS_PER_CORE * number if envs == 1 else number))
+    # On a single core an agent and its predictor take turns anyway: halves would only double the forward passes.
+    agents, groups_per_agent, size = choose_groups(config, agents, group, number == 1 and on_cpu)
+    envs, groups = groups_per_agent * size, agents * groups_per_agent
     share = groups if synchronous else max(1, round(groups * algorithm.batch_share))
     length = _unroll_length(config, longest, learners * share * size)
     check_memory(learners * agents * envs * length * observation, learners * agents, envs)  # before allocating any
-    if fixed:  # all groups make up a whole number of batches
-        share = max(number for number in range(1, share + 1) if groups % number == 0)
-    whole = _whole_unrolls(config, queue, size)  # what a batch must be a multiple of
-    batch = _or(system.training_batch_size, max(1, round(share * size / queue / whole)) * whole)
-    if batch % whole:
-        shares = " and [replay] shares must give whole unrolls" if config.replays else ""
-        raise UserError(
-            f"[system] training_batch_size: {size} environments are stepped together{shares}, "
-            f"so it must be a multiple of {whole} (got {batch})"
-        )
-    blocks = int(batch * queue) // size
-    if fixed and groups % blocks:
-        raise UserError(
-            f"[system] training_batch_size: with run.reproducible, all {groups * size} environments "
-            f"must make up a whole number of batches (got {blocks * size}{' fresh ones' * mixed})"
-        )
-    predictors = _predictors(config, agents, envs, memory, may_act_alone)
+    queue, fewest = fresh_share(config), fresh_unrolls(config, size) // size
+    blocks = max(1, round(share / fewest)) * fewest
+    if system.training_batch_size != "auto":
+        blocks = fewest
+    elif fixed:  # all groups make up a whole number of batches
+        blocks = max(count for count in range(fewest, max(share, fewest) + 1, fewest) if groups % count == 0)
+    room = agents * (each + NETWORK_BYTES) <= memory
+    predictors = _predictors(config, envs, room, may_act_alone)
     # In a fixed order, all groups that belong together are answered at once; an agent answers all of its own.
     most = groups_per_agent if predictors == 0 else groups
     limit = most if fixed else min(most, max(1, _or(system.prediction_batch_size, groups * size) // size))
@@ -126,7 +118,7 @@ def choose_sizes(config: Config, spec: EnvSpec, cpus: int | None = None) -> Size
         prediction_groups=limit,
         min_groups=min(limit, waited),
         training_blocks=blocks,
-        replayed=int(batch * (1 - queue)),
+        replayed=int(blocks * size * (1 - queue) / queue),
         unroll_length=length,
         max_lag=_or(system.max_policy_lag, stale_after(groups / blocks * updates_per_batch(config))),
         ring=1 if synchronous else ring_length(blocks, groups, min_agents * groups_per_agent),
@@ -136,6 +128,79 @@ def choose_sizes(config: Config, spec: EnvSpec, cpus: int | None = None) -> Size
     if cpus is None:
         replay_shape(config, spec, sizes)  # raises if there is no room for it
     return sizes
+
+
+def choose_groups(config: Config, agents: int, group: int, together: bool) -> tuple[int, int, int]:
+    """Numbers of agents, of groups of each, and of environments in a group.
+
+    Batches must consist of whole groups and, with run.reproducible, all environments of whole batches. Numbers that are
+    given are kept. The others come as near as possible to the choices below, which depend on the machine and on a
+    measurement: these never decide whether a configuration is valid.
+
+    Args:
+        agents: choice, or the given number.
+        group: choice for the environments in a group.
+        together: choose one group of an agent's environments if possible, instead of two.
+
+    Raises:
+        UserError: the given numbers are incompatible.
+    """
+    system, fixed = config.system, config.run.reproducible
+    fresh = fresh_unrolls(config, 1)
+    near = [2 * size for size in range(group, 0, -1) if group % size == 0]
+    far = [2 * size for size in range(1, fresh + 1) if fresh % size == 0]
+    if system.envs_per_agent != "auto":
+        near, far = [system.envs_per_agent], []
+    fewer, more = range(agents, 0, -1), range(agents + 1, MOST_AGENTS + 1)
+    if system.agents != "auto" or not fixed:
+        fewer, more = range(agents, agents - 1, -1), range(0)
+    choices = itertools.product(fewer, near), itertools.product([agents], far), itertools.product(more, near)
+    for number, envs in itertools.chain(*choices):
+        for groups in [1] * (together or envs % 2) + [2] * (envs % 2 == 0):
+            size = envs // groups
+            fresh = fresh_unrolls(config, size)
+            if fresh % size == 0 and (not fixed or number * envs % fresh == 0):
+                return number, groups, size
+    if fresh % size:
+        shares = " and [replay] shares must give whole unrolls" if config.replays else ""
+        raise UserError(
+            f"[system] training_batch_size: {size} environments are stepped together{shares}, "
+            f"so it must be a multiple of {_whole_unrolls(config, size)} (got {system.training_batch_size})"
+        )
+    kind = " fresh ones" * (fresh_share(config) < 1)
+    raise UserError(
+        f"[system] training_batch_size: with run.reproducible, all {agents * envs} environments must make up a whole "
+        f"number of batches (got {fresh}{kind}); leave system.envs_per_agent at auto"
+    )
+
+
+def fresh_share(config: Config) -> Fraction:
+    """The share of fresh unrolls in a batch, from which some algorithms replay in batches of their own."""
+    mixed = () if config.own.alternates else config.replays
+    return Fraction(1) - sum(each.share for each in mixed)
+
+
+def fresh_unrolls(config: Config, size: int) -> int:
+    """Fresh unrolls in a batch: in the given one, or in the smallest of whole unrolls and whole groups of `size`.
+
+    Raises:
+        UserError: the shares of the given one are not whole unrolls.
+    """
+    given, whole = config.system.training_batch_size, _whole_unrolls(config, 1)
+    if given == "auto":
+        return int(_whole_unrolls(config, size) * fresh_share(config))
+    if given % whole:
+        raise UserError(
+            f"[system] training_batch_size: [replay] shares must give whole unrolls, so it must be a multiple of "
+            f"{whole} (got {given})"
+        )
+    return int(given * fresh_share(config))
+
+
+def _whole_unrolls(config: Config, size: int) -> int:
+    """The smallest batch whose shares are whole unrolls, and whose fresh share is whole groups of `size`."""
+    shares = [each.share for each in config.replays]
+    return math.lcm(*(share.denominator for share in shares), (fresh_share(config) / size).denominator)
 
 
 def stale_after(lag: float) -> int:
@@ -183,7 +248,7 @@ def _unroll_length(config: Config, longest: int, unrolls: int) -> int:
     if config.model.core != "none":
         return _or(config.algorithm.unroll_length, UNROLL)
     length = max(shortened_unroll(UNROLL, unrolls), min(longest, LEAST_UPDATE_STEPS // unrolls))
-    return _or(config.algorithm.unroll_length, length)
+    return _or(config.algorithm.unroll_length, min([length, *(each.capacity for each in config.replays)]))
 
 
 def shortened_unroll(length: int, unrolls: int) -> int:
@@ -198,12 +263,12 @@ def _group_size(step_seconds: float, largest: int) -> int:
     return size
 
 
-def _predictors(config: Config, agents: int, envs: int, memory: int, may_act_alone: bool) -> int:
+def _predictors(config: Config, envs: int, room: bool, may_act_alone: bool) -> int:
     """Predictor threads; 0: each agent runs the network itself.
 
     Args:
         envs: per agent.
-        memory: agents with a predictor that there is memory for.
+        room: whether there is memory for a network in each agent.
         may_act_alone: whether agents can.
 
     Raises:
@@ -214,7 +279,6 @@ def _predictors(config: Config, agents: int, envs: int, memory: int, may_act_alo
         check_own_network(config, may_act_alone)
     if system.predictors != "auto":
         return system.predictors
-    room = agents * (AGENT_BYTES + NETWORK_BYTES) <= memory * AGENT_BYTES
     return 0 if may_act_alone and envs > 1 and room and config.allows_own_networks else 1
 
 
@@ -276,12 +340,6 @@ def forward_seconds(config: Config, spec: EnvSpec, batches: list[int]) -> dict[i
                 times.append(time.perf_counter() - start)
             result[batch] = min(times) / batch
     return result
-
-
-def _whole_unrolls(config: Config, queue: Fraction, size: int) -> int:
-    """The smallest batch whose shares are whole unrolls, and whose fresh share is whole blocks of `size`."""
-    shares = [each.share for each in config.replays]
-    return math.lcm(*(share.denominator for share in shares), (queue / size).denominator)
 
 
 def _or(number: int | str, choice: int) -> int:

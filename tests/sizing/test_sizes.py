@@ -1,5 +1,6 @@
 """The sizes that `auto` chooses, and what does not go together."""
 
+import itertools
 import multiprocessing
 import time
 from types import SimpleNamespace
@@ -139,6 +140,69 @@ def test_unrolls_of_all_learners_count_in_an_update():
 def test_an_update_of_broken_blocks_is_refused():
     with pytest.raises(UserError, match="multiple of 4"):
         choose_sizes(read(overrides=[*SMALL, "system.envs_per_agent=8", "system.training_batch_size=10"]), QUICK)
+
+
+STEPS = 1e-6, 1.5e-3, 2e-3, 3e-3, 1.0  # seconds
+GIVEN = [
+    ["algorithm.name=impala", "system.training_batch_size=6"],
+    ["system.training_batch_size=1"],
+    ["algorithm.name=acer", "system.training_batch_size=10", "replay.methods=uniform prioritised"],
+    ["algorithm.name=a3c", "system.training_batch_size=7", "system.predictors=1"],
+    ["algorithm.name=impala", "replay.methods=queue uniform", "system.training_batch_size=6"],
+    ["replay.methods=queue uniform", "replay.shares=.6 .4"],
+    ["replay.methods=queue uniform", "replay.shares=.6 .4", "system.training_batch_size=5"],
+    ["replay.methods=queue uniform", "replay.capacities=5", "replay.start=1"],
+    ["algorithm.name=acer", "replay.capacities=9", "replay.start=1"],
+    ["replay.methods=queue uniform", "system.training_batch_size=8", "system.envs_per_agent=8"],
+    ["system.training_batch_size=9", "system.envs_per_agent=3"],
+    ["system.training_batch_size=64", "system.envs_per_agent=1"],
+    ["system.training_batch_size=30", "system.agents=3"],
+    ["algorithm.name=ppo"],
+]
+
+
+@pytest.mark.parametrize("given", GIVEN, ids=" ".join)
+@pytest.mark.parametrize("reproducible", [False, True])
+def test_no_machine_and_no_timing_makes_a_setting_invalid(given, reproducible, monkeypatch):
+    fixed = ["run.reproducible=true", "evaluation.minutes=0"] if reproducible else []
+    config = read(overrides=["environment.id=X", "model.hidden_size=16", *given, *fixed])
+    monkeypatch.setattr(auto, "forward_seconds", lambda config, spec, batches: dict.fromkeys(batches, 1.0))
+    for number, memory, gpu in itertools.product((1, 2, 3, 7, 96), (10**9, 64 * 10**9), (False, True)):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda gpu=gpu: gpu)
+        monkeypatch.setattr(auto, "cores", lambda number=number: number)
+        monkeypatch.setattr(auto, "free_memory", lambda memory=memory: memory)
+        for seconds in STEPS:
+            sizes = choose_sizes(config, QUICK._replace(step_seconds=seconds))
+            batch = sizes.training_blocks * sizes.group_size + sizes.replayed
+            if config.system.training_batch_size != "auto":
+                assert batch == config.system.training_batch_size
+            if reproducible:
+                assert sizes.agents * sizes.groups_per_agent % sizes.training_blocks == 0
+            mixed = [each.share for each in config.replays if config.algorithm.name != "acer"]
+            assert sizes.replayed == batch * sum(mixed)
+            assert all((share * batch).denominator == 1 for share in mixed)
+            assert sizes.unroll_length <= min((each.capacity for each in config.replays), default=64)
+
+
+def test_a_batch_makes_groups_smaller_only_as_far_as_it_must():
+    for batch, size in [(16, 4), (12, 4), (10, 2), (6, 2), (5, 1)]:
+        overrides = [*SMALL, "algorithm.name=impala", f"system.training_batch_size={batch}"]
+        sizes = choose_sizes(read(overrides=overrides), QUICK)
+        assert (sizes.group_size, sizes.groups_per_agent, sizes.agents) == (size, 2, 4)
+        sizes = choose_sizes(read(overrides=overrides), QUICK._replace(step_seconds=2.5e-3))
+        assert sizes.group_size == min(size, 2)
+
+
+def test_agents_are_fewer_where_their_unrolls_fill_the_memory(monkeypatch):
+    large = SLOW._replace(observation_shape=(1000, 1000, 3))
+    monkeypatch.setattr(auto, "cores", lambda: 64)
+    for memory in (4 * 10**9, 16 * 10**9):
+        for module in ("auto_sizes", "sizes"):
+            monkeypatch.setattr(f"kartrl.runtime.{module}.free_memory", lambda memory=memory: memory)
+        config = read(overrides=[*SMALL, "model.channels=4 4 4", "model.pooling=average"])
+        sizes = choose_sizes(config, large)
+        assert 1 <= sizes.agents < 20
+        assert slab_shape(config, large, sizes).size() < memory
 
 
 def test_the_ring_holds_an_update_and_the_block_being_filled():
@@ -464,7 +528,7 @@ def test_a_compressed_replay_leaves_memory_to_the_run_and_has_room_for_an_unroll
 
 def test_a_replay_must_hold_an_unroll():
     with pytest.raises(UserError, match=r"at least algorithm.unroll_length, which is 32 \(got 31\)"):
-        choose_sizes(read(overrides=[*ACER, "replay.capacities=31", "replay.start=1"]), QUICK)
+        choose_sizes(read(overrides=[*ACER, "replay.capacities=31", "model.core=lstm"]), QUICK)
 
 
 def test_stacked_observations_are_kept_frame_by_frame():
@@ -496,7 +560,11 @@ def test_shares_give_whole_unrolls_beside_whole_blocks_of_fresh_ones(overrides, 
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["replay.methods=queue uniform", "system.training_batch_size=12"], r"must be a multiple of 8 \(got 12\)"),
+        (["replay.methods=queue uniform", "system.training_batch_size=13"], r"must be a multiple of 2 \(got 13\)"),
+        (
+            ["replay.methods=queue uniform", "system.training_batch_size=12", "system.envs_per_agent=8"],
+            r"must be a multiple of 8 \(got 12\)",
+        ),
         (["replay.methods=uniform"], r"^\[replay\] methods: impala needs fresh unrolls .*queue"),
         (
             ["algorithm.name=acer", "replay.methods=queue uniform"],
@@ -515,7 +583,7 @@ def test_shares_give_whole_unrolls_beside_whole_blocks_of_fresh_ones(overrides, 
             ["algorithm.name=acer", "laser.threshold=0.3"],
             r"^\[laser\] threshold: acer has no V-trace to mask; use .*appo, impala",
         ),
-        (["replay.methods=queue uniform", "replay.capacities=31", "replay.start=1"], "which is 32"),
+        (["replay.methods=queue uniform", "replay.capacities=31", "model.core=gru"], "which is 32"),
     ],
 )
 def test_replays_that_do_not_go_with_the_rest_are_one_line(overrides, message):
