@@ -28,7 +28,7 @@ from kartrl.hardware.machine import cores
 from kartrl.launch import config_options
 from kartrl.sizing.auto import choose_sizes
 from kartrl.sizing.inspection import inspect_env
-from kartrl.sizing.precision import resolve_precision
+from kartrl.sizing.precision import resolve_precision, right_precision
 
 METHODS = ("none", "uniform", "prioritised", "attentive", "elite")
 
@@ -45,6 +45,7 @@ def parts_of(files: list[str], overrides: list[str], seconds: float) -> tuple[Co
     spec = inspect_env(config)
     config = resolve_precision(config, spec)
     sizes = choose_sizes(config, spec)
+    config = right_precision(config, spec, sizes, print)
     return config, measure_parts(config, spec, sizes, seconds), replayed_steps(config, sizes)
 
 

@@ -135,7 +135,7 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
             from kartrl.run.resuming import account, command, newest_command, resumed_config
             from kartrl.run.server import Server
             from kartrl.sizing.auto import choose_sizes
-            from kartrl.sizing.precision import resolve_precision
+            from kartrl.sizing.precision import resolve_precision, right_precision
         if resume is not None:
             folder = runs.lock(runs.find(Path(config.run.logs), resume))
             stack.callback(runs.release, folder)
@@ -149,6 +149,8 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
             world = load_world(config)
             config = resolve_precision(config, spec)
             sizes = choose_sizes(config, spec)
+            notes: list[str] = []
+            config = right_precision(config, spec, sizes, notes.append)
         initial = None
         if stored is None:
             if config.run.init != "none":
@@ -162,7 +164,7 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
         try:
             with display:
                 display.say(f"Environment: {spec.title}; logs in {folder.path}")
-                for remark in remarks(config, spec):
+                for remark in [*remarks(config, spec), *notes]:
                     display.say(remark)
                 if initial is not None:
                     display.say(

@@ -95,8 +95,8 @@ class System(Section):
     envs_per_agent: AutoInt = Field(
         "auto",
         description="environments per agent, which steps one half of them while the other half waits for actions (an "
-        "odd number, and on a single core, all together); auto: up to 8, fewer if they are slow, and at most 4 for "
-        "appo without predictors",
+        "odd number, and on a single core, all together); auto: up to 8, fewer if they are slow or training_batch_size "
+        "needs it, and at most 4 for appo without predictors; with run.reproducible, as many as make up whole updates",
     )
     predictors: Annotated[int, Field(ge=0, le=16)] | Literal["auto"] = Field(
         "auto",
@@ -275,8 +275,8 @@ class Model(Section):
     )
     precision: Literal["auto", "fp32", "bf16"] = Field(
         "auto",
-        description="precision of the convolutions: fp32, bf16 (weights stay fp32), or auto (bf16 if the hardware "
-        "supports it and it was measured to be faster)",
+        description="precision of the convolutions in training: fp32, bf16 (weights stay fp32), or auto (bf16 if the "
+        "hardware supports it and it was measured to be faster); fp32 where PyTorch's bf16 gives wrong values",
     )
 
     normalise_observations: bool = Field(

@@ -140,13 +140,14 @@ def for_driving(checkpoint: Checkpoint, half: bool) -> Checkpoint:
 
 
 def load_network(checkpoint: Checkpoint, device: torch.device) -> Network:
-    """The network of a checkpoint, on `device`, in evaluation mode.
+    """The network of a checkpoint, on `device`, in evaluation mode and fp32: it decides alike on every machine.
 
     Raises:
         UserError: the weights do not fit the network that the checkpoint's own configuration describes.
     """
     config = checkpoint.config
-    network = make_network(config.model, checkpoint.observation_shape, checkpoint.action, heads_of(config))
+    section = config.model.model_copy(update={"precision": "fp32"})
+    network = make_network(section, checkpoint.observation_shape, checkpoint.action, heads_of(config))
     fit(network, checkpoint.network)
     return network.to(device).eval()
 

@@ -36,6 +36,7 @@ from kartrl.processes.spawn import allow_children, start_method
 from kartrl.processes.watchdog import Suspension
 from kartrl.sizing.auto import choose_sizes
 from kartrl.sizing.inspection import inspect_env
+from kartrl.sizing.precision import acting_batches, wrong, wrong_in_bf16
 
 CONNECT_SECONDS = 120.0  # for Ray to start the node, also on a busy machine
 END_SECONDS = 3.0  # for agents to end before they are killed
@@ -140,7 +141,11 @@ class _Answers:
         os.environ["CUDA_VISIBLE_DEVICES"] = devices
         torch.set_num_threads(sizes.torch_threads)
         device = choose_device("auto" if devices else "cpu")
-        network = make_network(config.model, spec.observation_shape, spec.action, heads_of(config)).to(device)
+        model, shape = config.model, spec.observation_shape
+        if (layer := wrong_in_bf16(model, shape, acting_batches(sizes), device, sizes.torch_threads)) is not None:
+            self._messages.append(wrong(layer, device))
+            model = model.model_copy(update={"precision": "fp32"})
+        network = make_network(model, shape, spec.action, heads_of(config)).to(device)
         self._weights = PublishedWeights(network, RoleStream(device), version=-1)
         pacing = ArrivalPacing(slab, sizes.prediction_groups, sizes.min_groups)
         self._acting.make_predictors(network, self._weights, pacing, self._seed, device)

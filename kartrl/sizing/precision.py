@@ -1,18 +1,25 @@
-"""Chooses the precision for `model.precision = auto` on this machine."""
+"""Chooses the precision for `model.precision = auto` on this machine, and refuses bf16 where its values are wrong."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import torch
+from torch import Tensor, nn
 
-from kartrl.config import Config
+from kartrl.acting.sizes import Sizes
+from kartrl.config import Config, Model
 from kartrl.envs.spec import EnvSpec
-from kartrl.hardware.devices import learner_device, one_thread
+from kartrl.hardware.devices import choose_device, learner_device, one_thread, predictor_device
+from kartrl.learning.learner import PART_STEPS
 from kartrl.models import make_network
+from kartrl.models.encoders import make_encoder
+from kartrl.sizing.compatibility import is_hogwild
 
 OBSERVATIONS = 128  # twice as many frames are about a minibatch; with fewer, overhead hides what bf16 saves
 FEWEST_TRIALS, MOST_TRIALS, SECONDS = 3, 8, 0.4  # trials of each precision; no more begin after this long
 FASTER = 1.05  # by this factor, for bf16 to be worth its rounding
+TOLERANCE = 0.03  # of the largest value; rounding to bf16 is a tenth of it, what a wrong kernel leaves out far more
+MOST_NUMBERS = 4_000_000  # in a layer's output when precisions are compared: larger batches would take seconds
 
 
 def resolve_precision(config: Config, spec: EnvSpec) -> Config:
@@ -29,6 +36,128 @@ def resolve_precision(config: Config, spec: EnvSpec) -> Config:
         if multiplies_bf16(device):
             seconds = _pass_seconds(config, spec, device)
             precision = "bf16" if seconds["bf16"] * FASTER < seconds["fp32"] else "fp32"
+    return _with_precision(config, precision)
+
+
+def right_precision(config: Config, spec: EnvSpec, sizes: Sizes, say: Callable[[str], None]) -> Config:
+    """The configuration with fp32 instead of bf16 if bf16 gives wrong values or gradients on a device of the run.
+
+    Args:
+        config: with `model.precision` resolved.
+        sizes: batches of these sizes are compared, for acting and learning.
+        say: gets a line if precision changes.
+    """
+    system, learners = config.system, range(config.system.learners)
+    devices = [of(system, rank) for rank in learners for of in (learner_device, predictor_device)]
+    if is_hogwild(config):
+        devices = [choose_device(system.device if name == "auto" else name) for name in config.a3c.devices]
+    unrolls = min(sizes.training_blocks * sizes.group_size + sizes.replayed, max(1, PART_STEPS // sizes.unroll_length))
+    steps = getattr(getattr(config, config.algorithm.name), "minibatch_size", PART_STEPS)
+    learning = [unrolls, unrolls * sizes.unroll_length, min(steps, PART_STEPS)]  # last steps, all others, single steps
+    for device in {device.type: device for device in devices}.values():
+        for batches, threads in (
+            (acting_batches(sizes), sizes.torch_threads if sizes.predictors else 1),
+            (learning, sizes.torch_threads),
+        ):
+            if (layer := wrong_in_bf16(config.model, spec.observation_shape, batches, device, threads)) is not None:
+                say(wrong(layer, device))
+                return _with_precision(config, "fp32")
+    return config
+
+
+def acting_batches(sizes: Sizes) -> list[int]:
+    """Numbers of observations that go through the network at once for acting: of one group, and of all together."""
+    return [sizes.group_size, sizes.prediction_groups * sizes.group_size]
+
+
+def wrong(layer: str, device: torch.device) -> str:
+    """The line that says why a network is not in bf16."""
+    return (
+        f"PyTorch {torch.__version__} gives wrong values for {layer} in bf16 on this machine ({device.type}): the "
+        "model is in fp32 instead"
+    )
+
+
+def wrong_in_bf16(
+    section: Model, shape: tuple[int, ...], batches: Iterable[int], device: torch.device, threads: int = 1
+) -> str | None:
+    """A layer of the encoder whose values or gradients are wrong in bf16 on this device, in words, or None.
+
+    On CPUs with AMX, PyTorch 2.13 leaves out parts of some convolutions' sums, without an error.
+
+    Args:
+        section: the network; unless it has layers in bf16, nothing is computed.
+        shape: of observations.
+        batches: numbers of observations; of layers with large outputs, at most `MOST_NUMBERS` are compared.
+        threads: of PyTorch's operations.
+    """
+    if section.precision != "bf16" or section.encoder == "mlp" or len(shape) != 3:
+        return None
+    with one_thread():
+        torch.set_num_threads(threads)
+        encoder = make_encoder(section.model_copy(update={"precision": "fp32"}), shape).to(device)
+        return wrong_layer(encoder, shape, batches)
+
+
+def wrong_layer(encoder: nn.Module, shape: tuple[int, ...], batches: Iterable[int]) -> str | None:
+    """The first layer whose outputs or gradients in bf16 are not those in fp32 but for rounding, in words, or None.
+
+    Args:
+        encoder: called with random frames, uint8 [N, *shape]; compared are its innermost modules with parameters.
+        batches: values of N.
+    """
+    largest = max((output.numel() for *_, output in _calls(encoder, shape, 1)), default=1)
+    right = set()
+    for batch in sorted({min(batch, max(1, MOST_NUMBERS // largest)) for batch in batches}):
+        for layer, x, _ in _calls(encoder, shape, batch):
+            kind = str(layer), x.shape
+            if kind not in right and not _agrees(layer, x):
+                return f"{layer} on inputs {[*x.shape]}"
+            right.add(kind)
+    return None
+
+
+def _calls(encoder: nn.Module, shape: tuple[int, ...], batch: int) -> list[tuple[nn.Module, Tensor, Tensor]]:
+    """Each call of a layer in a forward pass: the layer, its input and its output."""
+    calls: list[tuple[nn.Module, Tensor, Tensor]] = []
+    layers = [layer for layer in encoder.modules() if not [*layer.children()] and [*layer.parameters()]]
+    hooks = [
+        layer.register_forward_hook(lambda layer, inputs, output: calls.append((layer, inputs[0].clone(), output)))
+        for layer in layers
+    ]
+    device = next(encoder.parameters()).device
+    with torch.no_grad():
+        encoder(_frames((batch, *shape)).to(device))
+    for hook in hooks:
+        hook.remove()
+    return calls
+
+
+def _agrees(layer: nn.Module, x: Tensor) -> bool:
+    """Whether outputs and gradients for an input in both precisions differ only by rounding."""
+    ahead: Tensor | None = None  # a random gradient with respect to the output
+    results: list[list[Tensor]] = []
+    for dtype in (torch.float32, torch.bfloat16):
+        of = [x.to(dtype).requires_grad_(), *layer.parameters()]
+        output = layer(of[0])
+        ahead = torch.rand(output.shape, generator=_generator()).to(x.device) - 0.5 if ahead is None else ahead
+        results.append([output, *torch.autograd.grad(output, of, ahead.to(dtype))])
+    return all(
+        bool((one.float() - other.float()).abs().max() <= TOLERANCE * one.abs().max())  # False for NaN
+        for one, other in zip(*results, strict=True)
+    )
+
+
+def _frames(shape: tuple[int, ...]) -> Tensor:
+    """Random frames, uint8."""
+    return torch.randint(0, 256, shape, generator=_generator(), dtype=torch.uint8)
+
+
+def _generator() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
+
+
+def _with_precision(config: Config, precision: str) -> Config:
     return config.model_copy(update={"model": config.model.model_copy(update={"precision": precision})})
 
 
@@ -61,12 +190,12 @@ def _pass_seconds(config: Config, spec: EnvSpec, device: torch.device) -> dict[s
 
 
 def _make_pass(config: Config, spec: EnvSpec, precision: str, device: torch.device) -> Callable[[], None]:
-    """A forward and a backward pass of a new network."""
+    """A forward and a backward pass of a new network, on random frames."""
     section = config.model.model_copy(update={"precision": precision, "torchscript": False})
     network = make_network(section, spec.observation_shape, spec.action).to(device)
-    shape = (2, OBSERVATIONS, *spec.observation_shape)  # two steps: a recurrent core costs the same in either precision
-    observation = torch.zeros(shape, dtype=getattr(torch, spec.observation_dtype), device=device)
-    first = torch.zeros(shape[:2], dtype=torch.bool, device=device)
+    # two steps: a recurrent core costs the same in either precision
+    observation = _frames((2, OBSERVATIONS, *spec.observation_shape)).to(device)
+    first = torch.zeros(2, OBSERVATIONS, dtype=torch.bool, device=device)
 
     def forward_backward() -> None:
         output, _ = network(observation, first, network.initial_state(OBSERVATIONS))

@@ -78,6 +78,16 @@ def test_round_trip(tmp_path, overrides):
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["1.pt"]
 
 
+def test_a_network_trained_in_bf16_is_driven_in_fp32():
+    config, shape = read(overrides=["model.hidden_size=16", "model.precision=bf16"]), (54, 54, 1)
+    weights = make_network(config.model, shape, ACTIONS[0]).state_dict()
+    stored = Checkpoint(config, weights, {}, Counters(), shape, ACTIONS[0])
+    exact = stored._replace(config=read(overrides=["model.hidden_size=16", "model.precision=fp32"]))
+    frames = torch.randint(0, 256, (5, *shape), dtype=torch.uint8)
+    seen, expected = (checkpoint.load_network(one, torch.device("cpu")).features(frames) for one in (stored, exact))
+    assert torch.equal(seen, expected)
+
+
 @pytest.mark.parametrize("action", ACTIONS, ids=kind)
 def test_actions_and_counters_travel(tmp_path, action):
     network = make_network(Config().model, (4,), action)

@@ -29,7 +29,7 @@ from kartrl.hardware.machine import cores
 from kartrl.launch import config_options
 from kartrl.sizing.auto import choose_sizes
 from kartrl.sizing.inspection import inspect_env
-from kartrl.sizing.precision import resolve_precision
+from kartrl.sizing.precision import resolve_precision, right_precision
 
 PART_SECONDS = 4.0  # maximum for each part
 
@@ -74,6 +74,7 @@ def _measure_all(files: list[str], overrides: list[str], settings: Settings, con
     spec = inspect_env(config)
     config = resolve_precision(config, spec)
     sizes = choose_sizes(config, spec)
+    config = right_precision(config, spec, sizes, lambda line: console.print(line, highlight=False, markup=False))
     number, on_gpu = cores(), learner_device(config.system).type == "cuda"
     plain = [*overrides, *(f"cluster.{key}={value}" for key, value in Cluster().model_dump().items())]
     options, on_nodes = config_options(files, plain), config_options(files, [*overrides, f"cluster.ray={settings.ray}"])

@@ -63,11 +63,14 @@ def check_sizes(examined: Examined) -> tuple[State, str]:
     from kartrl.metrics.trackers import check_tracker
     from kartrl.nodes.session import check
     from kartrl.sizing.auto import choose_sizes
+    from kartrl.sizing.precision import right_precision
 
     check_tracker(examined.config)
     check(examined.config)
     sizes = examined.sizes = choose_sizes(examined.config, examined.spec)
-    return "ok", str(sizes)
+    wrong: list[str] = []
+    right_precision(examined.config, examined.spec, sizes, wrong.append)
+    return ("warning", "; ".join([str(sizes), *wrong])) if wrong else ("ok", str(sizes))
 
 
 def check_memory(examined: Examined) -> tuple[State, str]:
