@@ -8,12 +8,12 @@ from torch import Tensor, nn
 
 from kartrl.acting.sizes import Sizes
 from kartrl.config import Config, Model
+from kartrl.config.algorithms import A3C
 from kartrl.envs.spec import EnvSpec
 from kartrl.hardware.devices import choose_device, learner_device, one_thread, predictor_device
 from kartrl.learning.learner import PART_STEPS
 from kartrl.models import make_network
 from kartrl.models.encoders import make_encoder
-from kartrl.sizing.compatibility import is_hogwild
 
 OBSERVATIONS = 128  # twice as many frames are about a minibatch; with fewer, overhead hides what bf16 saves
 FEWEST_TRIALS, MOST_TRIALS, SECONDS = 3, 8, 0.4  # trials of each precision; no more begin after this long
@@ -49,10 +49,10 @@ def right_precision(config: Config, spec: EnvSpec, sizes: Sizes, say: Callable[[
     """
     system, learners = config.system, range(config.system.learners)
     devices = [of(system, rank) for rank in learners for of in (learner_device, predictor_device)]
-    if is_hogwild(config):
-        devices = [choose_device(system.device if name == "auto" else name) for name in config.a3c.devices]
+    if isinstance(config.own, A3C) and config.own.hogwild:
+        devices = [choose_device(system.device if name == "auto" else name) for name in config.own.devices]
     unrolls = min(sizes.training_blocks * sizes.group_size + sizes.replayed, max(1, PART_STEPS // sizes.unroll_length))
-    steps = getattr(getattr(config, config.algorithm.name), "minibatch_size", PART_STEPS)
+    steps = getattr(config.own, "minibatch_size", PART_STEPS)
     learning = [unrolls, unrolls * sizes.unroll_length, min(steps, PART_STEPS)]  # last steps, all others, single steps
     for device in {device.type: device for device in devices}.values():
         for batches, threads in (

@@ -197,8 +197,8 @@ def test_agents_are_fewer_where_their_unrolls_fill_the_memory(monkeypatch):
     large = SLOW._replace(observation_shape=(1000, 1000, 3))
     monkeypatch.setattr(auto, "cores", lambda: 64)
     for memory in (4 * 10**9, 16 * 10**9):
-        for module in ("auto_sizes", "sizes"):
-            monkeypatch.setattr(f"kartrl.runtime.{module}.free_memory", lambda memory=memory: memory)
+        for module in ("acting.sizes", "sizing.auto"):
+            monkeypatch.setattr(f"kartrl.{module}.free_memory", lambda memory=memory: memory)
         config = read(overrides=[*SMALL, "model.channels=4 4 4", "model.pooling=average"])
         sizes = choose_sizes(config, large)
         assert 1 <= sizes.agents < 20
