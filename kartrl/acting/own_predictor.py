@@ -35,7 +35,7 @@ def run(
     server: Connection,
     weights: SharedWeights,
 ) -> None:
-    """Body of an agent process; see also `agent_process.run`.
+    """Body of an agent process; see also `agent.run`.
 
     Args:
         config: the configuration, with the precision resolved.
