@@ -31,7 +31,8 @@ Seed = Annotated[int, Field(ge=0, lt=2**32)]
 class Experiment(Section):
     """The grid: each algorithm on each environment with each seed.
 
-    A part of a configuration is a list of arguments of `-c` and, if they contain an equals sign, of `--set`.
+    A part of a configuration is a list of arguments of `-c` and, if they contain an equals sign and are no files, of
+    `--set`.
     """
 
     folder: str = Field("", description="of the runs; default: the file's name, in logs")
@@ -90,7 +91,8 @@ def read_experiment(file: Path, by: str) -> tuple[Path, list[Cell]]:
         name = "__".join(part for part in (environment, algorithm, str(seed)) if part)
         parts = [*experiment.common, *its, *own]
         ours = {"run.logs": folder, "run.name": name, "run.seed": seed}
-        files, overrides = [part for part in parts if "=" not in part], [part for part in parts if "=" in part]
+        files = [part for part in parts if "=" not in part or Path(part).expanduser().is_file()]
+        overrides = [part for part in parts if part not in files]
         check_own(overrides, ours, str(file))
         config = read(files, [*overrides, *(f"{key}={value}" for key, value in ours.items())])
         cells.append(Cell(algorithm, config, folder / name))

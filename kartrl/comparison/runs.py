@@ -6,12 +6,13 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from kartrl.comparison.curves import Moment, Points, all_reached
 from kartrl.config import Config, read, settings
+from kartrl.envs.worlds import ATARI_KEYS, IMAGE_KEYS, GymnasiumWorld, load_world
 from kartrl.errors import UserError
 from kartrl.learning import checkpoint
 from kartrl.metrics import episodes_csv, scalars_csv
@@ -20,8 +21,8 @@ from kartrl.run.folders import find_run
 
 RETURN = "episodic_return"
 EPISODE_METRICS = (RETURN, "episodic_length", "finished")  # columns of episodes.csv
-LEARNERS_KEYS = {"frame_stack", "height", "width", "crop_top", "crop_bottom", "grayscale", "life_loss_ends"}
-"""Keys of [environment] that may differ: what the learner sees of a task."""
+LEARNERS_KEYS = IMAGE_KEYS | {"crop_top", "crop_bottom", "life_loss_ends"}
+"""Keys of [environment] that may differ: what the learner sees of a task, and what it knows of its symmetry."""
 PLACES = ("train", "test")  # uses of levels, as in tags
 TRAINING = "training"  # key of `ComparedRun.finished`
 
@@ -199,12 +200,15 @@ def _game(task: str) -> str:
 
 def _rules(config: Config, by: str) -> dict[str, str]:
     """The settings that define a task and its score, by key, without the circuit that `by` names."""
-    keys = [key for key in type(config.environment).model_fields if key not in {"id", *LEARNERS_KEYS}]
-    rules = {f"environment.{key}": getattr(config.environment, key) for key in keys}
-    rules |= {f"reward.{key}": getattr(config.reward, key) for key in type(config.reward).model_fields}
-    for use in PLACES:
-        rules[f"levels ({use})"] = " ".join(
-            sorted(key for key, is_for in config.levels.circuits.items() if is_for == use and f"levels.{key}" != by)
-        )
+    section, world = config.environment, load_world(config)
+    keys = [key for key in type(section).model_fields if key not in {"id", "kwargs", *LEARNERS_KEYS}]
+    # whether an Atari key has an effect is not known where its package is not installed
+    keys = [key for key in keys if key in ATARI_KEYS or world.has_effect(key, images=True)]
+    rules: dict[str, Any] = {f"environment.{key}": getattr(section, key) for key in keys}
+    rules["environment.kwargs"] = section.kwargs
+    if not isinstance(world, GymnasiumWorld):  # for which [reward] and [levels] have no effect
+        rules |= {f"reward.{key}": value for key, value in config.reward.model_dump().items()}
+        circuits = [(key, use) for key, use in sorted(config.levels.circuits.items()) if f"levels.{key}" != by]
+        rules |= {f"levels ({use})": " ".join(key for key, its in circuits if its == use) for use in PLACES}
     # keys of environment.kwargs may be in any order
     return {key: str(dict(sorted(value.items())) if isinstance(value, dict) else value) for key, value in rules.items()}

@@ -11,6 +11,7 @@ from policies import make_checkpoint
 from rich.console import Console
 
 from kartrl.commands.compare import Question, compare_experiment
+from kartrl.comparison.experiment import read_experiment
 from kartrl.comparison.runs import RETURN
 from kartrl.config import dump, read
 from kartrl.errors import UserError
@@ -53,6 +54,21 @@ def test_runs_are_told_in_a_table_and_a_picture(tmp_path):
     with Image.open(tmp_path / "both.png") as picture:
         colours = picture.convert("RGB").getcolors(1 << 20)
     assert len(colours) > 50
+
+
+def test_experiment_compares_symmetry_and_names_files_with_equals(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a=b").mkdir()
+    (tmp_path / "a=b" / "model.core=lstm.cfg").write_text("[run]\nagent_steps = 500\n")
+    file = tmp_path / "a=b" / "x=1.toml"
+    file.write_text(
+        'seeds = [1]\ncommon = ["a=b/model.core=lstm.cfg"]\n[algorithms]\n'
+        'symmetric = []\nplain = ["environment.mirrored_actions=none"]\n'
+    )
+    folder, cells = read_experiment(file, "algorithm")
+    assert folder == Path("logs/x=1")
+    assert [cell.config.environment.mirrored_actions for cell in cells] == ["auto", "none"]
+    assert {cell.config.run.agent_steps for cell in cells} == {500}
 
 
 def test_an_episodes_metric_is_reached_by_a_mean_of_100(tmp_path):

@@ -10,6 +10,7 @@ from kartrl.errors import UserError
 from kartrl.learning import checkpoint
 
 PONG = {"env": "PongNoFrameskip-v4"}
+KART = {"env": "kartrl/Kart-v0"}
 
 
 def runs(tmp_path, *several):
@@ -45,7 +46,7 @@ def refused(question):
             (("levels.MarioCircuit.Act4=none",), {"env": "kartrl/Kart-v0"}),
             "levels (test) = MarioCircuit.Act4, run1 has none",
         ),
-        (((), {}), (("reward.progress=3",), {}), "reward.progress = 10.0, run1 has 3.0"),
+        (((), KART), (("reward.progress=3",), KART), "reward.progress = 10.0, run1 has 3.0"),
     ],
 )
 def test_runs_that_cannot_be_compared_are_refused_with_the_reason(tmp_path, one, other, reason):
@@ -61,6 +62,22 @@ def test_arguments_of_the_environment_may_be_in_any_order(tmp_path):
 def test_what_is_compared_may_differ_and_what_the_agent_sees_too(tmp_path):
     both = runs(tmp_path, (("environment.frame_skip=4", "environment.frame_stack=4"), PONG), ((), PONG))
     assert list(group(both, "environment.frame_skip")) == ["4", "5"]
+
+
+@pytest.mark.parametrize(
+    ("key", "how"),
+    [
+        ("environment.mirrored_actions=none", KART),
+        ("environment.crop_top=40", KART),
+        ("environment.grayscale=false", PONG),
+        ("environment.life_loss_ends=false", PONG),
+        ("environment.opponents=3", {}),
+        ("reward.progress=3", {}),
+        ("levels.MarioCircuit.Act4=none", {}),
+    ],
+)
+def test_keys_of_learner_or_without_effect_may_differ(tmp_path, key, how):
+    assert len(group(runs(tmp_path, ((), how), ((key,), how)), "algorithm.name")) == 1
 
 
 def test_runs_may_be_compared_by_what_a_circuit_is_used_for(tmp_path):
