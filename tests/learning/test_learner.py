@@ -13,7 +13,8 @@ from kartrl.learning.diagnostics import describe
 from kartrl.learning.learner import MOST_IMAGES, Learner, make_learner, observed
 from kartrl.learning.optimizers import make_optimizer
 from kartrl.learning.update_threads import RETRY_SECONDS, SECONDS, UPDATES, UpdateThreads
-from kartrl.models import make_distribution, make_network
+from kartrl.models import for_inference, make_distribution, make_network
+from kartrl.models.encoders import ENCODERS
 
 RATE = 0.01
 LENGTH = 7  # of random unrolls
@@ -135,6 +136,27 @@ def test_the_parts_of_a_batch_are_alike(part, sizes):
     learner = learner_of(configured("impala"), DISCRETE, part)
     (step,) = update(learner, *batch_of(DISCRETE, size=5)).steps
     assert [loss.valid.shape[1] for loss in step.losses] == sizes
+
+
+@pytest.mark.parametrize("algorithm", [name for name in ALGORITHMS if name != "a2c"])  # which has no ratio
+@pytest.mark.parametrize("encoder", [name for name in ENCODERS if name != "mlp"])
+def test_without_a_policy_lag_ratios_in_bf16_are_one(encoder, algorithm):
+    """Within rounding of float32: the heads see another number of rows; tests/models has equality bit for bit."""
+    single = [f"model.encoder={encoder}", "model.precision=bf16", "optimizer.kl_target=0", "ppo.clip_range=1e-5"]
+    config, shape = configured(algorithm, "model.core=none", "ppo.shuffle=unrolls", *single), (54, 52, 1)
+    torch.manual_seed(1)
+    network = make_network(config.model, shape, DISCRETE, heads_of(config))
+    trajectory = random_trajectory(DISCRETE, length=1, size=8, state_size=0, ends=0, dtype=torch.float32)
+    trajectory = trajectory._replace(observation=torch.randint(0, 256, (2, 8, *shape), dtype=torch.uint8))
+    noise, acting = make_distribution(DISCRETE).noise(8, torch.device("cpu"), None), for_inference(network)
+    decision, _ = acting.act(trajectory.observation[0], trajectory.first[0], trajectory.initial_state, noise, False)
+    trajectory = trajectory._replace(decision=decision.detach()[None])
+    (step,) = make_learner(config, network, DISCRETE).update(trajectory, 8, 0.0, lambda stage: None).steps
+    (loss,) = step.losses
+    if algorithm == "ppo":
+        assert float(loss.terms["clip_fraction"]) == 0
+    else:
+        torch.testing.assert_close(loss.steps["importance_weight"], torch.ones(1, 8), atol=1e-5, rtol=0)
 
 
 @by_algorithm
