@@ -127,7 +127,7 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
 
             if resume is None:
                 with request.raising():
-                    config, spec = _inspected(config, console)
+                    config, spec = _inspected(_with_initial(config), console)
 
             from kartrl.nodes.session import check
             from kartrl.run import folders as runs
@@ -154,9 +154,7 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
         initial = None
         if stored is None:
             if config.run.init != "none":
-                path = runs.find_checkpoint(config.run.init, "--init", Path(config.run.logs))
-                config = config.model_copy(update={"run": config.run.model_copy(update={"init": str(path)})})
-                initial = load_initial(path, config, spec)
+                initial = load_initial(Path(config.run.init), config, spec)
             folder = runs.create(config)
             stack.callback(runs.release, folder)
         trusted = trust(config.environment)
@@ -208,6 +206,26 @@ def _loading_torch() -> Iterator[None]:
     finally:
         thread.join()  # torch cannot be loaded while Python exits
         gc.enable()
+
+
+def _with_initial(config: Config) -> Config:
+    """The configuration with the checkpoint for `run.init`, checked before levels, which may take long, are built.
+
+    Raises:
+        UserError: there is no such checkpoint, or it does not fit.
+    """
+    if config.run.init == "none":
+        return config
+
+    from kartrl.envs.worlds import load_world
+    from kartrl.run.folders import find_checkpoint
+    from kartrl.run.initial_weights import load_initial
+    from kartrl.sizing.inspection import inspect_env
+
+    path = find_checkpoint(config.run.init, "--init", Path(config.run.logs))
+    if (one := load_world(config).prepare_one()) is not None:
+        load_initial(path, config, inspect_env(one))
+    return config.model_copy(update={"run": config.run.model_copy(update={"init": str(path)})})
 
 
 def _inspected(config: Config, console: Console) -> tuple[Config, EnvSpec]:

@@ -144,6 +144,16 @@ class World(ABC):
         """
         return self.config
 
+    def prepare_one(self) -> Config | None:
+        """As `prepare`, with one level that is at hand, for a look at the environment before levels are built.
+
+        None: `prepare` builds none.
+
+        Raises:
+            UserError: there is no level at hand.
+        """
+        return None
+
     def levels(self, use: str) -> tuple[str, ...]:
         """The levels for "train" or "test", of a prepared configuration."""
         return ()

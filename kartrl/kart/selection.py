@@ -9,7 +9,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from kartrl.config import Config
 from kartrl.config.levels import (
+    CIRCUITS,
     LEVELS,
+    Levels,
     Use,
     circuit_name,
     is_generated,
@@ -39,6 +41,19 @@ def with_circuits(config: Config, console: Console | None = None) -> Config:
     environment = config.environment.model_copy(update={"game": game})
     levels = config.levels.model_copy(update={"found": found})
     return config.model_copy(update={"environment": environment, "levels": levels})
+
+
+def with_one_circuit(config: Config) -> Config:
+    """The configuration with one of the game's own circuits, `with_circuits`; nothing is built.
+
+    Raises:
+        UserError: see `game_folder`; or it has none.
+    """
+    folder = game_folder(config.environment.game)
+    circuit = next((name for name in circuits(folder) if name in CIRCUITS), None)
+    if circuit is None:
+        raise UserError(f"{folder}: no start state; make one with `kartrl play --game cartridge`")
+    return with_circuits(config.model_copy(update={"levels": Levels(circuits={circuit: "train"})}))
 
 
 def circuits_of(keys: Iterable[str], game: str, console: Console | None = None) -> tuple[str, ...]:

@@ -123,6 +123,12 @@ class KartWorld(World):
 
         return with_circuits(self.config, console)
 
+    def prepare_one(self) -> Config:
+        """See `World`."""
+        from kartrl.kart.selection import with_one_circuit
+
+        return with_one_circuit(self.config)
+
     def levels(self, use: str) -> tuple[str, ...]:
         """Names of circuits, or absolute paths of start states."""
         return self.config.levels.of(use)

@@ -1,12 +1,14 @@
 """Starting a run from the weights of another: `run.init`."""
 
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from kartrl.algorithms import heads_of
-from kartrl.config import Config
+from kartrl.config import Config, settings
 from kartrl.config.section import Section
 from kartrl.envs.spec import EnvSpec
 from kartrl.errors import UserError
@@ -18,7 +20,9 @@ from kartrl.models import ActorCritic
 
 HOW_COMPUTED = {"precision", "torchscript", "bptt"}  # keys of [model] that do not change the meaning of weights
 OF_STATE = ("name", "amsgrad", "centered", "momentum", "kl_target")  # keys of [optimizer] that determine its state
-OF_IMAGES = ("grayscale", "frame_stack")  # keys of [environment] that determine an image's channels
+OF_CHANNELS = ("grayscale", "frame_stack")  # keys of [environment] that determine an image's channels
+OF_IMAGES = ("height", "width", *OF_CHANNELS)  # those that determine its shape
+OF_ANY = ("kwargs", "wrapper")  # those that may determine any observation's
 
 
 def load_initial(path: Path, config: Config, spec: EnvSpec) -> Checkpoint:
@@ -29,11 +33,19 @@ def load_initial(path: Path, config: Config, spec: EnvSpec) -> Checkpoint:
         spec: spec of its environment.
 
     Raises:
-        UserError: it cannot be read, or its network, observations, actions or optimizer differ, as the message says.
+        UserError: it cannot be read, or its network, observations, actions or optimizer differ, as the message says,
+            with all overrides that make this run fit.
     """
     stored = checkpoint.load(path)
-    if found := [*_model(stored, config), *_observations(stored, config, spec), *changed_actions(stored, config, spec)]:
-        raise UserError(f"--init {path}: does not fit this run: {'; '.join(found)}")
+    keys = list(_differing(stored, config, spec))
+    found, overrides = [], []
+    for section, key in keys:
+        found += differences(section, getattr(stored.config, section), getattr(config, section), {key})
+        overrides += [f" --set {shlex.quote(text)}" for text in _as_there(stored, section, key)]
+    found += [*_shapes(stored, spec), *_titles(stored, spec)]
+    if found:
+        remedy = f"; add{''.join(overrides)}" if overrides else ""
+        raise UserError(f"--init {path}: does not fit this run: {'; '.join(found)}{remedy}")
     if config.run.init_optimizer:
         _check_optimizer(path, stored, config, spec)
     return stored
@@ -47,29 +59,50 @@ def anew(initial: Checkpoint, config: Config) -> Checkpoint:
     )
 
 
-def _model(stored: Checkpoint, config: Config) -> list[str]:
-    keys = set(type(config.model).model_fields) - HOW_COMPUTED
-    there, here = (" and ".join(sorted({"policy", *heads_of(one)})) for one in (stored.config, config))
-    heads = [f"heads for {there} there, for {here} here (algorithm.name)"] if there != here else []
-    return differences("model", stored.config.model, config.model, keys) + heads
-
-
-def _observations(stored: Checkpoint, config: Config, spec: EnvSpec) -> list[str]:
+def _differing(stored: Checkpoint, config: Config, spec: EnvSpec) -> Iterator[tuple[str, str]]:
+    """Section and name of the keys that must be as they were for the weights to fit."""
     there, here = stored.observation_shape, spec.observation_shape
-    if there != here:
-        return [f"observations are {_shape(there)} there, {_shape(here)} here"]
-    keys = OF_IMAGES if len(here) == 3 else ()
-    return differences("environment", stored.config.environment, config.environment, keys)
+    own: tuple[str, ...] = ()
+    if len(there) == len(here) == 3:
+        own = OF_CHANNELS if there == here else OF_IMAGES
+    if stored.config.environment.id == config.environment.id or stored.action == spec.action:
+        own += ("actions",)
+    if stored.config.environment.id == config.environment.id and there != here:
+        own += OF_ANY
+    for section, keys in (("model", set(type(config.model).model_fields) - HOW_COMPUTED), ("environment", own)):
+        for key in type(getattr(config, section)).model_fields:
+            if key in keys and getattr(getattr(config, section), key) != getattr(getattr(stored.config, section), key):
+                yield section, key
+    if heads_of(stored.config) != heads_of(config):
+        yield "algorithm", "name"
+
+
+def _as_there(stored: Checkpoint, section: str, key: str) -> list[str]:
+    """The overrides that give a key the value that it had."""
+    values = {f"environment.kwargs.{name}": repr(value) for name, value in stored.config.environment.kwargs.items()}
+    if key != "kwargs":
+        value = settings(stored.config)[f"{section}.{key}"]
+        values = {f"{section}.{key}": str(value).lower() if isinstance(value, bool) else str(value)}
+    return [f"{name}={value}" for name, value in values.items()]
+
+
+def _shapes(stored: Checkpoint, spec: EnvSpec) -> list[str]:
+    there, here = stored.observation_shape, spec.observation_shape
+    return [f"observations are {_shape(there)} there, {_shape(here)} here"] if there != here else []
+
+
+def _titles(stored: Checkpoint, spec: EnvSpec) -> list[str]:
+    there, here = stored.action, spec.action
+    if there.title != here.title:
+        return [f"{there.title} there, {here.title} here"]
+    return ["the bounds of its actions differ"] if there != here else []
 
 
 def changed_actions(stored: Checkpoint, config: Config, spec: EnvSpec) -> list[str]:
     """Phrases on actions that differ from the checkpoint's."""
-    there, here = stored.action, spec.action
-    if there.title != here.title:
-        return [f"{there.title} there, {here.title} here"]
-    if there != here:
-        return ["the bounds of its actions differ"]
-    return differences("environment", stored.config.environment, config.environment, ("actions",))
+    return _titles(stored, spec) or differences(
+        "environment", stored.config.environment, config.environment, ("actions",)
+    )
 
 
 def _check_optimizer(path: Path, stored: Checkpoint, config: Config, spec: EnvSpec) -> None:

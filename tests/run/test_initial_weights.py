@@ -1,16 +1,26 @@
 """Which weights a new run may begin with."""
 
+import importlib.util
+import shlex
+
 import pytest
-from commands import assert_clear
+from commands import assert_clear, run
 from gymnasium.spaces import Discrete
 from policies import make_checkpoint
 
+from kartrl.commands.policy import SHIPPED
 from kartrl.config import read
 from kartrl.envs.spec import ActionSpec, Continuous, EnvSpec
+from kartrl.envs.worlds import load_world
 from kartrl.errors import UserError
 from kartrl.learning import checkpoint
 from kartrl.learning.counters import Counters
 from kartrl.run.initial_weights import anew, load_initial
+from kartrl.sizing.inspection import inspect_env
+
+needs_kart = pytest.mark.skipif(
+    importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator on this platform"
+)
 
 SPEC = EnvSpec("cart", (4,), "float32", ActionSpec.of(Discrete(2)), 0.0)
 IMAGE = ("environment.height=20", "environment.width=20", "model.channels=4", "model.kernels=4", "model.strides=4")
@@ -42,8 +52,8 @@ def test_a_new_run_counts_from_zero_and_draws_anew(given):
     ("overrides", "spec", "said"),
     [
         (["model.hidden_size=32"], SPEC, ["model.hidden_size is 16 there, 32 here"]),
-        (["algorithm.name=acer"], SPEC, ["heads for policy and value there, for policy and q here"]),
-        (["model.core=lstm"], SPEC, ["model.core is none there, lstm here"]),
+        (["algorithm.name=acer"], SPEC, ["algorithm.name is appo there, acer here", "add --set algorithm.name=appo"]),
+        (["model.core=lstm"], SPEC, ["model.core is none there, lstm here; add --set model.core=none"]),
         ([], SPEC._replace(observation_shape=(6,)), ["observations are 4 numbers there, 6 numbers here"]),
         ([], SPEC._replace(action=ActionSpec.of(Discrete(3))), ["2 actions there, 3 actions here"]),
         (
@@ -51,7 +61,11 @@ def test_a_new_run_counts_from_zero_and_draws_anew(given):
             SPEC._replace(observation_shape=(20, 20, 1), action=ActionSpec((Continuous((-1.0,) * 2, (1.0,) * 2),))),
             ["hidden_size", "observations are 4 numbers there, 20x20x1 here", "2 actions there, 2 continuous actions"],
         ),
-        (["environment.actions=left right"], SPEC, ["environment.actions is none left", "left right here"]),
+        (
+            ["environment.actions=left right"],
+            SPEC,
+            ["is none left", "left right here; add --set 'environment.actions=none left"],
+        ),
         (["run.init=x", "run.init_optimizer=true", "optimizer.name=sgd"], SPEC, ["state of adam", "this run has sgd"]),
         (
             ["run.init=x", "run.init_optimizer=true", "optimizer.kl_target=0.01"],
@@ -65,6 +79,38 @@ def test_what_differs_is_named_in_one_line(given, overrides, spec, said):
         load_initial(given, config(*overrides), spec)
     assert_clear(caught.value)
     assert all(words in str(caught.value) for words in said), caught.value
+
+
+def fitted(path, overrides, files=()):
+    """Load the weights for a kart with this configuration."""
+    kart = read(files, ["environment.game=bundled", *overrides])
+    return load_initial(path, kart, inspect_env(load_world(kart).prepare_one()))
+
+
+@needs_kart
+def test_bundled_weights_fit_the_race_preset():
+    assert fitted(SHIPPED, [], ["race"]).counters.agent_steps > 0
+
+
+@needs_kart
+def test_refused_init_builds_nothing_and_names_what_fits(tmp_path, monkeypatch):
+    monkeypatch.setenv("KARTRL_CACHE", str(tmp_path / "cache"))
+    refused = run("train", "--init", str(SHIPPED), "--set", "environment.game=bundled", cwd=tmp_path)
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1), refused.stderr
+    assert list(tmp_path.iterdir()) == []
+    for difference in ("width is 54 there, 52 here", "grayscale is False", "channels is 32 64 64", "core is lstm"):
+        assert difference in refused.stderr
+    options = shlex.split(refused.stderr.partition("; add ")[2])
+    assert fitted(SHIPPED, [override for override in options if override != "--set"])
+
+
+def test_init_from_another_world_names_its_arguments(tmp_path):
+    small = config("environment.kwargs.size=4", "environment.id=x")
+    network = checkpoint.make_network(small.model, (4,), SPEC.action).state_dict()
+    path = tmp_path / "small.pt"
+    checkpoint.save(path, checkpoint.Checkpoint(small, network, {}, Counters(9), (4,), SPEC.action))
+    with pytest.raises(UserError, match=r"--set environment\.kwargs\.size=4$"):
+        load_initial(path, config("environment.id=x"), SPEC._replace(observation_shape=(8,)))
 
 
 def test_channels_that_mean_something_else_do_not_fit(tmp_path):
