@@ -106,7 +106,7 @@ def wrong_layer(encoder: nn.Module, shape: tuple[int, ...], batches: Iterable[in
         encoder: called with random frames, uint8 [N, *shape]; compared are its innermost modules with parameters.
         batches: values of N.
     """
-    largest = max((output.numel() for *_, output in _calls(encoder, shape, 1)), default=1)
+    largest = max((output for *_, output in _calls(encoder, shape, 1)), default=1)
     right = set()
     for batch in sorted({min(batch, max(1, MOST_NUMBERS // largest)) for batch in batches}):
         for layer, x, _ in _calls(encoder, shape, batch):
@@ -117,31 +117,32 @@ def wrong_layer(encoder: nn.Module, shape: tuple[int, ...], batches: Iterable[in
     return None
 
 
-def _calls(encoder: nn.Module, shape: tuple[int, ...], batch: int) -> list[tuple[nn.Module, Tensor, Tensor]]:
-    """Each call of a layer in a forward pass: the layer, its input and its output."""
-    calls: list[tuple[nn.Module, Tensor, Tensor]] = []
+def _calls(encoder: nn.Module, shape: tuple[int, ...], batch: int) -> list[tuple[nn.Module, Tensor, int]]:
+    """Each call of a layer in a forward pass: the layer, its input, and how many numbers its output has."""
+    calls: list[tuple[nn.Module, Tensor, int]] = []
+
+    def note(layer: nn.Module, inputs: tuple[Tensor], output: Tensor) -> None:
+        (x,) = inputs
+        calls.append((layer, x.detach().clone().requires_grad_(x.requires_grad), output.numel()))
+
     layers = [layer for layer in encoder.modules() if not [*layer.children()] and [*layer.parameters()]]
-    hooks = [
-        layer.register_forward_hook(lambda layer, inputs, output: calls.append((layer, inputs[0].clone(), output)))
-        for layer in layers
-    ]
-    device = next(encoder.parameters()).device
-    with torch.no_grad():
-        encoder(_frames((batch, *shape)).to(device))
+    hooks = [layer.register_forward_hook(note) for layer in layers]
+    encoder(_frames((batch, *shape)).to(next(encoder.parameters()).device))
     for hook in hooks:
         hook.remove()
     return calls
 
 
 def _agrees(layer: nn.Module, x: Tensor) -> bool:
-    """Whether outputs and gradients for an input in both precisions differ only by rounding."""
+    """Whether outputs and gradients in both precisions differ only by rounding; an image's gradient is not needed."""
     ahead: Tensor | None = None  # a random gradient with respect to the output
     results: list[list[Tensor]] = []
     for dtype in (torch.float32, torch.bfloat16):
-        of = [x.to(dtype).requires_grad_(), *layer.parameters()]
-        output = layer(of[0])
+        own = x.detach().to(dtype).requires_grad_(x.requires_grad)
+        output = layer(own)
         ahead = torch.rand(output.shape, generator=_generator()).to(x.device) - 0.5 if ahead is None else ahead
-        results.append([output, *torch.autograd.grad(output, of, ahead.to(dtype))])
+        of = [tensor for tensor in (own, *layer.parameters()) if tensor.requires_grad]
+        results.append([output.detach(), *torch.autograd.grad(output, of, ahead.to(dtype))])
     return all(
         bool((one.float() - other.float()).abs().max() <= TOLERANCE * one.abs().max())  # False for NaN
         for one, other in zip(*results, strict=True)

@@ -95,14 +95,14 @@ class Wrong(nn.Conv2d):
 
 
 class Encoder(nn.Module):
-    """A layer for images of 6 x 7 x 3."""
+    """A layer for images of H x W x 3, behind a parameter: an image itself needs no gradient."""
 
     def __init__(self, layer):
         super().__init__()
-        self.layer = layer
+        self.layer, self.scale = layer, nn.Parameter(torch.ones(()))
 
     def forward(self, images):
-        return self.layer(images.float().permute(0, 3, 1, 2))
+        return self.layer(self.scale * images.permute(0, 3, 1, 2))
 
 
 def doubled(gradient):
@@ -110,7 +110,8 @@ def doubled(gradient):
 
     def double(tensor):
         tensor = tensor * 1
-        tensor.register_hook(lambda slope: slope * 2)
+        if tensor.requires_grad:
+            tensor.register_hook(lambda slope: slope * 2)
         return tensor
 
     return [double if name == gradient else lambda tensor: tensor for name in ("x", "weight", "bias")]
@@ -151,6 +152,12 @@ FAULTS = {
 def test_a_layer_wrong_in_bf16_is_found(fault):
     found = wrong_layer(Encoder(Wrong(FAULTS[fault])), (6, 7, 3), [1, 4, 20])
     assert "Wrong(3, 4, kernel_size=(3, 3), stride=(1, 1)) on inputs" in found
+
+
+def test_a_gradient_that_learning_does_not_need_may_be_wrong():
+    encoder = Encoder(Wrong(FAULTS["the input's gradient"]))
+    encoder.scale.requires_grad_(False)
+    assert wrong_layer(encoder, (6, 7, 3), [1, 4]) is None
 
 
 def test_a_layer_right_in_bf16_passes():
