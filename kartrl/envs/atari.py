@@ -2,17 +2,22 @@
 
 - A game begins with FIRE for one frame, if it has that action, followed by no-ops: Breakout waits for it.
 - After the loss of a life, FIRE replaces the next action (a no-op in training, if there is no FIRE).
+- A game is truncated after whole agent steps: ale-py's own limit of frames would cut a step short, and then both
+  AtariPreprocessing and AtariVectorEnv return a mixture of the last two observations.
 - In training, the loss of a life ends the episode for the learner, and the step after it only begins the next one.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
 
 from kartrl.envs.episode import STATISTICS
+from kartrl.errors import UserError
 
 Env = gymnasium.Env[Any, Any]
 NOOP = 0
+UNLIMITED = 2**30  # steps
 TERMINATED = "kartrl terminated"  # in the `info` of a reset: whether the game that ended with it was terminated
 
 
@@ -20,6 +25,20 @@ def fire_action(env: Env) -> int | None:
     """The action that presses only FIRE; None if the game has none."""
     meanings: list[str] = env.unwrapped.get_action_meanings()  # type: ignore[attr-defined]
     return meanings.index("FIRE") if "FIRE" in meanings else None
+
+
+def step_limit(kwargs: Mapping[str, Any], frame_skip: int) -> int:
+    """The agent steps after which a game is truncated, by the arguments of an environment of ale-py.
+
+    Raises:
+        UserError: an argument is invalid.
+    """
+    frames, steps = kwargs.get("max_num_frames_per_episode"), kwargs.get("max_episode_steps")
+    if frames is not None and (type(frames) is not int or frames < 0):
+        raise UserError(f"max_num_frames_per_episode must be a whole number, 0 (no limit) or more (got {frames!r})")
+    if steps not in (None, -1) and (type(steps) is not int or steps < 1):
+        raise UserError(f"max_episode_steps must be a whole number, 1 or more (got {steps!r})")
+    return min(-(-(frames or UNLIMITED) // frame_skip), UNLIMITED if steps in (None, -1) else steps)
 
 
 class Begin(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -64,7 +83,7 @@ class FireAfterLife(gymnasium.Wrapper[Any, Any, Any, Any]):
         """See the class."""
         result = self.env.step(self._fire if self._lost and self._fire is not None else action)
         lives = _lives(self)
-        self._lost, self._lives = lives < self._lives, lives
+        self._lost, self._lives = 0 < lives < self._lives, lives
         return result
 
 

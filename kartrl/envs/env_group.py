@@ -12,7 +12,7 @@ import gymnasium
 import numpy as np
 
 from kartrl.config import Environment
-from kartrl.envs.atari import NOOP, TERMINATED
+from kartrl.envs.atari import NOOP, TERMINATED, UNLIMITED, step_limit
 from kartrl.envs.episode import STATISTICS, Episode
 from kartrl.envs.frames import joined_frames
 from kartrl.envs.observations import NonFiniteImage, is_finite
@@ -102,22 +102,15 @@ class SingleGroup:
 class AtariGroup:
     """Atari games on ale-py's AtariVectorEnv: the same frames and rewards as its single environments, but faster.
 
-    The loss of a life is detected here: ale-py's own `episodic_life` would begin a new game.
+    The loss of a life is detected here, as ale-py's own `episodic_life` would begin a new game, and games are truncated
+    here; see `kartrl.envs.atari`.
 
     Args:
         spec: with arguments from `ARGUMENTS` only.
     """
 
-    ARGUMENTS = frozenset(
-        (
-            "game",
-            "repeat_action_probability",
-            "full_action_space",
-            "max_num_frames_per_episode",
-            "frameskip",
-            "obs_type",
-        )
-    )
+    PASSED = frozenset(("game", "repeat_action_probability", "full_action_space"))
+    ARGUMENTS = PASSED | {"max_num_frames_per_episode", "max_episode_steps", "frameskip", "obs_type"}
 
     def __init__(self, section: Environment, spec: gymnasium.envs.registration.EnvSpec, size: int) -> None:
         from ale_py.vector_env import AtariVectorEnv
@@ -125,7 +118,8 @@ class AtariGroup:
         self._env = AtariVectorEnv(
             num_envs=size,
             num_threads=1,
-            **{key: value for key, value in spec.kwargs.items() if key not in ("frameskip", "obs_type")},
+            **{key: value for key, value in spec.kwargs.items() if key in self.PASSED},
+            max_num_frames_per_episode=UNLIMITED,
             img_height=section.height,
             img_width=section.width,
             grayscale=section.grayscale,
@@ -140,6 +134,9 @@ class AtariGroup:
         self._life_loss_ends = section.life_loss_ends
         self._lives = np.zeros(size, np.int64)
         self._lost = np.zeros(size, bool)  # a life, in the last step
+        self._begins = np.zeros(size, bool)  # the next step only continues the game after the loss of a life
+        self._limit = step_limit(spec.kwargs, section.frame_skip)
+        self._cut = np.zeros(size, bool)  # truncated in the last step
         self._length = np.zeros(size, np.int64)
         self._return = np.zeros(size)
 
@@ -149,24 +146,33 @@ class AtariGroup:
         return self._pictures(stack)
 
     def step(self, action: np.ndarray) -> GroupStep:
-        begins = self._lost if self._life_loss_ends else np.zeros_like(self._lost)
         if self._fire is not None:
             action = np.where(self._lost, self._fire, action)
-        elif self._life_loss_ends:
-            action = np.where(self._lost, NOOP, action)
-        stack, reward, terminated, truncated, info = self._env.step(action)
-        self._lost = (info["lives"] > 0) & (info["lives"] < self._lives) & ~terminated & ~truncated
-        self._lives[:] = info["lives"]
+        else:
+            action = np.where(self._begins, NOOP, action)
+        stack, reward, terminated, _, info = self._env.step(action)
+        reward = np.where(self._cut, 0, reward)
         self._length += 1
         self._return += reward
+        truncated = self._length >= self._limit
+        ended = (terminated | truncated) & ~self._cut
         episodes: list[Episode] = []
-        for index in np.flatnonzero(terminated | truncated):
+        for index in np.flatnonzero(ended):
             episodes.append(Episode(int(self._length[index]), float(self._return[index]), bool(terminated[index])))
             self._length[index], self._return[index] = -1, 0.0  # the next step only resets
+        # a game that ends with the step that was to continue it is followed at once
+        new = self._cut | (ended & self._begins)
+        if new.any():
+            stack, info = self._env.reset(options={"reset_mask": new})
+            terminated, truncated, self._length[new] = terminated & ~new, truncated & ~new, 0
+        self._cut = truncated & ~terminated
+        self._lost = (info["lives"] > 0) & (info["lives"] < self._lives) & (self._length > 0)
+        self._lives[:] = info["lives"]
         fine = np.zeros(len(reward), bool)  # ale-py's frames and scores are integers, so always finite
+        seen = np.where(self._begins, 0, reward).astype(np.float32)
         if self._life_loss_ends:
-            terminated = terminated | self._lost
-        seen = np.where(begins, 0, reward).astype(np.float32)
+            self._begins = self._lost & ~self._begins
+            terminated = terminated | self._begins
         return GroupStep(self._pictures(stack), seen, terminated, truncated, fine, episodes)
 
     def _pictures(self, stack: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ from gymnasium import spaces, wrappers
 from gymnasium.envs.registration import EnvSpec as Registered
 
 from kartrl.config import Environment
-from kartrl.envs.atari import Begin, FireAfterLife
+from kartrl.envs.atari import Begin, FireAfterLife, step_limit
 from kartrl.envs.named_modules import apply_wrapper, import_named, look_here
 from kartrl.envs.observations import prepare_observations, stack_frames
 from kartrl.envs.spec import ActionSpec
@@ -29,11 +29,12 @@ def make_other(section: Environment, render: bool) -> Env:
         UserError: Gymnasium has no such environment or lacks a dependency, its spaces are not supported, it cannot
             `render` frames, or `section.wrapper` cannot be applied.
     """
-    atari = atari_spec(section) is not None
-    made = _make(section, atari, render)
+    atari = atari_spec(section)
+    made = _make(section, atari is not None, render)
     try:
-        env = take_actions(apply_wrapper(_atari(made, section) if atari else made, section))
-        if atari and section.wrapper == "none":
+        game = made if atari is None else _atari(made, section, step_limit(atari.kwargs, section.frame_skip))
+        env = take_actions(apply_wrapper(game, section))
+        if atari is not None and section.wrapper == "none":
             return stack_frames(env, section.frame_stack, padding="zero")  # as in AtariVectorEnv
         return prepare_observations(env, section)
     except UserError as error:
@@ -103,7 +104,12 @@ def _given(space: gymnasium.Space[Any], action: np.ndarray) -> tuple[Any, np.nda
 
 def _make(section: Environment, atari: bool, render: bool) -> Env:
     # AtariPreprocessing skips frames and reads the screen itself, so the environment's own observation is the cheapest
-    settings = section.kwargs | ({"frameskip": 1, "obs_type": "ram", "max_episode_steps": None} if atari else {})
+    settings = dict(section.kwargs)
+    if atari:  # the limits are those of `_atari`
+        settings |= dict.fromkeys(("max_episode_steps", "max_num_frames_per_episode")) | {
+            "frameskip": 1,
+            "obs_type": "ram",
+        }
     look_here(section)
     if ":" in section.id:
         import_named("id", section.id)
@@ -153,7 +159,7 @@ def _nearest(wanted: str) -> list[str]:
     return [newest[near].id for near in difflib.get_close_matches(name, newest, n=3, cutoff=0.75)]
 
 
-def _atari(env: Env, section: Environment) -> Env:
+def _atari(env: Env, section: Environment, limit: int) -> Env:
     rows, columns = env.unwrapped.ale.getScreenDims()  # type: ignore[attr-defined]
     screen = spaces.Box(0, 255, (rows, columns) if section.grayscale else (rows, columns, 3), np.uint8)
     processed = wrappers.AtariPreprocessing(
@@ -165,9 +171,4 @@ def _atari(env: Env, section: Environment) -> Env:
         grayscale_obs=section.grayscale,
         grayscale_newaxis=True,
     )
-    limit = section.kwargs.get("max_episode_steps")  # Gymnasium would count frames
-    if limit in (None, -1):
-        return FireAfterLife(processed)
-    if not isinstance(limit, int) or limit < 1:
-        raise UserError(f"max_episode_steps must be a whole number, 1 or more (got {limit!r})")
-    return FireAfterLife(wrappers.TimeLimit(processed, limit))
+    return FireAfterLife(wrappers.TimeLimit(processed, limit))  # Gymnasium would count frames

@@ -158,6 +158,72 @@ def test_a_game_that_ends_just_after_a_life_counts():
     assert not episode.finished
 
 
+@pytest.mark.parametrize("ends", ["true", "false"])
+@pytest.mark.parametrize(
+    ("game", "limit"),
+    [
+        ("Breakout", "max_num_frames_per_episode=97"),
+        ("Breakout", "max_num_frames_per_episode=100"),
+        ("Breakout", "max_episode_steps=25"),
+        ("MsPacman", "max_num_frames_per_episode=703"),  # in which it also loses lives
+        ("DemonAttack", "max_num_frames_per_episode=1"),
+        ("BankHeist", "max_num_frames_per_episode=0"),  # no limit; its last life is life 0
+    ],
+)
+def test_a_cut_game_is_the_same_together_and_alone(game, limit, ends):
+    config = atari(game, f"environment.kwargs.{limit}", f"environment.life_loss_ends={ends}")
+    group, single = make_group(config, 3), World.make_group(load_world(config), 3)
+    assert isinstance(group, AtariGroup)
+    assert isinstance(single, SingleGroup)
+    np.testing.assert_array_equal(group.reset(seed=3), single.reset(seed=3))
+    random, ended = np.random.default_rng(0), []
+    while len(ended) < 3:
+        action = random.integers(0, 4, 3)
+        step, other = group.step(action), single.step(action)
+        for mine, its in zip(step[:5], other[:5], strict=True):
+            np.testing.assert_array_equal(mine, its)
+        assert list(step.episodes) == list(other.episodes)
+        ended += step.episodes
+    name, _, number = limit.partition("=")
+    steps = -(-int(number) // (4 if "frames" in name else 1))
+    if steps:
+        assert steps in {episode.agent_steps for episode in ended if not episode.finished}
+    else:
+        assert all(episode.finished for episode in ended)
+    group.close()
+    single.close()
+
+
+def test_a_cut_games_last_observation_is_its_last_frames():
+    """Not mixed with those before, as ale-py returns them: the agent learns from its value."""
+    config = atari("Breakout", "environment.height=84", "environment.width=84")
+    cut = atari("Breakout", "environment.height=84", "environment.width=84", "environment.kwargs.max_episode_steps=30")
+    for limited in (
+        cut,
+        cut.model_copy(
+            update={"environment": cut.environment.model_copy(update={"kwargs": {"max_num_frames_per_episode": 120}})}
+        ),
+    ):
+        whole, group = make_group(config, 1), make_group(limited, 1)
+        whole.reset(seed=3)
+        group.reset(seed=3)
+        for number in range(1, 31):
+            action = np.array([2 + number % 2])
+            step, other = group.step(action), whole.step(action)
+            np.testing.assert_array_equal(step.observation, other.observation)
+            assert step.truncated[0] == (number == 30)
+        whole.close()
+        group.close()
+
+
+@pytest.mark.parametrize("argument", ["max_num_frames_per_episode=-1", "max_num_frames_per_episode=many"])
+def test_an_invalid_limit_of_frames_is_an_error(argument):
+    config = atari("Breakout", f"environment.kwargs.{argument}")
+    for make in (make_env, lambda config: make_group(config, 1)):
+        with pytest.raises(UserError, match="max_num_frames_per_episode must be a whole number"):
+            make(config)
+
+
 def test_what_an_environment_of_ones_own_tells_at_a_reset_is_no_episode():
     class Numbered(gymnasium.Wrapper):
         def reset(self, **how):
