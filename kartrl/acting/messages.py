@@ -26,6 +26,16 @@ class EpisodeEnd(NamedTuple):
     block: int  # of the group, counted from the agent's start, in which it ended
 
 
+class ActingState(NamedTuple):
+    """How the agents of a further learner are doing; its process sends this to the server."""
+
+    alive: int  # agents
+    deaths: int  # of agents, so far
+    predictions: int  # observations for which actions were chosen, so far
+    batches: int  # forward passes that chose them
+    counts: dict[str, float]  # `Central.counts`
+
+
 class Failure(NamedTuple):
     """Why an agent must end; it sends this to the server first."""
 

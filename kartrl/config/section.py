@@ -42,6 +42,12 @@ Actions = Annotated[
 Words = Annotated[tuple[str, ...], BeforeValidator(split_words), Field(max_length=4096)]
 
 
+def changed(section: BaseModel) -> list[str]:
+    """Keys of a section whose values are not the defaults."""
+    default = type(section)()
+    return [key for key in type(section).model_fields if getattr(section, key) != getattr(default, key)]
+
+
 class Section(BaseModel):
     """Base class of all sections: frozen, and unknown keys are errors."""
 

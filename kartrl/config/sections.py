@@ -370,7 +370,8 @@ class Evaluation(Section):
     circuits: Count = Field(
         8,
         description="maximum number of train circuits and of test circuits per evaluation; the train circuits are "
-        "always the same and their mean return selects best.pt, test circuits take turns",
+        "always the same and their mean return selects best.pt, test circuits take turns until the last checkpoint "
+        "drives all of them",
     )
     video_seconds: float = Field(
         12.0,

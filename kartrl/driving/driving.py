@@ -236,6 +236,7 @@ def drive_together(
     starts: Sequence[Start],
     *,
     greedy: bool,
+    on_end: Callable[[Start, Drive], None] = lambda _, __: None,
 ) -> list[Drive]:
     """Drive several episodes, as many at once as there are environments, with one forward pass for a step of all.
 
@@ -246,6 +247,7 @@ def drive_together(
         envs: from `world`, each able to drive on all these levels.
         network: in evaluation mode.
         greedy: take the most likely actions instead of sampling.
+        on_end: called with each drive, in their order, when those at the same time have ended.
     """
     drives: list[Drive] = []
     for begin in range(0, len(starts), len(envs)):
@@ -270,10 +272,9 @@ def drive_together(
                 actions = actor.act([newest[row].observation for row in rows])
                 for row, action in zip(rows, actions, strict=True):
                     newest[row] = episodes[row].send(action)
-        drives += [
-            Drive(world.make_episode(step.info, step.terminated, start.use), np.array(trace, np.float32))
-            for step, start, trace in zip(newest, some, traces, strict=True)
-        ]
+        for step, start, trace in zip(newest, some, traces, strict=True):
+            drives.append(Drive(world.make_episode(step.info, step.terminated, start.use), np.array(trace, np.float32)))
+            on_end(start, drives[-1])
     return drives
 
 

@@ -1,6 +1,7 @@
 """A finished episode as a record, and the tally of a level's episodes."""
 
 from collections import deque
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,7 +33,7 @@ class Tally:
     def __init__(self, use: str, level: str) -> None:
         self.use, self.level = use, level
         self.episodes: deque[Episode] = deque(maxlen=50)
-        self.evaluation: list[Episode] = []  # all episodes of the newest one
+        self.evaluation: list[Episode] = []  # all episodes of the newest one here: see `newest_evaluation`
         self.evaluated_at: int | None = None  # agent steps of the checkpoint that it drove
 
     def add(self, episode: Episode, evaluated_at: int | None) -> None:
@@ -47,3 +48,13 @@ class Tally:
         if evaluated_at != self.evaluated_at:
             self.evaluation, self.evaluated_at = [], evaluated_at
         self.evaluation.append(episode)
+
+
+def newest_evaluation(tallies: Iterable[Tally]) -> list[Tally]:
+    """Of several levels, those on which the newest checkpoint that any of them has seen was evaluated.
+
+    Levels may take turns: their evaluations are of different checkpoints then, and must not be added up.
+    """
+    evaluated = [tally for tally in tallies if tally.evaluated_at is not None]
+    newest = max((tally.evaluated_at or 0 for tally in evaluated), default=0)
+    return [tally for tally in evaluated if tally.evaluated_at == newest]

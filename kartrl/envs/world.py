@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import gymnasium
 
-from kartrl.envs.episode import STATISTICS, Drive, Episode, Tally
+from kartrl.config.section import changed
+from kartrl.envs.episode import STATISTICS, Drive, Episode, Tally, newest_evaluation
 from kartrl.errors import UserError
 
 if TYPE_CHECKING:
@@ -116,7 +117,9 @@ class World(ABC):
 
     def ignored_keys(self, spec: EnvSpec) -> list[str]:
         """Keys of the configuration that are not at their defaults but have no effect in this environment."""
-        return []
+        section, images = self.config.environment, len(spec.observation_shape) == 3
+        keys = [f"kwargs.{name}" for name in section.kwargs] + [key for key in changed(section) if key != "kwargs"]
+        return [f"environment.{key}" for key in keys if not self.has_effect(key, images)]
 
     def mirrored_actions(self) -> tuple[int, ...]:
         """For each action, the one that does the same in a mirrored image; () if unknown, or if there are none."""
@@ -157,6 +160,10 @@ class World(ABC):
     def levels(self, use: str) -> tuple[str, ...]:
         """The levels for "train" or "test", of a prepared configuration."""
         return ()
+
+    def count_levels(self, use: str) -> int:
+        """Number of levels for "train" or "test"."""
+        return len(self.levels(use))
 
     def all_levels(self) -> tuple[str, ...]:
         """All levels of a run."""
@@ -237,8 +244,18 @@ class World(ABC):
 
     def tell_result(self, tallies: Sequence[Tally]) -> list[str]:
         """Phrases about a run's results on all levels, for its last line; none if nothing was evaluated."""
-        evaluated = [episode.episodic_return for tally in tallies for episode in tally.evaluation]
-        return [f"return {fmean(evaluated):.2f} in the last evaluation"] if evaluated else []
+        newest = newest_evaluation(tallies)
+        evaluated = [episode.episodic_return for tally in newest for episode in tally.evaluation]
+        return [f"return {fmean(evaluated):.2f} in the last evaluation{self._left_out(newest)}"] if evaluated else []
+
+    def _left_out(self, newest: Sequence[Tally]) -> str:
+        """How many test levels an evaluation drove, as text, if not all of them.
+
+        Args:
+            newest: the levels that it drove.
+        """
+        driven, there_are = sum(tally.use == "test" for tally in newest), self.count_levels("test")
+        return f" ({driven} of {there_are} unseen {self.level_word}s driven)" if driven < there_are else ""
 
     def summarize(self, episodes: Sequence[Episode]) -> list[str]:
         """A row for an evaluation of one or several levels, a cell for each of `summary_columns`."""

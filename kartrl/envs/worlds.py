@@ -7,11 +7,10 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+from kartrl.config.section import changed
 from kartrl.envs.world import Env, World
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
-
     from kartrl.config import Config
     from kartrl.envs.env_group import EnvGroup
     from kartrl.envs.spec import EnvSpec
@@ -73,10 +72,7 @@ class GymnasiumWorld(World):
         return key in ("id", "wrapper") or key.startswith("kwargs.") or (key in IMAGE_KEYS and images)
 
     def ignored_keys(self, spec: EnvSpec) -> list[str]:
-        section, images = self.config.environment, len(spec.observation_shape) == 3
-        keys = [f"kwargs.{name}" for name in section.kwargs] + [key for key in changed(section) if key != "kwargs"]
-        keys = [f"environment.{key}" for key in keys if not self.has_effect(key, images)]
-        keys += [f"reward.{key}" for key in changed(self.config.reward)]
+        keys = super().ignored_keys(spec) + [f"reward.{key}" for key in changed(self.config.reward)]
         return keys + ["levels"] * bool(changed(self.config.levels))
 
     def pictures_per_second(self, env: Env) -> float:
@@ -85,12 +81,6 @@ class GymnasiumWorld(World):
         if atari_spec(self.config.environment) is not None:  # its metadata says 30, whatever the frame skip
             return CONSOLE_FPS / self.config.environment.frame_skip
         return super().pictures_per_second(env)
-
-
-def changed(section: BaseModel) -> list[str]:
-    """Keys of a section whose values are not the defaults."""
-    default = type(section)()
-    return [key for key in type(section).model_fields if getattr(section, key) != getattr(default, key)]
 
 
 def load_world(config: Config) -> World:

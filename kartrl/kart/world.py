@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from kartrl.config import Config
 from kartrl.config.levels import circuit_name, group_of, is_generated, is_path
-from kartrl.envs.episode import Drive, Episode, Tally
+from kartrl.envs.episode import Drive, Episode, Tally, newest_evaluation
 from kartrl.envs.world import MANY, Env, World
 from kartrl.errors import UserError
 from kartrl.kart.race import KMH
@@ -21,8 +21,6 @@ from kartrl.kart.race import KMH
 if TYPE_CHECKING:
     import numpy as np
     from rich.console import Console
-
-    from kartrl.envs.spec import EnvSpec
 
 MOST_NAMED = 200  # own circuits whose digests are kept one by one
 SIDES = {"LEFT": "RIGHT", "RIGHT": "LEFT"}
@@ -104,9 +102,6 @@ class KartWorld(World):
         """See `World`: the kart's settings are keys of [environment], not keyword arguments."""
         return not key.startswith("kwargs.")
 
-    def ignored_keys(self, spec: EnvSpec) -> list[str]:
-        return [f"environment.kwargs.{name}" for name in self.config.environment.kwargs]
-
     def mirrored_actions(self) -> tuple[int, ...]:
         """See `World`: left for right; () if an action has no counterpart, or a wrapper may have changed them."""
         sets = [frozenset(action.upper().split("+")) for action in self.config.environment.actions]
@@ -142,6 +137,10 @@ class KartWorld(World):
     def level_keys(self) -> list[str]:
         """See `World`."""
         return self.config.levels.single_keys()
+
+    def count_levels(self, use: str) -> int:
+        """See `World`; 0 before they have been looked up."""
+        return len(self.levels(use)) if self.config.levels.found is not None else 0
 
     def find_levels(self, keys: Sequence[str], console: Console | None = None) -> tuple[str, ...]:
         """See `World`; `keys` have the forms of keys of [levels]."""
@@ -190,7 +189,7 @@ class KartWorld(World):
     def fill_columns(self, tallies: Sequence[Tally]) -> list[str]:
         episodes = [episode for tally in tallies for episode in tally.episodes]
         return [
-            _evaluation([episode for tally in tallies for episode in tally.evaluation]),
+            _evaluation(tallies),
             _finished(episodes) + self._first_in(episodes),
             _seconds(_best_lap(tallies)),
             f"{_progress(episodes):.2f}" if episodes else "-",
@@ -200,11 +199,11 @@ class KartWorld(World):
     def tell_progress(self, tallies: Sequence[Tally]) -> str:
         """See `World`: best laps or, for many circuits, the share of races finished."""
         if len(tallies) > MANY:
-            trained = [episode for tally in tallies if tally.use == "train" for episode in tally.episodes]
-            unseen = [tally for tally in tallies if tally.use != "train" and tally.evaluation]
-            text = f"finished {_finished(trained)} on {len(tallies) - len(unseen)} circuits"
-            driven = [episode for tally in unseen for episode in tally.evaluation]
-            return text + (f", unseen: {_evaluation(driven)}" if driven else "")
+            train = [tally for tally in tallies if tally.use == "train"]
+            trained = [episode for tally in train for episode in tally.episodes]
+            text = f"finished {_finished(trained)} on {len(train)} circuits"
+            unseen = _evaluation([tally for tally in tallies if tally.use != "train"])
+            return text + (f", unseen: {unseen}" if unseen != "-" else "")
         if _best_lap(tallies) == float("inf"):
             return ""
         laps = [f"{tally.level.removeprefix('MarioCircuit.')} {_seconds(_best_lap([tally]))}" for tally in tallies]
@@ -212,13 +211,14 @@ class KartWorld(World):
 
     def tell_result(self, tallies: Sequence[Tally]) -> list[str]:
         """See `World`: number of races that the last evaluation finished (circuits, if one on each), the best lap."""
-        evaluated = [episode for tally in tallies for episode in tally.evaluation]
+        newest = newest_evaluation(tallies)
+        evaluated = [episode for tally in newest for episode in tally.evaluation]
         finished, best = sum(episode.finished for episode in evaluated), _best_lap(tallies)
         phrases = []
         if evaluated:
             count = "all" if finished == len(evaluated) > 1 else f"{finished} of {len(evaluated)}"
-            word = "races" if any(len(tally.evaluation) > 1 for tally in tallies) else "circuits"
-            phrases.append(f"{count} {word} finished")
+            word = "races" if any(len(tally.evaluation) > 1 for tally in newest) else "circuits"
+            phrases.append(f"{count} {word} finished{self._left_out(newest)}")
         return phrases + [f"best lap {_seconds(best)}"] * (best < float("inf"))
 
     def summarize(self, episodes: Sequence[Episode]) -> list[str]:
@@ -327,7 +327,8 @@ def _finished(episodes: Sequence[Episode]) -> str:
     return f"{fmean(episode.finished for episode in episodes):.0%}" if episodes else "-"
 
 
-def _evaluation(episodes: Sequence[Episode]) -> str:
+def _evaluation(tallies: Sequence[Tally]) -> str:
+    episodes = [episode for tally in newest_evaluation(tallies) for episode in tally.evaluation]
     if not episodes:
         return "-"
     if len(episodes) > 1:

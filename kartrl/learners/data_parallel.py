@@ -1,11 +1,11 @@
 """The crew of several learners: the first one's crew, in this process, and the others' processes."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kartrl.acting.messages import EpisodeEnd, Failure
+from kartrl.acting.messages import ActingState, EpisodeEnd, Failure
 from kartrl.acting.shared_tensors import SharedTensors
 from kartrl.acting.sizes import Sizes
 from kartrl.config import Config
@@ -16,6 +16,7 @@ from kartrl.processes.child import LOOK_SECONDS, ChildProcess, tell_exit
 from kartrl.processes.inbox import Inbox
 from kartrl.processes.spawn import spawn
 from kartrl.training.central import Central
+from kartrl.training.crew import Team
 from kartrl.training.trainer import Trainer
 
 GONE_SECONDS = 10.0  # for a process whose connections have broken to be seen to have ended
@@ -27,6 +28,26 @@ class Other(NamedTuple):
     name: str
     process: ChildProcess
     messages: Inbox
+
+
+class AllAgents(NamedTuple):
+    """The agents of all learners; see `Team`."""
+
+    own: Team
+    others: Collection[ActingState]  # as they are now
+    where: str = ""
+
+    @property
+    def alive(self) -> int:
+        return self.own.alive + sum(other.alive for other in self.others)
+
+    @property
+    def deaths(self) -> int:
+        return self.own.deaths + sum(other.deaths for other in self.others)
+
+    def rest(self, now: float) -> None:
+        """See `Team`; the other learners' processes do this by themselves."""
+        self.own.rest(now)
 
 
 class DataParallel(Central):
@@ -51,6 +72,20 @@ class DataParallel(Central):
         super().__init__(config, sizes, spec, context, trainer, say)
         self._spec, self._context, self._place = spec, context, place
         self._others: list[Other] = []
+        self._states: dict[str, ActingState] = {}  # the newest, by the learner's name
+        self.supervisor = AllAgents(self._acting.supervisor, self._states.values())
+
+    @property
+    def predictions(self) -> int:
+        return super().predictions + sum(state.predictions for state in self._states.values())
+
+    @property
+    def batches(self) -> int:
+        return super().batches + sum(state.batches for state in self._states.values())
+
+    def counts(self) -> dict[str, float]:
+        every = [super().counts(), *(state.counts for state in self._states.values())]
+        return {tag: sum(counts[tag] for counts in every) for tag in every[0]}
 
     def start(self) -> None:
         state = tuple(SharedTensors(part) for part in self.trainer.learner.state())
@@ -76,6 +111,8 @@ class DataParallel(Central):
         for message in messages:
             if isinstance(message, EpisodeEnd):
                 yield message
+            elif isinstance(message, ActingState):
+                self._states[other.name] = message
             elif not isinstance(message, Failure):
                 self._say(f"{other.name}: {message}")
             elif message.user_error:

@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from kartrl.acting.agent import telling
+from kartrl.acting.messages import ActingState
 from kartrl.acting.shared_tensors import SharedTensors
 from kartrl.acting.sizes import Sizes
 from kartrl.algorithms import heads_of
@@ -29,6 +30,7 @@ from kartrl.processes.watchdog import Suspension
 from kartrl.training.central import Central
 from kartrl.training.trainer import Trainer
 
+TELL_SECONDS = 1.0  # between two reports about the agents
 END_SECONDS = 3.0  # for agents to end before they are killed
 SEEDS = 15_485_863  # between the seeds of two learners
 
@@ -53,8 +55,8 @@ def run(
         state: the first learner's initial state, see `LearnerState`.
         before: the counters with which the run began.
         place: path of the file through which learners find each other.
-        server: receives an `EpisodeEnd` at the end of each episode, lines for the user, and a `Failure` if the learner
-            cannot continue; the learner ends when it is closed.
+        server: receives an `EpisodeEnd` at the end of each episode, an `ActingState` every second, lines for the user,
+            and a `Failure` if the learner cannot continue; the learner ends when it is closed.
     """
     with telling(server):
         allow_children()
@@ -88,11 +90,14 @@ def _work(crew: Central, server: Connection) -> None:
     )
     crew.start()
     crew.begin()
-    suspension = Suspension(time.monotonic())
+    suspension, told = Suspension(time.monotonic()), 0.0
     try:
         while not server.poll():
             for end in crew.receive(timeout=0.5):
                 server.send(end)
+            if time.monotonic() - told >= TELL_SECONDS:
+                told, team = time.monotonic(), crew.supervisor
+                server.send(ActingState(team.alive, team.deaths, crew.predictions, crew.batches, crew.counts()))
             if failures:
                 raise RunFailed(failures[0])
             resume_fork_server()

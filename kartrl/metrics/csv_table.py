@@ -5,7 +5,7 @@ A run that was killed may have left a partial line at the end; readers skip it.
 
 import contextlib
 import csv
-import time
+import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TextIO, TypeVar
@@ -16,21 +16,20 @@ Row = TypeVar("Row", bound=NamedTuple)
 
 
 class CsvTable(Generic[Row]):
-    """Appends to a file. It may be closed after a failed write and opened again; its clock continues.
+    """Appends to a file. It may be closed after a failed write and opened again.
 
     Args:
         path: of the file.
         row_type: a named tuple of numbers and strings, whose first fields are `seconds` and `agent_steps`.
         first_step: rows of later agent steps, from a run that went further than the checkpoint being resumed, are
-            removed when the file is first opened, and the clock continues from the last remaining row.
+            removed when the file is first opened.
+        first_seconds: likewise, rows of later seconds of training.
     """
 
-    def __init__(self, path: Path, row_type: type[Row], first_step: int) -> None:
+    def __init__(self, path: Path, row_type: type[Row], first_step: int, first_seconds: float = math.inf) -> None:
         self._path, self._type = path, row_type
-        self._first_step: int | None = first_step  # None once later rows have been removed
+        self._first: tuple[int, float] | None = first_step, round(first_seconds, 2)  # None once they are removed
         self._file: TextIO | None = None
-        self._seconds = 0.0  # on the clock at the start
-        self._start = time.monotonic()
 
     def open(self) -> None:
         """Open the file for appending.
@@ -44,11 +43,9 @@ class CsvTable(Generic[Row]):
             writer.writerow(self._type._fields)
             for row in read(self._path, self._type):
                 seconds, agent_steps = row[:2]
-                if self._first_step is None or agent_steps <= self._first_step:
+                if self._first is None or (agent_steps <= self._first[0] and seconds <= self._first[1]):
                     writer.writerow(_cells(row))
-                    if self._first_step is not None:
-                        self._seconds = max(self._seconds, seconds)
-        self._first_step = None
+        self._first = None
         self._file = self._path.open("a", encoding="utf-8", newline="")
 
     def append(self, rows: Iterable[Row]) -> None:
@@ -59,10 +56,6 @@ class CsvTable(Generic[Row]):
         """
         assert self._file is not None, "call open() first"
         csv.writer(self._file, lineterminator="\n").writerows(map(_cells, rows))
-
-    def seconds(self) -> float:
-        """Seconds on the clock."""
-        return self._seconds + time.monotonic() - self._start
 
     def flush(self) -> None:
         """Flush buffered data to the operating system.

@@ -20,29 +20,25 @@ def training_scalars(world: World, episodes: Sequence[Episode]) -> dict[str, flo
     return values
 
 
-def evaluation_scalars(
-    world: World, episodes: Sequence[Episode], newest: Sequence[Episode] = (), name: str = "evaluation"
-) -> dict[str, float]:
-    """Means per level or group, `evaluation_<use>/<level>/...`, and over all train and all test levels.
+def evaluation_scalars(world: World, episodes: Sequence[Episode], name: str = "evaluation") -> dict[str, float]:
+    """Means per level or group, `evaluation_<use>/<level>/...`, and over these train and these test levels.
 
     The latter are `evaluation/<use>_return`, `evaluation/<use>_episodes` (the number of episodes averaged), and one for
     each of `World.highlights`.
 
     Args:
-        episodes: of this round.
-        newest: newest episodes of all levels, over which the overall means are taken; a round may cover only some.
+        episodes: of one checkpoint.
         name: to use instead of "evaluation".
     """
-    newest = newest or episodes
     values: dict[str, float] = {}
     for use in ("train", "test"):
-        shown = [episode for episode in (newest if world.grouped else episodes) if episode.use == use]
-        for level, same in _by_level(world, shown):
+        same_use = [episode for episode in episodes if episode.use == use]
+        for level, same in _by_level(world, same_use):
             values |= _prefixed(f"{name}_{use}/{level}", world.measure(same))
-        if overall := [episode for episode in newest if episode.use == use]:
-            means = world.measure(overall)
+        if same_use:
+            means = world.measure(same_use)
             values[f"{name}/{use}_return"] = means["episodic_return"]
-            values[f"{name}/{use}_episodes"] = float(len(overall))
+            values[f"{name}/{use}_episodes"] = float(len(same_use))
             values |= {f"{name}/{use}_{key}": means[key] for key in world.highlights if key in means}
     return values
 

@@ -1,13 +1,13 @@
 """`episodes.csv`: the training episodes of a run, one row each."""
 
-import time
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from kartrl.envs.episode import Episode
 from kartrl.metrics import csv_table
 from kartrl.metrics.csv_table import CsvTable
+from kartrl.metrics.records import EpisodeRecord
 
 NAME = "episodes.csv"  # in the run's folder
 
@@ -27,17 +27,18 @@ class EpisodeRow(NamedTuple):
 class EpisodesTable(CsvTable[EpisodeRow]):
     """Appends to `episodes.csv`: see `CsvTable`."""
 
-    def __init__(self, run_folder: Path, first_step: int) -> None:
-        super().__init__(run_folder / NAME, EpisodeRow, first_step)
+    def __init__(self, run_folder: Path, first_step: int, first_seconds: float = math.inf) -> None:
+        super().__init__(run_folder / NAME, EpisodeRow, first_step, first_seconds)
 
-    def write(self, agent_steps: int, episode: Episode) -> None:
-        """Append an episode that has just ended.
+    def write(self, record: EpisodeRecord) -> None:
+        """Append an episode.
 
         Raises:
             OSError: it cannot be written.
         """
+        episode = record.episode
         values = episode.level, float(episode.episodic_return), episode.agent_steps, int(episode.finished)
-        self.append([EpisodeRow(self.seconds(), agent_steps, f"{time.time():.2f}", *values)])
+        self.append([EpisodeRow(record.seconds, record.agent_steps, f"{record.time:.2f}", *values)])
 
 
 def read(run_folder: Path) -> Iterator[EpisodeRow]:

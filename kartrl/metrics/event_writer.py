@@ -6,42 +6,53 @@ unnoticed or blocks forever. TensorBoard's own record format and protocol buffer
 
 import contextlib
 import os
+import re
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.plugins.histogram.summary_v2 import histogram_pb
+from tensorboard.plugins.hparams.metadata import PLUGIN_NAME
 from tensorboard.plugins.hparams.summary_v2 import HParam, Metric, hparams_config_pb, hparams_pb
 from tensorboard.plugins.text.metadata import create_summary_metadata
 from tensorboard.summary.writer.record_writer import RecordWriter
 from tensorboard.util.tensor_util import make_tensor_proto
 
+from kartrl.files import whole_file
+
 
 class EventWriter:
-    """Writes an event file in `folder`.
+    """Writes an event file in `folder`, the only writer there at a time.
+
+    On TensorBoard's page a value removes all of its tag that were written before it and are of later steps, and marks
+    of restarts are ignored. So a value that comes late, of an earlier step than its tag's last, is left out.
 
     Args:
         folder: created if it does not exist.
-        purge_step: TensorBoard discards data of earlier files in `folder` from this step on.
+        first_step: of the checkpoint that is resumed; what earlier files in `folder` have of later steps is removed.
 
     Raises:
         OSError: the file cannot be written; also raised by all methods except `close`.
     """
 
-    def __init__(self, folder: Path, purge_step: int | None = None) -> None:
+    def __init__(self, folder: Path, first_step: int | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        # TensorBoard reads the files of a folder in order of their names, and requires this pattern.
-        name = f"events.out.tfevents.{time.time_ns() / 1e9:017.6f}.{socket.gethostname()}.{os.getpid()}"
+        earlier = sorted(folder.glob("events.out.tfevents.*"))
+        self._steps: dict[str, int] = {}  # tag -> newest step
+        for file in earlier:
+            self._steps |= _read(file, first_step)
+        # TensorBoard reads the files of a folder in order of their names, and requires this pattern; the clock may
+        # have been set back since.
+        now = max([time.time_ns() / 1e9, *(_began(file) + 1e-6 for file in earlier)])
+        name = f"events.out.tfevents.{now:017.6f}.{socket.gethostname()}.{os.getpid()}"
         self._file = (folder / name).open("wb")
         self._records = RecordWriter(self._file)
         try:
             self._write(Event(file_version="brain.Event:2"))
-            if purge_step is not None:
-                self._write(Event(step=purge_step, session_log=SessionLog(status=SessionLog.START)))
             self._file.flush()
         except OSError:  # retries on a full disk must not leave empty files
             self.close()
@@ -85,8 +96,58 @@ class EventWriter:
             self._file.close()
 
     def _summary(self, step: int, summary: Summary) -> None:
-        self._write(Event(step=step, summary=summary))
+        values = [value for value in summary.value if self._steps.get(value.tag, step) <= step]
+        if values:
+            self._steps |= {value.tag: step for value in values}
+            self._write(Event(step=step, summary=Summary(value=values)))
 
     def _write(self, event: Event) -> None:
         event.wall_time = time.time()
         self._records.write(event.SerializeToString())
+
+
+def _began(file: Path) -> float:
+    """The time in an event file's name; 0 if there is none."""
+    found = re.match(r"events\.out\.tfevents\.(\d+(?:\.\d+)?)", file.name)
+    return float(found[1]) if found is not None else 0.0
+
+
+def _read(file: Path, first_step: int | None) -> dict[str, int]:
+    """The newest step of each tag in an event file, after removing what `EventWriter` does.
+
+    So are settings, of which TensorBoard shows the first: with a first step they are written again.
+    """
+
+    def is_kept(event: Event) -> bool:
+        return first_step is None or (event.step <= first_step and not any(map(_is_setting, event.summary.value)))
+
+    steps, kept = dict[str, int](), True
+    for _, event in _records(file):
+        if is_kept(event):
+            steps |= {value.tag: event.step for value in event.summary.value}
+        else:
+            kept = False
+    if not kept:
+        with whole_file(file) as temporary, temporary.open("wb") as output:
+            output.writelines(record for record, event in _records(file) if is_kept(event))
+    return steps
+
+
+def _is_setting(value: Summary.Value) -> bool:
+    return value.metadata.plugin_data.plugin_name == PLUGIN_NAME
+
+
+def _records(file: Path) -> Iterator[tuple[bytes, Event]]:
+    """The complete records of an event file (length, checksum, event, checksum), and their events."""
+    with file.open("rb") as records:
+        size = file.stat().st_size
+        while len(head := records.read(12)) == 12:
+            length = int.from_bytes(head[:8], "little")
+            if length + 4 > size - records.tell():  # its writer was killed, or the disk was full
+                return
+            rest = records.read(length + 4)
+            try:
+                event = Event.FromString(rest[:-4])
+            except Exception:  # protobuf's own: it is damaged
+                return
+            yield head + rest, event

@@ -12,6 +12,7 @@ class Scalars(NamedTuple):
 
     agent_steps: int
     values: dict[str, float]
+    seconds: float = 0.0  # of training, at these agent steps: see `Trainer.seconds`
 
 
 class Histograms(NamedTuple):
@@ -27,13 +28,16 @@ class EpisodeRecord(NamedTuple):
     agent_steps: int
     episode: Episode
     evaluated: bool
+    seconds: float = 0.0  # of training, when it ended
+    time: float = 0.0  # when it ended, in seconds since the Unix epoch
 
 
 class EpisodeBatch(NamedTuple):
     """Episodes of agents; the logger writes their means at this many agent steps."""
 
     agent_steps: int
-    episodes: tuple[Episode, ...]
+    records: tuple[EpisodeRecord, ...]
+    seconds: float  # of training, at these agent steps
 
 
 Record = Scalars | Histograms | EpisodeRecord | EpisodeBatch

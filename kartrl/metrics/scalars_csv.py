@@ -1,5 +1,6 @@
 """`scalars.csv`, a run's metrics as text: the only place that knows its columns."""
 
+import math
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -24,16 +25,15 @@ class Row(NamedTuple):
 class ScalarsTable(CsvTable[Row]):
     """Appends to `scalars.csv`: see `CsvTable`."""
 
-    def __init__(self, run_folder: Path, first_step: int) -> None:
-        super().__init__(run_folder / NAME, Row, first_step)
+    def __init__(self, run_folder: Path, first_step: int, first_seconds: float = math.inf) -> None:
+        super().__init__(run_folder / NAME, Row, first_step, first_seconds)
 
-    def write(self, agent_steps: int, values: Mapping[str, float]) -> None:
-        """Append tag -> value with the current time.
+    def write(self, seconds: float, agent_steps: int, values: Mapping[str, float]) -> None:
+        """Append tag -> value.
 
         Raises:
             OSError: it cannot be written.
         """
-        seconds = self.seconds()
         self.append(Row(seconds, agent_steps, tag, float(value)) for tag, value in values.items())
 
 

@@ -1,6 +1,7 @@
 """Metric sinks: an event file for TensorBoard, `scalars.csv`, `episodes.csv`, and trackers."""
 
 import contextlib
+import math
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -9,9 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from kartrl.config import Config, dump, settings
-from kartrl.envs.episode import Episode
 from kartrl.metrics.episodes_csv import EpisodesTable
 from kartrl.metrics.event_writer import EventWriter
+from kartrl.metrics.records import EpisodeRecord
 from kartrl.metrics.scalars_csv import ScalarsTable
 from kartrl.metrics.trackers import make_tracker
 
@@ -31,23 +32,25 @@ class Sinks:
         run_folder: folder of both files.
         first_step: agent steps of the resumed checkpoint; later data of existing files is discarded.
         config: written to the event file, as text and as hyperparameters.
+        first_seconds: its seconds of training; see `CsvTable`.
     """
 
-    def __init__(self, run_folder: Path, first_step: int, config: Config) -> None:
+    def __init__(self, run_folder: Path, first_step: int, config: Config, first_seconds: float = math.inf) -> None:
         self._config = config
         self._folder = run_folder
         self._first_step: int | None = first_step  # None after existing files have been truncated
         self._events: EventWriter | None = None
-        self._table, self._episodes = ScalarsTable(run_folder, first_step), EpisodesTable(run_folder, first_step)
+        first = run_folder, first_step, first_seconds
+        self._table, self._episodes = ScalarsTable(*first), EpisodesTable(*first)
         self._retry_at = 0.0
         self._warned = False
         self._tracker = make_tracker(config, run_folder, self._on_tracker_failure)
 
-    def scalars(self, step: int, values: Mapping[str, float]) -> None:
-        """Write tag -> value to both files."""
+    def scalars(self, step: int, values: Mapping[str, float], seconds: float) -> None:
+        """Write tag -> value to both files, at this many agent steps and seconds of training."""
 
         def write(events: EventWriter) -> None:
-            self._table.write(step, values)
+            self._table.write(seconds, step, values)
             events.scalars(step, values)
 
         if values:
@@ -55,9 +58,9 @@ class Sinks:
         if values and self._tracker is not None:
             self._tracker.scalars(step, values)
 
-    def episode(self, step: int, episode: Episode) -> None:
+    def episode(self, record: EpisodeRecord) -> None:
         """Write a training episode to `episodes.csv`."""
-        self._try(lambda _: self._episodes.write(step, episode))
+        self._try(lambda _: self._episodes.write(record))
 
     def histograms(self, step: int, values: Mapping[str, np.ndarray]) -> None:
         """Write tag -> float [any] to the event file."""
@@ -111,7 +114,7 @@ class Sinks:
             self._folder.mkdir(parents=True, exist_ok=True)
             self._table.open()
             self._episodes.open()
-            self._events = EventWriter(self._folder, None if self._first_step is None else self._first_step + 1)
+            self._events = EventWriter(self._folder, self._first_step)
             if self._first_step is not None:
                 self._events.text(self._first_step, "config", dump(self._config))
                 self._events.settings(settings(self._config), HEADLINES)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from kartrl.algorithms import ALGORITHMS
 from kartrl.config import Config, System
-from kartrl.envs.worlds import changed
+from kartrl.config.section import changed
 from kartrl.errors import UserError
 from kartrl.hardware.machine import cores
 from kartrl.processes.socket_folder import RAY_FOLDER, RAYS, fits, make_socket_folder

@@ -17,7 +17,8 @@ from kartrl.processes.child import ChildProcess
 from kartrl.processes.inbox import Inbox
 from kartrl.processes.spawn import spawn
 
-LAST_SECONDS = 120.0  # for the evaluation of a finished run's last checkpoint
+LAST_SECONDS = 120.0  # for the next results of the evaluation of a finished run's last checkpoint
+MOST_SECONDS = 600.0  # for all of it
 
 
 class Evaluations:
@@ -28,10 +29,15 @@ class Evaluations:
         run_folder: the run's folder.
         context: the multiprocessing context.
         say: prints a line for the user.
+        first_step: agent steps of the checkpoint that is resumed.
     """
 
-    def __init__(self, config: Config, run_folder: Path, context: Any, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, config: Config, run_folder: Path, context: Any, say: Callable[[str], None], first_step: int = 0
+    ) -> None:
         self._config, self._folder, self._context, self._say = config, run_folder, context, say
+        self._evaluated = first_step  # agent steps of the newest checkpoint of which there is an evaluation
+        self._heard = 0.0  # when the process last sent something
         self._inbox: Inbox | None = None
         self._helper = Helper("evaluator", self._start, say, STILL_SECONDS + config.system.step_timeout)
 
@@ -40,7 +46,8 @@ class Evaluations:
 
         ours, theirs = self._context.Pipe()
         self._inbox = Inbox(ours)
-        process = spawn(self._context, "evaluator", evaluator.run, self._folder, self._config, theirs, signs)
+        arguments = self._folder, self._config, theirs, signs, self._evaluated
+        process = spawn(self._context, "evaluator", evaluator.run, *arguments)
         theirs.close()
         return process
 
@@ -52,21 +59,26 @@ class Evaluations:
     def rest(self, now: float) -> None:
         self._helper.rest(now)
 
-    def receive(self) -> list[EpisodeRecord | Scalars]:
-        """What the process has sent since the last call."""
+    def receive(self) -> list[EpisodeRecord | Scalars | str]:
+        """What the process has sent since the last call: results, and lines for the user."""
         try:
-            return self._inbox.receive() if self._inbox is not None else []
+            messages = self._inbox.receive() if self._inbox is not None else []
         except EOFError:  # it is gone; `watch` handles it
             return []
+        for message in messages:
+            self._heard = time.monotonic()
+            if isinstance(message, Scalars):
+                self._evaluated = message.agent_steps
+        return messages
 
     def finish(self, take_in: Callable[[], None], skipped: Callable[[], bool]) -> None:
-        """Have the newest checkpoint evaluated, within `LAST_SECONDS`, after training has ended.
+        """Have the newest checkpoint evaluated, within `MOST_SECONDS`, after training has ended.
 
         Args:
             take_in: called meanwhile; receives results.
             skipped: whether to stop waiting.
         """
-        begun = time.monotonic()
+        begun = self._heard = time.monotonic()
         try:
             self.watch(begun)
         except (OSError, RunFailed) as error:  # it could not be started
@@ -79,8 +91,9 @@ class Evaluations:
         with contextlib.suppress(OSError):  # it has died
             self._inbox.reader.send("training has ended")
         while process.is_alive() and not skipped():
-            if time.monotonic() - begun > LAST_SECONDS:
-                self._say(f"Stopped evaluating it after {LAST_SECONDS:.0f} s")
+            now = time.monotonic()
+            if now - self._heard > LAST_SECONDS or now - begun > MOST_SECONDS:
+                self._say(f"Stopped evaluating it after {now - begun:.0f} s")
                 return
             process.join(0.5)
             take_in()

@@ -4,8 +4,7 @@ import contextlib
 import signal
 import sys
 import time
-import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import FrameType
@@ -15,41 +14,47 @@ import gymnasium
 import numpy as np
 import torch
 
-from kartrl.algorithms import heads_of
 from kartrl.config import Config
 from kartrl.driving.driving import Start, drive_together, picture_of
 from kartrl.envs.episode import Drive, Episode
 from kartrl.envs.world import Env
 from kartrl.envs.worlds import load_world
 from kartrl.errors import UserError
-from kartrl.files import write_whole
 from kartrl.learning import checkpoint
 from kartrl.learning.best_checkpoint import BestCheckpoint
 from kartrl.learning.checkpoint import Checkpoint
 from kartrl.metrics.episode_metrics import evaluation_scalars
-from kartrl.metrics.event_writer import EventWriter
 from kartrl.metrics.records import EpisodeRecord, Scalars
-from kartrl.metrics.video import contact_sheet, gif, png, shrunk
-from kartrl.models import ActorCritic, Network
+from kartrl.metrics.video import shrunk
+from kartrl.models import Network
 from kartrl.processes.interrupts import deferred
 from kartrl.processes.pulse import Pulse
 from kartrl.processes.spawn import EVALUATOR, yield_cores
+from kartrl.run.evaluation_files import GIF_FPS, EvaluationFiles
 from kartrl.run.turns import Turns, mixed
 
-GIF_WIDTH, GIF_FPS = 128, 5.0  # small: there is one for each level every minute
+GIF_WIDTH = 128  # small: there is one for each level every minute
 NAMES = ("evaluation", "evaluation_sampled")  # of scalars: with greedy, and with sampled actions
 MOST_ENVS = 8  # that are stepped together
 LOOK_SECONDS = 1.0  # between two checks for a new checkpoint
+TELL_SECONDS = 10.0  # between two lines about the progress on all test levels
 DEVICE = torch.device("cpu")  # a GPU, if there is one, belongs to the learner
 UsedLevel = tuple[str, str]  # "train" or "test", and the level
 
 
-def run(run_folder: Path, config: Config, server: Connection, signs: Connection | None = None) -> None:
+def run(
+    run_folder: Path,
+    config: Config,
+    server: Connection,
+    signs: Connection | None = None,
+    first_step: int | None = None,
+) -> None:
     """Body of the evaluator process; ends on SIGTERM, when its parent is gone, or when it is told that training ended.
 
     At its start and every `config.evaluation.minutes`, if there is a new checkpoint, it drives on at most
     `config.evaluation.circuits` train and as many test levels. If there are more, the train levels are always the same
-    ones, from as many groups as possible, so that checkpoints can be compared; the test levels take turns. Then it
+    ones, from as many groups as possible, so that checkpoints can be compared; the test levels take turns. When
+    training has ended, the last checkpoint drives on all test levels. Each time it
 
     - sends to `server` an `EpisodeRecord` for each episode with greedy actions, and finally a `Scalars` with their
       means and those of as many episodes with sampled actions,
@@ -59,16 +64,18 @@ def run(run_folder: Path, config: Config, server: Connection, signs: Connection 
       each, with greedy and sampled actions, is the best so far; see `BestCheckpoint`.
 
     Args:
-        server: a pipe to the server. Any message from it means that training has ended: the newest checkpoint is
-            evaluated, unless it has been, and the process ends.
+        server: a pipe to the server, which also receives lines for the user. Any message from it means that training
+            has ended: the newest checkpoint is evaluated, unless it has been, and the process ends.
         signs: receives signs of life; see `Pulse`.
+        first_step: agent steps of the checkpoint that the run was resumed from, or that was evaluated last: what was
+            written about later ones is removed, and no earlier one is evaluated. None: there is no such checkpoint.
     """
     signal.signal(signal.SIGTERM, deferred(_end))
     yield_cores(EVALUATOR)
     torch.set_num_threads(1)
     pulse = Pulse(signs)
     pulse.beat()
-    evaluator = Evaluator(run_folder, config, server, pulse)
+    evaluator = Evaluator(run_folder, config, server, pulse, first_step)
     try:
         evaluator.loop()
     except BrokenPipeError:  # the server is gone
@@ -118,10 +125,6 @@ class Film:
         self._steps += 1
 
 
-def _joined(episodes: Mapping[UsedLevel, Sequence[Episode]]) -> list[Episode]:
-    return [episode for same in episodes.values() for episode in same]
-
-
 def _end(_number: int, _frame: FrameType | None) -> NoReturn:
     raise SystemExit(0)
 
@@ -129,10 +132,11 @@ def _end(_number: int, _frame: FrameType | None) -> NoReturn:
 class Evaluator:
     """The state that the evaluator process keeps between rounds."""
 
-    def __init__(self, run_folder: Path, config: Config, server: Connection, pulse: Pulse) -> None:
+    def __init__(
+        self, run_folder: Path, config: Config, server: Connection, pulse: Pulse, first_step: int | None
+    ) -> None:
         self._pulse = pulse
-        self._run_folder, self._folder = run_folder, run_folder / "evaluation"
-        self._config, self._server = config, server
+        self._run_folder, self._config, self._server = run_folder, config, server
         self._world = world = load_world(config)
         limit = config.evaluation.circuits
         levels = {use: mixed(world, world.levels(use)) for use in ("train", "test")}
@@ -140,12 +144,14 @@ class Evaluator:
         levels["train"] = levels["train"][:limit] if world.all_levels() else [""]
         self._turns = {use: Turns(names, limit) for use, names in levels.items()}
         self._best = BestCheckpoint(run_folder / "best.pt", levels["train"], config, world.contents())
-        self._newest: dict[str, dict[UsedLevel, list[Episode]]] = {name: {} for name in NAMES}
+        self._first_step = -1 if first_step is None else first_step
+        self._evaluated: Checkpoint | None = None  # the newest one, and its episodes so far
+        self._episodes: dict[str, dict[UsedLevel, list[Episode]]] = {}
+        self._sent: set[tuple[str, str, int]] = set()  # of these: use, level and seed
         self._films = config.evaluation.video_seconds > 0
         episodes = config.evaluation.episodes * sum(min(len(turns.levels), limit) for turns in self._turns.values())
         self._envs = self._open_envs(min(episodes, MOST_ENVS))
-        self._events: EventWriter | None = None
-        self._warned = False
+        self._files = EvaluationFiles(run_folder / "evaluation", first_step)
 
     def loop(self) -> None:
         """Wait for new checkpoints and evaluate them, until training has ended."""
@@ -165,51 +171,79 @@ class Evaluator:
             except UserError:  # a newer one has replaced it meanwhile
                 due, seen = 0.0, None
                 continue
-            self.round(loaded)
+            if not ended and loaded.counters.agent_steps <= self._first_step:
+                seen = None
+                continue
+            self._evaluated, self._episodes, self._sent = loaded, {name: {} for name in NAMES}, set()
+            self._round(loaded)
+        if self._evaluated is not None:
+            self._complete(self._evaluated)
 
-    def round(self, loaded: Checkpoint) -> None:
+    def _round(self, loaded: Checkpoint) -> None:
         """Drive on the levels whose turn it is with these weights, and report."""
         network = checkpoint.load_network(loaded, DEVICE)
-        step, count = loaded.counters.agent_steps, self._config.evaluation.episodes
+        step = loaded.counters.agent_steps
         levels = [(use, level) for use, turns in self._turns.items() for level in turns.take()]
         tags: dict[str, UsedLevel] = {}  # of images, and the level that each shows
         for use, level in levels:
             tags.setdefault(f"{use}/{self._label(level)}", (use, level))
-        greedy, films = self._drive_greedily(network, levels, range(count), tags.values())
-        for drives in greedy.values():
-            for one in drives:
-                self._server.send(EpisodeRecord(step, one.episode, evaluated=True))
-        sampled = self._drive(network, levels, range(count, 2 * count), {}, greedy=False)
+        greedy, films = self._drive_greedily(network, levels, tags.values())
+        sampled = self._drive(network, levels, {}, greedy=False)
         pictures = {}
         for use, level in levels:
             self._pulse.beat()
             pictures[use, level] = self._picture(use, level, greedy[use, level], step)
+        word = self._world.picture_word.replace(" ", "_")
         for tag, shown in tags.items():
             self._pulse.beat()
-            self._write(loaded, tag, pictures[shown], films[shown].pictures if films else [])
+            self._files.write(loaded, tag, word, pictures[shown], films[shown].pictures if films else [])
         returns = {
             level: [one.episode.episodic_return for drives in (greedy, sampled) for one in drives[use, level]]
             for use, level in levels
             if use == "train"
         }
-        with self._warning():
-            self._pulse.beat()
-            if drawn := [picture for picture in pictures.values() if picture is not None]:
-                write_whole(self._folder / "latest.png", png(contact_sheet(drawn, columns=2 if len(drawn) <= 6 else 4)))
+        self._pulse.beat()
+        self._files.show([picture for picture in pictures.values() if picture is not None])
+        with self._files.warning():
             self._best.offer(loaded, returns)
+        self._report(loaded, greedy, sampled)  # last: it means that the round's files are written
+
+    def _complete(self, loaded: Checkpoint) -> None:
+        """Drive on the test levels that have not had their turn with these weights, and report."""
+        left = [("test", level) for level in self._turns["test"].levels]
+        left = [level for level in left if level not in self._episodes[NAMES[0]]]
+        if not left:
+            return
+        network, word = checkpoint.load_network(loaded, DEVICE), f"other unseen {self._world.level_word}s"
+        self._server.send(f"Evaluating it on the {len(left)} {word} too (Ctrl-C skips the rest) ...")
+        total, done, told = 2 * self._config.evaluation.episodes * len(left), 0, time.monotonic()
+
+        def count() -> None:
+            nonlocal done, told
+            done += 1
+            if time.monotonic() - told > TELL_SECONDS:
+                told = time.monotonic()
+                self._server.send(f"{done} of {total} episodes on the {word}")
+
+        greedy = self._drive(network, left, {}, greedy=True, on_end=count)
+        self._report(loaded, greedy, self._drive(network, left, {}, greedy=False, on_end=count))
+
+    def _report(
+        self, loaded: Checkpoint, greedy: dict[UsedLevel, list[Drive]], sampled: dict[UsedLevel, list[Drive]]
+    ) -> None:
+        """Send the means over all episodes of the checkpoint so far, of which these are the newest."""
         scalars: dict[str, float] = {}
         for name, driven in zip(NAMES, (greedy, sampled), strict=True):
-            episodes = {level: [one.episode for one in drives] for level, drives in driven.items()}
-            self._newest[name] |= episodes
-            scalars |= evaluation_scalars(self._world, _joined(episodes), _joined(self._newest[name]), name)
-        self._server.send(Scalars(step, scalars))  # last: it means that the round's files are written
+            self._episodes[name] |= {level: [one.episode for one in drives] for level, drives in driven.items()}
+            episodes = [episode for same in self._episodes[name].values() for episode in same]
+            scalars |= evaluation_scalars(self._world, episodes, name)
+        self._server.send(Scalars(loaded.counters.agent_steps, scalars, loaded.counters.seconds))
 
     def close(self) -> None:
         """Free the emulators and close the event file."""
         for env in self._envs:
             env.close()
-        if self._events is not None:
-            self._events.close()
+        self._files.close()
 
     def _label(self, level: str) -> str:
         """The name under which a level's images are shown."""
@@ -245,97 +279,50 @@ class Evaluator:
         print(f"kartrl: evaluations have no videos: {reason}", file=sys.stderr, flush=True)
 
     def _drive_greedily(
-        self, network: Network, levels: Sequence[UsedLevel], seeds: range, filmed: Iterable[UsedLevel]
+        self, network: Network, levels: Sequence[UsedLevel], filmed: Iterable[UsedLevel]
     ) -> tuple[dict[UsedLevel, list[Drive]], dict[UsedLevel, Film]]:
         """See `_drive`; and the films, if the environment renders any."""
         if self._films:
             try:
                 gap = max(1, round(self._world.pictures_per_second(self._envs[0]) / GIF_FPS))
                 films = {level: Film(gap, self._config.evaluation.video_seconds * GIF_FPS) for level in filmed}
-                return self._drive(network, levels, seeds, films, greedy=True), films
+                return self._drive(network, levels, films, greedy=True), films
             except Exception as error:  # if it was not `render` that failed, it is raised again below
                 self._stop_filming(error)
-        return self._drive(network, levels, seeds, {}, greedy=True), {}
+        return self._drive(network, levels, {}, greedy=True), {}
 
     def _drive(
         self,
         network: Network,
         levels: Sequence[UsedLevel],
-        seeds: range,
         films: Mapping[UsedLevel, Film],
         *,
         greedy: bool,
+        on_end: Callable[[], None] = lambda: None,
     ) -> dict[UsedLevel, list[Drive]]:
-        """An episode with each seed on each level; the first on each level of `films` is filmed."""
+        """`evaluation.episodes` episodes on each level; the first on each level of `films` is filmed.
+
+        Those with greedy actions are sent to the server as they end. `on_end` is called after each.
+        """
+        assert self._evaluated is not None
+        step, count = self._evaluated.counters.agent_steps, self._config.evaluation.episodes
+        seeds = range(count) if greedy else range(count, 2 * count)
         starts = []
         for use, level in levels:
             film = films.get((use, level))
             starts += [Start(level, seed, use, film.look if film and seed == seeds[0] else None) for seed in seeds]
-        drives = drive_together(self._world, self._envs, network, starts, greedy=greedy)
-        count = len(seeds)
+
+        def send(start: Start, driven: Drive) -> None:
+            key = start.use, start.level, start.seed
+            if greedy and key not in self._sent:  # it is driven again if it could not be filmed
+                self._sent.add(key)
+                self._server.send(EpisodeRecord(step, driven.episode, evaluated=True))
+            on_end()
+
+        drives = drive_together(self._world, self._envs, network, starts, greedy=greedy, on_end=send)
         return {level: drives[index * count : (index + 1) * count] for index, level in enumerate(levels)}
 
     def _picture(self, use: str, level: str, drives: list[Drive], step: int) -> np.ndarray | None:
         kind = "unseen" if use == "test" else "trained on"
         name = f"{self._world.name_level(level)} ({kind})" if level else self._config.environment.id
         return self._world.draw(level, drives, f"{name}, {step:,} agent steps", inches=5)
-
-    def _write(self, loaded: Checkpoint, name: str, picture: np.ndarray | None, film: list[np.ndarray]) -> None:
-        """Write a level's pictures to the event file."""
-        step = loaded.counters.agent_steps
-        with self._warning():
-            if self._events is None:
-                self._folder.mkdir(parents=True, exist_ok=True)
-                if not any(self._folder.glob("events.*")):
-                    _write_graph(self._folder, loaded)
-                self._events = EventWriter(self._folder, purge_step=step)
-            if picture is not None:
-                word = self._world.picture_word.replace(" ", "_")
-                self._events.image(step, f"evaluation_{word}s/{name}", png(picture), *picture.shape[:2])
-            if film:
-                self._events.image(step, f"evaluation_video/{name}", gif(film, GIF_FPS), *film[0].shape[:2])
-            self._events.flush()
-
-    @contextlib.contextmanager
-    def _warning(self) -> Iterator[None]:
-        """Context manager: warn once about a file that cannot be written; training continues."""
-        try:
-            yield
-        except OSError as error:
-            if self._events is not None:
-                self._events.close()
-                self._events = None
-            if not self._warned:
-                self._warned = True
-                reason = error.strerror or str(error)
-                print(
-                    f"kartrl: evaluations are not written to {self._folder} ({reason}); training continues",
-                    file=sys.stderr,
-                    flush=True,
-                )
-
-
-class StepModule(torch.nn.Module):
-    """The network inside a module without exported methods, as tracing for TensorBoard's graph requires."""
-
-    def __init__(self, network: ActorCritic) -> None:
-        super().__init__()
-        self.network = network
-
-    def forward(self, observation: torch.Tensor, reset: torch.Tensor, state: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return self.network.step(observation, reset, state)
-
-
-def _write_graph(folder: Path, loaded: Checkpoint) -> None:
-    """Write the network's graph, in an event file of its own, before any other of the folder."""
-    from torch.utils.tensorboard import SummaryWriter  # here: the server imports this module too, only for its name
-
-    section = loaded.config.model.model_copy(
-        update={"precision": "fp32"}
-    )  # tracing does not support bf16; the layers are the same
-    network = ActorCritic(section, loaded.observation_shape, loaded.action, heads_of(loaded.config)).eval()
-    dtype = torch.uint8 if len(loaded.observation_shape) == 3 else torch.float32
-    observation = torch.zeros(1, *loaded.observation_shape, dtype=dtype)
-    with warnings.catch_warnings(), SummaryWriter(str(folder)) as writer:
-        warnings.filterwarnings("ignore", message=r".*torch\.jit\.", category=DeprecationWarning)
-        writer.add_graph(StepModule(network), (observation, torch.ones(1, dtype=torch.bool), network.initial_state(1)))

@@ -1,5 +1,6 @@
 """The logger: drains metrics from a queue and writes TensorBoard events and a CSV file. It does not load torch."""
 
+import math
 import multiprocessing
 import os
 import signal
@@ -22,7 +23,12 @@ WAIT_SECONDS = 1.0  # how long to wait for a message before periodic work
 
 
 def run(
-    config: Config, run_folder: Path, records: Connection, first_step: int, signs: Connection | None = None
+    config: Config,
+    run_folder: Path,
+    records: Connection,
+    first_step: int,
+    signs: Connection | None = None,
+    first_seconds: float = math.inf,
 ) -> None:
     """Body of the logger process; ends on None, or when its parent is gone.
 
@@ -34,15 +40,16 @@ def run(
         first_step: agent steps at which this process begins; anything logged after that, by a run that got further
             than the checkpoint it is resumed from, is discarded.
         signs: receives signs of life; see `Pulse`.
+        first_seconds: seconds of training at which it begins; likewise.
     """
     signal.signal(signal.SIGTERM, lambda *_: None)  # sent to the whole group: the last records are still to come
     pulse, world = Pulse(signs), load_world(config)
     parent = multiprocessing.parent_process()
-    sinks = Sinks(run_folder, first_step, config)
+    sinks = Sinks(run_folder, first_step, config, first_seconds)
     sinks.flush()  # a folder that cannot be written to is reported now
     hardware = Hardware(parent.pid if parent is not None and parent.pid else os.getpid())
     episodes: list[Episode] = []
-    step = first_step
+    step, seconds = first_step, -1.0  # of the newest record; below 0 before the first one
     next_episodes = time.monotonic() + EPISODES_SECONDS
     next_hardware = time.monotonic() + HARDWARE_SECONDS
     try:
@@ -53,28 +60,30 @@ def run(
                 if message is None:
                     break
                 step = max(step, message.agent_steps)
+                seconds = max(seconds, 0.0 if isinstance(message, Histograms) else message.seconds)
                 match message:
                     case Scalars():
-                        sinks.scalars(message.agent_steps, message.values)
+                        sinks.scalars(message.agent_steps, message.values, message.seconds)
                     case Histograms():
                         sinks.histograms(message.agent_steps, message.values)
                     case EpisodeBatch():
-                        sinks.scalars(message.agent_steps, training_scalars(world, message.episodes))
-                        for episode in message.episodes:
-                            sinks.episode(message.agent_steps, episode)
+                        ended = [record.episode for record in message.records]
+                        sinks.scalars(message.agent_steps, training_scalars(world, ended), message.seconds)
+                        for record in message.records:
+                            sinks.episode(record)
                     case EpisodeRecord(evaluated=False):
                         episodes.append(message.episode)
-                        sinks.episode(message.agent_steps, message.episode)
+                        sinks.episode(message)
             now = time.monotonic()
             if now >= next_episodes:
                 next_episodes = now + EPISODES_SECONDS
-                sinks.scalars(step, training_scalars(world, episodes))
+                sinks.scalars(step, training_scalars(world, episodes), seconds)
                 episodes.clear()
                 sinks.flush()
-            if now >= next_hardware:
+            if now >= next_hardware and seconds >= 0:
                 next_hardware = now + HARDWARE_SECONDS
-                sinks.scalars(step, hardware.sample())
-        sinks.scalars(step, training_scalars(world, episodes))
+                sinks.scalars(step, hardware.sample(), seconds)
+        sinks.scalars(step, training_scalars(world, episodes), seconds)
     finally:
         sinks.close()
 

@@ -13,6 +13,7 @@ from kartrl.acting.messages import EpisodeEnd
 from kartrl.acting.sizes import Sizes
 from kartrl.config import Config
 from kartrl.envs.worlds import load_world
+from kartrl.learning.counters import Counters
 from kartrl.metrics.records import EpisodeBatch, EpisodeRecord, Histograms, Record, Scalars
 from kartrl.metrics.terminal import Display, Status
 from kartrl.processes.backoff import STILL_SECONDS, Helper
@@ -54,7 +55,8 @@ class Reporter:
         self._frames_per_step = load_world(config).frames_per_step
         self._display, self._trainer, self._sizes = display, trainer, sizes
         self.episodes = trainer.counters.episodes
-        self._ended: list[EpisodeEnd] = []  # reproducible: episodes whose round has not been trained on
+        # reproducible: episodes whose round has not been trained on
+        self._ended: list[tuple[EpisodeEnd, EpisodeRecord]] = []
         self._pipe: RecordPipe | None = None
         self._lost = 0
         self._reported_first_update = False
@@ -68,8 +70,9 @@ class Reporter:
             self._lost += self._pipe.waiting
         self.close()
         self._pipe = RecordPipe(self._context, LARGEST_QUEUE)
-        step = self._trainer.counters.agent_steps  # what an earlier logger has written up to here is kept
-        arguments = self._config, self._folder, self._pipe.reader, step, signs
+        # what an earlier logger has written up to here is kept
+        step, seconds = self._trainer.counters.agent_steps, self._trainer.seconds
+        arguments = self._config, self._folder, self._pipe.reader, step, signs, seconds
         process = spawn(self._context, "logger", logger.run, *arguments)
         self._pipe.reader.close()
         return process
@@ -97,16 +100,20 @@ class Reporter:
     def add(self, end: EpisodeEnd) -> None:
         """Record an agent's episode."""
         self.episodes += 1
-        record = EpisodeRecord(self._trainer.counters.agent_steps, end.episode, evaluated=False)
+        steps, seconds = self._trainer.counters.agent_steps, self._trainer.seconds
+        record = EpisodeRecord(steps, end.episode, False, seconds, time.time())
         self._display.add(record)
-        self._display.add_return(self._trainer.seconds, end.episode.episodic_return)
+        self._display.add_return(seconds, end.episode.episodic_return)
         if self._config.run.reproducible:
-            self._ended.append(end)
+            self._ended.append((end, record))
         else:
             self.send(record)
 
-    def add_evaluation(self, message: EpisodeRecord | Scalars) -> None:
-        """Record what the evaluator sends."""
+    def add_evaluation(self, message: EpisodeRecord | Scalars | str) -> None:
+        """Record what the evaluator sends: results, and lines for the user."""
+        if isinstance(message, str):
+            self._display.say(message)
+            return
         if isinstance(message, EpisodeRecord):
             self._display.add(message)
         self.send(message)
@@ -148,7 +155,7 @@ class Reporter:
             "system/agent_deaths": float(deaths),
             "system/skipped_updates": float(trainer.guard.skipped),
         }
-        self.send(Scalars(status.counters.agent_steps, scalars))
+        self.send(Scalars(status.counters.agent_steps, scalars, status.counters.seconds))
 
     def _report_updates(self, status: Status) -> dict[str, float]:
         """Means over the updates since the last call; in a reproducible run each is sent by itself."""
@@ -165,23 +172,29 @@ class Reporter:
             counters = status.counters
             return means | {"speed/updates": float(counters.updates), "speed/episodes": float(counters.episodes)}
         for record in records:
-            steps = record.counters.agent_steps
-            self.send(Scalars(steps, {**record.scalars, "speed/updates": float(record.counters.updates)}))
-            self._send_trained(record.attempts, steps)
+            counters = record.counters
+            scalars = {**record.scalars, "speed/updates": float(counters.updates)}
+            self.send(Scalars(counters.agent_steps, scalars, counters.seconds))
+            self._send_trained(record.attempts, counters)
         return {}
 
     def report_last_episodes(self) -> None:
         """In a reproducible run, send the episodes that were trained on after the last reported update."""
         if self._ended:
-            self._send_trained(self._trainer.attempts, self._trainer.counters.agent_steps)
+            counters = self._trainer.counters._replace(seconds=self._trainer.seconds)
+            self._send_trained(self._trainer.attempts, counters)
 
-    def _send_trained(self, attempts: int, steps: int) -> None:
+    def _send_trained(self, attempts: int, counters: Counters) -> None:
         """Send the episodes that ended in the rounds of the first `attempts` updates, in a fixed order."""
         # Agents send an episode before they finish its block, so all of a trained round have been received.
         rounds = attempts * self._sizes.training_blocks // (self._sizes.agents * self._sizes.groups_per_agent)
-        ended = sorted((end for end in self._ended if end.block < rounds), key=lambda end: (end.block, end.group))
-        self._ended = [end for end in self._ended if end.block >= rounds]
-        self.send(EpisodeBatch(steps, tuple(end.episode for end in ended)))
+        ended = sorted(
+            (pair for pair in self._ended if pair[0].block < rounds), key=lambda pair: (pair[0].block, pair[0].group)
+        )
+        self._ended = [pair for pair in self._ended if pair[0].block >= rounds]
+        steps = counters.agent_steps
+        records = tuple(record._replace(agent_steps=steps) for _, record in ended)
+        self.send(EpisodeBatch(steps, records, counters.seconds))
 
     def _warn_of_far_policy(self, divergence: float, lag: float) -> None:
         """Tell the user, once, if agents act with a policy far from the learner's: a mean KL(mu || pi) above `FAR`."""

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +103,8 @@ class Server:
         self._trainer = self._crew.trainer
         self._replay_saves = ReplaySaves(config.replay, self._crew.replay, run_folder, display.say)
         self._reporter = Reporter(config, run_folder, self._context, display, self._trainer, sizes)
-        self._evaluations = Evaluations(config, run_folder, self._context, display.say)
+        first_step = self._before.agent_steps
+        self._evaluations = Evaluations(config, run_folder, self._context, display.say, first_step)
         self._ending = False
         self._thread_failure: str | None = None
         self._unsaved: str | None = None  # why the newest checkpoint could not be saved
@@ -220,7 +222,7 @@ class Server:
             self._display.show(newest)
             if now - last["report"] >= REPORT_SECONDS:
                 last["report"] = now
-                self._report(newest)
+                self._report(status)
             if now - last["histogram"] >= HISTOGRAM_SECONDS:
                 last["histogram"] = now
                 self._reporter.report_weights()
@@ -236,7 +238,8 @@ class Server:
             self._display.say("Saving and ending; Ctrl-C again ends at once")
         elif self._config.run.reproducible:
             crew.finish(JOIN_SECONDS)  # so that the last update is reported too
-        self._report(status())
+        self._trainer.end()
+        self._report(status)
         self._reporter.report_last_episodes()
         self._display.show(status(), final=True)
 
@@ -294,9 +297,9 @@ class Server:
     def _finished(self) -> bool:
         return self._fraction() >= 1.0
 
-    def _report(self, status: Status) -> None:
+    def _report(self, status: Callable[[], Status]) -> None:
         self._receive(timeout=0.0)
-        self._reporter.report(status, self._crew.supervisor.deaths, self._crew.scalars())
+        self._reporter.report(status(), self._crew.supervisor.deaths, self._crew.scalars())
 
     # Stop
 
@@ -360,6 +363,7 @@ class Server:
         """End all threads and processes, and save a checkpoint; whatever does not end in time is killed."""
         self._ending = True
         failed = sys.exc_info()[0] is not None
+        self._trainer.end()
         self._crew.stop(JOIN_SECONDS)
         learned = not failed and self._trainer.counters.updates > 0
         try:

@@ -9,11 +9,11 @@ from kartrl.acting.actors import Acting
 from kartrl.acting.messages import EpisodeEnd
 from kartrl.acting.predictor import ArrivalPacing, Pacing
 from kartrl.acting.sizes import Sizes
-from kartrl.acting.supervisor import Agents, first_seed
+from kartrl.acting.supervisor import first_seed
 from kartrl.config import Config
 from kartrl.envs.spec import EnvSpec
 from kartrl.hardware.devices import predictor_device
-from kartrl.training.crew import Crew
+from kartrl.training.crew import Crew, Team
 from kartrl.training.meter import StageShares, slab_stages
 from kartrl.training.sources import ArrivalSource, BatchSource, Rounds, SynchronousSource
 from kartrl.training.trainer import Trainer
@@ -32,8 +32,6 @@ class Central(Crew):
         say: prints a line for the user.
     """
 
-    supervisor: Agents
-
     def __init__(
         self,
         config: Config,
@@ -49,7 +47,8 @@ class Central(Crew):
         seed = first_seed(config.run.seed, self._first_update)
         weights = None if sizes.predictors else trainer.weights.share()
         self._acting = Acting(config, sizes, spec, context, seed, say, weights)
-        self._slab, self.supervisor = self._acting.slab, self._acting.supervisor
+        self._slab = self._acting.slab
+        self.supervisor: Team = self._acting.supervisor
         self._pacing, source = self._make_order()
         self._training = Training(config, spec, sizes, trainer, source, self._acting.stop_event, say)
         self.replay = self._training.replay
@@ -67,7 +66,7 @@ class Central(Crew):
         return {"replay": self._training.generator, **self._acting.generators}
 
     def start(self) -> None:
-        self.supervisor.start()
+        self._acting.supervisor.start()
         self.make_threads()
 
     def make_threads(self) -> None:
@@ -95,24 +94,25 @@ class Central(Crew):
         self._training.begin()
 
     def receive(self, timeout: float) -> Iterator[EpisodeEnd]:
-        return self.supervisor.receive(timeout)
+        return self._acting.supervisor.receive(timeout)
 
     def watch(self, now: float) -> None:
-        self.supervisor.watch(now, self.trainer.first_update is not None)
+        self._acting.supervisor.watch(now, self.trainer.first_update is not None)
         if self.predictions:
             self.trainer.first_step = self.trainer.first_step or now
 
+    def counts(self) -> dict[str, float]:
+        """The scalars that are sums over all learners' agents."""
+        slab = self._slab
+        return {
+            "speed/finished_unrolls": float(slab.state.sum()) * slab.group_size,
+            "system/quarantined_unrolls": float(slab.quarantined.sum()),
+        }
+
     def scalars(self) -> dict[str, float]:
-        slab, shares = self._slab, self._stages.shares()
-        return (
-            shares
-            | self._training.scalars()
-            | {
-                "time/learner_idle": self._training.idle.share(shares),
-                "speed/finished_unrolls": float(slab.state.sum()) * slab.group_size,
-                "system/quarantined_unrolls": float(slab.quarantined.sum()),
-            }
-        )
+        shares = self._stages.shares()
+        idle = {"time/learner_idle": self._training.idle.share(shares)}
+        return shares | self._training.scalars() | idle | self.counts()
 
     def finish(self, timeout: float) -> None:
         self._training.join(timeout)

@@ -80,6 +80,7 @@ class Trainer:
         self._rewards: list[tuple[int, float]] = []  # steps and mean reward of each batch since then
         self._seconds_before = counters.seconds
         self.first_step: float | None = None  # monotonic time of the agents' first step; set by the server
+        self._ended: float | None = None  # monotonic time
         self._updated = time.monotonic()
         self._longest_pause = 0.0
         self._replay_due = False  # whether to read the losses of the next update from replay alone
@@ -198,8 +199,16 @@ class Trainer:
 
     @property
     def seconds(self) -> float:
-        """Seconds of training, including those before a resume; counted from the agents' first step."""
-        return self._seconds_before + (0.0 if self.first_step is None else time.monotonic() - self.first_step)
+        """Seconds of training, including those before a resume, from the agents' first step to `end`.
+
+        Everything that shows or stores seconds of training does so by this clock.
+        """
+        now = self._ended or time.monotonic()
+        return self._seconds_before + (0.0 if self.first_step is None else max(0.0, now - self.first_step))
+
+    def end(self) -> None:
+        """Stop the clock: what follows, such as the last checkpoint's evaluation, is not training."""
+        self._ended = self._ended or time.monotonic()
 
     def _now(self) -> Counters:
         return self.counters._replace(seconds=self.seconds)

@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import random
+import re
 import signal
 import subprocess
 import threading
@@ -33,6 +34,7 @@ from kartrl.config import read
 from kartrl.envs.spec import ActionSpec, EnvSpec
 from kartrl.errors import RunFailed
 from kartrl.learning import checkpoint
+from kartrl.metrics import episodes_csv
 from kartrl.metrics.scalars_csv import values
 from kartrl.processes.backoff import STRIKES, Restarts
 from kartrl.processes.child import ChildProcess
@@ -192,6 +194,13 @@ def test_killed_logger_is_replaced_and_logging_continues(tmp_path):
         status, output = training.end(signal.SIGTERM)
     assert status == 128 + signal.SIGTERM
     assert "the logger died (exit status -9): restarting it" in output
+    seconds = checkpoint.load(checkpoint.newest(folder)).counters.seconds
+    for rows in (logged(folder), list(episodes_csv.read(folder))):
+        times = [row.seconds for row in rows]
+        assert times == sorted(times)
+        assert times[-1] <= round(seconds, 2), "no clock runs while the last checkpoint is saved"
+    assert logged(folder)[-1].seconds == pytest.approx(seconds, abs=0.011), "there is one clock, which nobody restarts"
+    assert re.search(rf"stopped after 0:{int(seconds):02}, ", output), "it is the terminal's too"
 
 
 @pytest.mark.timeout(400)

@@ -20,6 +20,9 @@ def test_a_lost_learner_ends_the_run_and_it_is_resumed_with_others(tmp_path):
     with Training(tmp_path, *ENDLESS, *LEARNERS, before=REPORT_OFTEN) as training:
         wait_for(lambda: steps(folder) > 0, 120, "a checkpoint")
         assert len(training.roles("agent-0")) == 2, "one of each learner"
+        wait_for(lambda: 2.0 in values(folder, "speed/agents"), 60, "both to be counted")
+        training.roles("agent-0")[1].kill()
+        wait_for(lambda: 1.0 in values(folder, "system/agent_deaths"), 60, "the death to be counted, of either learner")
         if psutil.LINUX:
             found = sockets(training.family())
             assert found

@@ -67,13 +67,3 @@ def test_many_circuits_get_tags_for_their_groups():
     assert tags == {"charts", "train_circuits/random.ice", "train_circuits/random.mud"}
     values = evaluation_scalars(world, episodes)
     assert values["evaluation_train/random.ice/episodic_return"] == values["evaluation/train_return"] == 4.5
-
-
-def test_what_is_said_of_all_circuits_is_said_of_the_newest_on_each():
-    race = Race(0.5, ())
-    old, new = Episode(10, 1.0, False, "A.Act1", details=race), Episode(10, 5.0, True, "A.Act2", details=race)
-    values = evaluation_scalars(KART, [new], [old, new])
-    assert values["evaluation/train_return"] == 3.0
-    assert {tag for tag in values if tag.startswith("evaluation_train")} == {
-        f"evaluation_train/A.Act2/{key}" for key in ("episodic_return", "episodic_length", "progress", "finished")
-    }, "nothing new was driven on the other"

@@ -6,10 +6,10 @@ import re
 import pytest
 from rich.console import Console
 
-from kartrl.config import Config
+from kartrl.config import Config, read
 from kartrl.config.levels import CIRCUITS, KINDS, random_name
 from kartrl.envs.episode import Episode
-from kartrl.envs.worlds import GymnasiumWorld
+from kartrl.envs.worlds import GymnasiumWorld, load_world
 from kartrl.kart.world import KartWorld, Race
 from kartrl.learning.counters import Counters
 from kartrl.metrics.records import EpisodeRecord
@@ -170,6 +170,36 @@ def test_the_summary_of_a_run():
     assert summary(several, plain).endswith("return 1.50 in the last evaluation"), "all episodes of the newest"
     laps.append(record("MarioCircuit.Act2", evaluated=True))
     assert "3 of 4 races finished" in summary(laps)
+
+
+def test_summary_counts_what_the_newest_checkpoint_drove():
+    """Twenty test circuits take turns, eight at a time: earlier turns were of earlier checkpoints."""
+    world = KartWorld(load_world(read(overrides=["levels.*=test", "environment.game=bundled"])).prepare())
+    turns = [(1000, CIRCUITS[:8], False), (2000, CIRCUITS[8:16], True), (3000, CIRCUITS[16:] + CIRCUITS[:4], True)]
+    records = [
+        record(name, "test", evaluated=True, finished=finished and name != CIRCUITS[0], at=step)
+        for step, names, finished in turns
+        for name in names
+    ]
+    told = "7 of 8 circuits finished (8 of 20 unseen circuits driven), best lap 20.00 s"
+    assert summary(records, world) == f"stopped after 0:30, 50,000 steps, {told}, evaluated at 3,000 steps"
+    lines = shown(records, world=world)
+    assert any(re.search(r"all 20 \(unseen\) +7 of 8 finished", line) for line in lines)
+    (line,) = shown(records, terminal=False, world=world)
+    assert "on 0 circuits, unseen: 7 of 8 finished" in line
+    everything = [record(name, "test", evaluated=True, at=50_000) for name in CIRCUITS]
+    assert summary([*records, *everything], world).endswith("steps, all circuits finished, best lap 20.00 s")
+
+
+def test_summary_of_a_world_counts_the_newest_checkpoint():
+    class Leveled(GymnasiumWorld):
+        def levels(self, use):
+            return ("a", "b", "c") if use == "test" else ("",)
+
+    turns = ((40_000, "a", 1.0), (40_000, "b", 2.0), (50_000, "c", 4.0))
+    returns = [EpisodeRecord(step, Episode(9, value, True, level, "test"), True) for step, level, value in turns]
+    told = summary(returns, Leveled(Config()))
+    assert told.endswith("return 4.00 in the last evaluation (1 of 3 unseen levels driven)")
 
 
 def test_the_summary_says_so_if_it_is_not_of_the_last_checkpoint():

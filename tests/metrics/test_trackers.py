@@ -16,8 +16,8 @@ from kartrl.metrics.trackers import WAITING, _own_id
 def log(folder, tracker, *overrides):
     """Two sets of scalars, the second of an earlier step, as an evaluation's are."""
     sinks = Sinks(folder, 0, read(overrides=[f"run.tracker={tracker}", *overrides]))
-    sinks.scalars(200, {"losses/total": 1.0})
-    sinks.scalars(100, {"evaluation/train_return": 2.0})
+    sinks.scalars(200, {"losses/total": 1.0}, 2.0)
+    sinks.scalars(100, {"evaluation/train_return": 2.0}, 1.0)
     sinks.close()
     assert scalars_csv.values(folder, "evaluation/train_return") == [2.0]
 
@@ -36,7 +36,7 @@ def test_a_tracker_that_does_not_answer_keeps_nothing_waiting(tmp_path, monkeypa
     monkeypatch.setitem(sys.modules, "mlflow", silent)
     sinks = Sinks(tmp_path, 0, read(overrides=["run.tracker=mlflow"]))
     for step in range(2 * WAITING):
-        sinks.scalars(step, {"losses/total": 1.0})
+        sinks.scalars(step, {"losses/total": 1.0}, 1.0)
     sinks.flush()
     assert len(scalars_csv.values(tmp_path, "losses/total")) == 2 * WAITING
     released.set()

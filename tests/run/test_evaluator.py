@@ -2,14 +2,12 @@
 
 import importlib.util
 import io
+import json
 import multiprocessing
 import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
-import urllib.request
 from pathlib import Path
 from statistics import fmean
 
@@ -24,6 +22,7 @@ from PIL import Image
 from playwright.sync_api import sync_playwright
 from policies import CARTPOLE, KART, save_policy
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard_page import tensorboard
 
 from kartrl.config import Config
 from kartrl.driving.driving import drive, open_driver
@@ -41,7 +40,6 @@ needs_kart = pytest.mark.skipif(
     importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator on this platform"
 )
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+/")  # of TensorBoard, as it says itself
 CONTEXT = multiprocessing.get_context("spawn")
 OFTEN = ("evaluation.minutes=0.01", "evaluation.video_seconds=1", "levels.random:3:asphalt=none")
 CIRCUITS = [f"{use}/MarioCircuit.Act{act}" for use, act in (("train", 1), ("train", 2), ("train", 3), ("test", 4))]
@@ -62,14 +60,16 @@ def test_the_best_of_no_evaluation_follows_the_newest(tmp_path):
 class Evaluator:
     """An evaluator process at work in a run folder; a context manager."""
 
-    def __init__(self, run_folder: Path) -> None:
+    def __init__(self, run_folder: Path, first_step: int | None = None) -> None:
+        self.first_step = first_step
         path = checkpoint.newest(run_folder)
         assert path is not None
         self.folder, self.config = run_folder, checkpoint.load(path).config
 
     def __enter__(self) -> "Evaluator":
         self.messages, writer = CONTEXT.Pipe()
-        self.process = spawn(CONTEXT, "evaluator", evaluator.run, self.folder, self.config, writer)
+        arguments = self.folder, self.config, writer, None, self.first_step
+        self.process = spawn(CONTEXT, "evaluator", evaluator.run, *arguments)
         writer.close()
         return self
 
@@ -78,9 +78,9 @@ class Evaluator:
         self.process.join(60)
         self.messages.close()
 
-    def round(self) -> tuple[list[EpisodeRecord], Scalars]:
+    def round(self) -> tuple[list[EpisodeRecord | str], Scalars]:
         """What it sends until the next round of circuits is complete."""
-        records = []
+        records: list[EpisodeRecord | str] = []
         while True:
             assert self.messages.poll(100)
             message = self.messages.recv()
@@ -116,7 +116,7 @@ def run_folder(tmp_path_factory):
     best = checkpoint.load(folder / "best.pt")._replace(score=1e9)
     checkpoint.save(folder / "best.pt", best)
     save_policy(folder, [*KART, *OFTEN], 2000)
-    with Evaluator(folder) as evaluator:
+    with Evaluator(folder, first_step=1000) as evaluator:
         assert evaluator.round()[1].agent_steps == 2000
         evaluator.process.terminate()
         evaluator.process.join(60)  # SIGTERM ends it, however busy the machine is
@@ -156,7 +156,7 @@ def test_a_worse_policy_does_not_replace_the_best(run_folder):
 
 
 @needs_kart
-def test_of_many_circuits_the_test_ones_take_turns_and_checkpoints_are_scored_on_the_same_train_ones(tmp_path):
+def test_test_circuits_take_turns_until_the_last_checkpoint_drives_all(tmp_path):
     overrides = [
         *KART,
         *OFTEN,
@@ -183,6 +183,33 @@ def test_of_many_circuits_the_test_ones_take_turns_and_checkpoints_are_scored_on
         best = checkpoint.load(tmp_path / "best.pt")
         assert best.score == pytest.approx(max(first, second))
         assert best.counters.agent_steps == (2000 if second > first else 1000)
+        turn = {tag: value for tag, value in scalars.values.items() if tag.startswith("evaluation/test_")}
+        assert turn["evaluation/test_episodes"] == 2
+        assert turn["evaluation/test_return"] == fmean(record.episode.episodic_return for record in records[2:])
+
+        evaluator.messages.send("training has ended")
+        (line, *rest), scalars = evaluator.round()
+        assert line == "Evaluating it on the 1 other unseen circuits too (Ctrl-C skips the rest) ..."
+        assert [(record.episode.level[-1], record.agent_steps) for record in rest] == [("4", 2000)] * 2
+        everything = [record.episode.episodic_return for record in (*records[2:], *rest)]
+        assert scalars.agent_steps == 2000
+        assert scalars.values["evaluation/test_episodes"] == scalars.values["evaluation_sampled/test_episodes"] == 4
+        assert scalars.values["evaluation/test_return"] == pytest.approx(fmean(everything))
+        assert scalars.values["evaluation/train_return"] == pytest.approx(
+            fmean(record.episode.episodic_return for record in records[:2])
+        )
+        evaluator.process.join(60)
+        assert evaluator.process.exitcode == 0
+    assert checkpoint.load(tmp_path / "best.pt").score == best.score
+
+
+def test_evaluator_that_replaces_another_evaluates_what_is_newer(tmp_path):
+    save_policy(tmp_path, [*CARTPOLE, *OFTEN], 1000)
+    save_policy(tmp_path, [*CARTPOLE, *OFTEN], 2000)
+    with Evaluator(tmp_path, first_step=2000) as evaluator:
+        assert not evaluator.messages.poll(3)
+        save_policy(tmp_path, [*CARTPOLE, *OFTEN], 3000)
+        assert evaluator.round()[1].agent_steps == 3000
 
 
 @settings(max_examples=100, deadline=None)
@@ -275,47 +302,21 @@ def test_tensorboard_shows_curves_lines_and_videos(run_folder, tmp_path):
     sender.send(None)
     logger.join(60)
     sender.close()
-    told = tmp_path / "told"
-    command = [
-        sys.executable,
-        "-m",
-        "tensorboard.main",
-        "--logdir",
-        str(run_folder.parent),
-        "--host",
-        "127.0.0.1",
-        "--port",
-        "0",  # any that is free; it says which
-    ]
     tags = ("losses/entropy", "charts/episodic_return", *(f"evaluation_driven_lines/{name}" for name in CIRCUITS))
     image = "plugin/timeseries/imageData?imageId="
-    with (
-        told.open("w") as output,
-        subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=output) as server,
-    ):
-        try:
-            wait_for(lambda: ADDRESS.search(told.read_text()), 100, "TensorBoard to start")
-            found = ADDRESS.search(told.read_text())
-            assert found is not None
-            wanted = (b"driven_lines", b"losses/entropy")  # of two folders, which it reads one after the other
-            url = f"{found[0]}data/plugin/timeseries/tags"
-            wait_for(lambda: all(tag in fetch(url) for tag in wanted), 100, "TensorBoard to read the logs")
-            address = f"{found[0]}?tagFilter=losses|episodic_return|driven_lines|video#timeseries"
-            with sync_playwright() as playwright:
-                browser = playwright.chromium.launch(executable_path=BROWSER)
-                page = browser.new_page(viewport={"width": 1400, "height": 4000})
-                page.goto(address)
-                for tag in tags:
-                    page.get_by_text(tag, exact=True).first.wait_for(timeout=100_000)
-                page.locator(f"img[src*='{image}']").nth(3).wait_for(timeout=100_000)
-                browser.close()
-        finally:
-            server.terminate()
+    with tensorboard(run_folder.parent, tmp_path / "told") as shown:
+        wanted = ("driven_lines", "losses/entropy")  # of two folders, which it reads one after the other
 
+        def known(tag: str) -> bool:
+            return tag in json.dumps(shown.fetch("timeseries/tags"))
 
-def fetch(url: str) -> bytes:
-    try:
-        with urllib.request.urlopen(url, timeout=5) as answer:
-            return bytes(answer.read())
-    except OSError:
-        return b""
+        wait_for(lambda: all(map(known, wanted)), 100, "TensorBoard to read the logs")
+        address = f"{shown.address}?tagFilter=losses|episodic_return|driven_lines|video#timeseries"
+        with sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=BROWSER)
+            page = browser.new_page(viewport={"width": 1400, "height": 4000})
+            page.goto(address)
+            for tag in tags:
+                page.get_by_text(tag, exact=True).first.wait_for(timeout=100_000)
+            page.locator(f"img[src*='{image}']").nth(3).wait_for(timeout=100_000)
+            browser.close()

@@ -21,7 +21,8 @@ from kartrl.commands.bench.parts import Parts, measure_parts
 from kartrl.commands.bench.windows import OURS, Window, peer_command, peer_rate, train_window
 from kartrl.config import Config, check_own, read
 from kartrl.config.cluster import Cluster
-from kartrl.envs.worlds import changed, load_world
+from kartrl.config.section import changed
+from kartrl.envs.worlds import load_world
 from kartrl.errors import UserError
 from kartrl.files import unused_file
 from kartrl.hardware.devices import learner_device

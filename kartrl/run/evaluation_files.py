@@ -1,0 +1,115 @@
+"""The files that the evaluator writes to its folder, for TensorBoard and for people."""
+
+import contextlib
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from kartrl.algorithms import heads_of
+from kartrl.files import write_whole
+from kartrl.learning.checkpoint import Checkpoint
+from kartrl.metrics.event_writer import EventWriter
+from kartrl.metrics.video import contact_sheet, gif, png
+from kartrl.models import ActorCritic
+
+GIF_FPS = 5.0
+
+
+class EvaluationFiles:
+    """Event files with the network's graph, pictures and videos, and all pictures of a round in `latest.png`.
+
+    Args:
+        folder: of these files, created when one is written.
+        first_step: see `EventWriter`.
+    """
+
+    def __init__(self, folder: Path, first_step: int | None) -> None:
+        self._folder = folder
+        self._first_step = first_step  # None after existing files have been truncated
+        self._events: EventWriter | None = None
+        self._warned = False
+
+    def write(
+        self, loaded: Checkpoint, name: str, word: str, picture: np.ndarray | None, film: list[np.ndarray]
+    ) -> None:
+        """Write a level's picture and film to the event file.
+
+        Args:
+            loaded: the checkpoint that drove.
+            name: of the level.
+            word: what the picture is.
+            picture: uint8 [H, W, 3], if any.
+            film: uint8 [H, W, 3] each, at `GIF_FPS`; may be empty.
+        """
+        step = loaded.counters.agent_steps
+        with self.warning():
+            if self._events is None:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                if not any(self._folder.glob("events.*")):
+                    _write_graph(self._folder, loaded)
+                self._events = EventWriter(self._folder, self._first_step)
+                self._first_step = None
+            if picture is not None:
+                self._events.image(step, f"evaluation_{word}s/{name}", png(picture), *picture.shape[:2])
+            if film:
+                self._events.image(step, f"evaluation_video/{name}", gif(film, GIF_FPS), *film[0].shape[:2])
+            self._events.flush()
+
+    def show(self, pictures: Sequence[np.ndarray]) -> None:
+        """Write all pictures of a round, uint8 [H, W, 3] each, to `latest.png`."""
+        if pictures:
+            with self.warning():
+                sheet = contact_sheet(pictures, columns=2 if len(pictures) <= 6 else 4)
+                write_whole(self._folder / "latest.png", png(sheet))
+
+    def close(self) -> None:
+        """Close the event file."""
+        if self._events is not None:
+            self._events.close()
+            self._events = None
+
+    @contextlib.contextmanager
+    def warning(self) -> Iterator[None]:
+        """Context manager: warn once about a file that cannot be written; training continues."""
+        try:
+            yield
+        except OSError as error:
+            self.close()
+            if not self._warned:
+                self._warned = True
+                reason = error.strerror or str(error)
+                print(
+                    f"kartrl: evaluations are not written to {self._folder} ({reason}); training continues",
+                    file=sys.stderr,
+                    flush=True,
+                )
+
+
+class StepModule(torch.nn.Module):
+    """The network inside a module without exported methods, as tracing for TensorBoard's graph requires."""
+
+    def __init__(self, network: ActorCritic) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, observation: torch.Tensor, reset: torch.Tensor, state: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return self.network.step(observation, reset, state)
+
+
+def _write_graph(folder: Path, loaded: Checkpoint) -> None:
+    """Write the network's graph, in an event file of its own, before any other of the folder."""
+    from torch.utils.tensorboard import SummaryWriter  # here: it loads slowly, and a resumed run does not need it
+
+    section = loaded.config.model.model_copy(
+        update={"precision": "fp32"}
+    )  # tracing does not support bf16; the layers are the same
+    network = ActorCritic(section, loaded.observation_shape, loaded.action, heads_of(loaded.config)).eval()
+    dtype = torch.uint8 if len(loaded.observation_shape) == 3 else torch.float32
+    observation = torch.zeros(1, *loaded.observation_shape, dtype=dtype)
+    with warnings.catch_warnings(), SummaryWriter(str(folder)) as writer:
+        warnings.filterwarnings("ignore", message=r".*torch\.jit\.", category=DeprecationWarning)
+        writer.add_graph(StepModule(network), (observation, torch.ones(1, dtype=torch.bool), network.initial_state(1)))
