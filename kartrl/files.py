@@ -11,6 +11,11 @@ from pathlib import Path
 from kartrl.errors import UserError
 
 
+def user_path(text: str) -> Path:
+    """A path as a user writes it: ~ is his home folder, also where no shell replaces it, as in --set or a file."""
+    return Path(os.path.expanduser(text))  # unlike Path.expanduser, for which an unknown ~name is an error
+
+
 def read_text(path: Path) -> str:
     """The text of a user's file: UTF-8, or what its byte-order mark says, as editors on Windows write.
 
@@ -107,7 +112,7 @@ def check_replaceable(files: Mapping[Path, bytes | None], force: bool) -> None:
     """
     for file, data in files.items():
         if not force and file.exists() and (data is None or file.read_bytes() != data):
-            raise UserError(f"{file}: exists, with other content; choose another -o, or replace it with --force")
+            raise UserError(f"{file}: exists, with other content; replace it with --force, or keep it elsewhere")
 
 
 def output_file(output: Path | None, name: str, suffix: str) -> Path:

@@ -2,12 +2,14 @@
 
 import argparse
 import difflib
+import os
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 from kartrl.errors import UserError
+from kartrl.files import user_path
 
 Command = Callable[[argparse.Namespace], int]  # returns the exit status
 EXIT_STATUS = 2  # for bad input
@@ -104,7 +106,7 @@ def add_policy(parser: argparse.ArgumentParser, text: str = "the network that dr
 
 def policy(name: str) -> str | None:
     """An argparse `type`: `checkpoint.pt`, unless there is such a file, is the default: what training has made."""
-    return None if name == "checkpoint.pt" and not Path(name).exists() else name
+    return None if name == "checkpoint.pt" and not Path(name).exists() else os.path.expanduser(name)
 
 
 def add_driving(parser: argparse.ArgumentParser) -> None:
@@ -136,7 +138,7 @@ def add_levels(parser: argparse.ArgumentParser, text: str, one: bool = False) ->
 
 def several(text: str) -> list[str]:
     """An argparse `type` for `extend`: names separated by commas; a file whose name contains one is one name."""
-    return [text] if Path(text).exists() else [name for name in text.split(",") if name]
+    return [text] if user_path(text).exists() else [name for name in text.split(",") if name]
 
 
 def add_world(parser: argparse.ArgumentParser) -> None:

@@ -1,11 +1,11 @@
 """`kartrl benchmark generalisation`: see `kartrl.kart.generalisation`."""
 
 import argparse
-from pathlib import Path
 
 from rich.console import Console
 
 from kartrl.commands.arguments import Parser, positive, several
+from kartrl.files import user_path
 
 
 def add_arguments(parser: Parser) -> None:
@@ -32,7 +32,7 @@ def add_arguments(parser: Parser) -> None:
         "--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="override one value; repeatable"
     )
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="DIR", help="folder for the results; give it again to resume"
+        "-o", "--output", type=user_path, metavar="DIR", help="folder for the results; give it again to resume"
     )
 
 

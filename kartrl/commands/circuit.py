@@ -1,10 +1,12 @@
 """`kartrl circuit`: its arguments; the implementation of each action is imported when it runs."""
 
 import argparse
+import os
 from pathlib import Path
 
 from kartrl.commands.arguments import Command, Parser, whole_number
 from kartrl.config.levels import HIGHEST
+from kartrl.files import user_path
 from kartrl.kart.circuits import LAPS
 
 KINDS = "asphalt, dirt, planks, castle, mud, beach, ice or rainbow"
@@ -26,7 +28,7 @@ def add_arguments(parser: Parser) -> None:
         "check MarioCircuit.Act3 --no-drive",
     )
     named = f"{file}, or the name of a bundled circuit"
-    check.add_argument("circuit", nargs="+", metavar="FILE|NAME", help=named)
+    check.add_argument("circuit", nargs="+", type=os.path.expanduser, metavar="FILE|NAME", help=named)
     check.add_argument(
         "--no-drive", dest="drive", action="store_false", help="check the geometry only, without driving"
     )
@@ -37,9 +39,11 @@ def add_arguments(parser: Parser) -> None:
         "build start states for training and playing: DIR/<Name>.state and a map (.png)",
         "build mine.toml -o mine/",
     )
-    build.add_argument("file", nargs="+", type=Path, metavar="FILE", help=file)
+    build.add_argument("file", nargs="+", type=user_path, metavar="FILE", help=file)
     build.add_argument("--force", action="store_true", help="replace files of these names with other content")
-    build.add_argument("-o", "--output", type=Path, default=Path(), metavar="DIR", help="output folder (default: .)")
+    build.add_argument(
+        "-o", "--output", type=user_path, default=Path(), metavar="DIR", help="output folder (default: .)"
+    )
 
     sheet = _add(
         actions,
@@ -48,13 +52,19 @@ def add_arguments(parser: Parser) -> None:
         "draw mine.toml --points",
         "draw RainbowRoad.Act1 -o rainbow.png",
     )
-    sheet.add_argument("circuit", nargs="*", metavar="FILE|NAME", help=f"{any_of}; several are drawn on one sheet")
+    sheet.add_argument(
+        "circuit",
+        nargs="*",
+        type=os.path.expanduser,
+        metavar="FILE|NAME",
+        help=f"{any_of}; several are drawn on one sheet",
+    )
     sheet.add_argument("--all", action="store_true", help="draw all bundled circuits on one sheet")
     sheet.add_argument(
         "--points", action="store_true", help="number the control points of a .toml, and mark the driving direction"
     )
     sheet.add_argument(
-        "-o", "--output", type=Path, metavar="PNG", help="image file (default: ./<Name>.png, or ./circuits.png)"
+        "-o", "--output", type=user_path, metavar="PNG", help="image file (default: ./<Name>.png, or ./circuits.png)"
     )
 
     make = _add(
@@ -74,7 +84,9 @@ def add_arguments(parser: Parser) -> None:
         dest="count",
         help="number of circuits, with seeds N, N + 1, ... (default 1)",
     )
-    make.add_argument("-o", "--output", type=Path, default=Path(), metavar="DIR", help="output folder (default: .)")
+    make.add_argument(
+        "-o", "--output", type=user_path, default=Path(), metavar="DIR", help="output folder (default: .)"
+    )
 
     race = _add(
         actions,
@@ -84,12 +96,12 @@ def add_arguments(parser: Parser) -> None:
         "drive RainbowRoad.Act1 --laps 1 -o rainbow.mp4",
         "drive MarioCircuit.Act1 VanillaLake.Act1 -o drives.gif",
     )
-    race.add_argument("circuit", nargs="+", metavar="FILE|NAME", help=any_of)
+    race.add_argument("circuit", nargs="+", type=os.path.expanduser, metavar="FILE|NAME", help=any_of)
     race.add_argument("--laps", type=_laps, default=LAPS, metavar="N", help=f"laps (default {LAPS})")
     race.add_argument(
         "-o",
         "--output",
-        type=Path,
+        type=user_path,
         metavar="MP4|GIF|DIR",
         help="record a video: an .mp4, or a folder for several (takes about 20 s per lap); "
         "or a .gif of the first seconds on all of them, side by side",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import mimetypes
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,7 +14,7 @@ from rich.console import Console
 
 from kartrl.commands.arguments import Parser
 from kartrl.errors import UserError
-from kartrl.files import unused_file, whole_file, write_whole
+from kartrl.files import unused_file, user_path, whole_file, write_whole
 
 if TYPE_CHECKING:
     from kartrl.comparison.report import Comparison
@@ -27,11 +28,11 @@ def add_arguments(parser: Parser) -> None:
         "compare logs/stack1-* logs/stack4-* --by environment.frame_stack --reach 18",
         "compare --config cartpole.toml",
     )
-    parser.add_argument("runs", nargs="*", metavar="RUN", help="a run's name or folder")
+    parser.add_argument("runs", nargs="*", metavar="RUN", type=os.path.expanduser, help="a run's name or folder")
     parser.add_argument(
         "-c",
         "--config",
-        type=Path,
+        type=user_path,
         metavar="FILE",
         help="an experiment (docs/comparing.md); its missing runs are trained first",
     )
@@ -53,7 +54,7 @@ def add_arguments(parser: Parser) -> None:
         help="also report when the metric (for episodes: the mean of 100) reached this value",
     )
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", help="write the table to FILE.md and the plot to FILE.png"
+        "-o", "--output", type=user_path, metavar="FILE", help="write the table to FILE.md and the plot to FILE.png"
     )
 
 

@@ -2,6 +2,7 @@
 
 import argparse
 import itertools
+import os
 import platform
 from collections.abc import Sequence
 from functools import partial
@@ -18,7 +19,7 @@ from kartrl.config.cluster import Cluster
 from kartrl.envs.world import World
 from kartrl.envs.worlds import load_world
 from kartrl.errors import UserError
-from kartrl.files import check_replaceable, output_file, write_whole
+from kartrl.files import check_replaceable, output_file, user_path, write_whole
 from kartrl.hardware.machine import cores
 from kartrl.kart.game_files import BUNDLED, build_id, game_folder, resolve_game
 from kartrl.kart.world import KartWorld
@@ -33,11 +34,11 @@ OWN = ("logs", "name", "init", "init_optimizer")  # keys of [run] that concern t
 def add_arguments(parser: Parser) -> None:
     """Add the arguments of `kartrl export`."""
     parser.runs(run, "export my-run -o my-kart.pt --half")
-    parser.add_argument("checkpoint", metavar="RUN", help=POLICY)
+    parser.add_argument("checkpoint", metavar="RUN", type=os.path.expanduser, help=POLICY)
     parser.add_argument(
         "-o",
         "--output",
-        type=Path,
+        type=user_path,
         required=True,
         metavar="FILE",
         help="the new .pt file; the model card is saved beside it as .md",

@@ -1,20 +1,23 @@
 """`kartrl import-rom`: see `kartrl.kart.cartridge`."""
 
 import argparse
-from pathlib import Path
 
 from kartrl.commands.arguments import Parser
+from kartrl.files import user_path
 from kartrl.kart import cartridge
 
 
 def add_arguments(parser: Parser) -> None:
     """Add the arguments of `kartrl import-rom`."""
     parser.runs(run, "import-rom my-dump.sfc --states my-states/")
-    parser.add_argument("file", type=Path, help="the ROM file, with or without a copier header")
-    parser.add_argument("--states", type=Path, metavar="DIR", help="folder with start states named <circuit>.state")
+    parser.add_argument("--force", action="store_true", help="replace start states that are there with other content")
+    parser.add_argument("file", type=user_path, help="the ROM file, with or without a copier header")
+    parser.add_argument(
+        "--states", type=user_path, metavar="DIR", help="folder with start states named <circuit>.state"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Import the ROM and its start states; returns the exit status."""
-    cartridge.import_rom(options.file, options.states)
+    cartridge.import_rom(options.file, options.states, force=options.force)
     return 0

@@ -11,6 +11,7 @@ from kartrl.commands.arguments import Parser, add_levels, add_policy, whole_numb
 from kartrl.commands.policy import find_default
 from kartrl.config import Environment
 from kartrl.errors import UserError
+from kartrl.files import user_path
 from kartrl.kart import KART
 
 
@@ -26,7 +27,7 @@ def add_arguments(parser: Parser) -> None:
     add_policy(parser, "the network whose ghost you race against")
     parser.add_argument(
         "--ghost",
-        type=Path,
+        type=user_path,
         metavar="FILE",
         help="race against the ghost of a movie, the .bk2 file of an earlier drive",
     )
@@ -40,14 +41,14 @@ def add_arguments(parser: Parser) -> None:
     )
     parser.add_argument(
         "--replay",
-        type=Path,
+        type=user_path,
         metavar="FILE",
         help="show a movie; with -o FILE.mp4, convert it to a video without opening a window",
     )
     parser.add_argument(
         "-o",
         "--output",
-        type=Path,
+        type=user_path,
         metavar="FILE",
         help="save each race as a movie: FILE.bk2, then FILE-2.bk2 beside it, ...",
     )

@@ -14,7 +14,7 @@ from kartrl.commands.policy import find_policy
 from kartrl.envs.episode import Drive
 from kartrl.envs.worlds import CONSOLE_FPS
 from kartrl.errors import UserError
-from kartrl.files import output_file, safe_name, unused_file
+from kartrl.files import output_file, safe_name, unused_file, user_path
 from kartrl.metrics.tables import Line, fitted
 from kartrl.metrics.video import Mp4Writer, png
 
@@ -33,7 +33,11 @@ def add_arguments(parser: Parser) -> None:
     add_policy(parser)
     add_world(parser)
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", help="the MP4 file; the picture of the line is saved beside it"
+        "-o",
+        "--output",
+        type=user_path,
+        metavar="FILE",
+        help="the MP4 file; the picture of the line is saved beside it",
     )
     parser.add_argument("--episodes", type=positive, default=1, help="races to record (default 1)")
 

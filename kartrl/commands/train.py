@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import gc
 import importlib
+import os
 import shlex
 import subprocess
 import threading
@@ -47,6 +48,7 @@ def add_arguments(parser: Parser) -> None:
         "--resume",
         nargs="?",
         const="",
+        type=os.path.expanduser,
         metavar="RUN",
         help="continue this run (its folder, or its name in logs) or the newest one, with its weights, optimizer, "
         "counters and random generators; for its schedules see run.schedules",

@@ -18,10 +18,10 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from kartrl.comparison.runs import check_comparable
 from kartrl.comparison.training import share_trained, train_to_end, trained
 from kartrl.config import Config, check_own, dump, read
-from kartrl.config.section import Section
+from kartrl.config.section import Section, UserPath
 from kartrl.config.wording import word
 from kartrl.errors import RunFailed, UserError
-from kartrl.files import read_text, write_whole
+from kartrl.files import read_text, user_path, write_whole
 from kartrl.launch import config_options
 
 Part = tuple[str, ...]
@@ -35,7 +35,7 @@ class Experiment(Section):
     `--set`.
     """
 
-    folder: str = Field("", description="of the runs; default: the file's name, in logs")
+    folder: UserPath = Field("", description="of the runs; default: the file's name, in logs")
     seeds: tuple[Seed, ...] = Field(min_length=1)
     common: Part = ()
     algorithms: dict[str, Part] = Field(min_length=1)
@@ -91,7 +91,7 @@ def read_experiment(file: Path, by: str) -> tuple[Path, list[Cell]]:
         name = "__".join(part for part in (environment, algorithm, str(seed)) if part)
         parts = [*experiment.common, *its, *own]
         ours = {"run.logs": folder, "run.name": name, "run.seed": seed}
-        files = [part for part in parts if "=" not in part or Path(part).expanduser().is_file()]
+        files = [part for part in parts if "=" not in part or user_path(part).is_file()]
         overrides = [part for part in parts if part not in files]
         check_own(overrides, ours, str(file))
         config = read(files, [*overrides, *(f"{key}={value}" for key, value in ours.items())])

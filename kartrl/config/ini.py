@@ -22,7 +22,7 @@ from kartrl.config.section import Section
 from kartrl.config.sections import Environment, Evaluation, Model, Optimizer, Reward, Run, System
 from kartrl.config.wording import word_all
 from kartrl.errors import UserError
-from kartrl.files import read_text
+from kartrl.files import read_text, user_path
 
 
 class _UpToAlgorithm(Section):
@@ -192,7 +192,7 @@ def _text(value: Any) -> str:
 
 def _find(file: str | Path) -> Path:
     """The file with this path or, if there is none, the bundled configuration with this name."""
-    path = Path(file)
+    path = user_path(str(file))
     return PRESETS / f"{file}.cfg" if str(file) in presets() and not path.is_file() else path
 
 

@@ -1,12 +1,13 @@
 """Types and limits that the sections of the configuration share."""
 
 import functools
+import os
 import re
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 
 _POWER_OF_TEN = re.compile(r"(?<![^\s,])[+-]?(?:\d[\d_]*\.?\d*|\.\d+)[eE]\+?\d{1,2}(?![^\s,])", re.ASCII)
 
@@ -36,6 +37,7 @@ YEAR = 527_040.0  # minutes
 Numbers = Annotated[
     tuple[Annotated[int, Field(ge=1, le=65_536)], ...], BeforeValidator(split_words), Field(max_length=16)
 ]
+UserPath = Annotated[str, AfterValidator(os.path.expanduser)]  # ~ is the user's home folder
 Actions = Annotated[
     tuple[Annotated[int, Field(ge=0, le=4095)], ...], BeforeValidator(split_words), Field(max_length=4096)
 ]

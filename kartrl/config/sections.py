@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from kartrl.config.schedule import Rate, Schedule
-from kartrl.config.section import DAY, YEAR, Actions, AutoInt, Count, Numbers, Section, Words
+from kartrl.config.section import DAY, YEAR, Actions, AutoInt, Count, Numbers, Section, UserPath, Words
 
 
 def _function(value: str) -> str:
@@ -18,13 +18,13 @@ def _function(value: str) -> str:
 class Run(Section):
     """How long a run lasts, and where its results are stored."""
 
-    logs: str = Field("logs", min_length=1, description="folder that contains one folder per run")
+    logs: UserPath = Field("logs", min_length=1, description="folder that contains one folder per run")
     name: str = Field(
         "auto",
         pattern=r"^[^/\\.][^/\\]*$",
         description="name of the run's folder in logs; auto: from environment, seed and time",
     )
-    init: str = Field(
+    init: UserPath = Field(
         "none",
         min_length=1,
         description="checkpoint file or run (its best checkpoint) whose weights a new run starts from (train --init); "

@@ -11,7 +11,7 @@ from platformdirs import user_data_dir
 from kartrl.config.levels import CIRCUITS
 from kartrl.console.libretro import STATE_LIMIT
 from kartrl.errors import UserError
-from kartrl.files import whole_file
+from kartrl.files import check_replaceable, user_path, whole_file
 
 NAME = "SuperMarioKart-Snes"
 SHA1 = (Path(__file__).parent / "games" / NAME / "rom.sha").read_text(encoding="ascii").strip()
@@ -21,26 +21,29 @@ COPIER_HEADER = 512
 
 def folder() -> Path:
     """Folder of the imported cartridge: in `KARTRL_DATA`, or in the platform's user data folder; it may not exist."""
-    return Path(os.environ.get("KARTRL_DATA") or user_data_dir("kartrl", appauthor=False)) / NAME
+    return user_path(os.environ.get("KARTRL_DATA") or user_data_dir("kartrl", appauthor=False)) / NAME
 
 
-def import_rom(file: Path, states: Path | None = None, sha1: str = SHA1, size: int = SIZE) -> Path:
+def import_rom(file: Path, states: Path | None = None, sha1: str = SHA1, size: int = SIZE, force: bool = False) -> Path:
     """Import the ROM `file`, with or without a copier header, and the start states `<circuit>.state` in `states`.
 
     Writes nothing before everything has been checked. Prints which circuits are available, and which are missing.
 
     Args:
         sha1, size: expected hash and bytes of the ROM without a copier header.
+        force: replace start states that are there with other content.
 
     Returns:
         The folder of the imported game.
 
     Raises:
-        UserError: the ROM is a different one, a state is invalid, or a file cannot be read or written.
+        UserError: the ROM is a different one, a state is invalid or would replace another, or a file cannot be read or
+            written.
     """
     rom = _checked_rom(file, sha1, size)
     taken, foreign = _checked_states(states) if states is not None else ({}, [])
     target = folder()
+    check_replaceable({target / name: data for name, data in taken.items()}, force)
     try:
         for new in (target.parent, target):
             new.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -22,6 +22,7 @@ from kartrl.config.levels import (
     numbers_of,
 )
 from kartrl.errors import UserError
+from kartrl.files import user_path
 from kartrl.kart.game_files import circuits, game_folder, resolve_game
 
 
@@ -166,9 +167,7 @@ class _Building:
         files = list(_files(key))
         if not files:
             hint = (
-                f"; to use circuit files, write {Path(key) / '*.toml'}"
-                if list(Path(key).expanduser().glob("*.toml"))
-                else ""
+                f"; to use circuit files, write {Path(key) / '*.toml'}" if list(user_path(key).glob("*.toml")) else ""
             )
             raise UserError(f"[levels] {key}: no start state (*.state) there{hint}")
         task = self._progress.add_task("", total=len(files))
@@ -208,12 +207,12 @@ def _files_or_key(key: str) -> list[Path]:
     try:
         return list(_files(key))
     except UserError:
-        return [Path(key)] if key.endswith((".state", ".toml")) else []
+        return [user_path(key)] if key.endswith((".state", ".toml")) else []
 
 
 def _files(key: str) -> Iterator[Path]:
     """The start states and circuit files that match a path: a file, a folder or a glob pattern."""
-    path = Path(key).expanduser()
+    path = user_path(key)
     places = [path] if path.exists() else sorted(map(Path, glob.glob(str(path), recursive=True)))
     if not places:
         raise UserError(f"[levels] {key}: nothing there matches (looked in {Path.cwd()})")

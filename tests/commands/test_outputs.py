@@ -11,8 +11,11 @@ from players import CIRCUIT, begun, drive, some_driving
 from policies import CARTPOLE, KART, save_policy
 
 from kartrl.cli import main
+from kartrl.config import read
 from kartrl.files import output_file, safe_name, unused_file
+from kartrl.kart import cartridge
 from kartrl.kart.play.movie import write_movie
+from kartrl.kart.selection import uses_by_name
 from kartrl.metrics.video import Mp4Writer
 
 needs_kart = pytest.mark.skipif(
@@ -168,3 +171,24 @@ def test_generated_circuits_end_where_levels_can_name_them(here: Path, capsys: p
     assert "lower --seed" in refused(capsys, "circuit", "random", "--seed", "999999", "-n", "2")
     assert main(["circuit", "random", "--seed", "3", "--kind", "asphalt"]) == 0
     assert capsys.readouterr().out == "1 circuit in .\n"
+
+
+def test_tilde_is_the_home_folder_in_every_path(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = here / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    (home / "mine.cfg").write_text("[run]\nlogs = ~/runs\ninit = ~/w.pt\n")
+    for config in (read(["~/mine.cfg"]), read(overrides=["run.logs=~/runs", "run.init=~/w.pt"])):
+        assert (config.run.logs, config.run.init) == (f"{home}/runs", f"{home}/w.pt")
+    policy = save_policy(home / "run", CARTPOLE)
+    (home / "circuit.toml").write_text(OVAL.read_text())
+    assert main(["record", "-p=~/run", "--output=~/a.mp4"]) == 0
+    assert main(["export", "~/run", "-o", "~/small.pt", "--episodes", "0"]) == 0
+    assert main(["evaluate", f"-p=~/run/checkpoints/{policy.name}", "--episodes", "1"]) == 0
+    assert main(["circuit", "check", "~/circuit.toml", "--no-drive"]) == 0
+    assert written(home) == {"mine.cfg", "circuit.toml", "a.mp4", "small.pt", "small.md"}
+    monkeypatch.setenv("KARTRL_DATA", "~/data")
+    monkeypatch.setenv("KARTRL_CACHE", "~/cache")
+    assert cartridge.folder().is_relative_to(home)
+    assert uses_by_name({"~/mine/": "train", "~nobody/a.state": "train"}, ["a"]) == {"a": "train"}
+    assert {file.name for file in here.iterdir()} == {"home"}

@@ -82,6 +82,19 @@ def test_states_are_imported_and_other_files_are_reported(tmp_path: Path, capsys
     assert "MarioCircuit.Act1" in missing
 
 
+def test_import_replaces_states_only_with_force(tmp_path: Path) -> None:
+    place, rom = states(tmp_path, MarioCircuit_Act1=gzip.compress(b"theirs")), rom_file(tmp_path)
+    folder = cartridge.import_rom(rom, place, SHA1, SIZE)
+    assert cartridge.import_rom(rom, place, SHA1, SIZE) == folder, "the same again"
+    own = folder / "MarioCircuit.Act1.state"
+    own.write_bytes(gzip.compress(b"mine"))
+    with pytest.raises(UserError, match=r"MarioCircuit\.Act1\.state: exists.*--force"):
+        cartridge.import_rom(rom, place, SHA1, SIZE)
+    assert cartridge.read_state(own) == b"mine"
+    cartridge.import_rom(rom, place, SHA1, SIZE, force=True)
+    assert cartridge.read_state(own) == b"theirs"
+
+
 @pytest.mark.parametrize("contents", [b"", ROM[:-1], ROM + b"\0", b"\x40" * 512 + ROM[:-1] + b"?", ROM[:-1] + b"?"])
 def test_another_rom_is_rejected_with_its_hash_and_size(tmp_path: Path, data: Path, contents: bytes) -> None:
     with pytest.raises(UserError) as caught:

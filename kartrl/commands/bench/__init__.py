@@ -1,9 +1,9 @@
 """`kartrl bench`: its arguments; `measure` does the work, and is imported only when it runs."""
 
 import argparse
-from pathlib import Path
 
 from kartrl.commands.arguments import Parser, add_config, config_files, positive
+from kartrl.files import user_path
 
 
 def add_arguments(parser: Parser) -> None:
@@ -29,7 +29,7 @@ def add_arguments(parser: Parser) -> None:
         metavar="ADDRESS",
         help="after each window, run another one with nodes of agents, as train --ray ADDRESS; see cluster.nodes",
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the measurements to this file")
+    parser.add_argument("--json", type=user_path, metavar="FILE", help="write the measurements to this file")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -1,11 +1,11 @@
 """`kartrl watch`: shows a trained policy in a window, one level after another; or, without a display, in a video."""
 
 import argparse
-from pathlib import Path
 
 from rich.console import Console
 
 from kartrl.commands.arguments import POLICY, Parser, add_driving, add_levels, add_world, policy, positive
+from kartrl.files import user_path
 
 
 def add_arguments(parser: Parser) -> None:
@@ -23,7 +23,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "-o",
         "--output",
-        type=Path,
+        type=user_path,
         metavar="FILE",
         help="record an MP4 instead of opening a window (the default without a display)",
     )

@@ -20,7 +20,7 @@ import platformdirs
 
 from kartrl.config.levels import KINDS, random_name
 from kartrl.errors import UserError
-from kartrl.files import write_whole
+from kartrl.files import user_path, write_whole
 from kartrl.kart.block import Block
 from kartrl.kart.circuits.checks import find_faults
 from kartrl.kart.circuits.format import Circuit, read, to_toml
@@ -206,6 +206,6 @@ def _temporary() -> Path:
 
 def _cache() -> Path:
     """The folder for this build of the game and this version of the generator."""
-    root = os.environ.get("KARTRL_CACHE") or platformdirs.user_cache_dir("kartrl")
+    root = user_path(os.environ.get("KARTRL_CACHE") or platformdirs.user_cache_dir("kartrl"))
     build = build_id(GAMES / BUNDLED)
-    return Path(root) / "circuits" / f"{build:08x}-{_version()}"
+    return root / "circuits" / f"{build:08x}-{_version()}"

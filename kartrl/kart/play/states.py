@@ -5,6 +5,7 @@ from pathlib import Path
 
 from kartrl.config.levels import CIRCUITS
 from kartrl.errors import UserError
+from kartrl.files import user_path
 from kartrl.kart import cartridge
 
 SUFFIX = ".state"
@@ -23,7 +24,7 @@ def place(folder: Path, text: str) -> Path:
     if not text or not text.isprintable():
         raise UserError("type the name of a circuit, or the path of a file")
     if "/" in text or text.endswith(SUFFIX):
-        file = Path(text).expanduser()
+        file = user_path(text)
         if file.name in ("", ".", "..", SUFFIX):
             raise UserError("this path has no file name")
         return file if file.suffix == SUFFIX else file.with_name(file.name + SUFFIX)
