@@ -5,7 +5,7 @@ import itertools
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from kartrl.acting.published_weights import PublishedWeights
@@ -259,31 +259,30 @@ class Fleet:
     # The thread that assembles batches
 
     def take(self, timeout: float) -> tuple[Member, Delivery] | None:
-        """The oldest answer and its node; None if none has arrived within `timeout` seconds."""
+        """The oldest call that is answered, as its node and answer; None if none is within `timeout` seconds."""
         deadline = time.monotonic() + timeout
         self.call_all(idle=True)
         with self._lock:
             self._lock.wait_for(lambda: self._calls, timeout)
             calls = dict(self._calls)
-        while calls and (left := deadline - time.monotonic()) > 0:
-            ready, _ = self._ray.wait([*calls], timeout=left)
-            for call in ready:
-                member = calls[call]
-                try:
-                    delivery: Delivery = self._ray.get(call)
-                except Exception as error:
-                    with self._lock:
-                        if call in self._calls:  # otherwise the node has been dropped meanwhile
-                            member.error = error
-                            self._forget_calls(member)
-                    return None
-                with self._lock:
-                    if self._calls.pop(call, None) is None:
-                        return None
-                    member.report(delivery.state)
-                    member.delivered = self._worked = True
-                return member, delivery
-        return None
+        call = first_answered(self._ray, calls, max(0.0, deadline - time.monotonic()))
+        if call is None:
+            return None
+        member = calls[call]
+        try:
+            delivery: Delivery = self._ray.get(call)
+        except Exception as error:
+            with self._lock:
+                if call in self._calls:  # otherwise the node has been dropped meanwhile
+                    member.error = error
+                    self._forget_calls(member)
+            return None
+        with self._lock:
+            if self._calls.pop(call, None) is None:
+                return None
+            member.report(delivery.state)
+            member.delivered = self._worked = True
+        return member, delivery
 
     def call_all(self, idle: bool = False) -> None:
         """Call nodes again whose calls have been answered, with the newest weights.
@@ -306,6 +305,18 @@ class Fleet:
         enough = -(-self._batch // max(1, len(self.acting)))
         self._calls[member.actor.next_unrolls.remote(*self._put, enough)] = member
         self._lock.notify_all()
+
+
+def first_answered(ray: Any, calls: Iterable[Any], timeout: float) -> Any | None:
+    """The first of these calls that has been answered; None if none is within `timeout` seconds.
+
+    Of several that have been, `ray.wait` for one returns any, mostly the same node's again and again.
+    """
+    calls = [*calls]
+    if not calls or not ray.wait(calls, timeout=timeout)[0]:
+        return None
+    answered = {*ray.wait(calls, num_returns=len(calls), timeout=0)[0]}
+    return next((call for call in calls if call in answered), None)
 
 
 def tell(error: Exception) -> str:

@@ -177,3 +177,30 @@ def test_a_cluster_of_its_own_is_reached_by_nobody_and_leaves_nothing(tmp_path, 
     assert not [folder for folder in folders if folder.exists()]
     assert not (tmp_path / ".ray").exists()
     assert "Traceback" not in output
+
+
+@pytest.mark.timeout(300)
+def test_nodes_whose_answers_wait_are_served_in_turn(machines):
+    import ray
+
+    from kartrl.nodes.fleet import first_answered
+
+    class Node:
+        def answer(self, number: int) -> int:
+            return number
+
+    ray.init(machines.address, log_to_driver=False)
+    try:
+        nodes = [ray.remote(Node).options(num_cpus=0).remote() for _ in range(3)]
+        calls = [node.answer.remote(number) for number, node in enumerate(nodes)]
+        served = []
+        for _ in range(8 * len(nodes)):
+            ray.wait(calls, num_returns=len(calls), timeout=SECONDS)  # all answers wait
+            call = first_answered(ray, calls, SECONDS)
+            calls.remove(call)
+            served.append(ray.get(call))
+            calls.append(nodes[served[-1]].answer.remote(served[-1]))
+        assert served == [0, 1, 2] * 8
+        assert first_answered(ray, [], 0) is None
+    finally:
+        ray.shutdown()
