@@ -92,7 +92,9 @@ class Categorical(nn.Module):
         index = action.to(torch.int64)
         if self.action_columns == 1:
             return parameters.gather(-1, index).squeeze(-1)
-        return parameters.gather(-1, index + torch.tensor(self.begins, device=index.device)).sum(-1)
+        # numbers are added one by one: a tensor of them would be copied to the device, which a CUDA graph cannot hold
+        columns = [index.select(-1, choice) + begin for choice, begin in enumerate(self.begins)]
+        return parameters.gather(-1, torch.stack(columns, -1)).sum(-1)
 
     def entropy(self, parameters: Tensor) -> Tensor:
         """See `Distribution`."""
