@@ -86,7 +86,7 @@ def play(
             envs.append(make_group(config, slab.group_size))
             observation = envs[index].reset(seed + index * slab.group_size)
             stopwatch.lap("environment")
-            group.ask(observation, ~done[index])
+            group.ask(observation, ~done[index], envs[index].restriction if action.masked else None)
         for index in take_turns(groups, mailbox):
             env, group = envs[index], groups[index]
             observation, reward, terminated, truncated, faulty, episodes = env.step(action.taken(group.answer()))
@@ -100,7 +100,7 @@ def play(
                 raise ValueError("the environments returned only non-finite numbers")
             for episode in episodes:
                 server.send(EpisodeEnd(episode, first + index, group.blocks))
-            group.ask(observation, began)
+            group.ask(observation, began, env.restriction if action.masked else None)
     finally:
         for env in envs:
             env.close()

@@ -87,15 +87,18 @@ class AgentGroup:
         self.blocks = 0
         """Blocks finished since the agent's last start."""
         self._question: tuple[np.ndarray, np.ndarray]
+        self._restriction: np.ndarray | None = None
 
-    def ask(self, observation: np.ndarray, first: np.ndarray) -> None:
-        """Request decisions for observations [G, ...]; `first`, bool [G], is True where an episode begins.
+    def ask(self, observation: np.ndarray, first: np.ndarray, restriction: np.ndarray | None = None) -> None:
+        """Request decisions for observations [G, ...]; the request is sent once its block is free.
 
-        The request is sent once its block is free.
+        Args:
+            first: bool [G], True where an episode begins.
+            restriction: float32 [G, P], which actions are legal, see `kartrl.envs.masks`; None: all.
         """
         if self._step == self._length:
             self._finish(observation, first)
-        self._question = (observation, first)
+        self._question, self._restriction = (observation, first), restriction
         if not self.post():
             self._mailbox.deferred.append(self)
         self._stopwatch.lap("write")
@@ -106,6 +109,8 @@ class AgentGroup:
         if slab.state[block] != FREE:
             return False
         slab.observation[block, step], slab.first[block, step] = self._question
+        if self._restriction is not None:
+            slab.restriction[group] = self._restriction
         slab.current[group], slab.step[group] = block, step
         self._number += 1
         slab.requested[group] = self._number

@@ -16,6 +16,7 @@ class Requests(NamedTuple):
     number: np.ndarray  # int64 [n], distinguishes this request from earlier ones of the group
     observation: np.ndarray  # uint8 [n, G, H, W, C] or float32 [n, G, D]
     first: np.ndarray  # bool [n, G]
+    restriction: np.ndarray | None = None  # float32 [n, G, P], if there are masks; see `kartrl.envs.masks`
 
 
 class EpisodeEnd(NamedTuple):

@@ -77,18 +77,26 @@ class Policy:
 
     def act(self, requests: Requests) -> tuple[np.ndarray, np.ndarray]:
         """Decisions, float32 [n, G, K], and the states before the step, float32 [m, G, S], of requests with step 0."""
-        arrays = (requests.observation, requests.first, requests.group)
-        decision, before = self._run(*(torch.from_numpy(array).to(self.device) for array in arrays))
+        decision, before = self._run(*(torch.from_numpy(array).to(self.device) for array in _inputs(requests)))
         return decision.cpu().numpy(), before.cpu().numpy()[requests.step == 0]
 
     @torch.inference_mode()
-    def _run(self, observation: Tensor, first: Tensor, group: Tensor) -> tuple[Tensor, Tensor]:
+    def _run(
+        self, observation: Tensor, first: Tensor, group: Tensor, restriction: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         noise = self._distribution.noise(first.numel(), self.device, self.generator)
         before = self._states[group]
         state = before.flatten(0, 1)
-        decision, after = self.network.act(observation.flatten(0, 1), first.flatten(), state, noise, False)
+        flat = None if restriction is None else restriction.flatten(0, 1)
+        decision, after = self.network.act(observation.flatten(0, 1), first.flatten(), state, noise, False, flat)
         self._states[group] = after.view_as(before)
         return decision.view(*first.shape, -1), before
+
+
+def _inputs(requests: Requests) -> list[np.ndarray]:
+    """What the network reads of requests."""
+    inputs = [requests.observation, requests.first, requests.group]
+    return inputs if requests.restriction is None else [*inputs, requests.restriction]
 
 
 class PaddedRequests:
@@ -108,21 +116,25 @@ class PaddedRequests:
         self.sizes = sorted({min(2**power, limit) for power in range(limit.bit_length() + 1)})
         shape = (limit, *slab.observation.shape[2:])
         dtype = torch.from_numpy(slab.observation[:0]).dtype
-        self._observation = torch.zeros(shape, dtype=dtype, pin_memory=pinned)
-        self._first = torch.zeros(shape[:2], dtype=torch.bool, pin_memory=pinned)
         self._group = torch.full((limit,), padding_row, dtype=torch.int64, pin_memory=pinned)
+        self._buffers = [
+            torch.zeros(shape, dtype=dtype, pin_memory=pinned),
+            torch.zeros(shape[:2], dtype=torch.bool, pin_memory=pinned),
+            self._group,
+        ]
+        if slab.restriction.size:
+            self._buffers.append(torch.zeros(limit, *slab.restriction.shape[1:], pin_memory=pinned))
         self._padding_row = padding_row
 
-    def rows(self, size: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Observations [size, G, ...], `first` bool [size, G] and groups int64 [size]: views."""
-        return self._observation[:size], self._first[:size], self._group[:size]
+    def rows(self, size: int) -> list[Tensor]:
+        """Views of observations [size, G, ...], `first` bool [size, G], groups int64 [size], and restrictions
+        [size, G, P] if there are masks."""
+        return [buffer[:size] for buffer in self._buffers]
 
     def fill(self, requests: Requests) -> int:
         """Copy the requests in; return their padded size."""
         number = len(requests.group)
-        for buffer, array in zip(
-            self.rows(number), (requests.observation, requests.first, requests.group), strict=True
-        ):
+        for buffer, array in zip(self.rows(number), _inputs(requests), strict=True):
             buffer.copy_(torch.from_numpy(array))
         self._group[number:] = self._padding_row
         return next(size for size in self.sizes if size >= number)

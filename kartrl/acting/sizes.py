@@ -78,6 +78,7 @@ def slab_shape(config: Config, spec: EnvSpec, sizes: Sizes) -> SlabShape:
         observation_dtype=spec.observation_dtype,
         decision_size=decision_size(spec.action.columns, network.distribution.parameter_size),
         state_size=network.state_size,
+        restriction_size=spec.action.parameter_size if spec.action.masked else 0,
     )
     check_memory(shape.size(), sizes.agents, sizes.groups_per_agent * sizes.group_size)
     return shape

@@ -51,6 +51,7 @@ class SlabShape(NamedTuple):
     observation_dtype: str  # uint8 or float32
     decision_size: int  # K, numbers in a decision (see `kartrl.trajectory`)
     state_size: int  # S, size of the network's recurrent state
+    restriction_size: int = 0  # P if environments say which actions are legal
 
     def layout(self) -> Layout:
         """The slab's fields."""
@@ -66,6 +67,7 @@ class SlabShape(NamedTuple):
             "stage_seconds": ((self.num_agents, len(AGENT_STAGES)), "float64"),  # where an agent's time goes
             "requested": ((groups,), "int64"),  # number of the group's newest request; written by its agent
             "answered": ((groups,), "int64"),  # number of the newest answered one; written by what answers it
+            "restriction": ((groups, self.group_size, self.restriction_size), "float32"),  # of the open request
             "current": ((groups,), "int64"),  # block being filled
             "step": ((groups,), "int64"),  # step of that block
             "reward": (steps, "float32"),
@@ -142,6 +144,7 @@ class Slab:
     stage_seconds: np.ndarray
     requested: np.ndarray
     answered: np.ndarray
+    restriction: np.ndarray
     current: np.ndarray
     step: np.ndarray
     reward: np.ndarray
@@ -215,7 +218,8 @@ class Slab:
     def read_requests(self, group: np.ndarray, number: np.ndarray) -> Requests:
         """The open requests of these groups, int64 [n], with these numbers, int64 [n]."""
         block, step = self.current[group], self.step[group]
-        return Requests(group, block, step, number, self.observation[block, step], self.first[block, step])
+        restriction = self.restriction[group] if self.restriction.size else None
+        return Requests(group, block, step, number, self.observation[block, step], self.first[block, step], restriction)
 
     def answer_requests(
         self, requests: Requests, decision: np.ndarray, initial_state: np.ndarray, version: int

@@ -9,7 +9,7 @@ from kartrl.algorithms.algorithm import Algorithm, Batch, Loss
 from kartrl.algorithms.gae import generalised_advantage
 from kartrl.algorithms.losses import entropy_bonus, normalised, policy_gradient_loss, value_loss
 from kartrl.config.algorithms import A2C as Section
-from kartrl.models import Network, Output
+from kartrl.models import Network, Output, run
 from kartrl.trajectory import Trajectory, discounts, split_decision
 
 AnySection = TypeVar("AnySection", bound=Section)
@@ -65,5 +65,5 @@ class A2C(AdvantageActorCritic[Section]):
 def last_value(network: Network, trajectory: Trajectory[Tensor]) -> Tensor:
     """V(x_T), from which an unroll bootstraps, float32 [B]; a recurrent network has to run over all its steps."""
     if network.state_size:
-        return network(trajectory.observation, trajectory.first, trajectory.initial_state)[0].value[-1]
+        return run(network, trajectory).value[-1]
     return network.step(trajectory.observation[-1], trajectory.first[-1], trajectory.initial_state)[1]

@@ -16,7 +16,7 @@ from kartrl.algorithms.retrace import retrace
 from kartrl.config.algorithms import ACER as Section
 from kartrl.config.schedule import Schedule
 from kartrl.envs.spec import ActionSpec, Continuous
-from kartrl.models import Distribution, Network, Output
+from kartrl.models import Distribution, Network, Output, run
 from kartrl.models.average import AverageNetwork
 from kartrl.models.distributions import Categorical
 from kartrl.models.scripting import scripted
@@ -63,8 +63,13 @@ class ACER(Algorithm[Section]):
 
     @classmethod
     def accepts(cls, action: ActionSpec) -> bool:
-        """See `Algorithm`: Q is a value of each discrete action, or a network of continuous ones."""
-        return action.choices > 0 or (len(action.parts) == 1 and isinstance(action.parts[0], Continuous))
+        """See `Algorithm`: Q is a value of each discrete action, or a network of continuous ones.
+
+        Masks are not taken: an unroll bootstraps from the mean of Q over the legal actions of its last observation, and
+        its decisions tell only those of the others.
+        """
+        kinds = action.choices > 0 or (len(action.parts) == 1 and isinstance(action.parts[0], Continuous))
+        return kinds and not action.masked
 
     def prepare(self, network: Network, trajectory: Trajectory[Tensor], steps: int) -> Batch:
         """See `Algorithm`: adds "average_policy", float32 [T, B, P], parameters of the average network's policy.
@@ -72,8 +77,7 @@ class ACER(Algorithm[Section]):
         For continuous actions also "noise", float32 [T, B, (n + 1) D], from which n + 1 actions are sampled.
         """
         self._network = network
-        output, _ = self._average.of(network)(trajectory.observation, trajectory.first, trajectory.initial_state)
-        targets = {"average_policy": output.policy[:-1]}
+        targets = {"average_policy": run(self._average.of(network), trajectory).policy[:-1]}
         if not self._discrete:
             draws, shape = self._section.dueling_samples + 1, trajectory.reward.shape
             noise = self.distribution.noise(shape.numel() * draws, trajectory.reward.device, None)

@@ -15,7 +15,7 @@ from kartrl.algorithms.losses import normalised
 from kartrl.algorithms.ppo import ClippedSurrogate
 from kartrl.algorithms.vtrace import vtrace
 from kartrl.config.algorithms import APPO as Section
-from kartrl.models import Network, Output
+from kartrl.models import Network, Output, run
 from kartrl.trajectory import Trajectory, discounts, split_decision
 
 
@@ -31,7 +31,7 @@ class APPO(ClippedSurrogate[Section]):
     def prepare(self, network: Network, trajectory: Trajectory[Tensor], steps: int) -> Batch:
         section, valid = self._section, trajectory.valid
         behaviour = split_decision(trajectory.decision, self.distribution.action_columns)
-        output, _ = network(trajectory.observation, trajectory.first, trajectory.initial_state)
+        output = run(network, trajectory)
         policy, value = output.policy[:-1], output.value[:-1]
         old_log_prob = self.distribution.log_prob(policy, behaviour.action)
         relevance, trust = self._relevance, {}

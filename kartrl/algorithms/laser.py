@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from kartrl.config.replay import Laser as Section
-from kartrl.models import Distribution, Network
+from kartrl.models import Distribution, Network, run
 from kartrl.models.average import AverageNetwork
 from kartrl.trajectory import Trajectory
 
@@ -28,9 +28,7 @@ class Relevance:
         """For `Batch.targets`: "lagged_policy", float32 [T, B, P], if the form has one; without gradients."""
         if not self.whole:
             return {}
-        average = self._average.of(network)
-        output, _ = average(trajectory.observation, trajectory.first, trajectory.initial_state)
-        return {"lagged_policy": output.policy[:-1]}
+        return {"lagged_policy": run(self._average.of(network), trajectory).policy[:-1]}
 
     @torch.no_grad()
     def trusted(self, policy: Tensor, behaviour: Tensor, targets: Mapping[str, Tensor]) -> Tensor:

@@ -214,6 +214,10 @@ class Environment(Section):
         min_length=2,
         description="kart: buttons pressed by each action (B accelerates, Y brakes, L hops and slides)",
     )
+    action_masks: bool = Field(
+        True,
+        description='take only discrete actions that the environment\'s info["action_mask"] allows, if it has one',
+    )
     mirrored_actions: Actions | Literal["auto", "none"] = Field(
         "auto",
         description="for each action, the number of the one that does the same in a mirrored image, such as 0 1 3 2 if "

@@ -29,11 +29,16 @@ class Actor:
         self._first = torch.ones(len(seeds), dtype=torch.bool, device=self._device)
 
     @torch.inference_mode()
-    def act(self, observations: Sequence[Any]) -> np.ndarray:
-        """The actions [N, ...] for observations of N episodes ([H, W, C] or [D] each), as environments take them."""
+    def act(self, observations: Sequence[Any], restriction: np.ndarray | None = None) -> np.ndarray:
+        """The actions [N, ...] for observations of N episodes ([H, W, C] or [D] each), as environments take them.
+
+        Args:
+            restriction: float32 [N, P], which of them are legal, see `kartrl.envs.masks`; None: all.
+        """
         batch = torch.from_numpy(np.stack(observations)).to(self._device)
         noise = torch.cat([self._distribution.noise(1, self._device, generator) for generator in self._generators])
-        decision, self._state = self._network.act(batch, self._first, self._state, noise, self._greedy)
+        legal = None if restriction is None else torch.from_numpy(restriction).to(self._device)
+        decision, self._state = self._network.act(batch, self._first, self._state, noise, self._greedy, legal)
         self._first = torch.zeros_like(self._first)
         return self._action.taken(decision.cpu().numpy())
 

@@ -15,6 +15,7 @@ from rich.console import Console
 from kartrl.config import Config, Levels, Run, dump, read
 from kartrl.config.levels import is_path
 from kartrl.driving.actor import Actor
+from kartrl.envs import masks
 from kartrl.envs.episode import STATISTICS, Drive
 from kartrl.envs.observations import NonFiniteImage, is_finite
 from kartrl.envs.spec import ActionSpec
@@ -286,7 +287,8 @@ def drive_together(
                 actor.keep(going)
                 rows = [rows[place] for place in going]
             if rows:
-                actions = actor.act([newest[row].observation for row in rows])
+                restriction = _restriction([envs[row] for row in rows], [newest[row] for row in rows])
+                actions = actor.act([newest[row].observation for row in rows], restriction)
                 for row, action in zip(rows, actions, strict=True):
                     newest[row] = episodes[row].send(action)
         for step, start, trace in zip(newest, some, traces, strict=True):
@@ -329,7 +331,7 @@ def steps(
     step = next(episode)
     yield step
     while not step.ended:
-        step = episode.send(actor.act([step.observation])[0])
+        step = episode.send(actor.act([step.observation], _restriction([env], [step]))[0])
         yield step
 
 
@@ -352,6 +354,14 @@ def _episode(env: "gymnasium.Env[Any, Any]", options: dict[str, Any], seed: int)
         length, total = length + 1, total + float(reward)
         step = Step(observation, float(reward), info, terminated, terminated or truncated)
     yield step
+
+
+def _restriction(envs: "Sequence[gymnasium.Env[Any, Any]]", now: Sequence[Step]) -> np.ndarray | None:
+    """Which actions are legal in these steps of as many environments, float32 [N, P]; None if none of them says so."""
+    given = [step.info.get(masks.KEY) for step in now]
+    if all(mask is None for mask in given):
+        return None
+    return np.stack([masks.restriction(env, mask) for env, mask in zip(envs, given, strict=True)])
 
 
 def reset_options(world: World, level: str) -> dict[str, Any]:

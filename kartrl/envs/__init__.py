@@ -5,7 +5,7 @@ Importing this loads little, so that agents and tools start fast.
 
 from __future__ import annotations
 
-import contextlib
+import dataclasses
 import statistics
 import time
 from collections.abc import Sequence
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import gymnasium
 import numpy as np
 
+from kartrl.envs import masks
 from kartrl.envs.spec import ActionSpec, EnvSpec
 from kartrl.envs.worlds import load_world
 from kartrl.errors import UserError
@@ -52,10 +53,11 @@ def describe_env(config: Config) -> EnvSpec:
         shape, dtype = env.observation_space.shape, str(env.observation_space.dtype)
         title = getattr(env.unwrapped, "game_title", config.environment.id)
         action = ActionSpec.of(env.action_space)
-        wanted = config.system.envs_per_agent == "auto"  # nothing else depends on the step time
-        seconds = _step_seconds(env, action) if wanted else 0.0
+        timed = config.system.envs_per_agent == "auto"  # nothing else depends on the step time
+        seconds, masked = _stepped(env, action, LOOK_STEPS if timed else 1)
         mirrored = _mirrored(world, action, shape or ())
-        return EnvSpec(title, shape or (), dtype, action, seconds, mirrored, left_out(env))
+        action = dataclasses.replace(action, masked=masked)
+        return EnvSpec(title, shape or (), dtype, action, seconds if timed else 0.0, mirrored, left_out(env))
     finally:
         env.close()
 
@@ -80,17 +82,34 @@ def _mirrored(world: World, action: ActionSpec, shape: tuple[int, ...]) -> tuple
     return key
 
 
-def _step_seconds(env: gymnasium.Env[Any, Any], action: ActionSpec) -> float:
-    """Median seconds per step, as other processes may use the core; 0 if the environment fails at once."""
+def _stepped(env: gymnasium.Env[Any, Any], action: ActionSpec, most: int) -> tuple[float, bool]:
+    """Step an environment, by legal actions.
+
+    Args:
+        most: number of steps, unless they take long.
+
+    Returns:
+        Median seconds per step, as other processes may use the core, 0 if it fails at once; whether it gives masks.
+
+    Raises:
+        UserError: a mask is invalid.
+    """
     times: list[float] = []
-    actions = action.sample(np.random.default_rng(0), LOOK_STEPS)
-    with contextlib.suppress(Exception):  # agents will run into it too, and report it
-        env.reset()
+    random, given = np.random.default_rng(0), []  # masks
+    try:
+        _, info = env.reset()
+        given.append(info.get(masks.KEY))
         begin = time.perf_counter()
-        while len(times) < LOOK_STEPS and time.perf_counter() - begin < LOOK_SECONDS:
+        while len(times) < most and time.perf_counter() - begin < LOOK_SECONDS:
+            (chosen,) = action.sample(random, masks.restriction(env, given[-1])[None])
             start = time.perf_counter()
-            _, _, terminated, truncated, _ = env.step(actions[len(times)])
+            _, _, terminated, truncated, info = env.step(chosen)
             times.append(time.perf_counter() - start)
             if terminated or truncated:
-                env.reset()
-    return statistics.median(times) if times else 0.0
+                _, info = env.reset()
+            given.append(info.get(masks.KEY))
+    except UserError:
+        raise
+    except Exception:
+        pass  # agents will run into it too, and report it
+    return statistics.median(times) if times else 0.0, any(mask is not None for mask in given)

@@ -12,6 +12,7 @@ import gymnasium
 import numpy as np
 
 from kartrl.config import Environment
+from kartrl.envs import masks
 from kartrl.envs.atari import NOOP, TERMINATED, UNLIMITED, step_limit
 from kartrl.envs.episode import STATISTICS, Episode
 from kartrl.envs.frames import joined_frames
@@ -34,11 +35,19 @@ class GroupStep(NamedTuple):
 class EnvGroup(Protocol):
     """G environments that are stepped together."""
 
+    @property
+    def restriction(self) -> np.ndarray:
+        """Which actions are legal for the newest observations, float32 [G, P]; see `kartrl.envs.masks`.
+
+        Raises:
+            UserError: a mask of an environment is invalid.
+        """
+
     def reset(self, seed: int) -> np.ndarray:
         """Begin an episode in each environment, i seeded with seed + i. Returns the observations [G, ...]."""
 
     def step(self, action: np.ndarray) -> GroupStep:
-        """Take actions: int64 [G] if discrete, float32 [G, D] if continuous, possibly outside the bounds."""
+        """Take actions as `ActionSpec.taken` gives them."""
 
     def close(self) -> None:
         """Close the environments."""
@@ -58,14 +67,21 @@ class SingleGroup:
     def __init__(self, envs: Sequence[gymnasium.Env[Any, Any]], make_episode: MakeEpisode) -> None:
         self._envs, self._make_episode = envs, make_episode
         self._done = np.zeros(len(envs), bool)
+        self._masks: list[Any] = [None] * len(envs)  # of the newest observations, None where an episode ended
         space = envs[0].observation_space
         self._blank = np.zeros(space.shape or (), space.dtype)
 
     def reset(self, seed: int) -> np.ndarray:
-        observations = np.stack([env.reset(seed=seed + index)[0] for index, env in enumerate(self._envs)])
+        begun = [env.reset(seed=seed + index) for index, env in enumerate(self._envs)]
+        observations = np.stack([observation for observation, _ in begun])
         if not is_finite(observations):
             raise ValueError("the environment's first observation is not finite")
+        self._masks = [info.get(masks.KEY) for _, info in begun]
         return observations
+
+    @property
+    def restriction(self) -> np.ndarray:
+        return np.stack([masks.restriction(env, mask) for env, mask in zip(self._envs, self._masks, strict=True)])
 
     def step(self, action: np.ndarray) -> GroupStep:
         size = len(self._envs)
@@ -91,6 +107,7 @@ class SingleGroup:
                 terminated[index], truncated[index] = False, True
             elif (terminated[index] or truncated[index]) and STATISTICS in info:  # not merely the loss of a life
                 episodes.append(self._make_episode(info, bool(terminated[index])))
+            self._masks[index] = None if terminated[index] or truncated[index] else info.get(masks.KEY)
         self._done = terminated | truncated
         return GroupStep(np.stack(observations), reward, terminated, truncated, faulty, episodes)
 
@@ -130,6 +147,7 @@ class AtariGroup:
             use_fire_reset=True,
         )
         actions = [action.name for action in self._env.ale.get_action_set()]
+        self.restriction = np.zeros((size, len(actions)), np.float32)
         self._fire = actions.index("FIRE") if "FIRE" in actions else None
         self._life_loss_ends = section.life_loss_ends
         self._lives = np.zeros(size, np.int64)

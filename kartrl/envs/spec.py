@@ -4,7 +4,7 @@ import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -35,8 +35,8 @@ class Part(ABC):
         """For display, such as `6 actions`."""
 
     @abstractmethod
-    def sample(self, random: np.random.Generator, number: int) -> np.ndarray:
-        """Actions of as many decisions, float32 [number, d], sampled uniformly."""
+    def sample(self, random: np.random.Generator, restriction: np.ndarray) -> np.ndarray:
+        """Actions of decisions, float32 [G, d], sampled uniformly from those that restrictions [G, p] allow."""
 
     @abstractmethod
     def is_valid(self) -> bool:
@@ -55,26 +55,22 @@ class Discrete(Part):
 
     @property
     def columns(self) -> int:
-        """See `Part`."""
         return len(self.sizes)
 
     @property
     def parameter_size(self) -> int:
-        """See `Part`."""
         return sum(self.sizes)
 
     @property
     def title(self) -> str:
-        """See `Part`."""
         sizes = " x ".join(map(str, self.sizes))
         return _counted(self.sizes[0]) if self.columns == 1 else f"{_counted(self.columns, 'discrete')} ({sizes})"
 
-    def sample(self, random: np.random.Generator, number: int) -> np.ndarray:
-        """See `Part`."""
-        return random.integers(0, self.sizes, (number, self.columns)).astype(np.float32)
+    def sample(self, random: np.random.Generator, restriction: np.ndarray) -> np.ndarray:
+        scores = np.split(random.random(restriction.shape) + restriction, np.cumsum(self.sizes)[:-1], axis=1)
+        return np.stack([score.argmax(1) for score in scores], 1).astype(np.float32)
 
     def is_valid(self) -> bool:
-        """See `Part`."""
         return all(type(size) is int and size >= 1 for size in self.sizes)
 
 
@@ -86,25 +82,20 @@ class Binary(Part):
 
     @property
     def columns(self) -> int:
-        """See `Part`."""
         return self.size
 
     @property
     def parameter_size(self) -> int:
-        """See `Part`."""
         return self.size
 
     @property
     def title(self) -> str:
-        """See `Part`."""
         return _counted(self.size, "binary")
 
-    def sample(self, random: np.random.Generator, number: int) -> np.ndarray:
-        """See `Part`."""
-        return random.integers(0, 2, (number, self.size)).astype(np.float32)
+    def sample(self, random: np.random.Generator, restriction: np.ndarray) -> np.ndarray:
+        return (random.random(restriction.shape) + restriction > 0.5).astype(np.float32)
 
     def is_valid(self) -> bool:
-        """See `Part`."""
         return type(self.size) is int and self.size >= 1
 
 
@@ -117,30 +108,25 @@ class Continuous(Part):
 
     @property
     def columns(self) -> int:
-        """See `Part`."""
         return len(self.low)
 
     @property
     def parameter_size(self) -> int:
-        """See `Part`."""
         return 2 * len(self.low)
 
     @property
     def title(self) -> str:
-        """See `Part`."""
         return _counted(self.columns, "continuous")
 
-    def sample(self, random: np.random.Generator, number: int) -> np.ndarray:
-        """See `Part`: within the bounds up to rounding."""
-        return random.uniform(-1, 1, (number, self.columns)).astype(np.float32)
+    def sample(self, random: np.random.Generator, restriction: np.ndarray) -> np.ndarray:
+        """See `Part`: within the bounds up to rounding; nothing restricts them."""
+        return random.uniform(-1, 1, (len(restriction), self.columns)).astype(np.float32)
 
     def is_valid(self) -> bool:
-        """See `Part`."""
         bounds = zip(self.low, self.high, strict=True)
         return len(self.low) > 0 and all(-math.inf < low < high < math.inf for low, high in bounds)
 
     def taken(self, action: np.ndarray) -> np.ndarray:
-        """See `Part`."""
         low, high = np.array(self.low, np.float32), np.array(self.high, np.float32)
         return low + (action + 1) * (0.5 * (high - low))
 
@@ -156,6 +142,7 @@ class ActionSpec:
     """
 
     parts: tuple[Part, ...]
+    masked: bool = field(default=False, compare=False)  # the environment gives masks, see `kartrl.envs.masks`
 
     @classmethod
     def of(cls, space: gymnasium.Space[Any]) -> "ActionSpec":
@@ -203,9 +190,12 @@ class ActionSpec:
         taken = [part.taken(action) for part, action in zip(self.parts, each, strict=True)]
         return taken[0] if len(taken) == 1 else np.concatenate(taken, 1)
 
-    def sample(self, random: np.random.Generator, number: int) -> np.ndarray:
-        """Actions to take, sampled uniformly; see `taken`."""
-        return self.taken(np.concatenate([part.sample(random, number) for part in self.parts], 1))
+    def sample(self, random: np.random.Generator, restriction: np.ndarray) -> np.ndarray:
+        """Actions to take, sampled uniformly from those that restrictions, float32 [G, P], allow; see `taken`."""
+        each = np.split(restriction, np.cumsum([part.parameter_size for part in self.parts])[:-1], axis=1)
+        return self.taken(
+            np.concatenate([part.sample(random, own) for part, own in zip(self.parts, each, strict=True)], 1)
+        )
 
     def as_json(self) -> list[list[Any]]:
         """For `from_json`: the kind and the fields of each part."""
@@ -220,7 +210,7 @@ class ActionSpec:
             UserError: its sizes or bounds are invalid.
             Exception: any, if it is malformed.
         """
-        fields = ((tuple(field) if isinstance(field, list) else field for field in part[1:]) for part in description)
+        fields = ((tuple(value) if isinstance(value, list) else value for value in part[1:]) for part in description)
         spec = cls(tuple(KINDS[part[0]](*values) for part, values in zip(description, fields, strict=True)))
         if not (all(part.is_valid() for part in spec.parts) and 1 <= spec.parameter_size <= LARGEST_POLICY):
             raise UserError("its actions are invalid")

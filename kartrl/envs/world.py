@@ -16,6 +16,7 @@ import gymnasium
 
 from kartrl.config.section import changed
 from kartrl.envs.episode import STATISTICS, Drive, Episode, Tally, newest_evaluation
+from kartrl.envs.masks import WithoutMasks
 from kartrl.errors import UserError
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class World(ABC):
         """Make the environment; `open_env` adds the episode statistics."""
 
     def open_env(self, levels: Sequence[str] = (), training: bool = True, render: bool = False) -> Env:
-        """Make the environment, with Discrete or continuous actions and episode statistics (`info[STATISTICS]`).
+        """Make the environment, with episode statistics (`info[STATISTICS]`), and actions as from `ActionSpec.taken`.
 
         Observations are uint8 [H, W, C] (frames stacked along C) or float32 [D].
 
@@ -79,6 +80,8 @@ class World(ABC):
         from gymnasium.wrappers import RecordEpisodeStatistics
 
         env = self.make_env(levels, training, render)
+        if not self.config.environment.action_masks:
+            env = WithoutMasks(env)
         if not training:  # a greedy policy may go in circles forever
             env = gymnasium.wrappers.TimeLimit(env, LONGEST)
         return RecordEpisodeStatistics(env, stats_key=STATISTICS)

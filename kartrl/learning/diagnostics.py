@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from kartrl.algorithms.algorithm import Loss
-from kartrl.models import Distribution, Network
+from kartrl.models import Distribution, Network, run
 from kartrl.trajectory import Trajectory
 
 QUANTILES = (0.05, 0.5, 0.95)
@@ -86,6 +86,5 @@ class PolicyProbe:
 
     @torch.no_grad()
     def _policy(self) -> Tensor:
-        trajectory = self._trajectory
-        output, _ = self._network(trajectory.observation, trajectory.first, trajectory.initial_state)
+        output = run(self._network, self._trajectory)
         return output.policy[:-1].detach()  # a scripted network records gradients despite no_grad

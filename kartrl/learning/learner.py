@@ -22,7 +22,7 @@ from kartrl.learning.gradient_reducer import GradientReducer, OneLearner
 from kartrl.learning.graphed_loss import Capture, CudaCapture, GraphedLoss
 from kartrl.learning.optimizers import FACTOR, get_state, make_optimizer, set_state
 from kartrl.learning.update_threads import UpdateThreads
-from kartrl.models import Network, Output, make_distribution
+from kartrl.models import Network, make_distribution, run
 from kartrl.models.mirror_symmetry import MirrorSymmetry
 from kartrl.trajectory import Trajectory
 
@@ -270,13 +270,7 @@ class Learner:
         return loss.detach(), torch.autograd.grad(loss.total, self._parameters, allow_unused=True)
 
     def _loss(self, part: Batch, lap: Callable[[str], None]) -> Loss:
-        trajectory = part.trajectory
-        observation, first, state = trajectory.observation, trajectory.first, trajectory.initial_state
-        if len(observation) == 1:  # single steps, without an observation to bootstrap from
-            policy, value, _ = self.network.step(observation[0], first[0], state)
-            output = Output(policy[None], value[None])
-        else:
-            output, _ = self.network(observation, first, state)
+        output = run(self.network, part.trajectory)
         lap("forward")
         loss = self.algorithm.loss(output, part)
         if self._cloning is not None:

@@ -12,6 +12,7 @@ from kartrl.envs.spec import ActionSpec
 from kartrl.models.actor_critic import VALUE, ActorCritic, Output
 from kartrl.models.distributions import Distribution, make_distribution
 from kartrl.models.scripting import script
+from kartrl.trajectory import Trajectory
 
 __all__ = [
     "VALUE",
@@ -22,6 +23,7 @@ __all__ = [
     "for_inference",
     "make_distribution",
     "make_network",
+    "run",
 ]
 
 
@@ -31,15 +33,27 @@ class Network(Protocol):
     state_size: int
     normalises: bool
     normalises_returns: bool
+    masked: bool
+    parameter_size: int
 
-    def __call__(self, observation: Tensor, first: Tensor, state: Tensor) -> tuple[Output, Tensor]: ...
+    def __call__(
+        self, observation: Tensor, first: Tensor, state: Tensor, restriction: Tensor | None = None
+    ) -> tuple[Output, Tensor]: ...
 
     def initial_state(self, batch: int) -> Tensor: ...
 
-    def step(self, observation: Tensor, first: Tensor, state: Tensor) -> tuple[Tensor, Tensor, Tensor]: ...
+    def step(
+        self, observation: Tensor, first: Tensor, state: Tensor, restriction: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]: ...
 
     def act(
-        self, observation: Tensor, first: Tensor, state: Tensor, noise: Tensor, greedy: bool
+        self,
+        observation: Tensor,
+        first: Tensor,
+        state: Tensor,
+        noise: Tensor,
+        greedy: bool,
+        restriction: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]: ...
 
     def features(self, observation: Tensor) -> Tensor: ...
@@ -73,6 +87,20 @@ def make_network(
     """Make an `ActorCritic` for these observations ([H, W, C] images or [D] vectors) and actions."""
     network = ActorCritic(section, observation_shape, action, heads)
     return cast(Network, script(network) if section.torchscript else network)
+
+
+def run(network: Network, trajectory: Trajectory[Tensor]) -> Output:
+    """The output [T + 1, B, ...] for unrolls; [1, B, ...] for single steps without the observation that follows.
+
+    Where the environment says which actions are legal, the policy is restricted to them as it was when it acted: its
+    parameters then say which these were.
+    """
+    observation, first, state = trajectory.observation, trajectory.first, trajectory.initial_state
+    acted = trajectory.decision[..., -network.parameter_size :] if network.masked else None
+    if len(observation) > 1:
+        return network(observation, first, state, acted)[0]
+    policy, value, _ = network.step(observation[0], first[0], state, None if acted is None else acted[0])
+    return Output(policy[None], value[None])
 
 
 def for_inference(network: Network) -> Network:

@@ -44,6 +44,8 @@ class ActorCritic(nn.Module):
     detached: Final[bool]
     has_q: Final[bool]
     dueling: Final[bool]
+    masked: Final[bool]  # the environment says which actions are legal
+    parameter_size: Final[int]  # P
 
     def __init__(
         self,
@@ -58,6 +60,7 @@ class ActorCritic(nn.Module):
         self.separate, self.detached = section.critic == "separate", section.critic == "detached"
         self.trunk = Trunk(section, observation_shape)
         self.critic = Trunk(section, observation_shape) if self.separate else nn.Identity()
+        self.masked, self.parameter_size = action.masked, action.parameter_size
         self.distribution = make_distribution(action, squash=section.squash_actions)
         self.policy = policy_head(section, action, self.trunk.size)
         self.value = initialised(nn.Linear(self.trunk.size, action.choices if self.has_q else 1), 1.0)
@@ -74,13 +77,16 @@ class ActorCritic(nn.Module):
         return torch.zeros(batch, self.state_size, device=self.policy.weight.device)
 
     @export
-    def step(self, observation: Tensor, first: Tensor, state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def step(
+        self, observation: Tensor, first: Tensor, state: Tensor, restriction: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """One step of B environments.
 
         Args:
             observation: uint8 [B, H, W, C] or float32 [B, D].
             first: bool [B]; where True, an episode begins and the state is zeroed first.
             state: float32 [B, S].
+            restriction: float32 [B, P], which actions are legal; see `Distribution.restricted`. None: all.
 
         Returns:
             Parameters of the policy [B, P], value [B], next state [B, S].
@@ -89,15 +95,21 @@ class ActorCritic(nn.Module):
             own, critics = state.chunk(2, 1)
             features, own = self.trunk.step(observation, first, own)
             critic_features, critics = self.critic.step(observation, first, critics)
-            output = self._say(features, critic_features)
+            output = self._say(features, critic_features, restriction)
             return output.policy, output.value, torch.cat([own, critics], 1)
         features, state = self.trunk.step(observation, first, state)
-        output = self._say(features, features)
+        output = self._say(features, features, restriction)
         return output.policy, output.value, state
 
     @export
     def act(
-        self, observation: Tensor, first: Tensor, state: Tensor, noise: Tensor, greedy: bool
+        self,
+        observation: Tensor,
+        first: Tensor,
+        state: Tensor,
+        noise: Tensor,
+        greedy: bool,
+        restriction: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """`step`, and a decision: see `kartrl.trajectory.Decision`.
 
@@ -109,7 +121,7 @@ class ActorCritic(nn.Module):
             float32 [B, K] (one tensor, so that one copy moves it to the CPU; action indices are exact in float32), next
             state [B, S].
         """
-        parameters, value, state = self.step(observation, first, state)
+        parameters, value, state = self.step(observation, first, state, restriction)
         action = self.distribution.mode(parameters) if greedy else self.distribution.sample(parameters, noise)
         log_prob = self.distribution.log_prob(parameters, action)
         return torch.cat([action, log_prob.unsqueeze(1), value.unsqueeze(1), parameters], 1), state
@@ -162,24 +174,31 @@ class ActorCritic(nn.Module):
                     self.advantage.last.weight.mul_(change)
                     self.advantage.last.bias.mul_(change)
 
-    def forward(self, observation: Tensor, first: Tensor, state: Tensor) -> tuple[Output, Tensor]:
+    def forward(
+        self, observation: Tensor, first: Tensor, state: Tensor, restriction: Tensor | None = None
+    ) -> tuple[Output, Tensor]:
         """An unroll of T + 1 steps: as `step`, with a leading dimension T + 1 on everything but the state.
 
-        The last step only provides the bootstrap value; no gradient flows through it, and none is computed.
+        The last step only provides the bootstrap value; no gradient flows through it, and none is computed. It takes no
+        action, so a restriction is of T steps.
         """
         if self.separate:
             own, critics = state.chunk(2, 1)
             features, own = self.trunk.unroll(observation, first, own)
             critic_features, critics = self.critic.unroll(observation, first, critics)
-            return self._say(features, critic_features), torch.cat([own, critics], 1)
+            return self._say(features, critic_features, restriction), torch.cat([own, critics], 1)
         features, state = self.trunk.unroll(observation, first, state)
-        return self._say(features, features), state
+        return self._say(features, features, restriction), state
 
-    def _say(self, features: Tensor, critic_features: Tensor) -> Output:
+    def _say(self, features: Tensor, critic_features: Tensor, restriction: Tensor | None) -> Output:
         """Apply the heads to features [..., size]."""
         if self.detached:
             critic_features = critic_features.detach()
-        policy = self.distribution.normalise(self.policy(features))
+        output = self.policy(features)
+        if restriction is not None:
+            number = restriction.shape[0]
+            output = torch.cat([self.distribution.restricted(output[:number], restriction), output[number:]])
+        policy = self.distribution.normalise(output)
         values = self.value(critic_features)
         if self.has_q:
             return Output(policy, (policy.detach().exp() * values).sum(-1), values, None)  # a value loss trains Q alone

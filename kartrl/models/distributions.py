@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from kartrl.envs.masks import ILLEGAL
 from kartrl.envs.spec import ActionSpec, Binary, Continuous, Discrete, Part
 
 
@@ -50,6 +51,15 @@ class Distribution(Protocol):
     def kl(self, p: Tensor, q: Tensor) -> Tensor:
         """KL(p || q) for parameters p and q: [...]."""
 
+    def restricted(self, output: Tensor, restriction: Tensor) -> Tensor:
+        """A policy head's output [..., parameter_size] so that only legal actions have a probability.
+
+        No gradient flows to the outputs of others.
+
+        Args:
+            restriction: [..., parameter_size], as in `kartrl.envs.masks`; or parameters of such an output.
+        """
+
 
 class Categorical(nn.Module):
     """Independent choices, of one of so many actions each; parameters are the actions' log-probabilities."""
@@ -58,11 +68,11 @@ class Categorical(nn.Module):
     action_columns: Final[int]
     noise_size: Final[int]
     sizes: Final[list[int]]
-    begins: Final[list[int]]  # of each choice, in the parameters
+    ILLEGAL: Final[float]  # a log-probability that only an illegal action has
 
     def __init__(self, *sizes: int) -> None:
         super().__init__()
-        self.sizes, self.begins = list(sizes), [sum(sizes[:index]) for index in range(len(sizes))]
+        self.sizes, self.ILLEGAL = list(sizes), 0.5 * ILLEGAL
         self.parameter_size = self.noise_size = sum(sizes)
         self.action_columns = len(sizes)
 
@@ -81,28 +91,27 @@ class Categorical(nn.Module):
         return self.mode(parameters - noise.log())
 
     def mode(self, parameters: Tensor) -> Tensor:
-        """See `Distribution`."""
         if self.action_columns == 1:
             return parameters.argmax(-1, keepdim=True).to(torch.float32)
         each = parameters.split(self.sizes, -1)
         return torch.cat([part.argmax(-1, keepdim=True) for part in each], -1).to(torch.float32)
 
     def log_prob(self, parameters: Tensor, action: Tensor) -> Tensor:
-        """See `Distribution`."""
         index = action.to(torch.int64)
         if self.action_columns == 1:
             return parameters.gather(-1, index).squeeze(-1)
-        # numbers are added one by one: a tensor of them would be copied to the device, which a CUDA graph cannot hold
-        columns = [index.select(-1, choice) + begin for choice, begin in enumerate(self.begins)]
-        return parameters.gather(-1, torch.stack(columns, -1)).sum(-1)
+        # not by a tensor of offsets, which would be copied to the device: a CUDA graph cannot hold that
+        each, indices = parameters.split(self.sizes, -1), index.split(1, -1)
+        return torch.cat([part.gather(-1, indices[i]) for i, part in enumerate(each)], -1).sum(-1)
 
     def entropy(self, parameters: Tensor) -> Tensor:
-        """See `Distribution`."""
         return -(parameters.exp() * parameters).sum(-1)
 
     def kl(self, p: Tensor, q: Tensor) -> Tensor:
-        """See `Distribution`."""
         return (p.exp() * (p - q)).sum(-1)
+
+    def restricted(self, output: Tensor, restriction: Tensor) -> Tensor:
+        return torch.where(restriction <= self.ILLEGAL, restriction, output)
 
 
 class Bernoulli(nn.Module):
@@ -111,9 +120,11 @@ class Bernoulli(nn.Module):
     parameter_size: Final[int]
     action_columns: Final[int]
     noise_size: Final[int]
+    ILLEGAL: Final[float]  # a logit that only a bit that must be 0 has
 
     def __init__(self, bits: int) -> None:
         super().__init__()
+        self.ILLEGAL = 0.5 * ILLEGAL
         self.parameter_size = self.action_columns = self.noise_size = bits
 
     def noise(self, batch: int, device: torch.device, generator: torch.Generator | None) -> Tensor:
@@ -121,30 +132,27 @@ class Bernoulli(nn.Module):
         return torch.rand(batch, self.noise_size, device=device, generator=generator)
 
     def normalise(self, output: Tensor) -> Tensor:
-        """See `Distribution`."""
         return output
 
     def sample(self, parameters: Tensor, noise: Tensor) -> Tensor:
-        """See `Distribution`."""
         return (noise < parameters.sigmoid()).to(torch.float32)
 
     def mode(self, parameters: Tensor) -> Tensor:
-        """See `Distribution`."""
         return (parameters > 0).to(torch.float32)
 
     def log_prob(self, parameters: Tensor, action: Tensor) -> Tensor:
-        """See `Distribution`."""
         return functional.logsigmoid((2 * action - 1) * parameters).sum(-1)
 
     def entropy(self, parameters: Tensor) -> Tensor:
-        """See `Distribution`."""
         of_ones = parameters.sigmoid() * functional.logsigmoid(parameters)
         return -(of_ones + (-parameters).sigmoid() * functional.logsigmoid(-parameters)).sum(-1)
 
     def kl(self, p: Tensor, q: Tensor) -> Tensor:
-        """See `Distribution`."""
         of_ones = p.sigmoid() * (functional.logsigmoid(p) - functional.logsigmoid(q))
         return (of_ones + (-p).sigmoid() * (functional.logsigmoid(-p) - functional.logsigmoid(-q))).sum(-1)
+
+    def restricted(self, output: Tensor, restriction: Tensor) -> Tensor:
+        return torch.where(restriction.abs() >= -self.ILLEGAL, restriction, output)
 
 
 class DiagonalGaussian(nn.Module):
@@ -184,7 +192,6 @@ class DiagonalGaussian(nn.Module):
         return torch.cat([mean, log_deviation.clamp(self.LOG_DEVIATION[0], self.LOG_DEVIATION[1])], -1)
 
     def sample(self, parameters: Tensor, noise: Tensor) -> Tensor:
-        """See `Distribution`."""
         mean, log_deviation = parameters.chunk(2, -1)
         drawn = (mean + log_deviation.exp() * noise).detach()
         return drawn.tanh() if self.squash else drawn
@@ -195,7 +202,6 @@ class DiagonalGaussian(nn.Module):
         return mean.tanh() if self.squash else mean
 
     def log_prob(self, parameters: Tensor, action: Tensor) -> Tensor:
-        """See `Distribution`."""
         mean, log_deviation = parameters.chunk(2, -1)
         drawn = action.clamp(-self.LARGEST, self.LARGEST).atanh() if self.squash else action
         error = (drawn - mean) * (-log_deviation).exp()
@@ -227,6 +233,10 @@ class DiagonalGaussian(nn.Module):
         error = (mean - other_mean) * (-other_log_deviation).exp()
         return (other_log_deviation - log_deviation + 0.5 * (square + error**2 - 1)).sum(-1)
 
+    def restricted(self, output: Tensor, restriction: Tensor) -> Tensor:
+        """See `Distribution`: all actions are legal."""
+        return output
+
 
 def log_slope_of_tanh(x: Tensor) -> Tensor:
     """log(1 - tanh(x)^2), also where 1 - tanh(x)^2 underflows."""
@@ -253,38 +263,35 @@ class Product(nn.Module):
         self.noise_size = sum(self.noise_of)
 
     def noise(self, batch: int, device: torch.device, generator: torch.Generator | None) -> Tensor:
-        """See `Distribution`."""
         return torch.cat([part.noise(batch, device, generator) for part in self.parts], -1)
 
     def normalise(self, output: Tensor) -> Tensor:
-        """See `Distribution`."""
         each = output.split(self.parameters_of, -1)
         return torch.cat([part.normalise(each[i]) for i, part in enumerate(self.parts)], -1)
 
     def sample(self, parameters: Tensor, noise: Tensor) -> Tensor:
-        """See `Distribution`."""
         each, noises = parameters.split(self.parameters_of, -1), noise.split(self.noise_of, -1)
         return torch.cat([part.sample(each[i], noises[i]) for i, part in enumerate(self.parts)], -1)
 
     def mode(self, parameters: Tensor) -> Tensor:
-        """See `Distribution`."""
         each = parameters.split(self.parameters_of, -1)
         return torch.cat([part.mode(each[i]) for i, part in enumerate(self.parts)], -1)
 
     def log_prob(self, parameters: Tensor, action: Tensor) -> Tensor:
-        """See `Distribution`."""
         each, actions = parameters.split(self.parameters_of, -1), action.split(self.columns_of, -1)
         return torch.stack([part.log_prob(each[i], actions[i]) for i, part in enumerate(self.parts)]).sum(0)
 
     def entropy(self, parameters: Tensor) -> Tensor:
-        """See `Distribution`."""
         each = parameters.split(self.parameters_of, -1)
         return torch.stack([part.entropy(each[i]) for i, part in enumerate(self.parts)]).sum(0)
 
     def kl(self, p: Tensor, q: Tensor) -> Tensor:
-        """See `Distribution`."""
         of_p, of_q = p.split(self.parameters_of, -1), q.split(self.parameters_of, -1)
         return torch.stack([part.kl(of_p[i], of_q[i]) for i, part in enumerate(self.parts)]).sum(0)
+
+    def restricted(self, output: Tensor, restriction: Tensor) -> Tensor:
+        each, restrictions = output.split(self.parameters_of, -1), restriction.split(self.parameters_of, -1)
+        return torch.cat([part.restricted(each[i], restrictions[i]) for i, part in enumerate(self.parts)], -1)
 
 
 def make_distribution(action: ActionSpec, squash: bool = False) -> Distribution:

@@ -109,7 +109,8 @@ def check_actions(config: Config, action: ActionSpec) -> None:
     name = config.algorithm.name
     if not ALGORITHMS[name].accepts(action):
         others = ", ".join(sorted(other for other, algorithm in ALGORITHMS.items() if algorithm.accepts(action)))
-        raise UserError(f"[algorithm] name: {name} does not learn {action.title}; use {others}")
+        masks = " with masks (environment.action_masks)" if action.masked else ""
+        raise UserError(f"[algorithm] name: {name} does not learn {action.title}{masks}; use {others}")
 
 
 def check_shuffle(config: Config) -> None:

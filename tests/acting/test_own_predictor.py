@@ -10,6 +10,7 @@ from noisy_agents import (
     DISCRETE,
     GROUPS,
     LIVES,
+    MASKED,
     RING,
     SIZE,
     NoisyAgent,
@@ -43,10 +44,11 @@ def begin(config, slab, agent, seed, weights, action=DISCRETE):
         ((4,), DISCRETE, ["model.core=none"], 1e-5),
         ((2,), DISCRETE, ["model.core=lstm", "model.critic=separate", "model.normalise_observations=true"], 1e-5),
         ((4,), CONTINUOUS, ["model.core=gru"], 1e-5),
+        ((4,), MASKED, ["model.core=lstm"], 1e-5),
         ((54, 54, 1), DISCRETE, ["model.core=lstm", "model.precision=bf16"], 1e-3),
         ((54, 54, 1), DISCRETE, ["model.core=none", "model.torchscript=false"], 1e-5),
     ],
-    ids=["lstm", "feed-forward", "separate critic", "continuous", "image in bf16", "eager"],
+    ids=["lstm", "feed-forward", "separate critic", "continuous", "masked", "image in bf16", "eager"],
 )
 def test_the_learner_reproduces_what_an_agent_decided_by_itself(shape, action, overrides, tolerance):
     config, network, slab = set_up(shape, action, *overrides)

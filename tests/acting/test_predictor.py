@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from gpu import GPU
-from noisy_agents import AGENTS, CONTINUOUS, DISCRETE, GROUPS, LIVES, NoisyAgent, T, check_reproduced, set_up
+from noisy_agents import AGENTS, CONTINUOUS, DISCRETE, GROUPS, LIVES, MASKED, NoisyAgent, T, check_reproduced, set_up
 
 from kartrl.acting.agent_group import Mailbox
 from kartrl.acting.messages import Requests
@@ -37,11 +37,12 @@ def play(slab, agent, seed, steps):
         ((4,), DISCRETE, ["model.core=gru"], 1e-5),
         ((2,), DISCRETE, ["model.core=lstm", "model.critic=separate", "model.normalise_observations=true"], 1e-5),
         ((4,), CONTINUOUS, ["model.core=lstm"], 1e-5),
+        ((4,), MASKED, ["model.core=lstm"], 1e-5),
         ((54, 54, 1), DISCRETE, ["model.core=lstm"], 1e-5),
         ((54, 54, 1), DISCRETE, ["model.core=lstm", "model.precision=bf16"], 0.02),
         ((54, 54, 1), DISCRETE, ["model.core=lstm", "model.torchscript=false"], 1e-5),
     ],
-    ids=["lstm", "feed-forward", "gru", "separate critic", "continuous", "image", "bf16", "eager"],
+    ids=["lstm", "feed-forward", "gru", "separate critic", "continuous", "masked", "image", "bf16", "eager"],
 )
 def test_the_learner_reproduces_what_the_predictor_decided(shape, action, overrides, tolerance, device):
     _, network, slab = set_up(shape, action, *overrides)

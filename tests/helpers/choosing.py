@@ -1,6 +1,7 @@
-"""Small environments with actions of every kind, which are learned within thousands of steps: `choosing:Choose-v0`.
+"""Small environments with actions of every kind, which are learned within thousands of steps.
 
-`kwargs.kind` names the actions, one of `SPACES`.
+`choosing:Choose-v0` has no masks, `choosing:Legal-v0` has, and raises an exception for an illegal action. `kwargs.kind`
+names their actions, one of `SPACES`.
 """
 
 from typing import Any
@@ -78,4 +79,91 @@ def parts(space: spaces.Space, value: Any) -> list[tuple[np.ndarray, np.ndarray]
     return [(numbers, np.full(len(numbers), not isinstance(space, spaces.Box)))]
 
 
+class Legal(Choose):
+    """Says which actions are legal, about half of them, the one to take among them; an episode's end has none."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
+        observation, _ = super().reset(seed=seed)
+        return observation, self._info(False)
+
+    def step(self, action: Any):
+        assert_legal(self.action_space, action, self.mask)
+        *result, truncated, _ = super().step(action)
+        return *result, truncated, self._info(truncated)
+
+    def _next(self) -> np.ndarray:
+        self.target = self.action_space.sample()
+        self.wanted = self._flat(self.target)
+        return self.wanted.astype(np.float32)
+
+    def _info(self, ended: bool) -> dict[str, Any]:
+        self.mask = mask_around(self.action_space, self.target, self.np_random)
+        return {"action_mask": nothing(self.mask) if ended else self.mask}
+
+
+def mask_around(space: spaces.Space, target: Any, random: np.random.Generator) -> Any:
+    """A random mask, as Gymnasium's `sample` takes it, that allows the target."""
+    if isinstance(space, spaces.Dict):
+        return {name: mask_around(part, target[name], random) for name, part in space.spaces.items()}
+    if isinstance(space, spaces.Tuple):
+        return tuple(mask_around(part, one, random) for part, one in zip(space.spaces, target, strict=True))
+    if isinstance(space, spaces.Box):
+        return None
+    if isinstance(space, spaces.MultiBinary):
+        return np.where(random.random(space.shape) < 0.5, 2, target).astype(np.int8)
+    several = isinstance(space, spaces.MultiDiscrete)
+    sizes = space.nvec if several else [space.n]
+    masks = [(random.random(size) < 0.5).astype(np.int8) for size in sizes]
+    for mask, place in zip(masks, np.ravel(target - space.start), strict=True):
+        mask[place] = 1
+    return tuple(masks) if several else masks[0]
+
+
+def nothing(mask: Any) -> Any:
+    """A mask of the same form, without a legal action."""
+    if isinstance(mask, dict):
+        return {name: nothing(part) for name, part in mask.items()}
+    return tuple(map(nothing, mask)) if isinstance(mask, tuple) else None if mask is None else 0 * mask
+
+
+class NeverTheFirst(gymnasium.Wrapper):
+    """Of each choice all alternatives but the first are legal."""
+
+    def reset(self, **arguments: Any):
+        observation, info = self.env.reset(**arguments)
+        return observation, self._without(info)
+
+    def step(self, action: Any):
+        *result, info = self.env.step(action)
+        return *result, self._without(info)
+
+    def _without(self, info: dict[str, Any]) -> dict[str, Any]:
+        mask = self.env.unwrapped.mask
+        for own in mask:
+            own[0], own[1:] = 0, 1
+        return {"action_mask": mask}
+
+
+def never_the_first(env: gymnasium.Env) -> gymnasium.Env:
+    """For `environment.wrapper`."""
+    return NeverTheFirst(env)
+
+
+def assert_legal(space: spaces.Space, action: Any, mask: Any) -> None:
+    """The action is one that the mask allows."""
+    if isinstance(space, spaces.Dict):
+        for name, part in space.spaces.items():
+            assert_legal(part, action[name], mask[name])
+    elif isinstance(space, spaces.Tuple):
+        for part, one, own in zip(space.spaces, action, mask, strict=True):
+            assert_legal(part, one, own)
+    elif isinstance(space, spaces.MultiBinary):
+        assert ((mask == 2) | (mask == action)).all(), "illegal"
+    elif not isinstance(space, spaces.Box):
+        masks = mask if isinstance(mask, tuple) else [mask]
+        places = np.ravel(action - space.start)
+        assert all(own[place] for own, place in zip(masks, places, strict=True)), "illegal"
+
+
 gymnasium.register("Choose-v0", Choose)
+gymnasium.register("Legal-v0", Legal)

@@ -2,14 +2,17 @@
 
 import math
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
+from choosing import mask_around
 from gymnasium import spaces
 from torch import distributions as peers
 from torch import nn
-from trajectories import said
+from trajectories import said, slow_kl
 
+from kartrl.envs.masks import restriction
 from kartrl.envs.spec import ActionSpec, Binary, Continuous, Discrete
 from kartrl.models import make_distribution
 from kartrl.models.distributions import Categorical, DiagonalGaussian
@@ -152,6 +155,94 @@ def test_kls_gradient_is_torchs_and_zero_between_equals(kind):
     torch.testing.assert_close(ours, torch.autograd.grad(theirs, head)[0])
     torch.testing.assert_close(distribution.kl(p, p), torch.zeros(6, dtype=torch.float64))
     assert torch.all(distribution.kl(p, distribution.normalise(head)) > 0)
+
+
+def restrictions(kind, number, seed=0):
+    """Random ones of the kind's masks, float32 [number, P]; each allows several actions."""
+    env, random = gymnasium.Env(), np.random.default_rng(seed)
+    env.action_space = SPACES[kind]
+    env.action_space.seed(seed)
+    return np.stack([restriction(env, mask_around(SPACES[kind], SPACES[kind].sample(), random)) for _ in range(number)])
+
+
+def without_illegal(kind, row, action):
+    """The legal part of a space, which parameters are of it, and an action's place in it."""
+    parts, kept, taken, own, column = [], [], [], 0, 0
+    for part in CASES[kind].parts:
+        if isinstance(part, Discrete):
+            sizes = []
+            for size in part.sizes:
+                legal = np.flatnonzero(row[own : own + size] == 0)
+                sizes.append(len(legal))
+                kept += (own + legal).tolist()
+                taken.append(int(np.flatnonzero(legal == action[column])[0]))
+                own, column = own + size, column + 1
+            parts.append(Discrete(tuple(sizes)))
+            continue
+        free = range(part.parameter_size)
+        if isinstance(part, Binary):
+            free = np.flatnonzero(row[own : own + part.size] == 0)
+            fixed = np.delete(np.arange(part.size), free)
+            assert ((action[column + fixed] > 0.5) == (row[own + fixed] > 0)).all()
+            parts += [Binary(len(free))] if len(free) else []
+            taken += action[column + free].tolist()
+        else:
+            parts.append(part)
+            taken += action[column : column + part.columns].tolist()
+        kept += [own + place for place in free]
+        own, column = own + part.parameter_size, column + part.columns
+    return ActionSpec(tuple(parts)), kept, np.array(taken)
+
+
+by_masked = pytest.mark.parametrize("kind", [kind for kind in CASES if kind != "continuous"])
+
+
+@by_masked
+@pytest.mark.parametrize("wrap", [lambda module: module, script], ids=["eager", "scripted"])
+def test_restricted_it_is_the_distribution_of_the_legal_actions(kind, wrap):
+    """Exactly: what is illegal adds nothing to any log-probability, entropy, divergence or gradient."""
+    distribution, number = make(kind), 40
+    rows = torch.from_numpy(restrictions(kind, number)).double()
+    assert rows.any()
+    head, other = (0.5 * heads(distribution, number, seed=seed, dtype=torch.float64) for seed in (0, 2))
+    head.requires_grad_()
+    p, q = (distribution.normalise(distribution.restricted(output, rows)) for output in (head, other))
+    restored = distribution.normalise(distribution.restricted(other, p.detach()))
+    torch.testing.assert_close(restored, q, msg="a policy's own parameters say what was legal")
+    _, action, mode, log_prob, entropy, kl = wrap(Whole(distribution))(
+        distribution.restricted(head, rows), distribution.restricted(other, rows), noise(distribution, number)
+    )
+    gradients = [torch.autograd.grad(x.sum(), head, retain_graph=True)[0].numpy() for x in (log_prob, entropy, kl)]
+    for index, row in enumerate(rows.numpy()):
+        spec, kept, taken = without_illegal(kind, row, action[index].double().numpy())
+        without_illegal(kind, row, mode[index].detach().double().numpy())  # fails if it is illegal
+        assert kept or not any(x[index].item() for x in (log_prob, entropy, kl))
+        if not kept:
+            continue
+        legal, others = head.detach()[index, kept], other[index, kept]
+        expected = said(spec, legal.numpy(), taken)
+        legal.requires_grad_()
+        divergence = slow_kl(spec, legal, others)
+        (of_kl,) = torch.autograd.grad(divergence, legal)
+        found = [x[index].item() for x in (log_prob, entropy, kl)]
+        np.testing.assert_allclose(found, [expected.log_prob, expected.entropy, divergence.item()], atol=1e-9)
+        for gradient, of_legal in zip(
+            gradients, (expected.log_prob_gradient, expected.entropy_gradient, of_kl.numpy()), strict=True
+        ):
+            np.testing.assert_allclose(gradient[index, kept], of_legal, atol=1e-9)
+            assert not np.delete(gradient[index], kept).any(), "none at all to what is illegal"
+
+
+@by_masked
+def test_restricted_it_never_takes_what_is_illegal(kind):
+    distribution, number = make(kind), 2000
+    rows = torch.from_numpy(restrictions(kind, number))
+    parameters = distribution.normalise(distribution.restricted(30 * heads(distribution, number), rows))
+    drawn = distribution.sample(parameters, noise(distribution, number)), distribution.mode(parameters)
+    for action in drawn:
+        for row, one in zip(rows.numpy(), action.numpy(), strict=True):
+            without_illegal(kind, row, one)
+        assert (distribution.log_prob(parameters, action) > -1e9).all()
 
 
 def test_a_wider_policy_has_more_entropy():

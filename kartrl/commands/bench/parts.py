@@ -65,7 +65,7 @@ def _environment(config: Config, spec: EnvSpec, sizes: Sizes, seed: int, seconds
         random = np.random.default_rng(seed)
         steps, start = 0, time.perf_counter()
         while (spent := time.perf_counter() - start) < seconds:
-            group.step(spec.action.sample(random, sizes.group_size))
+            group.step(spec.action.sample(random, group.restriction))
             steps += sizes.group_size
         return spent / steps
     finally:
