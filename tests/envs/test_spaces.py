@@ -308,7 +308,7 @@ def test_actions_of_every_kind_are_as_the_environment_has_them(name: str, row: l
     (given,) = env.unwrapped.taken
     assert given in env.unwrapped.action_space
     assert_like(given, taken)
-    for action in spec.sample(np.random.default_rng(1), 50):
+    for action in spec.sample(np.random.default_rng(1), np.zeros((50, spec.parameter_size))):
         env.step(action)
     assert all(given in env.unwrapped.action_space for given in env.unwrapped.taken)
     assert len({str(given) for given in env.unwrapped.taken}) > 10 or spec.columns < 3
@@ -387,12 +387,12 @@ def test_mirrored_actions_that_do_not_fit_are_refused(name: str, setting: str, s
 
 def test_actions_are_drawn_from_all_that_may_be_done() -> None:
     random = np.random.default_rng(0)
-    drawn = ActionSpec.of(spaces.Discrete(3)).sample(random, 100)
+    drawn = ActionSpec.of(spaces.Discrete(3)).sample(random, np.zeros((100, 3)))
     assert drawn.shape == (100,)
     assert drawn.dtype == np.int64
     assert set(drawn.tolist()) == {0, 1, 2}
     spec = ActionSpec((Continuous((-1.0, 5.0), (1.0, 9.0)),))
-    drawn = spec.sample(random, 100)
+    drawn = spec.sample(random, np.zeros((100, 4)))
     assert drawn.shape == (100, 2)
     assert drawn.dtype == np.float32
     assert ((drawn >= (-1, 5)) & (drawn <= (1, 9))).all()
