@@ -13,6 +13,7 @@ from kartrl.files import user_path
 
 Command = Callable[[argparse.Namespace], int]  # returns the exit status
 EXIT_STATUS = 2  # for bad input
+FILM_STEPS = 9000  # agent steps of an episode that is filmed: ten minutes of a kart or an Atari game
 POLICY = "a run's name or folder (its best checkpoint), or a checkpoint file"
 SHORTCUTS = {
     "--env": ("environment.id", "ID", "the environment, such as CartPole-v1"),
@@ -117,6 +118,18 @@ def add_driving(parser: argparse.ArgumentParser) -> None:
     )
     choice.add_argument("--sampled", dest="greedy", action="store_false", help="sample actions from the policy")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda", "mps"), default="auto")
+
+
+def add_max_steps(parser: argparse.ArgumentParser, film: bool) -> None:
+    """Add the option that limits an episode; `film`: of a film."""
+    default = f"{FILM_STEPS:,}" if film else "the run's evaluation.max_steps, 108,000 unless set"
+    parser.add_argument(
+        "--max-steps",
+        type=positive,
+        default=FILM_STEPS if film else None,
+        metavar="N",
+        help=f"truncate an episode{' that is filmed' * film} after N agent steps (default {default})",
+    )
 
 
 def add_levels(parser: argparse.ArgumentParser, text: str, one: bool = False) -> None:

@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 from rich.box import HEAVY_HEAD
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from kartrl.commands.arguments import Parser, add_levels, add_policy, add_world, positive
+from kartrl.commands.arguments import Parser, add_levels, add_max_steps, add_policy, add_world, positive
 from kartrl.commands.policy import find_policy
+from kartrl.commands.progress import Progress
 from kartrl.envs.episode import Episode
 from kartrl.envs.world import World
 from kartrl.metrics.tables import Line, fitted
@@ -31,13 +31,15 @@ def add_arguments(parser: Parser) -> None:
     add_policy(parser)
     add_world(parser)
     parser.add_argument("--episodes", type=positive, default=5, help="races per circuit (default 5)")
+    add_max_steps(parser, film=False)
 
 
 def run(options: argparse.Namespace) -> int:
     """Evaluate, and print the table; returns the exit status."""
     console = Console()
     path = find_policy(options.checkpoint, bool(options.state), console)
-    evaluate(path, options.state, options.episodes, options.greedy, options.device, console, options.set)
+    choices = options.state, options.episodes, options.greedy, options.device
+    evaluate(path, *choices, console, options.set, options.max_steps)
     return 0
 
 
@@ -46,7 +48,7 @@ class Result(NamedTuple):
 
     level: str  # short name; "" if there are no levels
     use: str  # "train", "test" or "none", in the configuration of the training run
-    episodes: tuple[Episode, ...]
+    episodes: list[Episode]
 
 
 def evaluate(
@@ -57,61 +59,70 @@ def evaluate(
     device: str,
     console: Console,
     overrides: Sequence[str] = (),
+    max_steps: int | None = None,
 ) -> list[Result]:
-    """Run `episodes` episodes on each level, and print a table.
+    """Run `episodes` episodes on each level, and print a table, on Ctrl-C that of the episodes until then.
 
     Args:
         path: the checkpoint.
         levels: as accepted by the world (the kart: keys of [levels]); if empty, those of the checkpoint's
             configuration.
         overrides: as for `open_driver`.
+        max_steps: as for `open_driver`.
 
     Raises:
         UserError: the checkpoint, a level or the device is missing or unusable.
     """
     from kartrl.driving.driving import drive, open_driver  # loads torch
 
-    with open_driver(path, levels, device, console=console, overrides=overrides) as driver:
-        world = driver.world
+    results: list[Result] = []
+    with open_driver(path, levels, device, console=console, overrides=overrides, max_steps=max_steps) as driver:
+        world, said = driver.world, f"{path}: {driver.agent_steps:,} agent steps, {'greedy' if greedy else 'sampled'}"
         chosen = driver.levels or ("",)
         uses = world.find_uses([world.name_level(level) for level in driver.levels])
-        results = []
-        columns = (
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-        )
-        with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-            task = progress.add_task("", total=len(chosen) * episodes)
-            for level in chosen:
-                name = world.name_level(level) if level else ""
-                use = uses.get(name, "none") if level else "train"
-                done: list[Episode] = []
-                for seed in range(episodes):
-                    title = name or world.config.environment.id
-                    progress.update(task, description=f"{title}, episode {seed + 1} of {episodes}")
-                    driven = drive(
-                        world,
-                        driver.env,
-                        driver.network,
-                        level,
-                        greedy=greedy,
-                        seed=seed,
-                        use=use,
-                    )
-                    done.append(driven.episode)
-                    progress.advance(task)
-                results.append(Result(name, use, tuple(done)))
-    how = "greedy" if greedy else "sampled"
-    console.print(
-        f"{path}: {driver.agent_steps:,} agent steps, {how}, {episodes} episode{'s' * (episodes > 1)} each",
-        highlight=False,
-        soft_wrap=True,
-    )
-    console.print(_table(results, world, console.width))
+        try:
+            with Progress(console, len(chosen) * episodes) as progress:
+                for level in chosen:
+                    name = world.name_level(level) if level else ""
+                    result = Result(name, uses.get(name, "none") if level else "train", [])
+                    for seed in range(episodes):
+                        title = name or world.config.environment.id
+                        progress.begin(f"{title}, episode {seed + 1} of {episodes}")
+                        driven = drive(
+                            world,
+                            driver.env,
+                            driver.network,
+                            level,
+                            greedy=greedy,
+                            seed=seed,
+                            use=result.use,
+                            on_step=progress.step,
+                        )
+                        results += [result] * (seed == 0)
+                        result.episodes.append(driven.episode)
+                        progress.end()
+        except KeyboardInterrupt:
+            _print(results, f"{said}; interrupted", world, console)
+            raise
+    _print(results, f"{said}, {episodes} episode{'s' * (episodes > 1)} each", world, console)
     return results
+
+
+def _print(results: Sequence[Result], title: str, world: World, console: Console) -> None:
+    console.print(title, highlight=False, markup=False, soft_wrap=True)
+    if results:
+        console.print(_table(results, world, console.width))
+    if text := told_limit([episode for result in results for episode in result.episodes], world):
+        console.print(text, highlight=False, soft_wrap=True)
+
+
+def told_limit(episodes: Sequence[Episode], world: World) -> str:
+    """How many episodes the limit of steps has ended, in one line; "" if none."""
+    limit = world.config.evaluation.max_steps
+    cut = sum(episode.agent_steps >= limit and not episode.finished for episode in episodes)
+    return f"{cut} of {len(episodes)} episodes ended after {limit:,} agent steps: --max-steps N changes that" * (
+        cut > 0
+    )
 
 
 def _table(results: Sequence[Result], world: World, width: int) -> Table:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from rich.box import HEAVY_HEAD
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from kartrl.commands.arguments import Parser, add_levels, add_policy, add_world, positive
+from kartrl.commands.arguments import FILM_STEPS, Parser, add_levels, add_max_steps, add_policy, add_world, positive
+from kartrl.commands.evaluate import told_limit
 from kartrl.commands.policy import find_policy
+from kartrl.commands.progress import Progress
 from kartrl.envs.episode import Drive
 from kartrl.envs.worlds import CONSOLE_FPS
 from kartrl.errors import UserError
@@ -40,6 +41,7 @@ def add_arguments(parser: Parser) -> None:
         help="the MP4 file; the picture of the line is saved beside it",
     )
     parser.add_argument("--episodes", type=positive, default=1, help="races to record (default 1)")
+    add_max_steps(parser, film=True)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -47,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
     console = Console()
     path = find_policy(options.checkpoint, bool(options.state), console)
     choices = options.output, options.episodes, options.greedy, options.device
-    record(options.state, path, *choices, console, options.set)
+    record(options.state, path, *choices, console, options.set, options.max_steps)
     return 0
 
 
@@ -60,14 +62,18 @@ def record(
     device: str,
     console: Console,
     overrides: Sequence[str] = (),
+    max_steps: int = FILM_STEPS,
 ) -> Path:
     """Record episodes, one after another, in one MP4, save the world's plot of them next to it, and print a table.
+
+    After Ctrl-C, what has been filmed is kept.
 
     Args:
         levels: one, as accepted by the world (the kart: a key of [levels]); empty if the policy has only one, or none.
         path: the checkpoint.
         output: the MP4; None: named after the level, in the current folder. The plot has the suffix .png.
         overrides: as for `open_driver`.
+        max_steps: of an episode.
 
     Returns:
         The MP4.
@@ -75,27 +81,33 @@ def record(
     Raises:
         UserError: the checkpoint, level or device is missing, there are several levels, or the output cannot be
             written.
+        KeyboardInterrupt: before there was anything to keep.
     """
     from kartrl.driving.driving import open_driver  # loads torch
 
-    with open_driver(path, levels, device, True, console, overrides, single=True) as driver:
+    with open_driver(path, levels, device, True, console, overrides, single=True, max_steps=max_steps) as driver:
         world = driver.world
         level = next(iter(driver.levels), "")
         name = world.name_level(level) if level else world.config.environment.id
-        wanted = output_file(output, safe_name(name), ".mp4")
+        wanted, drawn = output_file(output, safe_name(name), ".mp4"), None
         try:
             with unused_file(wanted, ".png") as video:
                 drives = _film(driver, level, name, video, episodes, greedy, console)
-                drawn = world.draw(level, drives, f"{name}, after {driver.agent_steps:,} agent steps")
+                if drives:
+                    drawn = world.draw(level, drives, f"{name}, after {driver.agent_steps:,} agent steps")
                 if drawn is not None:
                     video.with_suffix(".png").write_bytes(png(drawn))
         except OSError as error:
             raise UserError(
                 f"{wanted}: cannot write ({error.strerror or error}); choose another file with -o"
             ) from error
-    (first, *headings), *rows = world.list_episodes([one.episode for one in drives])
-    lines = [Line(number, cells, level=False) for number, *cells in rows]
-    console.print(fitted(first, headings, [lines], console.width, HEAVY_HEAD))
+    if drives:
+        recorded = [one.episode for one in drives]
+        (first, *headings), *rows = world.list_episodes(recorded)
+        lines = [Line(number, cells, level=False) for number, *cells in rows]
+        console.print(fitted(first, headings, [lines], console.width, HEAVY_HEAD))
+        if text := told_limit(recorded, world):
+            console.print(text, highlight=False, soft_wrap=True)
     more = "" if drawn is None else f"\n{world.picture_word.capitalize()}: {video.with_suffix('.png')}"
     console.print(f"Video: {video}{more}", highlight=False, soft_wrap=True)
     return video
@@ -104,38 +116,29 @@ def record(
 def _film(
     driver: "Driver", level: str, name: str, video: Path, episodes: int, greedy: bool, console: Console
 ) -> list[Drive]:
+    """Film episodes, and return those that ended; Ctrl-C ends the film."""
     from kartrl.driving.driving import drive
 
     fps = CONSOLE_FPS if hasattr(driver.env.unwrapped, "on_frame") else driver.world.pictures_per_second(driver.env)
-    drives = []
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[length]}"),
-        TimeElapsedColumn(),
-    )
-    with (
-        Mp4Writer(video, fps) as mp4,
-        Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress,
-    ):
-        task = progress.add_task("", total=None, length="")
-
-        def film(frame):  # type: ignore[no-untyped-def]
-            mp4.add(frame)
-            progress.update(task, length=f"{mp4.frames / fps:.0f} s of video")
-
-        for seed in range(episodes):
-            progress.update(task, description=f"recording {name}, episode {seed + 1} of {episodes}")
-            drives.append(
-                drive(
+    drives: list[Drive] = []
+    with Mp4Writer(video, fps) as mp4, Progress(console, episodes) as progress:
+        try:
+            for seed in range(episodes):
+                progress.begin(f"recording {name}, episode {seed + 1} of {episodes}")
+                driven = drive(
                     driver.world,
                     driver.env,
                     driver.network,
                     level,
                     greedy=greedy,
                     seed=seed,
-                    on_picture=film,
+                    on_picture=mp4.add,
+                    on_step=lambda: progress.step(f", {mp4.frames / fps:.0f} s of video"),
                 )
-            )
+                drives.append(driven)
+                progress.end()
+        except KeyboardInterrupt:
+            if not mp4.frames:
+                raise
+            console.print("Interrupted; the video so far is kept")
     return drives

@@ -390,6 +390,12 @@ class Evaluation(Section):
         "always the same and their mean return selects best.pt, test circuits take turns until the last checkpoint "
         "drives all of them",
     )
+    max_steps: int = Field(
+        108_000,
+        ge=1,
+        le=10**9,
+        description="agent steps after which an episode is truncated, also by evaluate and watch (--max-steps there)",
+    )
     video_seconds: float = Field(
         12.0,
         ge=0,

@@ -18,6 +18,7 @@ from kartrl.driving.actor import Actor
 from kartrl.envs import masks
 from kartrl.envs.episode import STATISTICS, Drive
 from kartrl.envs.observations import NonFiniteImage, is_finite
+from kartrl.envs.pictures import picture_of
 from kartrl.envs.spec import ActionSpec
 from kartrl.envs.world import World
 from kartrl.envs.worlds import load_world
@@ -69,6 +70,7 @@ def open_driver(
     console: Console | None = None,
     overrides: Sequence[str] = (),
     single: bool = False,
+    max_steps: int | None = None,
 ) -> Iterator[Driver]:
     """Context manager: the `Driver` of a checkpoint, with an environment for these levels.
 
@@ -80,6 +82,7 @@ def open_driver(
         console: shows the progress of building levels.
         overrides: `environment.key=value`: settings that differ from training.
         single: refuse several levels, if possible before they are built.
+        max_steps: agent steps after which an episode is truncated; None: the run's `evaluation.max_steps`.
 
     Raises:
         UserError: the checkpoint, a level or the device is missing or unusable, the network does not fit the
@@ -87,6 +90,9 @@ def open_driver(
     """
     loaded = checkpoint.load(path)
     config = _changed(_needed(loaded.config), overrides)
+    if max_steps is not None:
+        limited = config.evaluation.model_copy(update={"max_steps": max_steps})
+        config = config.model_copy(update={"evaluation": limited})
     checkpoint.check_imports(config)
     chosen = choose_device("cpu" if device == "auto" else device)
     network = checkpoint.load_network(loaded, chosen)
@@ -144,7 +150,7 @@ def with_newer(driver: Driver, path: Path) -> Driver:
 
 def _needed(config: Config) -> Config:
     """The part of a checkpoint's configuration that driving needs; everything else in it is ignored."""
-    kept = {name: getattr(config, name) for name in ("environment", "reward", "levels", "model")}
+    kept = {name: getattr(config, name) for name in ("environment", "reward", "levels", "model", "evaluation")}
     return Config().model_copy(update=kept)
 
 
@@ -221,6 +227,7 @@ def drive(
     seed: int,
     use: str = "train",
     on_picture: OnPicture | None = None,
+    on_step: Callable[[], None] = lambda: None,
 ) -> Drive:
     """Drive one episode.
 
@@ -233,14 +240,20 @@ def drive(
         use: recorded as the episode's purpose.
         on_picture: called with each video frame, if the environment has `on_frame`, or else with what `env.render()`
             shows at the start and after each step, uint8 [H, W, 3].
+        on_step: called at the start and after each step.
     """
     inner = env.unwrapped
     frames = on_picture is not None and hasattr(inner, "on_frame")
-    on_step = None if on_picture is None or frames else lambda env: on_picture(picture_of(env))
+
+    def look(env: "gymnasium.Env[Any, Any]") -> None:
+        if on_picture is not None and not frames:
+            on_picture(picture_of(env))
+        on_step()
+
     if frames:
         inner.on_frame = on_picture  # type: ignore[attr-defined]
     try:
-        (driven,) = drive_together(world, [env], network, [Start(level, seed, use, on_step)], greedy=greedy)
+        (driven,) = drive_together(world, [env], network, [Start(level, seed, use, look)], greedy=greedy)
     finally:
         if frames:
             inner.on_frame = None  # type: ignore[attr-defined]
@@ -295,22 +308,6 @@ def drive_together(
             drives.append(Drive(world.make_episode(step.info, step.terminated, start.use), np.array(trace, np.float32)))
             on_end(start, drives[-1])
     return drives
-
-
-def picture_of(env: "gymnasium.Env[Any, Any]") -> np.ndarray:
-    """What `env.render()` shows, uint8 [H, W, 3].
-
-    Raises:
-        UserError: it raised an exception, such as for a library that is missing, or returned no image.
-    """
-    try:
-        picture = env.render()
-    except Exception as error:
-        reason = " ".join(f"{type(error).__name__}: {error}".rstrip(": ").split())
-        raise UserError(f"the environment cannot be filmed: render() raised {reason}") from error
-    if not (isinstance(picture, np.ndarray) and picture.ndim == picture.shape[-1] == 3):
-        raise UserError("the environment cannot be filmed: render() returned no image of shape [H, W, 3]")
-    return picture
 
 
 def steps(

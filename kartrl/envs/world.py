@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kartrl.envs.spec import EnvSpec
 
 Env = gymnasium.Env[Any, Any]
-LONGEST = 108_000  # agent steps of an episode outside training; of Atari's episodes, frames
+FPS = 30.0  # of environments whose metadata have no valid "render_fps"
 MANY = 12  # more levels than this are shown and logged by group
 
 
@@ -82,8 +82,12 @@ class World(ABC):
         env = self.make_env(levels, training, render)
         if not self.config.environment.action_masks:
             env = WithoutMasks(env)
+        if render:
+            from kartrl.envs.pictures import Pictures
+
+            env = Pictures(env)
         if not training:  # a greedy policy may go in circles forever
-            env = gymnasium.wrappers.TimeLimit(env, LONGEST)
+            env = gymnasium.wrappers.TimeLimit(env, self.config.evaluation.max_steps)
         return RecordEpisodeStatistics(env, stats_key=STATISTICS)
 
     def make_group(self, size: int) -> EnvGroup:
@@ -135,7 +139,12 @@ class World(ABC):
 
     def pictures_per_second(self, env: Env) -> float:
         """Frames per second of play, with one frame per step."""
-        return float(env.unwrapped.metadata.get("render_fps", 30))
+        given = env.unwrapped.metadata.get("render_fps")
+        try:
+            rate = float(given if given is not None else FPS)
+        except (TypeError, ValueError):
+            return FPS
+        return rate if 0.1 <= rate <= 1000 else FPS
 
     # Levels
 

@@ -15,8 +15,11 @@ import numpy as np
 from PIL import Image
 
 from kartrl.files import whole_file
+from kartrl.processes.interrupts import held
 
-WIDTH = 768  # maximum width to which smaller frames are scaled up: three times the console's
+WIDTH, HEIGHT = 768, 1080  # maximum size to which smaller frames are scaled up: three times the console's width
+LARGEST = 4096  # pixels of a side; larger frames are scaled down
+TALLEST = 4  # times as high as wide: small pictures
 
 
 class Mp4Writer:
@@ -34,13 +37,22 @@ class Mp4Writer:
         self.frames = 0
 
     def add(self, frame: np.ndarray) -> None:
-        """Append a frame, uint8 [H, W, 3]; all frames have the same size."""
+        """Append a frame, uint8 [H, W, 3], whole even if Ctrl-C comes; all are scaled to the size of the first."""
+        with held():
+            self._add(frame)
+
+    def _add(self, frame: np.ndarray) -> None:
+        height, width, _ = frame.shape
         if self.frames == 0:
-            scale = max(1, WIDTH // frame.shape[1])  # an integer, for sharp pixels
+            scale: float = max(1, min(WIDTH // width, HEIGHT // height))  # an integer, for sharp pixels
+            scale = min(scale, LARGEST / max(height, width))
             # H.264 in this pixel format requires even sizes
-            self._stream.height, self._stream.width = (-(-size * scale // 2) * 2 for size in frame.shape[:2])
+            self._stream.height, self._stream.width = (
+                max(2, round(-(-size * scale // 2)) * 2) for size in (height, width)
+            )
         size = (self._stream.width, self._stream.height)
-        large = np.asarray(cv2.resize(frame, size, interpolation=cv2.INTER_NEAREST), np.uint8)
+        how = cv2.INTER_NEAREST if size[0] >= width else cv2.INTER_AREA
+        large = np.asarray(cv2.resize(frame, size, interpolation=how), np.uint8)
         for packet in self._stream.encode(av.VideoFrame.from_ndarray(large, format="rgb24")):
             self._container.mux(packet)
         self.frames += 1
@@ -63,7 +75,8 @@ class Mp4Writer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._open.__exit__(kind, error, trace)
+        with held():
+            self._open.__exit__(kind, error, trace)
 
     def _finish(self, kind: type[BaseException] | None, *_: object) -> None:
         if self.frames and kind is None:
@@ -72,7 +85,9 @@ class Mp4Writer:
 
 
 def gif(frames: Sequence[np.ndarray], fps: float, colours: int = 24) -> bytes:
-    """Encode frames, uint8 [H, W, 3], as a looping GIF."""
+    """Encode frames, uint8 [H, W, 3], as a looping GIF of the first one's size."""
+    height, width, _ = frames[0].shape
+    frames = [frame if frame.shape == frames[0].shape else _resized(frame, height, width) for frame in frames]
     palette = Image.fromarray(np.concatenate(frames[:: max(1, len(frames) // 8)])).quantize(colours)
     images = [Image.fromarray(frame).quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
     file = io.BytesIO()
@@ -90,8 +105,12 @@ def png(image: np.ndarray) -> bytes:
 
 
 def shrunk(image: np.ndarray, width: int) -> np.ndarray:
-    """Scale an image, uint8 [H, W, 3], to this width."""
-    height = round(image.shape[0] * width / image.shape[1])
+    """Scale an image, uint8 [H, W, 3], to this width, or less if it would be more than `TALLEST` times as high."""
+    scale = min(width / image.shape[1], TALLEST * width / image.shape[0])
+    return _resized(image, *(max(1, round(size * scale)) for size in image.shape[:2]))
+
+
+def _resized(image: np.ndarray, height: int, width: int) -> np.ndarray:
     return np.asarray(cv2.resize(image, (width, height), interpolation=cv2.INTER_AREA), np.uint8)
 
 

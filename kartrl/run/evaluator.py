@@ -15,8 +15,9 @@ import numpy as np
 import torch
 
 from kartrl.config import Config
-from kartrl.driving.driving import Start, drive_together, picture_of
+from kartrl.driving.driving import Start, drive_together
 from kartrl.envs.episode import Drive, Episode
+from kartrl.envs.pictures import picture_of
 from kartrl.envs.world import Env
 from kartrl.envs.worlds import load_world
 from kartrl.errors import UserError

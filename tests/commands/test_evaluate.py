@@ -15,6 +15,7 @@ from policies import CARTPOLE, KART, PONG, save_policy
 from rich.console import Console
 
 from kartrl.cli import main
+from kartrl.commands import progress
 from kartrl.commands.evaluate import evaluate
 from kartrl.config import dump, read
 from kartrl.driving.driving import Start, drive, drive_together, open_driver
@@ -304,3 +305,22 @@ def test_a_film_of_an_atari_game_runs_at_the_games_speed(name):
     env = world.open_env()
     assert world.pictures_per_second(env) == 15
     env.close()
+
+
+def test_an_endless_episode_has_a_limit_and_progress(tmp_path, monkeypatch, capsys):
+    """By the option or, without it, by the run's own key; after Ctrl-C, what was measured is printed."""
+    monkeypatch.setenv("KARTRL_IMPORT", "filmed")
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
+    overrides = ["environment.id=filmed:Filmed-v0", "evaluation.max_steps=70"]
+    policy = str(save_policy(tmp_path / "run", overrides))
+    for options, steps in (["--max-steps", "40"], 40), ([], 70):
+        assert main(["evaluate", "-p", policy, "--episodes", "2", *options]) == 0
+        output = capsys.readouterr()
+        assert f"{steps}.00" in output.out, "the return, 1 a step"
+        assert f"2 of 2 episodes ended after {steps} agent steps" in output.out
+        assert f"kartrl: filmed:Filmed-v0, episode 2 of 2, {steps} steps\n" in output.err
+    policy = str(save_policy(tmp_path / "run", [*overrides, "environment.kwargs.stopped=150"]))
+    assert main(["evaluate", "-p", policy]) == 130
+    output = capsys.readouterr().out
+    assert "greedy; interrupted" in output
+    assert "2 of 2 episodes ended after 70 agent steps" in output

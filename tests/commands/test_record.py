@@ -4,6 +4,7 @@ import importlib.util
 import itertools
 
 import av
+import filmed
 import numpy as np
 import pytest
 from commands import run
@@ -11,6 +12,7 @@ from PIL import Image
 from policies import CARTPOLE, KART, PONG, save_policy
 
 from kartrl.cli import main
+from kartrl.commands import progress
 from kartrl.config import dump
 from kartrl.learning import checkpoint
 
@@ -108,6 +110,73 @@ def test_other_environments_are_filmed_too(tmp_path):
     assert len(pictures) > 500
     assert "-2" in result.stdout, "the return of a lost game"
     assert not (tmp_path / "pong.png").exists()
+
+
+@pytest.fixture
+def endless(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KARTRL_IMPORT", "filmed")
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+
+    def policy(*overrides):
+        return str(save_policy(tmp_path / "run", ["environment.id=filmed:Filmed-v0", *overrides]))
+
+    return policy
+
+
+@pytest.mark.parametrize("look", ["bytes", "shares", "int64", "bool"])
+def test_a_film_shows_what_render_returns(endless, look):
+    assert main(["record", "-p", endless(f"environment.kwargs.look={look}"), "--max-steps", "3"]) == 0
+    codec, fps, pictures = decode("filmed-Filmed-v0.mp4")
+    assert (codec, fps, len(pictures)) == ("h264", 25, 4)
+    assert pictures[0].shape == (528, 768, 3)
+    shown = filmed.COLOUR if look == "bytes" else np.dstack([filmed.GREY] * 3)
+    wanted = np.dstack([(filmed.GREY > 100) * 255] * 3) if look == "bool" else shown
+    wanted = filmed.COLOUR if look == "shares" else wanted
+    for picture in pictures:
+        assert np.abs(picture[24::48, 24::48].astype(int) - wanted).mean() < 8
+
+
+def test_a_film_without_end_has_a_limit_and_progress(endless, monkeypatch, capsys):
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
+    assert main(["record", "-p", endless(), "--max-steps", "40", "--episodes", "2"]) == 0
+    output = capsys.readouterr()
+    assert "2 of 2 episodes ended after 40 agent steps: --max-steps N changes that" in output.out
+    assert "kartrl: recording filmed:Filmed-v0, episode 2 of 2, 40 steps, 3 s of video" in output.err
+    assert len(decode("filmed-Filmed-v0.mp4")[2]) == 2 * 41
+
+
+def test_what_was_filmed_until_ctrl_c_is_kept(endless, capsys):
+    assert main(["record", "-p", endless("environment.kwargs.stopped=15"), "-o", "film.mp4"]) == 0
+    assert "Interrupted; the video so far is kept" in capsys.readouterr().out
+    assert len(decode("film.mp4")[2]) == 15
+
+
+def test_ctrl_c_before_the_first_picture_leaves_nothing(endless, tmp_path, capsys):
+    policy = endless("environment.kwargs.stopped=0")
+    before = sorted(tmp_path.iterdir())
+    assert main(["record", "-p", policy]) == 130
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize("look", ["None", "a vector"])
+def test_no_picture_is_one_line_and_leaves_no_film(endless, tmp_path, capsys, look):
+    policy = endless(f"environment.kwargs.look={look!r}")
+    before = sorted(tmp_path.iterdir())
+    for command in (["record", "-p", policy], ["watch", policy, "-o", "film.mp4"]):
+        assert main(command) == 2
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1
+        assert "cannot be filmed: render() returned" in error
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_watch_films_an_endless_episode_to_the_limit(endless):
+    assert main(["watch", endless("environment.kwargs.look=shares"), "-o", "film.mp4", "--max-steps", "30"]) == 0
+    _, fps, pictures = decode("film.mp4")
+    assert fps == 25
+    assert 30 < len(pictures) < 30 + 4 * 25
+    assert pictures[0].std() > 30
 
 
 def test_an_environment_without_pictures(tmp_path, monkeypatch):

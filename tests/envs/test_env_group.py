@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from kartrl.config import read
-from kartrl.envs import make_env, make_group, world
+from kartrl.envs import make_env, make_group
 from kartrl.envs.env_group import AtariGroup, SingleGroup
 from kartrl.envs.episode import STATISTICS
 from kartrl.envs.world import World
@@ -58,9 +58,8 @@ def test_a_wrapper_that_counts_episodes_too_is_no_trouble():
     group.close()
 
 
-def test_an_episode_without_end_ends_outside_training(monkeypatch):
-    monkeypatch.setattr(world, "LONGEST", 30)
-    cliff = load_world(read(overrides=["environment.id=CliffWalking-v1"]))
+def test_an_episode_without_end_ends_outside_training():
+    cliff = load_world(read(overrides=["environment.id=CliffWalking-v1", "evaluation.max_steps=30"]))
     for training in (True, False):
         env = cliff.open_env(training=training)
         env.reset(seed=1)

@@ -4,7 +4,16 @@ import argparse
 
 from rich.console import Console
 
-from kartrl.commands.arguments import POLICY, Parser, add_driving, add_levels, add_world, policy, positive
+from kartrl.commands.arguments import (
+    POLICY,
+    Parser,
+    add_driving,
+    add_levels,
+    add_max_steps,
+    add_world,
+    policy,
+    positive,
+)
 from kartrl.files import user_path
 
 
@@ -33,6 +42,7 @@ def add_arguments(parser: Parser) -> None:
         default=0,
         help="continue with the next circuit after this many seconds (default: after the race)",
     )
+    add_max_steps(parser, film=True)
     add_driving(parser)
     add_world(parser)
 
@@ -42,5 +52,5 @@ def run(options: argparse.Namespace) -> int:
     from kartrl.commands.watch.showing import watch  # loads torch
 
     choices = options.state, options.output, options.seconds, options.greedy, options.device
-    watch(options.checkpoint, *choices, Console(), options.set)
+    watch(options.checkpoint, *choices, Console(), options.set, options.max_steps)
     return 0

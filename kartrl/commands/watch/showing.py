@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from kartrl.commands.arguments import FILM_STEPS
 from kartrl.commands.policy import find_policy, fitting
+from kartrl.commands.progress import Progress
 from kartrl.driving.driving import Driver, open_driver
 from kartrl.errors import UserError
 from kartrl.files import output_file, unused_file
@@ -26,7 +27,7 @@ FILM_FPS = 30  # maximum: drawing a frame takes longer than emulating it
 LOOK_SECONDS = 0.2  # between polls for a run's first checkpoint
 
 
-Opened = Callable[[Path], contextlib.AbstractContextManager[Driver]]
+Opened = Callable[..., contextlib.AbstractContextManager[Driver]]
 
 
 class Source(NamedTuple):
@@ -45,6 +46,7 @@ def watch(
     device: str,
     console: Console,
     overrides: Sequence[str] = (),
+    max_steps: int = FILM_STEPS,
 ) -> None:
     """Show a policy until the window is closed, or record one episode on each level.
 
@@ -55,6 +57,7 @@ def watch(
         output: the video. None: a window or, without a display, a video in the current folder.
         seconds: maximum length of an episode; 0: unlimited.
         overrides: as for `open_driver`.
+        max_steps: of an episode that is filmed.
 
     Raises:
         UserError: the checkpoint, a level or the device is missing, or the environment does not render.
@@ -70,7 +73,7 @@ def watch(
         _say(console, "No display: recording a video instead (-o FILE.mp4 chooses where)")
     if source.path is None:
         raise UserError(f"{source.follow}: no checkpoint to record yet; wait for the first one")
-    with contextlib.closing(Canvas()) as canvas, opened(source.path) as driver:
+    with contextlib.closing(Canvas()) as canvas, opened(source.path, max_steps=max_steps) as driver:
         show = Show(driver, source.path, source.follow, greedy, seconds, partial(_say, console))
         _film(show, canvas, video, console)
 
@@ -126,17 +129,15 @@ def _first_checkpoint(source: Source, window: Window) -> Path | None:
 def _film(show: Show, canvas: Canvas, wanted: Path, console: Console) -> None:
     """Record one round; after Ctrl-C, the video so far is kept."""
     every = max(1, round(show.rate / FILM_FPS))
-    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
     try:
         with (
             unused_file(wanted) as video,
             Mp4Writer(video, show.rate / every) as mp4,
-            Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress,
+            Progress(console, None) as progress,
         ):
-            task = progress.add_task("", total=None)
             try:
                 while show.rounds == 0:
-                    progress.update(task, description=f"recording {show.title}, {mp4.frames * every / show.rate:.0f} s")
+                    progress.tell(f"recording {show.title}, {mp4.frames * every / show.rate:.0f} s")
                     with held():  # so that Ctrl-C does not cut a frame
                         show.draw(canvas)
                         mp4.add(canvas.pixels())

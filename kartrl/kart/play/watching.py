@@ -10,8 +10,9 @@ import numpy.typing as npt
 import pygame
 
 from kartrl.console.libretro import Image
-from kartrl.driving.driving import Driver, Step, picture_of, reset_options, steps, with_newer
+from kartrl.driving.driving import Driver, Step, reset_options, steps, with_newer
 from kartrl.envs.episode import Episode
+from kartrl.envs.pictures import picture_of
 from kartrl.envs.worlds import CONSOLE_FPS
 from kartrl.errors import UserError
 from kartrl.kart.play import views
