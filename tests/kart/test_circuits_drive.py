@@ -39,8 +39,9 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("circuit", CIRCUITS)
 def test_scripted_driver_finishes_every_circuit(circuit: str) -> None:
-    times = lap_times(circuit)
-    assert len(times) == 5
+    laps = 5 if circuit == CIRCUITS[0] else 1
+    times = lap_times(circuit, laps)
+    assert len(times) == laps
     assert all(15 < seconds < 40 for seconds in times), times
 
 
