@@ -97,7 +97,8 @@ def _to_images(env: Env, space: spaces.Box, section: Environment) -> Env:
         shape = (*shape, 1)
         env = wrappers.ReshapeObservation(env, shape)
     if section.grayscale and shape[2] == 3:
-        env = wrappers.GrayscaleObservation(env, keep_dim=True)
+        shape = (*shape[:2], 1)
+        env = wrappers.TransformObservation(env, _to_grey, spaces.Box(0, 255, shape, np.uint8))
     if shape[2] <= RESIZED_AT_ONCE:
         return wrappers.ResizeObservation(env, (section.height, section.width))
     starts, size = range(0, shape[2], RESIZED_AT_ONCE), (section.width, section.height)
@@ -111,6 +112,11 @@ def _to_images(env: Env, space: spaces.Box, section: Environment) -> Env:
         ),
         spaces.Box(0, 255, (section.height, section.width, shape[2]), np.uint8),
     )
+
+
+def _to_grey(image: np.ndarray) -> np.ndarray:
+    """The grey of Atari games and the kart; Gymnasium's GrayscaleObservation weighs the colours in another way."""
+    return cv2.cvtColor(np.ascontiguousarray(image), cv2.COLOR_RGB2GRAY)[..., None]
 
 
 def _to_pixels(env: Env, space: spaces.Box) -> Env:

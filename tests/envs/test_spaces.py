@@ -80,9 +80,15 @@ def test_images_with_channels_last_stay(name: str) -> None:
     np.testing.assert_array_equal(observation, shown)
 
 
-def test_colour_with_channels_first_becomes_grey() -> None:
-    _, observation = begun(zoo("ColourFirst", "environment.grayscale=true", "environment.frame_stack=2"))
-    assert observation.shape == (54, 52, 2)
+@pytest.mark.parametrize(("name", "channels_first"), [("ColourFirst", True), ("ChannelsLast", False)])
+def test_colours_become_the_grey_of_atari_games(name: str, channels_first: bool) -> None:
+    """ALE's is OpenCV's."""
+    height, width = 60, 40
+    sizes = f"environment.height={height}", f"environment.width={width}"
+    env, observation = begun(zoo(name, "environment.grayscale=true", "environment.frame_stack=2", *sizes))
+    shown = env.unwrapped.shown.transpose(1, 2, 0) if channels_first else env.unwrapped.shown
+    grey = cv2.resize(cv2.cvtColor(shown, cv2.COLOR_RGB2GRAY), (width, height), interpolation=cv2.INTER_AREA)
+    np.testing.assert_array_equal(observation, np.dstack([grey, grey]))
 
 
 def test_images_of_many_channels_are_reduced_channel_by_channel() -> None:
