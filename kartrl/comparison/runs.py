@@ -21,7 +21,7 @@ from kartrl.run.folders import find_run
 
 RETURN = "episodic_return"
 EPISODE_METRICS = (RETURN, "episodic_length", "finished")  # columns of episodes.csv
-LEARNERS_KEYS = IMAGE_KEYS | {"crop_top", "crop_bottom", "life_loss_ends", "action_masks"}
+LEARNERS_KEYS = IMAGE_KEYS | {"crop_top", "crop_bottom", "life_loss_ends", "action_bounds", "action_masks"}
 """Keys of [environment] that may differ: what the learner sees of a task, and what it knows of its rules."""
 PLACES = ("train", "test")  # uses of levels, as in tags
 TRAINING = "training"  # key of `ComparedRun.finished`

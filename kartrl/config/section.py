@@ -1,6 +1,7 @@
 """Types and limits that the sections of the configuration share."""
 
 import functools
+import math
 import os
 import re
 from collections.abc import Iterator
@@ -27,6 +28,16 @@ def split_words(value: Any) -> Any:
     return value.replace(",", " ").split() if isinstance(value, str) else value
 
 
+def _low_high(value: Any) -> Any:
+    try:
+        low, high = map(float, split_words(value))
+    except (TypeError, ValueError):
+        low = high = math.nan
+    if not -math.inf < low < high < math.inf:
+        raise ValueError("must be two numbers, LOW HIGH, such as -2 2,")
+    return low, high
+
+
 # No run on one machine reaches these bounds; they keep an untrusted configuration from exhausting the machine.
 Count = Annotated[int, Field(ge=1, le=65_536)]
 AutoInt = Count | Literal["auto"]
@@ -41,6 +52,7 @@ UserPath = Annotated[str, AfterValidator(os.path.expanduser)]  # ~ is the user's
 Actions = Annotated[
     tuple[Annotated[int, Field(ge=0, le=4095)], ...], BeforeValidator(split_words), Field(max_length=4096)
 ]
+Bounds = Annotated[tuple[float, float], BeforeValidator(_low_high)]
 Words = Annotated[tuple[str, ...], BeforeValidator(split_words), Field(max_length=4096)]
 
 

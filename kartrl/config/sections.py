@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from kartrl.config.schedule import Rate, Schedule
-from kartrl.config.section import DAY, YEAR, Actions, AutoInt, Count, Numbers, Section, UserPath, Words
+from kartrl.config.section import DAY, YEAR, Actions, AutoInt, Bounds, Count, Numbers, Section, UserPath, Words
 from kartrl.files import user_path
 
 
@@ -213,6 +213,12 @@ class Environment(Section):
         ("none", "left", "right", "left+B", "right+B", "left+Y", "right+Y", "left+B+L", "right+B+L"),
         min_length=2,
         description="kart: buttons pressed by each action (B accelerates, Y brakes, L hops and slides)",
+    )
+    action_bounds: Bounds | Literal["auto", "none"] = Field(
+        "auto",
+        description="continuous actions: LOW HIGH, the bounds of those that the environment does not bound, such as "
+        "-2 2; none: actions are the policy's own numbers, about -1 to 1 at first, clipped only to bounds that the "
+        "environment has; auto: its bounds, which must be finite",
     )
     action_masks: bool = Field(
         True,

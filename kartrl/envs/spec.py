@@ -14,6 +14,7 @@ from gymnasium import spaces
 from kartrl.errors import UserError
 
 LARGEST_POLICY = 131_072  # parameters of a policy's distribution
+NO_BOUND = 1e30  # some environments give the largest float instead of infinity
 
 
 class Part(ABC):
@@ -178,6 +179,11 @@ class ActionSpec:
         return only.sizes[0] if isinstance(only, Discrete) and self.columns == 1 else 0
 
     @property
+    def continuous(self) -> bool:
+        """Whether it contains continuous numbers."""
+        return any(isinstance(part, Continuous) for part in self.parts)
+
+    @property
     def title(self) -> str:
         """For display: `6 actions`, or `3 binary actions and 1 continuous action`."""
         return _shortened(" and ".join(part.title for part in self.parts))
@@ -247,6 +253,11 @@ def leaves(space: gymnasium.Space[Any], name: str = "") -> Iterator[tuple[str, g
         yield name, space
 
 
+def has_bound(bound: np.ndarray) -> np.ndarray:
+    """Where floats have this bound, bool."""
+    return np.abs(bound) < NO_BOUND
+
+
 def _part(space: gymnasium.Space[Any], name: str) -> Part:
     """A space that is no Dict or Tuple.
 
@@ -261,12 +272,13 @@ def _part(space: gymnasium.Space[Any], name: str) -> Part:
         return Binary(math.prod(space.shape))
     if isinstance(space, spaces.Box):
         low, high = space.low.ravel(), space.high.ravel()
-        if space.dtype.kind == "f" and space.is_bounded() and (low < high).all():
+        if space.dtype.kind == "f" and (has_bound(low) & has_bound(high) & (low < high)).all():
             return Continuous(tuple(low.tolist()), tuple(high.tolist()))
     where = f" (at {name})" if name else ""
     raise UserError(
         f"its actions are {describe(space)}{where}; kartrl takes Discrete, MultiDiscrete and MultiBinary ones, Box "
-        "ones of floats with finite bounds, low < high, and Tuple and Dict of these"
+        "ones of floats with finite bounds, low < high, and Tuple and Dict of these; environment.action_bounds gives "
+        "floats other bounds, or none"
     )
 
 

@@ -126,7 +126,8 @@ class World(ABC):
         """Keys of the configuration that are not at their defaults but have no effect in this environment."""
         section, images = self.config.environment, len(spec.observation_shape) == 3
         keys = [f"kwargs.{name}" for name in section.kwargs] + [key for key in changed(section) if key != "kwargs"]
-        return [f"environment.{key}" for key in keys if not self.has_effect(key, images)]
+        ignored = set() if spec.action.continuous else {"action_bounds"}
+        return [f"environment.{key}" for key in keys if key in ignored or not self.has_effect(key, images)]
 
     def mirrored_actions(self) -> tuple[int, ...]:
         """For each action, the one that does the same in a mirrored image; () if unknown, or if there are none."""

@@ -69,7 +69,8 @@ class GymnasiumWorld(World):
 
         if key in ATARI_KEYS | ATARI_OWN:
             return (atari_spec(self.config.environment) is not None) == (key in ATARI_KEYS)
-        return key in ("id", "wrapper", "action_masks") or key.startswith("kwargs.") or (key in IMAGE_KEYS and images)
+        known = key in ("id", "wrapper", "action_bounds", "action_masks")
+        return known or key.startswith("kwargs.") or (key in IMAGE_KEYS and images)
 
     def ignored_keys(self, spec: EnvSpec) -> list[str]:
         keys = super().ignored_keys(spec) + [f"reward.{key}" for key in changed(self.config.reward)]

@@ -47,7 +47,7 @@ def make_kart(
         disable_env_checker=True,
         **settings,
     )
-    env = take_actions(apply_wrapper(made, config.environment))
+    env = take_actions(apply_wrapper(made, config.environment), config.environment)
     space = env.observation_space
     if space.dtype != np.uint8 or len(space.shape or ()) != 3:
         raise UserError(f"environment.wrapper: the kart's observations must stay uint8 images, not {describe(space)}")

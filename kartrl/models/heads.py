@@ -56,7 +56,7 @@ class AdvantageHead(nn.Module):
 
 def policy_head(section: Model, action: ActionSpec, inputs: int) -> nn.Linear:
     """The policy's output layer; at first all actions are about equally likely."""
-    if section.deviation == "free" and any(isinstance(part, Continuous) for part in action.parts):
+    if section.deviation == "free" and action.continuous:
         return initialised(FreeDeviation(inputs, action), 0.01)
     return initialised(nn.Linear(inputs, action.parameter_size), 0.01)
 

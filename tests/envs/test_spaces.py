@@ -320,6 +320,53 @@ def test_actions_of_every_kind_are_as_the_environment_has_them(name: str, row: l
     assert len({str(given) for given in env.unwrapped.taken}) > 10 or spec.columns < 3
 
 
+@pytest.mark.parametrize(
+    ("name", "bounds", "row", "taken", "other", "clipped"),
+    [
+        ("Free", "-2 2", [-1, 0.5], [-2, 1], [-9, 9], [-2, 2]),
+        ("Free", "0 1e3", [-1, 1], [0, 1000], [-9, 9], [0, 1000]),
+        ("Free", "none", [-1, 0.5], [-1, 0.5], [-9, 1e6], [-9, 1e6]),
+        ("Half", "-2 2", [-1, 1], [0, 2], [-9, 9], [0, 2]),
+        ("Half", "none", [0.5, 1], [0.5, 1], [-9, 9], [0, 9]),
+        ("Largest", "-2 2", [-1, 0.5], [-2, 1], [-9, 9], [-2, 2]),
+        ("Largest", "none", [-1, 0.5], [-1, 0.5], [-9, 9], [-9, 9]),
+        ("Fixed", "none", [0.5, 1], [0.5, 1], [-9, 9], [0, 1]),
+        ("Square", "none", [0.5, 0, 1, 1], [[0.5, 0], [1, 1]], [-9, 9, 0, 0], [[0, 1], [0, 0]]),
+        ("Square", "-2 2", [0.5, 0, 1, 1], [[0.75, 0.5], [1, 1]], [-9, 9, 0, 0], [[0, 1], [0.5, 0.5]]),
+        (
+            *("Loose", "-2 2", [1, -1, -1], {"gear": 1, "pull": [-2, 3]}),
+            *([0, 9, 9], {"gear": 0, "pull": [1, 4]}),
+        ),
+        (
+            *("Loose", "none", [1, -1, 3.5], {"gear": 1, "pull": [-1, 3.5]}),
+            *([0, -99, 9], {"gear": 0, "pull": [-99, 4]}),
+        ),
+    ],
+)
+def test_numbers_without_bounds_have_those_that_are_named(
+    name: str, bounds: str, row: list, taken: Any, other: list, clipped: Any
+) -> None:
+    configuration = zoo(name, f"environment.action_bounds={bounds}")
+    env, _ = begun(configuration)
+    spec = ActionSpec.of(env.action_space)
+    for action in spec.taken(np.array([row, other], np.float32)):
+        env.step(action)
+    for given, expected in zip(env.unwrapped.taken, (taken, clipped), strict=True):
+        assert given in env.unwrapped.action_space
+        assert_like(given, expected)
+    assert not remarks(configuration, inspect_env(configuration))
+
+
+def test_bounds_that_do_not_fit_are_said() -> None:
+    assert "low < high" in refusal(zoo("Loose", "environment.action_bounds=5 6"))
+    assert "environment.action_bounds" in refusal(zoo("Free"))
+    configuration = zoo("Plain", "environment.action_bounds=-1 1")
+    assert "ignores environment.action_bounds" in remarks(configuration, inspect_env(configuration))[0]
+    for value in ("2 -2", "1", "1 2 3", "nan 1", "0 inf", "low high", ""):
+        with pytest.raises(UserError, match="action_bounds: must be two numbers"):
+            zoo("Free", f"environment.action_bounds={value}")
+
+
 def assert_like(given: Any, expected: Any) -> None:
     """Nested actions, with the environment's own structure."""
     assert isinstance(given, dict) == isinstance(expected, dict)
@@ -331,7 +378,7 @@ def assert_like(given: Any, expected: Any) -> None:
         for one, other in zip(given, expected, strict=True):
             assert_like(one, other)
     else:
-        np.testing.assert_allclose(given, expected)
+        np.testing.assert_allclose(given, expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -339,6 +386,8 @@ def assert_like(given: Any, expected: Any) -> None:
     [
         ("Free", "Box ones of floats with finite bounds"),
         ("Half", "Box ones of floats with finite bounds"),
+        ("Largest", "Box ones of floats with finite bounds"),
+        ("Loose", "(at pull)"),
         ("Whole", "Box ones of floats"),
         ("Fixed", "low < high"),
         ("Speech", "(at say)"),

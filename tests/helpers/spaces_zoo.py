@@ -150,6 +150,13 @@ ACTIONS = {
     ),
     "Free": spaces.Box(shape=(2,), **UNBOUNDED),
     "Half": spaces.Box(0, np.inf, (2,), np.float32),
+    "Largest": box(-np.finfo(np.float32).max, np.finfo(np.float32).max, (2,), np.float32),
+    "Loose": spaces.Dict(
+        {
+            "gear": spaces.Discrete(2),
+            "pull": spaces.Box(np.array([-np.inf, 3.0]), np.array([1.0, 4.0]), dtype=np.float64),
+        }
+    ),
     "Square": box(0, 1, (2, 2), np.float32),
     "Whole": box(0, 5, (2,), np.int64),
     "Speech": spaces.Dict({"move": spaces.Discrete(2), "say": spaces.Text(3)}),
