@@ -1,11 +1,19 @@
 """Joins the newest frames of an environment to the one image that the network reads, and splits it again."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import cv2
 import numpy as np
 
 MOST_MERGED = 128  # channels of an OpenCV image (CV_CN_MAX)
+
+
+def concatenated(frames: Iterable[np.ndarray]) -> np.ndarray:
+    """Images uint8 [H, W] or [H, W, C] as one, [H, W, their number * C], the last one's channels last."""
+    images = list(frames)
+    if len(images) * images[0][0, 0].size > MOST_MERGED:
+        return np.dstack(images)
+    return np.asarray(cv2.merge(images), np.uint8)  # OpenCV interleaves pixels in a sixth of NumPy's time
 
 
 def joined_frames(frames: np.ndarray) -> np.ndarray:

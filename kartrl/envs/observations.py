@@ -3,6 +3,8 @@
 docs/environments.md states the rules.
 """
 
+from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import cv2
@@ -12,7 +14,7 @@ from gymnasium import spaces, wrappers
 from gymnasium.spaces.utils import flatdim
 
 from kartrl.config import Environment
-from kartrl.envs.frames import joined_frames
+from kartrl.envs.frames import concatenated
 from kartrl.envs.spec import describe, leaves
 from kartrl.errors import UserError
 
@@ -21,7 +23,9 @@ Env = gymnasium.Env[Any, Any]
 IMAGE_SIDE = 16  # an array with two sides of at least this many numbers is an image, a smaller one a table
 LARGEST_VECTOR = 65_536  # numbers; thousands of observations are kept in memory
 LARGEST_SPAN = 65_535  # of meaningful bounds; wider ones are just the limits of the dtype
-RESIZED_AT_ONCE = 4  # channels that OpenCV resizes in one call
+MOST_RESIZED = 4  # channels that OpenCV reduces at once
+# of red, green, blue and 1: GrayscaleObservation's grey, rounded down, on which policies were trained; ALE's differs
+GRAY = np.array([[0.2125, 0.7154, 0.0721, -0.5]])
 
 
 def is_finite(observation: np.ndarray) -> bool:
@@ -63,17 +67,41 @@ def prepare_observations(env: Env, section: Environment) -> Env:
     return _to_vectors(env)
 
 
-def stack_frames(env: Env, number: int, padding: str = "reset") -> Env:
-    """The newest `number` images as one, uint8 [H, W, C * number], the newest last."""
-    if number == 1:
-        return env
-    height, width, channels = env.observation_space.shape or ()
-    shape = (height, width, channels * number)
-    return wrappers.TransformObservation(
-        wrappers.FrameStackObservation(env, number, padding_type=padding),
-        joined_frames,
-        spaces.Box(0, 255, shape, np.uint8),
-    )
+class FrameStack(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """The newest images as one, uint8 [H, W, C * number], the newest last.
+
+    It copies each image, as some environments return the same array in each step.
+
+    Args:
+        env: with observations uint8 [H, W, C].
+        number: of images.
+        zeros: whether an episode begins with black images before its first one, instead of copies of that.
+    """
+
+    def __init__(self, env: Env, number: int, zeros: bool) -> None:
+        super().__init__(env)
+        height, width, channels = env.observation_space.shape or ()
+        self.observation_space = spaces.Box(0, 255, (height, width, channels * number), np.uint8)
+        self._zeros, self._images = zeros, deque[np.ndarray](maxlen=number)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begin with the first image."""
+        first, info = self.env.reset(seed=seed, options=options)
+        first = np.array(first)
+        self._images.extend([first * 0 if self._zeros else first] * self._images.maxlen)  # type: ignore[operator]
+        self._images.append(first)
+        return concatenated(self._images), info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Add an image."""
+        image, reward, terminated, truncated, info = self.env.step(action)
+        self._images.append(np.array(image))
+        return concatenated(self._images), reward, terminated, truncated, info
+
+
+def stack_frames(env: Env, number: int, zeros: bool = False) -> Env:
+    """`FrameStack`, if there is more than one image."""
+    return env if number == 1 else FrameStack(env, number, zeros)
 
 
 def _is_image(space: spaces.Box) -> bool:
@@ -86,64 +114,61 @@ def _is_image(space: spaces.Box) -> bool:
 
 def _to_images(env: Env, space: spaces.Box, section: Environment) -> Env:
     """Convert images of two or three dimensions to uint8 [height, width, C]."""
-    env = _to_pixels(env, space)
-    shape = space.shape
-    if len(shape) == 3 and _channel_axis(space) == 0:
-        shape = (*shape[1:], shape[0])
-        env = wrappers.TransformObservation(
-            env, lambda image: np.ascontiguousarray(np.moveaxis(image, 0, 2)), spaces.Box(0, 255, shape, np.uint8)
-        )
-    elif len(shape) == 2:
-        shape = (*shape, 1)
-        env = wrappers.ReshapeObservation(env, shape)
-    if section.grayscale and shape[2] == 3:
-        shape = (*shape[:2], 1)
-        env = wrappers.TransformObservation(env, _to_grey, spaces.Box(0, 255, shape, np.uint8))
-    if shape[2] <= RESIZED_AT_ONCE:
-        return wrappers.ResizeObservation(env, (section.height, section.width))
-    starts, size = range(0, shape[2], RESIZED_AT_ONCE), (section.width, section.height)
-    return wrappers.TransformObservation(
-        env,
-        lambda image: np.dstack(
-            [
-                cv2.resize(image[..., start : start + RESIZED_AT_ONCE], size, interpolation=cv2.INTER_AREA)
-                for start in starts
-            ]
-        ),
-        spaces.Box(0, 255, (section.height, section.width, shape[2]), np.uint8),
-    )
-
-
-def _to_grey(image: np.ndarray) -> np.ndarray:
-    """The grey of Atari games and the kart; Gymnasium's GrayscaleObservation weighs the colours in another way."""
-    return cv2.cvtColor(np.ascontiguousarray(image), cv2.COLOR_RGB2GRAY)[..., None]
-
-
-def _to_pixels(env: Env, space: spaces.Box) -> Env:
-    """Convert images of any dtype to uint8, scaling the bounds of each number to 0 and 255.
-
-    Gymnasium's RescaleObservation keeps the dtype, and rounds its factor for integers.
-    """
     if len(space.shape) > 3:
         raise UserError(f"its observations are {describe(space)}; kartrl takes images of two or three dimensions")
+    to_bytes = _to_bytes(space)
+    first = len(space.shape) == 3 and _channel_axis(space) == 0
+    channels = 1 if len(space.shape) == 2 else space.shape[0 if first else 2]
+    gray = section.grayscale and channels == 3
+    size = (section.width, section.height)
+    shape = (section.height, section.width, 1 if gray else channels)
+
+    def convert(image: Any) -> np.ndarray:
+        image = to_bytes(image)
+        if channels > MOST_RESIZED:
+            planes = image if first else np.moveaxis(image, 2, 0)
+            return concatenated([_resized(plane, size) for plane in planes]).reshape(shape)
+        if first:
+            image = concatenated(image)
+        if gray:
+            image = cv2.transform(image, GRAY)
+        return _resized(image, size).reshape(shape)
+
+    return wrappers.TransformObservation(env, convert, spaces.Box(0, 255, shape, np.uint8))
+
+
+def _resized(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """A new image uint8 [H, W] or [H, W, C], of at most `MOST_RESIZED` channels, of this width and height."""
+    return np.asarray(cv2.resize(image, size, interpolation=cv2.INTER_AREA), np.uint8)
+
+
+def _to_bytes(space: spaces.Box) -> Callable[[Any], np.ndarray]:
+    """A function that converts images of any dtype to uint8, scaling the bounds of each number to 0 and 255."""
     if space.dtype == np.uint8 and (space.low == 0).all() and (space.high == 255).all():
-        return env
+        return lambda image: np.asarray(image, np.uint8)
     span = space.high.astype(np.float64) - space.low
     if not (span <= LARGEST_SPAN).all():
         raise UserError(
             f"its observations are {describe(space)}; kartrl takes images whose bounds give the range of their "
             f"values, such as 0 to 255 or 0 to 1, at most {LARGEST_SPAN}"
         )
-    low = space.low.astype(np.float32)
-    factor = np.divide(255.0, span, where=span > 0, out=np.zeros_like(span)).astype(np.float32)
+    factor = np.divide(255.0, span, where=span > 0, out=np.zeros_like(span))
+    low, scale = _once(space.low.astype(np.float32)), _once(factor.astype(np.float32))
 
     def convert(image: Any) -> np.ndarray:
-        values = (np.asarray(image, np.float32) - low) * factor
+        values = np.asarray(image, np.float32) - low
+        values *= scale
         if not np.isfinite(values).all():
             raise NonFiniteImage("the environment returned an image that is not finite")
-        return np.rint(values.clip(0, 255)).astype(np.uint8)
+        np.rint(values, out=values)
+        return values.clip(0, 255, out=values).astype(np.uint8)
 
-    return wrappers.TransformObservation(env, convert, spaces.Box(0, 255, space.shape, np.uint8))
+    return convert
+
+
+def _once(values: np.ndarray) -> Any:
+    """One number, if all are the same: that is faster."""
+    return values.flat[0] if (values == values.flat[0]).all() else values
 
 
 def _channel_axis(space: spaces.Box) -> int:

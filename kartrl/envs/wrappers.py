@@ -37,7 +37,7 @@ def make_other(section: Environment, render: bool) -> Env:
         game = made if atari is None else _atari(made, section, step_limit(atari.kwargs, section.frame_skip))
         env = take_actions(apply_wrapper(game, section), section)
         if atari is not None and section.wrapper == "none":
-            return stack_frames(env, section.frame_stack, padding="zero")  # as in AtariVectorEnv
+            return stack_frames(env, section.frame_stack, zeros=True)  # as in AtariVectorEnv
         return prepare_observations(env, section)
     except UserError as error:
         made.close()

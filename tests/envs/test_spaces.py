@@ -48,11 +48,10 @@ def refusal(configuration: Config) -> str:
     return text
 
 
-def as_shown(name: str, height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
+def as_shown(name: str, height: int, width: int, *overrides: str) -> tuple[np.ndarray, np.ndarray]:
     """What the environment showed and what the network sees of it, at the image's own size and in colour."""
-    env, observation = begun(
-        zoo(name, f"environment.height={height}", f"environment.width={width}", "environment.grayscale=false")
-    )
+    size = f"environment.height={height}", f"environment.width={width}"
+    env, observation = begun(zoo(name, *size, "environment.grayscale=false", *overrides))
     assert observation.dtype == np.uint8
     return env.unwrapped.shown, observation
 
@@ -80,15 +79,15 @@ def test_images_with_channels_last_stay(name: str) -> None:
     np.testing.assert_array_equal(observation, shown)
 
 
-@pytest.mark.parametrize(("name", "channels_first"), [("ColourFirst", True), ("ChannelsLast", False)])
-def test_colours_become_the_grey_of_atari_games(name: str, channels_first: bool) -> None:
-    """ALE's is OpenCV's."""
-    height, width = 60, 40
-    sizes = f"environment.height={height}", f"environment.width={width}"
-    env, observation = begun(zoo(name, "environment.grayscale=true", "environment.frame_stack=2", *sizes))
-    shown = env.unwrapped.shown.transpose(1, 2, 0) if channels_first else env.unwrapped.shown
-    grey = cv2.resize(cv2.cvtColor(shown, cv2.COLOR_RGB2GRAY), (width, height), interpolation=cv2.INTER_AREA)
-    np.testing.assert_array_equal(observation, np.dstack([grey, grey]))
+@pytest.mark.parametrize("name", ["ChannelsLast", "ColourFirst", "Unit"])
+def test_grey_has_the_weights_of_gymnasiums_wrapper(name: str) -> None:
+    """Those of ITU-R BT.709, rounded down."""
+    shape = {"ColourFirst": (60, 40)}.get(name, spaces_zoo.IMAGES[name].shape[:2])
+    shown, observation = as_shown(name, *shape, "environment.grayscale=true")
+    image = shown.transpose(1, 2, 0) if name == "ColourFirst" else shown * (255 if name == "Unit" else 1)
+    exact = np.rint(image) @ [0.2125, 0.7154, 0.0721]
+    assert observation.shape == (*shape, 1)
+    np.testing.assert_allclose(observation[..., 0], exact - 0.5, atol=0.51)
 
 
 def test_images_of_many_channels_are_reduced_channel_by_channel() -> None:
