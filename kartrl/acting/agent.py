@@ -13,12 +13,15 @@ from kartrl.acting.slab import Slab
 from kartrl.config import Config
 from kartrl.envs import make_group
 from kartrl.envs.env_group import EnvGroup
+from kartrl.envs.seeds import seed_generators
 from kartrl.envs.spec import ActionSpec, EnvSpec
 from kartrl.errors import UserError, shortage
 from kartrl.metrics.stopwatch import AGENT_STAGES, Stopwatch
-from kartrl.processes.spawn import AGENT, yield_cores
+from kartrl.processes.child import end_descendants
+from kartrl.processes.spawn import AGENT, environments_hosted, yield_cores
 
 FAULTS_ALLOWED = 20  # consecutive steps at which all environments of a group returned non-finite numbers
+STEP_SEEDS = 1_000_003  # seeds of the generators for the steps of each environment
 
 
 def run(
@@ -36,9 +39,10 @@ def run(
         server: receives an `EpisodeEnd` at the end of each episode, and a `Failure` if the agent cannot continue.
     """
     yield_cores(AGENT)
-    with telling(server):
+    with environments_hosted(), telling(server):
         stopwatch = Stopwatch(AGENT_STAGES, slab.stage_seconds[agent])
-        play(config, spec.action, slab, agent, seed, Mailbox(slab, waker), stopwatch, server)
+        calls = slab.calls[agent : agent + 1]
+        play(config, spec.action, slab, agent, seed, Mailbox(slab, waker), stopwatch, server, calls)
 
 
 @contextlib.contextmanager
@@ -70,25 +74,39 @@ def play(
     mailbox: Mailbox,
     stopwatch: Stopwatch,
     server: Connection,
+    calls: np.ndarray,
 ) -> None:
     """Step the agent's groups in turn, forever: one is stepped while the others wait for their actions.
+
+    Args:
+        calls: int64 [1], the number of environments made and of their resets and steps, counted here as signs of life.
 
     Raises:
         Stopped: the run is stopping.
     """
+
+    def beat() -> None:
+        calls[0] += 1
+
+    size = slab.group_size
     first = agent * slab.groups_per_agent
     groups = [AgentGroup(slab, first + index, mailbox, stopwatch) for index in range(slab.groups_per_agent)]
     envs: list[EnvGroup] = []
     done = np.zeros((len(groups), slab.group_size), bool)
     faults = [0] * len(groups)  # consecutive steps at which all environments were faulty, or began a new episode
+    moves = [0] * len(groups)
+    seed_generators(seed)
     try:
         for index, group in enumerate(groups):
-            envs.append(make_group(config, slab.group_size))
-            observation = envs[index].reset(seed + index * slab.group_size)
+            envs.append(make_group(config, size, beat))
+            observation = envs[index].reset(seed + index * size)
             stopwatch.lap("environment")
             group.ask(observation, ~done[index], envs[index].restriction if action.masked else None)
         for index in take_turns(groups, mailbox):
             env, group = envs[index], groups[index]
+            moves[index] += 1
+            if config.run.reproducible:  # groups share the generators, and their order may depend on timing
+                seed_generators(STEP_SEEDS * (seed + index * size) + moves[index])
             observation, reward, terminated, truncated, faulty, episodes = env.step(action.taken(group.answer()))
             stopwatch.lap("environment")
             # Where an episode ended at the previous step, this step ignored its action and began the next episode.
@@ -97,10 +115,11 @@ def play(
             done[index] = terminated | truncated
             faults[index] = faults[index] + 1 if (faulty | began).all() else 0
             if faults[index] == FAULTS_ALLOWED:
-                raise ValueError("the environments returned only non-finite numbers")
+                raise ValueError(f"the environments returned only faulty steps, the last with {env.fault}")
             for episode in episodes:
                 server.send(EpisodeEnd(episode, first + index, group.blocks))
             group.ask(observation, began, env.restriction if action.masked else None)
     finally:
         for env in envs:
             env.close()
+        end_descendants()  # before they could notice that the environments are gone

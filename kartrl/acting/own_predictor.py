@@ -22,7 +22,7 @@ from kartrl.envs.spec import EnvSpec
 from kartrl.hardware.devices import keep_freed_memory
 from kartrl.metrics.stopwatch import AGENT_STAGES, Stopwatch
 from kartrl.models import make_distribution, make_network
-from kartrl.processes.spawn import AGENT, yield_cores
+from kartrl.processes.spawn import AGENT, environments_hosted, yield_cores
 
 
 def run(
@@ -46,11 +46,11 @@ def run(
     yield_cores(AGENT)
     keep_freed_memory()
     torch.set_num_threads(1)
-    with telling(server):
+    with environments_hosted(), telling(server):
         stopwatch = Stopwatch(AGENT_STAGES, slab.stage_seconds[agent])
         predictor = OwnPredictor(config, spec, slab, agent, seed, weights, stopwatch)
         mailbox = Mailbox(slab, waker, predictor.serve, predictor.request)
-        play(config, spec.action, slab, agent, seed, mailbox, stopwatch, server)
+        play(config, spec.action, slab, agent, seed, mailbox, stopwatch, server, slab.calls[agent : agent + 1])
 
 
 class OwnPredictor:

@@ -33,6 +33,12 @@ class Sizes(NamedTuple):
     torch_threads: int  # of PyTorch's operations, and of an update at the start
     most_threads: int  # of an update, while updates are the bottleneck
 
+    @property
+    def update_steps(self) -> int:
+        """Agent steps of all environments after which there is a batch for an update, if all are equally fast."""
+        groups = self.agents * self.groups_per_agent
+        return -(-self.training_blocks // groups) * groups * self.group_size * self.unroll_length
+
     def __str__(self) -> str:
         size = self.group_size
         if not self.trainers:

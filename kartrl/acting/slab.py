@@ -85,6 +85,7 @@ class SlabShape(NamedTuple):
                 "int64",
             ),  # finished by the agent across restarts, without quarantined ones
             "quarantined": ((self.num_agents,), "int64"),  # unrolls with non-finite numbers
+            "calls": ((self.num_agents,), "int64"),  # environments made by the agent, and their resets and steps
             "passes": ((self.num_agents,), "int64"),  # forward passes of agents that make them themselves
             "stopping": ((1,), "bool"),
         }
@@ -156,6 +157,7 @@ class Slab:
     retired: np.ndarray
     unrolls: np.ndarray
     quarantined: np.ndarray
+    calls: np.ndarray
     passes: np.ndarray
     stopping: np.ndarray
 
@@ -294,9 +296,9 @@ class Slab:
 
     # Server
 
-    def requests(self, agent: int) -> int:
-        """Number of requests the agent has made, across restarts."""
-        return int(self.requested[self._groups(agent)].sum())
+    def signs(self, agent: int) -> int:
+        """Number of its environments' calls and of its requests, across restarts."""
+        return int(self.requested[self._groups(agent)].sum() + self.calls[agent])
 
     def may_move(self, agent: int) -> bool:
         """Whether the agent could make a request: it has all answers and a free block."""

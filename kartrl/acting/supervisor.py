@@ -17,7 +17,7 @@ from kartrl.config import Config
 from kartrl.envs.spec import EnvSpec
 from kartrl.errors import RunFailed, UserError
 from kartrl.processes.backoff import Restarts
-from kartrl.processes.child import ChildProcess, tell_exit
+from kartrl.processes.child import ChildProcess, kill_orphans, tell_exit
 from kartrl.processes.inbox import Inbox
 from kartrl.processes.spawn import spawn
 
@@ -33,8 +33,8 @@ class Board(Protocol):
     num_agents: int
     unrolls: np.ndarray
 
-    def requests(self, agent: int) -> int:
-        """Number of requests for actions it has made, across restarts."""
+    def signs(self, agent: int) -> int:
+        """A number that grows while it makes, resets and steps its environments and asks for actions."""
 
     def may_move(self, agent: int) -> bool:
         """Whether it could make its next request."""
@@ -114,6 +114,10 @@ class Supervisor(ABC, Generic[AnyBoard]):
         return sum(agent.restarts.total for agent in self._agents)
 
     @property
+    def signs(self) -> int:
+        return sum(self._board.signs(agent.number) for agent in self._agents)
+
+    @property
     def where(self) -> str:
         return ""
 
@@ -124,10 +128,11 @@ class Supervisor(ABC, Generic[AnyBoard]):
 
     def _start(self, agent: Agent) -> None:
         board = self._board
-        # A restarted agent gets another seed, so as not to repeat what killed it.
-        seed = self._seed + agent.number * self._envs + agent.restarts.total * 10_007
+        # A restarted agent gets other seeds, so as not to repeat what killed it, and no environment those of another.
+        life = agent.restarts.total * len(self._agents) + agent.number
+        seed = self._seed + life * self._envs
         agent.unrolls, agent.ended, agent.cause = int(board.unrolls[agent.number]), False, ""
-        agent.moved = (time.monotonic(), board.requests(agent.number))
+        agent.moved = (time.monotonic(), board.signs(agent.number))
         agent.process, messages = self._spawn(agent.number, seed)
         agent.messages = Inbox(messages)
 
@@ -198,15 +203,16 @@ class Supervisor(ABC, Generic[AnyBoard]):
             self._died(agent, now, False, f"cannot be started: {error}")
 
     def _is_stalled(self, agent: Agent, now: float) -> bool:
-        """Whether it has made no request for too long, though it could have."""
-        requests = self._board.requests(agent.number)
-        if requests != agent.moved[1] or not self._board.may_move(agent.number):
-            agent.moved = (now, requests)
+        """Whether it has shown no sign of life for too long, though it could have."""
+        signs = self._board.signs(agent.number)
+        if signs != agent.moved[1] or not self._board.may_move(agent.number):
+            agent.moved = (now, signs)
         return now - agent.moved[0] > self._config.system.step_timeout
 
     def _reap(self, agent: Agent, now: float, trained: bool) -> None:
         assert agent.process is not None
         code, agent.process = agent.process.exitcode, None
+        kill_orphans()
         if agent.messages is not None:
             agent.messages.reader.close()
             agent.messages = None

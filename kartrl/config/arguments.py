@@ -7,7 +7,7 @@ import warnings
 from typing import Any
 
 CONSTANTS = {"true": "True", "false": "False", "none": "None", "null": "None"}
-OURS = ("id", "render_mode", "disable_env_checker")  # arguments of `gymnasium.make` that kartrl sets itself
+OURS = ("id", "disable_env_checker")  # arguments of `gymnasium.make` that kartrl sets itself
 PREFIX = "kwargs"
 MOST_NESTED = 50  # brackets; Python's parser may exhaust a thread's stack with thousands
 _TOKEN = r"""(?x) [\s,:]++ | [\[\](){}] | '(?:[^'\\]|\\.)*+' | "(?:[^"\\]|\\.)*+" | \b(?:true|false|none|null)\b

@@ -1,8 +1,6 @@
 """Driving with a trained network, to see what it does: whole episodes, or one step by step."""
 
 import contextlib
-import glob
-import math
 from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,18 +10,17 @@ import numpy as np
 import torch
 from rich.console import Console
 
-from kartrl.config import Config, Levels, Run, dump, read
-from kartrl.config.levels import is_path
+from kartrl.config import Config, dump, read
 from kartrl.driving.actor import Actor
 from kartrl.envs import masks
 from kartrl.envs.episode import STATISTICS, Drive
-from kartrl.envs.observations import NonFiniteImage, is_finite
+from kartrl.envs.observations import NonFiniteImage, fits, is_finite
 from kartrl.envs.pictures import picture_of
+from kartrl.envs.seeds import seed_generators
 from kartrl.envs.spec import ActionSpec
 from kartrl.envs.world import World
 from kartrl.envs.worlds import load_world
 from kartrl.errors import UserError, located
-from kartrl.files import user_path
 from kartrl.hardware.devices import choose_device
 from kartrl.learning import checkpoint
 from kartrl.models import Network
@@ -75,8 +72,8 @@ def open_driver(
     """Context manager: the `Driver` of a checkpoint, with an environment for these levels.
 
     Args:
-        levels: as a user names them; if empty, those that the checkpoint's configuration trains or tests on. Of these,
-            paths are opened only for a run in the user's own folder of runs: a stranger's are of another machine.
+        levels: as a user names them; if empty, those that the checkpoint's configuration trains or tests on, except
+            paths, which may belong to another folder or machine.
         device: auto, cpu, cuda or mps; auto is the CPU, which is as fast as any for one observation at a time.
         render: whether the environment renders frames.
         console: shows the progress of building levels.
@@ -101,7 +98,7 @@ def open_driver(
     if levels:
         found = world.find_levels(levels, console)
     else:
-        own, left_out = openable(path, config)
+        own, left_out = _without_paths(path, config)
         if single:
             _check_single(world.level_word, load_world(own).level_keys())
         world = load_world(load_world(own).prepare(console))
@@ -112,6 +109,7 @@ def open_driver(
             console.print(left_out, highlight=False, markup=False, soft_wrap=True)
     if single:
         _check_single(world.level_word, found, ",".join(levels))
+    seed_generators(0)  # each episode has its own seed; environments may draw when they are made
     try:
         env = world.open_env(found, training=False, render=render)
     except (UserError, OSError, MemoryError):
@@ -184,32 +182,18 @@ def _check_effect(world: World, overrides: Sequence[str], images: bool) -> None:
             raise UserError(f"--set {override}: has an effect in training alone; leave it out")
 
 
-def openable(path: Path, config: Config) -> tuple[Config, str]:
-    """The configuration with those [levels] that may be opened, and a line that says which are left out, or "".
-
-    Args:
-        path: the checkpoint with this configuration.
+def _without_paths(path: Path, config: Config) -> tuple[Config, str]:
+    """The configuration with [levels] without paths, and a line that says which these are; "" if there are none.
 
     Raises:
         UserError: too many circuits would have to be generated.
     """
-    own = _is_own(path)
-    if not own and (number := config.levels.generated) > MOST_BUILT:
+    levels = config.levels.without_paths()
+    keys = [key for key, use in config.levels.circuits.items() if key not in levels.circuits and use != "none"]
+    text = f"{path}: paths in its [levels] are not opened ({_short(keys)}); name them with -s"
+    if (number := levels.generated) > MOST_BUILT:
         raise UserError(f"{path}: [levels] has {number:,} generated circuits; choose some with -s")
-    paths = [key for key, use in config.levels.circuits.items() if is_path(key) and use != "none"]
-    left = [key for key in paths if not own or (not glob.glob(str(user_path(key))) and not user_path(key).exists())]
-    levels = Levels(circuits={key: use for key, use in config.levels.circuits.items() if key not in left})
-    reason = "are not found in this folder" if own else "are not opened"
-    text = f"{path}: paths in its [levels] {reason} ({_short(left)}); name them with -s"
-    return config.model_copy(update={"levels": levels}), text if left else ""
-
-
-def _is_own(path: Path) -> bool:
-    """Whether a checkpoint is one that a run in the user's own folder of runs has saved, not a file from elsewhere."""
-    saved_by_run = path.name == "best.pt" or (path.parent.name == "checkpoints" and path.stem.isdecimal())
-    folder = path.resolve().parent
-    folder = folder.parent if folder.name == "checkpoints" else folder
-    return saved_by_run and (folder / "config.cfg").is_file() and Run().logs_folder.resolve() in folder.parents
+    return config.model_copy(update={"levels": levels}), text if keys else ""
 
 
 def _short(keys: Sequence[str], limit: int = 80) -> str:
@@ -334,6 +318,7 @@ def steps(
 
 def _episode(env: "gymnasium.Env[Any, Any]", options: dict[str, Any], seed: int) -> Generator[Step, Any, None]:
     """The start of one episode and its steps; takes the action of each."""
+    seed_generators(seed)
     observation, info = env.reset(seed=seed, options=options or None)
     step = Step(observation, 0.0, info, False, False)
     length, total = 0, 0.0
@@ -341,7 +326,7 @@ def _episode(env: "gymnasium.Env[Any, Any]", options: dict[str, Any], seed: int)
         action = yield step
         try:
             observation, reward, terminated, truncated, info = env.step(action)
-            finite = math.isfinite(float(reward)) and is_finite(observation)
+            finite = fits(reward) and is_finite(observation)
         except NonFiniteImage:
             finite = False
         if not finite:  # it ends the episode, as in training

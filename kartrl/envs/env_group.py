@@ -4,7 +4,6 @@ Episode ends follow Gymnasium's `AutoresetMode.NEXT_STEP`: the step that ends an
 observation, and the step after it ignores its action and returns the first observation of the next episode.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -16,7 +15,8 @@ from kartrl.envs import masks
 from kartrl.envs.atari import NOOP, TERMINATED, UNLIMITED, step_limit
 from kartrl.envs.episode import STATISTICS, Episode
 from kartrl.envs.frames import joined_frames
-from kartrl.envs.observations import NonFiniteImage, is_finite
+from kartrl.envs.observations import NonFiniteImage, fault_of, fits, is_finite, reward_fault
+from kartrl.envs.seeds import SEEDS, seed_generators
 
 MakeEpisode = Callable[[dict[str, Any], bool], Episode]
 
@@ -33,7 +33,13 @@ class GroupStep(NamedTuple):
 
 
 class EnvGroup(Protocol):
-    """G environments that are stepped together."""
+    """G environments that are stepped together.
+
+    Attributes:
+        fault: what was wrong with the newest `faulty` step, such as "an observation that is not finite"; "" if nothing.
+    """
+
+    fault: str
 
     @property
     def restriction(self) -> np.ndarray:
@@ -70,14 +76,17 @@ class SingleGroup:
         self._masks: list[Any] = [None] * len(envs)  # of the newest observations, None where an episode ended
         space = envs[0].observation_space
         self._blank = np.zeros(space.shape or (), space.dtype)
+        self.fault = ""
 
     def reset(self, seed: int) -> np.ndarray:
-        begun = [env.reset(seed=seed + index) for index, env in enumerate(self._envs)]
-        observations = np.stack([observation for observation, _ in begun])
-        if not is_finite(observations):
-            raise ValueError("the environment's first observation is not finite")
+        seed_generators(seed)
+        begun = []
+        for index, env in enumerate(self._envs):
+            begun.append(env.reset(seed=seed + index))
+            if not is_finite(begun[-1][0]):
+                raise ValueError(f"the environment began with {fault_of(env)}")
         self._masks = [info.get(masks.KEY) for _, info in begun]
-        return observations
+        return np.stack([observation for observation, _ in begun])
 
     @property
     def restriction(self) -> np.ndarray:
@@ -96,12 +105,15 @@ class SingleGroup:
                     if TERMINATED in info:
                         episodes.append(self._make_episode(info, info[TERMINATED]))
                 else:
-                    observations[index], reward[index], terminated[index], truncated[index], info = env.step(
-                        action[index]
-                    )
-                faulty[index] = not (math.isfinite(reward[index]) and is_finite(observations[index]))
-            except NonFiniteImage:
-                faulty[index] = True
+                    observations[index], value, terminated[index], truncated[index], info = env.step(action[index])
+                    if fits(value):
+                        reward[index] = value
+                    else:
+                        faulty[index], self.fault = True, reward_fault(value)
+                if not is_finite(observations[index]):
+                    faulty[index], self.fault = True, fault_of(env)
+            except NonFiniteImage as error:
+                faulty[index], self.fault = True, str(error)
             if faulty[index]:  # the episode is truncated and not counted anywhere
                 observations[index], reward[index] = self._blank, 0.0
                 terminated[index], truncated[index] = False, True
@@ -127,7 +139,9 @@ class AtariGroup:
     """
 
     PASSED = frozenset(("game", "repeat_action_probability", "full_action_space"))
-    ARGUMENTS = PASSED | {"max_num_frames_per_episode", "max_episode_steps", "frameskip", "obs_type"}
+    ARGUMENTS = PASSED | {"max_num_frames_per_episode", "max_episode_steps", "frameskip", "obs_type", "render_mode"}
+
+    fault = ""  # ale-py's frames and scores are integers, so always finite
 
     def __init__(self, section: Environment, spec: gymnasium.envs.registration.EnvSpec, size: int) -> None:
         from ale_py.vector_env import AtariVectorEnv
@@ -159,7 +173,7 @@ class AtariGroup:
         self._return = np.zeros(size)
 
     def reset(self, seed: int) -> np.ndarray:
-        stack, info = self._env.reset(seed=(seed + np.arange(len(self._lives))) % 2**31)  # ale-py's are 32 bits
+        stack, info = self._env.reset(seed=(seed + np.arange(len(self._lives))) % SEEDS)
         self._lives[:] = info["lives"]
         return self._pictures(stack)
 
@@ -186,7 +200,7 @@ class AtariGroup:
         self._cut = truncated & ~terminated
         self._lost = (info["lives"] > 0) & (info["lives"] < self._lives) & (self._length > 0)
         self._lives[:] = info["lives"]
-        fine = np.zeros(len(reward), bool)  # ale-py's frames and scores are integers, so always finite
+        fine = np.zeros(len(reward), bool)
         seen = np.where(self._begins, 0, reward).astype(np.float32)
         if self._life_loss_ends:
             self._begins = self._lost & ~self._begins

@@ -4,14 +4,14 @@ docs/environments.md states the rules.
 """
 
 from collections import deque
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, SupportsFloat
 
 import cv2
 import gymnasium
 import numpy as np
 from gymnasium import spaces, wrappers
-from gymnasium.spaces.utils import flatdim
+from gymnasium.spaces.utils import flatdim, flatten
 
 from kartrl.config import Environment
 from kartrl.envs.frames import concatenated
@@ -21,6 +21,8 @@ from kartrl.errors import UserError
 Env = gymnasium.Env[Any, Any]
 
 IMAGE_SIDE = 16  # an array with two sides of at least this many numbers is an image, a smaller one a table
+BEYOND = "beyond the largest number of float32, 3.4e+38"
+LARGEST = float(np.finfo(np.float32).max)
 LARGEST_VECTOR = 65_536  # numbers; thousands of observations are kept in memory
 LARGEST_SPAN = 65_535  # of meaningful bounds; wider ones are just the limits of the dtype
 MOST_RESIZED = 4  # channels that OpenCV reduces at once
@@ -28,9 +30,20 @@ MOST_RESIZED = 4  # channels that OpenCV reduces at once
 GRAY = np.array([[0.2125, 0.7154, 0.0721, -0.5]])
 
 
+def fits(reward: SupportsFloat) -> bool:
+    """Whether a reward is finite in float32."""
+    return -LARGEST <= float(reward) <= LARGEST
+
+
 def is_finite(observation: np.ndarray) -> bool:
     """Whether all numbers of an observation, of any dtype, are finite."""
     return observation.dtype.kind != "f" or bool(np.isfinite(observation).all())
+
+
+def reward_fault(reward: SupportsFloat) -> str:
+    """What is wrong with a reward that is not finite in float32."""
+    number = float(reward)
+    return f"a reward of {number:g}, {BEYOND}" if np.isfinite(number) else "a reward that is not finite"
 
 
 class NonFiniteImage(ValueError):
@@ -159,7 +172,9 @@ def _to_bytes(space: spaces.Box) -> Callable[[Any], np.ndarray]:
         values = np.asarray(image, np.float32) - low
         values *= scale
         if not np.isfinite(values).all():
-            raise NonFiniteImage("the environment returned an image that is not finite")
+            if not np.isfinite(image).all():
+                raise NonFiniteImage("an image that is not finite")
+            values = np.float32((np.clip(image, space.low, space.high) - low) * scale)  # beyond float32: out of bounds
         np.rint(values, out=values)
         return values.clip(0, 255, out=values).astype(np.uint8)
 
@@ -212,16 +227,57 @@ def _to_vectors(env: Env) -> Env:
         raise UserError(
             f"its observations are {describe(space)}, a vector of {size} numbers; kartrl takes 1 to {LARGEST_VECTOR}"
         )
-    vector = spaces.Box(-np.inf, np.inf, (size,), np.float32)
-    offsets, factors = zip(*(_scale(part) for _, part in leaves(space)), strict=True)
-    offset, factor = np.concatenate(offsets), np.concatenate(factors)
-    if not isinstance(space, spaces.Box):
-        env = wrappers.FlattenObservation(env)
-    if (factor == 1).all() and not offset.any():
-        return wrappers.TransformObservation(env, lambda values: np.asarray(values, np.float32).reshape(size), vector)
-    return wrappers.TransformObservation(
-        env, lambda values: ((np.asarray(values).reshape(size) - offset) * factor).astype(np.float32), vector
-    )
+    return ToVector(env, size)
+
+
+class ToVector(gymnasium.ObservationWrapper[Any, Any, Any]):
+    """Observations without images as float32 [D], bounded integers from 0 to 1.
+
+    Args:
+        size: D.
+    """
+
+    def __init__(self, env: Env, size: int) -> None:
+        super().__init__(env)
+        self._space, self._size = env.observation_space, size
+        offsets, factors = zip(*(_scale(part) for _, part in leaves(self._space)), strict=True)
+        self._offset, self._factor = np.concatenate(offsets), np.concatenate(factors)
+        self._scales = bool((self._factor != 1).any() or self._offset.any())
+        self._flattens = not isinstance(self._space, spaces.Box)
+        self._seen: Any = None  # the newest one, as the environment returned it
+        self.observation_space = spaces.Box(-np.inf, np.inf, (size,), np.float32)
+
+    def observation(self, observation: Any) -> np.ndarray:
+        """See Gymnasium."""
+        self._seen = observation
+        values = flatten(self._space, observation) if self._flattens else observation
+        if not self._scales:
+            return np.asarray(values, np.float32).reshape(self._size)
+        vector = (np.asarray(values).reshape(self._size) - self._offset) * self._factor
+        return vector.astype(np.float32)
+
+    def beyond(self) -> float | None:
+        """The largest number of the newest observation, if all of them are finite."""
+        numbers = np.concatenate([np.ravel(part).astype(np.float64) for part in _parts(self._seen)])
+        return float(numbers[abs(numbers).argmax()]) if np.isfinite(numbers).all() else None
+
+
+def _parts(observation: Any) -> Iterator[Any]:
+    """The arrays and numbers of an observation, in any order."""
+    if isinstance(observation, dict | tuple):
+        for part in observation.values() if isinstance(observation, dict) else observation:
+            yield from _parts(part)
+    else:
+        yield observation
+
+
+def fault_of(env: Env) -> str:
+    """What is wrong with an environment's newest observation, which is not finite as float32 [D]."""
+    while isinstance(env, gymnasium.Wrapper):
+        if isinstance(env, ToVector) and (number := env.beyond()) is not None:
+            return f"an observation of {number:g}, {BEYOND}"
+        env = env.env
+    return "an observation that is not finite"
 
 
 def _without_words(env: Env) -> Env:

@@ -230,9 +230,11 @@ class EnvSpec(NamedTuple):
     observation_shape: tuple[int, ...]  # [H, W, C] of an image, [D] of a vector
     observation_dtype: str  # uint8 or float32
     action: ActionSpec
-    step_seconds: float  # per step in one process; 0 if not measured because no size depends on it
+    step_seconds: float  # per step in one process
     mirrored: tuple[int, ...] = ()  # for each action, the one that does the same in a mirrored image; (): unknown
     left_out: tuple[str, ...] = ()  # names of the text parts of its observations, which networks do not read
+    most_envs: int = 0  # that a process can have; 0: no limit is known
+    limit: str = ""  # why it cannot have more
 
 
 LONGEST = 160  # characters of a description

@@ -8,7 +8,7 @@ and the logger make worlds too, so a world's module must not import torch.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -56,6 +56,8 @@ class World(ABC):
 
     def __init__(self, config: Config) -> None:
         self.config = config
+        self.beat: Callable[[], None] = lambda: None
+        """Called whenever an environment has been made, reset or stepped, each of which may take long."""
 
     # Environments
 
@@ -77,7 +79,7 @@ class World(ABC):
             UserError: there is no such environment or level, or kartrl does not support it; lists alternatives.
         """
         # imported here and below, as not every process that imports this module steps environments
-        from gymnasium.wrappers import RecordEpisodeStatistics
+        from kartrl.envs.checked import Checked
 
         env = self.make_env(levels, training, render)
         if not self.config.environment.action_masks:
@@ -88,7 +90,7 @@ class World(ABC):
             env = Pictures(env)
         if not training:  # a greedy policy may go in circles forever
             env = gymnasium.wrappers.TimeLimit(env, self.config.evaluation.max_steps)
-        return RecordEpisodeStatistics(env, stats_key=STATISTICS)
+        return Checked(env, self.beat)
 
     def make_group(self, size: int) -> EnvGroup:
         """Make `size` environments for training, stepped together by one agent."""

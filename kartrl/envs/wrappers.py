@@ -1,10 +1,12 @@
 """Any other Gymnasium environment, prepared for agents with Gymnasium's and ale-py's own wrappers."""
 
+import contextlib
 import dataclasses
 import difflib
 import importlib.util
 import math
 import re
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +17,7 @@ from gymnasium.envs.registration import EnvSpec as Registered
 
 from kartrl.config import Environment
 from kartrl.envs.atari import Begin, FireAfterLife, step_limit
+from kartrl.envs.checked import Checked
 from kartrl.envs.named_modules import apply_wrapper, import_named, look_here
 from kartrl.envs.observations import prepare_observations, stack_frames
 from kartrl.envs.spec import ActionSpec, describe, has_bound, leaves
@@ -22,6 +25,7 @@ from kartrl.errors import UserError
 
 Env = gymnasium.Env[Any, Any]
 Space = gymnasium.Space[Any]
+NO_FRAMES = "{}: cannot be rendered: 'rgb_array' is not in its metadata's render_modes"
 
 
 def make_other(section: Environment, render: bool) -> Env:
@@ -32,6 +36,8 @@ def make_other(section: Environment, render: bool) -> Env:
             `render` frames, or `section.wrapper` cannot be applied.
     """
     atari = atari_spec(section)
+    if atari is not None and atari.kwargs.get("continuous"):
+        raise UserError(f"{section.id}: kwargs.continuous = true: kartrl presses FIRE as a Discrete action; use false")
     made = _make(section, atari is not None, render)
     try:
         game = made if atari is None else _atari(made, section, step_limit(atari.kwargs, section.frame_skip))
@@ -40,7 +46,7 @@ def make_other(section: Environment, render: bool) -> Env:
             return stack_frames(env, section.frame_stack, zeros=True)  # as in AtariVectorEnv
         return prepare_observations(env, section)
     except UserError as error:
-        made.close()
+        Checked(made).close()
         raise UserError(f"{section.id}: {error}") from error
 
 
@@ -149,19 +155,29 @@ def _make(section: Environment, atari: bool, render: bool) -> Env:
         # Gymnasium would choose one, and kartrl prepares each id in its own way
         newest = max(versions, key=lambda other: int(other.rpartition("-v")[2]))
         raise UserError(f"[environment] id = {section.id}: name its version, such as {newest}")
+    mode = settings.get("render_mode")
+    if render and mode in (None, "human"):
+        settings["render_mode"] = "rgb_array"
     try:
-        env = gymnasium.make(section.id, disable_env_checker=True, **settings)
-        if not render:
-            return env
-        env.close()
-        if "rgb_array" not in (env.metadata.get("render_modes") or ()):
-            raise UserError(f"{section.id}: cannot be rendered: 'rgb_array' is not in its metadata's render_modes")
-        return gymnasium.make(section.id, render_mode="rgb_array", disable_env_checker=True, **settings)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*render_mode='rgb_array' that is not in the possible")
+            env = gymnasium.make(section.id, disable_env_checker=True, **settings)
+        if render and "rgb_array" not in (env.metadata.get("render_modes") or ()):
+            Checked(env).close()
+            raise UserError(NO_FRAMES.format(section.id))
+        if not render and mode is None and env.render_mode == "human":  # the default of some: a window for each
+            with contextlib.suppress(AttributeError):
+                env.unwrapped.render_mode = None
+        return env
     except gymnasium.error.DependencyNotInstalled as error:
         raise UserError(f"{section.id}: {error}") from error
     except (gymnasium.error.Error, ModuleNotFoundError) as error:
         text = re.sub(r" Did you mean:.*", "", str(error))  # Gymnasium also suggests dissimilar ids
         raise UserError(f"[environment] id: {text}{_advice(section.id, error)}") from error
+    except Exception as error:
+        if render and "keyword argument 'render_mode'" in str(error):
+            raise UserError(NO_FRAMES.format(section.id)) from error
+        raise
 
 
 def _advice(wanted: str, error: Exception) -> str:

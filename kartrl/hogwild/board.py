@@ -25,7 +25,7 @@ class HogwildBoard:
         self.num_agents = workers
         self.network, self.statistics = SharedTensors(network), SharedTensors(statistics)
         each = torch.zeros(workers, dtype=torch.int64)
-        names = ("steps", "updates", "unrolls", "quarantined", "moves", "skipped", "in_a_row")
+        names = ("steps", "updates", "unrolls", "quarantined", "moves", "calls", "skipped", "in_a_row")
         self._counts = SharedTensors(
             dict.fromkeys(names, each)
             | {
@@ -42,6 +42,7 @@ class HogwildBoard:
     unrolls: np.ndarray  # int64 [workers], finished, without quarantined ones
     quarantined: np.ndarray  # int64 [workers], unrolls with non-finite numbers
     moves: np.ndarray  # int64 [workers], forward passes that chose actions
+    calls: np.ndarray  # int64 [workers], environments made, and their resets and steps
     skipped: np.ndarray  # int64 [workers], updates that were not finite
     in_a_row: np.ndarray  # int64 [workers], of these, the newest consecutive ones
     stage_seconds: np.ndarray  # float64 [workers, stages]
@@ -67,9 +68,9 @@ class HogwildBoard:
 
     # As `agent_supervisor.Board`
 
-    def requests(self, agent: int) -> int:
-        """Number of times this worker has chosen actions, across restarts."""
-        return int(self.moves[agent])
+    def signs(self, agent: int) -> int:
+        """See `Board`."""
+        return int(self.moves[agent] + self.calls[agent])
 
     def may_move(self, agent: int) -> bool:
         """Always True: a worker waits for no one."""

@@ -33,6 +33,7 @@ from kartrl.learning.schedules import Progress
 from kartrl.metrics.stopwatch import WORKER_STAGES, Stopwatch
 from kartrl.models import ActorCritic, Network, make_distribution, make_network
 from kartrl.models.mirror_symmetry import symmetry_of
+from kartrl.processes.spawn import environments_hosted
 from kartrl.training.trainer import Trainer
 from kartrl.trajectory import Trajectory
 
@@ -63,10 +64,11 @@ def run(
     keep_freed_memory()
     torch.set_num_threads(sizes.torch_threads)
     torch.manual_seed(seed)
-    with telling(server):
+    with environments_hosted(), telling(server):
         worker = Worker(config, sizes, spec, board, number, seed, before, server)
         mailbox = Mailbox(worker.slab, worker.slab.waker(0), worker.serve)
-        play(config, spec.action, worker.slab, 0, seed, mailbox, worker.stopwatch, server)
+        calls = board.calls[number : number + 1]
+        play(config, spec.action, worker.slab, 0, seed, mailbox, worker.stopwatch, server, calls)
 
 
 class Worker:

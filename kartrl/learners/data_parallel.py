@@ -45,6 +45,10 @@ class AllAgents(NamedTuple):
     def deaths(self) -> int:
         return self.own.deaths + sum(other.deaths for other in self.others)
 
+    @property
+    def signs(self) -> int:
+        return self.own.signs + sum(other.predictions for other in self.others)
+
     def rest(self, now: float) -> None:
         """See `Team`; the other learners' processes do this by themselves."""
         self.own.rest(now)

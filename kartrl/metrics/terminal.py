@@ -37,6 +37,14 @@ class Status(NamedTuple):
     agents: int
     stuck: float = 0.0  # seconds since the last update, if that is too long
     where: str = ""  # location of the agents, if not on this machine
+    taken: int = 0  # agent steps since the last update, if that is long ago, or since the start
+    needed: int = 0  # agent steps that an update takes
+
+    @property
+    def steps(self) -> str:
+        """The agent steps, including those that wait for an update if there has been none for long."""
+        text = f"{self.counters.agent_steps + self.taken:,} agent steps"
+        return f"{text} ({self.taken:,} of {self.needed:,} for the next update)" if self.taken else text
 
 
 class Display:
@@ -114,6 +122,11 @@ class Display:
         """Those of the newest status; zeros before the first one."""
         return self._status.counters if self._status is not None else Counters()
 
+    @property
+    def waiting(self) -> tuple[int, int]:
+        """Agent steps taken by a run without updates, and those that the first one takes."""
+        return (self._status.taken, self._status.needed) if self._status is not None else (0, 0)
+
     def summary(self) -> str:
         """The results of the run, on one line."""
         status = self._status
@@ -122,7 +135,7 @@ class Display:
         counters = status.counters
         phrases = [
             f"{'finished' if status.fraction >= 1 else 'stopped'} after {_clock(counters.seconds)}",
-            f"{counters.agent_steps:,} steps",
+            f"{counters.agent_steps:,} steps" if counters.updates else f"{status.taken:,} steps taken",
         ]
         phrases += self._world.tell_result(self._sorted()) or [f"return {_mean(self._returns)}"] * bool(self._returns)
         evaluated_at = [tally.evaluated_at for tally in self._tallies.values() if tally.evaluated_at is not None]
@@ -135,7 +148,7 @@ class Display:
         more = self._world.tell_progress(self._sorted())
         where = f" | {status.agents} agents{status.where}" if status.where else ""
         return (
-            f"{_clock(counters.seconds)} | {status.fraction:4.0%} | {counters.agent_steps:,} agent steps, "
+            f"{_clock(counters.seconds)} | {status.fraction:4.0%} | {status.steps}, "
             f"{status.agent_steps_per_second:,.0f}/s | {counters.updates:,} updates | {self._mean_return(counters)} "
             f"| lag {status.lag:.1f}{where}{more and f' | {more}'} "
             f"| {f'stuck for {status.stuck:.0f} s' if status.stuck else f'ETA {_clock(status.eta_seconds)}'}"
@@ -147,7 +160,7 @@ class Display:
         head.add_column(justify="left")
         head.add_column(justify="right")
         head.add_row(
-            Text(f"{counters.agent_steps:,} agent steps", style="bold"),
+            Text(status.steps, style="bold"),
             ProgressBar(total=1.0, completed=status.fraction, width=30),
         )
         speed = Text(f"{status.agent_steps_per_second:,.0f} steps/s, {status.updates_per_second:.1f} updates/s")

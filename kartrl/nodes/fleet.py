@@ -97,6 +97,11 @@ class Fleet:
         return self.total("deaths")
 
     @property
+    def signs(self) -> int:
+        """Of the nodes, as far as these have delivered unrolls; each watches its own agents."""
+        return self.total("predictions")
+
+    @property
     def where(self) -> str:
         """Where the agents run, for display."""
         number = len(self.acting)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 
 from kartrl.errors import RunFailed
-from kartrl.processes.child import ChildProcess
+from kartrl.processes.child import ChildProcess, kill_orphans
 from kartrl.processes.pulse import is_felt
 
 STILL_SECONDS = 60.0  # plus `step_timeout`: how long a logger or an evaluator may go without a sign of life
@@ -71,6 +71,7 @@ class Helper:
         """Start the process if it is due, and check that it is alive and makes progress."""
         if self.process is not None and not self.process.is_alive():
             code, self.process = self.process.exitcode, None
+            kill_orphans()
             self.restarts.died(now, useful=self._felt - self._began > USEFUL_SECONDS)
             action = "giving up on it" if self.restarts.failing else "restarting it"
             self._say(f"the {self.role} died (exit status {code}): {action}; training continues")

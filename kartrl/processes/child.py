@@ -12,19 +12,23 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.process import BaseProcess
 from typing import Any
 
 import psutil
+from setproctitle import setproctitle
 
 from kartrl.errors import RunFailed
 
 START_SECONDS = 120.0  # for the fork server to load and start a process before it is replaced
 LOOK_SECONDS = 0.02  # between two polls of whether a process has ended
 ANSWER_SECONDS = 1.0  # for a fork server that was stopped to report, at the end of a run, that a process has ended
+END_SECONDS = 1.0  # for an environment's own processes to end
 STATUS_SECONDS = 10.0  # for a process's exit status to become known, even on a busy machine
 NO_ANSWER = 255  # the exit status that multiprocessing makes up if the fork server died first
+MARK, TITLE = "KARTRL_ROLE", " environment"  # environment variable, or end of the title, of environments' processes
 SET_PARENT_DEATH_SIGNAL, SET_CHILD_SUBREAPER = 1, 36  # for Linux's prctl
 
 
@@ -92,8 +96,10 @@ class ChildProcess:
         self._send(signal.SIGTERM)
 
     def kill(self) -> None:
-        """Send it SIGKILL."""
+        """Kill it, and all processes that it has started, such as those of its environments."""
+        own = _descendants(self._seen) if self._seen is not None else []
         self._send(signal.SIGKILL)
+        _kill(own)
 
     def _send(self, number: signal.Signals) -> None:
         if self._seen is not None:
@@ -112,6 +118,66 @@ def tell_exit(code: int | None) -> str:
     if code is None:
         return "cause unknown"
     return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
+
+
+_marked = False
+
+
+def mark_descendants(role: str) -> None:
+    """Let `kill_orphans` recognise the processes that this one will start, and those that they start."""
+    global _marked
+    _marked = True
+    os.environ[MARK] = role
+    os.register_at_fork(after_in_child=lambda: setproctitle(f"kartrl {role}{TITLE}"))
+
+
+def end_descendants() -> None:
+    """End all processes that this one has started, and those that they have: with SIGTERM, then with SIGKILL.
+
+    Only after `mark_descendants`.
+    """
+    own = _descendants(psutil.Process()) if _marked else []
+    for process in own:
+        with contextlib.suppress(psutil.Error):
+            process.terminate()
+    _kill(psutil.wait_procs(own, END_SECONDS)[1] if own else [])
+
+
+def kill_orphans() -> None:
+    """Kill what dead processes of this run had started: their environments' processes, say; only on Linux.
+
+    They are now children of the process that has started the fork server; see `_adopt_orphans`.
+    """
+    with contextlib.suppress(psutil.Error):
+        heir: psutil.Process | None = psutil.Process()
+        if is_fork_server_shared() and (server := psutil.Process().parent()) is not None:
+            heir = server.parent()
+        orphans = [process for process in heir.children() if _is_marked(process)] if heir is not None else []
+        for orphan in orphans:
+            _kill([*_descendants(orphan), orphan])
+
+
+def _is_marked(process: psutil.Process) -> bool:
+    """Whether it descends from one that has called `mark_descendants`: by its title or, if it executed a program, by
+    its environment variables."""
+    with contextlib.suppress(psutil.Error):
+        title = " ".join(process.cmdline()).strip()
+        return (title.startswith("kartrl ") and title.endswith(TITLE)) or MARK in process.environ()
+    return False
+
+
+def _descendants(process: psutil.Process) -> list[psutil.Process]:
+    with contextlib.suppress(psutil.Error):
+        return process.children(recursive=True)
+    return []
+
+
+def _kill(processes: Sequence[psutil.Process]) -> None:
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+    if processes:
+        psutil.wait_procs(processes, END_SECONDS)  # so that those that are this process's children are reaped
 
 
 _started: list[ChildProcess] = []
@@ -162,6 +228,7 @@ def end_children(seconds: float) -> None:
     resume_fork_server()
     for process in multiprocessing.active_children():
         process.join(ANSWER_SECONDS)
+    kill_orphans()
     if multiprocessing.active_children():  # multiprocessing would wait forever for news of their end
         _kill_fork_server()
 

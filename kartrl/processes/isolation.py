@@ -1,13 +1,14 @@
 """Runs a function in another process, where it may crash or hang."""
 
 import contextlib
+import inspect
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from kartrl.errors import UserError, located, shortage
-from kartrl.processes.child import start_process, tell_exit
+from kartrl.processes.child import kill_orphans, start_process, tell_exit
 from kartrl.processes.inbox import Inbox
 from kartrl.processes.output import outlast_readers
 from kartrl.processes.spawn import follow_parent, start_method
@@ -19,6 +20,10 @@ class ProcessLost(UserError):
     """The process crashed or hung."""
 
 
+class Hung(ProcessLost):
+    """The process showed no sign of life for too long."""
+
+
 class CodeFailed(UserError):
     """The function raised an exception that was not meant for users; the text says which and where, in one line."""
 
@@ -26,8 +31,13 @@ class CodeFailed(UserError):
 def run_isolated(function: Callable[..., Any], *arguments: Any, seconds: float = 60.0) -> Any:
     """Call the function in another process and return its result, to survive an emulator that crashes or hangs.
 
+    Of a generator function, the result is what it yields last; also if the process crashes or hangs after that.
+
+    Args:
+        seconds: that may pass from one sign of life to the next: its start, `show_life`, a yielded result.
+
     Raises:
-        ProcessLost: the process ended without a result, or returned none within `seconds`.
+        ProcessLost: the process ended or hung without a result.
         UserError: raised by the function.
         CodeFailed: the function raised another exception.
         RunFailed: no process can be started.
@@ -46,6 +56,7 @@ def run_isolated(function: Callable[..., Any], *arguments: Any, seconds: float =
     finally:
         process.kill()
         process.join(END_SECONDS)
+        kill_orphans()
         reader.close()
     if isinstance(answer, Exception):
         raise answer
@@ -53,23 +64,52 @@ def run_isolated(function: Callable[..., Any], *arguments: Any, seconds: float =
 
 
 def _receive(reader: Connection, seconds: float) -> Any:
-    """The only message; see `run_isolated`."""
-    inbox, deadline = Inbox(reader), time.monotonic() + seconds
+    """The last result; see `run_isolated`."""
+    inbox, newest, deadline = Inbox(reader), None, time.monotonic() + seconds
     while (left := deadline - time.monotonic()) > 0:
-        if wait([reader], left) and (messages := inbox.receive()):
-            return messages[0]
-    raise ProcessLost(f"it did not start within {seconds:g} s")
+        if not wait([reader], left):
+            continue
+        try:
+            messages = inbox.receive()
+        except EOFError:
+            if newest is None:
+                raise
+            return newest
+        for result, is_last in messages:
+            if is_last:
+                return newest if result is None else result
+            newest, deadline = newest if result is None else result, time.monotonic() + seconds
+    if newest is None:
+        raise Hung(f"it did not answer within {seconds:g} s")
+    return newest
+
+
+_writer: Connection | None = None  # of a process that runs a function here
+
+
+def show_life() -> None:
+    """Tell the caller of `run_isolated`, if the function runs in its process, that it makes progress."""
+    if _writer is not None:
+        _writer.send((None, False))
 
 
 def _answer(writer: Connection, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    global _writer
     outlast_readers()
     follow_parent()
-    try:
-        answer = function(*arguments)
-    except UserError as error:
-        answer = error
-    except Exception as error:  # may not be picklable
-        cause = shortage(error)
-        answer = UserError(cause) if cause is not None else CodeFailed(located(error))
-    with contextlib.suppress(ConnectionError):  # no one is waiting for it any more
-        writer.send(answer)
+    _writer = writer
+    with contextlib.suppress(ConnectionError):  # no one may be waiting for it any more
+        try:
+            result = function(*arguments)
+            if inspect.isgenerator(result):
+                for each in result:
+                    writer.send((each, False))
+                result = None
+        except ConnectionError:
+            raise
+        except UserError as error:
+            result = error
+        except Exception as error:  # may not be picklable
+            cause = shortage(error)
+            result = UserError(cause) if cause is not None else CodeFailed(located(error))
+        writer.send((result, True))

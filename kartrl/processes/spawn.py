@@ -19,7 +19,13 @@ from typing import Any, ParamSpec
 from setproctitle import setproctitle
 
 from kartrl.errors import UserError, shortage
-from kartrl.processes.child import ChildProcess, is_fork_server_shared, start_process
+from kartrl.processes.child import (
+    ChildProcess,
+    end_descendants,
+    is_fork_server_shared,
+    mark_descendants,
+    start_process,
+)
 from kartrl.processes.output import outlast_readers
 from kartrl.processes.socket_folder import make_socket_folder
 
@@ -136,6 +142,18 @@ def allow_children() -> None:
     multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
 
 
+@contextlib.contextmanager
+def environments_hosted() -> Iterator[None]:
+    """Context manager: this process may start others, as environments do, and ends them when it ends itself."""
+    allow_children()
+    multiprocessing.set_start_method(None, force=True)  # Python's own default; here it would be a further fork server
+    mark_descendants(multiprocessing.current_process().name)
+    try:
+        yield
+    finally:
+        end_descendants()
+
+
 def yield_cores(niceness: int) -> None:
     """Lower this process's priority, so that others of the run need not wait for a core.
 
@@ -160,6 +178,7 @@ def follow_parent() -> None:
 def _follow(parent: BaseProcess) -> None:
     parent.join()
     time.sleep(GRACE_SECONDS)
+    end_descendants()
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(LAST_SECONDS)
     os._exit(1)

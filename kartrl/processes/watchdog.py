@@ -8,29 +8,29 @@ STUCK_SECONDS = 10.0  # without an update before the user is told, unless an ear
 
 
 class Watchdog:
-    """Watches predictions and updates separately: predictions are also made for an agent that keeps dying.
+    """Watches agents and updates separately: an agent that keeps dying shows signs of life too.
 
     How long an update may take depends on the environment, so it is compared with the longest so far. Before the
-    first one, only predictions are watched: the death of an agent ends the run then, and if trainers hang, agents soon
-    run out of blocks to fill.
+    first one, only signs of life are watched: the death of an agent ends the run then, and if trainers hang, agents
+    soon run out of blocks to fill.
 
     Args:
         now: the monotonic time, in seconds.
-        step_timeout: `system.step_timeout`, the longest that a step, or the start of an agent, may take.
+        step_timeout: `system.step_timeout`, the longest that a call of an environment may take.
         fewest: smallest fraction of the agents with which training continues, in (0, 1].
     """
 
     def __init__(self, now: float, step_timeout: float, fewest: float) -> None:
         self._step_timeout, self._fewest = step_timeout, fewest
-        self._now = self._predicted = self._updated = now
-        self._predictions = self._updates = 0
+        self._now = self._lived = self._updated = now
+        self._signs = self._updates = 0
         self._longest: float | None = None  # seconds between two updates
 
-    def look(self, now: float, predictions: int, updates: int) -> None:
+    def look(self, now: float, signs: int, updates: int) -> None:
         """Compare what this process has done so far with the last check.
 
         Args:
-            predictions: forward passes of predictors, and optimizer steps: agents wait for a long synchronous update.
+            signs: of life: calls of environments, and optimizer steps: agents wait for a long synchronous update.
             updates: whole updates.
 
         Raises:
@@ -40,18 +40,18 @@ class Watchdog:
         if updates != self._updates:
             self._longest = max(self._longest or 0.0, now - self._updated)
             self._updates, self._updated = updates, now
-        if predictions != self._predictions or self._updated == now:
-            self._predictions, self._predicted = predictions, now
-        if now - self._predicted > PATIENCE * self._step_timeout:
-            raise RunFailed(f"no predictions or updates for {now - self._predicted:.0f} s")
+        if signs != self._signs or self._updated == now:
+            self._signs, self._lived = signs, now
+        if now - self._lived > PATIENCE * self._step_timeout:
+            raise RunFailed(f"no steps or updates for {now - self._lived:.0f} s")
         if self._longest is not None:
             pause, longest = now - self._updated, self._longest / self._fewest
             if pause > PATIENCE * (self._step_timeout + longest):
-                raise RunFailed(f"no updates for {pause:.0f} s, although predictions continue")
+                raise RunFailed(f"no updates for {pause:.0f} s, although environments are stepped")
 
     def rest(self, now: float) -> None:
         """Start timing again: until `now`, there were no agents."""
-        self._now = self._predicted = self._updated = now
+        self._now = self._lived = self._updated = now
 
     @property
     def stuck(self) -> float:

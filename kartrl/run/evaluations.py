@@ -30,11 +30,19 @@ class Evaluations:
         context: the multiprocessing context.
         say: prints a line for the user.
         first_step: agent steps of the checkpoint that is resumed.
+        most_envs: see `EnvSpec`.
     """
 
     def __init__(
-        self, config: Config, run_folder: Path, context: Any, say: Callable[[str], None], first_step: int = 0
+        self,
+        config: Config,
+        run_folder: Path,
+        context: Any,
+        say: Callable[[str], None],
+        first_step: int = 0,
+        most_envs: int = 0,
     ) -> None:
+        self._most_envs = most_envs
         self._config, self._folder, self._context, self._say = config, run_folder, context, say
         self._evaluated = first_step  # agent steps of the newest checkpoint of which there is an evaluation
         self._heard = 0.0  # when the process last sent something
@@ -46,7 +54,8 @@ class Evaluations:
 
         ours, theirs = self._context.Pipe()
         self._inbox = Inbox(ours)
-        arguments = self._folder, self._config, theirs, signs, self._evaluated
+        most = self._most_envs or evaluator.MOST_ENVS
+        arguments = self._folder, self._config, theirs, signs, self._evaluated, most
         process = spawn(self._context, "evaluator", evaluator.run, *arguments)
         theirs.close()
         return process

@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn, SupportsFloat
+from typing import NoReturn
 
-import gymnasium
 import numpy as np
 import torch
 
@@ -18,6 +17,7 @@ from kartrl.config import Config
 from kartrl.driving.driving import Start, drive_together
 from kartrl.envs.episode import Drive, Episode
 from kartrl.envs.pictures import picture_of
+from kartrl.envs.seeds import seed_generators
 from kartrl.envs.world import Env
 from kartrl.envs.worlds import load_world
 from kartrl.errors import UserError
@@ -30,7 +30,7 @@ from kartrl.metrics.video import shrunk
 from kartrl.models import Network
 from kartrl.processes.interrupts import deferred
 from kartrl.processes.pulse import Pulse
-from kartrl.processes.spawn import EVALUATOR, yield_cores
+from kartrl.processes.spawn import EVALUATOR, environments_hosted, yield_cores
 from kartrl.run.evaluation_files import GIF_FPS, EvaluationFiles
 from kartrl.run.turns import Turns, mixed
 
@@ -49,6 +49,7 @@ def run(
     server: Connection,
     signs: Connection | None = None,
     first_step: int | None = None,
+    most_envs: int = MOST_ENVS,
 ) -> None:
     """Body of the evaluator process; ends on SIGTERM, when its parent is gone, or when it is told that training ended.
 
@@ -70,37 +71,21 @@ def run(
         signs: receives signs of life; see `Pulse`.
         first_step: agent steps of the checkpoint that the run was resumed from, or that was evaluated last: what was
             written about later ones is removed, and no earlier one is evaluated. None: there is no such checkpoint.
+        most_envs: environments that are stepped together at most.
     """
     signal.signal(signal.SIGTERM, deferred(_end))
     yield_cores(EVALUATOR)
     torch.set_num_threads(1)
     pulse = Pulse(signs)
     pulse.beat()
-    evaluator = Evaluator(run_folder, config, server, pulse, first_step)
-    try:
-        evaluator.loop()
-    except BrokenPipeError:  # the server is gone
-        return
-    finally:
-        evaluator.close()
-
-
-class Beating(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Signals at each step that its process makes progress."""
-
-    def __init__(self, env: Env, pulse: Pulse) -> None:
-        super().__init__(env)
-        self._pulse = pulse
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """See Gymnasium."""
-        self._pulse.beat()
-        return self.env.reset(seed=seed, options=options)
-
-    def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
-        """See Gymnasium."""
-        self._pulse.beat()
-        return self.env.step(action)
+    with (
+        environments_hosted(),
+        contextlib.closing(Evaluator(run_folder, config, server, pulse, first_step, most_envs)) as evaluator,
+    ):
+        try:
+            evaluator.loop()
+        except BrokenPipeError:  # the server is gone
+            return
 
 
 class Film:
@@ -134,11 +119,18 @@ class Evaluator:
     """The state that the evaluator process keeps between rounds."""
 
     def __init__(
-        self, run_folder: Path, config: Config, server: Connection, pulse: Pulse, first_step: int | None
+        self,
+        run_folder: Path,
+        config: Config,
+        server: Connection,
+        pulse: Pulse,
+        first_step: int | None,
+        most_envs: int = MOST_ENVS,
     ) -> None:
         self._pulse = pulse
         self._run_folder, self._config, self._server = run_folder, config, server
         self._world = world = load_world(config)
+        world.beat = pulse.beat
         limit = config.evaluation.circuits
         levels = {use: mixed(world, world.levels(use)) for use in ("train", "test")}
         # Always the same ones, as they determine best.pt.
@@ -151,7 +143,8 @@ class Evaluator:
         self._sent: set[tuple[str, str, int]] = set()  # of these: use, level and seed
         self._films = config.evaluation.video_seconds > 0
         episodes = config.evaluation.episodes * sum(min(len(turns.levels), limit) for turns in self._turns.values())
-        self._envs = self._open_envs(min(episodes, MOST_ENVS))
+        seed_generators(0)  # each episode has its own seed; environments may draw when they are made
+        self._envs = self._open_envs(min(episodes, most_envs))
         self._files = EvaluationFiles(run_folder / "evaluation", first_step)
 
     def loop(self) -> None:
@@ -255,12 +248,10 @@ class Evaluator:
 
     def _open_envs(self, number: int) -> list[Env]:
         """This many environments, or as many as can be opened at a time, at least one."""
-        envs: list[Env] = [Beating(self._open_env(), self._pulse)]
+        envs = [self._open_env()]
         with contextlib.suppress(Exception):  # third-party code may raise anything
             while len(envs) < number:
-                self._pulse.beat()
-                env = self._world.open_env(self._world.all_levels(), training=False, render=self._films)
-                envs.append(Beating(env, self._pulse))
+                envs.append(self._world.open_env(self._world.all_levels(), training=False, render=self._films))
         return envs
 
     def _open_env(self) -> Env:

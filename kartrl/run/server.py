@@ -104,7 +104,7 @@ class Server:
         self._replay_saves = ReplaySaves(config.replay, self._crew.replay, run_folder, display.say)
         self._reporter = Reporter(config, run_folder, self._context, display, self._trainer, sizes)
         first_step = self._before.agent_steps
-        self._evaluations = Evaluations(config, run_folder, self._context, display.say, first_step)
+        self._evaluations = Evaluations(config, run_folder, self._context, display.say, first_step, spec.most_envs)
         self._ending = False
         self._thread_failure: str | None = None
         self._unsaved: str | None = None  # why the newest checkpoint could not be saved
@@ -199,7 +199,8 @@ class Server:
 
     def _supervise(self) -> None:
         last = dict.fromkeys(("report", "checkpoint", "histogram"), self._began)
-        meter, crew = Meter(self._began, self._trainer.counters), self._crew
+        needed = self._config.system.learners * self._sizes.update_steps
+        meter, crew = Meter(self._began, self._trainer.counters, needed), self._crew
 
         def status() -> Status:
             lag, fraction = self._trainer.lag, self._fraction()
@@ -267,8 +268,8 @@ class Server:
         if self._crew.waiting:
             self._watchdog.rest(now)
         try:
-            passes = self._crew.batches + self._trainer.learner.optimizer_steps
-            self._watchdog.look(now, passes, self._trainer.counters.updates - self._before.updates)
+            signs = self._crew.supervisor.signs + self._trainer.learner.optimizer_steps
+            self._watchdog.look(now, signs, self._trainer.counters.updates - self._before.updates)
         except RunFailed:
             faulthandler.dump_traceback()  # every thread's stack, to stderr
             raise

@@ -24,6 +24,7 @@ from kartrl.hardware.machine import cores, free_memory
 from kartrl.models import make_network
 from kartrl.sizing.compatibility import (
     check_actions,
+    check_envs,
     check_hogwild,
     check_learners,
     check_own_network,
@@ -56,6 +57,7 @@ def choose_sizes(config: Config, spec: EnvSpec, cpus: int | None = None) -> Size
         UserError: numbers are incompatible, or need more memory than is free.
     """
     check_actions(config, spec.action)
+    check_envs(config, spec)
     if is_hogwild(config):
         return _hogwild_sizes(config, spec)
     system, fixed = config.system, config.run.reproducible
@@ -74,14 +76,14 @@ def choose_sizes(config: Config, spec: EnvSpec, cpus: int | None = None) -> Size
     if may_act_alone and config.allows_own_networks:
         largest, longest = algorithm.group_size, algorithm.longest_unroll
     group = _group_size(0.0 if fixed else spec.step_seconds, largest)
-    envs = _or(system.envs_per_agent, 2 * group)
+    envs = _or(system.envs_per_agent, min(2 * group, spec.most_envs or 2 * group))
     observation = math.prod(spec.observation_shape) * np.dtype(spec.observation_dtype).itemsize
     # a block of each environment is filled while another one is learned from
     each = AGENT_BYTES + 2 * envs * _or(config.algorithm.unroll_length, longest) * observation
     memory = free_memory() / 2 / learners
     agents = _or(system.agents, min(max(1, int(memory / each)), AGENTS_PER_CORE * number if envs == 1 else number))
     # On a single core an agent and its predictor take turns anyway: halves would only double the forward passes.
-    agents, groups_per_agent, size = choose_groups(config, agents, group, number == 1 and on_cpu)
+    agents, groups_per_agent, size = choose_groups(config, agents, group, number == 1 and on_cpu, spec.most_envs)
     envs, groups = groups_per_agent * size, agents * groups_per_agent
     share = groups if synchronous else max(1, round(groups * algorithm.batch_share))
     length = _unroll_length(config, longest, learners * share * size)
@@ -130,7 +132,7 @@ def choose_sizes(config: Config, spec: EnvSpec, cpus: int | None = None) -> Size
     return sizes
 
 
-def choose_groups(config: Config, agents: int, group: int, together: bool) -> tuple[int, int, int]:
+def choose_groups(config: Config, agents: int, group: int, together: bool, most_envs: int = 0) -> tuple[int, int, int]:
     """Numbers of agents, of groups of each, and of environments in a group.
 
     Batches must consist of whole groups and, with run.reproducible, all environments of whole batches. Numbers that are
@@ -141,6 +143,7 @@ def choose_groups(config: Config, agents: int, group: int, together: bool) -> tu
         agents: choice, or the given number.
         group: choice for the environments in a group.
         together: choose one group of an agent's environments if possible, instead of two.
+        most_envs: see `EnvSpec`.
 
     Raises:
         UserError: the given numbers are incompatible.
@@ -149,6 +152,9 @@ def choose_groups(config: Config, agents: int, group: int, together: bool) -> tu
     fresh = fresh_unrolls(config, 1)
     near = [2 * size for size in range(group, 0, -1) if group % size == 0]
     far = [2 * size for size in range(1, fresh + 1) if fresh % size == 0]
+    if most_envs:
+        near, far = ([envs for envs in choices if envs <= most_envs] for choices in (near, far))
+        near = near or [most_envs]
     if system.envs_per_agent != "auto":
         near, far = [system.envs_per_agent], []
     fewer, more = range(agents, 0, -1), range(agents + 1, MOST_AGENTS + 1)

@@ -6,7 +6,7 @@ from kartrl.algorithms import ALGORITHMS
 from kartrl.algorithms.ppo import needs_unrolls
 from kartrl.config import Config, System
 from kartrl.config.algorithms import A3C, PPO
-from kartrl.envs.spec import ActionSpec
+from kartrl.envs.spec import ActionSpec, EnvSpec
 from kartrl.errors import UserError
 from kartrl.hardware.devices import choose_device, learner_device, predictor_device
 from kartrl.learning.optimizers import FROM_ZERO
@@ -83,6 +83,19 @@ def check_updates(config: Config) -> None:
                 "[evaluation] minutes: evaluation at fixed times is not reproducible; set evaluation.minutes=0, "
                 "and run `kartrl evaluate` afterwards"
             )
+
+
+def check_envs(config: Config, spec: EnvSpec) -> None:
+    """Refuse more environments per agent than a process can have.
+
+    Raises:
+        UserError: naming the key.
+    """
+    wanted, most = config.system.envs_per_agent, spec.most_envs
+    if wanted != "auto" and 0 < most < wanted:
+        raise UserError(
+            f"[system] envs_per_agent: a process can have {most} at most (got {wanted}): {spec.limit}; set it to auto"
+        )
 
 
 def check_own_network(config: Config, on_cpu: bool) -> None:

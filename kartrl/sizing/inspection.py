@@ -1,25 +1,47 @@
 """Inspects the environment before a run, in a separate process, as an emulator may crash or hang."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 from kartrl.config import Config
-from kartrl.envs import describe_env
+from kartrl.envs.first_look import look
 from kartrl.envs.spec import EnvSpec
+from kartrl.envs.world import Env
 from kartrl.envs.worlds import load_world
 from kartrl.errors import UserError
-from kartrl.processes.isolation import CodeFailed, ProcessLost, run_isolated
+from kartrl.hardware.machine import cores
+from kartrl.processes.isolation import CodeFailed, Hung, ProcessLost, run_isolated, show_life
+from kartrl.processes.spawn import environments_hosted
+
+if TYPE_CHECKING:
+    from kartrl.acting.sizes import Sizes
+
+LONG_SECONDS = 10.0  # until the first update, of which the user is told before
 
 
 def inspect_env(config: Config) -> EnvSpec:
-    """`World.check`, then `kartrl.envs.describe_env` in another process.
+    """`World.check`, then `kartrl.envs.first_look.look` in another process.
 
     Raises:
         UserError: raised by these, or the environment's code failed, crashed or hung.
     """
+    name = config.environment.id
     load_world(config).check()
     try:
-        spec: EnvSpec = run_isolated(describe_env, config, seconds=config.system.step_timeout)
+        spec: EnvSpec = run_isolated(_look, config, seconds=config.system.step_timeout)
+    except Hung as error:
+        raise UserError(f"[environment] id = {name}: {error}; if it needs longer, raise system.step_timeout") from error
     except (CodeFailed, ProcessLost) as error:
-        raise UserError(f"[environment] id = {config.environment.id}: {error}") from error
+        raise UserError(f"[environment] id = {name}: {error}") from error
     return spec
+
+
+def _look(config: Config) -> Iterator[EnvSpec]:
+    made: list[Env] = []  # alive until their own processes have ended, which would notice
+    with environments_hosted():
+        yield from look(config, show_life, made)
 
 
 def remarks(config: Config, spec: EnvSpec) -> list[str]:
@@ -27,6 +49,21 @@ def remarks(config: Config, spec: EnvSpec) -> list[str]:
     name, lines = config.environment.id, []
     if spec.left_out:
         lines.append(f"{name}: the network does not see {', '.join(spec.left_out)}, which are text")
+    if spec.most_envs:
+        lines.append(f"{name}: an agent can have {spec.most_envs} at most, as a process can have no more: {spec.limit}")
     if ignored := load_world(config).ignored_keys(spec):
         lines.append(f"{name} ignores {', '.join(ignored)}: setting them has no effect")
     return lines
+
+
+def first_update(config: Config, spec: EnvSpec, sizes: Sizes) -> list[str]:
+    """A line on when the first update follows, if that is long after the start."""
+    agents = config.system.learners * sizes.agents
+    steps, envs = config.system.learners * sizes.update_steps, agents * sizes.groups_per_agent * sizes.group_size
+    seconds = spec.step_seconds * steps / min(cores(), agents)
+    if seconds < LONG_SECONDS:
+        return []
+    return [
+        f"Steps take {spec.step_seconds:.2g} s: the first update follows after {steps:,}, {steps // envs} in each of "
+        f"{envs} environments, about {seconds:.0f} s"
+    ]

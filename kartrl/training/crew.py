@@ -23,6 +23,10 @@ class Team(Protocol):
         """Number of deaths since the run began."""
 
     @property
+    def signs(self) -> int:
+        """A number that grows while any of them makes, resets or steps environments, or asks for actions."""
+
+    @property
     def where(self) -> str:
         """Where they run, for display; "" if on this machine."""
 

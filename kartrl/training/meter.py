@@ -16,14 +16,19 @@ from kartrl.training.trainer import TrainerThread
 class Meter:
     """Speeds over a sliding window, and over whole updates where one takes longer than the window.
 
+    Until the first update, and while none is made for longer than the window, steps are counted as they are taken.
+
     Args:
         now: the monotonic time, in seconds.
         counters: at that time.
+        needed: steps of all environments for an update.
     """
 
     WINDOW = 10.0  # seconds
 
-    def __init__(self, now: float, counters: Counters) -> None:
+    def __init__(self, now: float, counters: Counters, needed: int = 0) -> None:
+        self._needed = needed
+        self._taken: deque[tuple[float, int]] = deque([(now, 0)])  # until the first update
         self._points: deque[tuple[float, Counters, int, int]] = deque([(now, counters, 0, 0)])  # at trained steps
 
     def status(
@@ -49,16 +54,26 @@ class Meter:
         then, before, predictions, batches = points[0]
         newest = points[-1][0]
         seconds = max(newest - then, now - newest, 1e-6)  # the second is larger while training has stopped
+        speed = (counters.agent_steps - before.agent_steps) / seconds
+        waits = len(points) == 1 or now - newest > self.WINDOW
+        if len(points) == 1:
+            self._taken.append((now, predicted[0]))
+            while len(self._taken) > 2 and now - self._taken[1][0] > self.WINDOW:
+                self._taken.popleft()
+            since, few = self._taken[0]
+            speed = (predicted[0] - few) / max(now - since, 1e-6)
         return Status(
             counters=counters,
             fraction=fraction,
             eta_seconds=counters.seconds * (1 - fraction) / fraction if fraction > 0 else float("inf"),
-            agent_steps_per_second=(counters.agent_steps - before.agent_steps) / seconds,
+            agent_steps_per_second=speed,
             updates_per_second=(counters.updates - before.updates) / seconds,
             prediction_batch=(predicted[0] - predictions) / max(predicted[1] - batches, 1),
             lag=lag,
             agents=agents,
             stuck=stuck,
+            taken=predicted[0] - points[-1][2] if waits else 0,
+            needed=self._needed,
         )
 
 

@@ -25,7 +25,7 @@ class Board:
     def __init__(self):
         self.unrolls = np.zeros(2, np.int64)
 
-    def requests(self, _):
+    def signs(self, _):
         return 0
 
     def may_move(self, _):

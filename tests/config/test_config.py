@@ -184,7 +184,7 @@ def test_no_message_has_the_words_of_a_library(name):
         ("optimizer.momentum=0.9", "[optimizer]: momentum is a setting of rmsprop and sgd, not of adam; set it to 0"),
         ("environment.kwargs=8", "expected kwargs.NAME, one key per argument"),
         ("environment.kwargs.a b=8", "expected kwargs.NAME"),
-        ("environment.kwargs.render_mode=human", "kartrl sets this argument itself"),
+        ("environment.kwargs.disable_env_checker=true", "kartrl sets this argument itself"),
         ("environment.wrapper=mine", "expected module:function"),
         ("impala.unroll_length=20", "unknown key 'unroll_length' in [impala]"),
         ("run.agent_steps=1e-3", "[run] agent_steps: must be an integer (got '1e-3')"),

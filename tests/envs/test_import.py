@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 from commands import assert_clear
+from looks import describe_env
 
 from kartrl.config import read
-from kartrl.envs import describe_env
 from kartrl.errors import UserError
 
 

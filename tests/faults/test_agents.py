@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import os
 import random
 import re
 import signal
@@ -69,14 +70,15 @@ def test_training_continues_when_environments_fail(tmp_path, name, cause):
 @pytest.mark.parametrize(
     ("name", "cause"),
     [
-        ("CrashAtOnce", "RuntimeError: the cartridge fell out"),
-        ("ExitAtOnce", "exit status 3"),
-        ("StallAtOnce", "no step for "),
+        ("Crash", "RuntimeError: the cartridge fell out"),
+        ("Exit", "exit status 3"),
+        ("Stall", "no step for "),
+        ("TurnsBad", "returned only faulty steps, the last with a reward that is not finite"),
     ],
 )
 def test_fault_at_the_start_ends_the_run_with_its_cause(tmp_path, name, cause):
-    envs = ["--set", "system.envs_per_agent=2"]  # or the fault would be found before, when it is seen how fast they are
-    result = run("train", *NAMED, *envs, *env(name), *PATIENCE, cwd=tmp_path, timeout=200)
+    after = ["--set", "environment.kwargs.lifetime=130", "--set", "algorithm.unroll_length=200"]  # the first look
+    result = run("train", *NAMED, *after, *env(name), *PATIENCE, cwd=tmp_path, timeout=200)
     assert result.returncode == 1
     assert cause in result.stdout
     assert "is being restarted" not in result.stdout
@@ -84,7 +86,7 @@ def test_fault_at_the_start_ends_the_run_with_its_cause(tmp_path, name, cause):
 
 
 @pytest.mark.parametrize(
-    ("name", "cause"), [("ExitAtOnce", "(exit status 3)"), ("StallAtOnce", "did not start within 10 s")]
+    ("name", "cause"), [("ExitAtOnce", "(exit status 3)"), ("StallAtOnce", "did not answer within 10 s")]
 )
 def test_environment_that_kills_its_process_is_reported_before_the_run(tmp_path, name, cause):
     result = run("train", *NAMED, *env(name), *PATIENCE, cwd=tmp_path, timeout=200)
@@ -107,8 +109,8 @@ def test_non_finite_values_discard_only_their_unroll(tmp_path, name):
 
 def test_environment_with_only_non_finite_values_ends_the_run(tmp_path):
     result = run("train", *NAMED, *env("NothingButBad"), cwd=tmp_path)
-    assert result.returncode == 1
-    assert "returned only non-finite numbers" in result.stdout
+    assert result.returncode == 2
+    assert "crashing:NothingButBad-v0: its steps have nothing but a reward that is not finite" in result.stderr
 
 
 def test_too_few_healthy_agents_end_the_run(tmp_path, monkeypatch):
@@ -257,7 +259,7 @@ def test_exception_in_a_thread_ends_the_run_with_its_traceback(tmp_path, role):
 def test_stalled_run_ends_with_the_stacks_of_all_threads(tmp_path, role):
     result = run_with_fault(tmp_path, role, "import time; time.sleep(3600)")
     assert result.returncode == 1
-    assert "no predictions or updates for" in result.stdout
+    assert "no steps or updates for" in result.stdout
     assert "in fail" in result.stderr, "the stack of the thread that hangs"
 
 
@@ -346,8 +348,8 @@ def _live(agents: Agents, drain: Drain, number: int) -> bool:
     return len(living) == number and all(pid in drain.seen for pid in living)
 
 
-def test_a_death_is_seen_though_a_process_of_the_environment_lives_on():
-    """It holds the agent's end of the pipe, so that the pipe does not end."""
+def test_a_dead_agents_processes_end_and_it_is_replaced():
+    """One that its environment has forked holds the agent's end of the pipe, so that the pipe does not end."""
     config = read(overrides=["environment.id=crashing:Forking-v0", "system.device=cpu"])
     slab = Slab(start_method(), SlabShape(1, 1, 1, 2, 5, (2,), "float32", 3, 0))
     drain = Drain(slab)
@@ -360,9 +362,13 @@ def test_a_death_is_seen_though_a_process_of_the_environment_lives_on():
         wait_for(lambda: _live(agents, drain, 1), 60, "the agent")
         left += psutil.Process(agent.process.pid).children()
         assert len(left) == 1
-        agent.process.kill()
+        os.kill(agent.process.pid, signal.SIGKILL)
         wait_for(lambda: _live(agents, drain, 1) and agents.deaths == 1, 60, "its successor")
+        assert not left[0].is_running()
         left += psutil.Process(agent.process.pid).children()
+        slab.stop()
+        agent.process.join(60)
+        assert not left[1].is_running()
     finally:
         drain.done.set()
         drain.join(60)

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 from commands import EVALUATE_OFF, QUICK, run
+from looks import describe_env
 
 from kartrl.acting.sizes import slab_shape
 from kartrl.config import read
-from kartrl.envs import describe_env
 from kartrl.errors import UserError, shortage
 from kartrl.processes.spawn import spawn
 from kartrl.sizing.auto import choose_sizes

@@ -4,6 +4,7 @@ import contextlib
 import multiprocessing
 
 import torch
+from looks import describe_env
 
 from kartrl.acting.agent import play
 from kartrl.acting.agent_group import Mailbox, Stopped
@@ -11,7 +12,6 @@ from kartrl.acting.own_predictor import OwnPredictor
 from kartrl.acting.slab import Slab, SlabShape
 from kartrl.algorithms import heads_of
 from kartrl.config import Config
-from kartrl.envs import describe_env
 from kartrl.envs.spec import EnvSpec
 from kartrl.learning.counters import Counters
 from kartrl.learning.learner import make_learner
@@ -54,7 +54,7 @@ class Alone:
         self._predictor = OwnPredictor(config, self.spec, self._slab, 0, config.run.seed, weights, stopwatch)
         mailbox = Mailbox(self._slab, self._slab.waker(0), self._serve, self._predictor.request)
         with contextlib.suppress(Stopped):
-            play(config, action, self._slab, 0, config.run.seed, mailbox, stopwatch, self)
+            play(config, action, self._slab, 0, config.run.seed, mailbox, stopwatch, self, self._slab.calls)
 
     @staticmethod
     def network_of(config: Config, spec: EnvSpec) -> Network:

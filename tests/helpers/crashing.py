@@ -55,7 +55,7 @@ class Faulty(gymnasium.Env):
             os._exit(3)
         if kind == "stall":
             time.sleep(3600)
-        if kind == "reward":
+        if kind in ("reward", "rewards"):
             reward = float("nan")
         if kind == "observation":
             observation[1] = np.inf
@@ -148,6 +148,7 @@ gymnasium.register("Stall-v0", Faulty, kwargs={"lifetime": 300, "kind": "stall"}
 gymnasium.register("BadReward-v0", Faulty, kwargs={"lifetime": 70, "kind": "reward"})
 gymnasium.register("BadObservation-v0", Faulty, kwargs={"lifetime": 70, "kind": "observation"})
 gymnasium.register("NothingButBad-v0", Faulty, kwargs={"lifetime": 1, "kind": "reward"})
+gymnasium.register("TurnsBad-v0", Faulty, kwargs={"lifetime": 200, "kind": "rewards"})
 gymnasium.register("Random-v0", Faulty, kwargs={"lifetime": 0, "probability": 2e-4})
 gymnasium.register("Switch-v0", Faulty, kwargs={"lifetime": 0, "switch": os.environ.get("KARTRL_TEST_SWITCH", "")})
 gymnasium.register("Doomed-v0", Doomed, kwargs={"lifetime": 0, "switch": os.environ.get("KARTRL_TEST_SWITCH", "")})

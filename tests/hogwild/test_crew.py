@@ -70,7 +70,7 @@ class Ring:
 
         mailbox = Mailbox(slab, slab.waker(0), serve)
         with pytest.raises(Stopped):
-            play(self._config, SPEC.action, slab, 0, 5, mailbox, self.worker.stopwatch, self._writer)
+            play(self._config, SPEC.action, slab, 0, 5, mailbox, self.worker.stopwatch, self._writer, slab.calls)
 
 
 def sequential(config, batches, before_each=lambda network, batch: None):

@@ -36,7 +36,7 @@ def test_predictions_for_an_agent_that_keeps_dying_are_no_progress():
 def test_without_predictions_a_run_is_given_up_even_before_its_first_update():
     seconds, words = seconds_to_the_end(watch(100), 100, predictions=False)
     assert 2 * TIMEOUT < seconds < 2 * TIMEOUT + 5
-    assert "no predictions or updates for" in words
+    assert "no steps or updates for" in words
 
 
 def test_a_slow_environment_is_given_the_time_that_its_updates_take():

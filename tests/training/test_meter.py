@@ -22,7 +22,10 @@ def measure(updates: dict[float, int], times: list[float]) -> list[Status]:
 def test_updates_longer_than_the_window_have_a_steady_speed() -> None:
     updates = {30.0 * k: 16_384 * k for k in range(1, 10)}
     states = measure(updates, [float(second) for second in range(200)])
-    assert {state.agent_steps_per_second for state in states[:30]} == {0.0}
+    assert [state.agent_steps_per_second for state in states[1:30]] == pytest.approx([8.0] * 29), "as they are taken"
+    assert [state.taken for state in states[:30]] == [8 * second for second in range(30)]
+    assert {state.taken for state in states[30:41]} == {0}
+    assert [state.taken for state in states[41:60]] == [8 * (second - 30) for second in range(41, 60)]
     assert [state.agent_steps_per_second for state in states[30:]] == pytest.approx([16_384 / 30] * 170)
     assert [state.updates_per_second for state in states[30:]] == pytest.approx([1 / 30] * 170)
 

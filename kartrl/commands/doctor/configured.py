@@ -63,6 +63,7 @@ def check_sizes(examined: Examined) -> tuple[State, str]:
     from kartrl.metrics.trackers import check_tracker
     from kartrl.nodes.session import check
     from kartrl.sizing.auto import choose_sizes
+    from kartrl.sizing.inspection import first_update
     from kartrl.sizing.precision import right_precision
 
     check_tracker(examined.config)
@@ -70,7 +71,8 @@ def check_sizes(examined: Examined) -> tuple[State, str]:
     sizes = examined.sizes = choose_sizes(examined.config, examined.spec)
     wrong: list[str] = []
     right_precision(examined.config, examined.spec, sizes, wrong.append)
-    return ("warning", "; ".join([str(sizes), *wrong])) if wrong else ("ok", str(sizes))
+    text = "; ".join([str(sizes), *first_update(examined.config, examined.spec, sizes), *wrong])
+    return ("warning" if wrong else "ok"), text
 
 
 def check_memory(examined: Examined) -> tuple[State, str]:
@@ -93,7 +95,7 @@ def check_memory(examined: Examined) -> tuple[State, str]:
     if shape is not None and examined.config.replay.save:
         disk = most_on_disk(shape)
         text += f", which takes up to {disk / GIGABYTE:.1f} GB of disk too"
-        room = shutil.disk_usage(nearest(examined.config.run.logs_folder.absolute())).free
+        room = shutil.disk_usage(nearest(Path(examined.config.run.logs).absolute())).free
         if room < disk:
             return (
                 "warning",

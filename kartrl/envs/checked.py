@@ -1,0 +1,110 @@
+"""The wrapper around every environment: checks what Gymnasium demands of one, and handles what it allows."""
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from kartrl.envs.episode import STATISTICS
+from kartrl.envs.seeds import SEEDS
+
+Env = gymnasium.Env[Any, Any]
+Info = dict[str, Any]
+
+
+class Misfit(TypeError):
+    """An environment returned something that Gymnasium's interface does not allow, or kartrl does not take."""
+
+
+class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """The environment with plain rewards and flags, episode statistics, seeds of 31 bits and a `close` that succeeds.
+
+    The `info` of an episode's last step has its statistics at `STATISTICS`: return `r` and length `l`. It is a copy, as
+    an environment may return the same dict at each step.
+
+    Args:
+        beat: called now, and after each reset and step.
+    """
+
+    def __init__(self, env: Env, beat: Callable[[], None] = lambda: None) -> None:
+        super().__init__(env)
+        self._beat, self._return, self._length = beat, 0.0, 0
+        beat()
+
+    def reset(self, *, seed: int | None = None, options: Info | None = None) -> tuple[Any, Info]:
+        """Begin an episode. With a seed, the spaces are seeded too, as environments draw from them.
+
+        Raises:
+            Misfit: it returned no `info`.
+        """
+        if seed is not None:
+            seed %= SEEDS
+            self._seed_spaces(seed)
+        observation, info = self.env.reset(seed=seed, options=options)
+        if not isinstance(info, dict):
+            raise Misfit(f"its reset returned no info, which is a dict, but {_short(info)}")
+        self._return, self._length = 0.0, 0
+        self._beat()
+        return observation, info
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, Info]:
+        """See Gymnasium.
+
+        Raises:
+            Misfit: the reward is not a number, or `terminated` or `truncated` not a truth value.
+        """
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        if type(reward) is not float:
+            reward = _number(reward)
+        ended = _flag("terminated", terminated), _flag("truncated", truncated)
+        self._return += reward
+        self._length += 1
+        self._beat()
+        if True in ended:
+            info = {**info, STATISTICS: {"r": self._return, "l": self._length}}
+        return observation, reward, *ended, info
+
+    def close(self) -> None:
+        """Close it; an environment that fails to, as some do, is not used any more anyway."""
+        with contextlib.suppress(Exception):
+            self.env.close()
+
+    def _seed_spaces(self, seed: int) -> None:
+        env: Env = self.env
+        while True:
+            for space in (env.action_space, env.observation_space):
+                with contextlib.suppress(Exception):  # of a space of their own; only its own generator is left unseeded
+                    space.seed(seed)
+            if not isinstance(env, gymnasium.Wrapper):
+                return
+            env = env.env
+
+
+def _number(reward: Any) -> float:
+    if isinstance(reward, np.ndarray) and reward.size == 1:
+        reward = reward.item()
+    try:
+        return float(reward)
+    except (TypeError, ValueError) as error:
+        if np.size(reward) > 1:
+            raise Misfit(
+                f"its rewards are vectors of {np.size(reward)} numbers, and kartrl takes one number: name a wrapper "
+                "that combines them in environment.wrapper, such as mo_gymnasium.wrappers:LinearReward"
+            ) from error
+        raise Misfit(f"its rewards must be numbers (got {_short(reward)})") from error
+
+
+def _flag(name: str, value: Any) -> bool:
+    if value is True or value is False:
+        return bool(value)
+    try:
+        return bool(value)
+    except ValueError as error:
+        raise Misfit(f"its {name} must be True or False (got {_short(value)})") from error
+
+
+def _short(value: Any) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -1,0 +1,191 @@
+"""The first look at an environment, before a run: its spec, and how many of it an agent may have."""
+
+import contextlib
+import dataclasses
+import statistics
+import time
+from collections.abc import Callable, Generator, Iterator
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from kartrl.config import Config
+from kartrl.envs import masks
+from kartrl.envs.checked import Misfit
+from kartrl.envs.observations import NonFiniteImage, fault_of, fits, is_finite, left_out, reward_fault
+from kartrl.envs.seeds import seed_generators
+from kartrl.envs.spec import ActionSpec, EnvSpec
+from kartrl.envs.world import World
+from kartrl.envs.worlds import load_world
+from kartrl.errors import UserError, located
+
+Env = gymnasium.Env[Any, Any]
+Info = dict[str, Any]
+LOOK_SECONDS, LOOK_STEPS = 0.1, 100  # limits for timing a step
+LEAST_FAULTS = 20  # faulty steps, if there are no others, after which nothing could be learned
+MOST_TOGETHER = 8  # environments that `auto` gives an agent at most
+MORE_SECONDS = 0.5  # after which no further environment is tried together with the first two
+STEP = "observation, reward, terminated, truncated and info"
+OLD = "as in the old Gym: have the function that registers it return shimmy.GymV21CompatibilityV0(env=...)"
+
+
+def look(
+    config: Config, beat: Callable[[], None] = lambda: None, made: list[Env] | None = None
+) -> Generator[EnvSpec, None, None]:
+    """Make the environment, reset it with a seed and step it, then the same with several in this process.
+
+    Yields its spec as soon as it is known, and again when more is known. If the process crashes or hangs meanwhile, the
+    newest one holds.
+
+    Args:
+        config: whose levels are prepared.
+        beat: see `World`.
+        made: gets the environments, which are closed at the end.
+
+    Raises:
+        UserError: as `World.open_env`; or nothing could be learned in it, and the text says why.
+    """
+    world = load_world(config)
+    world.beat = beat
+    seed_generators(0)
+    made = [] if made is None else made
+    try:
+        made.append(world.open_env(world.all_levels()))
+        spec = _describe(world, made[0])
+        random = np.random.default_rng(0)
+        seconds, masked = _stepped(made[0], spec.action, random)
+        spec = spec._replace(step_seconds=seconds, action=dataclasses.replace(spec.action, masked=masked))
+        begin, limit = time.perf_counter(), "a second one crashes or hangs"
+        while (count := len(made)) < 2 or (count < MOST_TOGETHER and time.perf_counter() - begin < MORE_SECONDS):
+            yield spec._replace(most_envs=count, limit=limit)
+            try:
+                made.append(world.open_env(world.all_levels()))
+                for index in (count, 0):  # the first must not have been broken
+                    _, info = made[index].reset(seed=index)
+                    made[index].step(_legal(made[index], spec.action, random, info))
+            except Exception as error:  # third-party code may raise anything
+                yield spec._replace(most_envs=count, limit=located(error))
+                return
+        yield spec
+    except Misfit as error:
+        raise UserError(f"{config.environment.id}: {error}") from error
+    finally:
+        for env in made:
+            env.close()
+
+
+def _describe(world: World, env: Env) -> EnvSpec:
+    shape, dtype = env.observation_space.shape or (), str(env.observation_space.dtype)
+    title = getattr(env.unwrapped, "game_title", world.config.environment.id)
+    action = ActionSpec.of(env.action_space)
+    return EnvSpec(title, shape, dtype, action, 0.0, _mirrored(world, action, shape), left_out(env))
+
+
+def _mirrored(world: World, action: ActionSpec, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """See `EnvSpec.mirrored`.
+
+    Raises:
+        UserError: the key does not fit the environment.
+    """
+    key = world.config.environment.mirrored_actions
+    if isinstance(key, str):
+        return world.mirrored_actions() if key == "auto" else ()
+    name = "environment.mirrored_actions"
+    if not action.choices or len(shape) != 3:
+        raise UserError(f"{name}: only for images and Discrete actions; set it to none")
+    if len(key) != action.choices or any(not (other < len(key) and key[other] == own) for own, other in enumerate(key)):
+        raise UserError(
+            f"{name}: must name one action for each of the {action.choices}, and the two of a pair each other, "
+            "such as 0 2 1 for three of which the last two are a pair"
+        )
+    return key
+
+
+def _stepped(env: Env, action: ActionSpec, random: np.random.Generator) -> tuple[float, bool]:
+    """Begin an episode and step by legal actions, as far as there is time.
+
+    An exception or a fault after the first step is none here, as agents survive it, unless there is nothing else.
+
+    Returns:
+        Median seconds per step after the first, as other processes may use the core; whether it gives masks.
+
+    Raises:
+        Misfit: it cannot be reset or stepped, or returns only what cannot be learned from.
+        UserError: a mask is invalid.
+    """
+    with _explained(env):
+        observation, info = env.reset(seed=0)
+        if not is_finite(observation):
+            raise Misfit(f"it begins with {fault_of(env)}")
+        masked = info.get(masks.KEY) is not None
+        fault, info = _step(env, _legal(env, action, random, info))
+    times: list[float] = []
+    faults, begin = [fault], time.perf_counter()
+    try:
+        while len(times) < LOOK_STEPS and time.perf_counter() - begin < LOOK_SECONDS:
+            masked |= info.get(masks.KEY) is not None
+            chosen = _legal(env, action, random, info)
+            start = time.perf_counter()
+            fault, info = _step(env, chosen)
+            times.append(time.perf_counter() - start)
+            faults.append(fault)
+    except UserError:
+        raise
+    except Exception:
+        pass
+    if len(faults) >= LEAST_FAULTS and all(faults):
+        raise Misfit(f"its steps have nothing but {faults[-1]}: scale or clip it in environment.wrapper")
+    return statistics.median(times) if times else 0.0, masked
+
+
+def _legal(env: Env, action: ActionSpec, random: np.random.Generator, info: Info) -> Any:
+    """A random action after a step, or a reset, with this `info`."""
+    return action.sample(random, masks.restriction(env, info.get(masks.KEY))[None])[0]
+
+
+def _step(env: Env, action: Any) -> tuple[str, Info]:
+    """Take a step, and begin the next episode if one ends; returns the step's fault, or "", and the newest `info`."""
+    info: Info = {}
+    try:
+        observation, reward, terminated, truncated, info = env.step(action)
+        fault = "" if fits(reward) else reward_fault(reward)
+        fault = fault if is_finite(observation) else fault_of(env)
+    except NonFiniteImage as error:
+        fault = str(error)
+    if fault or terminated or truncated:
+        _, info = env.reset()
+    return fault, info
+
+
+@contextlib.contextmanager
+def _explained(env: Env) -> Iterator[None]:
+    """Context manager: raise a Misfit that says how the interface of `env` differs from Gymnasium's, if it does."""
+    try:
+        yield
+    except (Misfit, UserError):
+        raise
+    except NonFiniteImage as error:
+        raise Misfit(f"it begins with {error}") from error
+    except Exception as error:
+        if (difference := _difference(env.unwrapped, error)) is not None:
+            raise Misfit(difference) from error
+        raise
+
+
+def _difference(env: Env, error: Exception) -> str | None:
+    """How the interface of an environment without wrappers, which has raised an exception, differs from Gymnasium's."""
+    keywords = any(f"unexpected keyword argument '{name}'" in str(error) for name in ("seed", "options"))
+    if isinstance(error, TypeError) and keywords:
+        return f"its reset must be reset(self, *, seed=None, options=None): {error}"
+    if isinstance(error, AttributeError) and error.name == "seed":
+        return f"its reset cannot be given a seed: {error}; add that method in the function that registers it"
+    with contextlib.suppress(Exception):
+        began: Any = env.reset()
+        if not (isinstance(began, tuple) and len(began) == 2 and isinstance(began[1], dict)):
+            return f"its reset does not return an observation and info, a dict, {OLD}"
+        stepped: Any = env.step(env.action_space.sample())
+        if not isinstance(stepped, tuple) or len(stepped) != 5:
+            number = f"{len(stepped)} values" if isinstance(stepped, tuple) else type(stepped).__name__
+            return f"its step returns {number} instead of {STEP}, {OLD}"
+    return None
