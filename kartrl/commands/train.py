@@ -131,7 +131,7 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
                 with request.raising():
                     config, spec = _inspected(_with_initial(config), console)
 
-            from kartrl.nodes.session import check
+            from kartrl.nodes.session import check, find_cluster
             from kartrl.run import folders as runs
             from kartrl.run.initial_weights import anew, load_initial
             from kartrl.run.resuming import account, command, newest_command, resumed_config
@@ -148,6 +148,7 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
             if resume is not None:
                 config, spec = _inspected(config, console)
             check(config)
+            find_cluster(config.cluster.ray)
             world = load_world(config)
             config = resolve_precision(config, spec)
             sizes = choose_sizes(config, spec)

@@ -17,6 +17,7 @@ from kartrl.config import Config, System
 from kartrl.config.section import changed
 from kartrl.errors import UserError
 from kartrl.hardware.machine import cores
+from kartrl.nodes.tokens import ANSWER_SECONDS, use_token
 from kartrl.processes.socket_folder import RAY_FOLDER, RAYS, fits, make_socket_folder
 from kartrl.sizing.compatibility import is_hogwild
 
@@ -31,7 +32,6 @@ OWN = {  # for a private cluster; read when Ray is imported
 }
 STORE_BYTES = 200_000_000  # minimum size of its object store
 IN_STORE = 8  # batches that must fit into it: two calls each of a few nodes
-ANSWER_SECONDS = 5.0  # for a cluster to answer
 HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -72,6 +72,26 @@ def check(config: Config) -> None:
             raise UserError(f"{several} {module} is not installed; try: pip install 'kartrl[{extra}]'")
 
 
+def find_cluster(name: str) -> str | None:
+    """The address of the cluster to join; None: none, or a private one. Call it before Ray is imported.
+
+    Args:
+        name: `cluster.ray`.
+
+    Raises:
+        UserError: nothing answers there, or it wants another token than this machine's.
+    """
+    address = None if name == "none" else running() if name == "auto" else name
+    if address is not None:
+        if not _answers(address):
+            raise UserError(f"[cluster] ray = {name}: nothing answers at {address}; is it HOST:PORT?")
+        try:
+            use_token(address)
+        except UserError as error:
+            raise UserError(f"[cluster] ray = {name}: {error}") from error
+    return address
+
+
 class RaySession:
     """A connection to Ray; one at a time in a process.
 
@@ -81,16 +101,14 @@ class RaySession:
         say: prints a line for the user.
 
     Raises:
-        UserError: there is no such cluster, or it runs another version of Ray or Python.
+        UserError: there is no such cluster, see `find_cluster`, or it runs another version of Ray or Python.
     """
 
     def __init__(self, address: str, batch_bytes: int, say: Callable[[str], None]) -> None:
         os.environ.update(ALWAYS)
         self._folder: Path | None = None
         self._asked = False
-        options: dict[str, Any] = {"address": address if address != "auto" else running()}
-        if options["address"] is not None and not _answers(options["address"]):
-            raise UserError(f"[cluster] ray = {address}: nothing answers at {options['address']}; is it HOST:PORT?")
+        options: dict[str, Any] = {"address": find_cluster(address)}
         if options["address"] is None:
             # removed with its parent folder if this process is killed
             sockets = Path(os.environ["KARTRL_SOCKETS"])

@@ -1,14 +1,17 @@
 """What nodes are made of, each part alone: where they go, how unrolls travel, how weights do."""
 
 import importlib.util
+import os
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
+import grpc
 import numpy as np
 import pytest
 import torch
@@ -22,7 +25,7 @@ from kartrl.nodes import acting_process
 from kartrl.nodes.crew import for_nodes
 from kartrl.nodes.delivery import Delivery, NodeState, pack, unpack
 from kartrl.nodes.members import Member, Place, places
-from kartrl.nodes.session import Machine, RaySession, check, running
+from kartrl.nodes.session import Machine, RaySession, check, find_cluster, running
 from kartrl.nodes.source import NodeSource
 from kartrl.sizing.auto import choose_sizes, updates_per_batch
 from kartrl.sizing.inspection import inspect_env
@@ -158,6 +161,27 @@ def test_a_replacement_inspects_nothing_again_and_each_life_ends_with_its_node()
         )
         assert result.stdout.split() == ["3", "2"], result.stderr  # inspection, and two agents; these alone
         assert [path.name for path in folder.iterdir()] == ["made"]
+
+
+class NoTokens(grpc.GenericRpcHandler):
+    """A cluster that answers to everyone."""
+
+    def service(self, details):
+        return grpc.unary_unary_rpc_method_handler(lambda request, context: b"")
+
+
+def test_cluster_without_tokens_gets_none(monkeypatch):
+    server = grpc.server(ThreadPoolExecutor(1), handlers=[NoTokens()])
+    address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "0" * 64)
+    assert find_cluster(address) == address
+    assert "RAY_AUTH_MODE" not in os.environ
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    with pytest.raises(UserError, match="the cluster takes no tokens, but RAY_AUTH_MODE is token here; unset it"):
+        find_cluster(address)
+    server.stop(None).wait()
 
 
 def test_a_cluster_that_has_gone_is_not_joined(tmp_path, monkeypatch):

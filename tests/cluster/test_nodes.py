@@ -13,6 +13,7 @@ from commands import ENDLESS, EVALUATE_OFF, HELPERS, REPORT_OFTEN, Training, run
 from ray_machines import AUTOSCALED_CPUS, Machines, other_version, ray_machines
 
 from kartrl.metrics.scalars_csv import last_step, values
+from kartrl.nodes.session import find_cluster
 
 pytestmark = pytest.mark.skipif(  # Ray is not to be imported before its settings are there
     not psutil.LINUX or importlib.util.find_spec("ray") is None, reason="Ray has clusters on Linux alone"
@@ -65,6 +66,40 @@ def socket_folders(family: list[psutil.Process]) -> set[Path]:
         with contextlib.suppress(psutil.NoSuchProcess):
             folders.add(process.environ().get("KARTRL_SOCKETS"))
     return {Path(folder) for folder in folders if folder}
+
+
+def test_token_of_the_cluster_is_sent_unasked(machines, tmp_path, monkeypatch):
+    """Without `RAY_AUTH_MODE`, as in a new shell, from wherever Ray would read it."""
+    token = os.environ["RAY_AUTH_TOKEN"]
+    (tmp_path / ".ray").mkdir()
+    (tmp_path / ".ray" / "auth_token").write_text(f"{token}\n")
+    for variables in ({"RAY_AUTH_TOKEN": token}, {"RAY_AUTH_TOKEN_PATH": f"{tmp_path}/.ray/auth_token"}, {}):
+        with monkeypatch.context() as patch:
+            for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN"):
+                patch.delenv(name)
+            patch.setenv("HOME", str(tmp_path))
+            for name, value in variables.items():
+                patch.setenv(name, value)
+            find_cluster(machines.address)
+            assert os.environ.pop("RAY_AUTH_MODE") == "token"
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        ({"RAY_AUTH_TOKEN": "0" * 64}, "the cluster wants another token than that in RAY_AUTH_TOKEN"),
+        ({"RAY_AUTH_TOKEN": ""}, "the cluster wants a token, and there is none in "),
+        ({"RAY_AUTH_MODE": "disabled"}, "the cluster wants a token, but RAY_AUTH_MODE is disabled here; unset it"),
+    ],
+)
+def test_token_that_does_not_fit_is_refused(machines, tmp_path, monkeypatch, variables, said):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    done = run("train", "--ray", machines.address, *ENDLESS, cwd=tmp_path)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert f"kartrl: [cluster] ray = {machines.address}: {said}" in done.stderr
+    assert not (tmp_path / "logs").exists()
 
 
 @pytest.mark.timeout(900)

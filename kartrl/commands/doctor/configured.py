@@ -61,13 +61,14 @@ def check_sizes(examined: Examined) -> tuple[State, str]:
     if examined.spec is None:
         return "warning", "unknown until the environment starts"
     from kartrl.metrics.trackers import check_tracker
-    from kartrl.nodes.session import check
+    from kartrl.nodes.session import check, find_cluster
     from kartrl.sizing.auto import choose_sizes
     from kartrl.sizing.inspection import first_update
     from kartrl.sizing.precision import right_precision
 
     check_tracker(examined.config)
     check(examined.config)
+    find_cluster(examined.config.cluster.ray)
     sizes = examined.sizes = choose_sizes(examined.config, examined.spec)
     wrong: list[str] = []
     right_precision(examined.config, examined.spec, sizes, wrong.append)
