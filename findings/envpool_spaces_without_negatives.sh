@@ -22,7 +22,7 @@ trap 'rm -rf "$work"' EXIT
 "${PYTHON:-python3}" -m venv "$work/venv"
 "$work/venv/bin/python" -m pip install -qq --disable-pip-version-check envpool==1.2.5 gymnasium==1.4.0 numpy==2.4.6
 cd "$work"
-"$work/venv/bin/python" - <<'EOF'
+TMPDIR=$work MPLCONFIGDIR=$work "$work/venv/bin/python" - <<'EOF'
 import sys
 
 import envpool

@@ -24,7 +24,7 @@ trap 'rm -rf "$work"' EXIT
 "$work/venv/bin/python" -m pip install -qq --disable-pip-version-check \
     gymnasium==1.4.0 ale-py==0.12.1 envpool==1.2.5 numpy==2.4.6 opencv-python-headless==5.0.0.93
 cd "$work"
-"$work/venv/bin/python" - <<'EOF'
+TMPDIR=$work MPLCONFIGDIR=$work "$work/venv/bin/python" - <<'EOF'
 import sys
 
 import ale_py

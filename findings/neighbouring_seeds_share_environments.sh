@@ -25,7 +25,7 @@ trap 'rm -rf "$work"' EXIT
 "$work/venv/bin/python" -m pip install -qq --disable-pip-version-check \
     gymnasium==1.4.0 ale-py==0.12.1 envpool==1.2.5 numpy==2.4.6
 cd "$work"
-"$work/venv/bin/python" - <<'EOF'
+TMPDIR=$work MPLCONFIGDIR=$work "$work/venv/bin/python" - <<'EOF'
 import hashlib
 import sys
 

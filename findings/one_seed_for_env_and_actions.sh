@@ -22,7 +22,7 @@ trap 'rm -rf "$work"' EXIT
 "$work/venv/bin/python" -m pip install -qq --disable-pip-version-check torch==2.13.0 numpy==2.4.6
 "$work/venv/bin/python" -m pip install -qq --disable-pip-version-check gymnasium==1.4.0 stable-baselines3==2.9.2
 cd "$work"
-"$work/venv/bin/python" - <<'EOF'
+TMPDIR=$work "$work/venv/bin/python" - <<'EOF'
 import sys
 
 import gymnasium
