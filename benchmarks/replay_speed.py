@@ -26,9 +26,8 @@ from kartrl.envs.worlds import load_world
 from kartrl.hardware.devices import learner_device
 from kartrl.hardware.machine import cores
 from kartrl.launch import config_options
-from kartrl.sizing.auto import choose_sizes
 from kartrl.sizing.inspection import inspect_env
-from kartrl.sizing.precision import resolve_precision, right_precision
+from kartrl.sizing.resolve import resolve
 
 METHODS = ("none", "uniform", "prioritised", "attentive", "elite")
 
@@ -43,9 +42,7 @@ def parts_of(files: list[str], overrides: list[str], seconds: float) -> tuple[Co
     """A configuration, its parts measured alone, and the number of replayed steps per fresh one."""
     config = load_world(read(files, overrides)).prepare()
     spec = inspect_env(config)
-    config = resolve_precision(config, spec)
-    sizes = choose_sizes(config, spec)
-    config = right_precision(config, spec, sizes, print)
+    config, sizes = resolve(config, spec, print)
     return config, measure_parts(config, spec, sizes, seconds), replayed_steps(config, sizes)
 
 

@@ -39,23 +39,6 @@ class Sizes(NamedTuple):
         groups = self.agents * self.groups_per_agent
         return -(-self.training_blocks // groups) * groups * self.group_size * self.unroll_length
 
-    def __str__(self) -> str:
-        size = self.group_size
-        if not self.trainers:
-            return f"{self.agents} Hogwild workers x {size} environments; {size} unrolls per update"
-        threads = "" if self.most_threads == self.torch_threads else f", up to {self.most_threads} for slow updates"
-        beside = f" and {self.replayed} replayed ones" if self.replayed else ""
-        if self.predictors:
-            waits, predictors = f" (waits for {self.min_groups * size})", f"{self.predictors} predictor, "
-        else:
-            waits, predictors = ", in the agent's process", ""
-        return (
-            f"{self.agents} agents x {self.groups_per_agent * size} environments, stepped in groups of {size}; "
-            f"at most {self.prediction_groups * size} observations per forward pass{waits}; "
-            f"{self.training_blocks * size} unrolls per update{beside}, of {self.unroll_length} steps each; "
-            f"{predictors}{self.trainers} trainer and {self.torch_threads} torch threads{threads}"
-        )
-
 
 def check_memory(need: int, agents: int, envs: int) -> None:
     """Refuse more environments than this machine has memory for; `need` is in bytes."""

@@ -15,6 +15,7 @@ from kartrl import __version__
 from kartrl.commands.arguments import POLICY, Parser, add_levels, whole_number
 from kartrl.commands.evaluate import Result, evaluate
 from kartrl.config import Config, Run, read, settings
+from kartrl.config.chosen import unchosen
 from kartrl.config.cluster import Cluster
 from kartrl.envs.world import World
 from kartrl.envs.worlds import load_world
@@ -107,12 +108,13 @@ def export(
 
 
 def _impersonal(config: Config) -> Config:
-    """The configuration without the user's own names and paths; `game = auto` is replaced by its result."""
+    """The configuration without the user's own names, paths and machine; `game = auto` is replaced by its result."""
     run = config.run.model_copy(update={name: getattr(Run(), name) for name in OWN})
     environment = config.environment
     if isinstance(load_world(config), KartWorld):
         environment = environment.model_copy(update={"game": resolve_game(environment.game)})
     levels = config.levels.without_paths()
+    config = unchosen(config, ("model.precision",))
     return config.model_copy(update={"run": run, "environment": environment, "levels": levels, "cluster": Cluster()})
 
 

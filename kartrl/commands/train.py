@@ -136,8 +136,7 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
             from kartrl.run.initial_weights import anew, load_initial
             from kartrl.run.resuming import account, command, newest_command, resumed_config
             from kartrl.run.server import Server
-            from kartrl.sizing.auto import choose_sizes
-            from kartrl.sizing.precision import resolve_precision, right_precision
+            from kartrl.sizing.resolve import decisions, resolve
         if resume is not None:
             folder = runs.lock(runs.find(Path(config.run.logs), resume))
             stack.callback(runs.release, folder)
@@ -150,10 +149,8 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
             check(config)
             find_cluster(config.cluster.ray)
             world = load_world(config)
-            config = resolve_precision(config, spec)
-            sizes = choose_sizes(config, spec)
             notes: list[str] = []
-            config = right_precision(config, spec, sizes, notes.append)
+            config, sizes = resolve(config, spec, notes.append)
         initial = None
         if stored is None:
             if config.run.init != "none":
@@ -165,7 +162,7 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
         try:
             with display:
                 display.say(f"Environment: {spec.title}; logs in {folder.path}")
-                for remark in [*remarks(config, spec), *first_update(config, spec, sizes), *notes]:
+                for remark in [*remarks(config, spec), *first_update(config, spec, sizes), *notes, decisions(config)]:
                     display.say(remark)
                 if initial is not None:
                     display.say(

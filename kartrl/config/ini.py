@@ -14,6 +14,7 @@ from pydantic_core import ErrorDetails
 
 from kartrl.config import arguments
 from kartrl.config.algorithms import ALGORITHMS, Algorithm, AlgorithmSection
+from kartrl.config.chosen import Chosen, is_auto
 from kartrl.config.cluster import Cluster
 from kartrl.config.levels import Levels, merged, mistake
 from kartrl.config.replay import SCHEDULED, Clear, Drawn, Laser, Replay
@@ -73,8 +74,9 @@ class Config(_WithAlgorithms):
         if self.cluster.ray != "none":
             return "cluster.ray"
         keys = ("prediction_batch_size", "min_prediction_batch_size", "predictor_devices")
-        changed = (key for key in keys if getattr(self.system, key) != System.model_fields[key].default)
-        return next((f"system.{key}" for key in changed), None)
+        values = {key: getattr(self.system, key) for key in keys}
+        given = (key for key, value in values.items() if not (is_auto(value) or value == ("auto",)))
+        return next((f"system.{key}" for key in given), None)
 
     @property
     def allows_own_networks(self) -> bool:
@@ -180,11 +182,16 @@ def settings(config: Config) -> dict[str, bool | float | str]:
     given = kept["environment"].pop(arguments.PREFIX)
     kept[f"environment.{arguments.PREFIX}"] = {name: arguments.render(value) for name, value in given.items()}
     values = {f"{name}.{key}": value for name, section in kept.items() for key, value in section.items()}
-    plain = {name: value if isinstance(value, bool | int | float) else _text(value) for name, value in values.items()}
+    plain = {
+        name: value if isinstance(value, Chosen | bool | int | float) else _text(value)
+        for name, value in values.items()
+    }
     return plain | {f"levels.{circuit}": use for circuit, use in config.levels.circuits.items() if use != "none"}
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, Chosen):
+        return f"auto ({value})"
     if isinstance(value, tuple):
         return " ".join(map(str, value))
     return str(value).lower() if isinstance(value, bool) else str(value)

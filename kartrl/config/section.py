@@ -8,7 +8,18 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+)
+
+from kartrl.config import chosen
 
 _POWER_OF_TEN = re.compile(r"(?<![^\s,])[+-]?(?:\d[\d_]*\.?\d*|\.\d+)[eE]\+?\d{1,2}(?![^\s,])", re.ASCII)
 
@@ -67,18 +78,25 @@ class Section(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    @field_validator("*", mode="before")
+    @field_validator("*", mode="wrap")
     @classmethod
-    def _with_whole_numbers(cls, value: Any, info: ValidationInfo) -> Any:
-        """Integers may be given as 1e6."""
-        if isinstance(value, str) and info.field_name is not None and _takes_integers(cls, info.field_name):
-            return whole_numbers(value)
-        return value
+    def _as_written(cls, value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
+        """Integers may be given as 1e6, and what `auto` chose as auto (2)."""
+        if not isinstance(value, str) or info.field_name is None:
+            return handler(value)
+        kinds = _kinds(cls, info.field_name)
+        found = chosen.TEXT.fullmatch(value) if "auto" in kinds else None
+        text = value if found is None else found[1]
+        result = handler(whole_numbers(text) if int in kinds else text)
+        if found is None:
+            return result
+        return chosen.chosen(result) if isinstance(result, int | str) and result != "auto" else handler(value)
 
 
 @functools.cache
-def _takes_integers(section: type[BaseModel], key: str) -> bool:
-    return int in _parts(section.model_fields[key].annotation)
+def _kinds(section: type[BaseModel], key: str) -> frozenset[Any]:
+    """Types and literals in the annotation of a key."""
+    return frozenset(part for part in _parts(section.model_fields[key].annotation) if isinstance(part, type | str))
 
 
 def _parts(annotation: Any) -> Iterator[Any]:

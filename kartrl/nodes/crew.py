@@ -15,6 +15,7 @@ from kartrl.acting.messages import EpisodeEnd
 from kartrl.acting.sizes import Sizes
 from kartrl.acting.supervisor import first_seed
 from kartrl.config import Config
+from kartrl.config.chosen import is_auto, unchosen
 from kartrl.envs.spec import EnvSpec
 from kartrl.metrics.stopwatch import TRAINER_STAGES
 from kartrl.nodes.delivery import Delivery
@@ -28,10 +29,9 @@ from kartrl.training.trainer import Trainer
 from kartrl.training.trainers import Training
 
 
-def for_nodes(config: Config, sizes: Sizes) -> Config:
-    """The nodes' configuration: their unrolls are as long as the learner's, not as each would choose for its agents."""
-    algorithm = config.algorithm.model_copy(update={"unroll_length": sizes.unroll_length})
-    return config.model_copy(update={"algorithm": algorithm})
+def for_nodes(config: Config) -> Config:
+    """The nodes' configuration: each chooses for its own machine, but its unrolls are as long as the learner's."""
+    return unchosen(config, ("algorithm.unroll_length", "model.precision"))
 
 
 class Nodes(Crew):
@@ -54,8 +54,8 @@ class Nodes(Crew):
         self._received: queue.SimpleQueue[EpisodeEnd | str] = queue.SimpleQueue()
         self._batch = sizes.training_blocks * sizes.group_size
         seed = first_seed(config.run.seed, trainer.counters.updates)
-        self.supervisor = self._fleet = Fleet(for_nodes(config, sizes), spec, trainer.weights, self._batch, seed, say)
-        max_lag = None if config.system.max_policy_lag == "auto" else config.system.max_policy_lag
+        self.supervisor = self._fleet = Fleet(for_nodes(config), spec, trainer.weights, self._batch, seed, say)
+        max_lag = None if is_auto(config.system.max_policy_lag) else int(config.system.max_policy_lag)
         updates = updates_per_batch(config)
         source = NodeSource(self._fleet, self._batch, updates, trainer.weights, max_lag, self._stop, self._take_in)
         self._training = Training(config, spec, sizes, trainer, source, self._stop, say)

@@ -17,6 +17,7 @@ from kartrl.acting.sizes import Sizes, check_memory
 from kartrl.algorithms import ALGORITHMS, heads_of
 from kartrl.config import Config
 from kartrl.config.algorithms import A3C
+from kartrl.config.chosen import unchosen
 from kartrl.envs.spec import EnvSpec
 from kartrl.errors import UserError
 from kartrl.hardware.devices import learner_device, one_thread
@@ -48,7 +49,7 @@ NEARLY = 1.1  # a batch whose cost per observation is within this factor of the 
 
 
 def choose_sizes(config: Config, spec: EnvSpec, cpus: int | None = None) -> Sizes:
-    """Choose the sizes for this machine and environment.
+    """Choose the sizes for this machine and environment, but for those that the configuration has, see `chosen`.
 
     Args:
         cpus: cores of a node of agents, which has no replay; None: not a node, all cores of the machine.
@@ -60,12 +61,12 @@ def choose_sizes(config: Config, spec: EnvSpec, cpus: int | None = None) -> Size
     check_envs(config, spec)
     if is_hogwild(config):
         return _hogwild_sizes(config, spec)
-    system, fixed = config.system, config.run.reproducible
+    system, fixed, asked = config.system, config.run.reproducible, unchosen(config)
     learners = system.learners
     number = max(1, (cpus or cores()) // learners)
     algorithm = ALGORITHMS[config.algorithm.name]
     synchronous = algorithm.synchronous
-    check_updates(config)
+    check_updates(asked)
     check_shuffle(config)
     check_learners(config)
     check_replays(config)
@@ -106,7 +107,7 @@ def choose_sizes(config: Config, spec: EnvSpec, cpus: int | None = None) -> Size
     threads = number if synchronous else max(1, number // 4)
     threads = _or(system.torch_threads, threads if on_cpu else 1)
     # The clock decides when, and the cores of another learner's agents would be taken.
-    grows = system.torch_threads == "auto" and on_cpu and not fixed and learners == 1
+    grows = asked.system.torch_threads == "auto" and on_cpu and not fixed and learners == 1
     min_agents = min(agents, _or(system.min_agents, (agents + 1) // 2))
     sizes = Sizes(
         agents=agents,
@@ -125,7 +126,7 @@ def choose_sizes(config: Config, spec: EnvSpec, cpus: int | None = None) -> Size
         max_lag=_or(system.max_policy_lag, stale_after(groups / blocks * updates_per_batch(config))),
         ring=1 if synchronous else ring_length(blocks, groups, min_agents * groups_per_agent),
         torch_threads=threads,
-        most_threads=number if grows else threads,
+        most_threads=max(number, threads) if grows else threads,
     )
     if cpus is None:
         replay_shape(config, spec, sizes)  # raises if there is no room for it
@@ -135,9 +136,10 @@ def choose_sizes(config: Config, spec: EnvSpec, cpus: int | None = None) -> Size
 def choose_groups(config: Config, agents: int, group: int, together: bool, most_envs: int = 0) -> tuple[int, int, int]:
     """Numbers of agents, of groups of each, and of environments in a group.
 
-    Batches must consist of whole groups and, with run.reproducible, all environments of whole batches. Numbers that are
-    given are kept. The others come as near as possible to the choices below, which depend on the machine and on a
-    measurement: these never decide whether a configuration is valid.
+    Batches must consist of whole groups and, with run.reproducible, all environments of whole batches; where a
+    synchronous algorithm's batch was chosen before, of one unroll of each. Numbers that are given are kept. The others
+    come as near as possible to the choices below, which depend on the machine and on a measurement: these never decide
+    whether a configuration is valid.
 
     Args:
         agents: choice, or the given number.
@@ -158,14 +160,16 @@ def choose_groups(config: Config, agents: int, group: int, together: bool, most_
     if system.envs_per_agent != "auto":
         near, far = [system.envs_per_agent], []
     fewer, more = range(agents, 0, -1), range(agents + 1, MOST_AGENTS + 1)
-    if system.agents != "auto" or not fixed:
+    whole = ALGORITHMS[config.algorithm.name].synchronous and system.training_batch_size != "auto"
+    if system.agents != "auto" or not (fixed or whole):
         fewer, more = range(agents, agents - 1, -1), range(0)
     choices = itertools.product(fewer, near), itertools.product([agents], far), itertools.product(more, near)
     for number, envs in itertools.chain(*choices):
         for groups in [1] * (together or envs % 2) + [2] * (envs % 2 == 0):
             size = envs // groups
             fresh = fresh_unrolls(config, size)
-            if fresh % size == 0 and (not fixed or number * envs % fresh == 0):
+            fits = number * envs == fresh if whole else not fixed or number * envs % fresh == 0
+            if fresh % size == 0 and fits:
                 return number, groups, size
     if fresh % size:
         shares = " and [replay] shares must give whole unrolls" if config.replays else ""
@@ -222,7 +226,7 @@ def updates_per_batch(config: Config) -> float:
 def _hogwild_sizes(config: Config, spec: EnvSpec) -> Sizes:
     """Sizes of a Hogwild run: workers, one per core, replace agents, predictors and trainers."""
     system, section = config.system, cast(A3C, config.own)
-    check_hogwild(config)
+    check_hogwild(unchosen(config))
     check_replays(config)
     length = _or(config.algorithm.unroll_length, UNROLL)
     lengths = (length,) if section.unroll_lengths == "auto" else section.unroll_lengths
@@ -283,9 +287,7 @@ def _predictors(config: Config, envs: int, room: bool, may_act_alone: bool) -> i
     system = config.system
     if system.predictors == 0:
         check_own_network(config, may_act_alone)
-    if system.predictors != "auto":
-        return system.predictors
-    return 0 if may_act_alone and envs > 1 and room and config.allows_own_networks else 1
+    return _or(system.predictors, 0 if may_act_alone and envs > 1 and room and config.allows_own_networks else 1)
 
 
 def _min_groups(
@@ -349,4 +351,4 @@ def forward_seconds(config: Config, spec: EnvSpec, batches: list[int]) -> dict[i
 
 
 def _or(number: int | str, choice: int) -> int:
-    return number if isinstance(number, int) else choice
+    return int(number) if isinstance(number, int) else choice

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from kartrl.acting.sizes import Sizes
 from kartrl.config import Config, Model
 from kartrl.config.algorithms import A3C
+from kartrl.config.chosen import chosen, is_auto
 from kartrl.envs.spec import EnvSpec
 from kartrl.hardware.devices import choose_device, learner_device, one_thread, predictor_device
 from kartrl.learning.learner import PART_STEPS
@@ -159,7 +160,8 @@ def _generator() -> torch.Generator:
 
 
 def _with_precision(config: Config, precision: str) -> Config:
-    return config.model_copy(update={"model": config.model.model_copy(update={"precision": precision})})
+    value = chosen(precision) if is_auto(config.model.precision) else precision
+    return config.model_copy(update={"model": config.model.model_copy(update={"precision": value})})
 
 
 def multiplies_bf16(device: torch.device) -> bool:

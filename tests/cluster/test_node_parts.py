@@ -27,8 +27,7 @@ from kartrl.nodes.delivery import Delivery, NodeState, pack, unpack
 from kartrl.nodes.members import Member, Place, places
 from kartrl.nodes.session import Machine, RaySession, check, find_cluster, running
 from kartrl.nodes.source import NodeSource
-from kartrl.sizing.auto import choose_sizes, updates_per_batch
-from kartrl.sizing.inspection import inspect_env
+from kartrl.sizing.auto import updates_per_batch
 from kartrl.trajectory import Trajectory
 
 SMALL, LARGE = Machine("s", "small", 2, 0.0, here=True), Machine("l", "large", 8, 1.0, here=False)
@@ -57,11 +56,11 @@ def test_a_node_predicts_on_its_cpu_whatever_device_the_learner_has():
     assert acting_process._find_out(text, 2).sizes.agents == 2
 
 
-def test_a_nodes_unrolls_are_as_long_as_the_learners_though_it_has_fewer_environments():
-    config = read(overrides=["environment.id=CartPole-v1", "system.device=cpu", "system.envs_per_agent=24"])
-    sizes = choose_sizes(config, inspect_env(config), cpus=4)
-    alone, node = (acting_process._find_out(dump(each), 1).sizes for each in (config, for_nodes(config, sizes)))
-    assert (sizes.unroll_length, alone.unroll_length, node.unroll_length) == (10, 32, 10)
+def test_node_unrolls_are_as_long_as_the_learners_the_rest_its_own():
+    chosen = ["algorithm.unroll_length=auto (10)", "system.agents=auto (9)", "system.max_policy_lag=auto (7)"]
+    config = read(overrides=["environment.id=CartPole-v1", "system.device=cpu", *chosen])
+    sizes = acting_process._find_out(dump(for_nodes(config)), 1).sizes
+    assert (sizes.unroll_length, sizes.agents) == (10, 1)
 
 
 @pytest.mark.parametrize("algorithm", ["appo", "impala", "acer", "a3c"])

@@ -60,7 +60,8 @@ def test_this_machine_is_ready(tmp_path: Path, data: Path) -> None:
     assert "kartrl import-rom FILE" in found["cartridge"][1]
     assert "KartRL" in found["emulator"][1]
     assert "54 x 52 x 1 uint8, 9 actions" in found["environment"][1]
-    assert found["auto chooses"][1].startswith("3 agents x ")
+    assert found["auto chooses"][1].startswith("auto chose ")
+    assert "; given: agents 3" in found["auto chooses"][1]
     assert str(data) in found["cartridge folder"][1]
     assert list(tmp_path.iterdir()) == [], "it leaves nothing behind"
 

@@ -285,7 +285,6 @@ def test_a_synchronous_update_is_one_unroll_of_every_environment():
 def test_only_asynchronous_updates_of_a_single_learner_may_get_more_threads(settings, threads):
     sizes = choose_sizes(read(overrides=settings), QUICK)
     assert (sizes.torch_threads, sizes.most_threads) == threads
-    assert ("up to" in str(sizes)) == (threads[0] < threads[1])
 
 
 @pytest.mark.parametrize("spec", [SLOW, QUICK])
@@ -362,7 +361,6 @@ def test_numbers_that_an_order_of_updates_rules_out_are_refused(settings, messag
 def test_agents_on_the_cpu_run_the_network_themselves_unless_a_setting_is_about_predictors(settings, predictors):
     sizes = choose_sizes(read(overrides=["system.device=cpu", *settings]), QUICK)
     assert sizes.predictors == predictors
-    assert ("in the agent's process" in str(sizes)) == (predictors == 0)
     if predictors == 0:
         assert (sizes.prediction_groups, sizes.min_groups) == (sizes.groups_per_agent,) * 2
     assert choose_sizes(read(overrides=["system.device=cpu"]), QUICK, cpus=2).predictors == 1, "on a node"
@@ -444,7 +442,6 @@ HOGWILD = (*SMALL, "algorithm.name=a3c", "a3c.hogwild=true")
 def test_hogwild_workers_take_the_agents_place_with_one_environment_each():
     sizes = choose_sizes(read(overrides=HOGWILD), QUICK)
     assert (sizes.agents, sizes.min_agents, sizes.group_size, sizes.torch_threads) == (4, 2, 1, 1)
-    assert str(sizes) == "4 Hogwild workers x 1 environments; 1 unrolls per update"
     given = choose_sizes(read(overrides=[*HOGWILD, "system.agents=18", "system.envs_per_agent=3"]), QUICK)
     assert (given.agents, given.group_size) == (18, 3)
 
@@ -554,7 +551,6 @@ def test_shares_give_whole_unrolls_beside_whole_blocks_of_fresh_ones(overrides, 
     sizes = choose_sizes(read(overrides=["algorithm.name=impala", *SMALL, *overrides]), QUICK)
     assert sizes.training_blocks * sizes.group_size == fresh
     assert sizes.replayed == batch - fresh
-    assert f"{fresh} unrolls per update and {batch - fresh} replayed ones" in str(sizes)
 
 
 @pytest.mark.parametrize(

@@ -28,9 +28,8 @@ from kartrl.files import unused_file
 from kartrl.hardware.devices import learner_device
 from kartrl.hardware.machine import cores
 from kartrl.launch import config_options
-from kartrl.sizing.auto import choose_sizes
 from kartrl.sizing.inspection import inspect_env
-from kartrl.sizing.precision import resolve_precision, right_precision
+from kartrl.sizing.resolve import decisions, resolve
 
 PART_SECONDS = 4.0  # maximum for each part
 
@@ -73,9 +72,7 @@ def _measure_all(files: list[str], overrides: list[str], settings: Settings, con
     if not settings.ray and (keys := changed(config.cluster)):
         raise UserError(f"[cluster] {keys[0]}: bench compares with a cluster only with --ray ADDRESS")
     spec = inspect_env(config)
-    config = resolve_precision(config, spec)
-    sizes = choose_sizes(config, spec)
-    config = right_precision(config, spec, sizes, lambda line: console.print(line, highlight=False, markup=False))
+    config, sizes = resolve(config, spec, lambda line: console.print(line, highlight=False, markup=False))
     number, on_gpu = cores(), learner_device(config.system).type == "cuda"
     plain = [*overrides, *(f"cluster.{key}={value}" for key, value in Cluster().model_dump().items())]
     options, on_nodes = config_options(files, plain), config_options(files, [*overrides, f"cluster.ray={settings.ray}"])
@@ -90,7 +87,7 @@ def _measure_all(files: list[str], overrides: list[str], settings: Settings, con
         progress.remove_task(task)
         replayed = replayed_steps(config, sizes)
         ideal = parts.ideal(number, on_gpu, replayed)
-        console.print(_parts_table(parts, ideal, number, on_gpu, replayed), str(sizes), highlight=False)
+        console.print(_parts_table(parts, ideal, number, on_gpu, replayed), decisions(config), highlight=False)
         for _ in range(settings.repeat):
             windows.append(train_window(options, settings.seconds, settings.warm, progress))
             console.print(_line(windows[-1], ideal, config), highlight=False)

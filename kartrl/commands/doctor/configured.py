@@ -62,18 +62,16 @@ def check_sizes(examined: Examined) -> tuple[State, str]:
         return "warning", "unknown until the environment starts"
     from kartrl.metrics.trackers import check_tracker
     from kartrl.nodes.session import check, find_cluster
-    from kartrl.sizing.auto import choose_sizes
     from kartrl.sizing.inspection import first_update
-    from kartrl.sizing.precision import right_precision
+    from kartrl.sizing.resolve import decisions, resolve
 
     check_tracker(examined.config)
     check(examined.config)
     find_cluster(examined.config.cluster.ray)
-    sizes = examined.sizes = choose_sizes(examined.config, examined.spec)
-    wrong: list[str] = []
-    right_precision(examined.config, examined.spec, sizes, wrong.append)
-    text = "; ".join([str(sizes), *first_update(examined.config, examined.spec, sizes), *wrong])
-    return ("warning" if wrong else "ok"), text
+    notes: list[str] = []
+    config, sizes = examined.config, examined.sizes = resolve(examined.config, examined.spec, notes.append)
+    lines = [decisions(config), *first_update(config, examined.spec, sizes), *notes]
+    return "warning" if notes else "ok", "; ".join(lines)
 
 
 def check_memory(examined: Examined) -> tuple[State, str]:
