@@ -3,7 +3,6 @@
 import argparse
 import itertools
 import os
-import platform
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -21,7 +20,7 @@ from kartrl.envs.world import World
 from kartrl.envs.worlds import load_world
 from kartrl.errors import UserError
 from kartrl.files import check_replaceable, output_file, user_path, write_whole
-from kartrl.hardware.machine import cores
+from kartrl.hardware.machine import describe_machine
 from kartrl.kart.game_files import BUNDLED, build_id, game_folder, resolve_game
 from kartrl.kart.world import KartWorld
 
@@ -131,7 +130,7 @@ def describe(name: str, given: "Checkpoint", half: bool, results: Sequence[Resul
         "seed": str(config.run.seed),
         "steps": f"{counters.agent_steps:,} agent steps, {counters.updates:,} updates",
         "minutes": f"{counters.seconds / 60:.1f} of training",
-        "hardware": f"{_machine()} (on which this card was written)",
+        "hardware": f"{describe_machine()} (on which this card was written)",
         "made with": f"kartrl {__version__}, PyTorch {torch.__version__}",
         "licence": LICENCE,
     }
@@ -168,10 +167,3 @@ def describe(name: str, given: "Checkpoint", half: bool, results: Sequence[Resul
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """Lines of a Markdown table."""
     return [f"| {' | '.join(cells)} |" for cells in (headings, ["---"] * len(headings), *rows)]
-
-
-def _machine() -> str:
-    import torch
-
-    gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
-    return ", ".join([f"{cores()} cores", f"{platform.system()} on {platform.machine()}", *gpus])

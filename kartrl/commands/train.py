@@ -134,6 +134,7 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
             from kartrl.nodes.session import check, find_cluster
             from kartrl.run import folders as runs
             from kartrl.run.initial_weights import anew, load_initial
+            from kartrl.run.provenance import provenance
             from kartrl.run.resuming import account, command, newest_command, resumed_config
             from kartrl.run.server import Server
             from kartrl.sizing.resolve import decisions, resolve
@@ -150,12 +151,14 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
             find_cluster(config.cluster.ray)
             world = load_world(config)
             notes: list[str] = []
-            config, sizes = resolve(config, spec, notes.append)
+            source = provenance()
+            moved = stored is not None and stored.provenance.get("machine", source["machine"]) != source["machine"]
+            config, sizes = resolve(config, spec, notes.append, moved)
         initial = None
         if stored is None:
             if config.run.init != "none":
                 initial = load_initial(Path(config.run.init), config, spec)
-            folder = runs.create(config)
+            folder = runs.create(config, source)
             stack.callback(runs.release, folder)
         trusted = trust(config.environment)
         display = Display(console, folder.path.name, world, plain)
@@ -179,7 +182,7 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
                     f"Starting {starting}, model in {config.model.precision} ...; "
                     f"to watch: tensorboard --logdir {shlex.quote(str(folder.path.parent))}"
                 )
-                status = Server(config, sizes, folder.path, spec, display, request, stored).run()
+                status = Server(config, sizes, folder.path, spec, display, request, stored, source).run()
         except RunFailed as failure:
             display.say(f"kartrl: the run failed: {failure}")
             if (again := newest_command(folder.path)) is not None:

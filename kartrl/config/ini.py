@@ -5,7 +5,7 @@
 
 import configparser
 import difflib
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -153,9 +153,13 @@ def presets() -> list[str]:
     return sorted(file.stem for file in PRESETS.glob("*.cfg"))
 
 
-def dump(config: Config, comments: bool = True) -> str:
-    """The configuration as INI text, by default with a line of explanation for each section and key."""
-    lines: list[str] = []
+def dump(config: Config, comments: bool = True, about: Mapping[str, str] | None = None) -> str:
+    """The configuration as INI text, by default with a line of explanation for each section and key.
+
+    Args:
+        about: lines of comments at the top, by name.
+    """
+    lines = [f"# {name}: {text}" for name, text in about.items()] + [""] if about else []
     for name in Config.model_fields:
         section = getattr(config, name)
         lines += [f"# {(type(section).__doc__ or '').splitlines()[0]}", f"[{name}]"]

@@ -3,6 +3,7 @@
 import contextlib
 import math
 import os
+import platform
 from pathlib import Path
 
 import psutil
@@ -15,6 +16,29 @@ def cores() -> int:
     own = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quotas = [math.ceil(int(quota) / int(period)) for quota, period in control_group_limits("cpu.max")]
     return max(1, min([own, *quotas]))
+
+
+def gpus() -> list[str]:
+    """Names of the machine's NVIDIA GPUs, without loading their driver into this process for longer."""
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+        return [str(pynvml.nvmlDeviceGetName(handle)) for handle in handles]
+    except pynvml.NVMLError:  # no driver
+        return []
+
+
+def describe_machine() -> str:
+    """The machine in one line: cores available to this process, processor, memory, GPUs and system."""
+    processor = platform.processor() or platform.machine()
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        processor = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), processor)
+    memory = f"{psutil.virtual_memory().total / 1e9:.0f} GB of memory"
+    system = f"{platform.system()} on {platform.machine()}"
+    return ", ".join([f"{cores()} cores", processor, memory, *gpus(), system])
 
 
 def free_memory() -> int:

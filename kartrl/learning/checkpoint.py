@@ -7,7 +7,6 @@ import hashlib
 import json
 import math
 import os
-import platform
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -17,7 +16,6 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from kartrl import __version__
 from kartrl.algorithms import heads_of, state_of
 from kartrl.config import Config, dump, read
 from kartrl.envs.named_modules import trust, untrusted_modules
@@ -60,6 +58,7 @@ class Checkpoint(NamedTuple):
     )  # states of the random generators, uint8 [any], by the name of their user
     algorithm: Mapping[str, Tensor] = MappingProxyType({})  # see `Algorithm.state_dict`; empty before the first update
     contents: Mapping[str, str] | None = None  # see `World.contents`; None: unknown
+    provenance: Mapping[str, str] = MappingProxyType({})  # see `kartrl.run.provenance`; empty: unknown
 
 
 def save(path: Path, checkpoint: Checkpoint) -> None:
@@ -79,7 +78,7 @@ def save(path: Path, checkpoint: Checkpoint) -> None:
         "action": checkpoint.action.as_json(),
         "score": checkpoint.score,
         "contents": None if checkpoint.contents is None else dict(checkpoint.contents),
-        "versions": {"kartrl": __version__, "torch": str(torch.__version__), "python": platform.python_version()},
+        "provenance": dict(checkpoint.provenance),
     }
     tensors = {name: tensor.contiguous() for name, tensor in _tensors(checkpoint).items()}
     text = json.dumps(about)
@@ -125,6 +124,8 @@ def check_imports(config: Config) -> None:
 def for_driving(checkpoint: Checkpoint, half: bool) -> Checkpoint:
     """Drop what only a resumed run needs: states of optimizer, algorithm and random generators, digests of levels.
 
+    Its command line and machine, which are the user's own, are dropped too.
+
     Args:
         half: parameters as float16, which halves the file; running statistics are not converted.
 
@@ -136,7 +137,8 @@ def for_driving(checkpoint: Checkpoint, half: bool) -> Checkpoint:
         weights |= {name: weights[name].half() for name, _ in _outline(checkpoint).named_parameters()}
         if not all(bool(tensor.isfinite().all()) for tensor in weights.values()):
             raise NotFinite("a weight is too large for half precision")
-    return checkpoint._replace(network=weights, optimizer={}, random={}, algorithm={}, contents=None)
+    public = {name: text for name, text in checkpoint.provenance.items() if name in ("version", "packages")}
+    return checkpoint._replace(network=weights, optimizer={}, random={}, algorithm={}, contents=None, provenance=public)
 
 
 def load_network(checkpoint: Checkpoint, device: torch.device) -> Network:
@@ -245,6 +247,7 @@ def _describe(text: str, tensors: dict[str, Tensor]) -> Checkpoint:
         action=ActionSpec.from_json(about["action"]),
         score=None if about["score"] is None else _score(about["score"]),
         contents=None if about.get("contents") is None else dict(about["contents"]),
+        provenance=_lines(about.get("provenance", {})),
         **groups,
     )
     _check_tensors(checkpoint)
@@ -256,6 +259,12 @@ def _counters(agent_steps: int, updates: int, episodes: int, seconds: float, pro
     if not (math.isfinite(counters.seconds) and 0 <= min(counters) <= max(counters) < 2**63 and counters.progress <= 1):
         raise UserError("its counters are invalid")
     return counters
+
+
+def _lines(texts: dict[str, str]) -> dict[str, str]:
+    if not all(text.isprintable() for item in texts.items() for text in item):
+        raise UserError("where it comes from is not in lines of text")
+    return dict(texts)
 
 
 def _score(score: float) -> float:

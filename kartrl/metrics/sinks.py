@@ -33,10 +33,18 @@ class Sinks:
         first_step: agent steps of the resumed checkpoint; later data of existing files is discarded.
         config: written to the event file, as text and as hyperparameters.
         first_seconds: its seconds of training; see `CsvTable`.
+        provenance: where the run comes from, likewise written.
     """
 
-    def __init__(self, run_folder: Path, first_step: int, config: Config, first_seconds: float = math.inf) -> None:
-        self._config = config
+    def __init__(
+        self,
+        run_folder: Path,
+        first_step: int,
+        config: Config,
+        first_seconds: float = math.inf,
+        provenance: Mapping[str, str] | None = None,
+    ) -> None:
+        self._config, self._provenance = config, provenance or {}
         self._folder = run_folder
         self._first_step: int | None = first_step  # None after existing files have been truncated
         self._events: EventWriter | None = None
@@ -116,8 +124,8 @@ class Sinks:
             self._episodes.open()
             self._events = EventWriter(self._folder, self._first_step)
             if self._first_step is not None:
-                self._events.text(self._first_step, "config", dump(self._config))
-                self._events.settings(settings(self._config), HEADLINES)
+                self._events.text(self._first_step, "config", dump(self._config, about=self._provenance))
+                self._events.settings({**settings(self._config), **self._provenance}, HEADLINES)
             self._first_step = None
         return self._events
 

@@ -5,7 +5,7 @@ import difflib
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,8 +31,8 @@ class RunFolder(NamedTuple):
     lock: FileLock
 
 
-def create(config: Config) -> RunFolder:
-    """Create the folder `logs/<name>` with the run's configuration.
+def create(config: Config, provenance: Mapping[str, str] | None = None) -> RunFolder:
+    """Create the folder `logs/<name>` with the run's configuration, and above it where the run comes from.
 
     Raises:
         UserError: the run exists, another process has locked it, or the folder is not writable.
@@ -50,7 +50,7 @@ def create(config: Config) -> RunFolder:
                 saved = checkpoint.newest(path) is not None
                 advice = f"resume it with --resume {path}" if saved else "it has no checkpoint, so remove the folder"
                 raise UserError(f"{path}: this run exists; {advice}, or choose another run.name")
-            write_whole(path / "config.cfg", dump(config).encode())
+            write_whole(path / "config.cfg", dump(config, about=provenance).encode())
         except BaseException:
             release(folder)
             raise

@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import signal
 import time
+from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -29,6 +30,7 @@ def run(
     first_step: int,
     signs: Connection | None = None,
     first_seconds: float = math.inf,
+    provenance: Mapping[str, str] | None = None,
 ) -> None:
     """Body of the logger process; ends on None, or when its parent is gone.
 
@@ -41,11 +43,12 @@ def run(
             than the checkpoint it is resumed from, is discarded.
         signs: receives signs of life; see `Pulse`.
         first_seconds: seconds of training at which it begins; likewise.
+        provenance: where the run comes from.
     """
     signal.signal(signal.SIGTERM, lambda *_: None)  # sent to the whole group: the last records are still to come
     pulse, world = Pulse(signs), load_world(config)
     parent = multiprocessing.parent_process()
-    sinks = Sinks(run_folder, first_step, config, first_seconds)
+    sinks = Sinks(run_folder, first_step, config, first_seconds, provenance)
     sinks.flush()  # a folder that cannot be written to is reported now
     hardware = Hardware(parent.pid if parent is not None and parent.pid else os.getpid())
     episodes: list[Episode] = []

@@ -2,7 +2,7 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
 from pathlib import Path
@@ -40,6 +40,7 @@ class Reporter:
         display: the terminal.
         trainer: the trainer whose updates are reported.
         sizes: numbers of groups, and of blocks per update.
+        provenance: where the run comes from.
     """
 
     def __init__(
@@ -50,10 +51,11 @@ class Reporter:
         display: Display,
         trainer: Trainer,
         sizes: Sizes,
+        provenance: Mapping[str, str],
     ) -> None:
         self._config, self._folder, self._context = config, run_folder, context
         self._frames_per_step = load_world(config).frames_per_step
-        self._display, self._trainer, self._sizes = display, trainer, sizes
+        self._display, self._trainer, self._sizes, self._provenance = display, trainer, sizes, provenance
         self.episodes = trainer.counters.episodes
         # reproducible: episodes whose round has not been trained on
         self._ended: list[tuple[EpisodeEnd, EpisodeRecord]] = []
@@ -72,7 +74,7 @@ class Reporter:
         self._pipe = RecordPipe(self._context, LARGEST_QUEUE)
         # what an earlier logger has written up to here is kept
         step, seconds = self._trainer.counters.agent_steps, self._trainer.seconds
-        arguments = self._config, self._folder, self._pipe.reader, step, signs, seconds
+        arguments = self._config, self._folder, self._pipe.reader, step, signs, seconds, self._provenance
         process = spawn(self._context, "logger", logger.run, *arguments)
         self._pipe.reader.close()
         return process

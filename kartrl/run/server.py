@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +65,7 @@ class Server:
         display: the terminal display.
         request: set by a signal that ends the run.
         resume: the checkpoint to resume from or, if its counters are zero, to start a new run from.
+        provenance: where this run comes from, to be stored with it.
     """
 
     def __init__(
@@ -76,10 +77,11 @@ class Server:
         display: Display,
         request: EndRequest,
         resume: Checkpoint | None = None,
+        provenance: Mapping[str, str] | None = None,
     ) -> None:
         self._config, self._folder, self._display = config, run_folder, display
         self._request = request
-        self._sizes, self._resume = sizes, resume
+        self._sizes, self._resume, self._provenance = sizes, resume, dict(provenance or {})
         keep_freed_memory()
         torch.set_num_threads(sizes.torch_threads)
         torch.manual_seed(config.run.seed)
@@ -102,7 +104,7 @@ class Server:
         self._crew = self._make_crew()
         self._trainer = self._crew.trainer
         self._replay_saves = ReplaySaves(config.replay, self._crew.replay, run_folder, display.say)
-        self._reporter = Reporter(config, run_folder, self._context, display, self._trainer, sizes)
+        self._reporter = Reporter(config, run_folder, self._context, display, self._trainer, sizes, self._provenance)
         first_step = self._before.agent_steps
         self._evaluations = Evaluations(config, run_folder, self._context, display.say, first_step, spec.most_envs)
         self._ending = False
@@ -332,6 +334,7 @@ class Server:
             random=random,
             algorithm=state.algorithm,
             contents=self._contents,
+            provenance=self._provenance,
         )
         self._replay_saves.save(name)
         try:

@@ -65,7 +65,9 @@ def resolve(config: Config, spec: EnvSpec, say: Callable[[str], None], moved: bo
         if isinstance(value, Chosen) and now.get(key) != value
     ]
     if changes:
-        say(f"auto chooses anew for this machine: {', '.join(changes)}")
+        kept = [f"{key} {before[key]}" for key in OF_LEARNING if key in before and now.get(key) == before[key]]
+        stays = f"; as before: {', '.join(kept)}" if kept else ""
+        say(f"auto chooses anew for this machine: {', '.join(changes)}{stays}")
     return resolved, sizes
 
 

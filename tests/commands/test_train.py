@@ -8,6 +8,8 @@ import pytest
 import torch
 from commands import EVALUATE_OFF, QUICK, REPORT_OFTEN, UNTIL_ENDED, Training, run, start, steps, wait_for
 
+from kartrl.config import dump, read
+from kartrl.config.chosen import chosen
 from kartrl.learning import checkpoint
 from kartrl.metrics import scalars_csv
 from kartrl.models.mirror_symmetry import MirrorSymmetry
@@ -27,6 +29,16 @@ def test_it_trains_saves_logs_and_resumes_passing_over_a_damaged_checkpoint(tmp_
     assert {"charts/episodic_return", "losses/entropy", "lag/mean", "speed/agent_steps_per_second"} <= tags
     assert not (folder / "run.lock").exists()
     assert checkpoint.load(folder / "best.pt").counters.agent_steps == trained, "without evaluations, the last one"
+    stored = checkpoint.load(newest := checkpoint.newest(folder))
+    threads, source = stored.config.system.torch_threads, stored.provenance
+    text = (folder / "config.cfg").read_text(encoding="utf-8")
+    assert f"torch_threads = auto ({threads})\n" in text
+    assert all(f"# {name}: {line}\n" in text for name, line in source.items())
+    assert source["command"].endswith("run.agent_steps=8000 --set run.name=run")
+    (events,) = folder.glob("events.*")
+    assert text.encode() in events.read_bytes()
+    assert f"torch_threads {threads}, " in first.stdout
+    assert dump(read([folder / "config.cfg"])) == dump(stored.config)
 
     again = run("train", *QUICK, "--set", "run.name=run", cwd=tmp_path)
     assert again.returncode == 2
@@ -36,17 +48,23 @@ def test_it_trains_saves_logs_and_resumes_passing_over_a_damaged_checkpoint(tmp_
     damaged = folder / "checkpoints" / "9999999999.pt"
     damaged.write_bytes(checkpoint.newest(folder).read_bytes()[:-500])
     further = ["--set", "run.agent_steps=12e3", "--set", "run.schedules=restart"]
+    system = stored.config.system.model_copy(update={"torch_threads": chosen(9)})
+    elsewhere = stored.config.model_copy(update={"system": system})
+    checkpoint.save(newest, stored._replace(config=elsewhere, provenance={"machine": "9 cores"}))
     more = run("train", "--resume", *further, cwd=tmp_path, fresh=True)
     assert more.returncode == 0, more.stdout + more.stderr
     assert re.search(r"9999999999\.pt: .*; trying the previous one", more.stderr)
     assert damaged.with_suffix(".damaged").exists()
     assert f"Resuming at {trained:,} agent steps" in more.stdout
+    assert f"auto chooses anew for this machine: system.torch_threads {threads} instead of 9" in more.stdout
+    assert "; as before: algorithm.unroll_length " in more.stdout
     assert "Schedules restart at 0%: optimizer.learning_rate is 0.001 (linear 0.001 1e-05)" in more.stdout
     assert max(scalars_csv.values(folder, "losses/learning_rate")[len(rates) :]) > 1e-4, "it was over, at 1e-5"
     assert 12000 <= steps(folder) < 14000
     resumed = checkpoint.load(checkpoint.newest(folder))
     assert resumed.counters.updates > updates
     assert resumed.optimizer, "the optimizer goes on too"
+    assert resumed.provenance["machine"] == source["machine"]
 
 
 @pytest.mark.timeout(240)

@@ -80,7 +80,7 @@ def test_another_machine_keeps_unrolls_and_batch_and_says_the_rest(on, kind):
             assert learning(again, its) == learning(config, sizes)
         changed = {key for key, value in decided(config).items() if decided(again).get(key) != value}
         assert len(lines) == bool(changed)
-        assert all(f"{key} " in lines[0] for key in changed)
+        assert all(f"{key} " in lines[0].partition(";")[0] for key in changed)
 
 
 def test_what_auto_chose_is_read_as_a_number_and_as_chosen(on):
@@ -139,3 +139,19 @@ def test_a_device_that_is_not_here_is_chosen_anew_and_said(on):
         pytest.skip("it is here")
     assert isinstance(config.system.device, Chosen)
     assert lines == [f"auto chooses anew for this machine: system.device {config.system.device} instead of mps"]
+
+
+def test_a_machine_with_too_little_memory_gets_fewer_agents(on, monkeypatch):
+    on(16)
+    config, sizes, _ = resolved(["environment.id=X", "model.hidden_size=16", "system.device=cpu"])
+    large = SPEC._replace(observation_shape=(200, 200, 3), observation_dtype="uint8")
+    monkeypatch.setattr("kartrl.acting.sizes.free_memory", lambda: 10**8)
+    monkeypatch.setattr("kartrl.sizing.auto.free_memory", lambda: 10**8)
+    lines = []
+    again, its = resolve(config, large, lines.append)
+    assert its.agents < sizes.agents
+    assert learning(again, its)[1:] == learning(config, sizes)[1:]
+    assert lines[0].endswith(
+        f"; as before: algorithm.unroll_length {sizes.unroll_length}, system.training_batch_size "
+        f"{config.system.training_batch_size}, model.precision fp32"
+    )

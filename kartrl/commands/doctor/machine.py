@@ -28,6 +28,7 @@ def check_torch(examined: Examined) -> tuple[State, str]:
     import torch
 
     from kartrl.hardware.devices import learner_device
+    from kartrl.hardware.machine import gpus
     from kartrl.sizing.precision import multiplies_bf16
 
     device = learner_device(examined.config.system)
@@ -37,19 +38,9 @@ def check_torch(examined: Examined) -> tuple[State, str]:
     )
     if examined.config.model.precision == "bf16" and not bf16:
         return "warning", f"{text}: use --set model.precision=fp32"
-    if device.type == "cpu" and _nvidia_gpus():
+    if device.type == "cpu" and gpus():
         return "warning", f"{text}, but the machine has an NVIDIA GPU: install PyTorch's CUDA build"
     return "ok", text
-
-
-def _nvidia_gpus() -> int:
-    import pynvml
-
-    try:
-        pynvml.nvmlInit()
-        return int(pynvml.nvmlDeviceGetCount())
-    except pynvml.NVMLError:  # no driver
-        return 0
 
 
 def check_cores(_: Examined) -> tuple[State, str]:
