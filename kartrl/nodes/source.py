@@ -17,7 +17,7 @@ from kartrl.trajectory import Trajectory, joined
 
 
 class NodeSource:
-    """Unrolls in the order in which nodes deliver them, split into batches; see `BatchSource`.
+    """Unrolls of nodes, those of the oldest calls first, split into batches; see `BatchSource`.
 
     Args:
         fleet: the nodes.
