@@ -25,7 +25,7 @@ RUN pip install --no-cache-dir --disable-pip-version-check --no-deps --no-build-
     && python -m compileall -q kartrl
 
 # A cartridge's own files are looked for in /data; caches go where a read-only root allows them.
-ENV KARTRL_DATA=/data MPLCONFIGDIR=/tmp/matplotlib PYTHONUNBUFFERED=1
+ENV KARTRL_LOGS=/logs KARTRL_DATA=/data MPLCONFIGDIR=/tmp/matplotlib PYTHONUNBUFFERED=1
 VOLUME /logs
 EXPOSE 6006
 USER 1000:1000

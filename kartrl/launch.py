@@ -55,8 +55,19 @@ def _reachable(program: Path) -> str:
 
 
 def named(folder: Path) -> str:
-    """The argument with which a user names the run in this folder: only its name, if it is in the default folder."""
-    return shlex.quote(folder.name if folder.parent == Path(Run().logs) else str(folder))
+    """The argument with which a user names the run in this folder.
+
+    Its name if that is in the default folder; a path, too, if something here has this name, or if it looks like an
+    option.
+    """
+    by_name = folder.parent == Run().logs_folder and not folder.name.startswith("-") and not Path(folder.name).exists()
+    return shlex.quote(folder.name if by_name else str(folder))
+
+
+def known(folder: Path) -> str:
+    """What the user types before a command to which a run in this folder is his own; "" if that is known anyway."""
+    elsewhere = Run().logs_folder.resolve() not in folder.resolve().parents
+    return f"KARTRL_LOGS={shlex.quote(os.path.abspath(folder.parent))} " if elsewhere else ""
 
 
 def resume_command(folder: Path) -> str:

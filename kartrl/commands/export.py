@@ -79,7 +79,8 @@ def export(
     Raises:
         UserError: the checkpoint, a level or the device is missing, or the files cannot be written.
     """
-    from kartrl.learning import checkpoint  # loads torch
+    from kartrl.driving.driving import openable  # loads torch
+    from kartrl.learning import checkpoint
 
     whole = checkpoint.load(path)
     if episodes:
@@ -88,11 +89,13 @@ def export(
     world = load_world(given.config)
     if levels:
         world.find_levels(levels, console)  # an error here, before an earlier file is overwritten
-    elif episodes and isinstance(world, KartWorld) and not load_world(world.prepare(console)).all_levels():
-        raise UserError(
-            f"{path}: was trained only on circuits of your own, which an export does not name; "
-            "evaluate it on some with -s, or use --episodes 0"
-        )
+    elif episodes and isinstance(world, KartWorld):
+        levels = load_world(openable(path, whole.config)[0]).level_keys()
+        if not levels:
+            raise UserError(
+                f"{path}: was trained only on circuits in files that are not opened; evaluate it on others with -s, or "
+                "use --episodes 0"
+            )
     try:
         checkpoint.save(output, checkpoint.for_driving(given, half))
     except checkpoint.NotFinite as error:
@@ -100,6 +103,8 @@ def export(
     except OSError as error:
         raise UserError(f"-o {output}: cannot write ({error.strerror or error})") from error
     results = evaluate(output, levels, episodes, True, device, console) if episodes else []
+    uses = load_world(whole.config).find_uses([result.level for result in results])
+    results = [result._replace(use=uses.get(result.level, result.use)) for result in results]
     card = output.with_suffix(".md")
     write_whole(card, describe(output.name, given, half, results, world).encode())
     size = output.stat().st_size / 1e6

@@ -36,8 +36,9 @@ def find_policy(name: str | None, levels: bool, console: Console, option: str = 
     path = find_default(fitting(levels), True, console)
     if path is None:
         raise UserError(
-            f"which policy should drive? {Run().logs} has no{' kart' * levels} run with a checkpoint: "
-            f"train one with {typed('train')}, or name one with {option} RUN, or {option} logs/<run>/best.pt"
+            f"which policy should drive? {Run().logs_folder} has no{' kart' * levels} run with a checkpoint: "
+            f"train one with {typed('train')}, name one with {option} RUN or {option} FILE.pt, or another folder of "
+            "runs with KARTRL_LOGS=FOLDER"
         )
     return path
 

@@ -17,7 +17,7 @@ from kartrl.commands.arguments import Parser, add_config, config_files, setting
 from kartrl.config import Config, read
 from kartrl.envs.spec import EnvSpec
 from kartrl.errors import RunFailed, UserError
-from kartrl.launch import config_options, follow_starter, named, start_training, typed
+from kartrl.launch import config_options, follow_starter, known, named, start_training, typed
 from kartrl.processes.end_request import EndRequest, end_at_once
 from kartrl.processes.output import outlast_readers
 from kartrl.processes.spawn import start_method
@@ -139,11 +139,11 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
             from kartrl.run.server import Server
             from kartrl.sizing.resolve import decisions, resolve
         if resume is not None:
-            folder = runs.lock(runs.find(Path(config.run.logs), resume))
+            folder = runs.lock(runs.find(config.run.logs_folder, resume))
             stack.callback(runs.release, folder)
             stored = runs.load_newest(folder.path)
             config = resumed_config(stored, files, overrides)
-        runs.tidy_killed(Path(config.run.logs))
+        runs.tidy_killed(config.run.logs_folder)
         with request.raising():
             if resume is not None:
                 config, spec = _inspected(config, console)
@@ -233,7 +233,7 @@ def _with_initial(config: Config) -> Config:
     from kartrl.run.initial_weights import load_initial
     from kartrl.sizing.inspection import inspect_env
 
-    path = find_checkpoint(config.run.init, "--init", Path(config.run.logs))
+    path = find_checkpoint(config.run.init, "--init", config.run.logs_folder)
     if (one := load_world(config).prepare_one()) is not None:
         load_initial(path, config, inspect_env(one))
     return config.model_copy(update={"run": config.run.model_copy(update={"init": str(path)})})
@@ -257,7 +257,7 @@ def _inspected(config: Config, console: Console) -> tuple[Config, EnvSpec]:
 def train_each(runs: list[list[str]], overrides: list[str], parallel: bool, plain: bool) -> int:
     """Train one run per list of configuration files, each in its own process: one after another, or all at once."""
     configs = [read(files, overrides).run for files in runs]  # report all errors before the first run begins
-    folders = [Path(run.logs) / run.name for run in configs if run.name != "auto"]
+    folders = [run.logs_folder / run.name for run in configs if run.name != "auto"]
     if twice := next((folder for folder in folders if folders.count(folder) > 1), None):
         raise UserError(f"run.name: several of these runs would be {twice}; leave it out, or train them one by one")
     processes: list[subprocess.Popen[str]] = []
@@ -280,8 +280,9 @@ def train_each(runs: list[list[str]], overrides: list[str], parallel: bool, plai
 def _next_steps(folder: Path, levels: Sequence[str], trusted: str, resume: str) -> str:
     """Suggested commands, ready to type: `resume`, and others, prefixed with `trusted`."""
     run, level = named(folder), f" -s {shlex.quote(levels[0])}" if levels else ""
+    own = known(folder) if levels else ""  # or paths of levels would not be opened
     return (
         f"Resume:   {resume}\n"
         f"Record:   {trusted}{typed('record')} -p {run}{level}\n"
-        f"Evaluate: {trusted}{typed('evaluate')} -p {run}"
+        f"Evaluate: {own}{trusted}{typed('evaluate')} -p {run}"
     )

@@ -17,7 +17,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from kartrl.comparison.runs import check_comparable
 from kartrl.comparison.training import share_trained, train_to_end, trained
-from kartrl.config import Config, check_own, dump, read
+from kartrl.config import Config, Run, check_own, dump, read
 from kartrl.config.section import Section, UserPath
 from kartrl.config.wording import word
 from kartrl.errors import RunFailed, UserError
@@ -84,7 +84,7 @@ def read_experiment(file: Path, by: str) -> tuple[Path, list[Cell]]:
     except ValidationError as errors:
         first = errors.errors()[0]
         raise UserError(f"{file}: {'.'.join(map(str, first['loc']))}: {word(first)}") from errors
-    folder = Path(experiment.folder) if experiment.folder else Path("logs") / file.stem
+    folder = Path(experiment.folder) if experiment.folder else Run().logs_folder / file.stem
     grid = itertools.product(experiment.seeds, experiment.environments.items(), experiment.algorithms.items())
     cells, names = [], []
     for seed, (environment, its), (algorithm, own) in grid:

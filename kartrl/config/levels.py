@@ -137,8 +137,12 @@ def numbers_of(key: str) -> Numbers:
     return Numbers(numbers, kind)
 
 
-def mistake(key: str) -> str | None:
-    """What is wrong with a key of [levels], in one line; None if it is valid. Does not check that files exist."""
+def mistake(key: str, in_file: bool = True) -> str | None:
+    """What is wrong with a key of [levels], in one line; None if it is valid. Does not check that files exist.
+
+    Args:
+        in_file: whether it must be fit for a configuration file.
+    """
     if is_random(key):
         try:
             numbers_of(key)
@@ -148,7 +152,7 @@ def mistake(key: str) -> str | None:
     if is_path(key) or _is_glob(key):
         # in an INI file, a line with any other key would be read as something else, or not at all
         fine = key.isprintable() and key == key.strip() and key[0] not in "#[" and "=" not in key and len(key) <= 1000
-        if not fine:
+        if in_file and not fine:
             return "not allowed in a configuration; begin paths with ./ and rename files with = or special characters"
         if sum(map(_is_glob, PurePath(key).parts)) > MOST_WILD or "**" in key:
             return f"at most {MOST_WILD} parts of a path may contain wildcards, and none may be **"

@@ -1,12 +1,15 @@
 """The sections of the configuration, one frozen model each; those of the algorithms are in `algorithms`."""
 
+import os
 import re
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
 from kartrl.config.schedule import Rate, Schedule
 from kartrl.config.section import DAY, YEAR, Actions, AutoInt, Bounds, Count, Numbers, Section, UserPath, Words
+from kartrl.files import user_path
 
 
 def _function(value: str) -> str:
@@ -18,7 +21,12 @@ def _function(value: str) -> str:
 class Run(Section):
     """How long a run lasts, and where its results are stored."""
 
-    logs: UserPath = Field("logs", min_length=1, description="folder that contains one folder per run")
+    logs: UserPath = Field(
+        "auto",
+        min_length=1,
+        description="folder that contains one folder per run; auto: the one that the environment variable KARTRL_LOGS "
+        "names, else logs",
+    )
     name: str = Field(
         "auto",
         pattern=r"^[^/\\.][^/\\]*$",
@@ -51,6 +59,11 @@ class Run(Section):
     tracker: Literal["none", "wandb", "mlflow"] = Field(
         "none", description="where to log scalars in addition to TensorBoard: wandb, mlflow or none (docs/tracking.md)"
     )
+
+    @property
+    def logs_folder(self) -> Path:
+        """The folder of the runs."""
+        return user_path(os.environ.get("KARTRL_LOGS") or "logs") if self.logs == "auto" else Path(self.logs)
 
     @model_validator(mode="after")
     def _optimizer_of_something(self) -> "Run":

@@ -1,6 +1,7 @@
 """Driving with a trained network, to see what it does: whole episodes, or one step by step."""
 
 import contextlib
+import glob
 from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,7 +11,8 @@ import numpy as np
 import torch
 from rich.console import Console
 
-from kartrl.config import Config, dump, read
+from kartrl.config import Config, Levels, Run, dump, read
+from kartrl.config.levels import is_path
 from kartrl.driving.actor import Actor
 from kartrl.envs import masks
 from kartrl.envs.episode import STATISTICS, Drive
@@ -21,6 +23,7 @@ from kartrl.envs.spec import ActionSpec
 from kartrl.envs.world import World
 from kartrl.envs.worlds import load_world
 from kartrl.errors import UserError, located
+from kartrl.files import user_path
 from kartrl.hardware.devices import choose_device
 from kartrl.learning import checkpoint
 from kartrl.models import Network
@@ -72,8 +75,8 @@ def open_driver(
     """Context manager: the `Driver` of a checkpoint, with an environment for these levels.
 
     Args:
-        levels: as a user names them; if empty, those that the checkpoint's configuration trains or tests on, except
-            paths, which may belong to another folder or machine.
+        levels: as a user names them; if empty, those that the checkpoint's configuration trains or tests on. Of these,
+            paths are opened only for a run in the user's own folder of runs: a stranger's are of another machine.
         device: auto, cpu, cuda or mps; auto is the CPU, which is as fast as any for one observation at a time.
         render: whether the environment renders frames.
         console: shows the progress of building levels.
@@ -98,7 +101,7 @@ def open_driver(
     if levels:
         found = world.find_levels(levels, console)
     else:
-        own, left_out = _without_paths(path, config)
+        own, left_out = openable(path, config)
         if single:
             _check_single(world.level_word, load_world(own).level_keys())
         world = load_world(load_world(own).prepare(console))
@@ -182,18 +185,32 @@ def _check_effect(world: World, overrides: Sequence[str], images: bool) -> None:
             raise UserError(f"--set {override}: has an effect in training alone; leave it out")
 
 
-def _without_paths(path: Path, config: Config) -> tuple[Config, str]:
-    """The configuration with [levels] without paths, and a line that says which these are; "" if there are none.
+def openable(path: Path, config: Config) -> tuple[Config, str]:
+    """The configuration with those [levels] that may be opened, and a line that says which are left out, or "".
+
+    Args:
+        path: the checkpoint with this configuration.
 
     Raises:
         UserError: too many circuits would have to be generated.
     """
-    levels = config.levels.without_paths()
-    keys = [key for key, use in config.levels.circuits.items() if key not in levels.circuits and use != "none"]
-    text = f"{path}: paths in its [levels] are not opened ({_short(keys)}); name them with -s"
-    if (number := levels.generated) > MOST_BUILT:
+    own = _is_own(path)
+    if not own and (number := config.levels.generated) > MOST_BUILT:
         raise UserError(f"{path}: [levels] has {number:,} generated circuits; choose some with -s")
-    return config.model_copy(update={"levels": levels}), text if keys else ""
+    paths = [key for key, use in config.levels.circuits.items() if is_path(key) and use != "none"]
+    left = [key for key in paths if not own or (not glob.glob(str(user_path(key))) and not user_path(key).exists())]
+    levels = Levels(circuits={key: use for key, use in config.levels.circuits.items() if key not in left})
+    reason = "are not found in this folder" if own else "are not opened"
+    text = f"{path}: paths in its [levels] {reason} ({_short(left)}); name them with -s"
+    return config.model_copy(update={"levels": levels}), text if left else ""
+
+
+def _is_own(path: Path) -> bool:
+    """Whether a checkpoint is one that a run in the user's own folder of runs has saved, not a file from elsewhere."""
+    saved_by_run = path.name == "best.pt" or (path.parent.name == "checkpoints" and path.stem.isdecimal())
+    folder = path.resolve().parent
+    folder = folder.parent if folder.name == "checkpoints" else folder
+    return saved_by_run and (folder / "config.cfg").is_file() and Run().logs_folder.resolve() in folder.parents
 
 
 def _short(keys: Sequence[str], limit: int = 80) -> str:

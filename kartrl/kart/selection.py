@@ -65,7 +65,7 @@ def circuits_of(keys: Iterable[str], game: str, console: Console | None = None) 
     """
     keys = list(keys)
     for key in keys:
-        if (wrong := mistake(key)) is not None:
+        if (wrong := mistake(key, in_file=False)) is not None:
             raise UserError(
                 f"circuit {key[:80]!r}: {wrong}; the game has {', '.join(circuits(game_folder(game))) or 'none'}"
             )

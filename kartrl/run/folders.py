@@ -1,7 +1,6 @@
 """Run folders: configuration, checkpoints and logs of a run."""
 
 import contextlib
-import difflib
 import os
 import sys
 import time
@@ -18,8 +17,8 @@ from kartrl.files import safe_name, write_whole
 from kartrl.launch import typed
 from kartrl.learning import checkpoint
 from kartrl.learning.checkpoint import Checkpoint
+from kartrl.run.places import nearest, places_of, runs_in
 
-LOGS = Path(Run().logs)
 TIDYING_SECONDS = 0.5  # for which another starting run may hold a folder's lock, see `tidy_killed`
 HOLDER_SECONDS = 10.0  # timeout for finding the process that holds a folder
 
@@ -38,7 +37,7 @@ def create(config: Config, provenance: Mapping[str, str] | None = None) -> RunFo
         UserError: the run exists, another process has locked it, or the folder is not writable.
     """
     name = config.run.name
-    path = Path(config.run.logs) / name
+    path = config.run.logs_folder / name
     try:
         if name == "auto":
             name = f"{safe_name(config.environment.id)}__{config.run.seed}__{time.strftime('%Y%m%d-%H%M%S')}"
@@ -142,26 +141,26 @@ def release(folder: RunFolder) -> None:
     folder.lock.release()
 
 
-def find_checkpoint(name: str, option: str = "-p", logs: Path = LOGS) -> Path:
+def find_checkpoint(name: str, option: str = "-p", logs: Path | None = None) -> Path:
     """The checkpoint that a user names: a file, or the best (else the newest) of a run, by its folder or its name.
 
     Args:
         option: the option that named it, for messages.
-        logs: the folder of all runs.
+        logs: the folder of all runs; default: `Run.logs_folder`.
 
     Raises:
         UserError: there is neither.
     """
     if Path(name).is_file():
         return Path(name)
-    folders = (Path(name), logs / name)
-    for folder in folders:
+    logs = logs or Run().logs_folder
+    for folder in places_of(name, logs):
         if (path := _best_or_newest(folder)) is not None:
             return path
-    for folder in reversed(folders):
+    for folder in reversed(list(places_of(name, logs))):
         if folder.is_dir():
             raise UserError(f"{option} {name}: there is no checkpoint in the folder {folder} yet")
-    raise UserError(f"{option} {name}: no such checkpoint{_nearest(logs, name)}")
+    raise UserError(f"{option} {name}: no such checkpoint{nearest(name, logs)}")
 
 
 def find_run(name: str) -> Path:
@@ -170,15 +169,11 @@ def find_run(name: str) -> Path:
     Raises:
         UserError: there is none.
     """
-    for folder in (Path(name), LOGS / name):
+    logs = Run().logs_folder
+    for folder in places_of(name, logs):
         if (folder / "config.cfg").is_file():
             return folder
-    raise UserError(f"{name}: no such run{_nearest(LOGS, name)}")
-
-
-def _nearest(logs: Path, name: str) -> str:
-    near = difflib.get_close_matches(name, [path.name for path in logs.glob("*") if path.is_dir()], n=1)
-    return f"; did you mean the run {near[0]}?" if near else f", nor is there such a run in {logs}"
+    raise UserError(f"{name}: no such run{nearest(name, logs)}")
 
 
 def find_newest(fits: Callable[[Environment], bool]) -> Path | None:
@@ -186,7 +181,7 @@ def find_newest(fits: Callable[[Environment], bool]) -> Path | None:
 
     Runs whose configuration this version cannot read are skipped.
     """
-    for folder in newest_first(LOGS):
+    for folder in newest_first(Run().logs_folder):
         with contextlib.suppress(UserError):
             if fits(read([folder / "config.cfg"]).environment):
                 return _best_or_newest(folder)
@@ -195,7 +190,7 @@ def find_newest(fits: Callable[[Environment], bool]) -> Path | None:
 
 def find_training(fits: Callable[[Environment], bool]) -> Path | None:
     """The most recently begun run in logs that is training and whose environment fits; None if there is none."""
-    for folder in sorted(filter(is_training, LOGS.glob("*")), key=_begun, reverse=True):
+    for folder in sorted(filter(is_training, runs_in(Run().logs_folder)), key=_begun, reverse=True):
         with contextlib.suppress(UserError):
             if fits(read([folder / "config.cfg"]).environment):
                 return folder
@@ -204,7 +199,7 @@ def find_training(fits: Callable[[Environment], bool]) -> Path | None:
 
 def newest_first(logs: Path) -> list[Path]:
     """Folders of the runs in `logs` that have a checkpoint, the most recently begun first."""
-    return sorted((path for path in logs.glob("*") if checkpoint.newest(path) is not None), key=_begun, reverse=True)
+    return sorted((run for run in runs_in(logs) if checkpoint.newest(run) is not None), key=_begun, reverse=True)
 
 
 def _begun(run: Path) -> float:
@@ -238,10 +233,10 @@ def find(logs: Path, name: str) -> Path:
         UserError: there is no run with a checkpoint.
     """
     if name:
-        for path in (Path(name), logs / name):
+        for path in places_of(name, logs):
             if checkpoint.newest(path) is not None:
                 return path
-        raise UserError(f"--resume {name}: no run with a checkpoint there")
+        raise UserError(f"--resume {name}: no run with a checkpoint{nearest(name, logs)}")
     runs = newest_first(logs)
     if not runs:
         raise UserError(f"--resume: no run with a checkpoint in {logs}; start one with: {typed('train')}")

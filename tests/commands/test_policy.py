@@ -155,7 +155,7 @@ def test_an_export_of_circuits_of_ones_own_wants_circuits_and_overwrites_nothing
     output = tmp_path / "out.pt"
     output.write_text("earlier")
     for levels, message in (
-        ([], r"only on circuits of your own.* -s, or use --episodes 0"),
+        ([], r"only on circuits in files .* -s, or use --episodes 0"),
         (["Nowhere.Act1"], "Nowhere"),
     ):
         with pytest.raises(UserError, match=message):

@@ -134,6 +134,13 @@ def test_checkpoints_contain_no_absolute_paths(mine):
     )
 
 
+def test_path_named_by_s_may_contain_anything(mine):
+    odd = mine / "#[a=b], c"
+    odd.mkdir()
+    shutil.copy(STATE, odd / "x.state")
+    assert circuits_of([str(odd / "x.state")], "bundled") == (str(odd / "x.state"),)
+
+
 def test_uses_are_known_without_building(mine):
     levels = read(
         [],
@@ -220,8 +227,9 @@ def test_a_run_on_generated_circuits(cache, mine):
     path = checkpoint.newest(folder)
     assert str(mine).encode() not in path.read_bytes(), "a checkpoint names what the user named"
     named = ("-s", "random:2", "-s", "mine/Monza.state")
-    for choice, monza in ((), False), (named, True):
-        table = run("evaluate", "-p", str(path), "--episodes", "1", *choice, cwd=mine.parent)
+    lone = shutil.copy(path, mine.parent / "lone.pt")
+    for policy, choice, monza in (lone, (), False), (path, (), True), (lone, named, True):
+        table = run("evaluate", "-p", str(policy), "--episodes", "1", *choice, cwd=mine.parent)
         assert table.returncode == 0, table.stderr
         assert re.search(r"dirt\.0001 +│", table.stdout), "no note: it was trained on"
         assert bool(re.search(r"Monza \(unseen\) +│", table.stdout)) == monza

@@ -94,7 +94,7 @@ def check_memory(examined: Examined) -> tuple[State, str]:
     if shape is not None and examined.config.replay.save:
         disk = most_on_disk(shape)
         text += f", which takes up to {disk / GIGABYTE:.1f} GB of disk too"
-        room = shutil.disk_usage(nearest(Path(examined.config.run.logs).absolute())).free
+        room = shutil.disk_usage(nearest(examined.config.run.logs_folder.absolute())).free
         if room < disk:
             return (
                 "warning",

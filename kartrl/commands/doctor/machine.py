@@ -53,7 +53,7 @@ def check_cores(_: Examined) -> tuple[State, str]:
 
 def check_logs(examined: Examined) -> tuple[State, str]:
     """Check that the folder for logs is writable and has free space."""
-    logs = Path(examined.config.run.logs).absolute()
+    logs = examined.config.run.logs_folder.absolute()
     there = nearest(logs)
     if reason := _unwritable(there):
         return "problem", f"{logs}: cannot write ({reason}); choose another folder with --set run.logs=FOLDER"

@@ -15,6 +15,7 @@ from filelock import FileLock, Timeout
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from kartrl import config
 from kartrl.errors import RunFailed, UserError
 from kartrl.kart.game_files import core_file
 from kartrl.kart.generalisation.driving import circuits_in, measure, reference_laps
@@ -55,7 +56,7 @@ def make_plan(
     seeds, agent_steps, episodes = (
         size or usual for size, usual in zip(sizes, QUICK_SIZES if quick else SIZES, strict=True)
     )
-    usual = Path("logs") / ("generalisation-quick" if quick else "generalisation")
+    usual = config.Run().logs_folder / ("generalisation-quick" if quick else "generalisation")
     protocol = Protocol(agent_steps, episodes, tuple(overrides), quick)
     return Plan(folder or usual, chosen(splits, QUICK if quick else SPLITS), seeds, protocol)
 
