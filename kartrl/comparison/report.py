@@ -1,6 +1,7 @@
 """The results of a comparison: scores of the groups, and their tables in Markdown."""
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from statistics import median_low
 from typing import NamedTuple
@@ -11,9 +12,12 @@ from kartrl.comparison import statistics
 from kartrl.comparison.curves import Moment, reached, smooth
 from kartrl.comparison.runs import EPISODE_METRICS, PLACES, TRAINING, ComparedRun, Groups
 from kartrl.comparison.statistics import Estimate
+from kartrl.config import settings
 from kartrl.envs.worlds import load_world
 
 SEED = 0  # of the bootstrap: the same runs give the same intervals
+SIZES = {f"system.{key}" for key in ("device", "learners", "agents", "envs_per_agent", "max_policy_lag")}
+SIZES |= {"system.training_batch_size", "algorithm.unroll_length", "model.precision"}  # and of minibatches
 EPISODES = 100  # averaged to decide whether a value was reached
 
 
@@ -66,7 +70,7 @@ def make_comparison(groups: Groups, metric: str, by: str, least: float | None = 
 
 
 def markdown(comparison: Comparison) -> str:
-    """Tables: the scores of each task and of all together, and the probabilities of improvement."""
+    """Tables: scores of each task, with sizes that differ, of all together, and probabilities of improvement."""
     parts = [_task_table(comparison, index) for index in range(len(comparison.tasks))]
     if len(comparison.tasks) > 1:
         parts.append(_common_table(comparison))
@@ -108,7 +112,35 @@ def _task_table(comparison: Comparison, index: int) -> str:
             count = EPISODES if comparison.metric in EPISODE_METRICS else 1
             row.append(_moments([reached(run.points, comparison.least, count) for run in members[task]]))
         rows.append(row + [_moments([run.finished.get(use) for run in members[task]]) for use in uses])
-    return f"{task}: interquartile means and 95 % intervals\n\n{_table(headings, rows)}"
+    return f"{task}: interquartile means and 95 % intervals\n\n{_table(headings, rows)}{_sizes(comparison, task)}"
+
+
+def _sizes(comparison: Comparison, task: str) -> str:
+    """Sizes that differ between the runs on a task, by group where all of its runs have the same, else by run."""
+    groups = {
+        label: [(run.name, settings(run.config), settings(run.resumed)) for run in members[task]]
+        for label, members in comparison.groups.items()
+    }
+    keys = {key: None for runs in groups.values() for _, begun, _ in runs for key in begun if _is_size(key)}
+    lines = []
+    for key in keys:
+        where: defaultdict[str, list[str]] = defaultdict(list)
+        for label, runs in groups.items():
+            pairs = [(name, (str(begun.get(key, "auto")), str(now.get(key, "auto")))) for name, begun, now in runs]
+            texts = [(name, ", then ".join(dict.fromkeys(pair))) for name, pair in pairs]
+            if len({text for _, text in texts}) == 1:
+                texts = [(label, texts[0][1])]
+            for name, text in texts:
+                where[text].append(name)
+        where.pop("auto", None)  # without effect, or not known
+        if key != comparison.by and len(where) > 1:
+            parts = [f"{text} in {', '.join(names)}" for text, names in where.items()]
+            lines.append(f"- {key}: {'; '.join(parts)}\n")
+    return f"\nSizes that differ:\n\n{''.join(lines)}" if lines else ""
+
+
+def _is_size(key: str) -> bool:
+    return key in SIZES or key.endswith(".minibatch_size")
 
 
 def _common_table(comparison: Comparison) -> str:

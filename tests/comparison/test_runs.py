@@ -5,6 +5,7 @@ from commands import assert_clear
 from finished_runs import write_run
 from policies import make_checkpoint
 
+from kartrl.comparison.report import make_comparison, markdown
 from kartrl.comparison.runs import RETURN, group, read_run
 from kartrl.errors import UserError
 from kartrl.learning import checkpoint
@@ -184,3 +185,26 @@ def test_all_levels_are_finished_in_training_when_the_last_first_was(tmp_path):
     first, second = runs(tmp_path, ((), done), ((), not_done))
     assert first.finished == {"training": (0.5, 500.0)}
     assert second.finished == {"training": None}
+
+
+def test_sizes_that_differ_within_or_between_groups_are_listed(tmp_path):
+    several = runs(
+        tmp_path,
+        (("system.agents=auto (2)", "algorithm.unroll_length=auto (32)", "system.training_batch_size=auto (16)"), {}),
+        (("system.agents=auto (16)", "algorithm.unroll_length=auto (8)", "system.training_batch_size=16"), {}),
+        (("algorithm.name=ppo", "algorithm.unroll_length=8", "system.training_batch_size=auto (16)"), {}),
+        (("system.agents=16", "algorithm.unroll_length=8", "appo.minibatch_size=64"), {}),
+    )
+    table = markdown(make_comparison(group(several, "algorithm.name"), RETURN, "algorithm.name"))
+    assert table.partition("Sizes that differ:\n\n")[2].startswith(
+        "- system.agents: 2 in run0; 16 in run1, run3\n"
+        "- algorithm.unroll_length: 32 in run0; 8 in run1, run3, ppo\n"
+        "- appo.minibatch_size: 128 in run0, run1; 64 in run3\n\n"
+    )
+    by_length = group(several, "algorithm.unroll_length")
+    assert "- algorithm.unroll_length" not in markdown(make_comparison(by_length, RETURN, "algorithm.unroll_length"))
+    same = [run._replace(resumed=run.config) for run in (several[1], several[1])]
+    assert "Sizes" not in markdown(make_comparison(group(same, "run.seed"), RETURN, "run.seed"))
+    resumed = several[0]._replace(resumed=several[1].config)
+    table = markdown(make_comparison(group([several[0], resumed], "run.seed"), RETURN, "run.seed"))
+    assert "- system.agents: 2 in run0; 2, then 16 in run0\n" in table
