@@ -146,7 +146,7 @@ def test_ghost_trained_among_opponents_drives_the_players_race(tmp_path: Path) -
     with open_driver(policy, [CIRCUIT], "cpu", overrides=["environment.opponents=0"]) as driver:
         start = {"circuit": CIRCUIT, "noop": 0}
         alone = [step.info for step in steps(driver.env, driver.network, start, greedy=True, seed=0)]
-    stage, session = begun(circuit=CIRCUIT, checkpoint=policy)
+    stage, session = begun(circuits=(CIRCUIT,), checkpoint=policy)
     with stage:
         ghost = session.ghost
         assert ghost is not None
