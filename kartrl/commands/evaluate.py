@@ -12,8 +12,8 @@ from rich.table import Table
 from kartrl.commands.arguments import Parser, add_levels, add_max_steps, add_policy, add_world, positive
 from kartrl.commands.policy import find_policy
 from kartrl.commands.progress import Progress
-from kartrl.envs.episode import Episode
-from kartrl.envs.world import World
+from kartrl.envs.episode import Drive, Episode
+from kartrl.envs.world import Env, World
 from kartrl.metrics.tables import Line, fitted
 
 USES = {"train": "", "test": " (unseen)", "none": " (other)"}  # suffixes of the level names in a table
@@ -73,39 +73,43 @@ def evaluate(
     Raises:
         UserError: the checkpoint, a level or the device is missing or unusable.
     """
-    from kartrl.driving.driving import drive, open_driver  # loads torch
+    from kartrl.driving.driver import open_driver  # loads torch
+    from kartrl.driving.episodes import Start
+    from kartrl.driving.levels import drive_levels
 
-    results: list[Result] = []
     with open_driver(path, levels, device, console=console, overrides=overrides, max_steps=max_steps) as driver:
         world, said = driver.world, f"{path}: {driver.agent_steps:,} agent steps, {'greedy' if greedy else 'sampled'}"
-        chosen = driver.levels or ("",)
-        uses = world.find_uses([world.name_level(level) for level in driver.levels])
+        names = {level: world.name_level(level) if level else "" for level in driver.levels or ("",)}
+        uses = world.find_uses([name for name in names.values() if name])
+        driven: dict[str, dict[int, Episode]] = {level: {} for level in names}  # by level and seed
+
+        def results() -> list[Result]:
+            each = ((names[level], [episodes[seed] for seed in sorted(episodes)]) for level, episodes in driven.items())
+            return [Result(name, uses.get(name, "none") if name else "train", done) for name, done in each if done]
+
+        def keep(start: Start, drive: Drive) -> None:
+            driven[start.level][start.seed] = drive.episode
+            progress.end()
+
+        def look(_: Env) -> None:
+            done = sum(map(len, driven.values()))
+            progress.step(f", {done} of {len(starts)} episodes")
+
+        progress = Progress(console, len(names) * episodes)
+        progress.begin(world.config.environment.id)
+        starts = [
+            Start(level, seed, uses.get(name, "none") if level else "train", look)
+            for level, name in names.items()
+            for seed in range(episodes)
+        ]
         try:
-            with Progress(console, len(chosen) * episodes) as progress:
-                for level in chosen:
-                    name = world.name_level(level) if level else ""
-                    result = Result(name, uses.get(name, "none") if level else "train", [])
-                    for seed in range(episodes):
-                        title = name or world.config.environment.id
-                        progress.begin(f"{title}, episode {seed + 1} of {episodes}")
-                        driven = drive(
-                            world,
-                            driver.env,
-                            driver.network,
-                            level,
-                            greedy=greedy,
-                            seed=seed,
-                            use=result.use,
-                            on_step=progress.step,
-                        )
-                        results += [result] * (seed == 0)
-                        result.episodes.append(driven.episode)
-                        progress.end()
+            with progress:
+                drive_levels(driver, starts, greedy=greedy, on_end=keep)
         except KeyboardInterrupt:
-            _print(results, f"{said}; interrupted", world, console)
+            _print(results(), f"{said}; interrupted", world, console)
             raise
-    _print(results, f"{said}, {episodes} episode{'s' * (episodes > 1)} each", world, console)
-    return results
+    _print(results(), f"{said}, {episodes} episode{'s' * (episodes > 1)} each", world, console)
+    return results()
 
 
 def _print(results: Sequence[Result], title: str, world: World, console: Console) -> None:

@@ -79,7 +79,7 @@ def export(
     Raises:
         UserError: the checkpoint, a level or the device is missing, or the files cannot be written.
     """
-    from kartrl.driving.driving import openable  # loads torch
+    from kartrl.driving.driver import openable  # loads torch
     from kartrl.learning import checkpoint
 
     whole = checkpoint.load(path)

@@ -20,7 +20,7 @@ from kartrl.metrics.tables import Line, fitted
 from kartrl.metrics.video import Mp4Writer, png
 
 if TYPE_CHECKING:
-    from kartrl.driving.driving import Driver
+    from kartrl.driving.driver import Driver
 
 
 def add_arguments(parser: Parser) -> None:
@@ -83,7 +83,7 @@ def record(
             written.
         KeyboardInterrupt: before there was anything to keep.
     """
-    from kartrl.driving.driving import open_driver  # loads torch
+    from kartrl.driving.driver import open_driver  # loads torch
 
     with open_driver(path, levels, device, True, console, overrides, single=True, max_steps=max_steps) as driver:
         world = driver.world
@@ -117,7 +117,7 @@ def _film(
     driver: "Driver", level: str, name: str, video: Path, episodes: int, greedy: bool, console: Console
 ) -> list[Drive]:
     """Film episodes, and return those that ended; Ctrl-C ends the film."""
-    from kartrl.driving.driving import drive
+    from kartrl.driving.episodes import drive
 
     fps = CONSOLE_FPS if hasattr(driver.env.unwrapped, "on_frame") else driver.world.pictures_per_second(driver.env)
     drives: list[Drive] = []

@@ -5,45 +5,54 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from kartrl.envs.spec import ActionSpec
 from kartrl.models import Network, make_distribution
 
+ROWS = 4  # batches are a multiple of this: kernels sum a row of a rest of fewer rows in another order
+
 
 class Actor:
-    """Chooses the actions of N episodes that are driven together, in one forward pass for a step of all.
+    """Chooses the actions of episodes that are driven together, in one forward pass for a step of all.
+
+    What it chooses for one does not depend, to the bit, on how many others there are: a batch is filled up to a
+    multiple of `ROWS`. Each episode has a row, which another may take when it has ended.
 
     Args:
         network: in evaluation mode.
         action: the action space.
-        greedy: take the most likely actions instead of sampling.
-        seeds: [N], of each episode's sampling; the same seed gives the same noise.
+        greedy: take the most likely action instead of sampling.
     """
 
-    def __init__(self, network: Network, action: ActionSpec, *, greedy: bool, seeds: Sequence[int]) -> None:
+    def __init__(self, network: Network, action: ActionSpec, *, greedy: bool) -> None:
         self._network, self._action, self._greedy = network, action, greedy
         self._device = next(iter(network.parameters())).device
         self._distribution = make_distribution(action)
-        self._generators = [torch.Generator(self._device).manual_seed(seed) for seed in seeds]
-        self._state = network.initial_state(len(seeds))
-        self._first = torch.ones(len(seeds), dtype=torch.bool, device=self._device)
+        self._episodes: dict[int, tuple[torch.Generator, Tensor, bool]] = {}  # row -> noise, state [1, S], is new
+
+    def begin(self, row: int, seed: int) -> None:
+        """Begin an episode in a row; the same seed gives the same noise."""
+        generator = torch.Generator(self._device).manual_seed(seed)
+        self._episodes[row] = generator, self._network.initial_state(1), True
 
     @torch.inference_mode()
-    def act(self, observations: Sequence[Any], restriction: np.ndarray | None = None) -> np.ndarray:
+    def act(
+        self, rows: Sequence[int], observations: Sequence[Any], restriction: np.ndarray | None = None
+    ) -> np.ndarray:
         """The actions [N, ...] for observations of N episodes ([H, W, C] or [D] each), as environments take them.
 
         Args:
+            rows: [N], of the episodes; what others keep does not change.
             restriction: float32 [N, P], which of them are legal, see `kartrl.envs.masks`; None: all.
         """
-        batch = torch.from_numpy(np.stack(observations)).to(self._device)
-        noise = torch.cat([self._distribution.noise(1, self._device, generator) for generator in self._generators])
-        legal = None if restriction is None else torch.from_numpy(restriction).to(self._device)
-        decision, self._state = self._network.act(batch, self._first, self._state, noise, self._greedy, legal)
-        self._first = torch.zeros_like(self._first)
-        return self._action.taken(decision.cpu().numpy())
-
-    @torch.inference_mode()
-    def keep(self, rows: Sequence[int]) -> None:
-        """Go on with these of the N episodes only; the others have ended."""
-        self._generators = [self._generators[row] for row in rows]
-        self._state, self._first = self._state[list(rows)], self._first[list(rows)]
+        filled = [*range(len(rows)), *[0] * (-len(rows) % ROWS)]
+        generators, states, first = zip(*(self._episodes[row] for row in rows), strict=True)
+        noise = torch.cat([self._distribution.noise(1, self._device, generator) for generator in generators])[filled]
+        batch = torch.from_numpy(np.stack([observations[row] for row in filled])).to(self._device)
+        state, new = torch.cat(states)[filled], torch.tensor(first, device=self._device)[filled]
+        legal = None if restriction is None else torch.from_numpy(restriction[filled]).to(self._device)
+        decision, state = self._network.act(batch, new, state, noise, self._greedy, legal)
+        for place, row in enumerate(rows):
+            self._episodes[row] = generators[place], state[place : place + 1], False
+        return self._action.taken(decision[: len(rows)].cpu().numpy())

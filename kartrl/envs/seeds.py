@@ -2,6 +2,7 @@
 
 import random
 import sys
+from typing import Any
 
 import numpy as np
 
@@ -14,3 +15,19 @@ def seed_generators(seed: int) -> None:
     np.random.seed(seed % 2**32)
     if (torch := sys.modules.get("torch")) is not None:
         torch.default_generator.manual_seed(seed % 2**63)
+
+
+def keep_generators() -> tuple[Any, ...]:
+    """The states of the generators that `seed_generators` seeds."""
+    torch = sys.modules.get("torch")
+    drawn = None if torch is None else torch.default_generator.get_state()
+    return random.getstate(), np.random.get_state(legacy=False), drawn
+
+
+def restore_generators(states: tuple[Any, ...]) -> None:
+    """Continue where the generators were at `keep_generators`."""
+    python, numpy, drawn = states
+    random.setstate(python)
+    np.random.set_state(numpy)
+    if drawn is not None:
+        sys.modules["torch"].default_generator.set_state(drawn)

@@ -51,6 +51,8 @@ class World(ABC):
     """Whether the mean reward per step tells how well a policy acts, within seconds; else returns of episodes do."""
     picture_word: ClassVar[str] = "picture"
     """What `draw` gives, in messages and in tags: `pictures/...`."""
+    has_own_generators: ClassVar[bool] = False
+    """Whether its environments draw from generators of their own alone, not from the global ones."""
     training_keys: ClassVar[frozenset[str]] = frozenset({"mirrored_actions"})
     """Keys of [environment] that have an effect in training alone."""
 

@@ -59,6 +59,7 @@ class KartWorld(World):
     summary_columns: ClassVar = ("races finished", "mean lap", "best lap", "mean return", "laps driven", "title")
     highlights: ClassVar = ("finished", "won", "progress", "best_lap")
     steady_reward: ClassVar = True
+    has_own_generators: ClassVar = True
     picture_word: ClassVar = "driven line"
     training_keys: ClassVar = World.training_keys | {"random_start", "circuit_sampling"}
 

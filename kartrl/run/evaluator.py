@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from kartrl.config import Config
-from kartrl.driving.driving import Start, drive_together
+from kartrl.driving.episodes import Start, drive_together
 from kartrl.envs.episode import Drive, Episode
 from kartrl.envs.pictures import picture_of
 from kartrl.envs.seeds import seed_generators

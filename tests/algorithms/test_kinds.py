@@ -8,7 +8,7 @@ import pytest
 from alone import Alone
 
 from kartrl.config import read
-from kartrl.driving.driving import drive
+from kartrl.driving.episodes import drive
 from kartrl.envs.worlds import load_world
 
 SETTINGS = ("model.hidden_size=32", "algorithm.discount=0", "optimizer.learning_rate=0.005", "run.agent_steps=5000")

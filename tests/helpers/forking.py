@@ -162,7 +162,7 @@ def load() -> None:
     import kartrl.comparison.experiment
     import kartrl.comparison.picture
     import kartrl.comparison.report
-    import kartrl.driving.driving
+    import kartrl.driving.levels
     import kartrl.kart.circuits.commands
     import kartrl.kart.circuits.driven_line
     import kartrl.kart.generalisation

@@ -114,7 +114,8 @@ def test_movie_reproduces_opponents(tmp_path: Path) -> None:
 
 def test_policy_ghost_drives_as_in_evaluation(tmp_path: Path) -> None:
     """At every step it is where the environment's own kart is, and in between it has moved on tick by tick."""
-    from kartrl.driving.driving import open_driver, steps
+    from kartrl.driving.driver import open_driver
+    from kartrl.driving.episodes import steps
 
     policy = save_policy(tmp_path, KART)
     with open_driver(policy, [CIRCUIT], "cpu") as driver:
@@ -140,7 +141,8 @@ def test_policy_ghost_drives_as_in_evaluation(tmp_path: Path) -> None:
 
 def test_ghost_trained_among_opponents_drives_the_players_race(tmp_path: Path) -> None:
     """It is where the same network without opponents is, and its console has none."""
-    from kartrl.driving.driving import open_driver, steps
+    from kartrl.driving.driver import open_driver
+    from kartrl.driving.episodes import steps
 
     policy = save_policy(tmp_path, [*KART, "environment.opponents=5"])
     with open_driver(policy, [CIRCUIT], "cpu", overrides=["environment.opponents=0"]) as driver:

@@ -15,7 +15,7 @@ from rich.console import Console
 from screens import Screen, colours, needs_screen, on_screen
 
 from kartrl.commands.watch.showing import watch
-from kartrl.driving.driving import open_driver
+from kartrl.driving.driver import open_driver
 from kartrl.errors import UserError
 from kartrl.kart.play.watching import SIDE, Show, WatchWindow, images_of
 from kartrl.run import folders as runs
@@ -72,7 +72,7 @@ def test_a_show_drives_one_circuit_after_another_and_draws_all_that_is_to_be_see
 
 def test_the_show_is_the_drive_that_evaluate_makes(kart: Path) -> None:
     """Frame by frame, and what the network sees is what it acts on."""
-    from kartrl.driving.driving import steps
+    from kartrl.driving.episodes import steps
 
     with open_driver(kart, CIRCUITS[:1], "cpu", render=True) as driver:
         show = Show(driver, kart, None, greedy=True, seconds=0, say=str)

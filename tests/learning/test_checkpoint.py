@@ -19,7 +19,7 @@ from policies import make_checkpoint
 from trajectories import ACTIONS, kind
 
 from kartrl.config import Config, dump, read
-from kartrl.driving.driving import open_driver
+from kartrl.driving.driver import open_driver
 from kartrl.envs.spec import ActionSpec, Continuous
 from kartrl.errors import UserError
 from kartrl.learning import checkpoint

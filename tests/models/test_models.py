@@ -610,7 +610,9 @@ for action in ACTIONS:
         before = network.policy.weight.detach().clone()
         update = make_learner(config, network, action).update(trajectory, 30, 0.0, lambda stage: None)
         assert update.finite and not torch.equal(network.policy.weight, before)
-        Actor(for_inference(network), action, greedy=False, seeds=[1]).act([[0.0, 1.0, 2.0]])
+        actor = Actor(for_inference(network), action, greedy=False)
+        actor.begin(0, 1)
+        actor.act([0], [[0.0, 1.0, 2.0]])
         make_network(config.model, (54, 54, 1), action)
 print("all of it")
 """

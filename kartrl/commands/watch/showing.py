@@ -12,7 +12,7 @@ from rich.console import Console
 from kartrl.commands.arguments import FILM_STEPS
 from kartrl.commands.policy import find_policy, fitting
 from kartrl.commands.progress import Progress
-from kartrl.driving.driving import Driver, open_driver
+from kartrl.driving.driver import Driver, open_driver
 from kartrl.errors import UserError
 from kartrl.files import output_file, unused_file
 from kartrl.kart.play.watching import Show, WatchWindow

@@ -1,4 +1,4 @@
-"""Evaluates a policy and the scripted driver on many circuits, in parallel processes."""
+"""Evaluates a policy and the scripted driver on many circuits, on all cores."""
 
 import json
 import os
@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from rich.console import Console
 
 from kartrl.config.levels import circuit_name
+from kartrl.envs.episode import Drive
 from kartrl.errors import RunFailed
 from kartrl.hardware.machine import cores
 from kartrl.kart.generalisation.protocol import write_json
@@ -39,18 +40,28 @@ def measure(
     Args:
         sets: label -> circuits.
         on_circuit: called after each circuit.
-
-    Raises:
-        RunFailed: a process crashed.
     """
-    places = [(label, circuit) for label, circuits in sets.items() for circuit in circuits]
-    measured = {}
-    with _make_pool() as pool:
-        tasks = {pool.submit(_drive_policy, path, circuit, episodes): (label, circuit) for label, circuit in places}
-        for task in as_completed(tasks):
-            measured[tasks[task]] = _result(task)
+    from kartrl.driving.driver import open_driver  # imports torch
+    from kartrl.driving.episodes import Start
+    from kartrl.driving.levels import drive_levels
+
+    labels = {circuit: label for label, circuits in sets.items() for circuit in circuits}
+    starts = [Start(circuit, seed) for circuit in labels for seed in range(episodes)]
+    measured: dict[str, dict[int, Any]] = {circuit: {} for circuit in labels}
+
+    def keep(start: Start, driven: Drive) -> None:
+        race, finished = race_of(driven.episode), driven.episode.finished
+        one = {"finished": finished, "progress": race.progress, "lap_times": list(race.lap_times)}
+        measured[start.level][start.seed] = one
+        if len(measured[start.level]) == episodes:
             on_circuit()
-    return {circuit_name(circuit): {"set": label, "episodes": measured[label, circuit]} for label, circuit in places}
+
+    with open_driver(path, [*labels], "cpu") as driver:
+        drive_levels(driver, starts, greedy=True, on_end=keep)
+    return {
+        circuit_name(circuit): {"set": label, "episodes": [measured[circuit][seed] for seed in range(episodes)]}
+        for circuit, label in labels.items()
+    }
 
 
 def reference_laps(file: Path, circuits: Iterable[str], on_circuit: Callable[[], None]) -> dict[str, float | None]:
@@ -93,19 +104,6 @@ def _init_worker() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if hasattr(os, "nice"):
         os.nice(5)
-
-
-def _drive_policy(path: Path, circuit: str, episodes: int) -> list[dict[str, Any]]:
-    from kartrl.driving.driving import drive, open_driver  # imports torch
-
-    done = []
-    with open_driver(path, [circuit], "cpu") as driver:
-        for seed in range(episodes):
-            network = driver.world, driver.env, driver.network
-            episode = drive(*network, circuit, greedy=True, seed=seed).episode
-            race = race_of(episode)
-            done.append({"finished": episode.finished, "progress": race.progress, "lap_times": list(race.lap_times)})
-    return done
 
 
 def _drive_scripted(circuit: str) -> tuple[float, ...]:

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from kartrl.driving.driving import Driver, steps
+from kartrl.driving.driver import Driver
+from kartrl.driving.episodes import steps
 from kartrl.kart.play.laps import Drive
 from kartrl.kart.race import Course, Game
 

@@ -19,7 +19,7 @@ from kartrl.kart.retro import Console
 from kartrl.kart.selection import circuits_of
 
 if TYPE_CHECKING:
-    from kartrl.driving.driving import Driver
+    from kartrl.driving.driver import Driver
 
 POWER_ON = ""  # in place of a circuit: the console after power-on
 
@@ -144,7 +144,7 @@ class Stage:
         return movie
 
     def _opened(self, stack: contextlib.ExitStack, checkpoint: Path) -> "Driver":
-        from kartrl.driving.driving import open_driver
+        from kartrl.driving.driver import open_driver
         from kartrl.learning import checkpoint as checkpoints
 
         section = checkpoints.load(checkpoint).config.environment

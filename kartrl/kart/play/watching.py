@@ -10,7 +10,8 @@ import numpy.typing as npt
 import pygame
 
 from kartrl.console.libretro import Image
-from kartrl.driving.driving import Driver, Step, reset_options, steps, with_newer
+from kartrl.driving.driver import Driver, with_newer
+from kartrl.driving.episodes import Step, reset_options, steps
 from kartrl.envs.episode import Episode
 from kartrl.envs.pictures import picture_of
 from kartrl.envs.worlds import CONSOLE_FPS

@@ -1,23 +1,17 @@
-"""Driving with a trained network, to see what it does: whole episodes, or one step by step."""
+"""A trained network with the environment that it was trained for."""
 
 import contextlib
 import glob
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import gymnasium
-import numpy as np
 import torch
 from rich.console import Console
 
 from kartrl.config import Config, Levels, Run, dump, read
 from kartrl.config.levels import is_path
-from kartrl.driving.actor import Actor
-from kartrl.envs import masks
-from kartrl.envs.episode import STATISTICS, Drive
-from kartrl.envs.observations import NonFiniteImage, fits, is_finite
-from kartrl.envs.pictures import picture_of
 from kartrl.envs.seeds import seed_generators
 from kartrl.envs.spec import ActionSpec
 from kartrl.envs.world import World
@@ -29,26 +23,6 @@ from kartrl.learning import checkpoint
 from kartrl.models import Network
 
 MOST_BUILT = 1000  # circuits that a checkpoint may cause to be generated without the user asking for them
-OnPicture = Callable[[np.ndarray], None]
-
-
-class Step(NamedTuple):
-    """State of an episode after a step, or at its start."""
-
-    observation: np.ndarray  # what the network acts on next
-    reward: float
-    info: dict[str, Any]
-    terminated: bool
-    ended: bool
-
-
-class Start(NamedTuple):
-    """How one of the episodes that are driven together begins; see `drive_together`."""
-
-    level: str  # "" if there are no levels
-    seed: int  # of the environment and of sampling
-    use: str = "train"  # recorded as the episode's purpose
-    on_step: "Callable[[gymnasium.Env[Any, Any]], None] | None" = None  # called at the start and after each step
 
 
 class Driver(NamedTuple):
@@ -59,6 +33,7 @@ class Driver(NamedTuple):
     env: "gymnasium.Env[Any, Any]"
     network: Network
     levels: tuple[str, ...]  # empty if there are no levels
+    path: Path  # the checkpoint
 
 
 @contextlib.contextmanager
@@ -125,7 +100,7 @@ def open_driver(
         if overrides and not (fits and ActionSpec.of(env.action_space) == loaded.action):
             raise UserError(f"--set {' '.join(overrides)}: {path} was trained on other observations or actions")
         _check_effect(world, overrides, images=len(loaded.observation_shape) == 3)
-        yield Driver(world, loaded.counters.agent_steps, env, network, found)
+        yield Driver(world, loaded.counters.agent_steps, env, network, found, path)
     finally:
         env.close()
 
@@ -146,7 +121,8 @@ def with_newer(driver: Driver, path: Path) -> Driver:
     """
     loaded = checkpoint.load(path)
     device = next(driver.network.parameters()).device
-    return driver._replace(agent_steps=loaded.counters.agent_steps, network=checkpoint.load_network(loaded, device))
+    network = checkpoint.load_network(loaded, device)
+    return driver._replace(agent_steps=loaded.counters.agent_steps, network=network, path=path)
 
 
 def _needed(config: Config) -> Config:
@@ -216,153 +192,3 @@ def _is_own(path: Path) -> bool:
 def _short(keys: Sequence[str], limit: int = 80) -> str:
     text = ", ".join(keys)
     return text if len(text) <= limit else f"{text[:limit]}..."
-
-
-def drive(
-    world: World,
-    env: "gymnasium.Env[Any, Any]",
-    network: Network,
-    level: str,
-    *,
-    greedy: bool,
-    seed: int,
-    use: str = "train",
-    on_picture: OnPicture | None = None,
-    on_step: Callable[[], None] = lambda: None,
-) -> Drive:
-    """Drive one episode.
-
-    Args:
-        env: from `world`, able to drive on `level`.
-        network: in evaluation mode.
-        level: "" if there are no levels.
-        greedy: take the most likely action instead of sampling.
-        seed: seed of the environment and of sampling; the same seed gives the same drive.
-        use: recorded as the episode's purpose.
-        on_picture: called with each video frame, if the environment has `on_frame`, or else with what `env.render()`
-            shows at the start and after each step, uint8 [H, W, 3].
-        on_step: called at the start and after each step.
-    """
-    inner = env.unwrapped
-    frames = on_picture is not None and hasattr(inner, "on_frame")
-
-    def look(env: "gymnasium.Env[Any, Any]") -> None:
-        if on_picture is not None and not frames:
-            on_picture(picture_of(env))
-        on_step()
-
-    if frames:
-        inner.on_frame = on_picture  # type: ignore[attr-defined]
-    try:
-        (driven,) = drive_together(world, [env], network, [Start(level, seed, use, look)], greedy=greedy)
-    finally:
-        if frames:
-            inner.on_frame = None  # type: ignore[attr-defined]
-    return driven
-
-
-def drive_together(
-    world: World,
-    envs: "Sequence[gymnasium.Env[Any, Any]]",
-    network: Network,
-    starts: Sequence[Start],
-    *,
-    greedy: bool,
-    on_end: Callable[[Start, Drive], None] = lambda _, __: None,
-) -> list[Drive]:
-    """Drive several episodes, as many at once as there are environments, with one forward pass for a step of all.
-
-    It takes less time than `drive` for each. The results are close to that function's, but not the same, as rounding
-    depends on the size of the batch; the same starts and as many environments give the same drives.
-
-    Args:
-        envs: from `world`, each able to drive on all these levels.
-        network: in evaluation mode.
-        greedy: take the most likely actions instead of sampling.
-        on_end: called with each drive, in their order, when those at the same time have ended.
-    """
-    drives: list[Drive] = []
-    for begin in range(0, len(starts), len(envs)):
-        some = starts[begin : begin + len(envs)]
-        episodes = [
-            _episode(env, reset_options(world, start.level), start.seed) for env, start in zip(envs, some, strict=False)
-        ]
-        actor = Actor(network, ActionSpec.of(envs[0].action_space), greedy=greedy, seeds=[start.seed for start in some])
-        traces: list[list[tuple[float, ...]]] = [[] for _ in some]
-        newest = [next(episode) for episode in episodes]
-        rows = list(range(len(some)))  # of the episodes that go on
-        while rows:
-            for row in rows:
-                traces[row].append(world.trace(newest[row].info))
-                if (on_step := some[row].on_step) is not None:
-                    on_step(envs[row])
-            going = [place for place, row in enumerate(rows) if not newest[row].ended]
-            if len(going) < len(rows):
-                actor.keep(going)
-                rows = [rows[place] for place in going]
-            if rows:
-                restriction = _restriction([envs[row] for row in rows], [newest[row] for row in rows])
-                actions = actor.act([newest[row].observation for row in rows], restriction)
-                for row, action in zip(rows, actions, strict=True):
-                    newest[row] = episodes[row].send(action)
-        for step, start, trace in zip(newest, some, traces, strict=True):
-            drives.append(Drive(world.make_episode(step.info, step.terminated, start.use), np.array(trace, np.float32)))
-            on_end(start, drives[-1])
-    return drives
-
-
-def steps(
-    env: "gymnasium.Env[Any, Any]",
-    network: Network,
-    options: dict[str, Any],
-    *,
-    greedy: bool,
-    seed: int,
-) -> Iterator[Step]:
-    """Drive one episode step by step; the other arguments are those of `drive`.
-
-    Args:
-        options: of the environment's `reset`, such as `reset_options`.
-    """
-    actor = Actor(network, ActionSpec.of(env.action_space), greedy=greedy, seeds=[seed])
-    episode = _episode(env, options, seed)
-    step = next(episode)
-    yield step
-    while not step.ended:
-        step = episode.send(actor.act([step.observation], _restriction([env], [step]))[0])
-        yield step
-
-
-def _episode(env: "gymnasium.Env[Any, Any]", options: dict[str, Any], seed: int) -> Generator[Step, Any, None]:
-    """The start of one episode and its steps; takes the action of each."""
-    seed_generators(seed)
-    observation, info = env.reset(seed=seed, options=options or None)
-    step = Step(observation, 0.0, info, False, False)
-    length, total = 0, 0.0
-    while not step.ended:
-        action = yield step
-        try:
-            observation, reward, terminated, truncated, info = env.step(action)
-            finite = fits(reward) and is_finite(observation)
-        except NonFiniteImage:
-            finite = False
-        if not finite:  # it ends the episode, as in training
-            info = step.info | {STATISTICS: {"l": length, "r": total}}
-            yield Step(step.observation, 0.0, info, False, True)
-            return
-        length, total = length + 1, total + float(reward)
-        step = Step(observation, float(reward), info, terminated, terminated or truncated)
-    yield step
-
-
-def _restriction(envs: "Sequence[gymnasium.Env[Any, Any]]", now: Sequence[Step]) -> np.ndarray | None:
-    """Which actions are legal in these steps of as many environments, float32 [N, P]; None if none of them says so."""
-    given = [step.info.get(masks.KEY) for step in now]
-    if all(mask is None for mask in given):
-        return None
-    return np.stack([masks.restriction(env, mask) for env, mask in zip(envs, given, strict=True)])
-
-
-def reset_options(world: World, level: str) -> dict[str, Any]:
-    """Options of the environment's `reset` that select a level; none for ""."""
-    return world.reset_options(level) if level else {}

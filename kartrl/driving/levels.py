@@ -1,0 +1,149 @@
+"""Drives many episodes of a policy, several together in a process, on all cores."""
+
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kartrl.config import Config
+from kartrl.driving.driver import Driver
+from kartrl.driving.episodes import Start, drive_each
+from kartrl.envs.episode import Drive
+from kartrl.envs.world import Env, World
+from kartrl.envs.worlds import load_world
+from kartrl.hardware.machine import cores
+from kartrl.learning import checkpoint
+from kartrl.processes.child import ChildProcess
+from kartrl.processes.spawn import allow_children, spawn, start_method
+
+ENVS = 16  # that a process steps together
+END_SECONDS = 10.0  # for a killed process to be gone
+OnEnd = Callable[[Start, Drive], None]
+
+
+def drive_levels(
+    driver: Driver, starts: Sequence[Start], *, greedy: bool, on_end: OnEnd = lambda _, __: None
+) -> list[Drive]:
+    """Drive all these episodes; each is the same, seed for seed, as if it were driven alone.
+
+    Where they are more than a process steps together, other processes help, one a core. What they do not finish,
+    because they die for instance, is driven here.
+
+    Args:
+        greedy: take the most likely actions instead of sampling.
+        on_end: called with each drive when it has ended, from any thread, one at a time.
+    """
+    waiting, drives, lock = deque(enumerate(starts)), dict[int, Drive](), threading.Lock()
+
+    def keep(index: int, driven: Drive) -> None:
+        with lock:
+            drives[index] = driven
+            on_end(starts[index], driven)
+
+    number = min(cores(), -(-len(starts) // ENVS)) - 1 if next(driver.network.parameters()).device.type == "cpu" else 0
+    helpers = [_Helper(driver, greedy, waiting, keep) for _ in range(number)]
+    with contextlib.ExitStack() as stack:
+        for helper in helpers:
+            stack.callback(helper.end)
+        envs = [driver.env, *open_envs(driver.world, driver.levels, min(ENVS, len(starts)) - 1)]
+        for env in envs[1:]:
+            stack.callback(env.close)
+
+        def here(numbered: "deque[tuple[int, Start]]") -> None:
+            taken = iter(lambda: _next(numbered), None)
+            drive_each(driver.world, envs, driver.network, taken, greedy=greedy, on_end=keep)
+
+        here(waiting)
+        for helper in helpers:
+            helper.join()
+        here(deque((index, start) for index, start in enumerate(starts) if index not in drives))
+    return [drives[index] for index in range(len(starts))]
+
+
+def open_envs(world: World, levels: Sequence[str], number: int) -> list[Env]:
+    """This many further environments, or as many as can be opened at a time."""
+    envs: list[Env] = []
+    with contextlib.suppress(Exception):  # third-party code may raise anything
+        while len(envs) < number:
+            envs.append(world.open_env(levels, training=False))
+            world.isolate(envs[-1])
+    return envs
+
+
+def _next(waiting: "deque[tuple[int, Start]]") -> tuple[int, Start] | None:
+    with contextlib.suppress(IndexError):
+        return waiting.popleft()
+    return None
+
+
+def run(config: Config, path: Path, levels: Sequence[str], greedy: bool, pipe: Connection) -> None:
+    """Body of a helping process: drives the episodes that it is given, until there are no more.
+
+    Args:
+        config: of the world; its levels are prepared.
+        path: the checkpoint.
+        pipe: sends None for the next numbered start, and each numbered drive.
+    """
+    allow_children()  # an emulator may be isolated
+    torch.set_num_threads(1)
+
+    def starts() -> Iterator[tuple[int, Start]]:
+        pipe.send(None)
+        while (start := pipe.recv()) is not None:
+            yield start
+            pipe.send(None)
+
+    with contextlib.suppress(Exception):  # what it leaves is driven by its parent, which reports what is wrong
+        world, network = load_world(config), checkpoint.load_network(checkpoint.load(path), torch.device("cpu"))
+        if envs := open_envs(world, levels, ENVS):
+            drive_each(world, envs, network, starts(), greedy=greedy, on_end=lambda *driven: pipe.send(driven))
+
+
+class _Helper:
+    """A process that drives some of the episodes, and the thread that gives them to it and receives the drives."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        greedy: bool,
+        waiting: "deque[tuple[int, Start]]",
+        keep: Callable[[int, Drive], None],
+    ) -> None:
+        self._waiting, self._keep = waiting, keep
+        self._taken = 0  # episodes that it has not finished
+        context: Any = start_method("kartrl.driving.levels")
+        self._pipe, theirs = context.Pipe()
+        config = driver.world.config
+        self._process: ChildProcess = spawn(context, "driver", run, config, driver.path, driver.levels, greedy, theirs)
+        theirs.close()
+        self._thread = threading.Thread(target=self._serve, name="driver", daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(EOFError, OSError):  # it has ended, or was ended
+            while True:
+                message = self._pipe.recv()
+                if message is None:  # it has a free environment
+                    taken = _next(self._waiting)
+                    self._taken += taken is not None
+                    self._pipe.send(taken and (taken[0], taken[1]._replace(on_step=None)))
+                else:
+                    self._taken -= 1
+                    self._keep(*message)
+
+    def join(self) -> None:
+        """Wait until it has driven what it has taken, or has died."""
+        while self._taken and self._thread.is_alive():
+            self._thread.join(0.05)
+
+    def end(self) -> None:
+        """End it."""
+        self._process.kill()
+        self._process.join(END_SECONDS)
+        self._thread.join()
+        self._pipe.close()

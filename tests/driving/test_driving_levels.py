@@ -1,0 +1,95 @@
+"""Many episodes on all cores: as driven one by one, whatever happens to the helping processes."""
+
+import functools
+import importlib.util
+import os
+import random
+
+import gymnasium
+import numpy as np
+import psutil
+import pytest
+import torch
+from policies import CARTPOLE, KART, save_policy
+
+from kartrl.config import Model
+from kartrl.driving import levels
+from kartrl.driving.driver import open_driver
+from kartrl.driving.episodes import Start, drive, drive_together
+from kartrl.driving.levels import drive_levels
+from kartrl.envs.episode import STATISTICS
+from kartrl.envs.spec import ActionSpec
+from kartrl.models import make_network
+
+needs_kart = pytest.mark.skipif(importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator here")
+CIRCUITS = ["MarioCircuit.Act1", "MarioCircuit.Act2", "MarioCircuit.Act3"]
+STARTS = [Start(circuit, seed) for circuit in CIRCUITS for seed in range(2)]
+
+
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory):
+    return save_policy(tmp_path_factory.mktemp("kart"), [*KART, "environment.no_progress_limit=1"])
+
+
+@pytest.fixture(autouse=True)
+def _two_processes(monkeypatch):
+    monkeypatch.setattr(levels, "ENVS", 3)
+    monkeypatch.setattr(levels, "cores", lambda: 2)
+
+
+@needs_kart
+def test_episodes_on_all_cores_are_as_one_by_one(policy):
+    ended = []
+    with open_driver(policy, CIRCUITS, "cpu") as driver:
+        alone = [
+            drive(driver.world, driver.env, driver.network, start.level, greedy=False, seed=start.seed)
+            for start in STARTS
+        ]
+        together = drive_levels(driver, STARTS, greedy=False, on_end=lambda start, _: ended.append(start))
+    assert [one.episode for one in together] == [one.episode for one in alone]
+    assert all((one.trace == other.trace).all() for one, other in zip(together, alone, strict=True))
+    assert sorted(ended) == sorted(STARTS)
+
+
+@needs_kart
+def test_episodes_of_a_killed_helper_are_driven_here(policy):
+    killed = []
+
+    def kill(*_):
+        helpers = [one for one in psutil.Process(os.getpid()).children(True) if one.name() == "kartrl driver"]
+        for helper in helpers if not killed else []:
+            helper.kill()
+            killed.append(helper)
+
+    starts = [start._replace(on_step=kill) for start in STARTS]
+    with open_driver(policy, CIRCUITS, "cpu") as driver:
+        driven = drive_levels(driver, starts, greedy=True)
+    assert len(killed) == 1
+    assert [one.episode.level for one in driven] == [start.level for start in STARTS]
+
+
+class Drawing(gymnasium.Env):
+    """Rewards are drawn from the generators that all environments of a process share."""
+
+    observation_space, action_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32), gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        self.left = random.randint(3, 9)
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        self.left -= 1
+        return np.zeros(2, np.float32), np.random.random() + torch.rand(()).item(), self.left == 0, False, {}
+
+
+def test_shared_generators_are_each_episodes_own(tmp_path):
+    with open_driver(save_policy(tmp_path, CARTPOLE), [], "cpu") as driver:
+        wrap = functools.partial(gymnasium.wrappers.RecordEpisodeStatistics, stats_key=STATISTICS)
+        envs = [wrap(Drawing()) for _ in range(3)]
+        network = make_network(Model(hidden_size=8), (2,), ActionSpec.of(envs[0].action_space)).eval()
+        starts = [Start("", seed) for seed in range(7)]
+        alone, together = (
+            drive_together(driver.world, some, network, starts, greedy=True) for some in (envs[:1], envs)
+        )
+    assert [one.episode for one in together] == [one.episode for one in alone]
+    assert len({one.episode.episodic_return for one in alone}) == 7
