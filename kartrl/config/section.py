@@ -67,16 +67,15 @@ Bounds = Annotated[tuple[float, float], BeforeValidator(_low_high)]
 Words = Annotated[tuple[str, ...], BeforeValidator(split_words), Field(max_length=4096)]
 
 
-def changed(section: BaseModel) -> list[str]:
-    """Keys of a section whose values are not the defaults."""
-    default = type(section)()
-    return [key for key in type(section).model_fields if getattr(section, key) != getattr(default, key)]
-
-
 class Section(BaseModel):
     """Base class of all sections: frozen, and unknown keys are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    def changed_keys(self) -> list[str]:
+        """Keys whose values are not the defaults."""
+        default = type(self)()
+        return [key for key in type(self).model_fields if getattr(self, key) != getattr(default, key)]
 
     @field_validator("*", mode="wrap")
     @classmethod

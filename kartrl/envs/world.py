@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import gymnasium
 
-from kartrl.config.section import changed
 from kartrl.envs.episode import STATISTICS, Drive, Episode, Tally, newest_evaluation
 from kartrl.envs.masks import WithoutMasks
 from kartrl.errors import UserError
@@ -129,7 +128,8 @@ class World(ABC):
     def ignored_keys(self, spec: EnvSpec) -> list[str]:
         """Keys of the configuration that are not at their defaults but have no effect in this environment."""
         section, images = self.config.environment, len(spec.observation_shape) == 3
-        keys = [f"kwargs.{name}" for name in section.kwargs] + [key for key in changed(section) if key != "kwargs"]
+        keys = [f"kwargs.{name}" for name in section.kwargs]
+        keys += [key for key in section.changed_keys() if key != "kwargs"]
         ignored = set() if spec.action.continuous else {"action_bounds"}
         return [f"environment.{key}" for key in keys if key in ignored or not self.has_effect(key, images)]
 

@@ -7,7 +7,6 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from kartrl.config.section import changed
 from kartrl.envs.world import Env, World
 
 if TYPE_CHECKING:
@@ -73,8 +72,8 @@ class GymnasiumWorld(World):
         return known or key.startswith("kwargs.") or (key in IMAGE_KEYS and images)
 
     def ignored_keys(self, spec: EnvSpec) -> list[str]:
-        keys = super().ignored_keys(spec) + [f"reward.{key}" for key in changed(self.config.reward)]
-        return keys + ["levels"] * bool(changed(self.config.levels))
+        keys = super().ignored_keys(spec) + [f"reward.{key}" for key in self.config.reward.changed_keys()]
+        return keys + ["levels"] * (self.config.levels != type(self.config.levels)())
 
     def pictures_per_second(self, env: Env) -> float:
         from kartrl.envs.wrappers import atari_spec

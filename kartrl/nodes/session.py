@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 from kartrl.algorithms import ALGORITHMS
 from kartrl.config import Config, System
-from kartrl.config.section import changed
 from kartrl.errors import UserError
 from kartrl.hardware.machine import cores
 from kartrl.nodes.tokens import ANSWER_SECONDS, use_token
@@ -53,7 +52,7 @@ def check(config: Config) -> None:
     """
     section = config.cluster
     if section.ray == "none":
-        for key in changed(section):
+        for key in section.changed_keys():
             raise UserError(f"[cluster] {key}: only with cluster.ray; add --ray auto")
         return
     several, name = f"[cluster] ray = {section.ray}:", config.algorithm.name

@@ -21,7 +21,6 @@ from kartrl.commands.bench.parts import Parts, measure_parts
 from kartrl.commands.bench.windows import OURS, Window, peer_command, peer_rate, train_window
 from kartrl.config import Config, check_own, read
 from kartrl.config.cluster import Cluster
-from kartrl.config.section import changed
 from kartrl.envs.worlds import load_world
 from kartrl.errors import UserError
 from kartrl.files import unused_file
@@ -69,7 +68,7 @@ def _measure_all(files: list[str], overrides: list[str], settings: Settings, con
     check_own(overrides, OURS, "bench")
     peer = peer_command(settings.peer)
     config = load_world(read(files, overrides)).prepare(console)
-    if not settings.ray and (keys := changed(config.cluster)):
+    if not settings.ray and (keys := config.cluster.changed_keys()):
         raise UserError(f"[cluster] {keys[0]}: bench compares with a cluster only with --ray ADDRESS")
     spec = inspect_env(config)
     config, sizes = resolve(config, spec, lambda line: console.print(line, highlight=False, markup=False))
