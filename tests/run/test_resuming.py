@@ -4,6 +4,7 @@ import shlex
 
 import pytest
 import torch
+from gymnasium.spaces import Box, Discrete
 from policies import KART, make_checkpoint
 
 from kartrl.config import dump, read
@@ -17,7 +18,7 @@ from kartrl.learning.schedules import Progress
 from kartrl.run.resuming import account, newest_command, resumed_config, to_resume
 
 LIMITS = ("run.agent_steps=1000", "environment.id=CartPole-v1")
-SPEC = EnvSpec("CartPole-v1", (4,), "float32", ActionSpec("discrete", 2), 0.0, (), ())
+SPEC = EnvSpec("CartPole-v1", (4,), "float32", ActionSpec.of(Discrete(2)), 0.0, (), ())
 
 
 def over(*overrides, agent_steps=1000, seconds=3.5):
@@ -126,7 +127,7 @@ def test_what_differs_from_the_checkpoint_is_told():
         "levels.RainbowRoad.Act1 is none there, train here",
     ):
         assert text in told
-    spec = SPEC._replace(action=ActionSpec("continuous", 1, (0.0,), (1.0,)))
+    spec = SPEC._replace(action=ActionSpec.of(Box(0.0, 1.0, (1,))))
     config = resumed_config(stored, [], changes)
     assert "2 actions there" in "\n".join(account(stored, config, spec, {}))
 
