@@ -1,4 +1,4 @@
-"""Actions of every kind are learned, with and without masks; `benchmarks/actions.py` does so with more seeds."""
+"""Actions of every kind are learned, with and without masks; `benchmarks/actions.toml` with three seeds."""
 
 from statistics import fmean
 
@@ -17,7 +17,7 @@ PAIRS = [(kind, ALGORITHMS[index % 3]) for index, kind in enumerate(choosing.SPA
 
 
 def choose(name: str, kind: str, *overrides: str):
-    return read(overrides=[f"environment.id=choosing:{name}-v0", f"environment.kwargs.kind={kind}", *overrides])
+    return read(overrides=[f"environment.id=choosing:{name}-{kind}-v0", *overrides])
 
 
 @pytest.mark.parametrize(("kind", "algorithm"), PAIRS, ids=choosing.SPACES)

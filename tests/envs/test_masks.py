@@ -83,7 +83,7 @@ def test_masks_that_are_none_are_one_clear_line(space, mask, said):
 
 
 def legal(kind: str, *overrides: str):
-    return read(overrides=["environment.id=choosing:Legal-v0", f"environment.kwargs.kind={kind}", *overrides])
+    return read(overrides=[f"environment.id=choosing:Legal-{kind}-v0", *overrides])
 
 
 @pytest.mark.parametrize("kind", [kind for kind in choosing.SPACES if kind != "box"])

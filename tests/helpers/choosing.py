@@ -1,7 +1,7 @@
 """Small environments with actions of every kind, which are learned within thousands of steps.
 
-`choosing:Choose-v0` has no masks, `choosing:Legal-v0` has, and raises an exception for an illegal action. `kwargs.kind`
-names their actions, one of `SPACES`.
+`choosing:Choose-KIND-v0` has no masks; `choosing:Legal-KIND-v0` has, and raises an exception for an illegal action.
+Their actions are one of `SPACES`.
 """
 
 from typing import Any
@@ -165,5 +165,6 @@ def assert_legal(space: spaces.Space, action: Any, mask: Any) -> None:
         assert all(own[place] for own, place in zip(masks, places, strict=True)), "illegal"
 
 
-gymnasium.register("Choose-v0", Choose)
-gymnasium.register("Legal-v0", Legal)
+for name in SPACES:
+    gymnasium.register(f"Choose-{name}-v0", Choose, kwargs={"kind": name})
+    gymnasium.register(f"Legal-{name}-v0", Legal, kwargs={"kind": name})
