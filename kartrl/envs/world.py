@@ -64,7 +64,7 @@ class World(ABC):
 
     @abstractmethod
     def make_env(self, levels: Sequence[str], training: bool, render: bool) -> Env:
-        """Make the environment; `open_env` adds the episode statistics."""
+        """Make the environment, with its own actions; `open_env` adds the rest."""
 
     def open_env(self, levels: Sequence[str] = (), training: bool = True, render: bool = False) -> Env:
         """Make the environment, with episode statistics (`info[STATISTICS]`), and actions as from `ActionSpec.taken`.
@@ -80,18 +80,23 @@ class World(ABC):
             UserError: there is no such environment or level, or kartrl does not support it; lists alternatives.
         """
         # imported here and below, as not every process that imports this module steps environments
+        from kartrl.envs.actions import take_actions
         from kartrl.envs.checked import Checked
 
-        env = self.make_env(levels, training, render)
-        if not self.config.environment.action_masks:
-            env = WithoutMasks(env)
+        env, section = self.make_env(levels, training, render), self.config.environment
+        try:
+            env = take_actions(env, section)
+        except UserError as error:
+            env.close()
+            raise UserError(f"{section.id}: {error}") from error
         if render:
             from kartrl.envs.pictures import Pictures
 
             env = Pictures(env)
         if not training:  # a greedy policy may go in circles forever
             env = gymnasium.wrappers.TimeLimit(env, self.config.evaluation.max_steps)
-        return Checked(env, self.beat)
+        checked = Checked(env, self.beat)
+        return checked if section.action_masks else WithoutMasks(checked)
 
     def make_group(self, size: int) -> EnvGroup:
         """Make `size` environments for training, stepped together by one agent."""
@@ -127,6 +132,8 @@ class World(ABC):
 
     def ignored_keys(self, spec: EnvSpec) -> list[str]:
         """Keys of the configuration that are not at their defaults but have no effect in this environment."""
+        from kartrl.config.section import changed  # loads pydantic
+
         section, images = self.config.environment, len(spec.observation_shape) == 3
         keys = [f"kwargs.{name}" for name in section.kwargs]
         keys += [key for key in section.changed_keys() if key != "kwargs"]

@@ -17,7 +17,6 @@ from kartrl.config.wording import word
 from kartrl.console.libretro import ALL, Image
 from kartrl.envs.named_modules import apply_wrapper
 from kartrl.envs.spec import describe
-from kartrl.envs.wrappers import take_actions
 from kartrl.errors import UserError
 from kartrl.kart.game_files import BUNDLED, game_folder, is_foreign, state_file
 from kartrl.kart.game_files import circuits as available
@@ -47,7 +46,7 @@ def make_kart(
         disable_env_checker=True,
         **settings,
     )
-    env = take_actions(apply_wrapper(made, config.environment), config.environment)
+    env = apply_wrapper(made, config.environment)
     space = env.observation_space
     if space.dtype != np.uint8 or len(space.shape or ()) != 3:
         raise UserError(f"environment.wrapper: the kart's observations must stay uint8 images, not {describe(space)}")

@@ -1,6 +1,7 @@
 """Observation and action spaces of every kind: the network's input, the environment's actions, and rejected spaces."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import cv2
@@ -15,6 +16,7 @@ from gymnasium.utils.env_checker import check_env
 from kartrl.config import Config, read
 from kartrl.envs import make_env, make_group
 from kartrl.envs.spec import ActionSpec, Continuous
+from kartrl.envs.world import World
 from kartrl.envs.wrappers import atari_spec, make_other
 from kartrl.errors import UserError
 from kartrl.sizing.inspection import inspect_env, remarks
@@ -317,6 +319,20 @@ def test_actions_of_every_kind_are_as_the_environment_has_them(name: str, row: l
         env.step(action)
     assert all(given in env.unwrapped.action_space for given in env.unwrapped.taken)
     assert len({str(given) for given in env.unwrapped.taken}) > 10 or spec.columns < 3
+
+
+class Own(World):
+    """A world of an environment with such actions, as it is."""
+
+    def make_env(self, levels: Sequence[str], training: bool, render: bool) -> gymnasium.Env:
+        return spaces_zoo.Show(spaces_zoo.VECTORS["Bounded"], spaces_zoo.ACTIONS["Nested"])
+
+
+def test_a_worlds_own_environment_has_its_actions_too() -> None:
+    env = Own(read()).open_env()
+    env.reset(seed=1)
+    env.step(np.array([2, -1, 0.5, 1, 0, 1, 2, 1], np.float32))
+    assert env.unwrapped.taken[0] in env.unwrapped.action_space
 
 
 @pytest.mark.parametrize(

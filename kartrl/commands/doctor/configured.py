@@ -51,7 +51,8 @@ def check_environment(examined: Examined) -> tuple[State, str]:
 
     spec = examined.spec = inspect_env(load_world(examined.config).prepare(examined.console))
     shape = " x ".join(map(str, spec.observation_shape))
-    text = f"{spec.title}: observations {shape} {spec.observation_dtype}, {spec.action.title}"
+    masks = " with masks" if spec.action.masked else ""
+    text = f"{spec.title}: observations {shape} {spec.observation_dtype}, {spec.action.title}{masks}"
     found = remarks(examined.config, spec)
     return ("warning", "; ".join([text, *found])) if found else ("ok", text)
 
