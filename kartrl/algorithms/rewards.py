@@ -23,6 +23,7 @@ def optimistic(reward: Tensor) -> Tensor:
 
 TRANSFORMS: dict[str, Callable[[Tensor], Tensor]] = {
     "none": lambda reward: reward,
+    "auto": lambda reward: reward,  # until `World.fit` has chosen
     "sign": lambda reward: reward.sign(),
     "clip": clip,
     "asymmetric": asymmetric,

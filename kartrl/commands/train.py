@@ -125,7 +125,7 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
             from kartrl.envs.named_modules import trust
             from kartrl.envs.worlds import load_world
             from kartrl.metrics.terminal import Display
-            from kartrl.sizing.inspection import first_update, remarks
+            from kartrl.sizing.inspection import first_update, remarks, tell_presets, tell_view
 
             if resume is None:
                 with request.raising():
@@ -165,7 +165,11 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
         try:
             with display:
                 display.say(f"Environment: {spec.title}; logs in {folder.path}")
-                for remark in [*remarks(config, spec), *first_update(config, spec, sizes), *notes, decisions(config)]:
+                display.say(tell_view(config, spec))
+                told = [*remarks(config, spec), *first_update(config, spec, sizes), *notes, decisions(config)]
+                if resume is None:
+                    told = [*tell_presets(config, files), *told]
+                for remark in told:
                     display.say(remark)
                 if initial is not None:
                     display.say(
@@ -235,7 +239,8 @@ def _with_initial(config: Config) -> Config:
 
     path = find_checkpoint(config.run.init, "--init", config.run.logs_folder)
     if (one := load_world(config).prepare_one()) is not None:
-        load_initial(path, config, inspect_env(one))
+        spec = inspect_env(one)
+        load_initial(path, config.model_copy(update={"environment": load_world(one).fit(spec).environment}), spec)
     return config.model_copy(update={"run": config.run.model_copy(update={"init": str(path)})})
 
 

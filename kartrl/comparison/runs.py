@@ -2,7 +2,6 @@
 
 import contextlib
 import difflib
-import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy as np
 
 from kartrl.comparison.curves import Moment, Points, all_reached
 from kartrl.config import Config, read, settings
-from kartrl.envs.worlds import ATARI_KEYS, IMAGE_KEYS, GymnasiumWorld, load_world
+from kartrl.envs.worlds import ATARI_KEYS, IMAGE_KEYS, GymnasiumWorld, game_of, load_world
 from kartrl.errors import UserError
 from kartrl.learning import checkpoint
 from kartrl.metrics import episodes_csv, scalars_csv
@@ -120,15 +119,17 @@ def check_comparable(runs: Sequence[tuple[str, Config]], by: str) -> None:
         UserError: two runs cannot be compared; names them and says why.
     """
     for other, there in runs:
-        game = _game(there.environment.id)
-        one, here = next(run for run in runs if _game(run[1].environment.id) == game)
+        game = game_of(there.environment.id)
+        one, here = next(run for run in runs if game_of(run[1].environment.id) == game)
         if here.environment.id != there.environment.id:
             raise UserError(
                 f"cannot compare: {one} is on {here.environment.id}, {other} on another version, {there.environment.id}"
             )
         for key, value in _rules(here, by).items():
             its = _rules(there, by)[key]
-            if value != its and not f"{by}.".startswith(f"{key}."):
+            # nobody chose what is still auto: it has no effect
+            chosen = "auto" not in (value, its) or key.partition(".")[2] not in ATARI_KEYS
+            if value != its and chosen and not f"{by}.".startswith(f"{key}."):
                 raise UserError(f"cannot compare: {one} has {key} = {value or 'none'}, {other} has {its or 'none'}")
 
 
@@ -193,17 +194,16 @@ def _setting(run: ComparedRun, key: str, others: Collection[str]) -> str:
     return str(known[key])
 
 
-def _game(task: str) -> str:
-    """The id without namespace, version and the frame skip in Atari's ids."""
-    return re.sub(r"(NoFrameskip|Deterministic)?(-v\d+)?$", "", re.split("[:/]", task)[-1])
-
-
 def _rules(config: Config, by: str) -> dict[str, str]:
     """The settings that define a task and its score, by key, without the circuit that `by` names."""
     section, world = config.environment, load_world(config)
     keys = [key for key in type(section).model_fields if key not in {"id", "kwargs", *LEARNERS_KEYS}]
     # whether an Atari key has an effect is not known where its package is not installed
     keys = [key for key in keys if key in ATARI_KEYS or world.has_effect(key, images=True)]
+    if section.frame_skip == "auto" and "frame_skip" in keys:  # not of a run, but of one to come
+        with contextlib.suppress(UserError):  # ale-py is not installed
+            if world.usual_view is not None:
+                section = section.model_copy(update={"frame_skip": world.frames_per_step})
     rules: dict[str, Any] = {f"environment.{key}": getattr(section, key) for key in keys}
     rules["environment.kwargs"] = section.kwargs
     if not isinstance(world, GymnasiumWorld):  # for which [reward] and [levels] have no effect

@@ -183,8 +183,8 @@ class Algorithm(Section):
         constant(0.99), description="discount factor gamma, or a schedule (see optimizer.learning_rate)"
     )
     reward_scale: float = Field(1.0, gt=0, description="factor by which rewards are multiplied")
-    reward_transform: Literal["none", "sign", "clip", "asymmetric", "optimistic"] = Field(
-        "none",
+    reward_transform: Literal["auto", "none", "sign", "clip", "asymmetric", "optimistic"] = Field(
+        "auto",
         description="then applied to rewards: none, sign, clip (to [-1, 1]), asymmetric (tanh times 0.5 above zero, "
-        "0.3 below) or optimistic (IMPALA's: the same with 5 and 0.3)",
+        "0.3 below) or optimistic (IMPALA's: the same with 5 and 0.3); auto: clip for Atari, else none",
     )

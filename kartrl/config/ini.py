@@ -153,6 +153,15 @@ def presets() -> list[str]:
     return sorted(file.stem for file in PRESETS.glob("*.cfg"))
 
 
+def preset_ids() -> dict[str, str]:
+    """Name of each bundled configuration, and its `environment.id`."""
+    default = {"id": Environment().id}
+    files = {name: PRESETS / f"{name}.cfg" for name in presets()}
+    return {
+        name: (default | _parse(read_text(file), name).get("environment", {}))["id"] for name, file in files.items()
+    }
+
+
 def dump(config: Config, comments: bool = True, about: Mapping[str, str] | None = None) -> str:
     """The configuration as INI text, by default with a line of explanation for each section and key.
 

@@ -3,7 +3,7 @@
 import os
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -16,6 +16,19 @@ def _function(value: str) -> str:
     if value != "none" and re.fullmatch(r"[^\W\d][\w.]*:[^\W\d][\w.]*", value) is None:
         raise ValueError("expected module:function, such as minigrid.wrappers:ImgObsWrapper, or none")
     return value
+
+
+Auto = Literal["auto"]
+
+
+class View(NamedTuple):
+    """How an environment is seen: the keys of [environment] whose defaults depend on it."""
+
+    frame_skip: int
+    frame_stack: int
+    height: int
+    width: int
+    grayscale: bool
 
 
 class Run(Section):
@@ -167,17 +180,29 @@ class Environment(Section):
     game: Literal["auto", "bundled", "cartridge"] = Field(
         "auto", description="kart: bundled, cartridge (an imported ROM), or auto (the cartridge if one was imported)"
     )
-    frame_skip: int = Field(5, ge=1, le=60, description="kart, Atari: frames for which each action is held")
-    frame_stack: int = Field(1, ge=1, le=16, description="number of latest frames in an observation")
-    height: int = Field(54, ge=1, le=512, description="height of the observation in pixels")
-    width: int = Field(52, ge=1, le=512, description="width of the observation in pixels")
+    frame_skip: Annotated[int, Field(ge=1, le=60)] | Auto = Field(
+        "auto", description="kart, Atari: frames for which each action is held; auto: kart 5, Atari 4"
+    )
+    frame_stack: Annotated[int, Field(ge=1, le=16)] | Auto = Field(
+        "auto", description="number of latest frames in an observation; auto: Atari 4, else 1"
+    )
+    height: Annotated[int, Field(ge=1, le=512)] | Auto = Field(
+        "auto",
+        description="height of the observation in pixels; auto: kart 54, Atari 84, else the image's own, scaled to "
+        "sides of 40 to 96 pixels",
+    )
+    width: Annotated[int, Field(ge=1, le=512)] | Auto = Field(
+        "auto", description="width of the observation in pixels; auto: kart 52, Atari 84, else as height"
+    )
     crop_top: int = Field(
         36, ge=0, le=223, description="kart: first row of the screen that is observed; above it is the sky"
     )
     crop_bottom: int = Field(
         106, ge=1, le=224, description="kart: the observation ends before this row of the screen; below it is the map"
     )
-    grayscale: bool = Field(True, description="one grey channel instead of three colour channels")
+    grayscale: bool | Auto = Field(
+        "auto", description="one grey channel instead of three colour channels; auto: kart and Atari true, else false"
+    )
     noop_max: int = Field(
         30,
         ge=0,
@@ -236,6 +261,16 @@ class Environment(Section):
         if self.crop_top >= self.crop_bottom:
             raise ValueError("crop_top must be less than crop_bottom")
         return self
+
+    def view(self, usual: View) -> View:
+        """The keys of a `View`; where they are auto, the usual ones."""
+        given = (getattr(self, key) for key in View._fields)
+        return View._make(own if mine == "auto" else mine for own, mine in zip(usual, given, strict=True))
+
+    @property
+    def frames(self) -> int:
+        """`frame_stack` of a configuration after `World.fit`."""
+        return 1 if self.frame_stack == "auto" else self.frame_stack
 
 
 class Reward(Section):

@@ -12,10 +12,12 @@ from typing import Any
 
 import gymnasium
 
+from kartrl.config import View
 from kartrl.envs.episode import STATISTICS
 from kartrl.errors import UserError
 
 Env = gymnasium.Env[Any, Any]
+USUAL = View(frame_skip=4, frame_stack=4, height=84, width=84, grayscale=True)
 NOOP = 0
 UNLIMITED = 2**30  # steps
 TERMINATED = "kartrl terminated"  # in the `info` of a reset: whether the game that ended with it was terminated

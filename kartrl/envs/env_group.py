@@ -12,7 +12,7 @@ import numpy as np
 
 from kartrl.config import Environment
 from kartrl.envs import masks
-from kartrl.envs.atari import NOOP, TERMINATED, UNLIMITED, step_limit
+from kartrl.envs.atari import NOOP, TERMINATED, UNLIMITED, USUAL, step_limit
 from kartrl.envs.episode import STATISTICS, Episode
 from kartrl.envs.frames import joined_frames
 from kartrl.envs.observations import NonFiniteImage, fault_of, fits, is_finite, reward_fault
@@ -146,16 +146,17 @@ class AtariGroup:
     def __init__(self, section: Environment, spec: gymnasium.envs.registration.EnvSpec, size: int) -> None:
         from ale_py.vector_env import AtariVectorEnv
 
+        view = section.view(USUAL)
         self._env = AtariVectorEnv(
             num_envs=size,
             num_threads=1,
             **{key: value for key, value in spec.kwargs.items() if key in self.PASSED},
             max_num_frames_per_episode=UNLIMITED,
-            img_height=section.height,
-            img_width=section.width,
-            grayscale=section.grayscale,
-            stack_num=section.frame_stack,
-            frameskip=section.frame_skip,
+            img_height=view.height,
+            img_width=view.width,
+            grayscale=view.grayscale,
+            stack_num=view.frame_stack,
+            frameskip=view.frame_skip,
             noop_max=section.noop_max,
             reward_clipping=False,
             use_fire_reset=True,
@@ -167,7 +168,7 @@ class AtariGroup:
         self._lives = np.zeros(size, np.int64)
         self._lost = np.zeros(size, bool)  # a life, in the last step
         self._begins = np.zeros(size, bool)  # the next step only continues the game after the loss of a life
-        self._limit = step_limit(spec.kwargs, section.frame_skip)
+        self._limit = step_limit(spec.kwargs, view.frame_skip)
         self._cut = np.zeros(size, bool)  # truncated in the last step
         self._length = np.zeros(size, np.int64)
         self._return = np.zeros(size)

@@ -3,6 +3,7 @@
 docs/environments.md states the rules.
 """
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, SupportsFloat
@@ -13,7 +14,7 @@ import numpy as np
 from gymnasium import spaces, wrappers
 from gymnasium.spaces.utils import flatdim, flatten
 
-from kartrl.config import Environment
+from kartrl.config import Environment, View
 from kartrl.envs.frames import concatenated
 from kartrl.envs.spec import describe, leaves
 from kartrl.errors import UserError
@@ -23,6 +24,7 @@ Env = gymnasium.Env[Any, Any]
 IMAGE_SIDE = 16  # an array with two sides of at least this many numbers is an image, a smaller one a table
 BEYOND = "beyond the largest number of float32, 3.4e+38"
 LARGEST = float(np.finfo(np.float32).max)
+SMALLEST_SIDE, LARGEST_SIDE = 40, 96  # pixels, of an image in its own size: enough for all encoders, and few enough
 LARGEST_VECTOR = 65_536  # numbers; thousands of observations are kept in memory
 LARGEST_SPAN = 65_535  # of meaningful bounds; wider ones are just the limits of the dtype
 MOST_RESIZED = 4  # channels that OpenCV reduces at once
@@ -68,15 +70,19 @@ def left_out(env: Env) -> tuple[str, ...]:
     return tuple(env.get_wrapper_attr("left_out")) if env.has_wrapper_attr("left_out") else ()
 
 
-def prepare_observations(env: Env, section: Environment) -> Env:
+def prepare_observations(env: Env, section: Environment, usual: View | None = None) -> Env:
     """`env` with observations uint8 [height, width, C * frame_stack] or float32 [D].
+
+    Args:
+        usual: for keys of `section` that are auto; None: colours, the image's own size within bounds, and no stack.
 
     Raises:
         UserError: its observations cannot be converted to these.
     """
     space = env.observation_space
     if isinstance(space, spaces.Box) and _is_image(space):
-        return stack_frames(_to_images(env, space, section), section.frame_stack)
+        view = section.view(usual or _own_view(space))
+        return stack_frames(_to_images(env, space, view), view.frame_stack)
     return _to_vectors(env)
 
 
@@ -125,16 +131,25 @@ def _is_image(space: spaces.Box) -> bool:
     return bool((space.low == 0).all()) and any((space.high == high).all() for high in (1, 255))
 
 
-def _to_images(env: Env, space: spaces.Box, section: Environment) -> Env:
-    """Convert images of two or three dimensions to uint8 [height, width, C]."""
+def _own_view(space: spaces.Box) -> View:
+    """A view of images of any size, which both sides of the network's input have at least and at most."""
     if len(space.shape) > 3:
         raise UserError(f"its observations are {describe(space)}; kartrl takes images of two or three dimensions")
+    first = len(space.shape) == 3 and _channel_axis(space) == 0
+    sides = space.shape[1:] if first else space.shape[:2]
+    scale = LARGEST_SIDE / max(sides) if max(sides) > LARGEST_SIDE else math.ceil(SMALLEST_SIDE / min(sides))
+    height, width = (min(max(round(side * scale), SMALLEST_SIDE), LARGEST_SIDE) for side in sides)
+    return View(frame_skip=1, frame_stack=1, height=height, width=width, grayscale=False)
+
+
+def _to_images(env: Env, space: spaces.Box, view: View) -> Env:
+    """Convert images of two or three dimensions to uint8 [height, width, C]."""
     to_bytes = _to_bytes(space)
     first = len(space.shape) == 3 and _channel_axis(space) == 0
     channels = 1 if len(space.shape) == 2 else space.shape[0 if first else 2]
-    gray = section.grayscale and channels == 3
-    size = (section.width, section.height)
-    shape = (section.height, section.width, 1 if gray else channels)
+    gray = view.grayscale and channels == 3
+    size = (view.width, view.height)
+    shape = (view.height, view.width, 1 if gray else channels)
 
     def convert(image: Any) -> np.ndarray:
         image = to_bytes(image)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
     from rich.console import Console
 
-    from kartrl.config import Config
+    from kartrl.config import Config, View
     from kartrl.envs.env_group import EnvGroup
     from kartrl.envs.spec import EnvSpec
 
@@ -121,6 +121,31 @@ class World(ABC):
         Raises:
             UserError: names the level and says what to do.
         """
+
+    @property
+    def usual_view(self) -> View | None:
+        """What `auto` stands for in the keys of a `View`; None: it depends on the observations."""
+        return None
+
+    @property
+    def usual_rewards(self) -> str:
+        """What `auto` stands for in `algorithm.reward_transform`."""
+        return "none"
+
+    def fit(self, spec: EnvSpec) -> Config:
+        """The configuration with what `auto` stands for in the keys of a `View` that have an effect, and in rewards."""
+        from kartrl.config import View
+
+        environment, algorithm = self.config.environment, self.config.algorithm
+        if self.usual_view is not None:
+            environment = environment.model_copy(update=environment.view(self.usual_view)._asdict())
+        elif len(spec.observation_shape) == 3:
+            height, width, _ = spec.observation_shape
+            view = environment.view(View(1, 1, height, width, grayscale=False))._asdict()
+            environment = environment.model_copy(update=view | {"frame_skip": environment.frame_skip})
+        if algorithm.reward_transform == "auto":
+            algorithm = algorithm.model_copy(update={"reward_transform": self.usual_rewards})
+        return self.config.model_copy(update={"environment": environment, "algorithm": algorithm})
 
     def has_effect(self, key: str, images: bool) -> bool:
         """Whether a key of [environment], such as `kwargs.size`, has an effect here.

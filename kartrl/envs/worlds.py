@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from kartrl.envs.world import Env, World
 
 if TYPE_CHECKING:
-    from kartrl.config import Config
+    from kartrl.config import Config, View
     from kartrl.envs.env_group import EnvGroup
     from kartrl.envs.spec import EnvSpec
 
@@ -56,11 +57,22 @@ class GymnasiumWorld(World):
         return AtariGroup(section, spec, size)
 
     @property
-    def frames_per_step(self) -> int:
+    def usual_view(self) -> View | None:
+        """See `World`."""
+        from kartrl.envs.atari import USUAL
         from kartrl.envs.wrappers import atari_spec
 
-        section = self.config.environment
-        return section.frame_skip if atari_spec(section) is not None else 1
+        return None if atari_spec(self.config.environment) is None else USUAL
+
+    @property
+    def usual_rewards(self) -> str:
+        """See `World`."""
+        return "none" if self.usual_view is None else "clip"
+
+    @property
+    def frames_per_step(self) -> int:
+        view = self.usual_view
+        return 1 if view is None else self.config.environment.view(view).frame_skip
 
     def has_effect(self, key: str, images: bool) -> bool:
         """See `World`: not keys for the kart only, nor those about images if observations are vectors."""
@@ -76,11 +88,14 @@ class GymnasiumWorld(World):
         return keys + ["levels"] * (self.config.levels != type(self.config.levels)())
 
     def pictures_per_second(self, env: Env) -> float:
-        from kartrl.envs.wrappers import atari_spec
-
-        if atari_spec(self.config.environment) is not None:  # its metadata says 30, whatever the frame skip
-            return CONSOLE_FPS / self.config.environment.frame_skip
+        if self.usual_view is not None:  # its metadata says 30, whatever the frame skip
+            return CONSOLE_FPS / self.frames_per_step
         return super().pictures_per_second(env)
+
+
+def game_of(task: str) -> str:
+    """An environment's id without namespace, version and the frame skip in Atari's ids."""
+    return re.sub(r"(NoFrameskip|Deterministic)?(-v\d+)?$", "", re.split("[:/]", task)[-1])
 
 
 def load_world(config: Config) -> World:

@@ -13,8 +13,8 @@ import numpy as np
 from gymnasium import spaces, wrappers
 from gymnasium.envs.registration import EnvSpec as Registered
 
-from kartrl.config import Environment
-from kartrl.envs.atari import Begin, FireAfterLife, step_limit
+from kartrl.config import Environment, View
+from kartrl.envs.atari import USUAL, Begin, FireAfterLife, step_limit
 from kartrl.envs.checked import Checked
 from kartrl.envs.named_modules import apply_wrapper, import_named, look_here
 from kartrl.envs.observations import prepare_observations, stack_frames
@@ -36,11 +36,14 @@ def make_other(section: Environment, render: bool) -> Env:
         raise UserError(f"{section.id}: kwargs.continuous = true: kartrl presses FIRE as a Discrete action; use false")
     made = _make(section, atari is not None, render)
     try:
-        game = made if atari is None else _atari(made, section, step_limit(atari.kwargs, section.frame_skip))
+        if atari is None:
+            return prepare_observations(apply_wrapper(made, section), section)
+        view = section.view(USUAL)
+        game = _atari(made, section.noop_max, view, step_limit(atari.kwargs, view.frame_skip))
         env = apply_wrapper(game, section)
-        if atari is not None and section.wrapper == "none":
-            return stack_frames(env, section.frame_stack, zeros=True)  # as in AtariVectorEnv
-        return prepare_observations(env, section)
+        if section.wrapper == "none":
+            return stack_frames(env, view.frame_stack, zeros=True)  # as in AtariVectorEnv
+        return prepare_observations(env, section, USUAL)
     except UserError as error:
         Checked(made).close()
         raise UserError(f"{section.id}: {error}") from error
@@ -134,16 +137,16 @@ def _nearest(wanted: str) -> list[str]:
     return [newest[near].id for near in difflib.get_close_matches(name, newest, n=3, cutoff=0.75)]
 
 
-def _atari(env: Env, section: Environment, limit: int) -> Env:
+def _atari(env: Env, noop_max: int, view: View, limit: int) -> Env:
     rows, columns = env.unwrapped.ale.getScreenDims()  # type: ignore[attr-defined]
-    screen = spaces.Box(0, 255, (rows, columns) if section.grayscale else (rows, columns, 3), np.uint8)
+    screen = spaces.Box(0, 255, (rows, columns) if view.grayscale else (rows, columns, 3), np.uint8)
     processed = wrappers.AtariPreprocessing(
         # of its observations only the shape is used
-        wrappers.TransformObservation(Begin(env, section.noop_max), lambda memory: memory, screen),
+        wrappers.TransformObservation(Begin(env, noop_max), lambda memory: memory, screen),
         noop_max=0,
-        frame_skip=section.frame_skip,
-        screen_size=(section.width, section.height),
-        grayscale_obs=section.grayscale,
+        frame_skip=view.frame_skip,
+        screen_size=(view.width, view.height),
+        grayscale_obs=view.grayscale,
         grayscale_newaxis=True,
     )
     return FireAfterLife(wrappers.TimeLimit(processed, limit))  # Gymnasium would count frames

@@ -21,7 +21,17 @@ from kartrl.errors import UserError
 from kartrl.kart.game_files import BUNDLED, game_folder, is_foreign, state_file
 from kartrl.kart.game_files import circuits as available
 from kartrl.kart.observation import Picture
-from kartrl.kart.race import TICKS_PER_SECOND, Course, Game, LapTimes, Progress, RaceStep, race_seconds, step_reward
+from kartrl.kart.race import (
+    TICKS_PER_SECOND,
+    USUAL,
+    Course,
+    Game,
+    LapTimes,
+    Progress,
+    RaceStep,
+    race_seconds,
+    step_reward,
+)
 from kartrl.kart.retro import Console
 
 OPTIONS = ("circuit", "section", "noop")
@@ -97,11 +107,11 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
         except ValidationError as errors:
             found = (" ".join([*map(str, error["loc"][:1]), word(error)]) for error in errors.errors())
             raise UserError(f"kartrl/Kart-v0: {'; '.join(found)}") from errors
-        self._section = section
+        self._section, self._ticks = section, section.view(USUAL).frame_skip
         self._folder = game_folder(section.game)
         self._names = self._find([circuit] if isinstance(circuit, str) else circuit)
         self.render_mode = render_mode
-        self.metadata = {**self.metadata, "render_fps": TICKS_PER_SECOND / section.frame_skip}
+        self.metadata = {**self.metadata, "render_fps": TICKS_PER_SECOND / self._ticks}
         self._picture = Picture(section)
         self.observation_space = spaces.Box(0, 255, self._picture.shape, np.uint8)
         self.action_space = spaces.Discrete(len(section.actions))
@@ -174,7 +184,7 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
         console = self._console
         if console is None:
             raise gymnasium.error.ResetNeeded("kartrl/Kart-v0: call reset before step")
-        ticks = self._section.frame_skip
+        ticks = self._ticks
         self._run(console, self._buttons[self._checked(action)], ticks)
         self.steps[self._circuit] += 1
         race = console.race()

@@ -7,6 +7,7 @@ import numpy as np
 
 from kartrl.config import Environment
 from kartrl.console.libretro import Image
+from kartrl.kart.race import USUAL
 
 cv2.setNumThreads(0)  # many agents share the cores: a thread pool in each would only add contention
 
@@ -18,13 +19,14 @@ class Picture:
     """
 
     def __init__(self, section: Environment) -> None:
-        self.shape = (section.height, section.width, (1 if section.grayscale else 3) * section.frame_stack)
-        self._channels = self.shape[2] // section.frame_stack
+        view = section.view(USUAL)
+        self._channels = 1 if view.grayscale else 3
+        self.shape = (view.height, view.width, self._channels * view.frame_stack)
         self.rows = slice(section.crop_top, section.crop_bottom)
         """Rows of the screen to pass to `show`."""
-        self.gray = section.grayscale
+        self.gray = view.grayscale
         """Whether these are to be gray."""
-        self._size = (section.width, section.height)
+        self._size = (view.width, view.height)
         self._stack: Image | None = None
 
     def clear(self) -> None:

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kartrl.config import Reward
+from kartrl.config import Reward, View
 
+USUAL = View(frame_skip=5, frame_stack=1, height=54, width=52, grayscale=True)
 TICKS_PER_SECOND = 60
 KMH = 30 / 192  # per unit of speed, as shown by the bundled game's panel
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from kartrl.config import Config
+from kartrl.config import Config, View
 from kartrl.config.levels import circuit_name, group_of, is_generated, is_path
 from kartrl.envs.episode import Drive, Episode, Tally, newest_evaluation
 from kartrl.envs.world import MANY, Env, World
 from kartrl.errors import UserError
-from kartrl.kart.race import KMH
+from kartrl.kart.race import KMH, USUAL
 
 if TYPE_CHECKING:
     import numpy as np
@@ -96,8 +96,13 @@ class KartWorld(World):
             env.close()
 
     @property
+    def usual_view(self) -> View:
+        """See `World`."""
+        return USUAL
+
+    @property
     def frames_per_step(self) -> int:
-        return self.config.environment.frame_skip
+        return self.config.environment.view(USUAL).frame_skip
 
     def has_effect(self, key: str, images: bool) -> bool:
         """See `World`: the kart's settings are keys of [environment], not keyword arguments."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from kartrl.config import Config, Optimizer, Run, dump, read
+from kartrl.config import Config, Environment, Optimizer, Run, dump, read
 from kartrl.envs.named_modules import trust
 from kartrl.envs.spec import EnvSpec
 from kartrl.errors import UserError
@@ -31,9 +31,11 @@ def resumed_config(stored: Checkpoint, files: list[str], overrides: list[str]) -
     checkpoint.check_imports(stored.config)
     earlier = stored.config.run.model_copy(update={"schedules": Run().schedules})  # decided at each resume
     config = read(files, overrides, base=dump(stored.config.model_copy(update={"run": earlier})))
-    if config.environment.game == "auto":  # such as a copy of default.cfg; the run stays with its game
-        section = config.environment.model_copy(update={"game": stored.config.environment.game})
-        config = config.model_copy(update={"environment": section})
+    for name, keys in (("environment", set(Environment.model_fields)), ("algorithm", {"reward_transform"})):
+        section, chosen = getattr(config, name), dict(getattr(stored.config, name))
+        # in a copy of default.cfg, for instance: what was chosen stays
+        kept = {key: chosen[key] for key, value in section if key in keys and value == "auto"}
+        config = config.model_copy(update={name: section.model_copy(update=kept)})
     for name in ("model", "environment"):
         after, before = getattr(config, name), getattr(stored.config, name)
         if after.model_dump(exclude=HOW_COMPUTED) != before.model_dump(exclude=HOW_COMPUTED):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from kartrl.config import Config
+from kartrl.config import Config, Environment
+from kartrl.config.ini import preset_ids
+from kartrl.envs.atari import USUAL as ATARI
 from kartrl.envs.first_look import look
 from kartrl.envs.spec import EnvSpec
 from kartrl.envs.world import Env
-from kartrl.envs.worlds import load_world
+from kartrl.envs.worlds import game_of, load_world
 from kartrl.errors import UserError
 from kartrl.hardware.machine import cores
 from kartrl.processes.isolation import CodeFailed, Hung, ProcessLost, run_isolated, show_life
@@ -42,6 +44,37 @@ def _look(config: Config) -> Iterator[EnvSpec]:
     made: list[Env] = []  # alive until their own processes have ended, which would notice
     with environments_hosted():
         yield from look(config, show_life, made)
+
+
+def tell_view(config: Config, spec: EnvSpec) -> str:
+    """What the network sees and how it acts, in one line.
+
+    Args:
+        config: after `World.fit`.
+    """
+    shape, world, section = spec.observation_shape, load_world(config), config.environment
+    if len(shape) < 3:
+        seen = f"{shape[0]:,} number{'s' * (shape[0] > 1)}"
+    else:
+        channels = shape[2] // section.frames
+        colour = {1: "grey", 3: "colour"}.get(channels, f"{channels}-channel")
+        stack = f", the newest {section.frames} of them" if section.frames > 1 else ""
+        seen = f"{colour} images, {shape[0]} rows of {shape[1]} pixels{stack}"
+    held = f"; an action is held for {world.frames_per_step} frames" * (world.frames_per_step > 1)
+    transform = config.algorithm.reward_transform
+    return f"The network sees {seen}{held}" + f"; rewards: {transform}" * (transform != "none")
+
+
+def tell_presets(config: Config, files: Sequence[str]) -> list[str]:
+    """A line on the bundled configurations for this environment, if there are any and `files` has none of them."""
+    wanted, ids = config.environment.id, preset_ids()
+    atari = load_world(config).usual_view == ATARI
+    fitting = [name for name, its in ids.items() if its == wanted or (atari and game_of(its) == game_of(wanted))]
+    if wanted == Environment().id or not fitting or not ids.keys().isdisjoint(files):
+        return []
+    other = "" if wanted in {ids[name] for name in fitting} else f" --env {wanted}"
+    more = f" (or {', '.join(fitting[1:])})" if len(fitting) > 1 else ""
+    return [f"kartrl has settings for {game_of(wanted)}: -c {fitting[0]}{other}{more}"]
 
 
 def remarks(config: Config, spec: EnvSpec) -> list[str]:

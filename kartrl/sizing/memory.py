@@ -43,7 +43,7 @@ def replay_shape(config: Config, spec: EnvSpec, sizes: Sizes, started: bool = Fa
         )
     with torch.device("meta"):  # shapes without memory
         network = ActorCritic(config.model, spec.observation_shape, spec.action, heads_of(config))
-    stack = config.environment.frame_stack
+    stack = config.environment.frames
     scattered = sum(each.capacity // length for each in config.replays if each.scattered)
     newest = max((each.capacity // length for each in config.replays if not each.scattered), default=0)
     fresh = sizes.training_blocks * sizes.group_size  # in addition to those held, until older ones are removed

@@ -8,6 +8,7 @@ from kartrl.algorithms import ALGORITHMS
 from kartrl.config import Config
 from kartrl.config.chosen import Chosen, chosen, is_auto, unchosen
 from kartrl.envs.spec import EnvSpec
+from kartrl.envs.worlds import load_world
 from kartrl.errors import UserError
 from kartrl.hardware.devices import choose_device
 from kartrl.sizing.auto import choose_sizes
@@ -47,6 +48,7 @@ def resolve(config: Config, spec: EnvSpec, say: Callable[[str], None], moved: bo
     Raises:
         UserError: settings or numbers are incompatible, or need more memory or another device than there is.
     """
+    config = load_world(config).fit(spec)
     trials = [config]
     if unchosen(config) != config:
         trials = [config] * (not moved or config.run.reproducible) + [unchosen(config, OF_LEARNING), unchosen(config)]

@@ -36,7 +36,7 @@ def refused(question):
             "run0 is on PongNoFrameskip-v4, run1 on another version, ALE/Pong-v5",
         ),
         (((), PONG), ((), {"env": "Pong-v4"}), "another version, Pong-v4"),
-        ((("environment.frame_skip=4",), PONG), ((), PONG), "run0 has environment.frame_skip = 4, run1 has 5"),
+        (((), PONG), (("environment.frame_skip=5",), PONG), "run0 has environment.frame_skip = 4, run1 has 5"),
         (
             ((), {}),
             (("environment.kwargs.sutton_barto_reward=true",), {}),
@@ -61,7 +61,8 @@ def test_arguments_of_the_environment_may_be_in_any_order(tmp_path):
 
 
 def test_what_is_compared_may_differ_and_what_the_agent_sees_too(tmp_path):
-    both = runs(tmp_path, (("environment.frame_skip=4", "environment.frame_stack=4"), PONG), ((), PONG))
+    skips = ("environment.frame_skip=4", "environment.frame_stack=2"), ("environment.frame_skip=5",)
+    both = runs(tmp_path, *((skip, PONG) for skip in skips))
     assert list(group(both, "environment.frame_skip")) == ["4", "5"]
 
 

@@ -12,7 +12,8 @@ from policies import save_policy
 
 from kartrl.acting.supervisor import first_seed
 from kartrl.config import Config, read
-from kartrl.driving.driving import drive, open_driver
+from kartrl.driving.driver import open_driver
+from kartrl.driving.episodes import drive
 from kartrl.envs import make_env, make_group
 from kartrl.envs.env_group import EnvGroup
 from kartrl.envs.episode import STATISTICS

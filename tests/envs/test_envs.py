@@ -134,7 +134,7 @@ def test_any_picture_becomes_height_width_channels(shape: tuple[int, ...], gray:
     gymnasium.register(name, lambda **_: Colours(shape))
     section = config(f"environment.id={name}", "environment.frame_stack=2", f"environment.grayscale={gray}").environment
     env = make_other(section, render=False)
-    assert env.observation_space.shape == (54, 52, 2 * channels)
+    assert env.observation_space.shape == (40, 60, 2 * channels)
     env.reset(seed=1)
     observation, *_ = env.step(0)
     assert observation in env.observation_space

@@ -94,7 +94,7 @@ def test_grey_has_the_weights_of_gymnasiums_wrapper(name: str) -> None:
 
 def test_images_of_many_channels_are_reduced_channel_by_channel() -> None:
     """OpenCV reduces four at most."""
-    env, observation = begun(zoo("ManyFirst"))
+    env, observation = begun(zoo("ManyFirst", "environment.height=54", "environment.width=52"))
     assert observation.shape == (54, 52, 16)
     for channel, image in enumerate(env.unwrapped.shown):
         np.testing.assert_array_equal(
@@ -422,7 +422,7 @@ def test_actions_that_are_refused_are_one_clear_line(name: str, said: str) -> No
         ("Pendulum-v1", (3,), "float32", ActionSpec((Continuous((-2.0,), (2.0,)),))),
         ("CartPole-v1", (4,), "float32", ActionSpec.of(spaces.Discrete(2))),
         ("FrozenLake-v1", (16,), "float32", ActionSpec.of(spaces.Discrete(4))),
-        ("spaces_zoo:ChannelsFirst-v0", (54, 52, 4), "uint8", ActionSpec.of(spaces.Discrete(2))),
+        ("spaces_zoo:ChannelsFirst-v0", (84, 84, 4), "uint8", ActionSpec.of(spaces.Discrete(2))),
     ],
 )
 def test_inspection_describes_what_travels(name: str, shape: tuple[int, ...], dtype: str, action: ActionSpec) -> None:

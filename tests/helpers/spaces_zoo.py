@@ -81,6 +81,8 @@ IMAGES = {
     "DeepFirst": box(0, 255, (70, 32, 32), np.uint8),
     "ChannelsLast": box(0, 255, (60, 40, 3), np.uint8),
     "ManyLast": box(0, 255, (84, 84, 12), np.uint8),
+    "Screen": box(0, 255, (240, 256, 3), np.uint8),
+    "Strip": box(0, 255, (20, 400), np.uint8),
     "Cube": box(0, 255, (20, 20, 20), np.uint8),
     "Grey": box(0, 255, (60, 40), np.uint8),
     "Unit": box(0, 1, (60, 40, 3), np.float32),

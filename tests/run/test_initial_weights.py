@@ -84,7 +84,9 @@ def test_what_differs_is_named_in_one_line(given, overrides, spec, said):
 def fitted(path, overrides, files=()):
     """Load the weights for a kart with this configuration."""
     kart = read(files, ["environment.game=bundled", *overrides])
-    return load_initial(path, kart, inspect_env(load_world(kart).prepare_one()))
+    one = load_world(load_world(kart).prepare_one())
+    spec = inspect_env(one.config)
+    return load_initial(path, one.fit(spec), spec)
 
 
 @needs_kart
@@ -116,12 +118,16 @@ def test_init_from_another_world_names_its_arguments(tmp_path):
 def test_channels_that_mean_something_else_do_not_fit(tmp_path):
     """A stack of three grey images and one of colours have the same shape."""
     path, spec = tmp_path / "grey.pt", SPEC._replace(observation_shape=(20, 20, 3))
-    grey, colours = (config(*IMAGE, *more) for more in (["environment.frame_stack=3"], ["environment.grayscale=false"]))
+    views = (3, "true"), (1, "false")
+    grey, colours = (
+        config(*IMAGE, f"environment.frame_stack={stack}", f"environment.grayscale={gray}") for stack, gray in views
+    )
     network = checkpoint.make_network(grey.model, (20, 20, 3), SPEC.action).state_dict()
     checkpoint.save(path, checkpoint.Checkpoint(grey, network, {}, Counters(9), (20, 20, 3), SPEC.action))
     assert load_initial(path, grey, spec).counters == Counters(9)
     with pytest.raises(UserError, match=r"frame_stack is 3 there, 1 here.*grayscale is True there, False here"):
         load_initial(path, colours, spec)
-    trained_on = config(*IMAGE, "environment.frame_stack=3", "run.init=grey.pt", "run.init_optimizer=true")
+    run_keys = {"init": "grey.pt", "init_optimizer": True}
+    trained_on = grey.model_copy(update={"run": grey.run.model_copy(update=run_keys)})
     with pytest.raises(UserError, match="has no optimizer state"):
         load_initial(path, trained_on, spec)

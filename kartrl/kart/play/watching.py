@@ -151,7 +151,7 @@ class Show:
     def seen(self) -> list[Image]:
         """The images of the network's observation, newest first, uint8 [H, W, 3]; empty for a vector."""
         observation, section = np.asarray(self._step.observation), self._driver.world.config.environment
-        return [] if observation.ndim == 1 else images_of(observation, observation.shape[2] // section.frame_stack)
+        return [] if observation.ndim == 1 else images_of(observation, observation.shape[2] // section.frames)
 
     @property
     def numbers(self) -> list[float]:
