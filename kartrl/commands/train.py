@@ -32,7 +32,7 @@ def add_arguments(parser: Parser) -> None:
         "train -c mine.cfg --set optimizer.learning_rate=0.0005",
         "train -c common.cfg a.cfg -c common.cfg b.cfg --parallel",
         "train --resume cartpole-2 --minutes 5 --set run.schedules=stretch",
-        "train --init cartpole-2 --seed 3 --set optimizer.learning_rate=0.0002",
+        "train --init cartpole-2 --env CartPole-v1 --seed 3",
         "train --ray 192.168.1.10:6379",
     )
     add_config(parser, several=True)
@@ -195,7 +195,8 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
         display.say(display.summary())
         levels = world.levels("test") or world.levels("train")
         if (folder.path / "best.pt").exists():
-            display.say(_next_steps(folder.path, levels, trusted, command(folder.path, config, display.counters)))
+            again = command(folder.path, config, display.counters)
+            display.say(_next_steps(folder.path, levels, trusted, again, spec.renders))
         else:
             taken, needed = display.waiting
             display.say(
@@ -282,12 +283,9 @@ def train_each(runs: list[list[str]], overrides: list[str], parallel: bool, plai
             process.wait()
 
 
-def _next_steps(folder: Path, levels: Sequence[str], trusted: str, resume: str) -> str:
-    """Suggested commands, ready to type: `resume`, and others, prefixed with `trusted`."""
+def _next_steps(folder: Path, levels: Sequence[str], trusted: str, resume: str, films: bool) -> str:
+    """Suggested commands, ready to type: `resume`, and others, prefixed with `trusted`; `record` if it can film."""
     run, level = named(folder), f" -s {shlex.quote(levels[0])}" if levels else ""
     own = known(folder) if levels else ""  # or paths of levels would not be opened
-    return (
-        f"Resume:   {resume}\n"
-        f"Record:   {trusted}{typed('record')} -p {run}{level}\n"
-        f"Evaluate: {own}{trusted}{typed('evaluate')} -p {run}"
-    )
+    record = f"Record:   {trusted}{typed('record')} -p {run}{level}\n"
+    return f"Resume:   {resume}\n{record * films}Evaluate: {own}{trusted}{typed('evaluate')} -p {run}"

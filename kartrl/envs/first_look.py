@@ -79,7 +79,9 @@ def _describe(world: World, env: Env) -> EnvSpec:
     shape, dtype = env.observation_space.shape or (), str(env.observation_space.dtype)
     title = getattr(env.unwrapped, "game_title", world.config.environment.id)
     action = ActionSpec.of(env.action_space)
-    return EnvSpec(title, shape, dtype, action, 0.0, _mirrored(world, action, shape), left_out(env))
+    renders = "rgb_array" in (env.metadata.get("render_modes") or ())
+    mirrored = _mirrored(world, action, shape)
+    return EnvSpec(title, shape, dtype, action, 0.0, mirrored, left_out(env), renders=renders)
 
 
 def _mirrored(world: World, action: ActionSpec, shape: tuple[int, ...]) -> tuple[int, ...]:

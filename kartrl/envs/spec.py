@@ -235,6 +235,7 @@ class EnvSpec(NamedTuple):
     left_out: tuple[str, ...] = ()  # names of the text parts of its observations, which networks do not read
     most_envs: int = 0  # that a process can have; 0: no limit is known
     limit: str = ""  # why it cannot have more
+    renders: bool = True  # whether it says that it renders frames
 
 
 LONGEST = 160  # characters of a description

@@ -1,6 +1,5 @@
 """The help of every command."""
 
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -9,21 +8,6 @@ import pytest
 from commands import environment
 
 from kartrl.cli import COMMANDS, make_parser
-
-ACTIONS = [f"circuit {action}" for action in ("check", "build", "draw", "random", "drive")]
-
-
-@pytest.mark.parametrize("command", [*COMMANDS, *ACTIONS])
-def test_its_examples_are_commands_as_they_stand(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        make_parser().parse_args([*command.split(), "--help"])
-    assert ended.value.code == 0
-    examples = capsys.readouterr().out.partition("\nexamples:\n")[2].splitlines()
-    assert examples
-    for example in examples:
-        typed = shlex.split(example)
-        assert typed[: 1 + len(command.split())] == ["kartrl", *command.split()]
-        assert callable(make_parser().parse_args(typed[1:]).run)
 
 
 def test_an_unknown_option_refers_to_the_help_of_its_command(capsys: pytest.CaptureFixture[str]) -> None:
