@@ -7,8 +7,10 @@ import pytest
 from commands import PACED, QUICK, run
 from pacing import STEP_SECONDS
 from rich.console import Console
+from rich.progress import Progress
 
 from kartrl.commands.bench.measure import Settings, bench
+from kartrl.commands.bench.windows import peer_rate
 from kartrl.errors import UserError
 
 # 2000 steps a second by the clock: a busy machine may let it sleep for longer
@@ -92,3 +94,9 @@ def test_a_training_that_cannot_begin_ends_with_its_cause(tmp_path):
     ended = run("bench", "--set", "environment.id=Nope-v0", cwd=tmp_path)
     assert ended.returncode == 2
     assert "Nope" in ended.stderr
+
+
+def test_peer_that_stands_still_is_refused():
+    code = "import time\nwhile True:\n    print('@B steps=5 upd=1', flush=True)\n    time.sleep(0.05)"
+    with Progress(disable=True) as progress, pytest.raises(UserError, match="made no agent steps within"):
+        peer_rate([sys.executable, "-c", code], 0.3, 0.0, progress)

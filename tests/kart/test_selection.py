@@ -2,6 +2,7 @@
 
 import gzip
 import importlib.util
+import io
 import json
 import re
 import shutil
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 from commands import assert_clear, run
 from policies import KART, save_policy
+from rich.console import Console as Terminal
 
 from kartrl.config import Config, read
 from kartrl.config.levels import circuit_name
@@ -186,6 +188,13 @@ def test_generated_circuits_are_built_once(cache):
     written = {file: file.stat().st_mtime_ns for file in cache.rglob("*.state")}
     assert looked_up("random:2=train", "random:2-3:ice=test") == config
     assert {file: file.stat().st_mtime_ns for file in cache.rglob("*.state")} == written
+
+
+def test_building_circuits_is_announced(cache, mine):
+    said = io.StringIO()
+    for _ in range(2):
+        circuits_of(["random:7-8:ice"], "bundled", Terminal(file=said))
+    assert said.getvalue() == "Building 2 circuits, random:7-8:ice: about a second each, once\n"
 
 
 def test_toml_files_are_built_on_demand(cache, mine):

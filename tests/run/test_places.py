@@ -13,7 +13,7 @@ from policies import CARTPOLE, KART, save_policy
 from kartrl.cli import main
 from kartrl.config import dump
 from kartrl.errors import UserError
-from kartrl.launch import named
+from kartrl.launch import known, named
 from kartrl.learning import checkpoint
 from kartrl.run.folders import find, find_checkpoint, find_newest, find_run
 
@@ -73,6 +73,13 @@ def test_printed_names_are_read_as_runs(here: Path) -> None:
         (printed,) = shlex.split(named(Path("logs") / name))
         assert find_run(printed) == Path("logs") / name
         assert not printed.startswith("-")
+
+
+def test_commands_for_runs_elsewhere_say_whose_they_are(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert known(Path("logs/run")) == known(here / "logs" / "study" / "run") == ""
+    assert known(here / "my runs" / "run") == f"KARTRL_LOGS='{here}/my runs' "
+    monkeypatch.setenv("KARTRL_LOGS", str(here / "my runs"))
+    assert known(here / "my runs" / "run") == ""
 
 
 @needs_kart
