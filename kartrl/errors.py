@@ -1,6 +1,7 @@
 """Errors that end a command or a run."""
 
 import errno
+import re
 import sysconfig
 import traceback
 from pathlib import Path
@@ -15,6 +16,9 @@ NO_MEMORY = (
     "cannot allocate memory",
     "Cannot allocate memory",
 )
+
+# in messages of libraries that find no display
+NO_DISPLAY = re.compile(r"display|video device|opengl|glgeterror|\begl|osmesa|glfw", re.IGNORECASE)
 
 
 class UserError(Exception):
@@ -46,4 +50,14 @@ def located(error: BaseException) -> str:
     own = [frame for frame in frames if not frame.filename.startswith((*LIBRARIES, OURS, "<"))]
     place = (own or frames)[-1]
     text = "".join(traceback.format_exception_only(error)).strip()
-    return f"{' '.join(text.split())[:400]} ({place.filename}, line {place.lineno})"
+    return f"{' '.join(text.split())[:400]} ({place.filename}, line {place.lineno}){remedy(error)}"
+
+
+def remedy(error: BaseException) -> str:
+    """What to do about an exception for the lack of a display, to be appended to its text; "" for any other."""
+    if NO_DISPLAY.search(f"{type(error).__name__} {error}") is None:
+        return ""
+    files = [type(error).__module__, *(frame.filename for frame in traceback.extract_tb(error.__traceback__))]
+    if any("mujoco" in file for file in files):
+        return "; without a display, set the environment variable MUJOCO_GL to egl or osmesa"
+    return "; without a display, set environment.kwargs.render_mode=rgb_array, or start it by xvfb-run -a"

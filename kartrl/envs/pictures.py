@@ -6,7 +6,7 @@ import gymnasium
 import numpy as np
 from PIL import Image
 
-from kartrl.errors import UserError
+from kartrl.errors import UserError, remedy
 
 CHANNELS = (1, 2, 3, 4)  # grey, grey with alpha, colour, colour with alpha
 RANGES = (1, 255, 65_535)  # largest values of images whose numbers are not uint8
@@ -35,7 +35,7 @@ class Pictures(gymnasium.Wrapper[Any, Any, Any, Any]):
             given = self.env.render()
         except Exception as error:
             reason = " ".join(f"{type(error).__name__}: {error}".rstrip(": ").split())
-            raise UserError(f"the environment cannot be filmed: render() raised {reason}") from error
+            raise UserError(f"the environment cannot be filmed: render() raised {reason}{remedy(error)}") from error
         image = _one_image(given)
         if image is None:
             raise UserError(

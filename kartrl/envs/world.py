@@ -175,7 +175,7 @@ class World(ABC):
 
     def pictures_per_second(self, env: Env) -> float:
         """Frames per second of play, with one frame per step."""
-        given = env.unwrapped.metadata.get("render_fps")
+        given = (env.unwrapped.metadata or {}).get("render_fps")
         try:
             rate = float(given if given is not None else FPS)
         except (TypeError, ValueError):

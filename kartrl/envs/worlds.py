@@ -35,7 +35,8 @@ class GymnasiumWorld(World):
         """See `World.open_env`; there are no levels."""
         from kartrl.envs.wrappers import make_other
 
-        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # so that pygame needs no display and does not warn
+        for driver in ("SDL_VIDEODRIVER", "SDL_AUDIODRIVER"):
+            os.environ.setdefault(driver, "dummy")  # so that pygame needs no display or sound card, and does not warn
         return make_other(self.config.environment, render)
 
     def open_env(self, levels: Sequence[str] = (), training: bool = True, render: bool = False) -> Env:

@@ -5,13 +5,16 @@ import dataclasses
 import difflib
 import importlib.util
 import re
+import sys
 import warnings
+from collections.abc import Container
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces, wrappers
 from gymnasium.envs.registration import EnvSpec as Registered
+from gymnasium.envs.registration import load_env_creator
 
 from kartrl.config import Environment, View
 from kartrl.envs.atari import USUAL, Begin, FireAfterLife, step_limit
@@ -93,7 +96,7 @@ def _make(section: Environment, atari: bool, render: bool) -> Env:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*render_mode='rgb_array' that is not in the possible")
             env = gymnasium.make(section.id, disable_env_checker=True, **settings)
-        if render and "rgb_array" not in (env.metadata.get("render_modes") or ()):
+        if render and "rgb_array" not in ((env.metadata or {}).get("render_modes") or ()):
             Checked(env).close()
             raise UserError(NO_FRAMES.format(section.id))
         if not render and mode is None and env.render_mode == "human":  # the default of some: a window for each
@@ -106,18 +109,35 @@ def _make(section: Environment, atari: bool, render: bool) -> Env:
         text = re.sub(r" Did you mean:.*", "", str(error))  # Gymnasium also suggests dissimilar ids
         raise UserError(f"[environment] id: {text}{_advice(section.id, error)}") from error
     except Exception as error:
-        if render and "keyword argument 'render_mode'" in str(error):
+        if render and ("keyword argument 'render_mode'" in str(error) or not _may_render(name)):
             raise UserError(NO_FRAMES.format(section.id)) from error
         raise
+
+
+def _may_render(name: str) -> bool:
+    """Whether a registered environment may render frames, as far as its class tells."""
+    creator: Any = gymnasium.registry[name].entry_point
+    creator = load_env_creator(creator) if isinstance(creator, str) else creator
+    metadata = getattr(creator, "metadata", None)
+    return not isinstance(metadata, dict) or "rgb_array" in (metadata.get("render_modes") or ())
 
 
 def _advice(wanted: str, error: Exception) -> str:
     """What to try if there is no environment of this id."""
     if near := _nearest(wanted):
         return f" Nearest: {', '.join(near)}"
+    if wanted.rpartition(":")[2] in _registered_with_gym():
+        return " It is one of the old Gym: make it by shimmy.GymV21CompatibilityV0(env=...) in a module of your own"
     if ":" in wanted or not isinstance(error, gymnasium.error.NameNotFound | gymnasium.error.NamespaceNotFound):
         return ""
     return f" If a package or a file of yours registers it, name that module too: --set environment.id=module:{wanted}"
+
+
+def _registered_with_gym() -> Container[str]:
+    """Ids of the old Gym, if that has been imported."""
+    registry: Any = getattr(sys.modules.get("gym.envs.registration"), "registry", {})
+    ids: Container[str] = getattr(registry, "env_specs", registry)
+    return ids
 
 
 def _register_atari() -> None:

@@ -44,7 +44,9 @@ class Status(NamedTuple):
     def steps(self) -> str:
         """The agent steps, including those that wait for an update if there has been none for long."""
         text = f"{self.counters.agent_steps + self.taken:,} agent steps"
-        return f"{text} ({self.taken:,} of {self.needed:,} for the next update)" if self.taken else text
+        return (
+            f"{text} ({min(self.taken, self.needed):,} of {self.needed:,} for the next update)" if self.taken else text
+        )
 
 
 class Display:

@@ -20,7 +20,7 @@ from kartrl.envs.pictures import picture_of
 from kartrl.envs.seeds import seed_generators
 from kartrl.envs.world import Env
 from kartrl.envs.worlds import load_world
-from kartrl.errors import UserError
+from kartrl.errors import UserError, remedy
 from kartrl.learning import checkpoint
 from kartrl.learning.best_checkpoint import BestCheckpoint
 from kartrl.learning.checkpoint import Checkpoint
@@ -267,8 +267,8 @@ class Evaluator:
     def _stop_filming(self, error: Exception) -> None:
         """Evaluate without videos from now on, and say why."""
         self._films = False
-        reason = " ".join((str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}").split())
-        print(f"kartrl: evaluations have no videos: {reason}", file=sys.stderr, flush=True)
+        reason = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}{remedy(error)}"
+        print(f"kartrl: evaluations have no videos: {' '.join(reason.split())}", file=sys.stderr, flush=True)
 
     def _drive_greedily(
         self, network: Network, levels: Sequence[UsedLevel], filmed: Iterable[UsedLevel]

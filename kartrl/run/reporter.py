@@ -203,7 +203,12 @@ class Reporter:
         if self._warned or not divergence > FAR:
             return
         self._warned = True
+        large = (
+            ""
+            if self._config.model.normalise_observations
+            else ("; if observations are large numbers, set model.normalise_observations=true")
+        )
         self._display.say(
             f"Agents act with a policy far from the learner's (KL {divergence:.3g}, {lag:.1f} updates old), "
-            "so training may fail: try fewer environments, larger updates or a lower learning rate"
+            f"so training may fail: try fewer environments, larger updates or a lower learning rate{large}"
         )

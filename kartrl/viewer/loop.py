@@ -30,7 +30,7 @@ def keep_going(screen: Screen, rate: float) -> None:
     """Run at `rate` ticks per second until the screen is left."""
     pacer = Pacer(time.perf_counter(), rate)
     while screen.open:
-        for event in pygame.event.get():
+        for event in pygame.event.get() if pygame.display.get_init() else ():  # an environment may have closed it
             screen.take(event)
         ticks = pacer.due(time.perf_counter())
         for _ in range(ticks):

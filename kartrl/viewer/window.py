@@ -3,7 +3,7 @@
 import os
 import sys
 from functools import lru_cache
-from typing import Literal, cast
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -32,12 +32,14 @@ class Canvas:
     """
 
     def __init__(self, surface: pygame.Surface | None = None) -> None:
-        pygame.font.init()
         self._surface = surface or pygame.Surface(((WIDTH + PANEL) * SCALE, HEIGHT * SCALE))
         self.begin()
 
     def begin(self) -> None:
         """Begin a frame: clear the surface, and update the layout, since its size may have changed."""
+        if not pygame.font.get_init():  # at first, and when an environment has called `pygame.quit`
+            _rendered.cache_clear()
+            pygame.font.init()
         width, height = self._surface.get_size()
         self.scale = max(1, min(width // (WIDTH + PANEL), height // HEIGHT))
         """Pixels per console pixel: an integer, for sharp pixels."""
@@ -101,6 +103,11 @@ class Window(Canvas):
 
     def __init__(self, title: str) -> None:
         _choose_driver()
+        self._title = title
+        super().__init__(self._open())
+
+    def _open(self) -> pygame.Surface:
+        self._windowed: tuple[int, int] | None = None  # its size before full screen
         try:
             pygame.display.init()
             width, height = pygame.display.get_desktop_sizes()[0]
@@ -109,13 +116,12 @@ class Window(Canvas):
         except pygame.error as error:
             raise UserError(f"cannot open a window ({error}): it needs a display") from error
         pygame.key.stop_text_input()  # otherwise some desktops open an accent menu for a held key
-        self._windowed: tuple[int, int] | None = None  # its size before full screen
-        pygame.display.set_caption(title)
+        pygame.display.set_caption(self._title)
         pygame.display.set_icon(_flag())
-        super().__init__(surface)
+        return surface
 
     def begin(self) -> None:
-        self._surface = cast(pygame.Surface, pygame.display.get_surface())
+        self._surface = pygame.display.get_surface() or self._open()  # again, if an environment has closed it
         super().begin()
 
     def toggle_full_screen(self) -> None:

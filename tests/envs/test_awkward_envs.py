@@ -170,6 +170,18 @@ def test_a_wrapper_that_renders_works_in_training_and_films() -> None:
     env.close()
 
 
+@pytest.mark.parametrize(("library", "words"), [("mujoco", "MUJOCO_GL to egl or osmesa"), ("other", "xvfb-run -a")])
+def test_what_to_do_without_a_display_is_named(library: str, words: str) -> None:
+    keys = (f"environment.kwargs.library={library}", "environment.kwargs.render_mode=rgb_array")
+    with pytest.raises(UserError, match=words) as refused:
+        inspect_env(config("NoDisplay", *keys, "environment.wrapper=gymnasium.wrappers:AddRenderObservation"))
+    assert_clear(refused.value)
+    env = make_env(config("NoDisplay", *keys), render=True)
+    env.reset(seed=1)
+    with pytest.raises(UserError, match=words):
+        env.render()
+
+
 @pytest.mark.parametrize("mode", ["rgb_array", "human"])
 def test_a_render_mode_that_is_given_is_passed_on(mode: str) -> None:
     given = f"environment.kwargs.render_mode={mode}"

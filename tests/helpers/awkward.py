@@ -147,10 +147,33 @@ class BadClose(Ordinary):
 
 
 class QuitsPygame(Ordinary):
+    def reset(self, **options):
+        self.close()
+        return super().reset(**options)
+
     def close(self):
         import pygame
 
         pygame.quit()
+
+
+class FatalError(Exception):
+    """As MuJoCo's."""
+
+    __module__ = "mujoco"
+
+
+class NoDisplay(Ordinary):
+    """Cannot render without a display, as MuJoCo by default, or as other libraries."""
+
+    def __init__(self, library="mujoco", **settings):
+        super().__init__(**settings)
+        self.library = library
+
+    def render(self):
+        if self.library == "mujoco":
+            raise FatalError("an OpenGL platform library has not been loaded into this process")
+        raise RuntimeError('Cannot connect to display "None"')
 
 
 class HumanMode(Ordinary):

@@ -19,6 +19,7 @@ from kartrl.driving.driver import open_driver
 from kartrl.errors import UserError
 from kartrl.kart.play.watching import SIDE, Show, WatchWindow, images_of
 from kartrl.run import folders as runs
+from kartrl.viewer.loop import keep_going
 from kartrl.viewer.window import Canvas, Window, pygame
 
 pytestmark = pytest.mark.skipif(
@@ -143,6 +144,34 @@ def test_keys_of_the_window(kart: Path, monkeypatch: pytest.MonkeyPatch) -> None
         screen.draw()
         press(pygame.K_ESCAPE)
         assert not screen.open
+    window.close()
+
+
+class DrawnOnce(WatchWindow):
+    def draw(self) -> None:
+        super().draw()
+        self.open = False
+
+
+def test_a_window_survives_an_environment_that_quits_pygame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    monkeypatch.setenv("KARTRL_IMPORT", "awkward")
+    path = save_policy(tmp_path / "run", ["environment.id=awkward:awkward/QuitsPygame-v0", "model.hidden_size=16"])
+    window = Window("test")
+    with open_driver(path, [], "cpu", render=True) as driver:
+        screen = DrawnOnce(Show(driver, path, None, greedy=False, seconds=1, say=str), window)
+        drawn = []
+        for _ in range(30):
+            screen.tick()
+            screen.draw()
+            drawn.append(window.pixels().std())
+        assert min(drawn) > 5
+        screen.take(pygame.event.Event(pygame.KEYDOWN, key=pygame.K_n))
+        assert not pygame.display.get_init()
+        screen.open = True
+        keep_going(screen, 10)
+        assert window.pixels().std() > 5
+    window.wait("loading the next one")
     window.close()
 
 
