@@ -15,6 +15,7 @@ from typing import NoReturn
 from kartrl import __version__
 from kartrl.commands.arguments import Parser
 from kartrl.errors import RunFailed, UserError, shortage
+from kartrl.files import user_path
 from kartrl.processes.interrupts import deferred
 
 COMMANDS = {
@@ -33,6 +34,8 @@ COMMANDS = {
     "config": "print the configuration that a run would use",
 }
 
+FOLDERS = "KARTRL_CACHE", "KARTRL_DATA", "TMPDIR"  # environment variables that name one
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; bad input is one line on stderr and exit status 2."""
@@ -40,6 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, deferred(_end))
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # ignored under `nohup`
         signal.signal(signal.SIGHUP, deferred(_end))
+    for name in FOLDERS:  # so that it is the same for all processes, wherever they are
+        if folder := os.environ.get(name):
+            os.environ[name] = str(user_path(folder).absolute())
     try:
         options = make_parser().parse_args(arguments)
         return options.run(options)

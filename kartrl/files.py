@@ -16,6 +16,14 @@ def user_path(text: str) -> Path:
     return Path(os.path.expanduser(text))  # unlike Path.expanduser, for which an unknown ~name is an error
 
 
+def shown(path: Path) -> Path:
+    """The path as a user in the current folder would name it."""
+    with contextlib.suppress(OSError, ValueError):  # the current folder is gone, or the path is not in it
+        here = Path.cwd()
+        return path.relative_to(here) if here != here.parent else path
+    return path
+
+
 def read_text(path: Path) -> str:
     """The text of a user's file: UTF-8, or what its byte-order mark says, as editors on Windows write.
 

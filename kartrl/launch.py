@@ -1,5 +1,6 @@
 """Starting another kartrl: its command line and its process."""
 
+import contextlib
 import os
 import shlex
 import shutil
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import IO
 
 from kartrl.config import Run
+from kartrl.files import shown
+from kartrl.processes.spawn import keep_importable
 
 SCRIPTS = {"train": "run.py", "record": "record.py"}  # in the repository's root
 STARTER = "KARTRL_STARTER"  # process that started this one by `start_training`
@@ -31,7 +34,7 @@ def typed(subcommand: str) -> str:
         return f"{_reachable(script)} {subcommand}"
     python = _reachable(Path(sys.executable))
     if _lies_in_repository(script) and subcommand in SCRIPTS:
-        return f"{python} {SCRIPTS[subcommand]}"
+        return f"{python} {_located(script.with_name(SCRIPTS[subcommand]))}"
     return f"{python} -m kartrl {subcommand}"
 
 
@@ -48,10 +51,18 @@ def _lies_in_repository(script: Path) -> bool:
 def _reachable(program: Path) -> str:
     """A program's name if the shell finds it by name, as in an active virtual environment; else its path, quoted."""
     found = shutil.which(name := program.name)
-    if found is not None and os.path.abspath(found) == os.path.abspath(program):
-        return name
-    path = os.path.abspath(program)
-    return shlex.quote(os.path.relpath(path) if path.startswith(f"{os.getcwd()}{os.sep}") else path)
+    return name if found is not None and _absolute(Path(found)) == _absolute(program) else _located(program)
+
+
+def _located(file: Path) -> str:
+    """A file's path, quoted: relative if it is in the current folder."""
+    return shlex.quote(str(shown(_absolute(file))))
+
+
+def _absolute(path: Path) -> Path:
+    with contextlib.suppress(FileNotFoundError):  # the current folder has been deleted
+        return Path(os.path.abspath(path))
+    return path
 
 
 def named(folder: Path) -> str:
@@ -60,6 +71,7 @@ def named(folder: Path) -> str:
     Its name if that is in the default folder; a path, too, if something here has this name, or if it looks like an
     option.
     """
+    folder = shown(folder)
     by_name = folder.parent == Run().logs_folder and not folder.name.startswith("-") and not Path(folder.name).exists()
     return shlex.quote(folder.name if by_name else str(folder))
 
@@ -82,6 +94,7 @@ def start_training(options: Sequence[str], output: int | IO[str] | None = None) 
         output: destination of its output, as in `subprocess.Popen`. The process then has its own session: the caller
             must forward Ctrl-C, once, so that training saves its state. None: it shares this terminal.
     """
+    keep_importable()
     command = [sys.executable, "-m", "kartrl", "train", *options]
     environment = os.environ | {STARTER: str(os.getpid())}
     if output is None:

@@ -17,8 +17,6 @@ from kartrl.envs.spec import EnvSpec
 from kartrl.errors import RunFailed
 from kartrl.models import Network, make_distribution
 
-SETTLE_SECONDS = 5.0  # for a forward pass to finish
-
 
 class Acting:
     """The agents of one machine, and what they need to act.
@@ -51,6 +49,7 @@ class Acting:
         self._sizes, self._spec = sizes, spec
         self.slab = Slab(context, slab_shape(config, spec, sizes))
         self.stop_event = threading.Event()
+        self._patience = config.system.step_timeout
         self.supervisor = Agents(config, spec, self.slab, sizes.min_agents, seed, self._settle, say, weights)
         self.predictors: list[PredictorThread] = []
 
@@ -113,6 +112,6 @@ class Acting:
     def _settle(self) -> None:
         """Wait until no predictor is processing requests gathered before this call."""
         for predictor in self.predictors:
-            if not predictor.predicting.acquire(timeout=SETTLE_SECONDS):
-                raise RunFailed(f"{predictor.name} does not finish a forward pass")
+            if not predictor.predicting.acquire(timeout=self._patience):
+                raise RunFailed(f"{predictor.name} does not finish a forward pass within system.step_timeout")
             predictor.predicting.release()

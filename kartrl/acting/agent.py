@@ -1,6 +1,7 @@
 """An agent: steps its environments and writes their observations into the slab. It is independent of the network."""
 
 import contextlib
+import os
 import traceback
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
@@ -96,8 +97,10 @@ def play(
     faults = [0] * len(groups)  # consecutive steps at which all environments were faulty, or began a new episode
     moves = [0] * len(groups)
     seed_generators(seed)
+    here = os.getcwd()
     try:
         for index, group in enumerate(groups):
+            os.chdir(here)  # the environments before may have changed it
             envs.append(make_group(config, size, beat))
             observation = envs[index].reset(seed + index * size)
             stopwatch.lap("environment")

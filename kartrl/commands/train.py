@@ -17,6 +17,7 @@ from kartrl.commands.arguments import Parser, add_config, config_files, setting
 from kartrl.config import Config, read
 from kartrl.envs.spec import EnvSpec
 from kartrl.errors import RunFailed, UserError
+from kartrl.files import shown
 from kartrl.launch import config_options, follow_starter, known, named, start_training, typed
 from kartrl.processes.end_request import EndRequest, end_at_once
 from kartrl.processes.output import outlast_readers
@@ -120,7 +121,7 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
     start_method(*["kartrl.acting.own_predictor"] * config.allows_own_networks)
     with contextlib.ExitStack() as stack:
         request = EndRequest(tidy=stack.close)
-        stored = None
+        stored = server = None
         with _loading_torch():
             from kartrl.envs.named_modules import trust
             from kartrl.envs.worlds import load_world
@@ -136,14 +137,16 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
             from kartrl.run.initial_weights import anew, load_initial
             from kartrl.run.provenance import provenance
             from kartrl.run.resuming import account, command, newest_command, resumed_config
+            from kartrl.run.run_folder import RunFolder, has_checkpoint, tidy_killed
             from kartrl.run.server import Server
             from kartrl.sizing.resolve import decisions, resolve
         if resume is not None:
-            folder = runs.lock(runs.find(config.run.logs_folder, resume))
-            stack.callback(runs.release, folder)
+            folder = RunFolder(runs.find(config.run.logs_folder, resume))
+            stack.callback(folder.release)
             stored = runs.load_newest(folder.path)
+            mended = folder.mend(stored.config, stored.provenance)
             config = resumed_config(stored, files, overrides)
-        runs.tidy_killed(config.run.logs_folder)
+        tidy_killed(config.run.logs_folder)
         with request.raising():
             if resume is not None:
                 config, spec = _inspected(config, console)
@@ -159,12 +162,12 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
             if config.run.init != "none":
                 initial = load_initial(Path(config.run.init), config, spec)
             folder = runs.create(config, source)
-            stack.callback(runs.release, folder)
+            stack.callback(folder.release)
         trusted = trust(config.environment)
         display = Display(console, folder.path.name, world, plain)
         try:
             with display:
-                display.say(f"Environment: {spec.title}; logs in {folder.path}")
+                display.say(f"Environment: {spec.title}; logs in {shown(folder.path)}")
                 display.say(tell_view(config, spec))
                 told = [*remarks(config, spec), *first_update(config, spec, sizes), *notes, decisions(config)]
                 if resume is None:
@@ -178,23 +181,29 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
                     )
                     stored = anew(initial, config)
                 elif stored is not None:
+                    if mended:
+                        display.say("config.cfg could not be read: it is written anew, from the checkpoint")
                     for line in account(stored, config, spec, world.contents()):
                         display.say(line)
                 agents = config.system.learners * sizes.agents
                 starting = f"{agents} agents" if config.cluster.ray == "none" else "nodes of agents"
                 display.say(
                     f"Starting {starting}, model in {config.model.precision} ...; "
-                    f"to watch: tensorboard --logdir {shlex.quote(str(folder.path.parent))}"
+                    f"to watch: tensorboard --logdir {shlex.quote(str(shown(folder.path.parent)))}"
                 )
-                status = Server(config, sizes, folder.path, spec, display, request, stored, source).run()
-        except RunFailed as failure:
-            display.say(f"kartrl: the run failed: {failure}")
-            if (again := newest_command(folder.path)) is not None:
+                server = Server(config, sizes, folder, spec, display, request, stored, source)
+                status = server.run()
+        except (RunFailed, UserError) as failure:
+            if isinstance(failure, RunFailed):
+                display.say(f"kartrl: the run failed: {failure}")
+            if server is not None and server.has_learned and (again := newest_command(folder.path)) is not None:
                 display.say(f"kartrl: resume it from its last checkpoint: {again}")
+            if isinstance(failure, UserError):
+                raise
             return 1
         display.say(display.summary())
         levels = world.levels("test") or world.levels("train")
-        if (folder.path / "best.pt").exists():
+        if has_checkpoint(folder.path):
             again = command(folder.path, config, display.counters)
             display.say(_next_steps(folder.path, levels, trusted, again, spec.renders))
         else:
@@ -202,7 +211,7 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
             display.say(
                 f"Ended after {taken:,} of the {needed:,} agent steps for the first update, "
                 f"{sizes.unroll_length} in each environment; nothing was learned. Train longer, or with a smaller "
-                f"algorithm.unroll_length. Logs are in {folder.path}"
+                "algorithm.unroll_length"
             )
         return status
 

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kartrl.comparison.curves import Moment, Points, all_reached
-from kartrl.config import Config, read, settings
+from kartrl.config import Config, settings
 from kartrl.envs.worlds import ATARI_KEYS, IMAGE_KEYS, GymnasiumWorld, game_of, load_world
 from kartrl.errors import UserError
 from kartrl.learning import checkpoint
 from kartrl.metrics import episodes_csv, scalars_csv
 from kartrl.metrics.episodes_csv import EpisodeRow
-from kartrl.run.folders import find_run
+from kartrl.run.folders import config_of, find_run
 
 RETURN = "episodic_return"
 EPISODE_METRICS = (RETURN, "episodic_length", "finished")  # columns of episodes.csv
@@ -56,7 +56,7 @@ def read_run(name: str, metric: str) -> ComparedRun:
         UserError: there is no such run, it cannot be read, or it has no value of the metric; names the nearest metric.
     """
     folder = find_run(name)
-    config = read([folder / "config.cfg"])
+    config = config_of(folder)
     try:
         tags, episodes = _read_tags(folder), list(episodes_csv.read(folder))
     except OSError as error:
@@ -135,10 +135,8 @@ def check_comparable(runs: Sequence[tuple[str, Config]], by: str) -> None:
 
 def _resumed(folder: Path, config: Config) -> Config:
     """The configuration of a run's newest checkpoint, if that can be read; else `config`."""
-    newest = checkpoint.newest(folder)
-    with contextlib.suppress(UserError):
-        return checkpoint.load(newest).config if newest is not None else config
-    return config
+    newest = checkpoint.newest_readable(folder)
+    return config if newest is None else newest[1].config
 
 
 def _check_resumed(runs: Sequence[ComparedRun], by: str) -> None:

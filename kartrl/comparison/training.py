@@ -1,6 +1,5 @@
 """Trains to completion: `kartrl train` in a separate process, resumed if an earlier one was interrupted."""
 
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,7 +9,7 @@ from kartrl.errors import RunFailed
 from kartrl.launch import start_training
 from kartrl.learning import checkpoint
 from kartrl.metrics.scalars_csv import come_to
-from kartrl.run import folders as runs
+from kartrl.run.run_folder import has_checkpoint
 
 LOOK_SECONDS = 0.5
 TAIL = 4096  # bytes to read from the end of a log
@@ -31,15 +30,12 @@ def train_to_end(
         again: further options of `kartrl train --resume`, for an existing run.
 
     Raises:
-        RunFailed: training ended before its limit.
-        UserError: another process uses the folder.
+        RunFailed: training ended before its limit, or another process uses the folder.
     """
     if (path := trained(folder, limits)) is not None:
         return path
-    if checkpoint.newest(folder) is not None:
+    if has_checkpoint(folder):
         options = ["--resume", str(folder), *again]
-    else:
-        _clear(folder)
     log = folder.with_name(f"{folder.name}.log")
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("a", encoding="utf-8") as output:
@@ -54,7 +50,7 @@ def train_to_end(
             process.wait()
     path = trained(folder, limits)
     if path is None and process.returncode == 0:  # its minutes were over before its first update since the resume
-        path = checkpoint.newest(folder)
+        path = _newest(folder)
     if path is None:
         said = [line for line in _tail(log).splitlines() if line.strip()]
         raise RunFailed(
@@ -65,7 +61,7 @@ def train_to_end(
 
 def trained(folder: Path, limits: Run) -> Path | None:
     """The last checkpoint of a run that has reached its limit; otherwise None."""
-    path = checkpoint.newest(folder)
+    path = _newest(folder)
     if path is None or int(path.stem) >= limits.agent_steps:
         return path
     late = limits.minutes and checkpoint.load(path).counters.seconds >= 60 * limits.minutes
@@ -79,12 +75,9 @@ def share_trained(folder: Path, limits: Run) -> float:
     return min(1.0, max(share, seconds / (60 * limits.minutes)) if limits.minutes else share)
 
 
-def _clear(folder: Path) -> None:
-    """Delete a run that was interrupted without a checkpoint; no other process may be using it."""
-    if folder.exists():
-        locked = runs.lock(folder)
-        shutil.rmtree(folder)
-        runs.release(locked)
+def _newest(folder: Path) -> Path | None:
+    newest = checkpoint.newest_readable(folder)
+    return None if newest is None else newest[0]
 
 
 def _tail(file: Path) -> str:

@@ -402,7 +402,7 @@ class Optimizer(Section):
         10,
         ge=1,
         description="after this many updates in a row were skipped for a non-finite loss or gradient, restore the last "
-        "good weights; the second time, end the run",
+        "good weights; if that is needed again before training has recovered, end the run",
     )
 
     @model_validator(mode="after")

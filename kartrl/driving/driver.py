@@ -12,6 +12,7 @@ from rich.console import Console
 
 from kartrl.config import Config, Levels, Run, dump, read
 from kartrl.config.levels import is_path
+from kartrl.envs.own_folder import OwnFolder
 from kartrl.envs.seeds import seed_generators
 from kartrl.envs.spec import ActionSpec
 from kartrl.envs.world import World
@@ -89,7 +90,7 @@ def open_driver(
         _check_single(world.level_word, found, ",".join(levels))
     seed_generators(0)  # each episode has its own seed; environments may draw when they are made
     try:
-        env = world.open_env(found, training=False, render=render)
+        env = OwnFolder(lambda: world.open_env(found, training=False, render=render))
     except (UserError, OSError, MemoryError):
         raise
     except Exception as error:  # of its constructor or a wrapper's: wrong arguments, for instance

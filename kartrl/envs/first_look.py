@@ -14,6 +14,7 @@ from kartrl.config import Config
 from kartrl.envs import masks
 from kartrl.envs.checked import Misfit
 from kartrl.envs.observations import NonFiniteImage, fault_of, fits, is_finite, left_out, reward_fault
+from kartrl.envs.own_folder import OwnFolder
 from kartrl.envs.seeds import seed_generators
 from kartrl.envs.spec import ActionSpec, EnvSpec
 from kartrl.envs.world import World
@@ -51,7 +52,7 @@ def look(
     seed_generators(0)
     made = [] if made is None else made
     try:
-        made.append(world.open_env(world.all_levels()))
+        made.append(OwnFolder(lambda: world.open_env(world.all_levels())))
         spec = _describe(world, made[0])
         random = np.random.default_rng(0)
         seconds, masked = _stepped(made[0], spec.action, random)
@@ -60,7 +61,7 @@ def look(
         while (count := len(made)) < 2 or (count < MOST_TOGETHER and time.perf_counter() - begin < MORE_SECONDS):
             yield spec._replace(most_envs=count, limit=limit)
             try:
-                made.append(world.open_env(world.all_levels()))
+                made.append(OwnFolder(lambda: world.open_env(world.all_levels())))
                 for index in (count, 0):  # the first must not have been broken
                     _, info = made[index].reset(seed=index)
                     made[index].step(_legal(made[index], spec.action, random, info))

@@ -1,5 +1,6 @@
 """Modules named by `environment.id` or `environment.wrapper`: in a package, or a file in the current folder."""
 
+import contextlib
 import importlib
 import os
 import re
@@ -49,8 +50,9 @@ def _texts(section: Environment) -> Iterator[str]:
 
 def look_here(section: Environment) -> None:
     """If a module is named, append the current folder to `sys.path`: last, so that it shadows nothing installed."""
-    if named_modules(section) and (here := os.getcwd()) not in sys.path:
-        sys.path.append(here)
+    with contextlib.suppress(FileNotFoundError):  # it has been deleted
+        if named_modules(section) and (here := os.getcwd()) not in sys.path:
+            sys.path.append(here)
 
 
 def import_named(key: str, value: str) -> ModuleType:

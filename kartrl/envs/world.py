@@ -7,6 +7,7 @@ and the logger make worlds too, so a world's module must not import torch.
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from statistics import fmean
@@ -105,8 +106,12 @@ class World(ABC):
         return SingleGroup(self.training_envs(size), self.make_episode)
 
     def training_envs(self, size: int) -> list[Env]:
-        """Make `size` environments on the training levels."""
-        return [self.open_env(self.levels("train")) for _ in range(size)]
+        """Make `size` environments on the training levels, each in the same folder, which it may change."""
+        envs, here = [], os.getcwd()
+        for _ in range(size):
+            os.chdir(here)
+            envs.append(self.open_env(self.levels("train")))
+        return envs
 
     def isolate(self, env: Env) -> None:  # noqa: B027  # a world without levels has no foreign files
         """Make a level that crashes or hangs the environment raise a UserError that names it.

@@ -180,10 +180,11 @@ class HogwildTrainer(Trainer):
         """Roll back to the last good weights if a worker has skipped too many updates in a row.
 
         Raises:
-            Diverged: for the second time.
+            Diverged: again without a recovery.
         """
         board = self._board
-        if (problem := self.guard.compare(int(board.skipped.sum()), int(board.in_a_row.max()))) is not None:
+        skipped, in_a_row = int(board.skipped.sum()), int(board.in_a_row.max())
+        if (problem := self.guard.compare(self.counters.updates, skipped, in_a_row)) is not None:
             self._go_back(problem)
             board.in_a_row[:] = 0
 
@@ -191,5 +192,5 @@ class HogwildTrainer(Trainer):
         super()._go_back(problem)
         if statistics := self._board.statistics:  # what has been loaded belongs to this optimizer alone
             for name, tensor in statistics.items():
-                tensor.copy_(self._good.optimizer[name])
+                tensor.copy_(self.good.optimizer[name])
             hold_state(self.learner.optimizer, statistics)

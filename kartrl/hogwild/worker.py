@@ -185,7 +185,7 @@ class _WorkerGuard(DivergenceGuard):
         super().__init__(limit=1)
         self._board, self._number = board, number
 
-    def compare(self, skipped: int, in_a_row: int) -> None:
+    def compare(self, updates: int, skipped: int, in_a_row: int) -> None:
         board, number = self._board, self._number
         board.skipped[number] += skipped - self.skipped
         board.in_a_row[number] = board.in_a_row[number] + 1 if in_a_row else 0

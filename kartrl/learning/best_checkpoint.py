@@ -1,6 +1,8 @@
 """Keeps a run's best checkpoint, `best.pt`."""
 
+import errno
 import math
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -53,6 +55,8 @@ class BestCheckpoint(Generic[Level]):
         score = fmean(map(fmean, returns.values())) if returns else math.nan
         if not math.isfinite(score) or score <= self._score:
             return False
+        if not self._path.parent.is_dir():  # moved or deleted: `save` would make another one
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         checkpoint.save(self._path, candidate._replace(score=score, config=self._config))
         self._score = score
         return True

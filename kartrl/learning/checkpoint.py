@@ -3,6 +3,7 @@
 A checkpoint is a safetensors file. Its header contains everything but tensors, as JSON, and a digest of the content.
 """
 
+import contextlib
 import hashlib
 import json
 import math
@@ -175,6 +176,14 @@ def newest_first(run_folder: Path) -> list[Path]:
 def newest(run_folder: Path) -> Path | None:
     """The run's newest checkpoint, or None."""
     return next(iter(newest_first(run_folder)), None)
+
+
+def newest_readable(run_folder: Path) -> tuple[Path, Checkpoint] | None:
+    """The run's newest checkpoint that can be read, and its content; None if there is none."""
+    for path in newest_first(run_folder):
+        with contextlib.suppress(UserError):
+            return path, load(path)
+    return None
 
 
 def remove_oldest(run_folder: Path, keep: int) -> None:

@@ -32,7 +32,7 @@ class EventWriter:
     of restarts are ignored. So a value that comes late, of an earlier step than its tag's last, is left out.
 
     Args:
-        folder: created if it does not exist.
+        folder: it must exist.
         first_step: of the checkpoint that is resumed; what earlier files in `folder` have of later steps is removed.
 
     Raises:
@@ -40,7 +40,6 @@ class EventWriter:
     """
 
     def __init__(self, folder: Path, first_step: int | None = None) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
         earlier = sorted(folder.glob("events.out.tfevents.*"))
         self._steps: dict[str, int] = {}  # tag -> newest step
         for file in earlier:

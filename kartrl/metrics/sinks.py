@@ -119,7 +119,6 @@ class Sinks:
 
     def _open(self) -> EventWriter:
         if self._events is None:
-            self._folder.mkdir(parents=True, exist_ok=True)
             self._table.open()
             self._episodes.open()
             self._events = EventWriter(self._folder, self._first_step)

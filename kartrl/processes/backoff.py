@@ -84,6 +84,13 @@ class Helper:
                 self._say(f"the {self.role} cannot be started ({error}): {action}; training continues")
         self._look(now)
 
+    def replace(self, seconds: float) -> None:
+        """End the process within so many seconds; the next `watch` starts another one."""
+        if self.process is not None:
+            self.process.join(seconds)
+            self.process.kill()
+            self.process = None
+
     def rest(self, now: float) -> None:
         """Start timing again: until `now`, the process has been suspended."""
         self._felt = now

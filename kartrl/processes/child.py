@@ -191,6 +191,10 @@ def start_process(process: BaseProcess) -> ChildProcess:
     """
     _adopt_orphans()
     resume_fork_server()
+    try:
+        os.getcwd()
+    except FileNotFoundError:  # deleted: no process could start in it
+        os.chdir("/")
     for last in (False, True):
         timer = threading.Timer(START_SECONDS, _kill_fork_server)
         timer.daemon = True

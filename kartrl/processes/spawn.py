@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Any, ParamSpec
 
 from setproctitle import setproctitle
@@ -50,6 +51,7 @@ def start_method(*preloaded: str) -> BaseContext:
     for name in CHANGED:
         if name in os.environ:
             os.environ[name] = os.environ.pop(name)  # now it is the last
+    keep_importable()
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     if is_fork_server_shared():
@@ -70,6 +72,17 @@ def start_method(*preloaded: str) -> BaseContext:
         cause = shortage(error) or f"their sockets need a folder for temporary files: {error.strerror or error}"
         raise UserError(f"cannot start processes: {cause}") from error
     return context
+
+
+def keep_importable() -> None:
+    """Let further Python processes find this kartrl, even in a folder that contains a checkout with its name.
+
+    Python takes that folder, in which they start, for a package, before it asks how an editable installation is found.
+    """
+    root = Path(__file__).parents[2]
+    if root.name not in ("site-packages", "dist-packages"):
+        paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([*filter(None, paths), str(root)]))
 
 
 @functools.cache

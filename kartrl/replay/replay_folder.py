@@ -50,6 +50,11 @@ class ReplayFolder:
         self._unrolls = max(1, PIECE // _unroll_size(uncompressed))  # maximum per piece
         self._pieces: dict[str, Piece] = {}  # by the names of their files
 
+    def move(self, path: Path) -> None:
+        """The folder is now this one; pieces that are not in it are written again."""
+        self._path = path
+        self._pieces = {name: piece for name, piece in self._pieces.items() if (path / f"{name}.unrolls").exists()}
+
     def unwritten(self) -> int:
         """Approximate number of bytes that `save` would have to write now."""
         with self._mixture.lock:

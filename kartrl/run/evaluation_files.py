@@ -48,7 +48,7 @@ class EvaluationFiles:
         step = loaded.counters.agent_steps
         with self.warning():
             if self._events is None:
-                self._folder.mkdir(parents=True, exist_ok=True)
+                self._folder.mkdir(exist_ok=True)
                 if not any(self._folder.glob("events.*")):
                     _write_graph(self._folder, loaded)
                 self._events = EventWriter(self._folder, self._first_step)

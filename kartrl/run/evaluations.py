@@ -9,13 +9,14 @@ from typing import Any
 
 from kartrl.config import Config
 from kartrl.errors import RunFailed, UserError, shortage
-from kartrl.files import write_whole
+from kartrl.files import shown, write_whole
 from kartrl.learning import checkpoint
 from kartrl.metrics.records import EpisodeRecord, Scalars
 from kartrl.processes.backoff import STILL_SECONDS, Helper
 from kartrl.processes.child import ChildProcess
 from kartrl.processes.inbox import Inbox
 from kartrl.processes.spawn import spawn
+from kartrl.run.run_folder import RunFolder
 
 LAST_SECONDS = 120.0  # for the next results of the evaluation of a finished run's last checkpoint
 MOST_SECONDS = 600.0  # for all of it
@@ -26,7 +27,7 @@ class Evaluations:
 
     Args:
         config: the configuration.
-        run_folder: the run's folder.
+        folder: the run's folder.
         context: the multiprocessing context.
         say: prints a line for the user.
         first_step: agent steps of the checkpoint that is resumed.
@@ -36,14 +37,14 @@ class Evaluations:
     def __init__(
         self,
         config: Config,
-        run_folder: Path,
+        folder: RunFolder,
         context: Any,
         say: Callable[[str], None],
         first_step: int = 0,
         most_envs: int = 0,
     ) -> None:
         self._most_envs = most_envs
-        self._config, self._folder, self._context, self._say = config, run_folder, context, say
+        self._config, self._folder, self._context, self._say = config, folder, context, say
         self._evaluated = first_step  # agent steps of the newest checkpoint of which there is an evaluation
         self._heard = 0.0  # when the process last sent something
         self._inbox: Inbox | None = None
@@ -55,7 +56,7 @@ class Evaluations:
         ours, theirs = self._context.Pipe()
         self._inbox = Inbox(ours)
         most = self._most_envs or evaluator.MOST_ENVS
-        arguments = self._folder, self._config, theirs, signs, self._evaluated, most
+        arguments = self._folder.path, self._config, theirs, signs, self._evaluated, most
         process = spawn(self._context, "evaluator", evaluator.run, *arguments)
         theirs.close()
         return process
@@ -64,6 +65,11 @@ class Evaluations:
         """Check that the process is alive, and replace it if not, if evaluations are enabled."""
         if self._config.evaluation.minutes > 0:
             self._helper.watch(now)
+
+    def move(self) -> None:
+        """Have another process evaluate in the folder where the run is now."""
+        self.terminate()
+        self._helper.replace(0.0)
 
     def rest(self, now: float) -> None:
         self._helper.rest(now)
@@ -115,17 +121,17 @@ class Evaluations:
 
     def leave_best(self) -> None:
         """If no evaluation has chosen a best checkpoint, copy the newest; the process must have ended."""
-        best, newest = self._folder / "best.pt", checkpoint.newest(self._folder)
+        best, newest = self._folder.path / "best.pt", checkpoint.newest(self._folder.path)
         if newest is not None and not _chosen(best):
             try:
                 write_whole(best, newest.read_bytes())
             except OSError as error:
-                self._say(f"failed to save {best} ({error.strerror or error})")
+                self._say(f"failed to save {shown(best)} ({error.strerror or error})")
 
 
 def _chosen(best: Path) -> bool:
-    """Whether an evaluation chose this checkpoint; otherwise it is missing, or a copy of a newest one."""
+    """Whether an evaluation chose this checkpoint; otherwise it is missing or damaged, or a copy of a newest one."""
     try:
         return checkpoint.load(best).score is not None
     except UserError:
-        return best.exists()
+        return False

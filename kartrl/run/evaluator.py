@@ -16,6 +16,7 @@ import torch
 from kartrl.config import Config
 from kartrl.driving.episodes import Start, drive_together
 from kartrl.envs.episode import Drive, Episode
+from kartrl.envs.own_folder import OwnFolder
 from kartrl.envs.pictures import picture_of
 from kartrl.envs.seeds import seed_generators
 from kartrl.envs.world import Env
@@ -251,18 +252,21 @@ class Evaluator:
         envs = [self._open_env()]
         with contextlib.suppress(Exception):  # third-party code may raise anything
             while len(envs) < number:
-                envs.append(self._world.open_env(self._world.all_levels(), training=False, render=self._films))
+                envs.append(self._open(self._films))
         return envs
 
     def _open_env(self) -> Env:
         """The environment, with rendering if it supports that."""
-        levels = self._world.all_levels()
         if self._films:
             try:
-                return self._world.open_env(levels, training=False, render=True)
+                return self._open(render=True)
             except Exception as error:  # third-party code may raise anything
                 self._stop_filming(error)
-        return self._world.open_env(levels, training=False)
+        return self._open(render=False)
+
+    def _open(self, render: bool) -> Env:
+        world = self._world
+        return OwnFolder(lambda: world.open_env(world.all_levels(), training=False, render=render))
 
     def _stop_filming(self, error: Exception) -> None:
         """Evaluate without videos from now on, and say why."""

@@ -5,7 +5,6 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
-from pathlib import Path
 
 import psutil
 
@@ -20,11 +19,13 @@ from kartrl.processes.backoff import STILL_SECONDS, Helper
 from kartrl.processes.child import ChildProcess
 from kartrl.processes.record_pipe import RecordPipe
 from kartrl.processes.spawn import spawn
+from kartrl.run.run_folder import RunFolder
 from kartrl.training.trainer import Trainer
 
 UPDATE_SECONDS = 10.0  # to wait for the end of an update
 LARGEST_QUEUE = 10_000  # records that wait for the logger; more are lost
 FAR = 1.0  # KL(mu || pi) between the policy that acts and the learner's: at 0.5, training can still go well
+MOVE_SECONDS = 5.0  # for the logger to write what it has received, when the run's folder has been moved
 LAST_SECONDS = 30.0  # for the logger of a finished run: a short run may end before it has started
 
 
@@ -35,7 +36,7 @@ class Reporter:
 
     Args:
         config: the configuration.
-        run_folder: the run's folder.
+        folder: the run's folder.
         context: the multiprocessing context.
         display: the terminal.
         trainer: the trainer whose updates are reported.
@@ -46,14 +47,14 @@ class Reporter:
     def __init__(
         self,
         config: Config,
-        run_folder: Path,
+        folder: RunFolder,
         context: BaseContext,
         display: Display,
         trainer: Trainer,
         sizes: Sizes,
         provenance: Mapping[str, str],
     ) -> None:
-        self._config, self._folder, self._context = config, run_folder, context
+        self._config, self._folder, self._context = config, folder, context
         self._frames_per_step = load_world(config).frames_per_step
         self._display, self._trainer, self._sizes, self._provenance = display, trainer, sizes, provenance
         self.episodes = trainer.counters.episodes
@@ -74,7 +75,7 @@ class Reporter:
         self._pipe = RecordPipe(self._context, LARGEST_QUEUE)
         # what an earlier logger has written up to here is kept
         step, seconds = self._trainer.counters.agent_steps, self._trainer.seconds
-        arguments = self._config, self._folder, self._pipe.reader, step, signs, seconds, self._provenance
+        arguments = self._config, self._folder.path, self._pipe.reader, step, signs, seconds, self._provenance
         process = spawn(self._context, "logger", logger.run, *arguments)
         self._pipe.reader.close()
         return process
@@ -83,6 +84,11 @@ class Reporter:
         """Send a record to the logger, or None as the last one; it is lost if the logger is too far behind."""
         if self.logger.process is None or self._pipe is None or not self._pipe.put(record):
             self._lost += 1
+
+    def move(self) -> None:
+        """Have another logger write to the folder where the run is now."""
+        self.send(None)
+        self.logger.replace(MOVE_SECONDS)
 
     def finish(self, skipped: Callable[[], bool]) -> None:
         """Have the logger write all records, within `LAST_SECONDS`, after the last one was sent.

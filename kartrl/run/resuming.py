@@ -1,6 +1,5 @@
 """Resuming a run: its configuration, what it continues with, and the command that continues it."""
 
-import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -94,11 +93,8 @@ def command(folder: Path, config: Config, counters: Counters) -> str:
 
 def newest_command(folder: Path) -> str | None:
     """As `command`, for the newest checkpoint in the folder that can be read; None if there is none."""
-    for path in checkpoint.newest_first(folder):
-        with contextlib.suppress(UserError):
-            stored = checkpoint.load(path)
-            return command(folder, stored.config, stored.counters)
-    return None
+    newest = checkpoint.newest_readable(folder)
+    return None if newest is None else command(folder, newest[1].config, newest[1].counters)
 
 
 def account(stored: Checkpoint, config: Config, spec: EnvSpec, contents: Mapping[str, str]) -> Iterator[str]:

@@ -8,7 +8,6 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,7 +16,6 @@ from kartrl.acting.sizes import Sizes
 from kartrl.algorithms import heads_of
 from kartrl.config import Config
 from kartrl.envs.spec import EnvSpec
-from kartrl.envs.worlds import load_world
 from kartrl.errors import RunFailed, UserError, shortage
 from kartrl.hardware.devices import choose_device, keep_freed_memory, learner_device
 from kartrl.hogwild.crew import Hogwild
@@ -40,13 +38,14 @@ from kartrl.processes.spawn import start_method
 from kartrl.processes.watchdog import Suspension, Watchdog
 from kartrl.run.evaluations import Evaluations
 from kartrl.run.reporter import UPDATE_SECONDS, Reporter
-from kartrl.run.resuming import command
+from kartrl.run.run_folder import RunFolder
+from kartrl.run.saves import Saves, name_of
 from kartrl.sizing.compatibility import is_hogwild
 from kartrl.training.central import Central
 from kartrl.training.crew import Crew
 from kartrl.training.meter import Meter
 from kartrl.training.replay_saves import ReplaySaves
-from kartrl.training.trainer import Trainer
+from kartrl.training.trainer import State, Trainer
 
 REPORT_SECONDS = 5.0  # between two reports of scalars
 HISTOGRAM_SECONDS = 60.0
@@ -60,7 +59,7 @@ class Server:
     Args:
         config: the configuration.
         sizes: numbers of processes, sizes of batches and queues.
-        run_folder: the run's folder, locked by the caller.
+        folder: the run's folder.
         spec: the environment's spec.
         display: the terminal display.
         request: set by a signal that ends the run.
@@ -72,16 +71,16 @@ class Server:
         self,
         config: Config,
         sizes: Sizes,
-        run_folder: Path,
+        folder: RunFolder,
         spec: EnvSpec,
         display: Display,
         request: EndRequest,
         resume: Checkpoint | None = None,
         provenance: Mapping[str, str] | None = None,
     ) -> None:
-        self._config, self._folder, self._display = config, run_folder, display
+        self._config, self._folder, self._display = config, folder, display
         self._request = request
-        self._sizes, self._resume, self._provenance = sizes, resume, dict(provenance or {})
+        self._sizes, self._resume = sizes, resume
         keep_freed_memory()
         torch.set_num_threads(sizes.torch_threads)
         torch.manual_seed(config.run.seed)
@@ -97,19 +96,19 @@ class Server:
         self._symmetry = self._tied(spec)
         self._spec = spec if self._symmetry is not None else spec._replace(mirrored=())
         self._before = resume.counters if resume is not None else Counters()
-        self._contents = load_world(config).contents()
-        self._saved = self._before, (config if resume is None else resume.config)  # of the newest checkpoint
         self._progress = Progress(config.run, self._before)
         self._context: Any = start_method()
         self._crew = self._make_crew()
         self._trainer = self._crew.trainer
-        self._replay_saves = ReplaySaves(config.replay, self._crew.replay, run_folder, display.say)
-        self._reporter = Reporter(config, run_folder, self._context, display, self._trainer, sizes, self._provenance)
+        self._replay_saves = ReplaySaves(config.replay, self._crew.replay, folder.path, display.say)
+        source = dict(provenance or {})
+        self._saves = Saves(config, folder, self._spec, self._replay_saves, resume, source, display.say)
+        self._reporter = Reporter(config, folder, self._context, display, self._trainer, sizes, source)
         first_step = self._before.agent_steps
-        self._evaluations = Evaluations(config, run_folder, self._context, display.say, first_step, spec.most_envs)
+        self._evaluations = Evaluations(config, folder, self._context, display.say, first_step, spec.most_envs)
         self._ending = False
         self._thread_failure: str | None = None
-        self._unsaved: str | None = None  # why the newest checkpoint could not be saved
+        self._trainer_is_intact = True
 
     def run(self) -> int:
         """Train until the run is finished, or until a signal or a fault ends it.
@@ -128,8 +127,8 @@ class Server:
         finally:
             self._shut_down()
             threading.excepthook = excepthook
-        if self._unsaved is not None:
-            raise RunFailed(f"progress since the last checkpoint could not be saved: {self._unsaved}")
+        if self._saves.problem is not None:
+            raise RunFailed(f"progress since the last checkpoint could not be saved: {self._saves.problem}")
         return 0 if self._request.number is None else 128 + self._request.number
 
     # Start
@@ -154,7 +153,7 @@ class Server:
 
     def _make_crew(self) -> Crew:
         config, sizes, spec, say = self._config, self._sizes, self._spec, self._display.say
-        number, place = config.system.learners, self._folder / "learners.tmp"
+        number, place = config.system.learners, self._folder.path / "learners.tmp"
         reducer = SeveralLearners(0, number, place, self._device) if number > 1 else None
         threads = UpdateThreads(sizes.torch_threads, sizes.most_threads)
         learner = make_learner(
@@ -179,8 +178,8 @@ class Server:
         return Central(config, sizes, spec, self._context, trainer, say)
 
     def _start(self) -> None:
-        if saved := self._saved[0].agent_steps:
-            self._replay_saves.restore(_name(saved))
+        if self._saves.newest.agent_steps:
+            self._replay_saves.restore(name_of(self._saves.newest))
         self._began = time.monotonic()
         fewest = self._sizes.min_agents / self._sizes.agents
         self._watchdog = Watchdog(self._began, self._config.system.step_timeout, fewest)
@@ -211,7 +210,7 @@ class Server:
             newest = meter.status(now, self._counters(), done, lag, fraction, alive, stuck)
             return newest._replace(where=crew.supervisor.where)
 
-        self._request.silent, self._request.last_words = True, self._losses
+        self._request.silent, self._request.last_words = True, self._last_words
         suspension = Suspension(time.monotonic())
         while self._request.number is None and not self._finished():
             self._receive(timeout=0.5)
@@ -220,6 +219,7 @@ class Server:
                 self._rest(now)
             if self._thread_failure is not None:
                 raise RunFailed(self._thread_failure)
+            self._follow(self._config.system.step_timeout)
             self._watch(now)
             now, newest = time.monotonic(), status()
             self._display.show(newest)
@@ -265,7 +265,7 @@ class Server:
         resume_fork_server()
         self._crew.watch(now)
         self._reporter.logger.watch(now)
-        if self._saved[0] != self._before:  # there is something new to evaluate; its start takes a core's time
+        if self._saves.newest != self._before:  # there is something new to evaluate; its start takes a core's time
             self._evaluations.watch(now)
         if self._crew.waiting:
             self._watchdog.rest(now)
@@ -287,6 +287,7 @@ class Server:
         name = failure.thread.name if failure.thread is not None else "a thread"
         trace = "".join(traceback.format_exception(failure.exc_type, failure.exc_value, failure.exc_traceback))
         cause = shortage(failure.exc_value) if failure.exc_value is not None else None
+        self._trainer_is_intact &= not name.startswith("trainer")
         self._thread_failure = f"{name} failed: {cause}" if cause is not None else f"{name} failed\n{trace}"
 
     # Measures
@@ -304,57 +305,55 @@ class Server:
         self._receive(timeout=0.0)
         self._reporter.report(status(), self._crew.supervisor.deaths, self._crew.scalars())
 
+    @property
+    def has_learned(self) -> bool:
+        """Whether this process has made an update."""
+        return self._trainer.counters.updates > self._before.updates
+
+    def _last_words(self) -> str:
+        return self._saves.losses(self._trainer.counters.agent_steps)
+
     # Stop
 
     def _save(self, patience: float) -> None:
-        """Save a checkpoint and delete the oldest beyond `run.keep_checkpoints`; a full disk does not end the run.
+        """Save a checkpoint; neither a stuck update nor a full disk ends the run.
 
         Args:
             patience: seconds to wait for the end of an update.
         """
         try:
-            state = self._trainer.state(patience)
+            self._save_state(self._trainer.state(patience))
         except TimeoutError as error:
-            self._unsaved = str(error)
-            self._display.say(f"failed to save: {error}")
-            return
-        if self._saved[0].agent_steps and state.counters.updates == self._before.updates:
-            return  # nothing was learned since the resume, and what was saved may be more: its replays, for instance
-        counters = state.counters._replace(episodes=self._reporter.episodes, seconds=self._trainer.seconds)
-        name = _name(counters.agent_steps)
-        path = self._folder / "checkpoints" / f"{name}.pt"
-        spec, random = self._spec, {name: generator.get_state() for name, generator in self.generators.items()}
-        content = Checkpoint(
-            self._config,
-            state.network,
-            state.optimizer,
-            counters,
-            spec.observation_shape,
-            spec.action,
-            random=random,
-            algorithm=state.algorithm,
-            contents=self._contents,
-            provenance=self._provenance,
-        )
-        self._replay_saves.save(name)
-        try:
-            checkpoint.save(path, content)
-            self._saved, self._unsaved = (counters, self._config), None
-            self._replay_saves.remove_others(name)
-            checkpoint.remove_oldest(self._folder, self._config.run.keep_checkpoints)
-        except (OSError, checkpoint.NotFinite) as error:
-            self._unsaved = (error.strerror if isinstance(error, OSError) else None) or str(error)
-            more = "" if self._ending else "; training continues"
-            self._display.say(f"failed to save {path} ({self._unsaved}){more}")
+            self._saves.fail(str(error))
 
-    def _losses(self) -> str:
-        """What would be lost if the process ended now."""
-        counters, config = self._saved
-        lost = self._trainer.counters.agent_steps - counters.agent_steps
-        words = f"{lost:,} agent steps are lost" if lost else "nothing is lost"
-        if counters.agent_steps:
-            words += f"; resume from {counters.agent_steps:,} with: {command(self._folder, config, counters)}"
-        return words
+    def _save_state(self, state: State) -> None:
+        if (line := self._folder.follow()) is not None:
+            self._display.say(line)
+            self._saves.move()
+        counters = state.counters._replace(episodes=self._reporter.episodes, seconds=self._trainer.seconds)
+        random = {name: generator.get_state() for name, generator in self.generators.items()}
+        self._saves.save(state, counters, random, "" if self._ending else "; training continues")
+
+    def _save_after_failure(self) -> None:
+        """Save the present state or, if the trainer itself has failed, the last good one."""
+        try:
+            if self._trainer_is_intact:
+                with contextlib.suppress(TimeoutError):
+                    self._trainer.state(2 * JOIN_SECONDS)
+            self._save_state(self._trainer.good)
+        except Exception as error:  # of a lost GPU, for instance; what has ended the run is told
+            self._saves.fail(" ".join(str(error).split())[:200])
+
+    def _follow(self, patience: float) -> None:
+        """If the run's folder has been moved or deleted, continue and save in the new one; `patience`: see `_save`."""
+        if (line := self._folder.follow()) is None:
+            return
+        self._display.say(line)
+        self._saves.move()
+        if not self._ending:
+            self._reporter.move()
+            self._evaluations.move()
+        self._save(patience)
 
     @property
     def generators(self) -> dict[str, torch.Generator]:
@@ -366,11 +365,14 @@ class Server:
     def _shut_down(self) -> None:
         """End all threads and processes, and save a checkpoint; whatever does not end in time is killed."""
         self._ending = True
+        self._folder.is_new &= not self.has_learned
         failed = sys.exc_info()[0] is not None
         self._trainer.end()
         self._crew.stop(JOIN_SECONDS)
         learned = not failed and self._trainer.counters.updates > 0
         try:
+            if failed and self.has_learned:
+                self._save_after_failure()
             if learned:
                 self._save(2 * JOIN_SECONDS if self._request.number is not None else LAST_UPDATE_SECONDS)
                 if self._request.number is None:
@@ -383,9 +385,5 @@ class Server:
             end_children(JOIN_SECONDS)
             self._reporter.close()
         if learned:
+            self._follow(2 * JOIN_SECONDS)
             self._evaluations.leave_best()
-
-
-def _name(agent_steps: int) -> str:
-    """Name of a checkpoint."""
-    return f"{agent_steps:010d}"

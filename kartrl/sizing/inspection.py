@@ -9,6 +9,7 @@ from kartrl.config import Config, Environment
 from kartrl.config.ini import preset_ids
 from kartrl.envs.atari import USUAL as ATARI
 from kartrl.envs.first_look import look
+from kartrl.envs.own_folder import same_folder
 from kartrl.envs.spec import EnvSpec
 from kartrl.envs.world import Env
 from kartrl.envs.worlds import game_of, load_world
@@ -30,7 +31,8 @@ def inspect_env(config: Config) -> EnvSpec:
         UserError: raised by these, or the environment's code failed, crashed or hung.
     """
     name = config.environment.id
-    load_world(config).check()
+    with same_folder():
+        load_world(config).check()
     try:
         spec: EnvSpec = run_isolated(_look, config, seconds=config.system.step_timeout)
     except Hung as error:

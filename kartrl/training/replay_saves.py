@@ -8,6 +8,7 @@ from pathlib import Path
 
 from kartrl.config.replay import Replay as Section
 from kartrl.errors import UserError
+from kartrl.files import shown
 from kartrl.replay import Mixture
 from kartrl.replay.replay_folder import ReplayFolder, most_on_disk
 
@@ -34,7 +35,8 @@ class ReplaySaves:
             taken = sum(file.stat().st_size for file in (run_folder / "replay").glob("*"))  # of the run before a resume
             free, needed = shutil.disk_usage(run_folder).free + taken, most_on_disk(mixture.shape)
             if free < needed:
-                say(f"{run_folder}: only {free / 1e9:.1f} GB are free, but the replays may take {needed / 1e9:.1f}")
+                room = f"only {free / 1e9:.1f} GB are free, but the replays may take {needed / 1e9:.1f}"
+                say(f"{shown(run_folder)}: {room}")
 
     def restore(self, name: str) -> None:
         """Restore what was saved with the checkpoint of this name; call it before the replays are used."""
@@ -51,6 +53,14 @@ class ReplaySaves:
                 return
         start = f"{self._section.start:,}"
         self._say(f"Replay contents {problem}; starting empty, with no replay for {start} steps")
+
+    def move(self, run_folder: Path) -> None:
+        """The run's folder is now this one; what is missing in it is saved again."""
+        if self._folder is not None:
+            if self._writing is not None:
+                self._writing.join()
+                self._writing = None
+            self._folder.move(run_folder / "replay")
 
     def ready(self) -> bool:
         """Whether little is left for `save` to write; if not, a thread writes most of it now: call this again later."""

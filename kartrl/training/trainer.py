@@ -49,7 +49,7 @@ class Trainer:
 
     A loss or gradient that is not finite is never applied: its update ends there and is not counted (what was learned
     from the minibatches before it stays). After `optimizer.max_skipped_updates` of these in a row, weights and
-    optimizer are rolled back to the last good `state`, once.
+    optimizer are rolled back to the last good `state`.
 
     With several learners, counters, progress and the check for non-finite values cover all of them; the reported
     scalars are this learner's.
@@ -59,6 +59,7 @@ class Trainer:
 
     Attributes:
         attempts: this process's updates from fresh steps so far, including skipped ones.
+        good: the newest good state that was taken.
         turn: held by a trainer thread during a whole update, including the wait for other learners.
         updating: held while an update changes anything; hold it to read a consistent state.
     """
@@ -85,7 +86,7 @@ class Trainer:
         self._longest_pause = 0.0
         self._replay_due = False  # whether to read the losses of the next update from replay alone
         self._replay_scalars: dict[str, float] = {}
-        self._good = self.state()
+        self.good = self.state()
 
     def update(
         self, trajectory: Trajectory[Tensor], batch: Trajectory[np.ndarray], stopwatch: Stopwatch
@@ -100,18 +101,19 @@ class Trainer:
             The result; None if it changed nothing.
 
         Raises:
-            Diverged: too many updates in a row were not finite, for the second time.
+            Diverged: too many updates in a row were not finite, again without a recovery.
             LearnerLost: see `GradientReducer`.
         """
         self.attempts += bool(batch.online.any())
         steps, fresh_steps = int(batch.valid.sum()), int(batch.valid[:, batch.online].sum())
-        share = torch.tensor([[steps, fresh_steps, self.progress]], dtype=torch.float64)
+        share = torch.tensor([[steps, fresh_steps, self.progress, self.guard.armed]], dtype=torch.float64)
         shares = self.learner.reducer.gather(share)
         if len(shares) > 1:  # it has waited for the others
             stopwatch.lap("idle")
         all_steps, trained = (int(number) for number in shares[:, :2].sum(0))
         if all_steps == 0:  # all unrolls were quarantined, or only carried last observations
             return None
+        self.guard.armed = bool(shares[0, 3])  # only the first learner knows whether training has recovered
         with self.updating, self.stream.current():
             return self._update(trajectory, batch, steps, trained, float(shares[0, 2]), stopwatch)
 
@@ -233,13 +235,14 @@ class Trainer:
             with self.stream.current():
                 state = State(*self.learner.state(), self.counters._replace(progress=self.progress))
             if self.guard.healthy and all(bool(tensor.isfinite().all()) for tensor in state.network.values()):
-                self._good = state
+                self.good = state
+                self.guard.saved()
             return state
         finally:
             self.updating.release()
 
     def _go_back(self, problem: str) -> None:
-        good = self.learner.reducer.share(self._good)
+        good = self.learner.reducer.share(self.good)
         self.learner.load_state(LearnerState(good.network, good.optimizer, good.algorithm))
         self.weights.publish()
         steps = good.counters.agent_steps

@@ -71,6 +71,8 @@ def test_the_newest_run_drives_and_is_named(home, console):
     newest = add_run("newest", best=False)
     assert find_policy(None, False, console) == newest
     (home / "logs" / "newest" / "config.cfg").write_text("[of]\nanother = version\n", encoding="utf-8")
+    assert find_policy(None, False, console) == newest, "its checkpoint tells what it is of"
+    newest.write_bytes(b"of another version")
     assert find_policy(None, False, console) == Path("logs/newer/best.pt"), "passed over"
     assert find_policy("older", False, console) == Path("logs/older/best.pt")
 

@@ -114,6 +114,7 @@ def test_a_network_is_symmetric_from_the_start_to_the_end_unless_its_first_weigh
     refused = run("train", *options, *symmetric, *wide, cwd=tmp_path)
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1), refused.stderr
     assert "leaves 1 of 16 columns out" in refused.stderr
+    assert {path.name for path in (tmp_path / "logs").iterdir()} == {"one", "two", "three", "four"}, "nothing is left"
 
 
 @pytest.mark.timeout(240)

@@ -116,8 +116,9 @@ def test_environment_with_only_non_finite_values_ends_the_run(tmp_path):
 def test_too_few_healthy_agents_end_the_run(tmp_path, monkeypatch):
     switch = tmp_path / "fail"
     monkeypatch.setenv("KARTRL_TEST_SWITCH", str(switch))
-    with Training(tmp_path, *ENDLESS, *env("Switch")) as training:
-        wait_for(lambda: steps(tmp_path / "logs" / "run") > 0, 60, "a checkpoint")
+    seldom, folder = ["--set", "run.checkpoint_minutes=60"], tmp_path / "logs" / "run"
+    with Training(tmp_path, *ENDLESS, *env("Switch"), *seldom, before=REPORT_OFTEN) as training:
+        wait_for(lambda: sum(values(folder, "speed/updates")[-1:]) > 0, 60, "updates")
         switch.touch()
         status, output = training.end(timeout=90)
         wait_for(lambda: not training.family(), 60, "all processes to be gone")
@@ -127,6 +128,7 @@ def test_too_few_healthy_agents_end_the_run(tmp_path, monkeypatch):
     assert "the cartridge fell out" in output
     assert "Traceback" in output, "the cause, not only that there was one"
     assert "train --resume run" in output
+    assert checkpoint.load(checkpoint.newest(folder)).counters.updates > 0, "what had been learned is saved"
 
 
 @pytest.mark.parametrize(

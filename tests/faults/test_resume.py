@@ -17,6 +17,7 @@ from kartrl.learning import checkpoint
 from kartrl.metrics import scalars_csv
 from kartrl.metrics.terminal import Display
 from kartrl.processes.end_request import EndRequest
+from kartrl.run.run_folder import RunFolder
 from kartrl.run.server import Server
 from kartrl.sizing.auto import choose_sizes
 from kartrl.sizing.inspection import inspect_env
@@ -84,7 +85,7 @@ def test_an_average_network_is_resumed_beside_an_optimizer_without_state(tmp_pat
     spec = inspect_env(stored.config)
     with Display(Console(file=io.StringIO()), "test", load_world(stored.config)) as display:
         sizes = choose_sizes(stored.config, spec)
-        server = Server(stored.config, sizes, tmp_path, spec, display, end_request, stored)
+        server = Server(stored.config, sizes, RunFolder(tmp_path), spec, display, end_request, stored)
         resumed = server._crew.trainer.learner.algorithm.state_dict()
     assert resumed.keys() == average.keys()
     assert all(torch.equal(tensor, average[name]) for name, tensor in resumed.items())
@@ -96,7 +97,7 @@ def test_what_was_saved_stays_until_something_is_learned(tmp_path, end_request):
     spec = inspect_env(stored.config)
     with Display(Console(file=io.StringIO()), "test", load_world(stored.config)) as display:
         sizes = choose_sizes(stored.config, spec)
-        server = Server(stored.config, sizes, tmp_path, spec, display, end_request, stored)
+        server = Server(stored.config, sizes, RunFolder(tmp_path), spec, display, end_request, stored)
         server._save(1.0)
         assert not list(tmp_path.rglob("*.pt"))
         trainer = server._crew.trainer
@@ -112,7 +113,7 @@ def test_random_states_are_resumed(tmp_path, end_request):
     spec = inspect_env(stored.config)
     with Display(Console(file=io.StringIO()), "test", load_world(stored.config)) as display:
         sizes = choose_sizes(stored.config, spec)
-        server = Server(stored.config, sizes, tmp_path, spec, display, end_request, stored)
+        server = Server(stored.config, sizes, RunFolder(tmp_path), spec, display, end_request, stored)
         server._crew.make_threads()
         server.restore_generators()
         states = {name: generator.get_state() for name, generator in server.generators.items()}

@@ -7,24 +7,27 @@ import sys
 
 import pytest
 from commands import ENDLESS, EVALUATE_OFF, QUICK, Training, environment, run, steps, wait_for
+from policies import make_checkpoint
 
 from kartrl.config import read
 from kartrl.errors import UserError
+from kartrl.learning import checkpoint
 from kartrl.run import folders as runs
+from kartrl.run.run_folder import RunFolder
 
 TAKER = """
 import os, pathlib, sys
-from kartrl.run import folders as runs
+from kartrl.run.run_folder import RunFolder
 from kartrl.errors import UserError
 folder = pathlib.Path(sys.argv[1])
 for _ in range(300):
     try:
-        held = runs.lock(folder)
+        held = RunFolder(folder)
     except UserError:
         continue
     os.close(os.open(folder / "mine", os.O_CREAT | os.O_EXCL))  # fails if another process holds the folder too
     os.unlink(folder / "mine")
-    runs.release(held)
+    held.release()
 """
 
 
@@ -76,13 +79,21 @@ def test_runs_started_in_the_same_second_have_separate_folders(tmp_path):
     folders = [runs.create(config) for _ in range(5)]
     assert len({folder.path for folder in folders}) == 5
     for folder in folders:
-        runs.release(folder)
+        folder.release()
 
 
-def test_a_run_that_was_killed_before_its_first_checkpoint_is_not_said_to_be_resumable(tmp_path):
-    config = read(overrides=[f"run.logs={tmp_path}", "run.name=killed"])
-    runs.release(runs.create(config))
-    with pytest.raises(UserError, match="it has no checkpoint, so remove the folder"):
+def test_what_was_killed_before_its_first_checkpoint_is_begun_anew(tmp_path):
+    config, folder = read(overrides=[f"run.logs={tmp_path}", "run.name=run"]), tmp_path / "run"
+    killed = runs.create(config)
+    (folder / "scalars.csv").write_text("of the killed run")
+    (folder / "notes.txt").write_text("the user's own")
+    killed.is_new = False  # as if `release` were not called
+    killed.release()
+    again = runs.create(config)
+    assert {path.name for path in folder.iterdir()} == {"run.lock", "run.pid", "config.cfg", "checkpoints", "notes.txt"}
+    checkpoint.save(folder / "checkpoints" / "0000000007.pt", make_checkpoint(7))
+    again.release()
+    with pytest.raises(UserError, match="this run exists; resume it with --resume"):
         runs.create(config)
 
 
@@ -93,10 +104,10 @@ def test_folder_never_has_two_holders(tmp_path):
 
 
 def test_a_folder_is_left_without_partially_written_files(tmp_path):
-    folder = runs.lock(tmp_path)
+    folder = RunFolder(tmp_path)
     checkpoints = tmp_path / "checkpoints"
     checkpoints.mkdir()
     for name in ("0000000007.pt", ".0000000008.pt.1a2b3c4d.tmp"):
         (checkpoints / name).write_bytes(b"weights")
-    runs.release(folder)
+    folder.release()
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["0000000007.pt"]

@@ -20,7 +20,7 @@ import torch
 from policies import make_checkpoint
 
 from kartrl.learning import checkpoint
-from kartrl.run import folders as runs
+from kartrl.run.run_folder import RunFolder
 
 BEFORE, NEW = (1, 2, 3), 4  # numbers of the checkpoints that are there, and of the one that is saved
 KEEP = 2
@@ -92,7 +92,7 @@ def main(folder: Path) -> None:
         status, name = save_in_a_child(save, at, size)
         names.append(name)
         litter += len(list(path.glob("*.tmp")))
-        runs.release(runs.lock(folder))
+        RunFolder(folder).release()
         assert not list(path.glob("*.tmp")), "the next start removes what the killed one has left"
         newest, *others = checkpoint.newest_first(folder)
         assert len(others) >= KEEP - 1

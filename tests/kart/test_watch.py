@@ -18,7 +18,7 @@ from kartrl.commands.watch.showing import watch
 from kartrl.driving.driver import open_driver
 from kartrl.errors import UserError
 from kartrl.kart.play.watching import SIDE, Show, WatchWindow, images_of
-from kartrl.run import folders as runs
+from kartrl.run.run_folder import RunFolder
 from kartrl.viewer.loop import keep_going
 from kartrl.viewer.window import Canvas, Window, pygame
 
@@ -205,7 +205,7 @@ def test_without_a_display_any_environment_becomes_a_film(tmp_path: Path, monkey
     assert pictures[0].shape == (672, 1056, 3)
     assert len(pictures) > 50, "the end is shown for two seconds"
 
-    held = runs.lock(run_folder)
+    held = RunFolder(run_folder)
     for name, said in (("pole", []), (None, ["Following logs/pole, which is training (watch RUN: another)"])):
         console = Console(file=io.StringIO(), width=200)
         watch(name, [], tmp_path / "film.mp4", 1, True, "cpu", console)
@@ -215,7 +215,7 @@ def test_without_a_display_any_environment_becomes_a_film(tmp_path: Path, monkey
     with pytest.raises(UserError, match="no checkpoint to record yet") as caught:
         watch("pole", [], tmp_path / "none.mp4", 0, True, "cpu", console)
     assert_clear(caught.value)
-    runs.release(held)
+    held.release()
     for arguments, words in ((["nowhere"], "nowhere: no such run"), (["pole", "-o", "a.avi"], ".mp4")):
         bad = run("watch", *arguments, cwd=tmp_path)
         assert (bad.returncode, bad.stderr.count("\n")) == (2, 1), bad.stderr

@@ -6,11 +6,13 @@ import re
 import subprocess
 import sys
 import tempfile
+import venv
 
 import psutil
 import pytest
-from commands import has_ended, wait_for
+from commands import ROOT, has_ended, wait_for
 
+from kartrl import __version__
 from kartrl.processes.record_pipe import RecordPipe
 from kartrl.processes.socket_folder import LONGEST, RAYS, make_socket_folder
 from kartrl.processes.spawn import CHANGED
@@ -48,6 +50,51 @@ def test_an_isolated_process_ends_with_its_parent():
         others = family.children(recursive=True)
         process.kill()
         wait_for(lambda: all(map(has_ended, others)), 30, "the end of all")
+
+
+FINDER = """  # as setuptools writes it for an editable installation
+import sys
+from importlib.machinery import PathFinder
+from importlib.util import spec_from_file_location
+class Finder:
+    def find_spec(name, path=None, target=None):
+        if name == "kartrl":
+            return spec_from_file_location(name, {init!r}, submodule_search_locations=[{package!r}])
+        if name.rpartition(".")[0] == "kartrl":
+            return PathFinder.find_spec(name, path=[{package!r}])
+sys.meta_path.append(Finder)
+"""
+IN_ALL_WAYS = """
+import sys
+from kartrl.launch import start_training, typed
+from kartrl.processes.isolation import run_isolated
+if __name__ == "__main__":
+    print(run_isolated(abs, -3), start_training(["--help"], -1).wait(60), typed("evaluate"))
+"""
+
+
+@pytest.mark.timeout(120)
+def test_processes_start_beside_a_checkout_of_kartrl(tmp_path):
+    """With an editable installation, Python takes the folder for a package without code."""
+    venv.create(tmp_path / "venv")
+    python = tmp_path / "venv" / "bin" / "python"
+    (site,) = (tmp_path / "venv").glob("lib/*/site-packages")
+    for name, text in {
+        "finder.py": FINDER.format(package=str(ROOT / "kartrl"), init=str(ROOT / "kartrl" / "__init__.py")),
+        "editable.pth": "import finder",
+        "shared.pth": "\n".join(path for path in sys.path if path.endswith("site-packages")),
+    }.items():
+        (site / name).write_text(text)
+    for name in ("kartrl", "bin"):
+        (tmp_path / name).mkdir()
+    (python.with_name("kartrl")).write_text(IN_ALL_WAYS)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = [python, python.with_name("kartrl")]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "3 0 venv/bin/kartrl evaluate\n"), done.stderr
+    command = [python, "-m", "kartrl", "--version"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, f"kartrl {__version__}\n"), done.stderr
 
 
 @pytest.mark.timeout(60)

@@ -35,6 +35,7 @@ from kartrl.run import evaluator
 from kartrl.run.evaluations import Evaluations
 from kartrl.run.evaluator import Film
 from kartrl.run.logger import run as run_logger
+from kartrl.run.run_folder import RunFolder
 from kartrl.run.turns import Turns, mixed
 
 needs_kart = pytest.mark.skipif(
@@ -47,7 +48,7 @@ CIRCUITS = [f"{use}/MarioCircuit.Act{act}" for use, act in (("train", 1), ("trai
 
 
 def test_the_best_of_no_evaluation_follows_the_newest(tmp_path):
-    evaluations = Evaluations(Config(), tmp_path, CONTEXT, print)
+    evaluations = Evaluations(Config(), RunFolder(tmp_path), CONTEXT, print)
     for number, score in ((1000, None), (2000, None), (3000, 5.0), (4000, None)):
         save_policy(tmp_path, CARTPOLE, number)
         if score is not None:

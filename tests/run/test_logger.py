@@ -146,7 +146,7 @@ def run_on_small_disk(config, folder, records, first_step):
 @pytest.mark.skipif(os.name != "posix", reason="needs resource limits")
 def test_a_full_disk_is_told_once_and_survived(tmp_path, capfd):
     messages = [Scalars(step, {f"losses/number_{tag}": 0.1 for tag in range(100)}) for step in range(20)]
-    assert log(tmp_path / "run", messages, target=run_on_small_disk) == 0
+    assert log(tmp_path, messages, target=run_on_small_disk) == 0
     errors = capfd.readouterr().err
     assert errors.count("kartrl: metrics are not written") == 1
     assert "Traceback" not in errors
@@ -175,6 +175,7 @@ def run_impatiently(config, folder, records, first_step):
 def test_on_a_disk_that_was_full_it_goes_on(small_disk, capfd):
     records, sender = CONTEXT.Pipe(duplex=False)
     folder = small_disk / "run"
+    folder.mkdir()
     process = CONTEXT.Process(target=run_impatiently, args=(CONFIG, folder, records, 0))
     process.start()
     wait_for(lambda: (folder / "scalars.csv").exists(), 60, "the logger to start")
@@ -222,11 +223,11 @@ def test_it_ends_when_its_parent_is_killed(tmp_path):
     script = tmp_path / "orphan.py"
     script.write_text(ORPHAN)
     with subprocess.Popen(
-        [sys.executable, str(script), str(tmp_path / "run")], env=environment(), stdout=subprocess.PIPE, text=True
+        [sys.executable, str(script), str(tmp_path)], env=environment(), stdout=subprocess.PIPE, text=True
     ) as parent:
         assert parent.stdout is not None
         logger = psutil.Process(int(parent.stdout.readline()))
-        wait_for(lambda: list((tmp_path / "run").glob("events.*")) or time.sleep(0.2), 60, "the logger to start")
+        wait_for(lambda: list(tmp_path.glob("events.*")) or time.sleep(0.2), 60, "the logger to start")
         logger.send_signal(signal.SIGINT)
         time.sleep(0.5)
         assert logger.is_running(), "Ctrl-C is the server's business"

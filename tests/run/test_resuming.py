@@ -18,7 +18,7 @@ from kartrl.learning.schedules import Progress
 from kartrl.run.resuming import account, newest_command, resumed_config, to_resume
 
 LIMITS = ("run.agent_steps=1000", "environment.id=CartPole-v1")
-SPEC = EnvSpec("CartPole-v1", (4,), "float32", ActionSpec.of(Discrete(2)), 0.0, (), ())
+SPEC = EnvSpec("CartPole-v1", (4,), "float32", ActionSpec.of(Discrete(2)), 0.0)
 
 
 def over(*overrides, agent_steps=1000, seconds=3.5):

@@ -119,3 +119,26 @@ def test_much_to_write_and_little_room_are_said(tmp_path, monkeypatch):
     assert said[1].startswith("Saving ")
     saving.save("2")
     assert len(said) == 2, "there was nothing left to write"
+
+
+def test_a_moved_or_deleted_folder_gets_what_is_missing(tmp_path):
+    mixture, said, playing = make(), [], Playing(0)
+    for name in ("first", "third"):
+        (tmp_path / name).mkdir()
+    saving = saves(tmp_path / "first", mixture, said)
+    fill(mixture, playing, 10)
+    saving.save("1")
+    (tmp_path / "first").rename(tmp_path / "second")
+    saving.move(tmp_path / "second")
+    before = pieces(tmp_path / "second")
+    fill(mixture, playing, 5)
+    saving.save("2")
+    assert before & pieces(tmp_path / "second"), "what was there is used again"
+    shutil.rmtree(tmp_path / "second")
+    saving.move(tmp_path / "third")
+    saving.save("3")
+    again = make()
+    saves(tmp_path / "third", again, said).restore("3")
+    assert_same(everything(again), everything(mixture))
+    assert not (tmp_path / "first").exists()
+    assert said == [f"Replays continue with their {mixture.held:,} saved steps"]

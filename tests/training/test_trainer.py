@@ -156,6 +156,24 @@ def test_a_poisoned_batch_changes_nothing_and_is_counted(reward):
     assert not poisoned.messages
 
 
+def test_it_rolls_back_again_once_it_has_recovered():
+    trainer = make_trainer(configure("optimizer.max_skipped_updates=2"))
+    nothing = float("nan")
+    for burst in range(3):
+        update(trainer, range(10 * burst, 10 * burst + 4))
+        good = trainer.state()
+        assert_same(trainer.good, good)
+        update(trainer, [0], reward=nothing)
+        assert trainer.state() is not trainer.good, "the newest update was not finite"
+        update(trainer, [1], reward=nothing)
+        assert_same(trainer.state(), good._replace(counters=trainer.state().counters))
+    assert len(trainer.messages) == 3
+    update(trainer, [0], reward=nothing)
+    with pytest.raises(Diverged):
+        update(trainer, [1], reward=nothing)
+    assert_same(trainer.good, good._replace(counters=trainer.good.counters))
+
+
 def test_agents_get_what_an_update_changed_before_a_minibatch_that_is_not_finite():
     one_by_one = ["ppo.shuffle=unrolls", f"ppo.minibatch_size={T}", "ppo.normalise_advantages=false"]
     trainer = make_trainer(configure("algorithm.name=ppo", *one_by_one))
