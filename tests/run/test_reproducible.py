@@ -11,7 +11,11 @@ from kartrl.metrics import episodes_csv, scalars_csv
 from kartrl.metrics.episodes_csv import EpisodeRow
 
 SMALL = ("run.reproducible=true", "system.agents=2", "system.envs_per_agent=2", "model.hidden_size=16")
-WORLDS = {"CartPole": "environment.id=CartPole-v1", "kart": "model.core=lstm"}
+WORLDS = {
+    "CartPole": "environment.id=CartPole-v1",
+    "kart": "model.core=lstm",
+    "shared": "environment.id=awkward:awkward/Shared-v0",
+}
 ALGORITHMS = {
     "appo": ("algorithm.name=appo", "system.training_batch_size=4", "appo.minibatch_size=10"),
     "impala": ("algorithm.name=impala", "system.training_batch_size=4"),
@@ -74,7 +78,8 @@ def episodes(folder: Path) -> list[EpisodeRow]:
 
 
 @pytest.mark.parametrize(
-    ("world", "algorithm"), [*(("CartPole", algorithm) for algorithm in ALGORITHMS), ("kart", "appo")]
+    ("world", "algorithm"),
+    [*(("CartPole" if algorithm != "impala" else "shared", algorithm) for algorithm in ALGORITHMS), ("kart", "appo")],
 )
 def test_two_runs_end_with_the_same_weights_and_curves(tmp_path, world, algorithm):
     settings = (*SMALL, *ALGORITHMS[algorithm], WORLDS[world], "algorithm.unroll_length=5", "run.name=run")
