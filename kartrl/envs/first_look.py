@@ -26,7 +26,7 @@ Info = dict[str, Any]
 LOOK_SECONDS, LOOK_STEPS = 0.1, 100  # limits for timing a step
 LEAST_FAULTS = 20  # faulty steps, if there are no others, after which nothing could be learned
 MOST_TOGETHER = 8  # environments that `auto` gives an agent at most
-MORE_SECONDS = 0.5  # after which no further environment is tried together with the first two
+MORE_SECONDS = 0.25  # after which no further environment is tried together with the first two
 STEP = "observation, reward, terminated, truncated and info"
 OLD = "as in the old Gym: have the function that registers it return shimmy.GymV21CompatibilityV0(env=...)"
 
