@@ -26,7 +26,7 @@ watch: $(VENV)/.run ## see the policy that comes along drive, twenty seconds on 
 	@$(BIN)/kartrl watch kartrl/kart/weights/kart.pt -s '*' --seconds 20 $(ARGS)
 
 test: lint ## all that lint looks at, and all tests, several at once (PYTEST_ARGS="-n 0": one after another)
-	$(BIN)/python -m pytest --numprocesses auto --dist worksteal $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal --durations=60 $(PYTEST_ARGS)
 
 soak: $(VENV)/.dev ## twenty minutes of random faults under load, and a ledger of them
 	$(BIN)/python tests/faults/soak.py $(ARGS)
