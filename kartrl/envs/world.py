@@ -162,7 +162,6 @@ class World(ABC):
 
     def ignored_keys(self, spec: EnvSpec) -> list[str]:
         """Keys of the configuration that are not at their defaults but have no effect in this environment."""
-
         section, images = self.config.environment, len(spec.observation_shape) == 3
         keys = [f"kwargs.{name}" for name in section.kwargs]
         keys += [key for key in section.changed_keys() if key != "kwargs"]
