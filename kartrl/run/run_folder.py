@@ -138,12 +138,12 @@ class RunFolder:
         """Unlock the folder; delete the lock files, and what was being written if the run ends at once."""
         if self._descriptor < 0:
             return
+        os.close(self._descriptor)  # first: where there are too few descriptors, what follows needs one
+        self._descriptor = -1
         discarded = self.is_new and not has_checkpoint(self.path)
         if discarded:
             clear(self.path)
         _unlock(self.path, self._lock)
-        os.close(self._descriptor)
-        self._descriptor = -1
         if discarded:
             with contextlib.suppress(OSError):  # something else is in it
                 self.path.rmdir()

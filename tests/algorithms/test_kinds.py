@@ -30,7 +30,7 @@ def test_each_kind_of_action_is_learned(kind, algorithm):
 @pytest.mark.parametrize(("algorithm", "core"), [("appo", "none"), ("ppo", "lstm")])
 def test_masked_actions_are_learned_and_none_is_illegal(algorithm, core):
     """The environment raises an exception for an illegal action; the policy is then driven, greedily and sampled."""
-    settings = f"algorithm.name={algorithm}", f"model.core={core}", *SETTINGS, "run.agent_steps=3000"
+    settings = f"algorithm.name={algorithm}", f"model.core={core}", *SETTINGS, "run.agent_steps=6000"
     config = choose("Legal", "dict", *settings)
     alone = Alone(config)
     assert alone.spec.action.masked

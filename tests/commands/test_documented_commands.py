@@ -202,7 +202,7 @@ def begin(config: Config, options: argparse.Namespace) -> None:
     spec = look(config)
     choose_sizes(config, spec)
     if initial is not None:
-        load_initial(initial, config, spec)
+        load_initial(initial, load_world(config).fit(spec), spec)
 
 
 def look(config: Config) -> EnvSpec:

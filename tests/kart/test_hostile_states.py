@@ -21,7 +21,7 @@ from kartrl.kart.retro import Console
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator on this platform"
 )
-WAITS = "from kartrl.kart import isolated_emulator\nisolated_emulator.WAITS = {}"  # seconds
+WAITS = "from kartrl.console import isolated_emulator\nisolated_emulator.WAITS = {}"  # seconds
 SOON, NEVER = WAITS.format(3), WAITS.format(1000)
 PATIENCE = {HANGS: SOON, CRASHES: NEVER}  # a crash ends the wait itself; on a busy machine one may come late
 CAUSES = {HANGS: "hangs", CRASHES: "crashed (killed by SIGSEGV)"}
@@ -155,7 +155,7 @@ def test_the_menu_ends_with_the_state_that_cost_its_emulator(tmp_path: Path) -> 
 
     for name in ("a.state", "b.state"):
         (tmp_path / name).write_bytes(STATE.read_bytes())
-    with Stage(Options(circuit=str(tmp_path), game="bundled")) as stage:
+    with Stage(Options(circuits=(str(tmp_path),), game="bundled")) as stage:
         menu = Menu(stage)
         menu.begin()
         emulator = stage.console._emulator

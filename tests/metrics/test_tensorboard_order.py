@@ -19,6 +19,7 @@ PICTURE = np.zeros((8, 8, 3), np.uint8)
 
 def log(folder: Path, first_step: int, *steps: int, rate: str = "0.1") -> None:
     """What a logger writes that is given an evaluation at each of these steps."""
+    folder.mkdir(exist_ok=True)
     sinks = Sinks(folder, first_step, read(overrides=[f"optimizer.learning_rate={rate}"]))
     for step in steps:
         sinks.scalars(step, {TAG: step / 2}, step / 10)
@@ -27,6 +28,7 @@ def log(folder: Path, first_step: int, *steps: int, rate: str = "0.1") -> None:
 
 def picture(folder: Path, first_step: int | None, *steps: int) -> None:
     """What an evaluator draws of the checkpoints of these steps."""
+    folder.mkdir(exist_ok=True)
     files = EvaluationFiles(folder, first_step)
     for step in steps:
         files.write(make_checkpoint(step), "train/CartPole-v1", "picture", PICTURE, [PICTURE, PICTURE])
