@@ -12,7 +12,7 @@ from players import begun, drive, some_driving
 
 from kartrl.algorithms import heads_of
 from kartrl.config import Config, dump, read
-from kartrl.envs.spec import ActionSpec
+from kartrl.envs.spec import ActionSpec, EnvSpec
 from kartrl.envs.worlds import load_world
 from kartrl.kart.play.movie import write_movie
 from kartrl.learning import checkpoint
@@ -87,6 +87,7 @@ def make_run(folder: Path, config: Config, agent_steps: int) -> None:
     env = load_world(load_world(config).prepare()).open_env()
     shape, action = env.observation_space.shape or (), ActionSpec.of(env.action_space)
     env.close()
+    config = load_world(config).fit(EnvSpec("", shape, "uint8", action, 0.0))  # as a run stores it
     learner = make_learner(config, make_network(config.model, shape, action, heads_of(config)), action)
     for parameter in learner.network.parameters():
         parameter.grad = torch.zeros_like(parameter)
