@@ -14,6 +14,7 @@ from kartrl.config import Config
 from kartrl.driving.driver import Driver
 from kartrl.driving.episodes import Start, drive_each
 from kartrl.envs.episode import Drive
+from kartrl.envs.own_folder import OwnFolder
 from kartrl.envs.world import Env, World
 from kartrl.envs.worlds import load_world
 from kartrl.hardware.machine import cores
@@ -70,7 +71,7 @@ def open_envs(world: World, levels: Sequence[str], number: int) -> list[Env]:
     envs: list[Env] = []
     with contextlib.suppress(Exception):  # third-party code may raise anything
         while len(envs) < number:
-            envs.append(world.open_env(levels, training=False))
+            envs.append(OwnFolder(lambda: world.open_env(levels, training=False)))  # as `open_driver` does
             world.isolate(envs[-1])
     return envs
 
