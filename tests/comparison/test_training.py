@@ -7,10 +7,12 @@ from kartrl.config import dump, read
 from kartrl.learning import checkpoint
 
 
-def test_a_run_whose_minutes_end_before_its_first_update_since_the_resume_is_complete(tmp_path, monkeypatch):
+def test_resumed_run_out_of_minutes_is_complete(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "logs" / "run"
-    overrides = ["system.agents=1", "evaluation.minutes=0", "run.minutes=1", "run.logs=logs", "run.name=run"]
+    # an update of 64,000 steps: some seconds, of which the run has a hundredth left
+    batch = ["algorithm.unroll_length=1000", "system.training_batch_size=64"]
+    overrides = ["system.agents=1", *batch, "evaluation.minutes=0", "run.minutes=1", "run.logs=logs", "run.name=run"]
     config = read(["cartpole"], ["model.hidden_size=16", *overrides])
     state = make_checkpoint(100, "model.hidden_size=16")
     almost = state._replace(config=config, counters=state.counters._replace(seconds=59.99))

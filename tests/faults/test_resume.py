@@ -14,6 +14,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from kartrl.envs.worlds import load_world
 from kartrl.learning import checkpoint
+from kartrl.learning.counters import Counters
 from kartrl.metrics import scalars_csv
 from kartrl.metrics.terminal import Display
 from kartrl.processes.end_request import EndRequest
@@ -23,9 +24,9 @@ from kartrl.sizing.auto import choose_sizes
 from kartrl.sizing.inspection import inspect_env
 
 
-def newest_steps(folder: Path) -> int:
+def newest_counters(folder: Path) -> Counters:
     path = checkpoint.newest(folder)
-    return 0 if path is None else checkpoint.load(path).counters.agent_steps
+    return Counters() if path is None else checkpoint.load(path).counters
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs signals")
@@ -36,7 +37,7 @@ def test_curves_continue_without_overlap_after_a_kill(tmp_path):
 
         def logged_on_both_sides_of_the_checkpoint() -> bool:
             saved, logged = (
-                newest_steps(folder),
+                newest_counters(folder).agent_steps,
                 [row.agent_steps for row in scalars_csv.read(folder) if row.tag == "speed/updates"],
             )
             return bool(logged) and min(logged) <= saved < max(logged) and saved > 0
@@ -45,13 +46,16 @@ def test_curves_continue_without_overlap_after_a_kill(tmp_path):
         training.process.send_signal(signal.SIGKILL)
         training.process.wait(60)
         wait_for(lambda: not training.family(), 60, "the orphans to be gone")
-    saved, before = newest_steps(folder), list(scalars_csv.read(folder))
+    counters, before = newest_counters(folder), list(scalars_csv.read(folder))
+    saved = counters.agent_steps
     limit = f"run.agent_steps={saved + 1500}"
     resumed = run("train", "--resume", "run", "--set", limit, cwd=tmp_path, before=END_SLOWLY)
     assert resumed.returncode == 0, resumed.stdout + resumed.stderr
     assert f"Resuming at {saved:,} agent steps" in resumed.stdout
 
-    after, kept = list(scalars_csv.read(folder)), [row for row in before if row.agent_steps <= saved]
+    # a row may be of the checkpoint's steps and yet have been written after it
+    kept = [row for row in before if row.agent_steps <= saved and row.seconds <= round(counters.seconds, 2)]
+    after = list(scalars_csv.read(folder))
     assert after[: len(kept)] == kept
     assert not set(after) & (set(before) - set(kept)), "rows after the checkpoint are discarded"
     seconds = [row.seconds for row in after]
