@@ -9,11 +9,11 @@ import gymnasium
 __version__ = "0.1.0"
 
 gymnasium.register("kartrl/Kart-v0", entry_point="kartrl.kart.env:KartEnv")
-gymnasium.register("kartrl/Procgen-v0", entry_point="kartrl.envs.procgen:ProcgenEnv")
-gymnasium.register("kartrl/Snake-v0", entry_point="kartrl.envs.snake:SnakeEnv")
+gymnasium.register("kartrl/Procgen-v0", entry_point="kartrl.envs.games.procgen:ProcgenEnv")
+gymnasium.register("kartrl/Snake-v0", entry_point="kartrl.envs.games.snake:SnakeEnv")
 gymnasium.register(
     "kartrl/MaskedCartPole-v1",
-    entry_point="kartrl.envs.masked_cartpole:MaskedCartPoleEnv",
+    entry_point="kartrl.envs.games.masked_cartpole:MaskedCartPoleEnv",
     max_episode_steps=500,
     reward_threshold=475.0,
 )

@@ -12,11 +12,11 @@ from rich.console import Console
 
 from kartrl.config import Config, Levels, Run, dump, read
 from kartrl.config.levels import is_path
-from kartrl.envs.own_folder import OwnFolder
 from kartrl.envs.seeds import seed_generators
 from kartrl.envs.spec import ActionSpec
 from kartrl.envs.world import World
 from kartrl.envs.worlds import load_world
+from kartrl.envs.wrappers.own_folder import OwnFolder
 from kartrl.errors import UserError, located
 from kartrl.files import user_path
 from kartrl.hardware.devices import choose_device

@@ -8,11 +8,11 @@ import numpy as np
 from kartrl.driving.actor import Actor
 from kartrl.envs import masks
 from kartrl.envs.episode import STATISTICS, Drive
-from kartrl.envs.observations import NonFiniteImage, fits, is_finite
-from kartrl.envs.pictures import picture_of
 from kartrl.envs.seeds import keep_generators, restore_generators, seed_generators
 from kartrl.envs.spec import ActionSpec
 from kartrl.envs.world import Env, World
+from kartrl.envs.wrappers.observations import NonFiniteImage, fits, is_finite
+from kartrl.envs.wrappers.pictures import picture_of
 from kartrl.models import Network
 
 OnPicture = Callable[[np.ndarray], None]

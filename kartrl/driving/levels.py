@@ -14,9 +14,9 @@ from kartrl.config import Config
 from kartrl.driving.driver import Driver
 from kartrl.driving.episodes import Start, drive_each
 from kartrl.envs.episode import Drive
-from kartrl.envs.own_folder import OwnFolder
 from kartrl.envs.world import Env, World
 from kartrl.envs.worlds import load_world
+from kartrl.envs.wrappers.own_folder import OwnFolder
 from kartrl.hardware.machine import cores
 from kartrl.learning import checkpoint
 from kartrl.processes.child import ChildProcess

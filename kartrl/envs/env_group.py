@@ -12,11 +12,11 @@ import numpy as np
 
 from kartrl.config import Environment
 from kartrl.envs import masks
-from kartrl.envs.atari import NOOP, TERMINATED, UNLIMITED, USUAL, step_limit
 from kartrl.envs.episode import STATISTICS, Episode
 from kartrl.envs.frames import joined_frames
-from kartrl.envs.observations import NonFiniteImage, fault_of, fits, is_finite, reward_fault
 from kartrl.envs.seeds import SEEDS, seed_generators
+from kartrl.envs.wrappers.atari import NOOP, TERMINATED, UNLIMITED, USUAL, step_limit
+from kartrl.envs.wrappers.observations import NonFiniteImage, fault_of, fits, is_finite, reward_fault
 
 MakeEpisode = Callable[[dict[str, Any], bool], Episode]
 
@@ -132,7 +132,7 @@ class AtariGroup:
     """Atari games on ale-py's AtariVectorEnv: the same frames and rewards as its single environments, but faster.
 
     The loss of a life is detected here, as ale-py's own `episodic_life` would begin a new game, and games are truncated
-    here; see `kartrl.envs.atari`.
+    here; see `kartrl.envs.wrappers.atari`.
 
     Args:
         spec: with arguments from `ARGUMENTS` only.

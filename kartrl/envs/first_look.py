@@ -12,13 +12,13 @@ import numpy as np
 
 from kartrl.config import Config
 from kartrl.envs import masks
-from kartrl.envs.checked import Misfit
-from kartrl.envs.observations import NonFiniteImage, fault_of, fits, is_finite, left_out, reward_fault
-from kartrl.envs.own_folder import OwnFolder
 from kartrl.envs.seeds import seed_generators
 from kartrl.envs.spec import ActionSpec, EnvSpec
 from kartrl.envs.world import World
 from kartrl.envs.worlds import load_world
+from kartrl.envs.wrappers.checked import Misfit
+from kartrl.envs.wrappers.observations import NonFiniteImage, fault_of, fits, is_finite, left_out, reward_fault
+from kartrl.envs.wrappers.own_folder import OwnFolder
 from kartrl.errors import UserError, located
 
 Env = gymnasium.Env[Any, Any]

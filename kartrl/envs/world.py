@@ -81,8 +81,8 @@ class World(ABC):
             UserError: there is no such environment or level, or kartrl does not support it; lists alternatives.
         """
         # imported here and below, as not every process that imports this module steps environments
-        from kartrl.envs.actions import take_actions
-        from kartrl.envs.checked import Checked
+        from kartrl.envs.wrappers.actions import take_actions
+        from kartrl.envs.wrappers.checked import Checked
 
         env, section = self.make_env(levels, training, render), self.config.environment
         try:
@@ -91,7 +91,7 @@ class World(ABC):
             env.close()
             raise UserError(f"{section.id}: {error}") from error
         if render:
-            from kartrl.envs.pictures import Pictures
+            from kartrl.envs.wrappers.pictures import Pictures
 
             env = Pictures(env)
         if not training:  # a greedy policy may go in circles forever

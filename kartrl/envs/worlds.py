@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 WORLDS = {
     "kartrl/Kart-v0": "kartrl.kart.world:KartWorld",
-    "kartrl/Procgen-v0": "kartrl.envs.procgen:ProcgenWorld",
+    "kartrl/Procgen-v0": "kartrl.envs.games.procgen:ProcgenWorld",
 }
 """`environment.id` -> module and class, imported when it is asked for, as in Gymnasium's registry."""
 IMAGE_KEYS = {"frame_stack", "height", "width", "grayscale", "mirrored_actions"}  # of [environment]
@@ -33,23 +33,23 @@ class GymnasiumWorld(World):
 
     def make_env(self, levels: Sequence[str], training: bool, render: bool) -> Env:
         """See `World.open_env`; there are no levels."""
-        from kartrl.envs.wrappers import make_other
+        from kartrl.envs.registered import make_registered
 
         for driver in ("SDL_VIDEODRIVER", "SDL_AUDIODRIVER"):
             os.environ.setdefault(driver, "dummy")  # so that pygame needs no display or sound card, and does not warn
-        return make_other(self.config.environment, render)
+        return make_registered(self.config.environment, render)
 
     def open_env(self, levels: Sequence[str] = (), training: bool = True, render: bool = False) -> Env:
         """See `World`; in training, the loss of a life in an Atari game may end the episode."""
-        from kartrl.envs.atari import LifeLossEnds
-        from kartrl.envs.wrappers import atari_spec
+        from kartrl.envs.registered import atari_spec
+        from kartrl.envs.wrappers.atari import LifeLossEnds
 
         env, section = super().open_env(levels, training, render), self.config.environment
         return LifeLossEnds(env) if training and section.life_loss_ends and atari_spec(section) is not None else env
 
     def make_group(self, size: int) -> EnvGroup:
         from kartrl.envs.env_group import AtariGroup
-        from kartrl.envs.wrappers import atari_spec
+        from kartrl.envs.registered import atari_spec
 
         section = self.config.environment
         spec = atari_spec(section)
@@ -60,8 +60,8 @@ class GymnasiumWorld(World):
     @property
     def usual_view(self) -> View | None:
         """See `World`."""
-        from kartrl.envs.atari import USUAL
-        from kartrl.envs.wrappers import atari_spec
+        from kartrl.envs.registered import atari_spec
+        from kartrl.envs.wrappers.atari import USUAL
 
         return None if atari_spec(self.config.environment) is None else USUAL
 
@@ -77,7 +77,7 @@ class GymnasiumWorld(World):
 
     def has_effect(self, key: str, images: bool) -> bool:
         """See `World`: not keys for the kart only, nor those about images if observations are vectors."""
-        from kartrl.envs.wrappers import atari_spec
+        from kartrl.envs.registered import atari_spec
 
         if key in ATARI_KEYS | ATARI_OWN:
             return (atari_spec(self.config.environment) is not None) == (key in ATARI_KEYS)

@@ -16,11 +16,11 @@ import torch
 from kartrl.config import Config
 from kartrl.driving.episodes import Start, drive_together
 from kartrl.envs.episode import Drive, Episode
-from kartrl.envs.own_folder import OwnFolder
-from kartrl.envs.pictures import picture_of
 from kartrl.envs.seeds import seed_generators
 from kartrl.envs.world import Env
 from kartrl.envs.worlds import load_world
+from kartrl.envs.wrappers.own_folder import OwnFolder
+from kartrl.envs.wrappers.pictures import picture_of
 from kartrl.errors import UserError, remedy
 from kartrl.learning import checkpoint
 from kartrl.learning.best_checkpoint import BestCheckpoint

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from kartrl.config import Config, Environment
 from kartrl.config.ini import preset_ids
-from kartrl.envs.atari import USUAL as ATARI
 from kartrl.envs.first_look import look
-from kartrl.envs.own_folder import same_folder
 from kartrl.envs.spec import EnvSpec
 from kartrl.envs.world import Env
 from kartrl.envs.worlds import game_of, load_world
+from kartrl.envs.wrappers.atari import USUAL as ATARI
+from kartrl.envs.wrappers.own_folder import same_folder
 from kartrl.errors import UserError
 from kartrl.hardware.machine import cores
 from kartrl.processes.isolation import CodeFailed, Hung, ProcessLost, run_isolated, show_life

@@ -8,9 +8,9 @@ from kartrl.config import read
 from kartrl.envs import make_env, make_group
 from kartrl.envs.env_group import AtariGroup, SingleGroup
 from kartrl.envs.episode import STATISTICS
+from kartrl.envs.registered import atari_spec
 from kartrl.envs.world import World
 from kartrl.envs.worlds import load_world
-from kartrl.envs.wrappers import atari_spec
 from kartrl.errors import UserError
 
 PONG = (

@@ -13,7 +13,7 @@ from gymnasium import spaces
 from kartrl.config import Config, read
 from kartrl.envs import make_env
 from kartrl.envs.episode import STATISTICS
-from kartrl.envs.wrappers import make_other
+from kartrl.envs.registered import make_registered
 from kartrl.errors import UserError
 from kartrl.sizing.inspection import inspect_env
 
@@ -133,7 +133,7 @@ def test_any_picture_becomes_height_width_channels(shape: tuple[int, ...], gray:
     name = f"kartrl_test/Colours{len(shape)}{shape[-1]}{int(gray)}-v0"
     gymnasium.register(name, lambda **_: Colours(shape))
     section = config(f"environment.id={name}", "environment.frame_stack=2", f"environment.grayscale={gray}").environment
-    env = make_other(section, render=False)
+    env = make_registered(section, render=False)
     assert env.observation_space.shape == (40, 60, 2 * channels)
     env.reset(seed=1)
     observation, *_ = env.step(0)
@@ -181,7 +181,7 @@ def test_importing_is_light() -> None:
 
 
 def test_nothing_here_imports_torch() -> None:
-    modules = "kartrl.kart.env, kartrl.envs.wrappers, kartrl.kart.cartridge, stable_retro, sys"
+    modules = "kartrl.kart.env, kartrl.envs.registered, kartrl.kart.cartridge, stable_retro, sys"
     code = f"import {modules}; print('torch' in sys.modules)"
     pytest.importorskip("stable_retro")
     assert python(code) == "False\n"

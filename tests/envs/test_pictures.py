@@ -6,7 +6,7 @@ import pytest
 
 from kartrl.config import read
 from kartrl.envs import make_env
-from kartrl.envs.pictures import picture_of
+from kartrl.envs.wrappers.pictures import picture_of
 from kartrl.errors import UserError
 
 HALVES = np.where(filmed.GREY > 100, 255, 0).astype(np.uint8)

@@ -11,7 +11,7 @@ import pytest
 
 from kartrl.config import read
 from kartrl.envs import make_env
-from kartrl.envs.procgen import GAMES, ProcgenWorld
+from kartrl.envs.games.procgen import GAMES, ProcgenWorld
 from kartrl.envs.worlds import load_world
 from kartrl.errors import UserError
 

@@ -15,9 +15,9 @@ from gymnasium.utils.env_checker import check_env
 
 from kartrl.config import Config, read
 from kartrl.envs import make_env, make_group
+from kartrl.envs.registered import atari_spec, make_registered
 from kartrl.envs.spec import ActionSpec, Continuous
 from kartrl.envs.world import World
-from kartrl.envs.wrappers import atari_spec, make_other
 from kartrl.errors import UserError
 from kartrl.sizing.inspection import inspect_env, remarks
 
@@ -481,6 +481,6 @@ def test_actions_are_drawn_from_all_that_may_be_done() -> None:
     ],
 )
 def test_gymnasiums_checker_accepts_what_is_made(name: str) -> None:
-    env = make_other(config(name).environment, render=False)  # episode statistics hold the time, which differs
+    env = make_registered(config(name).environment, render=False)  # episode statistics hold the time, which differs
     check_env(env, skip_render_check=True, skip_close_check=True)
     env.close()

@@ -7,8 +7,8 @@ import pytest
 from commands import QUICK, run
 
 from kartrl.config import read
-from kartrl.envs.own_folder import OwnFolder
 from kartrl.envs.worlds import load_world
+from kartrl.envs.wrappers.own_folder import OwnFolder
 from kartrl.learning import checkpoint
 from kartrl.metrics import scalars_csv
 

@@ -13,8 +13,8 @@ from kartrl.console.libretro import Image
 from kartrl.driving.driver import Driver, with_newer
 from kartrl.driving.episodes import Step, reset_options, steps
 from kartrl.envs.episode import Episode
-from kartrl.envs.pictures import picture_of
 from kartrl.envs.worlds import CONSOLE_FPS
+from kartrl.envs.wrappers.pictures import picture_of
 from kartrl.errors import UserError
 from kartrl.kart.play import views
 from kartrl.learning import checkpoint

@@ -17,17 +17,17 @@ from gymnasium.envs.registration import EnvSpec as Registered
 from gymnasium.envs.registration import load_env_creator
 
 from kartrl.config import Environment, View
-from kartrl.envs.atari import USUAL, Begin, FireAfterLife, step_limit
-from kartrl.envs.checked import Checked
 from kartrl.envs.named_modules import apply_wrapper, import_named, look_here
-from kartrl.envs.observations import prepare_observations, stack_frames
+from kartrl.envs.wrappers.atari import USUAL, Begin, FireAfterLife, step_limit
+from kartrl.envs.wrappers.checked import Checked
+from kartrl.envs.wrappers.observations import prepare_observations, stack_frames
 from kartrl.errors import UserError
 
 Env = gymnasium.Env[Any, Any]
 NO_FRAMES = "{}: cannot be rendered: 'rgb_array' is not in its metadata's render_modes"
 
 
-def make_other(section: Environment, render: bool) -> Env:
+def make_registered(section: Environment, render: bool) -> Env:
     """Make the environment `section.id`: observations uint8 [H, W, C] or float32 [D].
 
     Raises:

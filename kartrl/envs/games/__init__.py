@@ -1,0 +1,1 @@
+"""Environments that kartrl brings along, besides the kart."""
