@@ -192,7 +192,7 @@ def test_tables_have_as_many_columns_as_their_headings() -> None:
     assert seen > 50
 
 
-def test_wheel_has_the_games_the_configurations_and_a_description_whose_links_work(tmp_path: Path) -> None:
+def test_wheel_has_games_presets_and_working_links(tmp_path: Path) -> None:
     source = tmp_path / "source"
     shutil.copytree(ROOT / "kartrl", source / "kartrl", ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):

@@ -50,7 +50,7 @@ def begin(config, slab, agent, seed, weights, action=DISCRETE):
     ],
     ids=["lstm", "feed-forward", "separate critic", "continuous", "masked", "image in bf16", "eager"],
 )
-def test_the_learner_reproduces_what_an_agent_decided_by_itself(shape, action, overrides, tolerance):
+def test_learner_reproduces_decisions_of_own_predictor(shape, action, overrides, tolerance):
     config, network, slab = set_up(shape, action, *overrides)
     weights = PublishedWeights(network).share()
     for life, steps in enumerate(LIVES):
@@ -63,7 +63,7 @@ def test_the_learner_reproduces_what_an_agent_decided_by_itself(shape, action, o
     check_reproduced(network, slab, action, tolerance)
 
 
-def test_one_forward_pass_answers_all_groups_of_an_agent_with_the_newest_weights():
+def test_own_predictor_answers_all_groups_with_newest_weights():
     config, network, slab = set_up()
     published = PublishedWeights(network, version=3)
     noisy = begin(config, slab, 1, 1, published.share())

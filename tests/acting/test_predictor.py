@@ -44,7 +44,7 @@ def play(slab, agent, seed, steps):
     ],
     ids=["lstm", "feed-forward", "gru", "separate critic", "continuous", "masked", "image", "bf16", "eager"],
 )
-def test_the_learner_reproduces_what_the_predictor_decided(shape, action, overrides, tolerance, device):
+def test_learner_reproduces_decisions_of_predictors(shape, action, overrides, tolerance, device):
     _, network, slab = set_up(shape, action, *overrides)
     network.to(device)
     stop, distribution = threading.Event(), make_distribution(action)

@@ -18,7 +18,7 @@ def add(tensors, worker, start):
         tensors["all"] += 1
 
 
-def test_what_one_process_writes_others_read_and_counts_of_ones_own_are_exact():
+def test_shared_tensors_written_by_one_are_read_by_others():
     context = start_method()
     tensors = SharedTensors({"own": torch.zeros(2, dtype=torch.int64), "all": torch.zeros((), dtype=torch.int64)})
     pipes = [context.Pipe(duplex=False) for _ in range(2)]

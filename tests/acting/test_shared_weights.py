@@ -29,7 +29,7 @@ def check_one_copy(weights, tensors, version):
     return version
 
 
-def test_a_copy_is_never_of_two_versions_also_when_the_writer_is_killed():
+def test_weights_copy_under_a_killed_writer_is_of_one_version():
     context, weights = start_method(), SharedWeights(torch.zeros(SIZE), 0)
     tensors = [torch.full((PIECE // 10, 10), -1.0) for _ in range(SIZE // PIECE)]  # many, so that a copy takes time
     version = check_one_copy(weights, tensors, None)
@@ -52,7 +52,7 @@ def test_a_copy_is_never_of_two_versions_also_when_the_writer_is_killed():
         assert version == 500_000_000, "a successor continues"
 
 
-def test_weights_are_copied_in_a_networks_own_precision_and_only_if_they_changed():
+def test_weights_copy_keeps_precision_and_skips_unchanged():
     weights, tensor = SharedWeights(torch.tensor([1.0, 2.5]), 7), torch.zeros(2, dtype=torch.bfloat16)
     assert weights.fetch([tensor], None) == 7
     assert tensor.tolist() == [1.0, 2.5]

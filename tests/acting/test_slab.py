@@ -237,7 +237,7 @@ def test_an_agent_may_move_when_it_has_answers_and_room():
     assert not slab.may_move(0), "it waits for a trainer"
 
 
-def test_an_agent_may_move_while_one_of_its_groups_waits_for_a_block():
+def test_agent_continues_while_one_group_waits_for_a_block():
     """Or an environment of another group could hang for ever."""
     slab = make_slab(groups_per_agent=2, ring=1)
     slab.state[0] = FINISHED
@@ -246,7 +246,7 @@ def test_an_agent_may_move_while_one_of_its_groups_waits_for_a_block():
     assert not slab.may_move(0)
 
 
-def test_an_agent_that_replaces_one_killed_between_two_blocks_fills_the_next():
+def test_agent_replaced_between_blocks_fills_the_next():
     """A batch may need it with the finished one."""
     slab = make_slab(ring=2, unroll_length=2)
     slab.observation[0], slab.filling[0], slab.state[0] = 5.0, 1, FINISHED  # and `current` still says 0
@@ -258,7 +258,7 @@ def test_an_agent_that_replaces_one_killed_between_two_blocks_fills_the_next():
     assert (take(slab, 0).observation == 5.0).all(), "it was left as it was"
 
 
-def test_an_agent_that_replaces_one_killed_with_a_full_ring_waits_for_its_oldest_block():
+def test_agent_replaced_with_full_ring_waits_for_oldest_block():
     slab = make_slab(ring=2, unroll_length=2)
     slab.state[:], slab.current[0] = FINISHED, 1
     slab.recover(0)
@@ -305,7 +305,7 @@ def test_a_full_ring_holds_up_its_own_group_only():
         assert not agent.is_alive()
 
 
-def test_an_answer_is_read_only_when_its_number_came_through_the_waker():
+def test_answer_is_read_only_after_its_number_arrives():
     slab = make_slab()
     mailbox = mailbox_of(slab)
     agent = agent_group(slab, 0, mailbox)
@@ -324,7 +324,7 @@ def test_an_answer_is_read_only_when_its_number_came_through_the_waker():
     assert mailbox.answered[0] == 1
 
 
-def test_initial_states_are_those_before_the_first_step_of_each_block():
+def test_initial_state_is_that_before_each_blocks_first_step():
     slab = make_slab(num_agents=2, group_size=2, ring=4, unroll_length=3)
     with Predictor(slab):
         for group in range(2):
@@ -335,7 +335,7 @@ def test_initial_states_are_those_before_the_first_step_of_each_block():
     assert (batch.initial_state[:, 1] == 7).all()
 
 
-def test_blocks_keep_what_they_hold_until_they_are_released():
+def test_blocks_keep_their_contents_until_released():
     slab = make_slab(ring=1, unroll_length=2)
     agent = threading.Thread(target=play, args=(slab, [[""]] * 3), daemon=True)
     with Predictor(slab):
@@ -379,7 +379,7 @@ def test_a_request_is_answered_once():
     assert slab.gather_requests([]) is None
 
 
-def test_a_request_that_was_announced_twice_is_answered_once_also_by_two_predictors():
+def test_request_announced_twice_is_answered_once():
     slab = make_slab(num_agents=8)
     answered, done = [], threading.Event()
 
@@ -407,7 +407,7 @@ def test_a_request_that_was_announced_twice_is_answered_once_also_by_two_predict
     assert sorted(answered) == [(group, number) for group in range(8) for number in range(1, 201)]
 
 
-def test_a_predictor_waits_for_enough_groups_but_not_for_ever():
+def test_predictor_waits_for_enough_groups_up_to_a_limit():
     slab = make_slab(num_agents=3)
     threading.Timer(0.05, slab.waiting.put, args=(1,)).start()
     slab.waiting.put(0)
@@ -437,7 +437,7 @@ def test_an_agent_ends_when_the_server_has_gone():
         agent.answer()
 
 
-def test_a_dead_agents_full_pipe_blocks_nobody():
+def test_dead_agents_full_pipe_blocks_no_process():
     slab = make_slab()
     for _ in range(70_000):  # a pipe holds 65,536 bytes
         slab._wake(0)

@@ -51,7 +51,7 @@ class Limited(Supervisor):
         self.made_good.append(number)
 
 
-def test_an_agent_that_cannot_be_started_is_tried_again_while_enough_others_work():
+def test_unstartable_agent_is_retried_while_enough_others_work():
     supervisor = Limited(most=2)
     supervisor.start()
     processes = [agent.process for agent in supervisor._agents]
@@ -75,7 +75,7 @@ def test_an_agent_that_cannot_be_started_is_tried_again_while_enough_others_work
             agent.process.join(60)
 
 
-def test_a_broken_pipe_of_an_environment_is_told_and_one_to_the_server_ends_the_agent():
+def test_broken_pipe_of_env_is_reported_of_server_ends_agent():
     reader, writer = CONTEXT.Pipe(duplex=False)
     with pytest.raises(SystemExit), telling(writer):
         raise BrokenPipeError(32, "the browser is gone")

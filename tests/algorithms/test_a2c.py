@@ -124,7 +124,7 @@ def test_loss_and_its_gradient_equal_loops_over_single_steps(action, core, algor
 
 
 @by_kind
-def test_a3c_says_how_far_the_learner_is_from_the_policy_that_acted(action):
+def test_a3c_reports_divergence_from_acting_policy(action):
     case = Case(action, algorithm=A3C, section=A3CSection())
     loss, trajectory = case.loss(), case.trajectory
     behaviour = split_decision(trajectory.decision, action.columns)
@@ -140,7 +140,7 @@ def test_a3c_says_how_far_the_learner_is_from_the_policy_that_acted(action):
 
 
 @by_kind
-def test_parts_add_up_to_the_whole_with_advantages_normalised_over_all_of_it(action):
+def test_parts_of_batch_add_up_with_advantages_normalised_whole(action):
     section = Section(normalise_advantages=True)
     whole, parts = Case(action, 4, section=section), Case(action, 4, section=section)
     chosen = whole.prepare().targets["advantage"][whole.trajectory.valid]
@@ -189,7 +189,7 @@ def test_the_values_that_were_acted_with_are_the_targets_values():
 
 
 @by_kind
-def test_invalid_steps_and_the_last_have_no_gradient_and_do_not_count(action):
+def test_invalid_and_last_steps_have_no_gradient_and_no_weight(action):
     case = Case(action, 1)
     invalid = ~case.trajectory.valid
     assert invalid.any()
@@ -213,7 +213,7 @@ def network_gradient(network, algorithm, trajectory, output):
 
 
 @by_kind
-def test_the_gradient_goes_back_through_the_unroll_up_to_each_reset(action):
+def test_gradient_through_the_unroll_stops_at_each_reset(action):
     network = network_for(action)
     algorithm = A2C(Section(), constant(GAMMA), TRANSFORMS["none"], make_distribution(action))
     trajectory = random_trajectory(action, 2, state_size=network.state_size, dtype=torch.float32)
@@ -231,7 +231,7 @@ def test_the_gradient_goes_back_through_the_unroll_up_to_each_reset(action):
 
 
 @pytest.mark.parametrize("reset", [False, True])
-def test_what_came_before_a_reset_has_no_gradient(reset):
+def test_steps_before_a_reset_have_no_gradient(reset):
     network = network_for(DISCRETE)
     algorithm = A2C(Section(), constant(GAMMA), TRANSFORMS["none"], make_distribution(DISCRETE))
     trajectory = random_trajectory(DISCRETE, 2, state_size=network.state_size, ends=0.0, dtype=torch.float32)

@@ -66,12 +66,12 @@ def retraced(trace, reward, terminated, valid, value, taken_q, bootstrap):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_retrace_is_the_weighted_sum_over_all_later_steps_of_an_episode(seed):
+def test_retrace_equals_weighted_sum_over_later_steps(seed):
     steps = random_steps(seed)
     np.testing.assert_allclose(retraced(*steps), slow_retrace(*steps, GAMMA), atol=1e-12)
 
 
-def test_retrace_with_full_traces_and_q_equal_v_is_the_n_step_return_and_without_traces_one_step():
+def test_retrace_limits_are_n_step_and_one_step_returns():
     _, reward, terminated, valid, value, _, bootstrap = random_steps(0)
     whole = retraced(np.ones((T, B)), reward, terminated, valid, value, value, bootstrap)
     one = retraced(np.zeros((T, B)), reward, terminated, valid, value, value, bootstrap)
@@ -153,7 +153,7 @@ def test_parts_of_a_batch_add_up_to_it():
     torch.testing.assert_close(divided.q.grad, whole.q.grad)
 
 
-def test_the_trust_region_does_not_change_when_the_batch_is_doubled():
+def test_trust_region_is_the_same_for_a_doubled_batch():
     one, two = Case(trust_region=0.05), Case(trust_region=0.05)
     twice = torch.arange(B).repeat(2)
     two.trajectory, two.average = two.trajectory.unrolls(twice), two.average[:, twice]
@@ -168,7 +168,7 @@ def test_the_trust_region_does_not_change_when_the_batch_is_doubled():
     torch.testing.assert_close(two.q.grad[:, :B] * 2, one.q.grad)
 
 
-def test_the_trust_region_leaves_what_is_within_it_and_else_ends_at_its_border():
+def test_trust_region_projects_gradients_to_its_border_only():
     random = torch.Generator().manual_seed(4)
     g, k = torch.randn(2, 1000, A, generator=random, dtype=torch.float64)
     z, before = within_trust_region(g, k, 0.5), (g * k).sum(1)
@@ -182,7 +182,7 @@ def test_the_trust_region_leaves_what_is_within_it_and_else_ends_at_its_border()
     assert torch.all(next(distances) <= next(distances)), "nothing in it is nearer"
 
 
-def test_on_policy_it_is_the_advantage_policy_gradient_without_a_correction():
+def test_on_policy_loss_is_advantage_gradient_uncorrected():
     probabilities, action = log_policy(0, T, B), torch.randint(A, (T, B), generator=torch.Generator().manual_seed(1))
     advantage, action_advantage = torch.randn(T, B, dtype=torch.float64), torch.randn(T, B, A, dtype=torch.float64)
     for c in (1.0, 10.0, math.inf):
@@ -192,7 +192,7 @@ def test_on_policy_it_is_the_advantage_policy_gradient_without_a_correction():
         torch.testing.assert_close(g, policy.grad)
 
 
-def test_truncation_and_correction_together_leave_the_expected_gradient_unbiased():
+def test_truncation_with_correction_leaves_gradient_unbiased():
     f, mu, q = log_policy(1), log_policy(2), torch.randn(A, dtype=torch.float64)
     advantage = q - (f.exp() * q).sum()
     expected = torch.zeros(A, dtype=torch.float64)
@@ -219,7 +219,7 @@ def small_network(core="lstm"):
 
 
 @pytest.mark.parametrize("core", ["lstm", "none"])
-def test_the_average_network_follows_and_goes_on_from_its_state(core):
+def test_average_network_follows_and_resumes_from_its_state(core):
     network, algorithm = small_network(core), acer(average_decay=0.75)
     trajectory = random_trajectory(DISCRETE, state_size=network.state_size, dtype=torch.float32)
     assert algorithm.state_dict() == {}

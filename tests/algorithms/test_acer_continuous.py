@@ -149,7 +149,7 @@ def test_parts_of_a_batch_add_up_to_it():
         torch.testing.assert_close(one, other)
 
 
-def test_the_trust_region_does_not_change_when_the_batch_is_doubled():
+def test_trust_region_is_the_same_for_a_doubled_batch():
     one, two = Case(trust_region=0.05), Case(trust_region=0.05)
     twice = torch.arange(B).repeat(2)
     targets = {name: target[:, twice] for name, target in two.batch.targets.items()}
@@ -169,7 +169,7 @@ def gradients_of(phi, behaviour, action, drawn, advantage, drawn_advantage, aver
     return gaussian_gradients(DISTRIBUTION, phi, decision, drawn, advantage, drawn_advantage, average, c)
 
 
-def test_on_policy_it_is_the_advantage_policy_gradient_without_a_correction():
+def test_on_policy_loss_is_advantage_gradient_uncorrected():
     phi, advantage, of_drawn = 0.5 * random(0, 9, 2 * D), random(1, 9), random(2, 9)
     action, drawn = (DISTRIBUTION.sample(phi, random(seed, 9, D)) for seed in (3, 4))
     for c in (1.0, 5.0):
@@ -180,7 +180,7 @@ def test_on_policy_it_is_the_advantage_policy_gradient_without_a_correction():
         assert torch.all(k.abs() < 1e-12), "nothing is nearer to the average than itself"
 
 
-def test_truncation_and_correction_together_leave_the_expected_gradient_unbiased():
+def test_truncation_with_correction_leaves_gradient_unbiased():
     grid = torch.linspace(-12, 12, 4001, dtype=torch.float64).unsqueeze(1)
     width = float(grid[1] - grid[0])
     one = DiagonalGaussian(1)
@@ -227,7 +227,7 @@ def test_the_mean_of_q_over_actions_of_the_policy_is_the_value():
     assert abs(float(q.mean()) - 3.25) < 4 * float(error)
 
 
-def test_policies_at_the_bounds_of_their_deviations_keep_everything_finite():
+def test_deviations_at_their_bounds_keep_everything_finite():
     case = Case()
     case.network.float()
     scale = torch.cat([torch.full((D,), 3.0), torch.full((D,), 100.0)])  # deviations are clamped to their bounds

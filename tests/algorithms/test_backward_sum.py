@@ -7,7 +7,7 @@ from kartrl.algorithms.backward_sum import backward_sum, by_doubling
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 7, 8, 33])
-def test_both_ways_are_the_recursion(length):
+def test_backward_sum_equals_the_recursion(length):
     random = torch.Generator().manual_seed(length)
     term = torch.randn(length, 3, dtype=torch.float64, generator=random)
     decay = torch.rand(length, 3, dtype=torch.float64, generator=random)

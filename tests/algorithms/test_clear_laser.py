@@ -78,7 +78,7 @@ def test_cloning_and_its_gradient_equal_loops_over_steps(action, form):
 
 
 @pytest.mark.parametrize("form", ["paper", "seed"])
-def test_parts_of_cloning_add_up_and_a_perfect_clone_costs_nothing(form):
+def test_cloning_parts_add_up_and_perfect_clone_costs_nothing(form):
     distribution, section = make_distribution(DISCRETE), Clear(policy_cost=0.3, value_cost=0.7, form=form)
     trajectory = random_trajectory(DISCRETE)._replace(online=torch.zeros(B, dtype=torch.bool))
     head, value = heads(DISCRETE)
@@ -169,7 +169,7 @@ def test_the_gradient_of_a_masked_loss_equals_loops_over_steps(form):
     torch.testing.assert_close(value.grad, other_value.grad)
 
 
-def test_only_trusted_steps_have_a_gradient_and_the_masked_share_is_told():
+def test_untrusted_steps_have_no_gradient_and_are_reported():
     distribution, trajectory = make_distribution(DISCRETE), random_trajectory(DISCRETE)
     head, value = heads(DISCRETE)
     behaviour = split_decision(trajectory.decision, 1)

@@ -112,7 +112,7 @@ def test_termination_lets_nothing_through():
     np.testing.assert_array_equal(run(batch, 0.95)[:4], before)
 
 
-def test_truncation_bootstraps_from_the_last_observation_and_no_further():
+def test_truncation_bootstraps_from_the_last_observation_only():
     batch = random_batch(6, 8, 1, ends=0.0)
     batch["valid"][4] = False
     before = run(batch, 0.95)

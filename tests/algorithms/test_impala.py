@@ -97,7 +97,7 @@ def test_loss_and_its_gradient_equal_loops_over_single_steps(action, bars):
 
 
 @by_kind
-def test_invalid_steps_and_the_last_have_no_gradient_and_do_not_count(action):
+def test_invalid_and_last_steps_have_no_gradient_and_no_weight(action):
     case = Case(action, 1)
     invalid = ~case.trajectory.valid
     assert invalid.any()

@@ -45,7 +45,7 @@ def test_masked_actions_are_learned_and_none_is_illegal(algorithm, core):
 
 
 @pytest.mark.parametrize("algorithm", ["a2c", "a3c", "appo", "impala", "ppo"])
-def test_what_is_never_legal_has_no_gradient(algorithm):
+def test_never_legal_actions_have_no_gradient(algorithm):
     """Weights of the logits of such actions stay as they were, bit for bit, and the others learn."""
     settings = ("environment.wrapper=choosing:never_the_first", "run.agent_steps=600", "optimizer.weight_decay=0")
     config = choose("Legal", "multi-discrete", f"algorithm.name={algorithm}", "model.hidden_size=8", *settings)

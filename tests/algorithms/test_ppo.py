@@ -110,7 +110,7 @@ def test_loss_and_its_gradient_equal_loops_over_single_steps(algorithm, action, 
 @by_kind
 @by_algorithm
 @pytest.mark.parametrize("core", ["lstm", "none"])
-def test_on_policy_both_have_the_targets_of_gae_and_the_first_gradient_of_a2c(algorithm, action, core):
+def test_on_policy_targets_are_gae_and_gradient_is_a2c(algorithm, action, core):
     network, distribution = network_for(action, core), make_distribution(action)
     trajectory, _ = acted_with(
         network, random_trajectory(action, state_size=network.state_size, dtype=torch.float32), distribution
@@ -128,7 +128,7 @@ def test_on_policy_both_have_the_targets_of_gae_and_the_first_gradient_of_a2c(al
 
 
 @by_kind
-def test_off_policy_appo_takes_the_values_of_the_learner_and_the_clip_around_what_acted(action):
+def test_off_policy_appo_uses_learner_values_and_acting_clip(action):
     network, distribution = network_for(action), make_distribution(action)
     trajectory = random_trajectory(action, dtype=torch.float32)
     agent = made(APPO, action, normalise_advantages=False, minibatch_size=1000)
@@ -167,7 +167,7 @@ def test_each_epoch_takes_every_unroll_once_in_another_order(algorithm):
 
 @by_kind
 @by_algorithm
-def test_shuffled_single_steps_have_the_loss_and_gradient_of_whole_unrolls(algorithm, action):
+def test_shuffled_steps_have_loss_and_gradient_of_unrolls(algorithm, action):
     network = network_for(action, "none")
     trajectory = random_trajectory(action, state_size=0, dtype=torch.float32)
     trajectory = trajectory._replace(importance=torch.arange(1.0, 6.0))
@@ -200,7 +200,7 @@ def test_shuffled_single_steps_have_the_loss_and_gradient_of_whole_unrolls(algor
         (["replay.methods=queue uniform"], 7),
     ],
 )
-def test_minibatches_are_of_single_steps_unless_whole_unrolls_are_needed(settings, steps):
+def test_minibatches_are_steps_unless_unrolls_are_needed(settings, steps):
     agent = make_algorithm(read(overrides=settings), make_distribution(DISCRETE))
     trajectory = random_trajectory(DISCRETE, state_size=0, dtype=torch.float32)
     batch = only_minibatch(agent, prepared(agent, network_for(DISCRETE, "none"), trajectory))
@@ -208,7 +208,7 @@ def test_minibatches_are_of_single_steps_unless_whole_unrolls_are_needed(setting
 
 
 @by_algorithm
-def test_each_epoch_takes_every_valid_step_once_with_its_own_targets(algorithm):
+def test_each_epoch_takes_each_valid_step_once_with_its_targets(algorithm):
     agent = made(algorithm, DISCRETE, epochs=2, minibatch_size=8, shuffle="steps")
     trajectory = random_trajectory(DISCRETE, size=6, state_size=0)
     number = torch.arange(42.0).reshape(7, 6)
@@ -236,7 +236,7 @@ def test_each_epoch_takes_every_valid_step_once_with_its_own_targets(algorithm):
 
 @by_algorithm
 @pytest.mark.parametrize(("kl_limit", "passes"), [(0.0, 4), (1e-9, 1), (1e9, 4)])
-def test_the_kl_limit_ends_the_update_after_the_pass_that_exceeds_it(algorithm, kl_limit, passes):
+def test_kl_limit_ends_the_update_after_the_exceeding_epoch(algorithm, kl_limit, passes):
     agent = made(algorithm, DISCRETE, epochs=4, minibatch_size=1000, kl_limit=kl_limit)
     network = network_for(DISCRETE)
     batch = prepared(agent, network, random_trajectory(DISCRETE, dtype=torch.float32))

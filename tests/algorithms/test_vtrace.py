@@ -115,7 +115,7 @@ def test_float32_stays_close_to_float64():
     np.testing.assert_allclose(result.advantage.numpy(), advantages, rtol=1e-4, atol=1e-4)
 
 
-def test_on_policy_it_is_the_n_step_return():
+def test_on_policy_vtrace_is_the_n_step_return():
     batch = random_batch(3, 10, 5, ends=0.0, on_policy=True)
     returns, following = np.zeros((10, 5)), batch["bootstrap_value"]
     for step in reversed(range(10)):
@@ -123,7 +123,7 @@ def test_on_policy_it_is_the_n_step_return():
     np.testing.assert_allclose(run(batch).value_target.numpy(), returns, rtol=1e-9)
 
 
-def test_on_policy_with_lambda_its_advantage_is_that_of_gae():
+def test_on_policy_vtrace_advantage_with_lambda_is_gae():
     batch = random_batch(4, 10, 5, on_policy=True)
     result = run(batch, trace_lambda=0.9)
     expected = generalised_advantage(
@@ -146,7 +146,7 @@ def test_termination_lets_nothing_through():
     torch.testing.assert_close(run(batch).value_target[:4], before)
 
 
-def test_truncation_bootstraps_from_the_last_observation_and_no_further():
+def test_truncation_bootstraps_from_the_last_observation_only():
     batch = random_batch(6, 8, 1, ends=0.0, on_policy=True)
     batch["valid"][4], batch["reward"][4] = False, 0.0
     result = run(batch).value_target.clone()

@@ -21,7 +21,7 @@ def write(folder, rewards, finished):
     (folder / "episodes.csv").write_text("\n".join(episodes) + "\n")
 
 
-def test_a_row_tells_of_a_collapse_and_of_a_run_that_never_drove(tmp_path):
+def test_row_shows_collapse_and_run_that_never_drove(tmp_path):
     write(tmp_path / "a__1", [0.0, 0.03, 0.04, 0.01, 0.04, *[0.04] * 15], [False] * 3 + [True] * 10 + [False] * 7)
     write(tmp_path / "a__2", [-0.01] * 20, [False] * 20)
     cells = row("a", [read_run(tmp_path / "a__1"), read_run(tmp_path / "a__2")])

@@ -26,7 +26,7 @@ def test_the_second_ground_follows_with_no_circuit_of_both(second, circuits):
     assert trained == {"asphalt": {f"MarioCircuit.Act{act}" for act in (1, 2, 3, 4)}, second: circuits}
 
 
-def test_methods_are_of_the_same_run_but_for_what_is_replayed_and_cloned():
+def test_methods_differ_only_in_replay_and_cloning():
     configs = {name: read([], [*forgetting.COMMON, *own]) for name, own in forgetting.METHODS.items()}
     assert {name: bool(config.replays) for name, config in configs.items()} == {
         "none": False,
@@ -38,7 +38,7 @@ def test_methods_are_of_the_same_run_but_for_what_is_replayed_and_cloned():
     assert len(same) == 1
 
 
-def test_a_copied_run_is_the_same_and_leaves_the_first_one_as_it_is(tmp_path):
+def test_copied_run_is_the_same_and_leaves_the_first_unchanged(tmp_path):
     begun = tmp_path / "asphalt-1"
     for name in ("replay/a.unrolls", "replay/1.state", "checkpoints/1.pt", "scalars.csv"):
         (begun / name).parent.mkdir(parents=True, exist_ok=True)
@@ -65,7 +65,7 @@ def test_a_method_that_comes_too_late_for_the_replay_is_refused(tmp_path):
         forgetting.run_seed(options, 1, {})
 
 
-def test_the_table_tells_what_is_lost_with_intervals():
+def test_table_shows_losses_with_intervals():
     def scores(asphalt, ice):
         return {"asphalt": {"progress": asphalt, "finished": 0.0}, "ice": {"progress": ice, "finished": 1.0}}
 

@@ -10,7 +10,7 @@ def curve(rewards):
     return [(0.0, 20_000 * number + part, reward) for number, reward in enumerate(rewards) for part in (2, 19_999)]
 
 
-def test_a_collapse_between_good_windows_is_counted_and_its_length_told():
+def test_collapse_between_good_windows_is_counted_and_timed():
     found = steadiness(curve([-0.01, 0.0, 0.03, *[0.04] * 10, 0.01, 0.0, *[0.04] * 5, 0.015, *[0.04] * 10]))
     assert (found.low, found.collapses, found.longest) == (3, 2, 2)
     assert found.final == pytest.approx(0.04)
@@ -37,7 +37,7 @@ def test_a_run_that_never_got_good_has_no_steadiness():
     assert steadiness(curve([-0.1] * 30)) is None
 
 
-def test_the_first_race_and_the_first_time_that_most_races_are_finished(tmp_path):
+def test_first_finished_race_and_majority_are_timed(tmp_path):
     rows = [(100.0 + number, 1000 * number, "a", 1.0, 10, int(number >= 20)) for number in range(100)]
     lines = ["time,agent_steps,level,episodic_return,episodic_length,finished"]
     (tmp_path / "episodes.csv").write_text("\n".join([*lines, *(",".join(map(str, row)) for row in rows)]) + "\n")

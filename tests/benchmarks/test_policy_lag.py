@@ -11,7 +11,7 @@ from policy_lag import delayed
 from kartrl.acting.published_weights import published
 
 
-def test_predictors_and_other_processes_get_weights_two_updates_late():
+def test_predictors_and_processes_get_weights_two_updates_late():
     network = torch.nn.Linear(1, 1, bias=False)
     weights = delayed(2)(network)
     shared, copy, own = weights.share(), torch.nn.Linear(1, 1, bias=False), torch.nn.Linear(1, 1, bias=False)
@@ -27,7 +27,7 @@ def test_predictors_and_other_processes_get_weights_two_updates_late():
     assert all(right for version, right in seen if version)
 
 
-def test_a_run_has_the_lag(tmp_path: Path):
+def test_policy_lag_script_trains_at_the_given_lag(tmp_path: Path):
     options = ["run.name=late", "run.agent_steps=10000", "system.max_policy_lag=1000", "system.predictors=0"]
     script = [sys.executable, ROOT / "benchmarks" / "policy_lag.py", "--updates", "10", "-c", "cartpole", *EVALUATE_OFF]
     command = [*script, *(part for option in options for part in ("--set", option))]

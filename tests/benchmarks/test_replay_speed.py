@@ -24,7 +24,7 @@ def test_acer_replays_as_often_as_its_ratio_says():
     assert replayed_steps(config, choose_sizes(config, SPEC)) == 3
 
 
-def test_a_row_is_of_medians_and_each_share_of_the_ideal_measured_with_its_window():
+def test_row_has_medians_and_shares_of_their_windows_ideal():
     parts = Parts(1e-3, 0.0, {}, 0.0, 1.0)
     measurements = [
         replay_speed.Measurement(

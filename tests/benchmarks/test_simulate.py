@@ -51,14 +51,14 @@ def test_one_agent_steps_as_fast_as_its_environment():
     assert result.prediction_batch == 1
 
 
-def test_messages_and_forward_passes_add_up_for_an_agent_that_waits():
+def test_messages_and_forward_passes_of_waiting_agent_add_up():
     result = run(message=0.0005, forward_base=0.001, forward_per_observation=0.0004, wake=0.0001)
     assert result.agent_steps_per_second == pytest.approx(1 / 0.003, rel=0.02)
     assert result.use["predictor"] == pytest.approx(0.5, rel=0.02)
     assert result.limit() == "none: round trips"
 
 
-def test_an_agent_that_runs_the_network_itself_makes_one_forward_pass_for_all_of_its_groups():
+def test_own_forward_pass_is_one_for_all_groups_of_an_agent():
     costs = {"message": 0.5, "forward_base": 0.002, "forward_per_observation": 0.0005, "wake": 0.5}
     result = run(predictors=0, groups_per_agent=2, group_size=2, **costs)
     assert result.agent_steps_per_second == pytest.approx(4 / (4 * 0.001 + 0.002 + 4 * 0.0005), rel=0.02)
@@ -157,7 +157,7 @@ def test_sizes_are_those_that_training_chooses(algorithm, agents, envs):
     )
 
 
-def test_command(tmp_path, capsys, monkeypatch):
+def test_simulate_command_prints_a_row(tmp_path, capsys, monkeypatch):
     stages = tmp_path / "stages.json"
     measured = [
         {"agents": 1, "group_size": 1, "agent_steps_per_second": 1000.0, "lag": 1.0},

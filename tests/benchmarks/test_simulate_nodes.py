@@ -55,7 +55,7 @@ def test_the_sum_of_gradients_goes_around_the_ring():
     assert result.use["sum of gradients"] == pytest.approx(messages / (0.005 + messages), rel=0.03)
 
 
-def test_a_network_carries_what_it_can_and_compression_makes_it_more():
+def test_network_bandwidth_limits_steps_and_compression_helps():
     narrow = {"nodes": 40, "step_bytes": 1000.0, "bandwidth": 1e7}
     result = run(**narrow)
     assert result.agent_steps_per_second == pytest.approx(1e4, rel=0.02)
@@ -80,7 +80,7 @@ def test_batches_that_are_too_old_are_dropped():
     assert bounded.lag <= 4
 
 
-def test_failures_cost_the_time_of_a_restart_and_what_was_under_way():
+def test_failures_cost_restart_time_and_unfinished_unrolls():
     result = run(seconds=2000.0, nodes=4, node_mtbf=20.0, node_restart=5.0)
     assert result.agent_steps_per_second == pytest.approx(4000 * 20 / 25, rel=0.05)
     assert result.lost == pytest.approx(0.1 / 20, rel=0.3)
@@ -88,7 +88,7 @@ def test_failures_cost_the_time_of_a_restart_and_what_was_under_way():
     assert learner.agent_steps_per_second == pytest.approx(1000 / 1.1, rel=0.02)
 
 
-def test_command(capsys, monkeypatch):
+def test_simulate_nodes_command_prints_a_row(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "160")
     command = ["simulate_nodes.py", "--nodes", "1", "64", "--set", "update_base=0.1", "--seconds", "4"]
     monkeypatch.setattr(sys, "argv", command)

@@ -45,18 +45,18 @@ SMALL, LARGE = Machine("s", "small", 2, 0.0, here=True), Machine("l", "large", 8
         (["cluster.node_cpus=2"], "node_cpus: only with cluster.ray"),
     ],
 )
-def test_what_does_not_go_together_is_one_line(overrides, why):
+def test_contradictory_node_settings_are_one_line(overrides, why):
     with pytest.raises(UserError, match=why) as raised:
         check(read(overrides=overrides))
     assert_clear(raised.value)
 
 
-def test_a_node_predicts_on_its_cpu_whatever_device_the_learner_has():
+def test_node_predicts_on_cpu_for_any_learner_device():
     text = dump(read(overrides=["environment.id=CartPole-v1", "system.device=cuda", "system.predictor_devices=cuda:0"]))
     assert acting_process._find_out(text, 2).sizes.agents == 2
 
 
-def test_node_unrolls_are_as_long_as_the_learners_the_rest_its_own():
+def test_node_sizes_are_its_own_except_unroll_length():
     chosen = ["algorithm.unroll_length=auto (10)", "system.agents=auto (9)", "system.max_policy_lag=auto (7)"]
     config = read(overrides=["environment.id=CartPole-v1", "system.device=cpu", *chosen])
     sizes = acting_process._find_out(dump(for_nodes(config)), 1).sizes
@@ -92,7 +92,7 @@ def test_nodes_are_spread_over_machines(machines, taken, wanted, cpus, expected)
 
 
 @pytest.mark.parametrize(("algorithm", "expected"), [("appo", 24), ("acer", 120)])
-def test_what_is_too_old_follows_from_the_updates_that_a_batch_leads_to(algorithm, expected):
+def test_age_limit_follows_from_updates_per_batch(algorithm, expected):
     member = Member(0, Place(SMALL, 2))
     member.envs = 16
     updates = updates_per_batch(read(overrides=[f"algorithm.name={algorithm}"]))
@@ -101,7 +101,7 @@ def test_what_is_too_old_follows_from_the_updates_that_a_batch_leads_to(algorith
     assert source.max_lag == expected
 
 
-def test_stages_go_on_in_the_next_life():
+def test_stages_continue_in_the_next_life():
     member = Member(0, Place(SMALL, 2))
     for acted, waited in ((3.0, 1.0), (1.0, 1.0)):  # of each life
         begun = NodeState(agent_seconds=(0.5, 0.0, 0.5, 0.0, 0.0), predictor_seconds=(0.5, 0.0, 0.0, 0.0))
@@ -129,7 +129,7 @@ def test_packed_unrolls_are_the_same():
     assert unpack(Delivery(unrolls, None, [], [], NodeState())) is unrolls
 
 
-def test_weights_of_another_machine_are_taken_unless_they_are_old():
+def test_weights_of_another_machine_are_used_unless_too_old():
     there, here = nn.Linear(3, 2), nn.Linear(3, 2)
     learner, node = PublishedWeights(there), PublishedWeights(here, version=-1)
     first = learner.flat()
@@ -147,7 +147,7 @@ def test_weights_of_another_machine_are_taken_unless_they_are_old():
     assert torch.equal(acting.bias, there.bias)
 
 
-def test_a_replacement_inspects_nothing_again_and_each_life_ends_with_its_node():
+def test_replacement_agent_skips_inspection_and_ends_with_node():
     with tempfile.TemporaryDirectory() as name:  # pytest's own folders can be too long for a socket's path
         folder = Path(name)
         (folder / "made").mkdir()

@@ -103,7 +103,7 @@ def test_token_that_does_not_fit_is_refused(machines, tmp_path, monkeypatch, var
 
 
 @pytest.mark.timeout(900)
-def test_nodes_come_and_go(machines, tmp_path):
+def test_nodes_that_join_and_leave_keep_training_alive(machines, tmp_path):
     folder, output = tmp_path / "logs" / "run", tmp_path / "output"
     second = machines.add()
     with output.open("w") as file:
@@ -177,7 +177,7 @@ def test_the_kart_trains_on_nodes_that_share_a_machine(machines, tmp_path):
 
 
 @pytest.mark.timeout(400)
-def test_an_autoscaler_brings_a_machine_for_as_long_as_it_is_needed(machines, tmp_path):
+def test_autoscaler_adds_a_machine_while_it_is_needed(machines, tmp_path):
     assert not machines.autoscaled()
     options = ["--ray", machines.address, "--nodes", "1", "--set", f"cluster.node_cpus={AUTOSCALED_CPUS}"]
     tiny = ["-c", "cartpole", *NODE, *EVALUATE_OFF, "--set", "run.agent_steps=200"]
@@ -189,7 +189,7 @@ def test_an_autoscaler_brings_a_machine_for_as_long_as_it_is_needed(machines, tm
 
 
 @pytest.mark.timeout(400)
-def test_a_cluster_of_its_own_is_reached_by_nobody_and_leaves_nothing(tmp_path, monkeypatch):
+def test_own_cluster_is_unreachable_and_leaves_nothing(tmp_path, monkeypatch):
     for name in ("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_ADDRESS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -215,7 +215,7 @@ def test_a_cluster_of_its_own_is_reached_by_nobody_and_leaves_nothing(tmp_path, 
 
 
 @pytest.mark.timeout(300)
-def test_nodes_whose_answers_wait_are_served_in_turn(machines):
+def test_nodes_with_waiting_answers_are_served_in_order(machines):
     import ray
 
     from kartrl.nodes.fleet import first_answered

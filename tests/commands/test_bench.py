@@ -24,7 +24,7 @@ for k in range(1000):
 
 
 @pytest.mark.timeout(300)
-def test_it_measures_prints_and_writes_json(tmp_path):
+def test_bench_measures_prints_and_writes_json(tmp_path):
     (tmp_path / "peer.py").write_text(PEER)
     peer = f"{sys.executable} {tmp_path / 'peer.py'}"
     options = ["--seconds", "3", "--warm", "1", "--peer", peer, "--json", "figures.json"]
@@ -83,7 +83,7 @@ def test_it_measures_prints_and_writes_json(tmp_path):
         ("", ["cluster.nodes=2"], "[cluster] nodes: bench compares with a cluster only with --ray ADDRESS"),
     ],
 )
-def test_a_comparison_that_cannot_be_made_is_refused_before_anything_is_measured(peer, overrides, said):
+def test_impossible_comparison_is_refused_before_measuring(peer, overrides, said):
     settings = Settings(seconds=9, warm=9, repeat=1, peer=peer, ray="", json=None)
     with pytest.raises(UserError) as error:
         bench(["cartpole"], overrides, settings, Console())

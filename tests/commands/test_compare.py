@@ -29,7 +29,7 @@ vast = ["system.envs_per_agent=65536", "algorithm.unroll_length=10000"]
 """
 
 
-def test_runs_are_told_in_a_table_and_a_picture(tmp_path):
+def test_compare_writes_a_table_and_a_picture(tmp_path):
     for seed in (1, 2, 3):
         for name, step in (("ppo", 2.0), ("a2c", 1.0)):
             returns = [seed + step * number for number in range(200)]
@@ -56,7 +56,7 @@ def test_runs_are_told_in_a_table_and_a_picture(tmp_path):
     assert len(colours) > 50
 
 
-def test_experiment_compares_symmetry_and_names_files_with_equals(tmp_path, monkeypatch):
+def test_experiment_on_symmetry_names_files_with_equals(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a=b").mkdir()
     (tmp_path / "a=b" / "model.core=lstm.cfg").write_text("[run]\nagent_steps = 500\n")
@@ -136,7 +136,7 @@ def test_bad_input_is_one_line_and_leaves_no_files(tmp_path, arguments, said):
 
 
 @pytest.mark.timeout(300)
-def test_an_experiment_trains_what_is_missing_and_resumes_what_was_broken_off(tmp_path, monkeypatch):
+def test_experiment_trains_missing_and_resumes_broken_off_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     file, logs = Path("tiny.toml"), tmp_path / "logs" / "tiny"
     config = read(["cartpole"], [*TINY, "run.logs=logs/tiny", "run.name=appo__1", "run.seed=1"])

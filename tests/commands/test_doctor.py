@@ -67,7 +67,7 @@ def test_this_machine_is_ready(tmp_path: Path, data: Path) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs a pseudo terminal")
-def test_in_a_terminal_it_is_a_table_on_one_screen(tmp_path: Path) -> None:
+def test_doctor_in_a_terminal_is_a_table_on_one_screen(tmp_path: Path) -> None:
     import pty
 
     ours, theirs = pty.openpty()
@@ -103,7 +103,7 @@ def test_a_bundled_rom_with_a_wrong_byte(tmp_path: Path) -> None:
         assert word in found["bundled ROM"][1]
 
 
-def test_a_wrong_cartridge_stops_only_those_who_would_drive_it(tmp_path: Path, data: Path) -> None:
+def test_wrong_cartridge_is_an_error_only_where_used(tmp_path: Path, data: Path) -> None:
     (data / "SuperMarioKart-Snes").mkdir(parents=True)
     (data / "SuperMarioKart-Snes" / "rom.sfc").write_bytes(bytes(512 * 1024))
     found = examine(cwd=tmp_path, status=1)
@@ -150,7 +150,7 @@ def test_an_environment_that_takes_its_process_with_it(tmp_path: Path) -> None:
     assert "crashes" in found["environment"][1]
 
 
-def test_a_bad_configuration_and_what_does_not_fit(tmp_path: Path) -> None:
+def test_doctor_reports_bad_configurations(tmp_path: Path) -> None:
     found = examine(*QUICK, "--set", "run.sed=1", cwd=tmp_path, status=1)
     assert "'seed'" in found["configuration"][1]
     found = examine(

@@ -108,7 +108,7 @@ def test_a_wrong_argument_of_the_environment_is_one_line(cartpole):
     assert "\n" not in str(error.value)
 
 
-def test_other_observations_than_in_training_are_refused_with_all_overrides(cartpole, monkeypatch):
+def test_other_observations_are_refused_with_all_overrides(cartpole, monkeypatch):
     monkeypatch.setenv("KARTRL_IMPORT", "gymnasium.wrappers")
     overrides = ["environment.wrapper=gymnasium.wrappers:TimeAwareObservation", "environment.frame_skip=1"]
     with pytest.raises(UserError) as error, open_driver(cartpole, [], "cpu", overrides=overrides):

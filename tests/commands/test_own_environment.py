@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_it_is_trained_evaluated_and_resumed_from_its_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_own_environment_trains_evaluates_and_resumes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def kartrl(*arguments: str, trusted: str = "", fresh: bool = False) -> subprocess.CompletedProcess[str]:
         monkeypatch.setenv("KARTRL_IMPORT", trusted)
         return run(*arguments, cwd=folder, installed=True, fresh=fresh)
@@ -73,7 +73,7 @@ def test_it_is_trained_evaluated_and_resumed_from_its_folder(folder: Path, monke
         ("environment.id=spaces_zoo:Words-v0", ["Text"]),
     ],
 )
-def test_what_is_wrong_with_it_is_one_line(
+def test_faults_of_an_own_environment_are_one_line(
     folder: Path, monkeypatch: pytest.MonkeyPatch, override: str, words: list[str]
 ) -> None:
     (folder / "broken.py").write_text("\n1 / 0\n")

@@ -96,7 +96,7 @@ def test_without_a_run_the_policy_that_comes_along_drives(home, console):
 
 
 @needs_kart
-def test_the_window_has_a_ghost_unless_it_is_told_otherwise(home, console, monkeypatch):
+def test_window_has_a_ghost_by_default(home, console, monkeypatch):
     assert find_rival(NO_OPTIONS, console) is None
     checkpoint.save(policy.SHIPPED, make_checkpoint(10))
     assert find_rival(NO_OPTIONS, console) == policy.SHIPPED
@@ -111,7 +111,7 @@ def test_the_window_has_a_ghost_unless_it_is_told_otherwise(home, console, monke
         find_rival(argparse.Namespace(**{**vars(NO_OPTIONS), "alone": True, "checkpoint": str(best)}), console)
 
 
-def test_evaluate_and_export_as_they_are_typed(tmp_path):
+def test_evaluate_and_export_as_typed_work(tmp_path):
     """`evaluate` without -p, then the same policy made small."""
     path = save_policy(tmp_path / "logs" / "pole", CARTPOLE)
     config = dump(checkpoint.load(path).config)
@@ -150,7 +150,7 @@ def kart_like(observation_shape=(54, 52, 1), actions=9):
     return Checkpoint(config, state.network, state.optimizer, Counters(12, 3, 1, 90.0), observation_shape, action)
 
 
-def test_an_export_of_circuits_of_ones_own_wants_circuits_and_overwrites_nothing_before(tmp_path, console):
+def test_export_of_own_circuits_needs_them_before_overwriting(tmp_path, console):
     own = ["levels.*=none", "levels.random:3:asphalt=none", f"levels.{tmp_path}/mine.state=train"]
     given, path = kart_like(), tmp_path / "given.pt"
     checkpoint.save(path, given._replace(config=read(overrides=[*KART, *own])))
@@ -167,7 +167,7 @@ def test_an_export_of_circuits_of_ones_own_wants_circuits_and_overwrites_nothing
 
 @needs_kart
 @pytest.mark.parametrize("half", [False, True])
-def test_an_exported_policy_acts_as_before_and_carries_nothing_else(tmp_path, console, half):
+def test_exported_policy_acts_as_before_and_has_nothing_else(tmp_path, console, half):
     original = kart_like()
     checkpoint.save(tmp_path / "given.pt", original)
     export(tmp_path / "given.pt", tmp_path / "small.pt", half, [], 0, "cpu", console)
@@ -193,7 +193,7 @@ def test_an_exported_policy_acts_as_before_and_carries_nothing_else(tmp_path, co
         assert torch.equal(before, after)
 
 
-def test_a_card_has_what_it_takes_to_train_the_same_again():
+def test_card_has_all_to_train_the_same_again():
     own = ["levels.random:3:asphalt=none", "levels.MarioCircuit.Act2=none", "levels.MarioCircuit.Act4=test", *KART]
     config = read(["all_circuits"], own)
     card = describe("a.pt", kart_like()._replace(config=config), False, [], load_world(config))
@@ -222,7 +222,7 @@ def test_weights_that_are_too_large_are_not_halved(tmp_path, console):
     assert not (tmp_path / "small.pt").exists()
 
 
-def test_what_ships_is_small_and_has_a_card():
+def test_bundled_policy_is_small_and_has_a_card():
     shipped = checkpoint.load(policy.SHIPPED)
     assert policy.SHIPPED.stat().st_size <= 3_000_000
     assert (shipped.optimizer, dict(shipped.random)) == ({}, {})
@@ -231,7 +231,7 @@ def test_what_ships_is_small_and_has_a_card():
     assert "| ROM | KartRL-Snes, build " in card
 
 
-def test_an_export_that_cannot_be_evaluated_leaves_an_earlier_one_alone(tmp_path):
+def test_failed_export_leaves_an_earlier_one_unchanged(tmp_path):
     state = make_checkpoint(100, "model.hidden_size=16")
     config = read([], ["environment.id=mine:Corridor-v0", "model.hidden_size=16"])
     checkpoint.save(tmp_path / "foreign.pt", state._replace(config=config))

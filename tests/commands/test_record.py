@@ -125,7 +125,7 @@ def endless(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("look", ["bytes", "shares", "int64", "bool"])
-def test_a_film_shows_what_render_returns(endless, look):
+def test_film_shows_the_rendered_pictures(endless, look):
     assert main(["record", "-p", endless(f"environment.kwargs.look={look}"), "--max-steps", "3"]) == 0
     codec, fps, pictures = decode("filmed-Filmed-v0.mp4")
     assert (codec, fps, len(pictures)) == ("h264", 25, 4)
@@ -146,7 +146,7 @@ def test_a_film_without_end_has_a_limit_and_progress(endless, monkeypatch, capsy
     assert len(decode("filmed-Filmed-v0.mp4")[2]) == 2 * 41
 
 
-def test_what_was_filmed_until_ctrl_c_is_kept(endless, capsys):
+def test_film_until_ctrl_c_is_kept(endless, capsys):
     assert main(["record", "-p", endless("environment.kwargs.stopped=15"), "-o", "film.mp4"]) == 0
     assert "Interrupted; the video so far is kept" in capsys.readouterr().out
     assert len(decode("film.mp4")[2]) == 15

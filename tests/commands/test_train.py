@@ -15,7 +15,7 @@ from kartrl.metrics import scalars_csv
 from kartrl.models.mirror_symmetry import MirrorSymmetry
 
 
-def test_it_trains_saves_logs_and_resumes_passing_over_a_damaged_checkpoint(tmp_path):
+def test_train_saves_logs_and_resumes_past_damaged_checkpoint(tmp_path):
     options = [*QUICK, *EVALUATE_OFF, "--set", "run.agent_steps=8000", "--set", "run.name=run"]
     first = run("train", *options, cwd=tmp_path, fresh=True)
     assert first.returncode == 0, first.stdout + first.stderr
@@ -94,7 +94,7 @@ def test_a_new_run_begins_with_the_weights_of_another(tmp_path):
     assert "give only one" in both.stderr
 
 
-def test_a_network_is_symmetric_from_the_start_to_the_end_unless_its_first_weights_are_not(tmp_path):
+def test_symmetric_network_stays_so_unless_first_weights_are_not(tmp_path):
     options = [*EVALUATE_OFF, "-c", "snake", "--set", "model.hidden_size=16", "--set", "run.agent_steps=3000"]
     symmetric = ["--set", "environment.mirrored_actions=0 3 2 1"]
 
@@ -118,7 +118,7 @@ def test_a_network_is_symmetric_from_the_start_to_the_end_unless_its_first_weigh
 
 
 @pytest.mark.timeout(240)
-def test_a_finished_run_evaluates_its_last_checkpoint_and_says_what_it_came_to(tmp_path):
+def test_finished_run_evaluates_and_prints_its_last_checkpoint(tmp_path):
     result = run("train", *QUICK, "--set", "run.agent_steps=1500", "--name", "my-run", cwd=tmp_path)
     assert result.returncode == 0, result.stdout + result.stderr
     folder = tmp_path / "logs" / "my-run"
@@ -184,7 +184,7 @@ def test_several_configurations_one_after_another(tmp_path):  # at once: tests/f
     assert {path.name for path in (tmp_path / "logs").iterdir()} == {"one", "two"}
 
 
-def test_a_training_ends_and_is_saved_when_the_command_that_started_it_is_killed(tmp_path):
+def test_training_is_saved_when_its_starting_command_is_killed(tmp_path):
     for name in ("one", "two"):
         (tmp_path / f"{name}.cfg").write_text(f"[run]\nname = {name}\n")
     endless = [*QUICK, *EVALUATE_OFF, *UNTIL_ENDED]
@@ -198,7 +198,7 @@ def test_a_training_ends_and_is_saved_when_the_command_that_started_it_is_killed
     assert not (tmp_path / "logs" / "two").exists()
 
 
-def test_a_reader_that_exits_early_is_no_traceback(tmp_path):
+def test_reader_of_output_that_exits_early_is_no_traceback(tmp_path):
     process = start("config", cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, fresh=True)
     process.stdout.close()
     with process.stderr:
@@ -259,7 +259,7 @@ def test_logs_that_are_a_file(tmp_path):
     assert "cannot write" in result.stderr
 
 
-def test_it_learns_cartpole(tmp_path):
+def test_training_learns_cartpole(tmp_path):
     """The whole system, end to end, on the quickest task there is: returns must rise well above chance (about 22)."""
     options = ["-c", "cartpole", "--set", "run.agent_steps=150000", "--set", "run.name=run"]
     folder = tmp_path / "logs" / "run"

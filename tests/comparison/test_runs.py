@@ -50,7 +50,7 @@ def refused(question):
         (((), KART), (("reward.progress=3",), KART), "reward.progress = 10.0, run1 has 3.0"),
     ],
 )
-def test_runs_that_cannot_be_compared_are_refused_with_the_reason(tmp_path, one, other, reason):
+def test_incomparable_runs_are_refused_with_the_reason(tmp_path, one, other, reason):
     assert reason in refused(lambda: group(runs(tmp_path, one, other), "algorithm.name"))
 
 
@@ -60,7 +60,7 @@ def test_arguments_of_the_environment_may_be_in_any_order(tmp_path):
     assert len(group(both, "algorithm.name")["appo"]["CartPole-v1"]) == 2
 
 
-def test_what_is_compared_may_differ_and_what_the_agent_sees_too(tmp_path):
+def test_compared_runs_may_differ_in_group_and_observation_keys(tmp_path):
     skips = ("environment.frame_skip=4", "environment.frame_stack=2"), ("environment.frame_skip=5",)
     both = runs(tmp_path, *((skip, PONG) for skip in skips))
     assert list(group(both, "environment.frame_skip")) == ["4", "5"]
@@ -169,7 +169,7 @@ def test_all_levels_are_finished_when_the_last_first_was(tmp_path):
     assert run.finished == {"train": (3.0, 3000.0), "test": None, "training": None}
 
 
-def test_means_of_groups_do_not_tell_when_each_level_was_finished(tmp_path):
+def test_group_means_do_not_show_when_each_level_was_finished(tmp_path):
     tags = {"evaluation_train/random.ice/finished": [1.0], "evaluation_test/MarioCircuit/finished": [1.0]}
     levels = [("random.ice.0006", 1)]
     keys = ("levels.*=test", "levels.random:4=train")  # 24 circuits
@@ -177,7 +177,7 @@ def test_means_of_groups_do_not_tell_when_each_level_was_finished(tmp_path):
     assert grouped.finished == {}
 
 
-def test_all_levels_are_finished_in_training_when_the_last_first_was(tmp_path):
+def test_levels_in_training_are_finished_when_the_last_was(tmp_path):
     episodes = [("a", 0), ("a", 1), ("b", 0), ("a", 0), ("b", 1), ("b", 1)]
     done, not_done = (
         {"env": "kartrl/Kart-v0", "levels": levels, "returns": [0.0] * len(levels)}

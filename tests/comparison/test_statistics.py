@@ -62,7 +62,7 @@ def test_a_profile_is_the_share_of_runs_above_each_threshold():
         np.testing.assert_allclose([band.low[place], band.high[place]], interval, atol=0.13)  # an eighth: one run
 
 
-def test_the_probability_of_improvement_is_the_share_of_pairs_won():
+def test_improvement_probability_is_the_share_of_pairs_won():
     first, second = random_scores(4, 6), random_scores(5, 7)
     estimate = probability_of_improvement(first, second, new())
     shares = []

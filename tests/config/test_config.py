@@ -34,7 +34,7 @@ def test_every_key_has_a_one_line_explanation():
             assert "\n" not in info.description
 
 
-def test_configurations_that_come_along_are_found_by_name_from_anywhere(tmp_path, monkeypatch):
+def test_presets_are_found_by_name_from_any_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert {"cartpole", "lunarlander", "pong"} <= set(presets())
     for name in presets():
@@ -129,7 +129,7 @@ NONSENSE = ("x y", "-5", "nan", "1e99", "", "a/b", "0.5", "999999999999999999999
     "name",
     [f"{section}.{key}" for section in Config.model_fields for key in type(getattr(Config(), section)).model_fields],
 )
-def test_no_message_has_the_words_of_a_library(name):
+def test_messages_have_no_words_of_a_library(name):
     for value in NONSENSE:
         try:
             read([], [f"{name}={value}"])
@@ -254,7 +254,7 @@ def test_missing_and_binary_files(tmp_path):
         read([tmp_path / "binary.cfg"])
 
 
-def test_a_value_that_begins_on_the_next_line_is_stored_as_it_was_read():
+def test_value_beginning_on_next_line_is_stored_as_read():
     config = read(base="[run]\nlogs =\n  there")
     assert config.run.logs == "there"
     assert read(base=dump(config)) == config
@@ -342,7 +342,7 @@ def test_dump_and_read_are_inverse(values):
     assert read(base=dump(config)) == config
 
 
-def test_every_algorithm_has_a_section_and_what_all_share_is_in_none_of_them():
+def test_every_algorithm_has_a_section_without_shared_keys():
     names = get_args(Algorithm.model_fields["name"].annotation)
     assert set(names) == set(ALGORITHMS)
     for name in names:
@@ -388,7 +388,7 @@ def test_shares_may_be_any_decimals_that_stand_for_a_fraction():
     assert [each.capacity for each in capacities.replay.drawn("none")] == [100_000, 100_000]
 
 
-def test_an_error_of_several_keys_names_all_sources_that_may_have_made_it():
+def test_error_of_several_keys_names_all_their_sources():
     with pytest.raises(UserError, match=r"^cartpole and --set: \[optimizer\]: amsgrad") as error:
         read(["cartpole"], ["optimizer.amsgrad=true", "optimizer.name=sgd"])
     assert_clear(str(error.value))

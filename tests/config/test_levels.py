@@ -20,7 +20,7 @@ def test_a_glob_names_circuits_and_the_last_key_counts():
     assert config.levels.of("test") == ("BowserCastle.Act3", "DonutPlains.Act3", "GhostValley.Act3")
 
 
-def test_what_comes_later_counts_across_files_and_overrides(tmp_path):
+def test_later_level_keys_win_across_files_and_overrides(tmp_path):
     (tmp_path / "a.cfg").write_text("[levels]\nMarioCircuit.Act1 = test\n* = none\nRainbowRoad.Act1 = train\n")
     (tmp_path / "b.cfg").write_text("[levels]\nMarioCircuit.Act1 = test\n")
     config = read([tmp_path / "a.cfg", tmp_path / "b.cfg"])
@@ -36,7 +36,7 @@ def trained_on(*overrides):
     return {key for key, use in levels(*overrides).levels.circuits.items() if use == "train"}
 
 
-def test_what_is_not_named_stays_as_in_the_default():
+def test_unnamed_levels_stay_as_in_the_default():
     default = {"MarioCircuit.Act1", "MarioCircuit.Act2", "MarioCircuit.Act3", "random:3:asphalt"}
     assert trained_on() == default
     assert trained_on("MarioCircuit.Act4=train") == default | {"MarioCircuit.Act4"}
@@ -62,7 +62,7 @@ def test_a_lone_asterisk_begins_anew():
         ("random:100:mud", range(100), "mud"),
     ],
 )
-def test_random_circuits(key, numbers, kind):
+def test_random_circuits_are_named_by_seed_ranges(key, numbers, kind):
     assert numbers_of(key) == (numbers, kind)
     assert mistake(key) is None
 
@@ -87,7 +87,7 @@ def test_random_circuits(key, numbers, kind):
         ("[BG]*", "not allowed in a configuration"),
     ],
 )
-def test_mistakes(key, said):
+def test_level_keys_with_mistakes_are_one_clear_line(key, said):
     assert said in str(mistake(key))
     with pytest.raises(UserError, match="levels"):
         levels(f"{key}=train")
@@ -102,12 +102,12 @@ def test_files_may_name_paths_and_random_circuits(tmp_path):
     assert read(base=dump(read([tmp_path / "a.cfg"]))).levels.circuits == circuits
 
 
-def test_a_strangers_configuration_cannot_hold_any_number_of_keys():
+def test_untrusted_configuration_has_a_limited_number_of_keys():
     with pytest.raises(UserError, match="at most 1000"):
         read(base="[levels]\n" + "".join(f"./{number}.state = train\n" for number in range(1000)))
 
 
-def test_what_must_be_looked_up_is_not_passed_over():
+def test_levels_to_be_looked_up_are_not_skipped():
     with pytest.raises(RuntimeError, match="looked up"):
         levels("random:5=train").levels.of("train")
 
@@ -138,7 +138,7 @@ KEY = (
 @example([("./ a ", "train")])
 @example([("random:1 ", "train")])
 @example([("./a;b:c#d", "train")])
-def test_any_keys_survive_being_written_down_or_are_one_clear_line(keys):
+def test_any_keys_survive_writing_or_are_one_clear_line(keys):
     try:
         config = read([], [f"levels.{key}={use}" for key, use in keys])
     except UserError as error:
@@ -159,7 +159,7 @@ def test_ranges_that_do_not_overlap_share_no_circuit(one, other):
     assert len(members[0]) == len(numbers_of(one).numbers)
 
 
-def test_names():
+def test_level_names_are_resolved():
     assert circuit_name("MarioCircuit.Act1") == "MarioCircuit.Act1"
     assert circuit_name("/home/a b/My ring, 2.state") == "My_ring_2"
     assert circuit_name("/cache/random.ice.0017.state") == random_name(17, "ice") == "random.ice.0017"

@@ -34,7 +34,7 @@ def actions(network, action, *, greedy, seed):
 
 
 @by_kind
-def test_it_decides_as_a_predictor_for_the_same_noise(networks, action):
+def test_actor_decides_as_a_predictor_for_the_same_noise(networks, action):
     network = networks[action]
     states = network.initial_state(2).unflatten(0, (2, 1))
     policy = Policy(network, make_distribution(action), states, seed=5)
@@ -53,7 +53,7 @@ def test_seeds_reproduce_and_differ(networks, action):
 
 
 @by_kind
-def test_greedily_it_takes_the_likeliest_action_with_a_memory_that_begins_empty(networks, action):
+def test_greedy_actor_takes_likeliest_action_from_empty_memory(networks, action):
     network = networks[action]
     state, expected = network.initial_state(1), []
     for step, observation in enumerate(torch.from_numpy(OBSERVATIONS)):

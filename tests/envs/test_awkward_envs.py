@@ -171,7 +171,7 @@ def test_a_wrapper_that_renders_works_in_training_and_films() -> None:
 
 
 @pytest.mark.parametrize(("library", "words"), [("mujoco", "MUJOCO_GL to egl or osmesa"), ("other", "xvfb-run -a")])
-def test_what_to_do_without_a_display_is_named(library: str, words: str) -> None:
+def test_missing_display_is_one_line_with_a_remedy(library: str, words: str) -> None:
     keys = (f"environment.kwargs.library={library}", "environment.kwargs.render_mode=rgb_array")
     with pytest.raises(UserError, match=words) as refused:
         inspect_env(config("NoDisplay", *keys, "environment.wrapper=gymnasium.wrappers:AddRenderObservation"))

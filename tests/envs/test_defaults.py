@@ -37,7 +37,7 @@ def seen(*overrides: str, files: tuple[str, ...] = ()):
 
 @needs_atari
 @pytest.mark.parametrize("preset", presets())
-def test_a_preset_sees_what_it_always_saw(preset):
+def test_preset_observations_are_unchanged(preset):
     world = load_world(read([preset]))
     section, transform = world.config.environment, world.config.algorithm.reward_transform
     expected = IMAGES.get(preset, (None, "none"))
@@ -65,7 +65,7 @@ def test_an_atari_game_is_seen_as_is_usual(name):
 
 
 @needs_atari
-def test_keys_that_are_given_stay_and_a_preset_is_not_told_of():
+def test_given_keys_are_kept_and_presets_not_reported():
     given = "environment.height=54", "environment.grayscale=false", "algorithm.reward_transform=sign"
     config, lines, shape = seen(*given, files=("breakout_appo",))
     assert shape == (54, 84, 12)
@@ -98,7 +98,7 @@ def test_an_image_is_seen_in_its_own_size_within_bounds(name, shape, text):
     assert next(look(config)).observation_shape == shape, "as a checkpoint has it"
 
 
-def test_the_kart_is_seen_as_it_always_was():
+def test_kart_observations_are_unchanged():
     pytest.importorskip("stable_retro", reason="no SNES emulator on this platform")
     overrides = "levels.*=none", "levels.MarioCircuit.Act1=train"
     config, lines, shape = seen(*overrides)
@@ -107,7 +107,7 @@ def test_the_kart_is_seen_as_it_always_was():
     assert lines == ["The network sees grey images, 54 rows of 52 pixels; an action is held for 5 frames"]
 
 
-def test_vectors_have_no_view_and_other_settings_are_told():
+def test_vectors_have_no_view_and_other_settings_are_reported():
     config, lines, _ = seen("environment.id=CartPole-v1")
     assert config.environment.view(OWN) == OWN, "all still auto: without effect"
     assert config.algorithm.reward_transform == "none"
@@ -115,7 +115,7 @@ def test_vectors_have_no_view_and_other_settings_are_told():
     assert lines[1].startswith("kartrl has settings for CartPole: -c cartpole (or cartpole_a2c, ")
 
 
-def test_a_resumed_run_keeps_what_was_chosen_for_it(tmp_path):
+def test_resumed_run_keeps_its_chosen_defaults(tmp_path):
     """With a copy of default.cfg, in which all is auto."""
     given = "environment.height=60", "environment.grayscale=false", "algorithm.reward_transform=sign"
     stored = make_checkpoint(1000, "environment.id=CartPole-v1", *given)

@@ -223,7 +223,7 @@ def test_an_invalid_limit_of_frames_is_an_error(argument):
             make(config)
 
 
-def test_what_an_environment_of_ones_own_tells_at_a_reset_is_no_episode():
+def test_info_of_a_reset_is_no_finished_episode():
     class Numbered(gymnasium.Wrapper):
         def reset(self, **how):
             return super().reset(**how)[0], {STATISTICS: 3}
@@ -280,7 +280,7 @@ GAMES = {
 
 
 @pytest.mark.parametrize("preset", GAMES)
-def test_the_games_configurations_are_not_sticky_and_become_so_by_another_id(preset):
+def test_atari_presets_are_sticky_only_by_another_id(preset):
     game = GAMES[preset]
     for name, sticky in ((f"{game}NoFrameskip-v4", 0.0), (f"ALE/{game}-v5", 0.25)):
         config = read([preset], [f"environment.id={name}"] if sticky else [])
@@ -334,7 +334,7 @@ def test_an_id_without_its_version_is_refused(name, newest):
         make_env(read(overrides=[f"environment.id={name}"]))
 
 
-def test_seeds_of_atari_together_may_be_large_and_small_ones_stay():
+def test_large_seeds_of_atari_groups_fit_and_small_ones_stay():
     config = read(overrides=[*PONG, "environment.height=16", "environment.width=16"])
     group, pictures = make_group(config, 2), []
     for seed in (7, 2**31 + 7, 3000 * 1_000_003):

@@ -158,7 +158,7 @@ def test_any_picture_becomes_height_width_channels(shape: tuple[int, ...], gray:
         ),
     ],
 )
-def test_what_cannot_be_driven_is_one_clear_line(name: str, words: list[str]) -> None:
+def test_environments_that_cannot_be_used_are_one_clear_line(name: str, words: list[str]) -> None:
     with pytest.raises(UserError) as caught:
         make_env(config(f"environment.id={name}"))
     text = str(caught.value)
@@ -206,7 +206,7 @@ except UserError as error:
     )
 
 
-def test_without_stable_retro_the_rest_works_and_the_kart_says_why() -> None:
+def test_missing_stable_retro_disables_only_the_kart() -> None:
     text = missing("stable_retro", "kartrl/Kart-v0")
     assert all(word in text for word in ("stable-retro", "Linux", "x86-64", "macOS", "arm64", "CartPole-v1"))
 

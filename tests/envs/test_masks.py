@@ -102,7 +102,7 @@ def test_a_mask_belongs_to_its_observation_in_new_episodes_too(kind):
     group.close()
 
 
-def test_without_masks_nothing_is_said_of_them():
+def test_environments_without_masks_report_none():
     taxi = read(overrides=["environment.id=Taxi-v4", "environment.action_masks=false"])
     assert not describe_env(taxi).action.masked
     env = make_env(legal("discrete", "environment.action_masks=false"))

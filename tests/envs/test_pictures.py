@@ -32,7 +32,7 @@ def test_a_picture_of_any_kind_is_shown_as_it_is(look):
 
 
 @pytest.mark.parametrize("look", filmed.NONE)
-def test_what_is_no_picture_is_one_line(look):
+def test_unusable_picture_is_one_line(look):
     with pytest.raises(UserError, match=r"^the environment cannot be filmed: render\(\) returned [^\n]*$"):
         picture_of(opened(look))
 

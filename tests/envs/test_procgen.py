@@ -47,7 +47,7 @@ def test_an_unknown_game_is_refused_with_those_there_are():
 
 
 @pytest.mark.skipif(INSTALLED, reason="EnvPool is installed")
-def test_without_envpool_one_line_says_what_to_install(tmp_path):
+def test_missing_envpool_is_one_line_with_a_remedy(tmp_path):
     command = [sys.executable, "-m", "kartrl", "train", "-c", "coinrun", "--set", f"run.logs={tmp_path}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
@@ -57,7 +57,7 @@ def test_without_envpool_one_line_says_what_to_install(tmp_path):
 
 @needs_envpool
 @pytest.mark.parametrize("game", ["coinrun", "starpilot"])
-def test_a_seed_decides_the_level_and_what_happens(game):
+def test_procgen_seed_decides_level_and_events(game):
     def play():
         env = gymnasium.make("kartrl/Procgen-v0", game=game)
         observation, info = env.reset(seed=3)
@@ -73,7 +73,7 @@ def test_a_seed_decides_the_level_and_what_happens(game):
 
 
 @needs_envpool
-def test_training_levels_are_those_asked_for_and_unseen_ones_are_not():
+def test_procgen_training_levels_exclude_unseen_ones():
     env = gymnasium.make("kartrl/Procgen-v0", num_levels=3, start_level=50)
     for number in range(20):
         assert env.reset(seed=number)[1]["level_seed"] in {50, 51, 52}

@@ -57,7 +57,7 @@ def test_a_snake_that_eats_grows_and_another_food_appears():
     assert list(env._body) == [(6, 8), (7, 8), (7, 7), (7, 6)]
 
 
-def test_it_dies_of_the_wall_and_of_itself_but_not_of_its_tail():
+def test_snake_dies_at_walls_and_body_but_not_at_its_tail():
     env = snake()
     put_food(env, (0, 0), (0, 1))
     steps = [env.step(RIGHT)[1:4] for _ in range(8)]
@@ -79,7 +79,7 @@ def test_the_way_straight_back_is_not_taken():
     assert env._body[0] == (7, 8)
 
 
-def test_who_never_eats_is_truncated():
+def test_snake_without_food_is_truncated():
     env = snake(size=5, foods=1)
     put_food(env, (4, 4))
     ends = [env.step(action)[2:4] for action in [UP, LEFT, DOWN, RIGHT] * 7]
@@ -98,7 +98,7 @@ def test_a_full_board_ends_the_game():
     assert len(env._body) == 16
 
 
-def test_the_same_seed_is_the_same_game_and_boards_too_small_are_refused():
+def test_same_seed_is_same_game_and_small_boards_are_refused():
     one, other = snake(), snake()
     for action in np.random.default_rng(0).integers(0, 4, 30):
         mine, its = one.step(action), other.step(action)

@@ -230,7 +230,7 @@ def test_words_among_the_parts_of_a_dict_are_left_out_and_named() -> None:
     assert "does not see mission" in remarks(configuration, inspect_env(configuration))[0]
 
 
-def test_pairs_of_mirrored_actions_are_not_said_to_be_ignored() -> None:
+def test_mirrored_action_pairs_are_not_reported_as_ignored() -> None:
     configuration = config("ALE/Pong-v5", "environment.mirrored_actions=0 1 3 2 5 4", "environment.crop_top=1")
     (said,) = remarks(configuration, inspect_env(configuration))
     assert said == "ALE/Pong-v5 ignores environment.crop_top: setting them has no effect"
@@ -372,7 +372,7 @@ def test_numbers_without_bounds_have_those_that_are_named(
     assert not remarks(configuration, inspect_env(configuration))
 
 
-def test_bounds_that_do_not_fit_are_said() -> None:
+def test_unfitting_bounds_are_reported() -> None:
     assert "low < high" in refusal(zoo("Loose", "environment.action_bounds=5 6"))
     assert "environment.action_bounds" in refusal(zoo("Free"))
     configuration = zoo("Plain", "environment.action_bounds=-1 1")
@@ -425,7 +425,9 @@ def test_actions_that_are_refused_are_one_clear_line(name: str, said: str) -> No
         ("spaces_zoo:ChannelsFirst-v0", (84, 84, 4), "uint8", ActionSpec.of(spaces.Discrete(2))),
     ],
 )
-def test_inspection_describes_what_travels(name: str, shape: tuple[int, ...], dtype: str, action: ActionSpec) -> None:
+def test_inspection_describes_observations_as_sent(
+    name: str, shape: tuple[int, ...], dtype: str, action: ActionSpec
+) -> None:
     spec = inspect_env(config(name))
     assert (spec.observation_shape, spec.observation_dtype, spec.action) == (shape, dtype, action)
     assert spec.step_seconds > 0, "it could be stepped"
@@ -480,7 +482,7 @@ def test_actions_are_drawn_from_all_that_may_be_done() -> None:
         *(f"spaces_zoo:{name}-v0" for name in ("ManyFirst", "Unit", "Memory", "Parts", "Several", "Shifted", "Steer")),
     ],
 )
-def test_gymnasiums_checker_accepts_what_is_made(name: str) -> None:
+def test_gymnasiums_checker_accepts_the_environments(name: str) -> None:
     env = make_registered(config(name).environment, render=False)  # episode statistics hold the time, which differs
     check_env(env, skip_render_check=True, skip_close_check=True)
     env.close()

@@ -56,7 +56,7 @@ def test_a_worlds_levels_and_measures_are_logged(trained):
     assert not any("lap" in tag or "circuit" in tag for tag in tags)
 
 
-def test_a_world_adds_to_the_terminals_lines_and_draws_its_levels(trained):
+def test_world_extends_terminal_lines_and_draws_its_levels(trained):
     folder, printed = trained
     assert re.search(r"lag \d+\.\d \| walked [123] paths \| ETA", printed)
     assert re.search(r"record -p run -s steep$", printed, re.M)

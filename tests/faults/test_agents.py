@@ -88,7 +88,7 @@ def test_fault_at_the_start_ends_the_run_with_its_cause(tmp_path, name, cause):
 @pytest.mark.parametrize(
     ("name", "cause"), [("ExitAtOnce", "(exit status 3)"), ("StallAtOnce", "did not answer within 10 s")]
 )
-def test_environment_that_kills_its_process_is_reported_before_the_run(tmp_path, name, cause):
+def test_env_that_kills_its_process_is_reported_before_the_run(tmp_path, name, cause):
     result = run("train", *NAMED, *env(name), *PATIENCE, cwd=tmp_path, timeout=200)
     assert result.returncode == 2
     assert f"crashing:{name}-v0" in result.stderr
@@ -171,7 +171,7 @@ def test_killed_or_stopped_agent_is_replaced(tmp_path):
         assert f"agent 1 is being restarted after: {cause}" in output
 
 
-def test_synchronous_training_stays_on_policy_when_an_agent_is_killed_or_stopped(tmp_path):
+def test_synchronous_training_with_killed_agents_stays_on_policy(tmp_path):
     options = ["--set", "algorithm.name=a2c", *PATIENCE]
     often = f"{REPORT_OFTEN}\nfrom kartrl.training import trainer\ntrainer.READ_STEPS = 1"
     with Training(tmp_path, *ENDLESS, *options, before=often) as training:

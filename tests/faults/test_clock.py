@@ -36,7 +36,7 @@ checkpoint.save = save
 
 
 @pytest.mark.parametrize("saving", [False, True], ids=["at any time", "while saving"])
-def test_a_run_that_was_suspended_goes_on(tmp_path, saving):
+def test_suspended_run_continues(tmp_path, saving):
     file = tmp_path / "suspended"
     (tmp_path / "sitecustomize.py").write_text(SUSPENDED.format(file=str(file)))
     options = [*QUICK, *EVALUATE_OFF, "--set", "run.name=run", "--set", "run.checkpoint_minutes=0.01"]

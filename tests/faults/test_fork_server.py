@@ -24,7 +24,7 @@ def kill_agent(training: Training) -> None:
     wait_for(lambda: training.roles("agent-1") not in ([], [victim]), 60, "a new agent")
 
 
-def test_a_stopped_fork_server_hinders_neither_restarts_nor_the_end(tmp_path):
+def test_stopped_fork_server_hinders_neither_restarts_nor_end(tmp_path):
     folder = tmp_path / "logs" / "run"
     with Training(tmp_path, *ENDLESS, before=REPORT_OFTEN) as training:
         wait_for(lambda: steps(folder) > 0, 60, "a checkpoint")
@@ -39,7 +39,7 @@ def test_a_stopped_fork_server_hinders_neither_restarts_nor_the_end(tmp_path):
     assert "agent 1 is being restarted after: killed by SIGKILL" in output
 
 
-def test_a_killed_fork_server_takes_nothing_with_it(tmp_path):
+def test_killed_fork_server_leaves_its_children_alive(tmp_path):
     """Its children live, and how they end is known."""
     folder = tmp_path / "logs" / "run"
     with Training(tmp_path, *ENDLESS, before=REPORT_OFTEN) as training:
@@ -57,7 +57,7 @@ def test_a_killed_fork_server_takes_nothing_with_it(tmp_path):
     assert "logger died" not in output
 
 
-def test_how_processes_end_is_known_that_are_killed_together_with_their_fork_server():
+def test_exit_of_processes_killed_with_fork_server_is_known():
     """Until it has ended altogether, they are still its children and not the server's."""
     result = subprocess.run(
         [sys.executable, "-m", "orphans"], env=environment(), capture_output=True, text=True, timeout=250

@@ -19,7 +19,7 @@ def update_counts(path):
 
 
 @pytest.mark.timeout(400)
-def test_a_killed_worker_is_replaced_and_the_run_is_saved_by_ctrl_c_and_resumed(tmp_path):
+def test_killed_hogwild_worker_is_replaced_and_run_resumed(tmp_path):
     folder = tmp_path / "logs" / "run"
     with Training(tmp_path, *NAMED, *UNTIL_ENDED, *HOGWILD, before=REPORT_OFTEN) as training:
         wait_for(lambda: steps(folder) > 0, 120, "a checkpoint")
@@ -59,7 +59,7 @@ def test_a_killed_worker_is_replaced_and_the_run_is_saved_by_ctrl_c_and_resumed(
 
 
 @pytest.mark.timeout(400)
-def test_training_continues_when_a_worker_s_environment_fails(tmp_path):
+def test_hogwild_training_continues_when_an_environment_fails(tmp_path):
     options = ["--set", "environment.id=crashing:Crash-v0", "--set", "a3c.share_statistics=false"]
     result = run("train", *NAMED, *HOGWILD, *options, "--set", "run.agent_steps=500", cwd=tmp_path, timeout=250)
     assert result.returncode == 0, result.stdout + result.stderr

@@ -15,7 +15,7 @@ LEARNERS = [*ONE_AGENT, "--set", "system.learners=2"]
 
 
 @pytest.mark.timeout(400)
-def test_a_lost_learner_ends_the_run_and_it_is_resumed_with_others(tmp_path):
+def test_lost_learner_ends_the_run_which_resumes_with_others(tmp_path):
     folder = tmp_path / "logs" / "run"
     with Training(tmp_path, *ENDLESS, *LEARNERS, before=REPORT_OFTEN) as training:
         wait_for(lambda: steps(folder) > 0, 120, "a checkpoint")

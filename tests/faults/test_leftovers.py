@@ -133,7 +133,7 @@ CTRL_C = (
     ],
     ids=["its process cannot be started", "Ctrl-C"],
 )
-def test_a_last_evaluation_that_fails_is_told_once_and_leaves_nothing(
+def test_failed_last_evaluation_is_reported_once(
     tmp_path: Path, temporary: Path, before: str, exit_status: int, told: str
 ) -> None:
     with Training(tmp_path, *QUICK, *NAMED, "--set", "run.agent_steps=2000", before=before) as training:
@@ -243,7 +243,7 @@ def test_signal_before_the_fork_server_starts_leaves_nothing(
 
 
 @pytest.mark.timeout(240)
-def test_training_outlasts_its_terminal_until_it_hangs_up(tmp_path: Path, temporary: Path) -> None:
+def test_training_outlives_its_terminal_until_sighup(tmp_path: Path, temporary: Path) -> None:
     """First nobody reads its output, then nobody can, and at last all its processes get SIGHUP."""
     folder = tmp_path / "logs" / "run"
     reader, writer = os.pipe()

@@ -23,7 +23,7 @@ TRAIN = ["train", *QUICK, *EVALUATE_OFF, "--set", "run.name=run", "--set", "run.
         pytest.param("AS, (VmSize + 2**25,) * 2", "too little memory", id="address space"),
     ],
 )
-def test_a_low_limit_is_told_in_one_line(tmp_path: Path, limit: str, words: str) -> None:
+def test_low_limit_is_one_line_and_leaves_nothing(tmp_path: Path, limit: str, words: str) -> None:
     before = (
         "import psutil, resource\nVmSize = psutil.Process().memory_info().vms\n"
         f"resource.setrlimit(resource.RLIMIT_{limit})"
@@ -39,7 +39,7 @@ def take_too_much() -> None:
     bytearray(2**62)
 
 
-def test_a_role_that_meets_a_limit_says_so_in_one_line(capfd: pytest.CaptureFixture[str]) -> None:
+def test_role_that_meets_a_memory_limit_is_one_line(capfd: pytest.CaptureFixture[str]) -> None:
     process = spawn(multiprocessing.get_context("spawn"), "role", take_too_much)
     process.join(60)
     assert process.exitcode == 1
@@ -48,7 +48,7 @@ def test_a_role_that_meets_a_limit_says_so_in_one_line(capfd: pytest.CaptureFixt
     assert len(errors.splitlines()) == 1, errors
 
 
-def test_shortages_are_told_from_other_errors() -> None:
+def test_shortages_are_distinguished_from_other_errors() -> None:
     assert shortage(OSError(2, "No such file or directory")) is None
     assert shortage(RuntimeError("shapes do not match")) is None
     assert shortage(ValueError("too many open files")) is None

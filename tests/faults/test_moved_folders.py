@@ -89,7 +89,7 @@ def test_a_deleted_folder_is_replaced_beside_what_is_there(folder: RunFolder, tm
     assert folder.follow() is None
 
 
-def test_a_deleted_folder_that_cannot_be_replaced_is_told_once(folder: RunFolder, tmp_path: Path) -> None:
+def test_deleted_folder_that_cannot_be_replaced_is_reported_once(folder: RunFolder, tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "logs")
     (tmp_path / "logs").write_text("in the way")
     assert "logs/run has been deleted, and cannot be replaced (Not a directory)" in folder.follow()

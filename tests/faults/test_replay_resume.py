@@ -27,7 +27,7 @@ REPLAYS = (
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs signals")
-def test_a_killed_run_with_replays_goes_on_with_what_they_held_or_says_that_they_begin_empty(tmp_path):
+def test_killed_run_resumes_with_its_replays_or_reports_loss(tmp_path):
     folder = tmp_path / "logs" / "run"
     options = [*QUICK, *EVALUATE_OFF, *(part for setting in REPLAYS for part in ("--set", setting))]
     with Training(tmp_path, *options, "--set", "run.agent_steps=1000000000", before=REPORT_OFTEN) as training:

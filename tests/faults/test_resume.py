@@ -80,7 +80,7 @@ def end_request():
         signal.signal(number, handler)
 
 
-def test_an_average_network_is_resumed_beside_an_optimizer_without_state(tmp_path, end_request):
+def test_average_network_is_resumed_beside_stateless_optimizer(tmp_path, end_request):
     settings = ("environment.id=CartPole-v1", "system.agents=1", "algorithm.name=acer", "optimizer.name=sgd")
     stored = make_checkpoint(5, *settings)
     average = {name: tensor + 1 for name, tensor in stored.network.items()}
@@ -95,7 +95,7 @@ def test_an_average_network_is_resumed_beside_an_optimizer_without_state(tmp_pat
     assert all(torch.equal(tensor, average[name]) for name, tensor in resumed.items())
 
 
-def test_what_was_saved_stays_until_something_is_learned(tmp_path, end_request):
+def test_resume_without_update_keeps_the_checkpoint(tmp_path, end_request):
     """As after `--resume` with a wrong setting and Ctrl-C at once."""
     stored = make_checkpoint(5, "environment.id=CartPole-v1", "system.agents=1", "replay.methods=queue uniform")
     spec = inspect_env(stored.config)

@@ -131,7 +131,7 @@ def test_training_continues_when_saving_fails(tmp_path):
 
 
 @pytest.mark.parametrize("number", [None, signal.SIGTERM])
-def test_the_end_says_that_nothing_could_be_saved(tmp_path, number):
+def test_failed_last_save_ends_with_status_1_and_its_cause(tmp_path, number):
     limit = "3000" if number is None else "1000000000"
     options = [*QUICK, *EVALUATE_OFF, "--set", "run.name=run", "--set", f"run.agent_steps={limit}"]
     full = (  # as on a full disk, from when the slab, which is a file, is there
@@ -194,7 +194,7 @@ def test_damaged_newest_checkpoint_is_skipped_and_renamed(tmp_path, capsys, dama
     assert capsys.readouterr().err == ""
 
 
-def test_resume_with_only_damaged_checkpoints_is_rejected_and_changes_nothing(tmp_path):
+def test_resume_with_only_damaged_checkpoints_changes_nothing(tmp_path):
     folder = tmp_path / "logs" / "run" / "checkpoints"
     for number in (1, 2):
         checkpoint.save(folder / f"{number:010d}.pt", make_checkpoint(agent_steps=number))
@@ -208,7 +208,7 @@ def test_resume_with_only_damaged_checkpoints_is_rejected_and_changes_nothing(tm
         runs.load_newest(folder.parent)
 
 
-def test_a_run_goes_on_with_the_whole_file_that_it_was_begun_with(tmp_path):
+def test_resumed_run_keeps_the_whole_file_it_began_with(tmp_path):
     """Its checkpoints hold what `auto` and --init have become."""
     file = tmp_path / "mine.cfg"
     file.write_text(dump(read(overrides=["environment.id=CartPole-v1", "model.hidden_size=16"])))
@@ -224,7 +224,7 @@ def test_a_run_goes_on_with_the_whole_file_that_it_was_begun_with(tmp_path):
         resumed_config(stored, [], ["run.init=logs/third/best.pt"])
 
 
-def test_a_run_is_training_only_while_its_process_holds_the_folder(tmp_path):
+def test_run_is_training_only_while_its_folder_is_held(tmp_path):
     """Not if another process has the id of one that was killed, as in the next container."""
     assert not is_training(tmp_path)
     folder = RunFolder(tmp_path)

@@ -31,7 +31,7 @@ for _ in range(300):
 """
 
 
-def test_second_run_in_a_folder_is_rejected_with_the_holders_process_id(tmp_path):
+def test_second_run_in_a_folder_is_refused_with_holders_pid(tmp_path):
     with Training(tmp_path, *ENDLESS) as one, Training(tmp_path, *ENDLESS) as other:
         wait_for(lambda: (one.process.poll() is None) != (other.process.poll() is None), 60, "one of them to end")
         winner, loser = (one, other) if one.process.poll() is None else (other, one)
@@ -82,7 +82,7 @@ def test_runs_started_in_the_same_second_have_separate_folders(tmp_path):
         folder.release()
 
 
-def test_what_was_killed_before_its_first_checkpoint_is_begun_anew(tmp_path):
+def test_run_killed_before_its_first_checkpoint_begins_anew(tmp_path):
     config, folder = read(overrides=[f"run.logs={tmp_path}", "run.name=run"]), tmp_path / "run"
     killed = runs.create(config)
     (folder / "scalars.csv").write_text("of the killed run")

@@ -51,7 +51,7 @@ def test_environments_made_together_begin_in_the_same_folder(tmp_path: Path) -> 
         env.close()
 
 
-def test_an_environment_with_its_own_folder_leaves_that_of_others(tmp_path: Path) -> None:
+def test_env_with_its_own_folder_leaves_that_of_others(tmp_path: Path) -> None:
     made = [OwnFolder(load_world(read(overrides=["environment.id=wandering:Entering-v0"])).open_env) for _ in range(2)]
     wanderer = OwnFolder(load_world(read(overrides=["environment.id=wandering:Wandering-v0"])).open_env)
     for env in (*made, wanderer, *made):

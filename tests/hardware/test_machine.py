@@ -39,7 +39,7 @@ def test_limits_of_all_groups_around_a_process(tmp_path: Path) -> None:
     assert control_group_limits("memory.max", mount, tmp_path / "no such file") == []
 
 
-def test_memory_that_groups_have_left_is_less_what_they_use_but_for_unused_cache(tmp_path: Path) -> None:
+def test_memory_left_in_cgroups_excludes_all_but_unused_cache(tmp_path: Path) -> None:
     mount, own = tmp_path / "mount", tmp_path / "own"
     inner = mount / "job"
     inner.mkdir(parents=True)

@@ -62,7 +62,7 @@ def test_a_stream_begins_after_all_that_was_given_before(told):
     assert told == ["the host waits for the device", "stream 1 is current", "the host waits for stream 1"]
 
 
-def test_publishing_and_fetching_wait_for_each_other_on_the_device_and_never_on_the_host(told):
+def test_publishing_and_fetching_wait_on_device_not_on_host(told):
     network, copy = torch.nn.Linear(2, 1), torch.nn.Linear(2, 1)
     trainer, first, second = (RoleStream(torch.device("cuda")) for _ in range(3))
     weights = PublishedWeights(network, trainer)
@@ -86,7 +86,7 @@ def test_publishing_and_fetching_wait_for_each_other_on_the_device_and_never_on_
     assert told == ["the host waits for stream 1's mark 2"], "a predictor on the CPU has to"
 
 
-def test_on_a_cpu_nothing_is_told(told):
+def test_cpu_streams_do_nothing(told):
     stream = RoleStream(torch.device("cpu"))
     with stream.current():
         stream.wait_for(stream.mark())
@@ -94,7 +94,7 @@ def test_on_a_cpu_nothing_is_told(told):
     assert told == []
 
 
-def test_requests_are_filled_up_to_the_next_size_with_padding_rows():
+def test_requests_are_padded_to_the_next_size():
     context = multiprocessing.get_context("spawn")
     slab = Slab(context, SlabShape(3, 2, 2, 1, 5, (4,), "float32", 5, 0))
     padded = PaddedRequests(slab, 6, padding_row=6, pinned=False)

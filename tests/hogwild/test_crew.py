@@ -99,7 +99,7 @@ OPTIONS = {
 
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
-def test_one_worker_is_bit_for_bit_a_sequential_learner_on_the_same_data(options):
+def test_one_worker_equals_a_sequential_learner_bit_for_bit(options):
     config = configured("a3c.gae_lambda=0.9", *options)
     board = board_of(config)
     ring = Ring(config, board)
@@ -125,7 +125,7 @@ def test_one_worker_is_bit_for_bit_a_sequential_learner_on_the_same_data(options
     assert board.unrolls.sum() == 6 * envs
 
 
-def test_two_workers_learn_on_the_same_parameters_with_unrolls_of_their_own_length():
+def test_two_workers_share_parameters_with_own_unroll_lengths():
     config = configured("a3c.unroll_lengths=4 9", "system.agents=2")
     board = board_of(config)
     rings = [Ring(config, board, number) for number in range(2)]
@@ -148,7 +148,7 @@ def test_the_lag_of_a_workers_first_unroll_is_that_of_later_ones():
     assert [batch.version.unique().tolist() for batch in ring.batches] == [[3], [4]]
 
 
-def test_two_workers_count_returns_together_and_each_in_its_own_unit():
+def test_two_workers_share_return_statistics_in_their_own_units():
     """The second one's unroll is in the unit of the beginning, which the first has changed meanwhile."""
     config = configured("model.normalise_returns=true", "system.agents=2", "optimizer.learning_rate=0.0001")
     board = board_of(config)
@@ -174,7 +174,7 @@ def _moments(network):
     return count * mean, count * (network["returns.var"].double() + mean**2)
 
 
-def test_an_update_that_is_not_finite_changes_nothing_and_the_server_can_see_it():
+def test_non_finite_update_changes_nothing_and_is_reported():
     config = configured("model.normalise_observations=true", "model.normalise_returns=true")
     board = board_of(config)
     ring = Ring(config, board, poisoned=(2, 3))
@@ -201,7 +201,7 @@ def server_of(config, board):
     return HogwildTrainer(board, learner, config, Progress(config.run, BEFORE), BEFORE)
 
 
-def test_the_server_goes_back_to_good_weights_once_and_then_gives_up():
+def test_server_rolls_back_once_and_then_gives_up():
     config = configured("optimizer.max_skipped_updates=3")
     board = board_of(config)
     server = server_of(config, board)
@@ -228,7 +228,7 @@ def test_the_server_goes_back_to_good_weights_once_and_then_gives_up():
         server.guard_against_divergence()
 
 
-def test_lengths_and_devices_go_to_the_workers_in_turn():
+def test_lengths_and_devices_alternate_over_the_workers():
     config = configured("a3c.unroll_lengths=16 32 64", "a3c.devices=cpu auto", "system.agents=4")
     sizes = choose_sizes(config, SPEC)
     assert [worker_setup(config, sizes, number)[1].unroll_length for number in range(4)] == [16, 32, 64, 16]

@@ -52,7 +52,7 @@ def set_gradients(network, seed):
 
 
 @pytest.mark.parametrize("name", SECTIONS)
-def test_steps_of_workers_in_turn_are_bit_for_bit_those_of_torch_on_one_network(name):
+def test_alternating_worker_steps_equal_torch_bit_for_bit(name):
     section, single = section_of(name), network_of()
     tensors = SharedTensors(single.state_dict())
     statistics = SharedTensors(first_state(section, single.parameters()))

@@ -110,7 +110,7 @@ def test_reduction_preserves_the_surface_of_every_cell(blocks: dict[str, Block])
         assert np.array_equal(driven[~coin], ground.surface[~coin])
 
 
-def test_reduction_chooses_the_nearest_tile_with_the_same_surface() -> None:
+def test_reduction_takes_nearest_tile_with_the_same_surface() -> None:
     random = np.random.default_rng(3)
     picture = random.integers(0, 4, (SIDE * TILE, SIDE * TILE), dtype=np.uint8)
     surface = random.integers(0, 3, (SIDE, SIDE), dtype=np.uint8)

@@ -85,7 +85,7 @@ def test_cache_builds_once_and_keeps_order(cache: Path) -> None:
         library.random_states([1], "grass")
 
 
-def test_circuits_are_built_for_one_process_where_nothing_can_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_circuits_without_a_cache_are_built_for_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KARTRL_CACHE", "/dev/null/cache")
     (first,) = library.random_states([0], "asphalt")
     stamp = first.stat().st_mtime_ns
@@ -107,7 +107,7 @@ def test_several_processes_build_the_same_states(cache: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("name", ["mine.py", "run.py"])
-def test_a_script_of_the_users_is_not_run_again_to_build_circuits(name: str, cache: Path, tmp_path: Path) -> None:
+def test_users_script_is_not_rerun_to_build_circuits(name: str, cache: Path, tmp_path: Path) -> None:
     script = tmp_path / name
     script.write_text(
         "from kartrl.kart.circuits.library import random_states\n"
@@ -235,7 +235,7 @@ def test_drive_from_a_race_that_is_over_is_refused(late_state: tuple[Path, list[
     assert "the race is over in this state" in capsys.readouterr().err
 
 
-def test_points_are_numbered_and_the_direction_is_marked_on_the_map(tmp_path: Path) -> None:
+def test_map_shows_numbered_points_and_the_direction(tmp_path: Path) -> None:
     (tmp_path / "Mine.toml").write_text(OVAL)
     for more in ((), ("--points",)):
         assert run("circuit", "draw", *more, "Mine.toml", "-o", f"{len(more)}.png", cwd=tmp_path).returncode == 0

@@ -98,9 +98,7 @@ def test_committed_game_matches_its_source(tmp_path: Path) -> None:
     ("circuit", "opponents"),
     [*((circuit, 3) for circuit in ONE_OF_EACH_KIND), ("MarioCircuit.Act2", 0), ("GhostValley.Act2", 0)],
 )
-def test_ticks_in_one_frame_equal_single_frames_over_a_long_random_drive(
-    console: Console, circuit: str, opponents: int
-) -> None:
+def test_ticks_in_one_frame_equal_single_frames_on_long_drives(console: Console, circuit: str, opponents: int) -> None:
     """Bit for bit, in state and screen: as many ticks per frame as game.json allows, and one per frame."""
     ticks, fast, slow = console.game.ticks_per_frame, [], []
     random = np.random.default_rng(7)
@@ -126,7 +124,7 @@ def test_ticks_in_one_frame_equal_single_frames_over_a_long_random_drive(
 
 
 @pytest.mark.parametrize("opponents", [0, 3])
-def test_dark_rows_change_neither_the_race_nor_the_rest_of_the_screen(console: Console, opponents: int) -> None:
+def test_dark_rows_change_neither_race_nor_rest_of_screen(console: Console, opponents: int) -> None:
     assert console.game.ground_rows is not None
     (ground, below), seen = console.game.ground_rows, []
     for dark, rows in enumerate((ALL, slice(0, below), slice(ground, 224), slice(ground, below))):

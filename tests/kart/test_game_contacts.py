@@ -100,11 +100,11 @@ ALONE_NAMES = (
 
 
 @pytest.mark.parametrize("circuit", ALONE)
-def test_a_race_alone_is_what_it_was_before_karts_could_touch(console: Console, circuit: str) -> None:
+def test_race_alone_is_unchanged_by_contacts(console: Console, circuit: str) -> None:
     assert lonely_drive(console, circuit) == ALONE[circuit]
 
 
-def test_who_hits_from_behind_gives_speed_to_who_is_ahead(console: Console) -> None:
+def test_rear_collision_transfers_speed_forward(console: Console) -> None:
     started(console, 1)
     race = console.race()
     place_kart(console, *beside(race, -18), speed=0)

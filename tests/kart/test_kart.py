@@ -384,7 +384,7 @@ def test_circuits_are_generated_where_they_are_asked_for(
         both.reset(options={"circuit": "*.Act1"})
 
 
-def test_an_unknown_button_is_told_at_each_reset(make_kart: MakeKart) -> None:
+def test_unknown_button_is_reported_at_each_reset(make_kart: MakeKart) -> None:
     env = make_kart(actions=["left+Q", "right"])
     for _ in range(2):
         with pytest.raises(UserError, match="Q"):
@@ -439,7 +439,7 @@ def test_circuits_get_as_many_steps_or_as_many_episodes(make_kart: MakeKart, sam
         assert steps[long] > 2 * steps[short]
 
 
-def test_the_environments_of_a_group_share_out_the_steps_on_circuits() -> None:
+def test_group_environments_share_the_steps_on_circuits() -> None:
     config = read([], ["environment.game=bundled", "environment.circuit_sampling=steps", "levels.*=train"])
     group = make_group(config, 3)
     group.reset(1)

@@ -174,7 +174,7 @@ def test_constants_of_each_game() -> None:
         assert game.ground(255) == "ground 255"
 
 
-def test_the_time_of_a_race_and_the_clock_on_the_screen_are_told_apart():
+def test_race_time_and_screen_clock_are_distinguished():
     world = KartWorld(Config())
     info = {
         "progress": 5.0,

@@ -185,7 +185,7 @@ def test_a_cartridge_takes_no_shortcuts(tmp_path: Path) -> None:
 
 
 @needs_shortcuts
-def test_a_core_whose_instructions_have_changed_takes_no_shortcuts(tmp_path: Path) -> None:
+def test_core_with_changed_instructions_takes_no_shortcuts(tmp_path: Path) -> None:
     core, change = core_file().read_bytes(), core_patches.CHANGES[1]
     assert core.count(change.old) == 1
     library = tmp_path / "core.so"

@@ -40,7 +40,7 @@ def frames_of(film: Path) -> tuple[float, list[np.ndarray]]:
         return float(stream.average_rate), [frame.to_ndarray(format="rgb24") for frame in container.decode(stream)]
 
 
-def test_a_show_drives_one_circuit_after_another_and_draws_all_that_is_to_be_seen(kart: Path) -> None:
+def test_show_drives_circuits_one_by_one_and_draws_every_part(kart: Path) -> None:
     said: list[str] = []
     with open_driver(kart, CIRCUITS, "cpu", render=True) as driver:
         show = Show(driver, kart, None, greedy=True, seconds=0, say=said.append)

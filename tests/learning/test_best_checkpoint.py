@@ -55,7 +55,7 @@ def test_a_return_that_is_not_finite_makes_no_best(tmp_path: Path, value: float)
         "evaluation.video_seconds=0",
     ],
 )
-def test_a_resumed_run_goes_on_from_its_score(tmp_path: Path, override: str) -> None:
+def test_resumed_run_keeps_its_best_score(tmp_path: Path, override: str) -> None:
     path = tmp_path / "best.pt"
     assert best_checkpoint(path).offer(make_checkpoint(1), HIGH)
     assert not best_checkpoint(path, override).offer(make_checkpoint(2), LOW)

@@ -306,13 +306,13 @@ FORGERIES = {
 
 
 @pytest.mark.parametrize("forgery", FORGERIES.values(), ids=FORGERIES)
-def test_what_does_not_fit_together_is_refused_in_one_line(tmp_path, forgery):
+def test_inconsistent_checkpoint_is_refused_in_one_line(tmp_path, forgery):
     with pytest.raises(UserError, match="refused") as error:
         checkpoint.load(forge(tmp_path / "a.pt", **forgery()))
     assert_clear(error.value)
 
 
-def test_forged_from_what_is_honest_it_is_a_checkpoint(tmp_path):
+def test_forged_file_with_valid_parts_is_a_checkpoint(tmp_path):
     assert_same(checkpoint.load(forge(tmp_path / "a.pt")), honest())
     bounds = continuous(*CONTINUOUS.as_json()[0][1:])
     assert checkpoint.load(forge(tmp_path / "b.pt", **bounds)).action == CONTINUOUS
@@ -428,7 +428,7 @@ def test_default_configuration_fits_its_network(tmp_path):
         ('kwargs.inner=[{"os:Env-v0": 1}]', "os"),
     ],
 )
-def test_whatever_names_a_module_needs_the_users_word(override, module, monkeypatch):
+def test_any_id_with_a_module_needs_the_users_consent(override, module, monkeypatch):
     config = read(overrides=[f"environment.{override}"])
     with pytest.raises(UserError, match=rf"imports the module {module};"):
         checkpoint.check_imports(config)
@@ -436,7 +436,7 @@ def test_whatever_names_a_module_needs_the_users_word(override, module, monkeypa
     checkpoint.check_imports(config)
 
 
-def test_a_module_is_imported_for_a_checkpoint_only_where_the_user_names_it(tmp_path, monkeypatch):
+def test_checkpoint_imports_only_modules_the_user_names(tmp_path, monkeypatch):
     config = read(overrides=["environment.id=crashing:Life-v0", "model.hidden_size=8"])
     network = make_network(config.model, (2,), DISCRETE)
     path = tmp_path / "a.pt"

@@ -101,7 +101,7 @@ def test_the_probe_takes_unrolls_that_have_a_valid_step():
     assert without is None
 
 
-def test_the_probe_measures_how_far_a_policy_moved_on_valid_steps():
+def test_probe_measures_policy_movement_on_valid_steps():
     torch.manual_seed(3)
     network, distribution = make_network(Model(hidden_size=8, core="lstm"), (3,), DISCRETE), make_distribution(DISCRETE)
     trajectory = random_trajectory(DISCRETE, dtype=torch.float32)

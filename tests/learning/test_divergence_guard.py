@@ -25,7 +25,7 @@ def test_the_reason_is_one_line_that_names_the_number():
 AGAIN = r"again after a rollback to good weights; try a smaller optimizer\.learning_rate"
 
 
-def test_without_a_good_state_since_then_the_second_time_ends_the_run():
+def test_second_divergence_without_good_state_ends_the_run():
     guard = DivergenceGuard(2)
     guard.saved()
     for finite in (False, False, *[True] * 100, False):

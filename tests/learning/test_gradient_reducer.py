@@ -44,7 +44,7 @@ def test_two_learners_are_one_with_the_double_batch(both, case):
     assert all(torch.equal(tensor, same[1][name]) for name, tensor in same[0].items()), "bit for bit"
 
 
-def test_they_go_back_together_to_what_the_first_has_saved_and_count_the_steps_of_all(both):
+def test_rollback_restores_all_learners_and_sums_their_steps(both):
     first, second = (rank["diverged"] for rank in both)
     assert first["saved"] is not None
     for name, tensor in first["saved"].items():

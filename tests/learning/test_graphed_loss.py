@@ -90,7 +90,7 @@ def test_updates_by_graphs_are_those_without(algorithm, action, settings, device
     alike(updated(config, action, "cpu", None, trajectories), graphed)
 
 
-def test_rare_shapes_get_no_graph_and_frequent_ones_a_limited_number(monkeypatch):
+def test_only_frequent_shapes_get_graphs_up_to_a_limit(monkeypatch):
     config = read(overrides=["algorithm.name=impala", "model.hidden_size=8", "model.core=lstm"])
     capture = Recorder("cpu")
     network = make_network(config.model, (3,), DISCRETE)

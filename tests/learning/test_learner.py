@@ -96,7 +96,7 @@ def by_hand(config, action, updates):
 
 @by_pair
 @pytest.mark.parametrize("part", [1, 2, 100])
-def test_an_update_is_that_of_the_whole_batch_by_hand_however_it_is_divided(algorithm, action, part):
+def test_update_equals_whole_batch_by_hand_however_divided(algorithm, action, part):
     config = configured(algorithm)
     learner = learner_of(config, action, part)
     for number in range(3):
@@ -197,7 +197,7 @@ def test_a_batch_without_a_valid_step_changes_nothing(algorithm):
 
 @by_pair
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_an_update_that_is_not_finite_is_skipped_and_changes_nothing(algorithm, action, value):
+def test_non_finite_update_is_skipped_and_changes_nothing(algorithm, action, value):
     config = configured(algorithm, "model.normalise_observations=true", "optimizer.name=adam")
     learner, other = learner_of(config, action, part=2), learner_of(config, action, part=2)
     assert update(learner, *batch_of(action)).finite
@@ -216,7 +216,7 @@ def test_an_update_that_is_not_finite_is_skipped_and_changes_nothing(algorithm, 
         assert_same(one, expected, atol=0, rtol=0)
 
 
-def test_statistics_are_of_valid_steps_and_of_some_of_many_images():
+def test_statistics_are_of_valid_steps_and_sampled_images():
     config = configured("a2c", "model.normalise_observations=true")
     learner = learner_of(config, DISCRETE, part=2)
     trajectory, steps = batch_of(DISCRETE, size=40)
@@ -242,7 +242,7 @@ def test_some_of_many_images_are_of_all_environments():
     assert images[:, 0, 0, 0].unique().tolist() == list(range(16))
 
 
-def test_it_steps_at_the_learning_rate_of_the_moment():
+def test_learner_steps_at_the_scheduled_learning_rate():
     overrides = ("optimizer.name=sgd", "optimizer.gradient_clip=0", "optimizer.learning_rate=linear 0.03 0.01")
     config = configured("impala", *overrides)
     moved = []
@@ -255,7 +255,7 @@ def test_it_steps_at_the_learning_rate_of_the_moment():
 
 
 @by_algorithm
-def test_the_learning_rate_is_adapted_to_how_far_updates_move_the_policy(algorithm):
+def test_kl_target_adapts_rate_to_policy_movement(algorithm):
     config = configured(algorithm, "optimizer.kl_target=1000000", "optimizer.learning_rate=linear 0.03 0.01")
     learner = learner_of(config, DISCRETE, part=100)
     made = update(learner, *batch_of(DISCRETE))
@@ -281,7 +281,7 @@ def test_a_batch_without_a_valid_step_changes_no_learning_rate():
     assert learner.learning_rate(0.0) == pytest.approx(RATE)
 
 
-def test_an_update_that_is_about_as_large_as_it_should_be_changes_no_learning_rate():
+def test_kl_target_keeps_rate_within_its_tolerance():
     measured = update(learner_of(configured("ppo", "optimizer.kl_target=1"), DISCRETE, part=100), *batch_of(DISCRETE))
     for times, factor in ((0.4, 1 / 1.5), (0.6, 1), (1.9, 1), (2.1, 1.5)):
         learner = learner_of(configured("ppo", f"optimizer.kl_target={times * measured.policy_kl}"), DISCRETE, part=100)
@@ -290,7 +290,7 @@ def test_an_update_that_is_about_as_large_as_it_should_be_changes_no_learning_ra
 
 
 @by_algorithm
-def test_what_algorithms_schedule_is_that_of_the_moment(algorithm):
+def test_algorithms_use_their_scheduled_values(algorithm):
     """As if the value at half of the run had been there from the beginning."""
     schedules = {"algorithm.discount": ("linear 0.9 0.8", 0.85), f"{algorithm}.entropy_cost": ("linear 2 1", 1.5)}
     if algorithm in ("ppo", "appo"):
@@ -386,7 +386,7 @@ def test_td_errors_are_in_the_unit_of_rewards():
 
 
 @by_algorithm
-def test_rewards_are_divided_by_the_deviation_of_returns_before_the_update(algorithm):
+def test_rewards_are_divided_by_deviation_of_earlier_returns(algorithm):
     normalising = configured(algorithm, "model.normalise_returns=true")
     learner = learner_of(normalising, DISCRETE, part=2)
     trajectory, steps = batch_of(DISCRETE)
@@ -417,7 +417,7 @@ def test_rewards_are_divided_by_the_deviation_of_returns_before_the_update(algor
     assert_same(learner.network.state_dict(), before, atol=0, rtol=0)
 
 
-def test_it_goes_on_from_a_state_which_stays_as_it_was():
+def test_learner_resumes_from_a_state_without_changing_it():
     config = configured("impala", "optimizer.name=adam")
     learner, other = learner_of(config, DISCRETE, part=100), learner_of(config, DISCRETE, part=100)
     update(learner, *batch_of(DISCRETE))
@@ -460,7 +460,7 @@ def run_updates(threads, now, number, seconds, pause=0.01, shared=True):
     return now
 
 
-def test_updates_without_pauses_get_more_threads_and_others_do_not():
+def test_only_updates_without_pauses_get_more_threads():
     """Decided after `UPDATES` long ones, or after `SECONDS` of short ones."""
     for update in (3.0, SECONDS / UPDATES / 8):
         for pause, numbers in ((0.01, [1, 2, 3]), (0.2, [1, 1, 1])):
@@ -475,7 +475,7 @@ def test_updates_without_pauses_get_more_threads_and_others_do_not():
             assert threads.least_parts == threads.number
 
 
-def test_threads_that_make_updates_no_faster_go_again_and_are_tried_again_ever_more_seldom():
+def test_useless_threads_are_removed_and_retried_less_often():
     threads, now, tried = UpdateThreads(1, most=4), 0.0, []
     while now < 500:
         before = threads.number
@@ -490,7 +490,7 @@ def test_threads_that_make_updates_no_faster_go_again_and_are_tried_again_ever_m
         assert RETRY_SECONDS * pause < other - one < RETRY_SECONDS * pause + 12
 
 
-def test_threads_that_were_added_divide_a_batch_that_would_be_one_part():
+def test_added_threads_divide_a_batch_of_one_part():
     """As many parts as threads, with the same result; a number that was given leaves a single part whole."""
     weights = {}
     for added in (False, True):
@@ -541,7 +541,7 @@ def test_rewards_are_scaled_and_transformed_as_configured():
     assert torch.equal(algorithm._transform(torch.tensor([[8.0, -2.0]])), torch.tensor([[1.0, -0.5]]))
 
 
-def test_terms_are_averaged_over_minibatches_and_explained_variance_is_that_of_all_together():
+def test_terms_are_minibatch_means_except_explained_variance():
     learner = learner_of(configured("appo", "appo.minibatch_size=1", "appo.epochs=2"), DISCRETE, part=100)
     trajectory, _ = batch_of(DISCRETE)
     result = update(learner, trajectory, int(trajectory.valid.sum()))

@@ -101,7 +101,7 @@ def with_mirror_images(batch: Trajectory[Tensor]) -> Trajectory[Tensor]:
 
 @pytest.mark.parametrize("core", ["none", "lstm"])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_an_update_is_that_of_the_batch_together_with_its_mirror_images(algorithm: str, core: str) -> None:
+def test_update_equals_that_of_batch_with_its_mirror_images(algorithm: str, core: str) -> None:
     """SGD, as its steps are linear in the gradients; minibatches hold the whole batch, or they would be others."""
     every = [f"{name}.minibatch_size=1000" for name in ("ppo", "appo")]
     config = read(
@@ -136,7 +136,7 @@ def test_weights_stay_tied_with_any_optimizer(optimizer: str) -> None:
     assert_symmetric(network, SHAPE, 8)
 
 
-def test_without_it_they_do_not() -> None:
+def test_networks_without_symmetry_are_not_mirrored() -> None:
     config = read(overrides=list(SMALL))
     network, symmetry = tied_network(config)
     batch = image_trajectory(config, network)

@@ -93,7 +93,7 @@ def step(optimizer, parameters, number):
 
 
 @by_section
-def test_the_shapes_of_what_an_optimizer_keeps_are_known_without_it(section):
+def test_optimizer_state_shapes_are_known_without_it(section):
     made = parameters()
     optimizer = make_optimizer(section, made)
     assert (get_state(optimizer) == {}) is (section.name != "adagrad"), "which begins with its sums"
@@ -106,7 +106,7 @@ def test_the_shapes_of_what_an_optimizer_keeps_are_known_without_it(section):
 
 
 @by_section
-def test_an_optimizer_goes_on_from_what_another_kept(section):
+def test_optimizer_continues_from_stored_state(section):
     ours, theirs = parameters(), parameters()
     one, other = make_optimizer(section, ours), make_optimizer(section, theirs)
     for number in range(3):

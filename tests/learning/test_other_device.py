@@ -87,7 +87,7 @@ def test_an_update_is_the_same_on_another_device(algorithm, action, settings, de
 @pytest.mark.parametrize("device", [NAME, GPU])
 @pytest.mark.parametrize("core", CORES)
 @pytest.mark.parametrize("encoder", ENCODERS)
-def test_unrolls_of_images_and_actions_are_the_same_on_another_device(encoder, core, device):
+def test_image_unrolls_are_the_same_on_another_device(encoder, core, device):
     overrides = [compiled(device), "model.hidden_size=8", f"model.encoder={encoder}", f"model.core={core}"]
     config, distribution = read(overrides=overrides), make_distribution(DISCRETE)
     torch.manual_seed(3)

@@ -91,11 +91,11 @@ def difference(*overrides: str) -> float:
 
 
 @pytest.mark.parametrize("torchscript", ["true", "false"])
-def test_twenty_updates_end_where_they_did(torchscript: str) -> None:
+def test_twenty_updates_reach_the_reference(torchscript: str) -> None:
     assert difference(f"model.torchscript={torchscript}") < 1e-6
 
 
-def test_so_do_they_where_nothing_is_compiled() -> None:
+def test_twenty_updates_uncompiled_reach_the_reference() -> None:
     code = "import test_reference; print(test_reference.difference())"
     surroundings = environment(Path(__file__).parent) | {"PYTORCH_JIT": "0"}
     command = [sys.executable, "-c", code]
@@ -104,6 +104,6 @@ def test_so_do_they_where_nothing_is_compiled() -> None:
     assert float(run.stdout) < 1e-6
 
 
-def test_the_updates_move_the_weights_far_more_than_that() -> None:
+def test_reference_updates_move_weights_beyond_tolerance() -> None:
     start, end = weights("start"), weights("end")
     assert all((end[name] - tensor).abs().max() > 1e-3 for name, tensor in start.items())

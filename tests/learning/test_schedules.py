@@ -37,14 +37,14 @@ def test_a_run_is_as_far_as_its_agent_steps():
         assert progress.fraction(counters) == progress.schedule(counters) == expected
 
 
-def test_a_run_with_a_limit_of_time_is_as_far_as_the_nearer_of_both():
+def test_progress_is_that_of_the_nearer_limit():
     """Schedules once ignored `run.minutes`: such a run ended at its first learning rate."""
     progress = Progress(Run(agent_steps=1000, minutes=2), Counters())
     for steps, seconds, expected in ((0, 60, 0.5), (700, 60, 0.7), (10, 120, 1.0), (10, 500, 1.0), (2000, 1, 1.0)):
         assert progress.schedule(Counters(agent_steps=steps, seconds=seconds)) == expected
 
 
-def test_a_run_resumed_with_more_steps_never_raises_the_learning_rate_again():
+def test_resume_with_more_steps_never_raises_learning_rate():
     first = Progress(Run(agent_steps=1000), Counters())
     before = saved(first, 600)
     progress = Progress(Run(agent_steps=3000), before)
@@ -55,14 +55,14 @@ def test_a_run_resumed_with_more_steps_never_raises_the_learning_rate_again():
     assert rates[-1] == pytest.approx(0.1)
 
 
-def test_a_run_that_was_over_goes_on_at_the_end_of_its_schedules():
+def test_finished_run_continues_at_the_end_of_its_schedules():
     before = saved(Progress(Run(agent_steps=1000), Counters()), 1000)
     progress = Progress(Run(agent_steps=2000), before)
     assert progress.fraction(before) == 0.5
     assert [progress.schedule(before._replace(agent_steps=n)) for n in (1000, 1500, 2000)] == [1.0, 1.0, 1.0]
 
 
-def test_a_run_resumed_with_fewer_steps_or_less_time_ends_its_schedules_with_them():
+def test_schedules_end_with_the_shorter_limits_of_a_resume():
     before = saved(Progress(Run(agent_steps=1000), Counters()), 300, seconds=30.0)
     for run, end in (
         (Run(agent_steps=400), before._replace(agent_steps=400)),
@@ -76,7 +76,7 @@ def test_a_run_resumed_with_fewer_steps_or_less_time_ends_its_schedules_with_the
 
 
 @pytest.mark.parametrize("run", [Run(agent_steps=997), Run(agent_steps=10**6, minutes=3)])
-def test_a_run_resumed_with_the_same_limits_has_the_same_schedule_bit_for_bit(run):
+def test_resume_with_same_limits_has_identical_schedule(run):
     whole = Progress(run, Counters())
     before = Counters()
     for steps in range(0, 997, 83):

@@ -15,7 +15,7 @@ def test_no_episodes_give_no_values():
     assert evaluation_scalars(PLAIN, []) == {}
 
 
-def test_without_circuits_there_is_no_talk_of_laps():
+def test_metrics_without_circuits_have_no_laps():
     episodes = [Episode(10, 10.0, True), Episode(20, 20.0, True)]
     assert training_scalars(PLAIN, episodes) == {"charts/episodic_return": 15.0, "charts/episodic_length": 15.0}
     assert evaluation_scalars(PLAIN, episodes) == {
@@ -42,7 +42,7 @@ def test_evaluations_keep_train_and_test_apart():
     assert not any("Act3" in tag for tag in values if tag.startswith("evaluation_train"))
 
 
-def test_races_are_won_by_who_finishes_first():
+def test_races_are_won_by_the_first_to_finish():
     world = KartWorld(read([], ["environment.opponents=3", "levels.*=none"]))
     episodes = [
         Episode(10, 1.0, finished, "A.Act1", details=Race(5.0, (), rank=rank))

@@ -8,7 +8,7 @@ from kartrl.metrics.episodes_csv import NAME, EpisodesTable
 from kartrl.metrics.records import EpisodeRecord
 
 
-def test_episodes_are_read_as_they_were_written_and_later_ones_go_on_a_resume(tmp_path: Path) -> None:
+def test_episodes_are_read_as_written_and_cut_on_resume(tmp_path: Path) -> None:
     table = EpisodesTable(tmp_path, 0)
     table.open()
     for step in (100, 200, 300):

@@ -11,7 +11,7 @@ from commands import wait_for
 from kartrl.metrics.hardware import Hardware
 
 
-def test_it_sees_the_whole_tree_at_work():
+def test_hardware_use_covers_the_whole_process_tree():
     busy = "input()\nbuffer = bytearray(b'x') * 150_000_000\nwhile True: pass"
     with subprocess.Popen([sys.executable, "-c", busy], stdin=subprocess.PIPE) as child:
         hardware = Hardware(os.getpid())
@@ -26,7 +26,7 @@ def test_it_sees_the_whole_tree_at_work():
     assert values["system/memory_gb"] - before["system/memory_gb"] > 0.14, "of the child"
 
 
-def test_memory_is_told_by_role():
+def test_memory_is_reported_by_role():
     holder = (
         "import sys, setproctitle; setproctitle.setproctitle(sys.argv[1])\n"
         "buffer = bytearray(b'x') * int(sys.argv[2])\nprint('there', flush=True)\nsys.stdin.read()"

@@ -15,13 +15,13 @@ def watched(rewards, noise=0.001, seed=0):
     return watch, [line for line in said if line]
 
 
-def test_a_policy_that_learns_and_keeps_it_has_no_collapse():
+def test_policy_that_keeps_improving_has_no_collapse():
     watch, said = watched([-0.01, 0.0, 0.02, *[0.04] * 30])
     assert (watch.collapses, said) == (0, [])
     assert watch.phrase() == "no collapse"
 
 
-def test_each_collapse_is_counted_timed_and_said_when_it_begins_and_ends():
+def test_each_collapse_is_counted_timed_and_printed():
     watch, said = watched([-0.01, 0.0, 0.02, *[0.04] * 10, 0.0, 0.0, -0.01, *[0.04] * 5, 0.01, *[0.04] * 4])
     assert watch.collapses == 2
     assert 35 <= watch.collapsed_seconds <= 45
@@ -30,7 +30,7 @@ def test_each_collapse_is_counted_timed_and_said_when_it_begins_and_ends():
     assert watch.phrase().startswith("2 collapses")
 
 
-def test_windows_of_episodes_are_as_long_as_it_takes_for_enough_of_them():
+def test_windows_are_extended_until_they_hold_enough_episodes():
     watch, said = RewardWatch("return", least=20), []
     for second in range(0, 1000, 2):  # ten seconds hold five episodes
         level = 10.0 if second < 100 else 400.0 if second < 600 else 50.0
@@ -46,7 +46,7 @@ def test_noise_without_learning_is_no_collapse():
         assert (watch.collapses, said, watch.phrase()) == (0, [], "")
 
 
-def test_half_is_counted_from_where_the_run_began_so_rewards_may_be_negative():
+def test_half_is_relative_to_the_start_for_negative_rewards():
     watch, _ = watched([-0.5, -0.4, -0.2, *[-0.1] * 10])
     assert watch.collapses == 0
     watch, _ = watched([-0.5, -0.4, -0.2, *[-0.1] * 10, -0.4])

@@ -18,7 +18,7 @@ def write(folder: Path, first_step: int, *steps: int) -> None:
     table.close()
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
+def test_written_rows_are_read(tmp_path: Path) -> None:
     write(tmp_path, 0, 1, 3)
     assert (tmp_path / NAME).read_text().startswith(HEADER)
     rows = list(scalars_csv.read(tmp_path))
@@ -46,13 +46,13 @@ def test_a_run_without_a_file_has_no_rows(tmp_path: Path) -> None:
     assert scalars_csv.last_step(tmp_path) == 0
 
 
-def test_the_last_step_of_a_long_file_is_the_newest_though_evaluations_come_late(tmp_path: Path) -> None:
+def test_last_step_of_long_file_ignores_late_evaluations(tmp_path: Path) -> None:
     lines = "".join(f"{step}.00,{step},a,1\n" for step in range(10_000))
     (tmp_path / NAME).write_text(HEADER + lines + "10000.00,5000,evaluation/train_return,1\n")
     assert scalars_csv.last_step(tmp_path) == 9_999
 
 
-def test_rows_beyond_the_checkpoint_go_once_and_times_are_those_given(tmp_path: Path) -> None:
+def test_rows_beyond_the_checkpoint_are_removed_once(tmp_path: Path) -> None:
     (tmp_path / NAME).write_text(HEADER + "5.00,100,a,1\n5.11,100,b,1\n5.20,100,a,1\n6.00,200,a,1\n")
     table = ScalarsTable(tmp_path, first_step=100, first_seconds=5.108)
     table.open()

@@ -100,7 +100,7 @@ def test_without_circuits():
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_a_run_that_is_stuck_is_said_to_be(terminal):
+def test_stuck_run_is_shown_as_stuck(terminal):
     text = "\n".join(shown([], terminal, status=STATUS._replace(stuck=34.4)))
     assert "stuck for 34 s" in text
     assert "stuck" not in "\n".join(shown([], terminal))
@@ -109,7 +109,7 @@ def test_a_run_that_is_stuck_is_said_to_be(terminal):
 NARROW = 80
 
 
-def test_a_narrow_terminal_shortens_what_names_share():
+def test_narrow_terminal_shortens_shared_parts_of_names():
     train = [record(f"MarioCircuit.Act{act}") for act in (1, 2, 3)]
     lines = shown([*train, record("MarioCircuit.Act4", "test", evaluated=True)], width=NARROW)
     assert all(len(line) <= NARROW for line in lines)
@@ -133,7 +133,7 @@ def test_a_dumb_terminal_gets_lines():
     assert "50,000 agent steps" in line
 
 
-def test_the_mean_return_is_of_the_newest_episodes_which_are_counted():
+def test_mean_return_is_of_the_newest_counted_episodes():
     world = GymnasiumWorld(Config())
     returns = [EpisodeRecord(0, Episode(9, value, True), False) for value in (0.0,) * 20 + (500.0,) * 100]
     (line,) = shown(returns, terminal=False, world=world)
@@ -142,7 +142,7 @@ def test_the_mean_return_is_of_the_newest_episodes_which_are_counted():
     assert "return - over the last 0 of 120 episodes" in line, "those before a resume"
 
 
-def test_runs_that_share_an_output_are_told_apart():
+def test_runs_that_share_an_output_are_distinguished():
     lines = shown([record("MarioCircuit.Act1")], plain=True)
     assert lines
     assert all(line.startswith("run | ") for line in lines)
@@ -202,13 +202,13 @@ def test_summary_of_a_world_counts_the_newest_checkpoint():
     assert told.endswith("return 4.00 in the last evaluation (1 of 3 unseen levels driven)")
 
 
-def test_the_summary_says_so_if_it_is_not_of_the_last_checkpoint():
+def test_summary_names_the_checkpoint_if_not_the_last():
     laps = [record("MarioCircuit.Act1", evaluated=True, at=step) for step in (12_000, 34_000)]
     assert summary(laps).endswith("1 of 1 circuits finished, best lap 20.00 s, evaluated at 34,000 steps")
 
 
 @pytest.mark.parametrize("world", [KartWorld(Config()), GymnasiumWorld(Config())], ids=["kart", "gymnasium"])
-def test_a_collapse_is_one_of_the_reward_where_it_is_steady_else_of_returns(world):
+def test_collapse_is_of_reward_where_steady_else_of_returns(world):
     console = Console(file=io.StringIO(), width=200)
     display = Display(console, "run", world)
     for second in range(200):

@@ -30,7 +30,7 @@ def test_a_tracker_that_fails_is_reported_once_and_given_up(tmp_path, monkeypatc
     assert errors.count("mlflow failed") == errors.count("\n") == 1
 
 
-def test_a_tracker_that_does_not_answer_keeps_nothing_waiting(tmp_path, monkeypatch, capsys):
+def test_unresponsive_tracker_delays_nothing(tmp_path, monkeypatch, capsys):
     silent, released = ModuleType("mlflow"), threading.Event()
     silent.environment_variables = SimpleNamespace(MLFLOW_EXPERIMENT_NAME=SimpleNamespace(get=released.wait))
     monkeypatch.setitem(sys.modules, "mlflow", silent)
@@ -44,7 +44,7 @@ def test_a_tracker_that_does_not_answer_keeps_nothing_waiting(tmp_path, monkeypa
     assert capsys.readouterr().err.count("mlflow failed") == 1
 
 
-def test_a_runs_id_is_its_own_whatever_its_name(tmp_path):
+def test_tracker_id_of_a_run_is_independent_of_its_name(tmp_path):
     folders = [tmp_path / name / "seed1" for name in ("one", "other")]
     for folder in folders:
         folder.mkdir(parents=True)

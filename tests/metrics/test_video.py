@@ -12,7 +12,7 @@ from kartrl.metrics.video import Mp4Writer, contact_sheet, gif, png, shrunk
 PICTURES = [np.full((11, 33, 3), (index * 12, 200 - index * 6, 90), np.uint8) for index in range(20)]
 
 
-def test_mp4_is_what_a_browser_plays(tmp_path):
+def test_mp4_has_a_format_that_browsers_play(tmp_path):
     path = tmp_path / "video.mp4"
     with Mp4Writer(path, 60) as video:
         for picture in PICTURES:

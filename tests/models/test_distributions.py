@@ -199,7 +199,7 @@ by_masked = pytest.mark.parametrize("kind", [kind for kind in CASES if kind != "
 
 @by_masked
 @pytest.mark.parametrize("wrap", [lambda module: module, script], ids=["eager", "scripted"])
-def test_restricted_it_is_the_distribution_of_the_legal_actions(kind, wrap):
+def test_restricted_distribution_is_that_of_legal_actions(kind, wrap):
     """Exactly: what is illegal adds nothing to any log-probability, entropy, divergence or gradient."""
     distribution, number = make(kind), 40
     rows = torch.from_numpy(restrictions(kind, number)).double()
@@ -234,7 +234,7 @@ def test_restricted_it_is_the_distribution_of_the_legal_actions(kind, wrap):
 
 
 @by_masked
-def test_restricted_it_never_takes_what_is_illegal(kind):
+def test_restricted_distribution_never_samples_illegal_actions(kind):
     distribution, number = make(kind), 2000
     rows = torch.from_numpy(restrictions(kind, number))
     parameters = distribution.normalise(distribution.restricted(30 * heads(distribution, number), rows))
@@ -267,7 +267,7 @@ def squashed(size, dtype=torch.float64):
     return distribution, parameters, peers.TransformedDistribution(peers.Normal(mean, log_deviation.exp()), [transform])
 
 
-def test_squashed_actions_have_torchs_density_and_stay_within_the_bounds():
+def test_squashed_actions_have_torchs_density_within_bounds():
     distribution, parameters, expected = squashed(3)
     torch.manual_seed(0)  # atanh of an action very near a bound is not exact
     action = expected.sample()
@@ -280,7 +280,7 @@ def test_squashed_actions_have_torchs_density_and_stay_within_the_bounds():
     torch.testing.assert_close(distribution.kl(parameters, other), plain.kl(parameters, other))
 
 
-def test_the_density_of_squashed_actions_is_finite_and_alike_for_all_up_to_the_bounds():
+def test_squashed_density_is_finite_and_exact_up_to_the_bounds():
     """In float32 a tanh is 1 from 9 on."""
     distribution = DiagonalGaussian(1, squash=True)
     parameters = torch.tensor([[6.0, 1.0]]).expand(1000, 2).clone().requires_grad_()
@@ -293,7 +293,7 @@ def test_the_density_of_squashed_actions_is_finite_and_alike_for_all_up_to_the_b
 
 
 @pytest.mark.parametrize("wrap", [lambda module: module, script], ids=["eager", "scripted"])
-def test_the_entropy_of_squashed_actions_is_that_of_their_density(wrap):
+def test_squashed_entropy_is_that_of_the_density(wrap):
     """By the sum of -p log p over a fine grid, in float64."""
     distribution = DiagonalGaussian(1, squash=True)
     whole = wrap(Whole(distribution))
@@ -310,7 +310,7 @@ def test_the_entropy_of_squashed_actions_is_that_of_their_density(wrap):
             assert entropy.item() == pytest.approx(expected, abs=tolerance)
 
 
-def test_the_entropy_of_squashed_actions_pulls_towards_a_middle_width():
+def test_squashed_entropy_pulls_towards_a_middle_width():
     """Its sign: a narrow policy is widened; one that only takes the bounds is narrowed, unlike one that is clipped."""
     for log_deviation, sign in ((-3.0, 1.0), (-1.0, 1.0), (1.5, -1.0)):
         parameters = torch.tensor([[0.0, log_deviation]], requires_grad=True)

@@ -58,7 +58,7 @@ def test_an_unroll_equals_its_steps(shape, core):
 
 @by_core
 @pytest.mark.parametrize("torchscript", [True, False])
-def test_with_a_value_for_each_action_that_of_an_observation_is_their_mean_under_the_policy(core, torchscript):
+def test_q_head_value_is_the_mean_of_q_under_the_policy(core, torchscript):
     torch.manual_seed(3)
     section = Model(hidden_size=16, core=core, torchscript=torchscript)
     network = make_network(section, (4,), DISCRETE, frozenset({"q"}))
@@ -85,9 +85,7 @@ def test_without_that_head_there_is_none(action):
 
 @pytest.mark.parametrize("critic", ["shared", "detached", "separate"])
 @pytest.mark.parametrize("torchscript", [True, False])
-def test_any_number_of_continuous_actions_have_advantages_which_take_an_action_as_the_environment_does(
-    critic, torchscript
-):
+def test_continuous_advantages_take_actions_as_the_env_does(critic, torchscript):
     torch.manual_seed(3)
     section = Model(hidden_size=16, critic=critic, torchscript=torchscript)
     network = make_network(section, (4,), CONTINUOUS, frozenset({"q"}))
@@ -144,7 +142,7 @@ def test_a_reset_forgets_and_stops_the_gradient(core, critic):
 
 @pytest.mark.parametrize("core", ["lstm", "gru"])
 @pytest.mark.parametrize("torchscript", [True, False])
-def test_without_bptt_a_step_learns_nothing_through_those_before_it_and_says_the_same(core, torchscript):
+def test_disabled_bptt_stops_gradients_but_not_outputs(core, torchscript):
     first = torch.zeros(6, 2, dtype=torch.bool)
     first[3, 0] = True
     said, reach = [], []
@@ -190,7 +188,7 @@ def test_gradients_equal_those_of_single_steps_but_for_the_last(action):
 
 @by_kind
 @pytest.mark.parametrize("greedy", [False, True])
-def test_the_columns_of_a_decision_are_what_the_network_says(action, greedy):
+def test_decision_columns_are_the_networks_outputs(action, greedy):
     torch.manual_seed(4)
     network, distribution = make_network(Model(hidden_size=16, core="lstm"), (4,), action), make_distribution(action)
     observation, first = torch.randn(50, 4), torch.rand(50) < 0.3
@@ -209,7 +207,7 @@ def test_the_columns_of_a_decision_are_what_the_network_says(action, greedy):
     torch.testing.assert_close(after_too, after)
 
 
-def test_learners_give_squashed_actions_the_density_that_they_were_taken_with():
+def test_learners_give_squashed_actions_their_acting_density():
     torch.manual_seed(4)
     config = read(overrides=["model.hidden_size=16", "model.squash_actions=true", "model.torchscript=false"])
     network = make_network(config.model, (4,), CONTINUOUS)
@@ -307,7 +305,7 @@ def test_with_an_lstm_the_default_network_is_the_seeds():
     assert sum(parameter.numel() for parameter in network.parameters()) == 620_631
 
 
-def test_feed_forward_it_is_the_nature_network():
+def test_feed_forward_network_is_that_of_nature():
     section = Model(channels=(32, 64, 64), hidden_size=512, core="none")
     network = make_network(section, (84, 84, 4), ActionSpec.of(Discrete(6)))
     assert sum(parameter.numel() for parameter in network.parameters()) == 1_687_719
@@ -402,7 +400,7 @@ def test_acting_in_bf16_normalises_pixels_as_learning_does():
     assert (learning - acting).abs().mean() < 0.01 * learning.abs().mean()
 
 
-def test_average_pooling_takes_the_mean_over_all_places_and_images_of_any_size():
+def test_average_pooling_is_the_mean_for_images_of_any_size():
     torch.manual_seed(3)
     network = ActorCritic(Model(encoder="impala", hidden_size=16, pooling="average"), (40, 40, 1), DISCRETE)
     encoder = network.trunk.encoder
@@ -433,7 +431,7 @@ def test_activation_is_that_of_the_encoders_linear_layers(activation, shape):
 
 @pytest.mark.parametrize("size", [8, 54, 55, 59])
 @pytest.mark.parametrize(("channels", "kernel", "stride"), [(1, 8, 4), (3, 8, 4), (4, 4, 2), (2, 3, 3)])
-def test_a_first_convolution_that_reads_columns_as_channels_is_the_same(size, channels, kernel, stride):
+def test_convolution_reading_columns_as_channels_is_the_same(size, channels, kernel, stride):
     torch.manual_seed(9)
     first, other = (Convolution(channels, 5, kernel, stride, image=True) for _ in range(2))
     assert first.columns == stride
@@ -484,7 +482,7 @@ def test_each_encoder_learns_with_all_of_its_parameters(encoder, layer_norm):
 
 
 @pytest.mark.parametrize("critic", ["shared", "detached", "separate"])
-def test_the_values_gradient_reaches_the_policys_trunk_only_where_it_is_shared(critic):
+def test_value_gradient_reaches_only_a_shared_trunk(critic):
     torch.manual_seed(6)
     network = make_network(Model(hidden_size=16, core="gru", critic=critic, torchscript=False), (4,), DISCRETE)
     first = torch.zeros(4, 2, dtype=torch.bool)
@@ -510,7 +508,7 @@ def test_a_free_deviation_is_the_same_everywhere_and_learned():
 
 @by_kind
 @pytest.mark.parametrize("torchscript", [False, True])
-def test_a_new_unit_of_returns_changes_nothing_that_is_said_of_them(torchscript, action):
+def test_new_unit_of_returns_leaves_predicted_returns(torchscript, action):
     torch.manual_seed(8)
     section = Model(hidden_size=16, normalise_returns=True, torchscript=torchscript)
     network = make_network(section, (4,), action, frozenset({"q"}))
@@ -628,7 +626,7 @@ def test_everything_runs_where_torchscript_is_missing():
 @pytest.mark.parametrize(
     ("shape", "action"), [*((shape, DISCRETE) for shape in SHAPES), ("image", CONTINUOUS), ("vector", CONTINUOUS)]
 )
-def test_a_predictor_acts_in_every_precision_on_every_kind_of_observation(shape, precision, action):
+def test_predictor_acts_in_every_precision_on_every_observation(shape, precision, action):
     torch.manual_seed(2)
     shape = SHAPES[shape]
     network, distribution = (
@@ -651,7 +649,7 @@ def test_a_predictor_acts_in_every_precision_on_every_kind_of_observation(shape,
     assert before.shape == (1, 4, 64)
 
 
-def test_the_head_of_continuous_actions_begins_with_a_deviation_of_1():
+def test_continuous_head_begins_with_deviation_1():
     network = make_network(Model(hidden_size=16, core="lstm"), (4,), CONTINUOUS)
     parameters, _, _ = network.step(torch.randn(50, 4), torch.ones(50, dtype=torch.bool), network.initial_state(50))
     torch.testing.assert_close(parameters, torch.zeros(50, 4), atol=0.1, rtol=0)

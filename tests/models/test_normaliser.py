@@ -40,7 +40,7 @@ def test_many_updates_are_the_statistics_of_all_data(normaliser):
     np.testing.assert_allclose(normaliser(torch.from_numpy(data)).numpy(), expected, atol=2e-3)
 
 
-def test_it_is_as_exact_as_float64_where_numbers_are_of_ordinary_size(normaliser):
+def test_normaliser_is_as_exact_as_float64_on_ordinary_numbers(normaliser):
     data = observations(3000)[:, [0, 2]]
     padded = np.zeros((3000, len(OFFSET)), np.float32)
     padded[:, :2] = data
@@ -66,7 +66,7 @@ def test_before_the_first_update_numbers_are_only_clipped(normaliser):
     torch.testing.assert_close(normaliser(x), x.clamp(-10, 10))
 
 
-def test_statistics_are_frozen_but_in_update_and_travel_with_the_weights(normaliser):
+def test_statistics_change_only_in_update_and_are_in_the_state(normaliser):
     normaliser.update(torch.from_numpy(observations(100)))
     before = {name: tensor.clone() for name, tensor in normaliser.state_dict().items()}
     assert set(before) == {"mean", "mean_rest", "var", "count"}

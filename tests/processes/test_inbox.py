@@ -58,7 +58,7 @@ def test_half_a_message_is_not_waited_for(pipe):
     other.close()
 
 
-def test_of_messages_beyond_two_gigabytes_the_length_is_understood(pipe):
+def test_messages_beyond_two_gigabytes_are_read_whole(pipe):
     inbox, writer = pipe
     os.write(writer.fileno(), b"\xff\xff\xff\xff" + (5).to_bytes(8, "big") + b"N" + b"." + b"abc")
     assert inbox.receive() == [None]

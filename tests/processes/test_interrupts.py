@@ -81,7 +81,7 @@ def test_a_deferred_handler_waits_for_the_end_of_the_call() -> None:
         signal.signal(signal.SIGUSR1, earlier)
 
 
-def test_a_call_in_another_thread_holds_nothing_up() -> None:
+def test_call_in_another_thread_delays_nothing() -> None:
     seen: list[int] = []
     begun, over = threading.Event(), threading.Event()
 

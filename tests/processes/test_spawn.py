@@ -30,7 +30,7 @@ while psutil.Process(process.pid).cmdline()[0] != "kartrl role":
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("first", CHANGED)
-def test_a_process_has_its_title_whatever_its_first_environment_variable(first):
+def test_process_has_its_title_for_any_environment_variables(first):
     rest = {name: value for name, value in os.environ.items() if name not in CHANGED}
     subprocess.run([sys.executable, "-c", TITLE], env={first: "1", **rest}, check=True)
 
@@ -118,7 +118,7 @@ def test_a_socket_folder_is_as_short_as_its_sockets_need(tmp_path, monkeypatch):
         make_socket_folder(200)
 
 
-def test_what_waits_for_a_process_is_known():
+def test_record_pipe_counts_waiting_records():
     """It is lost if that process has to be replaced."""
     pipe = RecordPipe(multiprocessing.get_context("spawn"), 100)
     for _ in range(50):

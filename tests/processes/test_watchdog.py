@@ -27,19 +27,19 @@ def seconds_to_the_end(watchdog, began, predictions):
     raise AssertionError("it is never given up")
 
 
-def test_predictions_for_an_agent_that_keeps_dying_are_no_progress():
+def test_predictions_for_a_dying_agent_are_no_progress():
     seconds, words = seconds_to_the_end(watch(100, update_every=1), 100, predictions=True)
     assert 2 * TIMEOUT < seconds < 2 * TIMEOUT + 5
     assert "no updates for" in words
 
 
-def test_without_predictions_a_run_is_given_up_even_before_its_first_update():
+def test_run_without_predictions_fails_before_first_update():
     seconds, words = seconds_to_the_end(watch(100), 100, predictions=False)
     assert 2 * TIMEOUT < seconds < 2 * TIMEOUT + 5
     assert "no steps or updates for" in words
 
 
-def test_a_slow_environment_is_given_the_time_that_its_updates_take():
+def test_slow_environment_gets_the_time_of_its_updates():
     """Those of the fewest agents take the longest."""
     alone, _ = seconds_to_the_end(watch(1000, update_every=100), 1000, predictions=True)
     assert alone > 2 * 100
@@ -59,7 +59,7 @@ def test_stuck_is_longer_than_ever_before():
 
 
 @pytest.mark.parametrize("pause", [3, 9])
-def test_short_pauses_are_not_told(pause):
+def test_short_pauses_are_not_reported(pause):
     watchdog = watch(50, update_every=1)
     for now in range(51, 51 + pause):
         watchdog.look(float(now), now, 50)

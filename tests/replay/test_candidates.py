@@ -58,7 +58,7 @@ def test_as_many_as_are_wanted_are_drawn_of_what_is_held(kind, strategy, ratio):
     assert replay._counts.sum() == 49
 
 
-def test_lambda_candidates_are_embedded_for_each_unroll_and_none_when_it_has_come_to_1():
+def test_lambda_candidates_are_embedded_until_lambda_is_1():
     replay, mixture, network, annealing = filled(EliteReplay, capacity=300, number=300)
     for ratio, most in ((6.0, 24), (2.5, 10), (1.2, 0), (1.0, 0)):
         annealing[0], network.asked = ratio, 0
@@ -67,7 +67,7 @@ def test_lambda_candidates_are_embedded_for_each_unroll_and_none_when_it_has_com
         assert replay.scalars()["candidates"] == ratio
 
 
-def test_the_same_network_is_at_no_distance_and_a_changed_one_ranks_older_unrolls_farther():
+def test_unchanged_network_has_distance_0_changed_one_ranks_age():
     replay, _, _, _ = filled(EliteReplay, drift=0.0)
     assert (replay._measure(replay.slots()) == 0).all()
     replay, mixture, _, _ = filled(EliteReplay, drift=0.1)
@@ -85,7 +85,7 @@ def test_a_full_strategy_1_takes_the_nearest():
     assert set(mixture.sample(2).serial) == {nearest}
 
 
-def test_attentive_holds_all_states_against_the_last_one_of_the_newest_unroll():
+def test_attentive_compares_states_with_newest_unrolls_last():
     replay, mixture, network, _ = filled(AttentiveReplay, drift=0.2)
     held = mixture._memory.read(replay._serials[replay.slots()])
     last = network(held.observation[-1, -1:])
@@ -94,7 +94,7 @@ def test_attentive_holds_all_states_against_the_last_one_of_the_newest_unroll():
 
 
 @pytest.mark.parametrize("kind", [AttentiveReplay, EliteReplay])
-def test_elite_insertion_takes_the_slot_of_the_farthest_challenger(kind):
+def test_elite_insertion_replaces_the_farthest_challenger(kind):
     replay, mixture, _, _ = filled(kind, number=CAPACITY, challengers=CAPACITY)
     held = set(replay._serials[replay.slots()])
     replay._distances[:] = np.arange(CAPACITY) % 7
@@ -123,7 +123,7 @@ def test_elite_insertion_asks_only_some():
 
 
 @pytest.mark.parametrize("ratio", [1.0, 6.0])
-def test_elite_insertion_measures_what_is_sampled_whatever_lambda_is(ratio):
+def test_elite_insertion_measures_samples_for_any_lambda(ratio):
     replay, mixture, _, _ = filled(EliteReplay, ratio=ratio, challengers=CAPACITY, drift=0.1)
     sampled = set(mixture.sample(CAPACITY).serial)
     measured = replay._distances[np.isin(replay._serials, list(sampled))]

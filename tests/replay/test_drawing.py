@@ -93,7 +93,7 @@ def test_a_uniform_replay_draws_evenly_from_what_it_holds():
 
 
 @pytest.mark.parametrize(("alpha", "beta"), [(0.6, 0.4), (1.0, 1.0), (0.0, 1.0)])
-def test_a_prioritised_replay_draws_in_proportion_to_errors_and_weighs_that_off(alpha, beta):
+def test_prioritised_draws_follow_errors_and_are_reweighted(alpha, beta):
     replay, mixture = configured(alpha, beta)
     serials = np.arange(30 - CAPACITY, 30)
     errors = np.linspace(0.1, 3.0, CAPACITY).astype(np.float32)
@@ -111,7 +111,7 @@ def test_a_prioritised_replay_draws_in_proportion_to_errors_and_weighs_that_off(
     assert replay.scalars()["priority_max"] == pytest.approx(3.0)
 
 
-def test_what_was_not_learned_from_yet_has_the_largest_priority_and_no_error_is_still_drawn_at_times():
+def test_new_unrolls_have_top_priority_and_zero_errors_are_drawn():
     replay, mixture = filled(prioritised)
     mixture.learn(np.arange(30 - CAPACITY, 30), np.zeros(CAPACITY, np.float32))
     assert (replay._priorities[replay.slots()] == SMALLEST).all()
@@ -120,7 +120,7 @@ def test_what_was_not_learned_from_yet_has_the_largest_priority_and_no_error_is_
     assert replay._priorities[replay.slots()][-1] == 4.0
 
 
-def test_after_everything_was_forgotten_each_new_unroll_is_learned_from():
+def test_forgotten_replay_learns_from_each_new_unroll():
     replay, mixture = filled(prioritised, CAPACITY // 2)
     mixture.forget()
     fill(mixture, CAPACITY)

@@ -36,7 +36,7 @@ def size(path):
 @pytest.mark.parametrize("compression", ["none", "lz4"])
 @pytest.mark.parametrize("insertion", ["elite", "oldest"])
 @pytest.mark.parametrize("batches", [1, 25])
-def test_every_replay_is_the_same_again_bit_for_bit_and_goes_on_the_same(tmp_path, compression, insertion, batches):
+def test_restored_replay_is_identical_and_continues_identically(tmp_path, compression, insertion, batches):
     one, _ = saved(tmp_path, batches, compression=compression, insertion=insertion)
     other = make(compression=compression, insertion=insertion)
     ReplayFolder(tmp_path, other).restore("1")
@@ -52,13 +52,13 @@ def test_every_replay_is_the_same_again_bit_for_bit_and_goes_on_the_same(tmp_pat
         np.testing.assert_array_equal(a, b)
 
 
-def test_a_piece_of_compressed_unrolls_is_no_larger_than_without_compression(tmp_path):
+def test_compressed_piece_is_no_larger_than_uncompressed(tmp_path):
     mixture = make(compression="lz4")
     mixture._memory.shape = mixture.shape._replace(limit=mixture.shape.size() // 20)
     assert ReplayFolder(tmp_path, mixture)._unrolls == ReplayFolder(tmp_path, make())._unrolls
 
 
-def test_only_what_is_new_is_written_and_what_is_not_needed_goes(tmp_path):
+def test_only_new_unrolls_are_written_and_old_files_removed(tmp_path):
     mixture, folder = saved(tmp_path, 25, insertion="oldest")
     playing = Playing(1)
     first = {file.name for file in tmp_path.iterdir()}
@@ -77,7 +77,7 @@ def test_only_what_is_new_is_written_and_what_is_not_needed_goes(tmp_path):
 
 
 @pytest.mark.parametrize("insertion", ["elite", "oldest"])
-def test_it_takes_no_more_of_the_disk_than_is_said_however_long_it_goes_on(tmp_path, insertion):
+def test_disk_use_stays_within_the_stated_limit(tmp_path, insertion):
     mixture, playing = make(insertion=insertion), Playing(0)
     folder = ReplayFolder(tmp_path, mixture)
     most = replay_folder.MOST * mixture.shape.size() + 3 * replay_folder.PIECE
@@ -92,7 +92,7 @@ def test_it_takes_no_more_of_the_disk_than_is_said_however_long_it_goes_on(tmp_p
     assert_same(everything(again), everything(mixture))
 
 
-def test_what_is_overwritten_while_it_is_written_ahead_changes_nothing(tmp_path):
+def test_unrolls_overwritten_during_write_ahead_change_nothing(tmp_path):
     mixture, playing = make(), Playing(0)
     folder = ReplayFolder(tmp_path, mixture)
     fill(mixture, playing, 15)
@@ -120,7 +120,7 @@ class Arriving:
         self._lock.release()
 
 
-def test_what_arrives_while_it_is_written_ahead_is_written_ahead_too(tmp_path, monkeypatch):
+def test_unrolls_arriving_during_write_ahead_are_written_too(tmp_path, monkeypatch):
     """Otherwise `save` would copy all of it at once, while training waits."""
     monkeypatch.setattr(replay_folder, "PIECE", 16_000)
     mixture, playing = make(capacity=400, insertion="oldest"), Playing(0)
@@ -132,7 +132,7 @@ def test_what_arrives_while_it_is_written_ahead_is_written_ahead_too(tmp_path, m
     assert folder.unwritten() < 1.2 * replay_folder.PIECE
 
 
-def test_a_restored_run_goes_on_saving_where_it_was(tmp_path):
+def test_restored_run_continues_saving_where_it_was(tmp_path):
     saved(tmp_path, 25, insertion="oldest")
     mixture = make(insertion="oldest")
     folder = ReplayFolder(tmp_path, mixture)
@@ -144,7 +144,7 @@ def test_a_restored_run_goes_on_saving_where_it_was(tmp_path):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs fork")
-def test_kill_at_any_stage_of_a_save_leaves_the_state_before_or_the_new_one(tmp_path):
+def test_kill_at_any_stage_of_a_save_leaves_old_or_new_state(tmp_path):
     command = [sys.executable, HELPERS / "killing_replays.py", tmp_path]
     killing = subprocess.run(command, env=environment(), text=True, capture_output=True, timeout=200, check=False)
     assert killing.returncode == 0, killing.stderr
@@ -185,7 +185,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
-def test_what_is_damaged_is_refused_in_one_line_and_the_replay_begins_empty(tmp_path, monkeypatch, damage):
+def test_damaged_state_is_one_line_and_replay_begins_empty(tmp_path, monkeypatch, damage):
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "replay"
     folder.mkdir()
@@ -234,7 +234,7 @@ FORGERIES = {
 
 
 @pytest.mark.parametrize("forgery", FORGERIES.values(), ids=FORGERIES)
-def test_what_makes_no_sense_is_refused_in_one_line(tmp_path, forgery):
+def test_contradictory_replay_states_are_refused_in_one_line(tmp_path, forgery):
     saved(tmp_path)
     forge(tmp_path, forgery)
     mixture = make()
@@ -249,7 +249,7 @@ def test_what_makes_no_sense_is_refused_in_one_line(tmp_path, forgery):
     [({}, {"capacity": 22}), ({}, {"compression": "lz4"}), ({"compression": "lz4"}, {})],
     ids=["capacity", "compressed now", "compressed then"],
 )
-def test_what_is_of_other_replays_is_refused(tmp_path, one, other):
+def test_state_of_other_replays_is_refused(tmp_path, one, other):
     saved(tmp_path, **one)
     with pytest.raises(UserError, match="not from these replays"):
         ReplayFolder(tmp_path, make(**other)).restore("1")

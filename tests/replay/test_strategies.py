@@ -35,7 +35,7 @@ def slow(strategy, number, drawn, distance, count):
 
 @settings(max_examples=150, deadline=None)
 @given(drawing=drawings(), strategy=st.integers(1, 4))
-def test_every_strategy_gives_as_many_as_are_wanted_of_those_drawn_by_its_definition(drawing, strategy):
+def test_every_strategy_selects_by_its_definition(drawing, strategy):
     number, drawn, distance, count = drawing
     chosen = choose(strategy, number, drawn, distance[drawn], count[drawn])
     assert len(chosen) == number
@@ -63,7 +63,7 @@ REFERENCES = {
 
 
 @pytest.mark.parametrize("name", REFERENCES)
-def test_distances_are_those_of_their_formulas_and_0_of_the_same_features(name):
+def test_distances_equal_their_formulas_and_0_for_same_features(name):
     new, old = blocks(0)
     measure = make_distance(name, 3.0)
     reference = REFERENCES[name](new.astype(np.float64), old.astype(np.float64))
@@ -72,7 +72,7 @@ def test_distances_are_those_of_their_formulas_and_0_of_the_same_features(name):
 
 
 @pytest.mark.parametrize("name", REFERENCES)
-def test_what_has_changed_more_is_farther(name):
+def test_greater_change_is_a_greater_distance(name):
     """The original sorts by the cosine itself, and so takes what is farthest."""
     old, direction = blocks(1)
     measure = make_distance(name, 2.0)
@@ -95,7 +95,7 @@ def test_a_high_norm_of_small_and_large_differences_is_numpys(size):
     np.testing.assert_allclose(measured, size * np.array(expected), rtol=1e-3)
 
 
-def test_blocks_of_zeros_have_a_cosine_distance_of_0_from_each_other_alone():
+def test_zero_blocks_have_cosine_distance_0_only_to_each_other():
     zeros, ones = np.zeros((1, 3, 2), np.float32), np.ones((1, 3, 2), np.float32)
     distance = make_distance("cosine", 2.0)
     assert [float(distance(a, b)[0]) for a, b in ((zeros, zeros), (zeros, ones), (ones, zeros))] == [0, 1, 1]

@@ -131,7 +131,7 @@ def fill(held, games, batches, drop=None):
     dropped=st.integers(2, 20),
     compression=st.sampled_from(["none", "lz4"]),
 )
-def test_what_is_read_is_what_was_inserted_bit_for_bit(
+def test_unrolls_are_read_as_inserted_bit_for_bit(
     stack, channels, padding, ends, environments, batches, dropped, compression
 ):
     memory = held_of(60, stack, channels, compression=compression)
@@ -156,7 +156,7 @@ def test_each_frame_is_stored_once_across_unrolls_and_ends(padding):
     assert len(memory.memory._ends) == 3, "only the newest end of each environment can go on"
 
 
-def test_a_full_memory_holds_its_capacity_in_the_bytes_that_it_said():
+def test_full_memory_holds_its_capacity_in_the_stated_bytes():
     memory, games = held_of(400), [Game(seed, 4, 1, "zero", 0.01) for seed in range(2)]
     inserted = fill(memory, games, 150)
     held = assert_held(memory, inserted)
@@ -167,7 +167,7 @@ def test_a_full_memory_holds_its_capacity_in_the_bytes_that_it_said():
     assert 0.8 < memory.memory.size / memory.memory.shape.size() <= 1
 
 
-def test_short_episodes_take_the_places_of_older_unrolls_and_everything_comes_free_in_the_end():
+def test_short_episodes_reuse_places_and_free_everything():
     held, games = held_of(1200), [Game(seed, 4, 1, "zero", 0.25) for seed in range(4)]
     inserted = fill(held, games, 80)
     assert 800 < len(assert_held(held, inserted)) * T < 1200
@@ -194,7 +194,7 @@ def test_an_unroll_stays_until_no_replay_holds_it():
     assert len(held.memory) == 4
 
 
-def test_a_million_small_frames_take_hardly_more_than_their_pixels():
+def test_million_small_frames_have_little_overhead():
     shape = MemoryShape(1_000_000 // 20, 20, (84, 84, 4), "uint8", 4, 9, 0)
     frames = shape.frames * 84 * 84
     assert frames < 1.02 * 1_000_000 * 84 * 84
@@ -221,7 +221,7 @@ def test_vectors_are_kept_too():
     assert len(assert_held(memory, inserted)) == 6
 
 
-def test_compressed_frames_stay_below_the_limit_and_the_oldest_unrolls_go():
+def test_compressed_frames_stay_below_the_limit_by_dropping_old():
     fixed = held_of(4000, compression="lz4").memory.size  # places
     bound = 30_000 + fixed
     held, games = held_of(4000, compression="lz4", limit=bound), [Game(seed, 4, 1, "zero", 0.05) for seed in range(2)]
@@ -239,7 +239,7 @@ def test_compressed_frames_stay_below_the_limit_and_the_oldest_unrolls_go():
     assert held.memory.size == fixed
 
 
-def test_what_replays_store_beside_compressed_unrolls_is_taken_whole_from_the_limit():
+def test_extra_arrays_count_whole_against_compressed_limit():
     features, fixed = 10_000, held_of(4000, compression="lz4").memory.size
     bound = 60_000 + fixed
     held, games = held_of(4000, compression="lz4", limit=bound, features=features), [Game(0, 4, 1, "zero", 0.05)]
@@ -262,7 +262,7 @@ def test_frames_without_detail_take_less_compressed():
     assert sizes["lz4"] < sizes["none"] / 20
 
 
-def test_unrolls_of_frames_that_never_go_on_are_kept_as_far_as_there_is_room():
+def test_unrolls_without_successors_are_kept_while_room():
     held, random = held_of(100), np.random.default_rng(0)
     batch = batch_of([Game(seed, 4, 1, "zero", 0.1) for seed in range(9)], random, 0)
     inserted = {}

@@ -75,13 +75,13 @@ def test_the_newest_checkpoint_stands_in_for_a_damaged_best(folder: Path, damage
         "export run -o small.pt --episodes 0",
     ],
 )
-def test_commands_use_what_is_good_of_a_run(folder: Path, command: str, capsys) -> None:
+def test_commands_use_the_undamaged_parts_of_a_run(folder: Path, command: str, capsys) -> None:
     cut(folder / "best.pt")
     assert main(command.split()) == 0
     assert len(capsys.readouterr().err.splitlines()) == ("run" in command), "one line, where the user has named the run"
 
 
-def test_a_run_is_resumed_from_its_best_if_that_is_the_newest_good_one(folder: Path, capsys) -> None:
+def test_resume_uses_the_best_if_it_is_the_newest_undamaged(folder: Path, capsys) -> None:
     whole, checkpoints = Path("whole"), folder / "checkpoints"
     shutil.copytree(folder, whole)
     for name in ("0000001000.pt", "0000002000.pt"):

@@ -163,7 +163,7 @@ def test_a_worse_policy_does_not_replace_the_best(run_folder):
 
 
 @needs_kart
-def test_test_circuits_take_turns_until_the_last_checkpoint_drives_all(tmp_path):
+def test_evaluation_alternates_test_circuits_then_drives_all(tmp_path):
     overrides = [
         *KART,
         *OFTEN,
@@ -210,7 +210,7 @@ def test_test_circuits_take_turns_until_the_last_checkpoint_drives_all(tmp_path)
     assert checkpoint.load(tmp_path / "best.pt").score == best.score
 
 
-def test_evaluator_that_replaces_another_evaluates_what_is_newer(tmp_path):
+def test_replacement_evaluator_takes_only_newer_checkpoints(tmp_path):
     save_policy(tmp_path, [*CARTPOLE, *OFTEN], 1000)
     save_policy(tmp_path, [*CARTPOLE, *OFTEN], 2000)
     with Evaluator(tmp_path, first_step=2000) as evaluator:
@@ -238,7 +238,7 @@ def test_neighbours_are_of_different_groups():
     assert all(len({circuit.split(".")[1] for circuit in circuits[at : at + 3]}) == 3 for at in range(10))
 
 
-def test_it_works_without_circuits_and_pictures(tmp_path):
+def test_evaluator_works_without_circuits_and_pictures(tmp_path):
     path = save_policy(tmp_path, [*CARTPOLE, *OFTEN, "evaluation.episodes=10"])  # more than are driven side by side
     with Evaluator(tmp_path) as evaluator:
         records, scalars = evaluator.round()
@@ -268,7 +268,7 @@ def test_a_film_has_its_length_and_renders_nothing_else():
     assert [picture.shape for picture in film.pictures] == [(112, 128, 3)] * 5
 
 
-def test_what_cannot_be_rendered_is_measured_all_the_same(tmp_path, capfd):
+def test_environment_without_rendering_is_evaluated(tmp_path, capfd):
     blind = [*OFTEN, "environment.id=spaces_zoo:Blind-v0", "model.hidden_size=16"]
     save_policy(tmp_path, blind)
     with Evaluator(tmp_path) as evaluator:
@@ -281,7 +281,7 @@ def test_what_cannot_be_rendered_is_measured_all_the_same(tmp_path, capfd):
     assert capfd.readouterr().err.count(said) == 1
 
 
-def test_an_environment_that_can_be_opened_only_once_drives_one_episode_after_another(tmp_path):
+def test_env_opened_only_once_drives_episodes_in_sequence(tmp_path):
     overrides = [*OFTEN, "environment.id=spaces_zoo:Single-v0", "evaluation.episodes=3", "evaluation.video_seconds=0"]
     save_policy(tmp_path, [*overrides, "model.hidden_size=16"])
     with Evaluator(tmp_path) as evaluator:

@@ -36,7 +36,7 @@ def settings(*values: str) -> list[str]:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("world", WORLDS)
-def test_a_run_goes_on_on_the_cpu_and_back(tmp_path, world):
+def test_run_continues_on_the_cpu_and_back(tmp_path, world):
     values = (*WORLDS[world], "run.name=run")
     for number, device in enumerate(("cuda", "cpu", "cuda"), 1):
         limit = [*settings(f"run.agent_steps={number * 4000}", f"system.device={device}"), *EVALUATE_OFF]

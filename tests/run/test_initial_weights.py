@@ -74,7 +74,7 @@ def test_a_new_run_counts_from_zero_and_draws_anew(given):
         ),
     ],
 )
-def test_what_differs_is_named_in_one_line(given, overrides, spec, said):
+def test_differing_weights_are_named_in_one_line(given, overrides, spec, said):
     with pytest.raises(UserError, match=r"given\.pt") as caught:
         load_initial(given, config(*overrides), spec)
     assert_clear(caught.value)

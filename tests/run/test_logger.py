@@ -101,7 +101,7 @@ def test_events_and_table_hold_the_same(tmp_path):
     assert (buckets[0, 0], buckets[-1, 1]) == (-1, 2)
 
 
-def test_the_configuration_is_there_as_text_and_as_hyperparameters(tmp_path):
+def test_configuration_is_logged_as_text_and_hyperparameters(tmp_path):
     assert log(tmp_path, []) == 0
     events = read_events(tmp_path)
     (text,) = events.Tensors("config")
@@ -120,7 +120,7 @@ def test_the_configuration_is_there_as_text_and_as_hyperparameters(tmp_path):
     assert {"charts/episodic_return", "evaluation/train_return"} <= shown
 
 
-def test_a_resumed_run_forgets_what_went_beyond_its_checkpoint(tmp_path):
+def test_resumed_log_has_nothing_beyond_its_checkpoint(tmp_path):
     log(tmp_path, [Scalars(step, {"losses/total": 1.0}) for step in (100, 200, 300, 400)])
     with (tmp_path / "scalars.csv").open("a") as file:
         file.write("12.5,40")  # killed in the middle of a line
@@ -144,7 +144,7 @@ def run_on_small_disk(config, folder, records, first_step):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs resource limits")
-def test_a_full_disk_is_told_once_and_survived(tmp_path, capfd):
+def test_full_disk_is_reported_once_and_survived(tmp_path, capfd):
     messages = [Scalars(step, {f"losses/number_{tag}": 0.1 for tag in range(100)}) for step in range(20)]
     assert log(tmp_path, messages, target=run_on_small_disk) == 0
     errors = capfd.readouterr().err
@@ -172,7 +172,7 @@ def run_impatiently(config, folder, records, first_step):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a tmpfs")
-def test_on_a_disk_that_was_full_it_goes_on(small_disk, capfd):
+def test_logging_continues_once_the_disk_has_room(small_disk, capfd):
     records, sender = CONTEXT.Pipe(duplex=False)
     folder = small_disk / "run"
     folder.mkdir()
@@ -210,7 +210,7 @@ def test_on_a_disk_that_was_full_it_goes_on(small_disk, capfd):
     assert max(event.step for event in read_events(folder).Scalars("losses/number_0")) > told
 
 
-def test_a_folder_that_cannot_be_made_is_told_once_and_survived(tmp_path, capfd):
+def test_folder_that_cannot_be_made_is_reported_once(tmp_path, capfd):
     (tmp_path / "file").write_text("in the way")
     assert log(tmp_path / "file" / "run", [Scalars(1, {"losses/total": 1.0}), record(1)]) == 0
     errors = capfd.readouterr().err
@@ -219,7 +219,7 @@ def test_a_folder_that_cannot_be_made_is_told_once_and_survived(tmp_path, capfd)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
-def test_it_ends_when_its_parent_is_killed(tmp_path):
+def test_logger_ends_when_its_parent_is_killed(tmp_path):
     script = tmp_path / "orphan.py"
     script.write_text(ORPHAN)
     with subprocess.Popen(
@@ -235,6 +235,6 @@ def test_it_ends_when_its_parent_is_killed(tmp_path):
     wait_for(lambda: has_ended(logger), 60, "the logger to end")
 
 
-def test_it_does_not_load_torch():
+def test_logger_does_not_load_torch():
     code = "import sys, kartrl.run.logger; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], env=environment(), check=False).returncode == 0

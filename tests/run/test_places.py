@@ -75,7 +75,7 @@ def test_printed_names_are_read_as_runs(here: Path) -> None:
         assert not printed.startswith("-")
 
 
-def test_commands_for_runs_elsewhere_say_whose_they_are(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_printed_commands_name_runs_elsewhere(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert known(Path("logs/run")) == known(here / "logs" / "study" / "run") == ""
     assert known(here / "my runs" / "run") == f"KARTRL_LOGS='{here}/my runs' "
     monkeypatch.setenv("KARTRL_LOGS", str(here / "my runs"))

@@ -65,7 +65,7 @@ def test_the_commit_is_named_of_a_checkout_of_kartrl_alone(tmp_path):
     assert version() == f"{plain}, commit {git('rev-parse', 'HEAD')}, with changes"
 
 
-def test_a_checkpoint_keeps_it_and_an_export_leaves_out_what_is_private(tmp_path):
+def test_export_leaves_out_private_provenance_of_checkpoint(tmp_path):
     stored = make_checkpoint(100)._replace(provenance=WHERE)
     checkpoint.save(tmp_path / "a.pt", stored)
     assert checkpoint.load(tmp_path / "a.pt").provenance == WHERE
@@ -73,7 +73,7 @@ def test_a_checkpoint_keeps_it_and_an_export_leaves_out_what_is_private(tmp_path
 
 
 @pytest.mark.parametrize("wrong", [{"machine": "\x1b[2J"}, {"machine": 5}, {"a\nb": "c"}])
-def test_what_is_no_line_of_text_is_refused(tmp_path, wrong):
+def test_provenance_that_is_not_a_line_of_text_is_refused(tmp_path, wrong):
     checkpoint.save(tmp_path / "a.pt", make_checkpoint(100)._replace(provenance=wrong))
     with pytest.raises(UserError, match=r"a\.pt: refused: "):
         checkpoint.load(tmp_path / "a.pt")

@@ -7,7 +7,7 @@ DIVERGING = "Agents act with a policy far from the learner's"
 
 
 @pytest.mark.parametrize(("learning_rate", "times"), [(0.1, 1), (0.001, 0)])
-def test_agents_that_act_with_a_policy_far_from_the_learners_are_reported_once(tmp_path, learning_rate, times):
+def test_agents_far_from_the_learners_policy_are_reported_once(tmp_path, learning_rate, times):
     settings = ["run.reproducible=true", "run.agent_steps=5000", f"optimizer.learning_rate={learning_rate}"]
     settings.append("model.normalise_observations=false")
     options = [argument for setting in settings for argument in ("--set", setting)]

@@ -82,7 +82,7 @@ def test_schedules_continue_restart_or_stretch(schedules, rates, limits):
 
 
 @pytest.mark.parametrize("schedules", ["restart", "stretch"])
-def test_a_second_resume_continues_what_the_first_began(schedules):
+def test_second_resume_continues_schedules_of_the_first(schedules):
     stored = over()
     config, _ = resumed(stored, "run.agent_steps=2000", f"run.schedules={schedules}")
     progress = Progress(config.run, stored.counters)
@@ -96,7 +96,7 @@ def test_a_second_resume_continues_what_the_first_began(schedules):
     assert "Changed" not in told
 
 
-def test_all_schedules_in_use_are_told_and_an_adapted_rate():
+def test_all_schedules_and_an_adapted_rate_are_printed():
     stored = over(
         "algorithm.name=appo",
         "appo.clip_range=linear 0.3 0.1",
@@ -116,7 +116,7 @@ def test_all_schedules_in_use_are_told_and_an_adapted_rate():
     assert constant.run.agent_steps == 10_000
 
 
-def test_what_differs_from_the_checkpoint_is_told():
+def test_differences_from_the_checkpoint_are_reported():
     stored = over()
     changes = ["run.seed=2", "run.name=other", "levels.RainbowRoad.Act1=train", "run.agent_steps=3000"]
     _, told = resumed(stored, *changes)
@@ -132,7 +132,7 @@ def test_what_differs_from_the_checkpoint_is_told():
     assert "2 actions there" in "\n".join(account(stored, config, spec, {}))
 
 
-def test_own_circuits_whose_content_changed_are_told(tmp_path):
+def test_changed_content_of_own_circuits_is_reported(tmp_path):
     file, other = tmp_path / "mine.state", tmp_path / "other.state"
     for path in (file, other):
         path.write_bytes(b"as it was")
@@ -155,7 +155,7 @@ def test_own_circuits_whose_content_changed_are_told(tmp_path):
     assert checkpoint.for_driving(stored, half=False).contents is None, "an export names no files of the user's"
 
 
-def test_a_best_score_on_circuits_that_have_changed_is_not_compared(tmp_path):
+def test_best_score_on_changed_circuits_is_not_compared(tmp_path):
     stored, path = over(), tmp_path / "best.pt"
     first = BestCheckpoint(path, [""], stored.config, {"mine": "1"})
     assert first.offer(stored._replace(contents={"mine": "1"}), {"": [5.0]})

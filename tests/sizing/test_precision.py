@@ -35,14 +35,14 @@ def measured(monkeypatch):
     return seconds
 
 
-def test_bf16_where_it_is_faster(measured):
+def test_bf16_is_chosen_where_faster(measured):
     config = resolved(IMAGE)
     assert config.model.precision == "bf16"
     measured["bf16"] = 0.99
     assert resolved(IMAGE).model.precision == "fp32", "hardly faster"
 
 
-def test_fp32_where_the_hardware_cannot_or_the_choice_must_not_depend_on_the_clock(measured, monkeypatch):
+def test_fp32_is_kept_without_hardware_or_if_reproducible(measured, monkeypatch):
     assert resolved(VECTOR).model.precision == "fp32"
     assert resolved(IMAGE, "run.reproducible=true", "evaluation.minutes=0").model.precision == "fp32"
     monkeypatch.setattr(precision, "multiplies_bf16", lambda device: False)
@@ -50,7 +50,7 @@ def test_fp32_where_the_hardware_cannot_or_the_choice_must_not_depend_on_the_clo
 
 
 @pytest.mark.parametrize("given", ["fp32", "bf16"])
-def test_what_is_given_is_kept(given):
+def test_given_precision_is_kept(given):
     assert resolved(IMAGE, f"model.precision={given}").model.precision == given
 
 
@@ -61,7 +61,7 @@ def test_both_precisions_are_really_measured():
     assert min(seconds.values()) > 0
 
 
-def test_the_measurement_is_on_one_thread_and_leaves_their_number_as_it_was(monkeypatch):
+def test_measurement_on_one_thread_restores_their_number(monkeypatch):
     before, during = torch.get_num_threads(), []
     make_pass = precision._make_pass
 
@@ -206,7 +206,7 @@ def wrong_torch(monkeypatch):
     ids=" ".join,
 )
 @pytest.mark.usefixtures("wrong_torch")
-def test_wrong_bf16_falls_back_and_says_so_once(overrides):
+def test_wrong_bf16_falls_back_and_is_reported_once(overrides):
     lines = []
     config = read(overrides=["system.device=cpu", "model.precision=bf16", *overrides])
     config = right_precision(config, IMAGE, choose_sizes(config, IMAGE), lines.append)
@@ -253,7 +253,7 @@ def test_doctor_warns_of_wrong_bf16(capsys):
     assert "gives wrong values for Convolution(16, 32" in printed
 
 
-def test_a_run_in_wrong_bf16_is_in_fp32_and_says_so_once(tmp_path):
+def test_run_with_wrong_bf16_is_in_fp32_and_reported_once(tmp_path):
     small = [
         "model.torchscript=false",
         "model.hidden_size=16",

@@ -69,7 +69,7 @@ def test_a_stored_configuration_makes_the_same_run_on_any_cores(on, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_another_machine_keeps_unrolls_and_batch_and_says_the_rest(on, kind):
+def test_another_machine_keeps_batch_and_reports_other_changes(on, kind):
     on(16)
     config, sizes, _ = resolved([*BASE, *kind])
     for cores in (1, 2, 3, 32):
@@ -83,7 +83,7 @@ def test_another_machine_keeps_unrolls_and_batch_and_says_the_rest(on, kind):
         assert all(f"{key} " in lines[0].partition(";")[0] for key in changed)
 
 
-def test_what_auto_chose_is_read_as_a_number_and_as_chosen(on):
+def test_choice_of_auto_is_read_as_number_and_as_chosen(on):
     on(4)
     config, sizes, _ = resolved([*BASE, "system.envs_per_agent=4"])
     text = dump(config)
@@ -100,7 +100,7 @@ def test_what_auto_chose_is_read_as_a_number_and_as_chosen(on):
 @pytest.mark.parametrize(
     "value", ["auto (0)", "auto (auto)", "auto ()", "auto (x)", "auto (1.5)", "auto (2000)", "auto (auto (2))"]
 )
-def test_what_auto_cannot_have_chosen_is_refused(value):
+def test_impossible_choice_of_auto_is_refused(value):
     with pytest.raises(UserError, match=r"\[system\] agents: must be "):
         read(overrides=[f"system.agents={value}"])
 
@@ -133,7 +133,7 @@ def test_given_numbers_that_do_not_fit_are_still_refused(on):
         resolved(["system.envs_per_agent=900", "algorithm.unroll_length=10000", "system.agents=1000"])
 
 
-def test_a_device_that_is_not_here_is_chosen_anew_and_said(on):
+def test_absent_device_is_chosen_anew_and_reported(on):
     on(4)
     config, _, lines = resolved(["environment.id=X", "system.device=auto (mps)"])
     if config.system.device == "mps":

@@ -84,7 +84,7 @@ def test_an_odd_number_of_environments_makes_one_group():
     assert (sizes.groups_per_agent, sizes.group_size, sizes.training_blocks) == (1, 5, 4)
 
 
-def test_on_one_core_an_agent_steps_all_of_its_environments_together():
+def test_single_core_agent_steps_all_environments_together():
     sizes = choose_sizes(read(overrides=SMALL), QUICK, cpus=1)
     assert (sizes.agents, sizes.groups_per_agent, sizes.group_size, sizes.training_blocks) == (1, 1, 8, 1)
     sizes = choose_sizes(read(overrides=[*SMALL, "system.training_batch_size=4"]), QUICK, cpus=1)
@@ -93,7 +93,7 @@ def test_on_one_core_an_agent_steps_all_of_its_environments_together():
 
 @pytest.mark.parametrize("agents", [2, 8, 32])
 @pytest.mark.parametrize(("algorithm", "lag"), [("impala", 4), ("appo", 1)])
-def test_the_batch_follows_the_number_of_environments_so_that_the_policy_lag_does_not(agents, algorithm, lag):
+def test_batch_grows_with_environments_to_bound_policy_lag(agents, algorithm, lag):
     overrides = [*SMALL, f"system.agents={agents}", "system.envs_per_agent=8", f"algorithm.name={algorithm}"]
     sizes = choose_sizes(read(overrides=overrides), QUICK)
     assert sizes.agents * sizes.groups_per_agent / sizes.training_blocks == lag
@@ -122,9 +122,7 @@ def test_the_batch_follows_the_number_of_environments_so_that_the_policy_lag_doe
         (128, ["replay.methods=queue uniform"], 8),
     ],
 )
-def test_unrolls_are_shorter_where_many_environments_make_an_update_and_longer_where_few_do(
-    environments, given, length
-):
+def test_unroll_length_shrinks_with_environments_per_update(environments, given, length):
     overrides = [*SMALL, "system.agents=4", f"system.envs_per_agent={environments // 4}", *given]
     config = read(overrides=overrides)
     sizes = choose_sizes(config, QUICK)
@@ -222,7 +220,7 @@ def test_large_batches_are_measured_cheaper(monkeypatch):
 
 
 @pytest.mark.parametrize("spec", [SLOW, QUICK])
-def test_the_slab_is_as_large_as_it_says(spec):
+def test_slab_has_its_stated_size(spec):
     config = read(overrides=[*SMALL, "system.agents=3"])
     sizes = choose_sizes(config, spec)
     shape = slab_shape(config, spec, sizes)
@@ -282,7 +280,7 @@ def test_a_synchronous_update_is_one_unroll_of_every_environment():
         ((*SMALL, "algorithm.name=a3c", "a3c.hogwild=true"), (1, 1)),
     ],
 )
-def test_only_asynchronous_updates_of_a_single_learner_may_get_more_threads(settings, threads):
+def test_more_threads_are_for_single_asynchronous_learners(settings, threads):
     sizes = choose_sizes(read(overrides=settings), QUICK)
     assert (sizes.torch_threads, sizes.most_threads) == threads
 
@@ -302,7 +300,7 @@ def test_reproducible_sizes_do_not_depend_on_the_clock(spec, monkeypatch):
 
 
 @pytest.mark.parametrize("number", [3, 7, 11, 13])
-def test_any_number_of_cores_gives_whole_batches_in_a_reproducible_run(number, monkeypatch):
+def test_reproducible_batches_are_whole_for_any_core_count(number, monkeypatch):
     monkeypatch.setattr(auto, "cores", lambda: number)
     for name in ("impala", "acer"):
         config = read(overrides=["run.reproducible=true", "evaluation.minutes=0", f"algorithm.name={name}"])
@@ -358,7 +356,7 @@ def test_numbers_that_an_order_of_updates_rules_out_are_refused(settings, messag
         (["system.predictor_devices=cpu"], 1),
     ],
 )
-def test_agents_on_the_cpu_run_the_network_themselves_unless_a_setting_is_about_predictors(settings, predictors):
+def test_cpu_agents_predict_alone_unless_predictors_are_set(settings, predictors):
     sizes = choose_sizes(read(overrides=["system.device=cpu", *settings]), QUICK)
     assert sizes.predictors == predictors
     if predictors == 0:
@@ -366,7 +364,7 @@ def test_agents_on_the_cpu_run_the_network_themselves_unless_a_setting_is_about_
     assert choose_sizes(read(overrides=["system.device=cpu"]), QUICK, cpus=2).predictors == 1, "on a node"
 
 
-def test_agents_ask_a_predictor_where_memory_holds_no_network_for_each(monkeypatch):
+def test_agents_use_predictor_if_memory_lacks_own_networks(monkeypatch):
     config = read(overrides=["system.device=cpu", "system.agents=8"])
     monkeypatch.setattr(auto, "free_memory", lambda: int(8 * 2.1 * AGENT_BYTES))
     assert choose_sizes(config, QUICK).predictors == 1
@@ -380,7 +378,7 @@ def test_agents_ask_a_predictor_where_memory_holds_no_network_for_each(monkeypat
         (["run.reproducible=true", "evaluation.minutes=0"], r"predictors: run.reproducible needs one .*\(got 0\)"),
     ],
 )
-def test_what_needs_a_predictor_is_refused_without_one(settings, message):
+def test_settings_of_predictors_are_refused_without_one(settings, message):
     with pytest.raises(UserError, match=message):
         choose_sizes(read(overrides=["system.device=cpu", "system.predictors=0", *settings]), QUICK)
     with pytest.raises(UserError, match="predictors = 0: only with a learner on the CPU"):
@@ -409,13 +407,13 @@ def test_learners_divide_the_cores():
         (["system.predictor_devices=cpu toaster"], "device toaster: not available"),
     ],
 )
-def test_what_does_not_go_with_several_learners_is_one_line(overrides, message):
+def test_settings_against_several_learners_are_one_line(overrides, message):
     with pytest.raises(UserError, match=message) as error:
         choose_sizes(read(overrides=[*SMALL, "system.learners=2", *overrides]), QUICK)
     assert "\n" not in str(error.value)
 
 
-def test_learners_take_the_gpus_in_turn_and_predictors_other_ones(monkeypatch):
+def test_learners_alternate_gpus_and_predictors_take_others(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
 
@@ -439,7 +437,7 @@ def test_learners_take_the_gpus_in_turn_and_predictors_other_ones(monkeypatch):
 HOGWILD = (*SMALL, "algorithm.name=a3c", "a3c.hogwild=true")
 
 
-def test_hogwild_workers_take_the_agents_place_with_one_environment_each():
+def test_hogwild_workers_have_one_environment_each():
     sizes = choose_sizes(read(overrides=HOGWILD), QUICK)
     assert (sizes.agents, sizes.min_agents, sizes.group_size, sizes.torch_threads) == (4, 2, 1, 1)
     given = choose_sizes(read(overrides=[*HOGWILD, "system.agents=18", "system.envs_per_agent=3"]), QUICK)
@@ -464,7 +462,7 @@ def test_hogwild_workers_take_the_agents_place_with_one_environment_each():
         (["clear.policy_cost=0.01"], "clones replayed steps, but nothing is replayed"),
     ],
 )
-def test_what_does_not_go_with_hogwild_is_one_line(overrides, message):
+def test_settings_against_hogwild_are_one_line(overrides, message):
     with pytest.raises(UserError, match=message) as error:
         choose_sizes(read(overrides=[*HOGWILD, *overrides]), QUICK)
     assert "\n" not in str(error.value)
@@ -480,7 +478,7 @@ def test_replayed_updates_are_no_policy_lag_that_drops_unrolls():
     assert replaying.training_blocks == without.training_blocks == 2, "a quarter of the environments"
 
 
-def test_a_replay_that_does_not_fit_is_refused_and_says_what_it_would_take(monkeypatch):
+def test_replay_that_does_not_fit_is_refused_with_its_need(monkeypatch):
     monkeypatch.setattr("kartrl.sizing.memory.free_memory", lambda: 4 * 10**9)
     choose_sizes(read(overrides=[*ACER, "replay.capacities=500000"]), SLOW)
     with pytest.raises(
@@ -491,7 +489,7 @@ def test_a_replay_that_does_not_fit_is_refused_and_says_what_it_would_take(monke
     choose_sizes(read(overrides=[*ACER, "replay.capacities=1000000", "acer.replay_ratio=0"]), SLOW)
 
 
-def test_memory_for_replay_is_bounded_and_compressed_it_may_be_more_steps_than_fit(monkeypatch):
+def test_compressed_replay_may_hold_more_steps_than_fit(monkeypatch):
     monkeypatch.setattr("kartrl.sizing.memory.free_memory", lambda: 4 * 10**9)
     bounded = [*ACER, "replay.capacities=500000", "replay.gigabytes=1"]
     with pytest.raises(UserError, match=r"would take 1\.\d GB of memory, and replay.gigabytes is 1; lower it"):
@@ -505,7 +503,7 @@ def test_memory_for_replay_is_bounded_and_compressed_it_may_be_more_steps_than_f
         choose_sizes(read(overrides=elite), SLOW)
 
 
-def test_a_compressed_replay_leaves_memory_to_the_run_and_has_room_for_an_unroll(monkeypatch):
+def test_compressed_replay_leaves_memory_and_room_for_an_unroll(monkeypatch):
     monkeypatch.setattr("kartrl.sizing.memory.free_memory", lambda: 4 * 10**9)
     compressed = [*ACER, "replay.compression=lz4"]
     config = read(overrides=[*compressed, "replay.capacities=5000000"])
@@ -547,7 +545,7 @@ def test_stacked_observations_are_kept_frame_by_frame():
         (["replay.methods=queue uniform", "system.training_batch_size=32"], 32, 16),
     ],
 )
-def test_shares_give_whole_unrolls_beside_whole_blocks_of_fresh_ones(overrides, batch, fresh):
+def test_shares_give_whole_unrolls_beside_whole_fresh_blocks(overrides, batch, fresh):
     sizes = choose_sizes(read(overrides=["algorithm.name=impala", *SMALL, *overrides]), QUICK)
     assert sizes.training_blocks * sizes.group_size == fresh
     assert sizes.replayed == batch - fresh

@@ -27,7 +27,7 @@ def pieces(folder):
     return set((folder / "replay").glob("*.unrolls"))
 
 
-def test_most_is_written_before_a_save_while_others_may_use_the_replay(tmp_path):
+def test_write_ahead_leaves_the_replay_usable(tmp_path):
     mixture, said = make(), []
     fill(mixture, Playing(0), 15)
     saving = saves(tmp_path, mixture, said)
@@ -45,7 +45,7 @@ def test_most_is_written_before_a_save_while_others_may_use_the_replay(tmp_path)
     assert said == [f"Replays continue with their {mixture.held:,} saved steps"]
 
 
-def test_a_save_that_fails_is_said_and_what_was_saved_before_stays(tmp_path, monkeypatch):
+def test_failed_save_is_reported_and_keeps_the_earlier(tmp_path, monkeypatch):
     mixture, said, playing = make(), [], Playing(0)
     saving = saves(tmp_path, mixture, said)
     fill(mixture, playing, 10)
@@ -73,7 +73,7 @@ def test_a_save_that_fails_is_said_and_what_was_saved_before_stays(tmp_path, mon
 @pytest.mark.parametrize(
     ("save", "why"), [(True, "none was saved with this checkpoint"), (False, "replay.save is false")]
 )
-def test_what_is_lost_is_said(tmp_path, save, why):
+def test_lost_replay_contents_are_reported(tmp_path, save, why):
     said = []
     saving = saves(tmp_path, make(), said, save)
     saving.restore("5")
@@ -82,7 +82,7 @@ def test_what_is_lost_is_said(tmp_path, save, why):
     assert "starting empty, with no replay for 77 steps" in line
 
 
-def test_what_is_saved_already_counts_as_room(tmp_path, monkeypatch):
+def test_saved_files_count_as_room(tmp_path, monkeypatch):
     mixture, said = make(), []
     fill(mixture, Playing(0), 15)
     saves(tmp_path, mixture, said).save("5")
@@ -94,7 +94,7 @@ def test_what_is_saved_already_counts_as_room(tmp_path, monkeypatch):
     assert not said
 
 
-def test_without_a_replay_nothing_is_said_or_written(tmp_path):
+def test_saves_without_a_replay_print_and_write_nothing(tmp_path):
     said = []
     saving = saves(tmp_path, None, said)
     saving.restore("5")
@@ -105,7 +105,7 @@ def test_without_a_replay_nothing_is_said_or_written(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_much_to_write_and_little_room_are_said(tmp_path, monkeypatch):
+def test_large_writes_and_little_room_are_reported(tmp_path, monkeypatch):
     mixture, said = make(), []
     needed = replay_folder.MOST * mixture.shape.size()
     usage = shutil.disk_usage(tmp_path)
@@ -121,7 +121,7 @@ def test_much_to_write_and_little_room_are_said(tmp_path, monkeypatch):
     assert len(said) == 2, "there was nothing left to write"
 
 
-def test_a_moved_or_deleted_folder_gets_what_is_missing(tmp_path):
+def test_moved_or_deleted_folder_is_completed_at_a_save(tmp_path):
     mixture, said, playing = make(), [], Playing(0)
     for name in ("first", "third"):
         (tmp_path / name).mkdir()

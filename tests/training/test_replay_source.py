@@ -73,7 +73,7 @@ def test_the_number_of_replayed_batches_is_poisson_distributed():
     assert Counter(runs)[0] > 0
 
 
-def test_replayed_unrolls_are_older_ones_marked_as_such_and_as_many_as_a_fresh_batch_has():
+def test_replayed_unrolls_are_marked_older_and_of_batch_size():
     batches = take(alternating(Fresh(), 3.0), 200)
     newest = 0
     for batch in batches:
@@ -93,7 +93,7 @@ def test_nothing_is_replayed_before_the_replay_holds_enough():
     assert not batches[10].online.any()
 
 
-def test_blocks_are_given_back_only_when_the_last_replayed_batch_was_learned_from():
+def test_blocks_are_released_after_the_last_replayed_batch():
     fresh = Fresh()
     source, watch = alternating(fresh, 2.0), Stopwatch(TRAINER_STAGES)
     for _ in range(200):
@@ -106,7 +106,7 @@ def test_blocks_are_given_back_only_when_the_last_replayed_batch_was_learned_fro
         assert (fresh.back == fresh.given) == (following == 0)
 
 
-def test_it_ends_with_the_run_also_in_the_middle_of_replayed_batches():
+def test_replay_source_ends_with_the_run_between_batches():
     stop = threading.Event()
     source, watch = alternating(Fresh(), 100.0, stop=stop), Stopwatch(TRAINER_STAGES)
     assert source.next(watch).online.all()
@@ -171,7 +171,7 @@ def test_an_update_is_published_while_another_thread_draws():
         assert not learner.is_alive()
 
 
-def test_with_an_even_replay_nobody_asks_for_errors():
+def test_uniform_replay_asks_for_no_errors():
     source = mixed(Fresh(), methods=("queue", "uniform"))
     source.next(Stopwatch(TRAINER_STAGES))
     source.published(Update(None, None))

@@ -196,7 +196,7 @@ def weights():
     return PublishedWeights(ToyPolicy().network)
 
 
-def test_blocks_are_trained_on_in_the_order_in_which_they_were_finished():
+def test_blocks_are_trained_on_in_the_order_of_finishing():
     slab = make_slab(num_agents=3, ring=2)
     source = ArrivalSource(slab, 2, weights(), 10**9, threading.Event())
     for block in (3, 0, 4, 1):
@@ -208,7 +208,7 @@ def test_blocks_are_trained_on_in_the_order_in_which_they_were_finished():
     assert next_of(source) == [4, 1]
 
 
-def test_a_block_announced_twice_is_not_taken_before_older_ones_once_it_has_been_refilled():
+def test_refilled_block_announced_twice_keeps_its_place():
     slab = make_slab(ring=2)
     source = ArrivalSource(slab, 1, weights(), 10**9, threading.Event())
     finish(slab, 0)
@@ -220,7 +220,7 @@ def test_a_block_announced_twice_is_not_taken_before_older_ones_once_it_has_been
     assert next_of(source) == [0]
 
 
-def test_blocks_that_were_begun_too_many_updates_ago_are_dropped_and_counted():
+def test_blocks_begun_too_many_updates_ago_are_dropped():
     slab, published = make_slab(num_agents=3, ring=2), weights()
     source = ArrivalSource(slab, 2, published, 3, threading.Event())
     for _ in range(5):
@@ -257,7 +257,7 @@ def test_a_synchronous_batch_has_a_block_of_all_agents_that_live():
     assert results == [[0, 1, 2]]
 
 
-def test_a_synchronous_batch_does_not_wait_for_an_agent_that_died():
+def test_synchronous_batch_does_not_wait_for_dead_agents():
     slab = make_slab(num_agents=3)
     source = SynchronousSource(slab, weights(), threading.Event())
     finish(slab, 2)
@@ -277,7 +277,7 @@ def test_a_synchronous_batch_does_not_wait_for_an_agent_that_died():
     assert results == [[0, 1]]
 
 
-def test_a_synchronous_batch_holds_nothing_that_older_weights_did():
+def test_synchronous_batch_has_nothing_of_older_weights():
     slab, published = make_slab(num_agents=2, unroll_length=3), weights()
     published.version = 5
     source = SynchronousSource(slab, published, threading.Event())
@@ -309,7 +309,7 @@ def test_agents_wait_until_the_update_is_published(make_order):
 
 @pytest.mark.parametrize("make_order", [synchronous, synchronous_in_rounds])
 @pytest.mark.parametrize("seed", range(8))
-def test_the_lag_of_a_synchronous_run_is_zero_whoever_dies(make_order, seed):
+def test_synchronous_lag_is_zero_for_any_death(make_order, seed):
     """Agents die and come back at random moments; every batch was acted with the published weights."""
     chance = random.Random(seed)
     slab = make_slab(chance.randint(1, 4), chance.randint(1, 2), 1, chance.randint(1, 4))
@@ -346,7 +346,7 @@ def die_and_come_back(run, chance, deaths):
     ("agents", "groups", "blocks", "unroll_length"),
     [(1, 1, 1, 1), (2, 2, 2, 3), (3, 2, 6, 2), (2, 2, 1, 2), (4, 1, 2, 5)],
 )
-def test_rounds_have_one_order_whoever_is_late(agents, groups, blocks, unroll_length):
+def test_rounds_have_one_order_for_any_late_agent(agents, groups, blocks, unroll_length):
     """Blocks, weights and all that was seen are the same in runs with other random delays."""
     number = 5 * agents * groups // blocks
     runs = []
@@ -412,7 +412,7 @@ def finished_unrolls(slab):
 
 
 @pytest.mark.parametrize(("agents", "blocks"), [(3, 6), (4, 8)])
-def test_rounds_go_on_where_all_but_one_agent_come_back_late(agents, blocks):
+def test_rounds_continue_when_all_but_one_agent_return_late(agents, blocks):
     """The one that was left has filled its ring by then, which is not enough for a batch."""
     slab = make_slab(agents, 2, 2, 3)
     with Run(slab, in_rounds(blocks)) as run:

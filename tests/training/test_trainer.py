@@ -119,7 +119,7 @@ def assert_same(one, other):
 @pytest.mark.parametrize(
     "overrides", [*OPTIMIZERS.values(), *([name] for name in ALGORITHMS)], ids=[*OPTIMIZERS, *ALGORITHMS]
 )
-def test_a_saved_trainer_goes_on_as_if_never_stopped(tmp_path, overrides, shape):
+def test_saved_trainer_continues_as_if_never_stopped(tmp_path, overrides, shape):
     config = configure(*overrides)
     straight = make_trainer(config, shape)
     update(straight, range(7), shape)
@@ -156,7 +156,7 @@ def test_a_poisoned_batch_changes_nothing_and_is_counted(reward):
     assert not poisoned.messages
 
 
-def test_it_rolls_back_again_once_it_has_recovered():
+def test_trainer_rolls_back_again_after_recovery():
     trainer = make_trainer(configure("optimizer.max_skipped_updates=2"))
     nothing = float("nan")
     for burst in range(3):
@@ -174,7 +174,7 @@ def test_it_rolls_back_again_once_it_has_recovered():
     assert_same(trainer.good, good._replace(counters=trainer.good.counters))
 
 
-def test_agents_get_what_an_update_changed_before_a_minibatch_that_is_not_finite():
+def test_agents_get_changes_before_a_non_finite_minibatch():
     one_by_one = ["ppo.shuffle=unrolls", f"ppo.minibatch_size={T}", "ppo.normalise_advantages=false"]
     trainer = make_trainer(configure("algorithm.name=ppo", *one_by_one))
     version = trainer.weights.version
@@ -189,7 +189,7 @@ def test_agents_get_what_an_update_changed_before_a_minibatch_that_is_not_finite
     assert trainer.counters.updates == 0
 
 
-def test_replayed_unrolls_are_learned_from_but_are_no_agent_steps():
+def test_replayed_unrolls_update_without_counting_as_steps():
     trainer = make_trainer(configure("run.agent_steps=100000"))
     batch = make_batch(trainer.learner.network, 7)
     for online, steps, fresh in (([True] * 4, 20, True), ([False] * 4, 20, False), ([True, False] * 2, 30, True)):
@@ -203,7 +203,7 @@ def test_replayed_unrolls_are_learned_from_but_are_no_agent_steps():
         assert any(not torch.equal(tensor, before.network[name]) for name, tensor in trainer.state().network.items())
 
 
-def test_after_each_reading_of_the_losses_one_replayed_batch_is_read_too():
+def test_losses_of_one_replayed_batch_are_read_each_time():
     trainer = make_trainer(configure("run.agent_steps=100000"))
     trainer.counters = trainer.counters._replace(agent_steps=2990)
     for online, version in ((True, 0), (False, -4), (False, -9), (True, 0)):
@@ -221,7 +221,7 @@ def test_after_each_reading_of_the_losses_one_replayed_batch_is_read_too():
     assert (first.attempts, second.attempts) == (1, 2), "rounds are counted by fresh batches"
 
 
-def test_after_many_poisoned_batches_it_goes_back_once_and_then_gives_up():
+def test_many_poisoned_batches_roll_back_once_then_fail():
     trainer = make_trainer(configure("optimizer.max_skipped_updates=3"))
     update(trainer, range(2))
     good = trainer.state()  # as at a save
@@ -240,7 +240,7 @@ def test_after_many_poisoned_batches_it_goes_back_once_and_then_gives_up():
     assert trainer.guard.skipped == 6
 
 
-def test_it_goes_back_to_the_start_where_nothing_was_saved():
+def test_trainer_without_a_save_rolls_back_to_the_start():
     trainer = make_trainer(configure("optimizer.max_skipped_updates=2"))
     start = trainer.state()
     fresh = make_trainer(configure("optimizer.max_skipped_updates=2"))
