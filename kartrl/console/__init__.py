@@ -1,1 +1,1 @@
-"""An emulated console: a libretro core, in this process or isolated in another. Knows no game."""
+"""An emulated console: a libretro core, in this process or isolated in another; memory, states. Knows no game."""

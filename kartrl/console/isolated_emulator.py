@@ -10,8 +10,8 @@ from kartrl.errors import UserError
 from kartrl.processes.child import tell_exit
 from kartrl.processes.spawn import spawn, start_method
 
-RAM_BYTES = 128 * 1024  # an SNES's working memory
-FRAME_BYTES = 2 * 1024 * 512  # more than snes9x's largest frame
+RAM_LIMIT = 8 * 1024 * 1024  # maximum bytes of a console's working memory
+FRAME_BYTES = 2 * 1024 * 512  # maximum bytes of a frame; more than snes9x's largest
 START_SECONDS = 60.0  # for the process to start, on a busy machine
 END_SECONDS = 5.0  # for a process to end after it was killed or its pipe was closed
 WAIT_SECONDS, WAITS = 1.0, 10  # for an answer; short waits, so that time suspended (Ctrl-Z) costs one at most
@@ -47,15 +47,16 @@ class IsolatedEmulator:
         """Buttons held on the first joypad, as in `Emulator`."""
         context: Any = start_method()
         self._shared = Shared(
-            *(context.RawArray(ctypes.c_uint8, size) for size in (RAM_BYTES, FRAME_BYTES, STATE_LIMIT))
+            *(context.RawArray(ctypes.c_uint8, size) for size in (RAM_LIMIT, FRAME_BYTES, STATE_LIMIT))
         )
-        self.ram = self._shared.ram
-        """A copy of the console's working memory; changes take effect with the next call."""
         self._pipe, theirs = context.Pipe()
         self._process = spawn(context, "emulator", serve, core, rom, fast, self._shared, theirs)
         theirs.close()
         self._lost = ""  # why there are no more answers; "" while there are
-        self._frame = Frame(*self._receive(waits=round(START_SECONDS / WAIT_SECONDS)))
+        size, frame = self._receive(waits=round(START_SECONDS / WAIT_SECONDS))
+        self.ram = memoryview(self._shared.ram)[:size]
+        """A copy of the console's working memory; changes take effect with the next call."""
+        self._frame = Frame(*frame)
 
     def run(self, rows: int = ROWS) -> None:
         """Emulate one video frame, of which only the first `rows` rows need to be right."""
@@ -121,10 +122,11 @@ def serve(core: Path, rom: Path, fast: bool, shared: Shared, pipe: Connection) -
     """Main function of the emulator's process: answers calls until the other end of the pipe is closed."""
     try:
         emulator = Emulator(core, rom, fast)
-        pipe.send(_share(emulator, shared))
+        size = len(emulator.ram)
+        pipe.send((size, _share(emulator, shared)))
         while True:
             name, *arguments = pipe.recv()
-            ctypes.memmove(emulator.ram, shared.ram, RAM_BYTES)
+            ctypes.memmove(emulator.ram, shared.ram, size)
             if name == "run":
                 emulator.pressed, rows = arguments
                 emulator.run(rows)
@@ -134,9 +136,9 @@ def serve(core: Path, rom: Path, fast: bool, shared: Shared, pipe: Connection) -
                 memoryview(shared.state).cast("B")[: len(state)] = state
                 answer = len(state)
             else:
-                (size,) = arguments
-                answer = emulator.restore(bytes(memoryview(shared.state)[:size]))
-                ctypes.memmove(shared.ram, emulator.ram, RAM_BYTES)
+                (length,) = arguments
+                answer = emulator.restore(bytes(memoryview(shared.state)[:length]))
+                ctypes.memmove(shared.ram, emulator.ram, size)
             pipe.send(answer)
     except UserError as error:
         pipe.send(error)
@@ -145,8 +147,14 @@ def serve(core: Path, rom: Path, fast: bool, shared: Shared, pipe: Connection) -
 
 
 def _share(emulator: Emulator, shared: Shared) -> Frame:
-    """Copy memory and screen to the shared memory."""
+    """Copy memory and screen to the shared memory.
+
+    Raises:
+        UserError: they are too large for it.
+    """
     frame = emulator.frame
-    ctypes.memmove(shared.ram, emulator.ram, RAM_BYTES)
+    if len(emulator.ram) > RAM_LIMIT or frame.size > FRAME_BYTES:
+        raise UserError("the emulator's memory or screen is too large for a process of its own")
+    ctypes.memmove(shared.ram, emulator.ram, len(emulator.ram))
     ctypes.memmove(shared.pixels, frame.address, frame.size)
     return frame

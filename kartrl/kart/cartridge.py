@@ -3,13 +3,12 @@
 import gzip
 import hashlib
 import os
-import zlib
 from pathlib import Path
 
 from platformdirs import user_data_dir
 
 from kartrl.config.levels import CIRCUITS
-from kartrl.console.libretro import STATE_LIMIT
+from kartrl.console.states import read_state
 from kartrl.errors import UserError
 from kartrl.files import check_replaceable, user_path, whole_file
 
@@ -84,24 +83,6 @@ def _checked_states(states: Path) -> tuple[dict[str, bytes], list[str]]:
     known = [file for file in files if file.stem in CIRCUITS]
     packed = {file.name: gzip.compress(read_state(file), mtime=0) for file in known}
     return packed, [file.name for file in files if file not in known]
-
-
-def read_state(file: Path) -> bytes:
-    """Read and unpack the emulator state in `file`.
-
-    Raises:
-        UserError: it cannot be read, is not complete gzip, is empty, or unpacks to more than `STATE_LIMIT` bytes.
-    """
-    try:
-        with gzip.open(file, "rb") as stream:
-            data = stream.read(STATE_LIMIT + 1)
-    except (OSError, EOFError, zlib.error) as error:
-        raise UserError(f"{file}: cannot read this start state ({error})") from error
-    if not data:
-        raise UserError(f"{file}: the start state is empty")
-    if len(data) > STATE_LIMIT:
-        raise UserError(f"{file}: not a start state: it unpacks to more than {STATE_LIMIT // 2**20} MiB")
-    return data
 
 
 def write(file: Path, data: bytes) -> None:

@@ -7,14 +7,14 @@ import numpy as np
 import numpy.typing as npt
 
 from kartrl.kart.block import Block
+from kartrl.kart.console import KartConsole
 from kartrl.kart.game_files import must_isolate
-from kartrl.kart.retro import Console
 
 
 @cache
 def circuit_block(game_folder: Path, circuit: str) -> Block | None:
     """The block in a circuit's start state; None for a cartridge. `circuit` may be the path of a `.state` file."""
-    console = Console(game_folder, circuit, must_isolate(game_folder, circuit))
+    console = KartConsole(game_folder, circuit, must_isolate(game_folder, circuit))
     block = console.block()
     console.close()
     return block

@@ -18,21 +18,13 @@ from kartrl.console.libretro import ALL, Image
 from kartrl.envs.named_modules import apply_wrapper
 from kartrl.envs.spec import describe
 from kartrl.errors import UserError
+from kartrl.kart.console import KartConsole
+from kartrl.kart.game import TICKS_PER_SECOND, USUAL, Game
 from kartrl.kart.game_files import BUNDLED, game_folder, is_foreign, state_file
 from kartrl.kart.game_files import circuits as available
 from kartrl.kart.observation import Picture
-from kartrl.kart.race import (
-    TICKS_PER_SECOND,
-    USUAL,
-    Course,
-    Game,
-    LapTimes,
-    Progress,
-    RaceStep,
-    race_seconds,
-    step_reward,
-)
-from kartrl.kart.retro import Console
+from kartrl.kart.progress import Course, LapTimes, Progress, race_seconds
+from kartrl.kart.reward import RaceStep, step_reward
 
 OPTIONS = ("circuit", "section", "noop")
 NO_SETTINGS = {"id", "kwargs", "wrapper", "mirrored_actions"}  # keys of [environment] that are not settings of the kart
@@ -120,7 +112,7 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
         self.steps: Counter[str] = Counter()
         """Steps on each circuit so far, by which `circuit_sampling = steps` draws; environments may share it."""
         self._isolated = False
-        self._console: Console | None = None
+        self._console: KartConsole | None = None
         self._courses: dict[str, Course | None] = {}
         self._buttons: list[int] = []
 
@@ -271,10 +263,10 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
             names = [name for name in names if self.steps[name] == fewest]
         return names[int(self.np_random.integers(len(names)))]
 
-    def _opened(self) -> Console:
+    def _opened(self) -> KartConsole:
         """The console; opens it if necessary."""
         if self._console is None:
-            console = Console(self._folder, isolated=self._isolated, fast=True)
+            console = KartConsole(self._folder, isolated=self._isolated, fast=True)
             words = [action.upper().split("+") for action in self._section.actions]
             try:
                 self._buttons = [console.buttons([] if word == ["NONE"] else word) for word in words]
@@ -284,7 +276,7 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
             self._console = console
         return self._console
 
-    def _course_of(self, console: Console) -> Course | None:
+    def _course_of(self, console: KartConsole) -> Course | None:
         """The course of the circuit that has just been loaded; None if the game does not provide it."""
         if self._circuit not in self._courses:
             block = console.block()
@@ -306,7 +298,7 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
             raise gymnasium.error.InvalidAction(f"kartrl/Kart-v0: invalid action {action!r}; choose 0 to {last}")
         return index
 
-    def _run(self, console: Console, buttons: int, ticks: int) -> None:
+    def _run(self, console: KartConsole, buttons: int, ticks: int) -> None:
         if self.on_frame is None:
             console.step(buttons, ticks, self._picture.rows if self.render_mode is None else ALL)
         else:
@@ -314,7 +306,7 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
                 console.step(buttons)
                 self.on_frame(console.picture())
 
-    def _look(self, console: Console) -> Image:
+    def _look(self, console: KartConsole) -> Image:
         return self._picture.show(console.screen(self._picture.rows, self._picture.gray))
 
     def _info(self, game: Game, race: dict[str, int], hit: bool, laps: int) -> dict[str, Any]:

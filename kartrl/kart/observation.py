@@ -7,7 +7,7 @@ import numpy as np
 
 from kartrl.config import Environment
 from kartrl.console.libretro import Image
-from kartrl.kart.race import USUAL
+from kartrl.kart.game import USUAL
 
 cv2.setNumThreads(0)  # many agents share the cores: a thread pool in each would only add contention
 

@@ -16,7 +16,7 @@ from kartrl.config.levels import circuit_name, group_of, is_generated, is_path
 from kartrl.envs.episode import Drive, Episode, Tally, newest_evaluation
 from kartrl.envs.world import MANY, Env, World
 from kartrl.errors import UserError
-from kartrl.kart.race import KMH, USUAL
+from kartrl.kart.game import KMH, USUAL
 
 if TYPE_CHECKING:
     import numpy as np

@@ -17,13 +17,13 @@ with atheris.instrument_imports(include=["kartrl.kart", "zipfile", "gzip"]):
     from hostile import STATE
 
     from kartrl.console import isolated_emulator
+    from kartrl.console.states import read_state
     from kartrl.errors import UserError
-    from kartrl.kart.cartridge import read_state
+    from kartrl.kart.console import KartConsole
     from kartrl.kart.game_files import BUNDLED, GAMES
     from kartrl.kart.play.film import film
     from kartrl.kart.play.movie import Movie, write_movie
     from kartrl.kart.play.stage import Options, Stage
-    from kartrl.kart.retro import Console
 
 isolated_emulator.WAITS = 2
 FRAMES = 60
@@ -37,7 +37,7 @@ def changed(original: bytes, data: bytes) -> bytes:
 
 
 def drive_state(file: Path) -> None:
-    console = Console(GAMES / BUNDLED, isolated=True)
+    console = KartConsole(GAMES / BUNDLED, isolated=True)
     try:
         console.begin(read_state(file), file)
         console.step(console.buttons(["B"]), FRAMES)

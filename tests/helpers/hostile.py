@@ -5,7 +5,7 @@ import random
 import re
 from pathlib import Path
 
-from kartrl.kart.cartridge import read_state
+from kartrl.console.states import read_state
 from kartrl.kart.game_files import BUNDLED, GAMES
 from kartrl.kart.play.movie import Movie, write_movie
 

@@ -11,6 +11,8 @@ import pytest
 
 from kartrl.config import read
 from kartrl.config.levels import CIRCUITS
+from kartrl.console.libretro import STATE_LIMIT
+from kartrl.console.states import read_state
 from kartrl.errors import UserError
 from kartrl.kart import cartridge
 from kartrl.kart.game_files import BUNDLED, GAMES, circuits, game_folder
@@ -75,7 +77,7 @@ def test_states_are_imported_and_other_files_are_reported(tmp_path: Path, capsys
     )
     folder = cartridge.import_rom(rom_file(tmp_path), place, SHA1, SIZE)
     assert circuits(folder) == ("MarioCircuit.Act2", "RainbowRoad.Act1")
-    assert cartridge.read_state(folder / "RainbowRoad.Act1.state") == b"rainbow"
+    assert read_state(folder / "RainbowRoad.Act1.state") == b"rainbow"
     there, missing = capsys.readouterr().out.split("Circuits without one")
     assert "Menu.state" in there
     assert "MarioCircuit.Act2, RainbowRoad.Act1" in there
@@ -90,9 +92,9 @@ def test_import_replaces_states_only_with_force(tmp_path: Path) -> None:
     own.write_bytes(gzip.compress(b"mine"))
     with pytest.raises(UserError, match=r"MarioCircuit\.Act1\.state: exists.*--force"):
         cartridge.import_rom(rom, place, SHA1, SIZE)
-    assert cartridge.read_state(own) == b"mine"
+    assert read_state(own) == b"mine"
     cartridge.import_rom(rom, place, SHA1, SIZE, force=True)
-    assert cartridge.read_state(own) == b"theirs"
+    assert read_state(own) == b"theirs"
 
 
 @pytest.mark.parametrize("contents", [b"", ROM[:-1], ROM + b"\0", b"\x40" * 512 + ROM[:-1] + b"?", ROM[:-1] + b"?"])
@@ -117,7 +119,7 @@ def test_missing_files_are_rejected(tmp_path: Path, data: Path) -> None:
     assert not data.exists()
 
 
-BOMB = gzip.compress(bytes(cartridge.STATE_LIMIT + 1))
+BOMB = gzip.compress(bytes(STATE_LIMIT + 1))
 DAMAGED = gzip.compress(bytes(range(256)) * 9)
 DAMAGED = DAMAGED[:40] + b"\xff" * 40 + DAMAGED[80:]
 

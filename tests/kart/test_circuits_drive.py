@@ -23,8 +23,8 @@ from kartrl.kart.circuits.generator import random_circuit
 from kartrl.kart.circuits.ground import compile_block, compile_circuit
 from kartrl.kart.circuits.line import line_of
 from kartrl.kart.circuits.states import make_state, start_state
+from kartrl.kart.console import KartConsole
 from kartrl.kart.game_files import BUNDLED, GAMES
-from kartrl.kart.retro import Console
 
 pytest.importorskip("stable_retro", reason="no SNES emulator on this platform")
 
@@ -47,7 +47,7 @@ def test_scripted_driver_finishes_every_circuit(circuit: str) -> None:
 
 def test_start_states_contain_the_compiled_files() -> None:
     for circuit in ("BowserCastle.Act3", "KoopaBeach.Act1"):
-        console = Console(GAME, circuit)
+        console = KartConsole(GAME, circuit)
         block = console.block()
         console.close()
         assert block is not None
@@ -57,7 +57,7 @@ def test_start_states_contain_the_compiled_files() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_scripted_driver_finishes_random_circuits(kind: str) -> None:
     for seed in (101, 102):
-        console = Console(GAME)
+        console = KartConsole(GAME)
         console.restore(start_state(console, compile_block(random_circuit(seed, kind))))
         times = drive(console, laps=1)
         console.close()
@@ -133,7 +133,7 @@ def test_cached_state_follows_the_files_content(cache: Path, tmp_path: Path) -> 
     file.write_text(OVAL.replace('"OVAL"', '"RING"'))
     other = library.state_of(file)
     assert other != state
-    console = Console(GAME, str(other))
+    console = KartConsole(GAME, str(other))
     block = console.block()
     console.close()
     assert block is not None
@@ -188,7 +188,7 @@ def test_recording_a_drive_reports_progress(tmp_path: Path) -> None:
 def late_state(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[float]]:
     """A start state of the third lap, and the times by the game's own clock of the laps that follow."""
     file = tmp_path_factory.mktemp("late") / "late.state"
-    console = Console(GAME, "MarioCircuit.Act1")
+    console = KartConsole(GAME, "MarioCircuit.Act1")
     times: list[float] = []
     for first, last in ((0, 2), (2, 5)):
         block = console.block()

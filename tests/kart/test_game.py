@@ -19,8 +19,7 @@ from kartrl.console.libretro import ALL
 from kartrl.kart.block import BANK, HEADER
 from kartrl.kart.circuits.appearance.surfaces import Effect
 from kartrl.kart.circuits.states import start_state
-from kartrl.kart.memory import RAM
-from kartrl.kart.retro import Console
+from kartrl.kart.console import RAM, KartConsole
 
 pytest.importorskip("stable_retro", reason="no SNES emulator on this platform")
 
@@ -41,13 +40,13 @@ LEFT, RIGHT, LEFT_B, RIGHT_B, LEFT_SLIDE, RIGHT_SLIDE = (
 
 
 @pytest.fixture
-def console() -> Iterator[Console]:
-    console = Console(FOLDER)
+def console() -> Iterator[KartConsole]:
+    console = KartConsole(FOLDER)
     yield console
     console.close()
 
 
-def hold(console: Console, names: list[str], ticks: int) -> dict[str, int]:
+def hold(console: KartConsole, names: list[str], ticks: int) -> dict[str, int]:
     console.step(console.buttons(names), ticks)
     return console.race()
 
@@ -58,7 +57,7 @@ def bearing(race: dict[str, int], x: float, y: float) -> float:
     return (wanted - race["kart_angle"] / 256 + 128) % 256 - 128
 
 
-def drive(console: Console, circuit: str, ticks: int, backwards: bool = False) -> list[dict[str, int]]:
+def drive(console: KartConsole, circuit: str, ticks: int, backwards: bool = False) -> list[dict[str, int]]:
     """The scripted driver: steers, with the nine actions held for 4 ticks, for the gate two sections ahead."""
     gates = block_of(circuit).gates
     race, seen = console.race(), []
@@ -72,7 +71,7 @@ def drive(console: Console, circuit: str, ticks: int, backwards: bool = False) -
     return seen
 
 
-def turn_round(console: Console) -> None:
+def turn_round(console: KartConsole) -> None:
     """Turn the kart about half a turn round, rolling slowly."""
     start = console.race()["kart_angle"]
     for _ in range(200):
@@ -98,7 +97,9 @@ def test_committed_game_matches_its_source(tmp_path: Path) -> None:
     ("circuit", "opponents"),
     [*((circuit, 3) for circuit in ONE_OF_EACH_KIND), ("MarioCircuit.Act2", 0), ("GhostValley.Act2", 0)],
 )
-def test_ticks_in_one_frame_equal_single_frames_on_long_drives(console: Console, circuit: str, opponents: int) -> None:
+def test_ticks_in_one_frame_equal_single_frames_on_long_drives(
+    console: KartConsole, circuit: str, opponents: int
+) -> None:
     """Bit for bit, in state and screen: as many ticks per frame as game.json allows, and one per frame."""
     ticks, fast, slow = console.game.ticks_per_frame, [], []
     random = np.random.default_rng(7)
@@ -124,7 +125,7 @@ def test_ticks_in_one_frame_equal_single_frames_on_long_drives(console: Console,
 
 
 @pytest.mark.parametrize("opponents", [0, 3])
-def test_dark_rows_change_neither_race_nor_rest_of_screen(console: Console, opponents: int) -> None:
+def test_dark_rows_change_neither_race_nor_rest_of_screen(console: KartConsole, opponents: int) -> None:
     assert console.game.ground_rows is not None
     (ground, below), seen = console.game.ground_rows, []
     for dark, rows in enumerate((ALL, slice(0, below), slice(ground, 224), slice(ground, below))):
@@ -143,7 +144,7 @@ def test_dark_rows_change_neither_race_nor_rest_of_screen(console: Console, oppo
     assert seen[1:] == seen[:1] * 3
 
 
-def test_scripted_driver_finishes_five_laps(console: Console) -> None:
+def test_scripted_driver_finishes_five_laps(console: KartConsole) -> None:
     circuit = "MarioCircuit.Act4"
     console.load(circuit)
     seen = drive(console, circuit, 5 * 1500)
@@ -162,7 +163,7 @@ def test_scripted_driver_finishes_five_laps(console: Console) -> None:
     assert after["speed"] < 100, "the kart rolls out"
 
 
-def test_driving_backwards_counts_no_lap_and_is_flagged(console: Console) -> None:
+def test_driving_backwards_counts_no_lap_and_is_flagged(console: KartConsole) -> None:
     circuit = "MarioCircuit.Act1"
     console.load(circuit)
     turn_round(console)
@@ -172,7 +173,7 @@ def test_driving_backwards_counts_no_lap_and_is_flagged(console: Console) -> Non
     assert len({race["checkpoint"] for race in seen}) > 20, "it did drive round"
 
 
-def test_crossing_the_line_back_and_forth_counts_no_lap(console: Console) -> None:
+def test_crossing_the_line_back_and_forth_counts_no_lap(console: KartConsole) -> None:
     circuit = "MarioCircuit.Act1"
     console.load(circuit)
     for _ in range(3):
@@ -184,7 +185,7 @@ def test_crossing_the_line_back_and_forth_counts_no_lap(console: Console) -> Non
 
 
 @pytest.mark.parametrize("share", [0.25, 0.5, 0.75])
-def test_short_cuts_count_no_lap(console: Console, share: float) -> None:
+def test_short_cuts_count_no_lap(console: KartConsole, share: float) -> None:
     """After a jump to another part of the road and on to the line, the section is unchanged and no lap is counted."""
     circuit = "MarioCircuit.Act3"
     console.load(circuit)
@@ -199,7 +200,7 @@ def test_short_cuts_count_no_lap(console: Console, share: float) -> None:
             assert race["checkpoint"] == 0
 
 
-def test_standing_still_makes_no_progress(console: Console) -> None:
+def test_standing_still_makes_no_progress(console: KartConsole) -> None:
     console.load("MarioCircuit.Act2")
     before = console.race()
     after = hold(console, [], 600)
@@ -208,7 +209,7 @@ def test_standing_still_makes_no_progress(console: Console) -> None:
     ]
 
 
-def test_grass_slows_and_walls_bounce(console: Console) -> None:
+def test_grass_slows_and_walls_bounce(console: KartConsole) -> None:
     console.load("MarioCircuit.Act1")
     fastest, on_grass, hit, speed_before_hit, speed_after = 0, [], False, 0, 0
     for _ in range(500):  # straight ahead: over the grass, into the wall at the border
@@ -232,7 +233,7 @@ def test_grass_slows_and_walls_bounce(console: Console) -> None:
     assert speed_after < speed_before_hit
 
 
-def test_a_hop_rises_and_lands(console: Console) -> None:
+def test_a_hop_rises_and_lands(console: KartConsole) -> None:
     console.load("MarioCircuit.Act1")
     hold(console, ["B"], 120)
     heights = [hold(console, ["B", "L"], 1) for _ in range(40)]
@@ -241,7 +242,7 @@ def test_a_hop_rises_and_lands(console: Console) -> None:
     assert (heights[-1]["hop"], heights[-1]["ground_status"]) == (0, 0), "holding the button does not hop again"
 
 
-def turned_in(console: Console, names: list[str], ticks: int) -> tuple[int, int]:
+def turned_in(console: KartConsole, names: list[str], ticks: int) -> tuple[int, int]:
     """How far the kart turns at full speed with these buttons, in 1/65536 of a turn, and its speed then."""
     console.load("MarioCircuit.Act3")
     hold(console, ["B"], 90)
@@ -250,7 +251,7 @@ def turned_in(console: Console, names: list[str], ticks: int) -> tuple[int, int]
     return (race["kart_angle"] - start) % 65536, race["speed"]
 
 
-def test_slide_turns_tighter_and_is_slower(console: Console) -> None:
+def test_slide_turns_tighter_and_is_slower(console: KartConsole) -> None:
     plain, speed = turned_in(console, RIGHT_B, 50)
     slide, slower = turned_in(console, RIGHT_SLIDE, 50)
     assert slide > 1.15 * plain
@@ -259,7 +260,7 @@ def test_slide_turns_tighter_and_is_slower(console: Console) -> None:
     assert 65536 - left == pytest.approx(slide, rel=0.05)
 
 
-def test_brake_stops_and_then_reverses_slowly(console: Console) -> None:
+def test_brake_stops_and_then_reverses_slowly(console: KartConsole) -> None:
     console.load("MarioCircuit.Act1")
     rolling = hold(console, ["B"], 120)
     stopping = hold(console, ["Y"], 60)
@@ -269,7 +270,7 @@ def test_brake_stops_and_then_reverses_slowly(console: Console) -> None:
 
 
 @pytest.mark.parametrize("circuit", CIRCUITS)
-def test_race_can_start_at_any_gate(console: Console, circuit: str) -> None:
+def test_race_can_start_at_any_gate(console: KartConsole, circuit: str) -> None:
     for section, (x, y, angle) in [*enumerate(block_of(circuit).gates)][::10]:
         console.load(circuit)
         console.start_at(section)
@@ -283,7 +284,7 @@ def test_race_can_start_at_any_gate(console: Console, circuit: str) -> None:
         assert race["checkpoint"] != (section - 1) % len(block_of(circuit).gates)
 
 
-def test_race_from_any_gate_takes_five_laps(console: Console) -> None:
+def test_race_from_any_gate_takes_five_laps(console: KartConsole) -> None:
     circuit = "MarioCircuit.Act1"
     console.load(circuit)
     console.start_at(20)
@@ -292,7 +293,7 @@ def test_race_from_any_gate_takes_five_laps(console: Console) -> None:
     assert (end["lap"], end["checkpoint"]) == (133, 20)
 
 
-def test_block_in_memory_is_the_current_circuit(console: Console) -> None:
+def test_block_in_memory_is_the_current_circuit(console: KartConsole) -> None:
     for index, circuit in enumerate(CIRCUITS):
         console.load(circuit)
         block, race = console.block(), console.race()
@@ -301,7 +302,7 @@ def test_block_in_memory_is_the_current_circuit(console: Console) -> None:
         assert (race["x"], race["y"]) == block.gates[0][:2]
 
 
-def test_circuit_written_to_memory_equals_a_bundled_one(console: Console) -> None:
+def test_circuit_written_to_memory_equals_a_bundled_one(console: KartConsole) -> None:
     """The same block written to memory gives the same states and screens, except for the circuit's number."""
     block = block_of("KoopaBeach.Act2")
     seen = []
@@ -319,7 +320,7 @@ def test_circuit_written_to_memory_equals_a_bundled_one(console: Console) -> Non
     assert seen[:2] == seen[2:]
 
 
-def test_invalid_block_is_rejected(console: Console) -> None:
+def test_invalid_block_is_rejected(console: KartConsole) -> None:
     console.load("RainbowRoad.Act1")
     for at, data in ((HEADER, b"KRC0"), (HEADER + 4, bytes([0])), (HEADER + 4, bytes([65]))):
         console.write(BANK, block_of("RainbowRoad.Act1").pack())

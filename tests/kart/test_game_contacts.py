@@ -10,8 +10,7 @@ import pytest
 from karts import CIRCUITS, FOLDER, block_of
 
 from kartrl.kart.circuits.appearance.surfaces import SURFACES, Effect
-from kartrl.kart.memory import RAM
-from kartrl.kart.retro import Console
+from kartrl.kart.console import RAM, KartConsole
 
 pytest.importorskip("stable_retro", reason="no SNES emulator on this platform")
 
@@ -28,30 +27,30 @@ ALONE = {
 
 
 @pytest.fixture
-def console() -> Iterator[Console]:
-    console = Console(FOLDER)
+def console() -> Iterator[KartConsole]:
+    console = KartConsole(FOLDER)
     yield console
     console.close()
 
 
-def started(console: Console, opponents: int, circuit: str = "MarioCircuit.Act1", ticks: int = 120) -> None:
+def started(console: KartConsole, opponents: int, circuit: str = "MarioCircuit.Act1", ticks: int = 120) -> None:
     """A race in which the opponents have driven off; the kart stands."""
     console.load(circuit)
     console.set_opponents(opponents)
     console.step(0, ticks)
 
 
-def put(console: Console, number: int, x: int, y: int) -> None:
+def put(console: KartConsole, number: int, x: int, y: int) -> None:
     """Have opponent `number`, from 1 on, at this pixel now."""
     console.write(RAM + OTHER_PLACE + 8 * (number - 1), struct.pack("<HH", 64 * x, 64 * y))
 
 
-def place_kart(console: Console, x: float, y: float, speed: int = 0) -> None:
+def place_kart(console: KartConsole, x: float, y: float, speed: int = 0) -> None:
     console.write(RAM + PLACE, struct.pack("<HH", round(64 * x), round(64 * y)))
     console.write(RAM + VELOCITY, struct.pack("<h", speed))
 
 
-def word(console: Console, address: int) -> int:
+def word(console: KartConsole, address: int) -> int:
     return int.from_bytes(bytes(memoryview(console._open().ram).cast("B")[address : address + 2]), "little")
 
 
@@ -78,7 +77,7 @@ def effect_at(circuit: str, x: int, y: int) -> Effect:
     return SURFACES[block.surfaces[block.tilemap[y // 8, x // 8]]].effect
 
 
-def lonely_drive(console: Console, circuit: str) -> str:
+def lonely_drive(console: KartConsole, circuit: str) -> str:
     """A random drive without opponents: the hash of its states, but for those of opponents, and of its screens."""
     random, seen = np.random.default_rng(5), hashlib.sha256()
     pads = [console.buttons(names) for names in ([], ["LEFT", "B"], ["RIGHT", "B"], ["LEFT", "B", "L"], ["B"])]
@@ -100,11 +99,11 @@ ALONE_NAMES = (
 
 
 @pytest.mark.parametrize("circuit", ALONE)
-def test_race_alone_is_unchanged_by_contacts(console: Console, circuit: str) -> None:
+def test_race_alone_is_unchanged_by_contacts(console: KartConsole, circuit: str) -> None:
     assert lonely_drive(console, circuit) == ALONE[circuit]
 
 
-def test_rear_collision_transfers_speed_forward(console: Console) -> None:
+def test_rear_collision_transfers_speed_forward(console: KartConsole) -> None:
     started(console, 1)
     race = console.race()
     place_kart(console, *beside(race, -18), speed=0)
@@ -124,7 +123,7 @@ def test_rear_collision_transfers_speed_forward(console: Console) -> None:
     assert speeds[0] < 900, "and the kart is slowed"
 
 
-def test_a_harder_hit_slows_more(console: Console) -> None:
+def test_a_harder_hit_slows_more(console: KartConsole) -> None:
     lost = []
     for speed in (760, 860, 960):
         started(console, 1)
@@ -139,7 +138,7 @@ def test_a_harder_hit_slows_more(console: Console) -> None:
     assert 0 < lost[0] < lost[1] < lost[2]
 
 
-def test_a_standing_kart_is_bumped_on_and_passed(console: Console) -> None:
+def test_a_standing_kart_is_bumped_on_and_passed(console: KartConsole) -> None:
     """By all of seven, of whom none waits behind it for ever, and the kart ends up in no wall."""
     started(console, MOST, ticks=240)
     race = console.race()
@@ -158,7 +157,7 @@ def test_a_standing_kart_is_bumped_on_and_passed(console: Console) -> None:
 
 
 @pytest.mark.parametrize("circuit", ["BowserCastle.Act1", "RainbowRoad.Act1", "KoopaBeach.Act1"])
-def test_seven_among_walls_and_above_the_void(console: Console, circuit: str) -> None:
+def test_seven_among_walls_and_above_the_void(console: KartConsole, circuit: str) -> None:
     """A kart driven through them: no pair stays in one place or inside each other, and nobody is pushed into a wall."""
     console.load(circuit)
     console.set_opponents(MOST)
@@ -182,7 +181,7 @@ def test_seven_among_walls_and_above_the_void(console: Console, circuit: str) ->
     assert min(race[f"opponent{k}_progress"] for k in range(1, MOST + 1)) > 25
 
 
-def test_opponents_take_coins_and_become_faster(console: Console) -> None:
+def test_opponents_take_coins_and_become_faster(console: KartConsole) -> None:
     circuit = "MarioCircuit.Act1"
     console.load(circuit)
     console.set_opponents(3)
@@ -208,7 +207,7 @@ def test_opponents_take_coins_and_become_faster(console: Console) -> None:
     assert np.array_equal(again.tilemap, before.tilemap), "another race, all coins"
 
 
-def test_off_the_road_opponents_are_slow(console: Console) -> None:
+def test_off_the_road_opponents_are_slow(console: KartConsole) -> None:
     """Carried onto the grass and kept there, one slows down as the kart does."""
     circuit = "MarioCircuit.Act1"
     started(console, 1, circuit)
@@ -225,7 +224,7 @@ def test_off_the_road_opponents_are_slow(console: Console) -> None:
 
 
 @pytest.mark.parametrize("opponents", [3, MOST])
-def test_a_race_among_others_repeats_and_survives_saving(console: Console, opponents: int) -> None:
+def test_a_race_among_others_repeats_and_survives_saving(console: KartConsole, opponents: int) -> None:
     seen = []
     for saved in (False, True):
         random = np.random.default_rng(3)
@@ -242,7 +241,7 @@ def test_a_race_among_others_repeats_and_survives_saving(console: Console, oppon
 
 
 @pytest.mark.parametrize("opponents", [1, 3, 4, MOST])
-def test_the_picture_is_complete_in_its_frame(console: Console, opponents: int) -> None:
+def test_the_picture_is_complete_in_its_frame(console: KartConsole, opponents: int) -> None:
     """A frame that only draws shows what the frame with the ticks showed: all was drawn in time."""
     console.load("RainbowRoad.Act1")
     console.set_opponents(opponents)
@@ -258,7 +257,7 @@ def test_the_picture_is_complete_in_its_frame(console: Console, opponents: int) 
 
 def test_circuits_hold_seven_at_the_start() -> None:
     """On every circuit they start apart, on the road, and the kart is the last."""
-    console = Console(FOLDER)
+    console = KartConsole(FOLDER)
     for circuit in CIRCUITS:
         console.load(circuit)
         console.set_opponents(MOST)

@@ -12,8 +12,7 @@ from karts import FOLDER, block_of
 from kartrl.kart.block import Block, Coin
 from kartrl.kart.circuits.appearance.surfaces import CODES, SURFACES, Effect, Surface
 from kartrl.kart.circuits.states import start_state
-from kartrl.kart.memory import RAM
-from kartrl.kart.retro import Console
+from kartrl.kart.console import RAM, KartConsole
 
 pytest.importorskip("stable_retro", reason="no SNES emulator on this platform")
 
@@ -25,8 +24,8 @@ PLAIN = [surface for surface in SURFACES if surface.effect == Effect.NONE]
 
 
 @pytest.fixture
-def console() -> Iterator[Console]:
-    console = Console(FOLDER)
+def console() -> Iterator[KartConsole]:
+    console = KartConsole(FOLDER)
     yield console
     console.close()
 
@@ -59,7 +58,7 @@ def crossed_by(name: str, first: int = 9, columns: int = 3, block: Block | None 
     return block._replace(surfaces=surfaces, tilemap=tilemap)
 
 
-def hold(console: Console, names: list[str], ticks: int) -> list[dict[str, int]]:
+def hold(console: KartConsole, names: list[str], ticks: int) -> list[dict[str, int]]:
     """The race state after each tick."""
     seen = []
     for _ in range(ticks):
@@ -68,7 +67,7 @@ def hold(console: Console, names: list[str], ticks: int) -> list[dict[str, int]]
     return seen
 
 
-def round_the_course(console: Console, block: Block, ticks: int) -> list[dict[str, int]]:
+def round_the_course(console: KartConsole, block: Block, ticks: int) -> list[dict[str, int]]:
     seen = [console.race()]
     for _ in range(ticks // 5):
         race = seen[-1]
@@ -81,7 +80,7 @@ def round_the_course(console: Console, block: Block, ticks: int) -> list[dict[st
 
 
 @pytest.mark.parametrize("surface", PLAIN, ids=[surface.name for surface in PLAIN])
-def test_each_surface_has_its_top_speed_and_number(console: Console, surface: Surface) -> None:
+def test_each_surface_has_its_top_speed_and_number(console: KartConsole, surface: Surface) -> None:
     block = all_of(surface.name)
     start_state(console, block)
     seen = round_the_course(console, block, 900)
@@ -93,7 +92,7 @@ def test_each_surface_has_its_top_speed_and_number(console: Console, surface: Su
 @pytest.mark.parametrize(
     "surface", [surface for surface in PLAIN if surface.drag > 4], ids=lambda surface: surface.name
 )
-def test_soft_ground_brakes_by_its_drag(console: Console, surface: Surface) -> None:
+def test_soft_ground_brakes_by_its_drag(console: KartConsole, surface: Surface) -> None:
     start_state(console, crossed_by(surface.name, 25, 8))
     seen = hold(console, ["B"], 150)
     slowing = [
@@ -104,7 +103,7 @@ def test_soft_ground_brakes_by_its_drag(console: Console, surface: Surface) -> N
     assert set(slowing) == {surface.drag}
 
 
-def test_ice_has_little_grip(console: Console) -> None:
+def test_ice_has_little_grip(console: KartConsole) -> None:
     """In the same bend the way it moves lags behind the way it points, more so on ice."""
     lag = {}
     for name in ("asphalt", "ice"):
@@ -118,7 +117,7 @@ def test_ice_has_little_grip(console: Console) -> None:
 
 
 @pytest.mark.parametrize(("name", "status"), [("void", 4), ("lava", 6), ("water", 8)])
-def test_fallen_kart_is_put_back_and_loses_coins(console: Console, name: str, status: int) -> None:
+def test_fallen_kart_is_put_back_and_loses_coins(console: KartConsole, name: str, status: int) -> None:
     block = crossed_by(name)
     start_state(console, block)
     console.write(RAM + COINS, struct.pack("<H", 5))
@@ -139,12 +138,12 @@ def test_fallen_kart_is_put_back_and_loses_coins(console: Console, name: str, st
     assert seen[end + 20]["speed"] > 150, "and on it drives"
 
 
-def test_fall_without_coins_keeps_the_count_at_zero(console: Console) -> None:
+def test_fall_without_coins_keeps_the_count_at_zero(console: KartConsole) -> None:
     start_state(console, crossed_by("void"))
     assert {race["coins"] for race in hold(console, ["B"], 80)} == {0}
 
 
-def test_boost_is_fast_for_a_limited_time(console: Console) -> None:
+def test_boost_is_fast_for_a_limited_time(console: KartConsole) -> None:
     start_state(console, crossed_by("boost"))
     seen = hold(console, ["B"], 130)
     boosted = [race for race in seen if race["out_of_control"]]
@@ -156,7 +155,7 @@ def test_boost_is_fast_for_a_limited_time(console: Console) -> None:
     assert seen[-1]["speed"] < 1000
 
 
-def test_jump_plate_lifts_the_kart(console: Console) -> None:
+def test_jump_plate_lifts_the_kart(console: KartConsole) -> None:
     start_state(console, bare())
     hopped = max(race["hop"] for race in hold(console, ["B"], 60)[-1:] + hold(console, ["B", "L"], 30))
     start_state(console, crossed_by("jump", 12, 2))
@@ -168,7 +167,7 @@ def test_jump_plate_lifts_the_kart(console: Console) -> None:
 
 
 @pytest.mark.parametrize("name", ["void", "mud", "boost"])
-def test_kart_in_the_air_ignores_the_ground(console: Console, name: str) -> None:
+def test_kart_in_the_air_ignores_the_ground(console: KartConsole, name: str) -> None:
     """A jump plate, and right after it a strip that is shorter than the jump."""
     strip = crossed_by(name, 22, 3)
     start_state(console, strip)
@@ -182,7 +181,7 @@ def test_kart_in_the_air_ignores_the_ground(console: Console, name: str) -> None
     assert flown[-1]["x"] > bare().gates[0][0] + 200
 
 
-def test_walls_stop_karts_in_the_air(console: Console) -> None:
+def test_walls_stop_karts_in_the_air(console: KartConsole) -> None:
     start_state(console, crossed_by("wall", 22, 3))
     hold(console, ["B"], 95)
     seen = hold(console, ["B", "L"], 40)
@@ -204,7 +203,7 @@ def with_coins() -> tuple[Block, tuple[int, int, int, int]]:
     return block._replace(tilemap=tilemap, surfaces=surfaces, coins=tuple(coins)), (road,) * 4
 
 
-def test_coins_are_collected_raise_the_top_speed_and_return(console: Console) -> None:
+def test_coins_are_collected_raise_the_top_speed_and_return(console: KartConsole) -> None:
     block, plain = with_coins()
     start_state(console, block)
     seen = hold(console, ["B"], 136)
@@ -226,7 +225,7 @@ def test_coins_are_collected_raise_the_top_speed_and_return(console: Console) ->
     assert hold(console, ["B"], 60)[-1]["coins"] > 0
 
 
-def test_collected_coins_disappear_from_the_screen(console: Console) -> None:
+def test_collected_coins_disappear_from_the_screen(console: KartConsole) -> None:
     """Back at the start, the picture shows the road where the coins were; in a new race they are there again."""
     block, _ = with_coins()
     start_state(console, block)

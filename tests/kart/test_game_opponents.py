@@ -9,7 +9,7 @@ from karts import CIRCUITS, FOLDER, ONE_OF_EACH_KIND, block_of
 
 from kartrl.errors import UserError
 from kartrl.kart.circuits.appearance.surfaces import SURFACES
-from kartrl.kart.retro import Console
+from kartrl.kart.console import KartConsole
 
 pytest.importorskip("stable_retro", reason="no SNES emulator on this platform")
 
@@ -18,24 +18,24 @@ GROUND = slice(37, 108)  # rows of the picture
 
 
 @pytest.fixture
-def console() -> Iterator[Console]:
-    console = Console(FOLDER)
+def console() -> Iterator[KartConsole]:
+    console = KartConsole(FOLDER)
     yield console
     console.close()
 
 
-def idle(console: Console, ticks: int) -> dict[str, int]:
+def idle(console: KartConsole, ticks: int) -> dict[str, int]:
     console.step(0, ticks)
     return console.race()
 
 
-def place(console: Console, number: int, x: float, y: float, angle: int = 0, progress: int = 0) -> None:
+def place(console: KartConsole, number: int, x: float, y: float, angle: int = 0, progress: int = 0) -> None:
     """Put ghost `number`, from 1 on, there."""
     for name, value in (("x", round(x)), ("y", round(y)), ("angle", angle), ("progress", progress)):
         console.set_value(f"opponent{number}_{name}", value)
 
 
-def before(console: Console, ahead: float, right: float = 0.0) -> tuple[float, float]:
+def before(console: KartConsole, ahead: float, right: float = 0.0) -> tuple[float, float]:
     """The position `ahead` and `right` pixels from the kart, in the camera's direction."""
     race = console.race()
     angle = race["camera_angle"] / 256 * math.tau
@@ -45,7 +45,7 @@ def before(console: Console, ahead: float, right: float = 0.0) -> tuple[float, f
     )
 
 
-def with_ghosts(console: Console, places: list[tuple[float, float]], angle: int | None = None) -> np.ndarray:
+def with_ghosts(console: KartConsole, places: list[tuple[float, float]], angle: int | None = None) -> np.ndarray:
     """The ground's image with ghosts at positions ahead and to the right of a kart at rest."""
     console.load("MarioCircuit.Act1")
     idle(console, 1)
@@ -65,7 +65,7 @@ def changed(one: np.ndarray, other: np.ndarray) -> tuple[int, int, int, int]:
 
 
 @pytest.mark.parametrize("circuit", ONE_OF_EACH_KIND)
-def test_scripted_karts_complete_laps_on_the_road(console: Console, circuit: str) -> None:
+def test_scripted_karts_complete_laps_on_the_road(console: KartConsole, circuit: str) -> None:
     block = block_of(circuit)
     console.load(circuit)
     console.set_opponents(3)
@@ -86,7 +86,7 @@ def test_scripted_karts_complete_laps_on_the_road(console: Console, circuit: str
     assert np.median(moved) == pytest.approx(5 * 600 / 256, rel=0.15)
 
 
-def test_their_top_speed_can_be_set(console: Console) -> None:
+def test_their_top_speed_can_be_set(console: KartConsole) -> None:
     driven = []
     for speed in (0, 170, 85, 190):
         console.load("MarioCircuit.Act1")
@@ -99,7 +99,7 @@ def test_their_top_speed_can_be_set(console: Console) -> None:
     assert driven[3] > driven[1]
 
 
-def test_opponents_are_off_by_default(console: Console) -> None:
+def test_opponents_are_off_by_default(console: KartConsole) -> None:
     for circuit in CIRCUITS:
         console.load(circuit)
         race = idle(console, 30)
@@ -108,7 +108,7 @@ def test_opponents_are_off_by_default(console: Console) -> None:
         console.set_opponents(8)
 
 
-def test_opponents_can_be_removed(console: Console) -> None:
+def test_opponents_can_be_removed(console: KartConsole) -> None:
     console.load("MarioCircuit.Act1")
     idle(console, 6)
     alone = console.screen()
@@ -122,7 +122,7 @@ def test_opponents_can_be_removed(console: Console) -> None:
     assert np.array_equal(console.screen(), alone)
 
 
-def test_rank_counts_the_karts_ahead(console: Console) -> None:
+def test_rank_counts_the_karts_ahead(console: KartConsole) -> None:
     console.load("MarioCircuit.Act1")
     console.set_value("opponents", GHOSTS | 3)
     for ahead, rank in (([9, 9, 9], 4), ([9, 0, 9], 3), ([0, 0, 1], 2), ([0, 0, 0], 1)):
@@ -134,7 +134,7 @@ def test_rank_counts_the_karts_ahead(console: Console) -> None:
     assert idle(console, 1)["rank"] == 2 * 2
 
 
-def test_ghosts_stay_where_they_are_put(console: Console) -> None:
+def test_ghosts_stay_where_they_are_put(console: KartConsole) -> None:
     console.load("MarioCircuit.Act1")
     console.set_value("opponents", GHOSTS | 2)
     place(console, 1, 300, 400, 0x1234, 7)
@@ -147,7 +147,7 @@ def test_ghosts_stay_where_they_are_put(console: Console) -> None:
 @pytest.mark.parametrize(
     ("ahead", "right"), [(20, 0), (20, 40), (40, -50), (100, 0), (100, 60), (300, 150), (500, 100)]
 )
-def test_kart_is_drawn_at_its_position_on_the_ground(console: Console, ahead: float, right: float) -> None:
+def test_kart_is_drawn_at_its_position_on_the_ground(console: KartConsole, ahead: float, right: float) -> None:
     """The screen's line of a depth is 32 + 4080 / depth, a pixel is 120 / depth wide there; the kart's depth is 60."""
     depth = 60 + ahead
     line, middle = 32 + 4080 / depth, 128 + 120 * right / depth
@@ -158,13 +158,13 @@ def test_kart_is_drawn_at_its_position_on_the_ground(console: Console, ahead: fl
     assert last - first == pytest.approx(26 * 60 / depth, rel=0.3, abs=3)
 
 
-def test_kart_out_of_view_is_not_drawn(console: Console) -> None:
+def test_kart_out_of_view_is_not_drawn(console: KartConsole) -> None:
     nothing = with_ghosts(console, [])
     for ahead, right in ((-20, 0), (-300, 40), (10, 200), (100, 400)):
         assert np.array_equal(nothing, with_ghosts(console, [(ahead, right)])), (ahead, right)
 
 
-def test_nearer_karts_cover_farther_ones(console: Console) -> None:
+def test_nearer_karts_cover_farther_ones(console: KartConsole) -> None:
     """Whichever number they have; and the nearest one covers the driver's own kart."""
     near, far = (30, 0), (55, 4)
     one, other = with_ghosts(console, [near, far]), with_ghosts(console, [far, near])
@@ -180,6 +180,6 @@ def test_nearer_karts_cover_farther_ones(console: Console) -> None:
     ).mean() > 0.1
 
 
-def test_karts_are_seen_from_all_sides(console: Console) -> None:
+def test_karts_are_seen_from_all_sides(console: KartConsole) -> None:
     pictures = {with_ghosts(console, [(20, 0)], angle=eighth * 8192).tobytes() for eighth in range(8)}
     assert len(pictures) == 8

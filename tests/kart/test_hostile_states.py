@@ -13,10 +13,10 @@ from hostile import CRASHES, HANGS, STATE, write_hostile_movie, write_hostile_st
 from policies import KART, save_policy
 
 from kartrl.console import isolated_emulator
+from kartrl.console.states import read_state
 from kartrl.errors import UserError
-from kartrl.kart.cartridge import read_state
+from kartrl.kart.console import KartConsole
 from kartrl.kart.game_files import BUNDLED, GAMES, core_file
-from kartrl.kart.retro import Console
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator on this platform"
@@ -90,7 +90,7 @@ def test_a_signal_ends_a_command_whose_emulator_hangs(tmp_path: Path, policy: st
 
 
 def test_an_emulator_of_its_own_does_the_same() -> None:
-    consoles = [Console("bundled", "MarioCircuit.Act1", isolated) for isolated in (False, True)]
+    consoles = [KartConsole("bundled", "MarioCircuit.Act1", isolated) for isolated in (False, True)]
     try:
         seen = []
         for console in consoles:
@@ -120,7 +120,7 @@ def test_a_stopped_emulator_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_lost_emulator_stays_lost(tmp_path: Path) -> None:
-    console = Console("bundled", isolated=True)
+    console = KartConsole("bundled", isolated=True)
     file = write_hostile_state(tmp_path / "odd.state", CRASHES)
 
     def drive() -> None:
@@ -137,7 +137,7 @@ def test_a_lost_emulator_stays_lost(tmp_path: Path) -> None:
 
 
 def test_a_state_without_a_circuit_is_refused(tmp_path: Path) -> None:
-    console, state = Console("bundled"), bytearray(read_state(STATE))
+    console, state = KartConsole("bundled"), bytearray(read_state(STATE))
     try:
         console.restore(bytes(state))
         console.set_value("checkpoint_num", 0)

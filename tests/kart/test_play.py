@@ -17,10 +17,10 @@ from players import CIRCUIT, LEFT, apart, begun, drive, on_stable_retro, some_dr
 from policies import CARTPOLE, KART, save_policy
 
 from kartrl.errors import UserError
+from kartrl.kart.console import KartConsole
 from kartrl.kart.play import states
 from kartrl.kart.play.movie import Movie, read_movie, write_movie
 from kartrl.kart.play.stage import Options, Stage
-from kartrl.kart.retro import Console
 from kartrl.viewer.pace import MOST, Pacer
 
 pytestmark = pytest.mark.skipif(
@@ -136,7 +136,7 @@ def test_invalid_movie_is_rejected(
 
 
 def test_movie_of_another_build_is_rejected(tmp_path: Path, movie_file: Path) -> None:
-    console = Console("bundled", CIRCUIT)
+    console = KartConsole("bundled", CIRCUIT)
     console.set_value("build_id", 1)
     bad = changed(movie_file, tmp_path / "bad.bk2", "Core.bin", console.save())
     console.close()

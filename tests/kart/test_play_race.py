@@ -13,10 +13,10 @@ from policies import KART, save_policy
 
 from kartrl.errors import UserError
 from kartrl.kart import cartridge
+from kartrl.kart.console import KartConsole
 from kartrl.kart.play import states
 from kartrl.kart.play.movie import write_movie
 from kartrl.kart.play.stage import Options, Stage
-from kartrl.kart.retro import Console
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator on this platform"
@@ -102,7 +102,7 @@ def test_movie_reproduces_opponents(tmp_path: Path) -> None:
         assert info == race
         assert state == hashlib.sha256(session.console.save()).hexdigest()
         start = session.state()
-    console = Console("bundled")
+    console = KartConsole("bundled")
     console.restore(start)
     assert console.race()["opponents"] == 0
     console.close()
@@ -171,7 +171,7 @@ def test_saved_states_contain_neither_commands_nor_the_ghost(tmp_path: Path, mov
             drive(session, inputs[200:])
             states_of.append(session.console.save())
     assert states_of[0] == states_of[1]
-    console = Console("bundled", str(tmp_path / "here.state"))
+    console = KartConsole("bundled", str(tmp_path / "here.state"))
     race = console.race()
     assert (race["ticks"], race["opponents"]) == (0, 0)
     assert {name: race[name] for name in PLACE} == {name: before[name] for name in PLACE}

@@ -17,10 +17,10 @@ from policies import KART, save_policy
 from screens import Screen, colours, needs_screen, on_screen
 
 from kartrl.console.libretro import BUTTONS
+from kartrl.kart.console import KartConsole
 from kartrl.kart.play.movie import read_movie
 from kartrl.kart.play.pad import BIT, gamepad_buttons
 from kartrl.kart.play.stage import Options, Stage
-from kartrl.kart.retro import Console
 from kartrl.viewer.pace import MOST
 from kartrl.viewer.window import HEIGHT, PANEL, WIDTH, pygame
 
@@ -169,7 +169,7 @@ def test_start_state_is_saved_and_overwriting_is_confirmed(player: Callable[...,
         assert file.read_bytes() == b"precious"
         one.press(answer)
         assert (file.read_bytes() == b"precious") == kept
-    console = Console("bundled", str(file))
+    console = KartConsole("bundled", str(file))
     assert abs(console.race()["x"] - x) + abs(console.race()["y"] - y) < 40
     console.close()
 

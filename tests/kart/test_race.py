@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 
 from kartrl.config import Config, Reward
 from kartrl.envs.episode import STATISTICS
+from kartrl.kart.game import load_game
 from kartrl.kart.game_files import GAMES
-from kartrl.kart.race import Course, LapTimes, Progress, RaceStep, load_game, race_seconds, step_reward
+from kartrl.kart.progress import Course, LapTimes, Progress, race_seconds
+from kartrl.kart.reward import RaceStep, step_reward
 from kartrl.kart.world import KartWorld
 
 

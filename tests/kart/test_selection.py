@@ -16,8 +16,8 @@ from rich.console import Console as Terminal
 from kartrl.config import Config, read
 from kartrl.config.levels import circuit_name
 from kartrl.errors import UserError
+from kartrl.kart.console import KartConsole
 from kartrl.kart.game_files import BUNDLED, GAMES, circuits
-from kartrl.kart.retro import Console
 from kartrl.kart.selection import circuits_of, uses_by_name, with_circuits
 from kartrl.learning import checkpoint
 from kartrl.metrics import scalars_csv
@@ -246,7 +246,7 @@ def test_a_run_on_generated_circuits(cache, mine):
 
 
 def test_console_compresses_its_start_states():
-    console = Console(GAMES / BUNDLED)
+    console = KartConsole(GAMES / BUNDLED)
     for name in circuits(GAMES / BUNDLED):
         console.load(name)
     kept = sum(map(len, console._states.values()))

@@ -16,12 +16,12 @@ from kartrl.processes.interrupts import deferred, held
 LOOP = """
 import contextlib, io, signal
 from kartrl import cli
-from kartrl.kart.retro import Console
+from kartrl.kart.console import KartConsole
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 with contextlib.redirect_stdout(io.StringIO()):
     cli.main(["config"])  # installs the handlers of a command
-console = Console("bundled", "MarioCircuit.Act1")
+console = KartConsole("bundled", "MarioCircuit.Act1")
 
 
 def drive():

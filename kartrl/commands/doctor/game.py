@@ -30,11 +30,11 @@ def _drive_a_second() -> str:
     """Run the bundled ROM for a second; returns the game's title."""
     import numpy as np
 
+    from kartrl.kart.console import KartConsole
     from kartrl.kart.game_files import BUNDLED, GAMES, circuits
-    from kartrl.kart.retro import Console
 
     folder = GAMES / BUNDLED
-    console = Console(folder, circuits(folder)[0])
+    console = KartConsole(folder, circuits(folder)[0])
     try:
         console.step(console.buttons(["B"]), 60)
         if np.ptp(console.screen()) == 0 or console.race()["speed"] == 0:

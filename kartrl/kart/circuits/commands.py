@@ -24,9 +24,10 @@ from kartrl.kart.circuits.format import OWN, Circuit, CircuitError, read, title_
 from kartrl.kart.circuits.ground import compile_block
 from kartrl.kart.circuits.line import line_of
 from kartrl.kart.circuits.states import start_state
+from kartrl.kart.console import KartConsole
+from kartrl.kart.game import TICKS_PER_SECOND
 from kartrl.kart.game_files import BUNDLED, GAMES, circuits, core_file
-from kartrl.kart.race import TICKS_PER_SECOND, LapTimes
-from kartrl.kart.retro import Console
+from kartrl.kart.progress import LapTimes
 from kartrl.metrics.video import Mp4Writer, contact_sheet, gif, png
 
 GAME = GAMES / BUNDLED
@@ -81,7 +82,7 @@ def _described(named: str) -> Path:
 
 
 def _time_laps(circuit: Circuit) -> tuple[float, ...]:
-    console = Console(GAME)
+    console = KartConsole(GAME)
     try:
         console.restore(start_state(console, compile_block(circuit)))
         return drive(console, LAPS)
@@ -235,7 +236,7 @@ def _draw_drives(names: Sequence[str], file: Path) -> int:
     for name in _shown(names, "Driving", len(names)):
         views: list[np.ndarray] = []  # one per tick; most are the same array
 
-        def shoot(console: Console, views: list[np.ndarray] = views) -> bool:
+        def shoot(console: KartConsole, views: list[np.ndarray] = views) -> bool:
             views.append(console.screen()[VIEW] if len(views) % GIF_TICKS == 0 else views[-1])
             return len(views) == last
 
@@ -260,7 +261,7 @@ def record_drive(state: str, laps: int, wanted: Path, progress: Callable[..., No
     """
     before: int | None = None  # laps completed before the start
 
-    def shoot(console: Console) -> None:
+    def shoot(console: KartConsole) -> None:
         nonlocal before
         race = console.race()
         before = console.game.laps_done(race) if before is None else before

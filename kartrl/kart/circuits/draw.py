@@ -12,8 +12,8 @@ from kartrl.kart.block import Block
 from kartrl.kart.circuits.format import Circuit
 from kartrl.kart.circuits.line import line_of
 from kartrl.kart.circuits.states import start_state
+from kartrl.kart.console import KartConsole
 from kartrl.kart.game_files import BUNDLED, GAMES, must_isolate
-from kartrl.kart.retro import Console
 
 Picture = npt.NDArray[np.uint8]
 GROUND_ROWS = slice(8, 108)  # screen rows with sky and ground
@@ -34,7 +34,7 @@ class Shot(NamedTuple):
 def view(circuit: str | Block) -> Picture:
     """The screen shortly after the start of a bundled circuit, a start state or a block, uint8 [224, 256, 3]."""
     foreign = isinstance(circuit, str) and must_isolate(GAMES / BUNDLED, circuit)
-    console = Console(GAMES / BUNDLED, isolated=foreign)
+    console = KartConsole(GAMES / BUNDLED, isolated=foreign)
     try:
         if isinstance(circuit, Block):
             console.restore(start_state(console, circuit))

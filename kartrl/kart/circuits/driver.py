@@ -10,9 +10,10 @@ from kartrl.errors import UserError
 from kartrl.kart.block import SIZE, TILE, Block
 from kartrl.kart.circuits import LAPS
 from kartrl.kart.circuits.appearance.surfaces import CODES, SURFACES, Effect
+from kartrl.kart.console import KartConsole
+from kartrl.kart.game import TICKS_PER_SECOND
 from kartrl.kart.game_files import BUNDLED, GAMES, must_isolate
-from kartrl.kart.race import TICKS_PER_SECOND, LapTimes
-from kartrl.kart.retro import Console
+from kartrl.kart.progress import LapTimes
 
 HOLD = 5  # ticks per action, as for an agent
 SPACING = 8.0  # pixels between points of the driven line
@@ -27,13 +28,13 @@ BACK_OFF = 9  # actions in reverse when stuck
 _FIRM = 512  # surfaces with a lower top speed are avoided
 _PASSABLE = (Effect.NONE, Effect.BOOST, Effect.JUMP, Effect.COIN)
 Floats = npt.NDArray[np.float64]
-OnFrame = Callable[[Console], bool | None]
+OnFrame = Callable[[KartConsole], bool | None]
 
 
 class Driver:
     """Chooses among six of an agent's nine actions from the race state alone."""
 
-    def __init__(self, console: Console, block: Block) -> None:
+    def __init__(self, console: KartConsole, block: Block) -> None:
         held = (("left", ["LEFT"]), ("right", ["RIGHT"]))
         self._coast = {name: console.buttons(names) for name, names in held}
         self._drive = {name: console.buttons([*names, "B"]) for name, names in held}
@@ -97,7 +98,7 @@ def time_laps(circuit: str, laps: int, on_frame: OnFrame | None = None) -> LapTi
     Raises:
         UserError: there is no such start state, or its race is over.
     """
-    console = Console(GAMES / BUNDLED, circuit, must_isolate(GAMES / BUNDLED, circuit), fast=True)
+    console = KartConsole(GAMES / BUNDLED, circuit, must_isolate(GAMES / BUNDLED, circuit), fast=True)
     try:
         if console.game.laps_done(console.race()) >= console.game.laps:
             raise UserError(f"{circuit}: the race is over in this state; choose an earlier one")
@@ -106,7 +107,7 @@ def time_laps(circuit: str, laps: int, on_frame: OnFrame | None = None) -> LapTi
         console.close()
 
 
-def drive(console: Console, laps: int) -> tuple[float, ...]:
+def drive(console: KartConsole, laps: int) -> tuple[float, ...]:
     """Times of the next laps of the driver in seconds, at most to the end of the race.
 
     Fewer than that if it does not finish within one minute per lap.
@@ -117,7 +118,7 @@ def drive(console: Console, laps: int) -> tuple[float, ...]:
     return _race(console, laps).seconds
 
 
-def _race(console: Console, laps: int, on_frame: OnFrame | None = None) -> LapTimes:
+def _race(console: KartConsole, laps: int, on_frame: OnFrame | None = None) -> LapTimes:
     """See `drive` and `time_laps`."""
     block = console.block()
     assert block is not None

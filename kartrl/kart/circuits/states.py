@@ -2,8 +2,8 @@
 
 from kartrl.errors import UserError
 from kartrl.kart.block import BANK, Block
+from kartrl.kart.console import KartConsole
 from kartrl.kart.game_files import BUNDLED, GAMES
-from kartrl.kart.retro import Console
 
 BOOT, SETTLE = 60, 60  # frames until the console has booted, until a selected circuit is loaded
 STANDING = 0x80  # value of `ticks` at which the game renders but does not advance
@@ -16,14 +16,14 @@ def make_state(block: Block) -> bytes:
     Raises:
         UserError: there is no emulator, or the game rejects the block.
     """
-    console = Console(GAMES / BUNDLED)
+    console = KartConsole(GAMES / BUNDLED)
     try:
         return start_state(console, block)
     finally:
         console.close()
 
 
-def start_state(console: Console, block: Block) -> bytes:
+def start_state(console: KartConsole, block: Block) -> bytes:
     """`make_state` on a console that has just been opened."""
     for _ in range(BOOT):
         console.step(0)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from kartrl.errors import UserError
 from kartrl.files import unused_file
+from kartrl.kart.game import TICKS_PER_SECOND
 from kartrl.kart.play.stage import Stage
-from kartrl.kart.race import TICKS_PER_SECOND
 from kartrl.metrics.video import Mp4Writer
 
 

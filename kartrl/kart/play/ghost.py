@@ -2,10 +2,10 @@
 
 from typing import Protocol
 
+from kartrl.kart.console import KartConsole
 from kartrl.kart.play.laps import Drive
 from kartrl.kart.play.movie import Movie
-from kartrl.kart.race import Course
-from kartrl.kart.retro import Console
+from kartrl.kart.progress import Course
 
 
 class Ghost(Protocol):
@@ -30,7 +30,7 @@ class MovieGhost:
         console: used by this ghost only.
     """
 
-    def __init__(self, console: Console, movie: Movie, course: Course | None, name: str) -> None:
+    def __init__(self, console: KartConsole, movie: Movie, course: Course | None, name: str) -> None:
         self.name = name
         self._console, self._movie, self._course = console, movie, course
         self.begin()

@@ -2,7 +2,8 @@
 
 import bisect
 
-from kartrl.kart.race import TICKS_PER_SECOND, Course, Game, LapTimes, Progress, race_seconds
+from kartrl.kart.game import TICKS_PER_SECOND, Game
+from kartrl.kart.progress import Course, LapTimes, Progress, race_seconds
 
 
 class Drive:

@@ -7,8 +7,9 @@ import numpy as np
 
 from kartrl.driving.driver import Driver
 from kartrl.driving.episodes import steps
+from kartrl.kart.game import Game
 from kartrl.kart.play.laps import Drive
-from kartrl.kart.race import Course, Game
+from kartrl.kart.progress import Course
 
 
 class PolicyGhost:

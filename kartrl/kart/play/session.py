@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from kartrl.kart.console import KartConsole
 from kartrl.kart.play.ghost import Ghost
 from kartrl.kart.play.laps import Drive
 from kartrl.kart.play.movie import Movie
-from kartrl.kart.race import Course
-from kartrl.kart.retro import Console
+from kartrl.kart.progress import Course
 
 ONE_GHOST = 0x81  # value of `opponents`: one kart whose position is written from outside
 
@@ -32,7 +32,7 @@ class Session:
 
     def __init__(
         self,
-        console: Console,
+        console: KartConsole,
         circuit: str,
         start: bytes,
         course: Course | None = None,

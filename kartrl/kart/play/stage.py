@@ -10,12 +10,12 @@ from rich.console import Console as Terminal
 from kartrl.config.levels import circuit_name
 from kartrl.errors import UserError
 from kartrl.kart import KART
+from kartrl.kart.console import KartConsole
 from kartrl.kart.game_files import BUNDLED, circuits, game_folder, is_foreign
 from kartrl.kart.play.ghost import Ghost, MovieGhost
 from kartrl.kart.play.movie import Movie, read_movie
 from kartrl.kart.play.session import Session
-from kartrl.kart.race import Course
-from kartrl.kart.retro import Console
+from kartrl.kart.progress import Course
 from kartrl.kart.selection import circuits_of
 
 if TYPE_CHECKING:
@@ -54,14 +54,14 @@ class Stage:
         with contextlib.ExitStack() as stack:
             movies = options.replay is not None or options.ghost is not None
             foreign = movies or any(is_foreign(self.folder, circuit) for circuit in self.choices())
-            self.console = Console(self.folder, isolated=foreign)
+            self.console = KartConsole(self.folder, isolated=foreign)
             stack.callback(self.console.close)
             self._power_on = self.console.save()
             self._replay, self._ghost = (
                 None if file is None else self._movie(file) for file in (options.replay, options.ghost)
             )
             if self._ghost is not None and options.ghost is not None:
-                self._beside = Console(self.folder, isolated=True)
+                self._beside = KartConsole(self.folder, isolated=True)
                 stack.callback(self._beside.close)
                 self._beside.begin(self._ghost.state, options.ghost)
             if options.checkpoint is not None:

@@ -1,49 +1,8 @@
-"""Meaning of the race state: constants of a game, progress along the circuit, and the reward. Needs no emulator."""
+"""Where a kart is on its circuit, and its lap times, from the race states. Needs no emulator."""
 
-import json
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
 
-from kartrl.config import Reward, View
-
-USUAL = View(frame_skip=5, frame_stack=1, height=54, width=52, grayscale=True)
-TICKS_PER_SECOND = 60
-KMH = 30 / 192  # per unit of speed, as shown by the bundled game's panel
-
-
-class Game(NamedTuple):
-    """Constants that differ between games: the contents of a `game.json`."""
-
-    title: str
-    laps: int  # per race
-    lap_zero: int  # value of `lap` in the first lap
-    ticks_per_frame: int  # maximum ticks of game logic per video frame; 1: not adjustable
-    start_section: bool  # whether the ROM can place the kart at any section
-    opponents: int  # maximum number of opponents
-    ticks_among_opponents: list[int]  # as `ticks_per_frame`, with one opponent, two, ...
-    ground_rows: list[int] | None  # first screen row of the ground, and of the map below; None: all are drawn
-    speed_scale: float  # converts `speed` to units in which full speed is about 1000
-    wrong_way: int  # value of `lakitu` while driving the wrong way
-    road: dict[int, str]  # `ground_type` -> name, on the road
-    off_road: dict[int, str]  # `ground_type` -> name, off the road
-    shortcuts: bool = False  # whether the ROM drives the same with those of `kartrl.console.core_patches`
-
-    def laps_done(self, race: dict[str, int]) -> int:
-        """Completed laps of a raw race state, 0 to `laps`."""
-        return max(0, min(self.laps, race["lap"] - self.lap_zero))
-
-    def ground(self, ground_type: int) -> str:
-        """Name of the ground under the kart."""
-        return self.road.get(ground_type) or self.off_road.get(ground_type) or f"ground {ground_type}"
-
-
-def load_game(file: Path) -> Game:
-    """Read a `game.json`."""
-    table: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    for kind in ("road", "off_road"):
-        table[kind] = {int(number): word for number, word in table[kind].items()}
-    return Game(**table)
+from kartrl.kart.game import TICKS_PER_SECOND, Game
 
 
 def race_seconds(race: dict[str, int]) -> float:
@@ -153,32 +112,3 @@ class Progress:
     def laps(self) -> float:
         """The best position so far, in laps."""
         return self.best / self.sections
-
-
-class RaceStep(NamedTuple):
-    """Events of one agent step."""
-
-    seconds: float  # of game time
-    gained: int  # whole sections of new best progress
-    advanced: float  # the same with fractions, if the game provides its gates
-    sections: int  # of the circuit
-    off_road: bool
-    hit: bool  # the kart hit an obstacle
-    wrong_way: bool
-    finished: bool  # the race ended in this step
-
-
-def step_reward(reward: Reward, step: RaceStep) -> float:
-    """The reward of one step, clipped to [-bound, bound]."""
-    if reward.kind == "checkpoint":
-        total = float(step.gained)
-    else:
-        total = (
-            reward.progress * step.advanced / step.sections
-            + reward.time * step.seconds
-            + reward.off_road * step.seconds * step.off_road
-            + reward.wall * step.hit
-            + reward.wrong_way * step.seconds * step.wrong_way
-            + reward.finish * step.finished
-        )
-    return max(-reward.bound, min(reward.bound, total))

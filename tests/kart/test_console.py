@@ -14,12 +14,12 @@ from karts import FOLDER, ONE_OF_EACH_KIND, MakeKart, record
 
 from kartrl.console import core_patches
 from kartrl.console.libretro import ALL, BUTTONS, Emulator
+from kartrl.console.states import read_state
 from kartrl.errors import UserError
-from kartrl.kart.cartridge import read_state
 from kartrl.kart.circuit_map import circuit_map
+from kartrl.kart.console import KartConsole
+from kartrl.kart.game import load_game
 from kartrl.kart.game_files import BUNDLED, GAMES, core_file
-from kartrl.kart.race import load_game
-from kartrl.kart.retro import Console
 
 pytest.importorskip("stable_retro", reason="no SNES emulator on this platform")
 needs_shortcuts = pytest.mark.skipif(
@@ -34,7 +34,7 @@ def copied(folder: Path) -> Path:
 
 def test_a_state_of_another_build_is_an_error(tmp_path: Path) -> None:
     folder = copied(tmp_path)
-    console = Console(folder, "MarioCircuit.Act1")
+    console = KartConsole(folder, "MarioCircuit.Act1")
     console.set_value("build_id", 0xDEADBEEF)
     (folder / "MarioCircuit.Act2.state").write_bytes(gzip.compress(console.save()))
     with pytest.raises(UserError, match=r"MarioCircuit\.Act2.*another build.*deadbeef"):
@@ -47,7 +47,7 @@ def test_start_state_can_be_a_path(tmp_path: Path) -> None:
     """By its path: the same race and map as by the circuit's name; a missing one is reported."""
     file = tmp_path / "my own.state"
     shutil.copy(FOLDER / "DonutPlains.Act2.state", file)
-    console, seen = Console(FOLDER), []
+    console, seen = KartConsole(FOLDER), []
     for circuit in ("DonutPlains.Act2", str(file)):
         console.load(circuit)
         console.step(console.buttons(["B"]), 50)
@@ -66,7 +66,7 @@ def test_start_state_can_be_a_path(tmp_path: Path) -> None:
 def test_a_state_that_was_overwritten_is_read_again(tmp_path: Path) -> None:
     """As by F3 in the window, with a name that the menu has shown before."""
     file = tmp_path / "mine.state"
-    console, titles = Console(FOLDER), []
+    console, titles = KartConsole(FOLDER), []
     for number, circuit in enumerate(("MarioCircuit.Act1", "RainbowRoad.Act1")):
         shutil.copy(FOLDER / f"{circuit}.state", file)
         os.utime(file, (number, number))
@@ -82,7 +82,7 @@ def test_a_state_that_was_overwritten_is_read_again(tmp_path: Path) -> None:
 
 
 def test_only_a_game_with_a_map_below_has_lines_to_fill_in() -> None:
-    console = Console(FOLDER, "MarioCircuit.Act1")
+    console = KartConsole(FOLDER, "MarioCircuit.Act1")
     console.step(0, 5)
     black = ~console.screen().any((1, 2))
     assert black.any()
@@ -96,7 +96,7 @@ def test_a_damaged_state_is_an_error(tmp_path: Path) -> None:
     folder = copied(tmp_path)
     (folder / "MarioCircuit.Act1.state").write_bytes(gzip.compress(b"not a state" * 1000))
     (folder / "MarioCircuit.Act2.state").write_bytes(b"not gzip")
-    console = Console(folder)
+    console = KartConsole(folder)
     with pytest.raises(UserError, match="rejects"):
         console.load("MarioCircuit.Act1")
     with pytest.raises(UserError, match="cannot read"):
@@ -108,11 +108,11 @@ def test_invalid_rom_is_an_error(tmp_path: Path) -> None:
     folder = copied(tmp_path)
     (folder / "rom.sfc").write_bytes(b"")
     with pytest.raises(UserError, match=r"rom\.sfc.*cannot start"):
-        Console(folder)
+        KartConsole(folder)
 
 
 def test_save_and_restore() -> None:
-    with_state = Console("bundled", "MarioCircuit.Act3")
+    with_state = KartConsole("bundled", "MarioCircuit.Act3")
     pad = with_state.buttons(["B", "LEFT"])
     with_state.step(pad, 40)
     saved = with_state.save()
@@ -127,7 +127,7 @@ def test_save_and_restore() -> None:
 
 
 def test_gray_screen_has_the_luma_of_the_coloured_one() -> None:
-    console = Console("bundled", "MarioCircuit.Act3")
+    console = KartConsole("bundled", "MarioCircuit.Act3")
     console.step(console.buttons(["B"]), 40)
     gray = console.screen(slice(10, 90), gray=True)
     assert len(np.unique(gray)) > 10
@@ -139,7 +139,7 @@ def test_equal_to_stable_retros_emulator() -> None:
     """The same buttons: the same race states, pictures and, at the end, saved state, bit for bit."""
     import stable_retro
 
-    console = Console(FOLDER, "MarioCircuit.Act4")
+    console = KartConsole(FOLDER, "MarioCircuit.Act4")
     reference, data = stable_retro.RetroEmulator(str(FOLDER / "rom.sfc")), stable_retro.data.GameData()
     reference.configure_data(data)
     reference.step()
@@ -160,7 +160,7 @@ def test_equal_to_stable_retros_emulator() -> None:
 @needs_shortcuts
 @pytest.mark.parametrize("circuit", ONE_OF_EACH_KIND)
 def test_race_with_shortcuts_is_the_same(circuit: str) -> None:
-    slow, fast = Console(FOLDER, circuit), Console(FOLDER, circuit, fast=True)
+    slow, fast = KartConsole(FOLDER, circuit), KartConsole(FOLDER, circuit, fast=True)
     generator = np.random.default_rng(5)
     for console in (slow, fast):
         console.set_opponents(3)
@@ -212,16 +212,16 @@ def test_stable_retro_alone_rewards_each_section_forward() -> None:
 def test_consoles_in_one_process_are_independent() -> None:
     names = ("MarioCircuit.Act1", "MarioCircuit.Act2", "MarioCircuit.Act1")
 
-    def step(console: Console, index: int) -> tuple[dict, bytes]:
+    def step(console: KartConsole, index: int) -> tuple[dict, bytes]:
         console.step(console.buttons(["B"] if index % 3 else ["B", "LEFT"]), 5)
         return console.race(), console.screen().tobytes()
 
     alone = []
     for number, name in enumerate(names):
-        console = Console(FOLDER, name)
+        console = KartConsole(FOLDER, name)
         alone.append([step(console, index + number) for index in range(30)])
         console.close()
-    consoles = [Console(FOLDER, name) for name in names]
+    consoles = [KartConsole(FOLDER, name) for name in names]
     together = [[step(console, index + number) for number, console in enumerate(consoles)] for index in range(30)]
     assert [list(seen) for seen in zip(*together, strict=True)] == alone
     for console in consoles:
@@ -229,15 +229,15 @@ def test_consoles_in_one_process_are_independent() -> None:
 
 
 def test_closed_consoles_leave_no_open_files() -> None:
-    Console(FOLDER).close()
+    KartConsole(FOLDER).close()
     before = len(os.listdir("/proc/self/fd")) if sys.platform == "linux" else 0
     for _ in range(3):
-        Console(FOLDER).close()
+        KartConsole(FOLDER).close()
     assert sys.platform != "linux" or len(os.listdir("/proc/self/fd")) == before
 
 
 def test_use_of_a_closed_console_raises() -> None:
-    console = Console(FOLDER, "MarioCircuit.Act1")
+    console = KartConsole(FOLDER, "MarioCircuit.Act1")
     console.close()
     with pytest.raises(UserError, match="closed"):
         console.step(0)

@@ -1,4 +1,4 @@
-"""The race state in the console's memory, as stable-retro's data.json describes it."""
+"""Named values in a console's memory, as stable-retro's data.json describes them."""
 
 import json
 import operator
@@ -12,40 +12,45 @@ import numpy as np
 
 from kartrl.errors import UserError
 
-RAM, RAM_SIZE = 0x7E0000, 0x20000  # address of the working memory on the console's bus, and its size in bytes
 TYPE = re.compile("([|=]|<[>=]?|>[<=]?)?([uidn])([1-8])")  # of a value in data.json
 DIGITS = [(byte & 15) % 10 for byte in range(256)]
 PAIRS = [(byte >> 4) % 10 * 10 + digit for byte, digit in enumerate(DIGITS)]
 
 
 class Memory:
-    """Addresses of the race state in the console's memory, from data.json (stable-retro's format).
+    """Addresses of named values in a console's memory, from a data.json (stable-retro's format).
 
     A type is a byte order (`|`, `=`, `<`, `>`; `<>` and `><`: halves in one order, the bytes in each in the other), a
     kind (u unsigned, i signed, d two decimal digits per byte, n one) and a number of bytes, 1 to 8. As in stable-retro,
     digits above 9 count modulo 10, and values wrap at 64 bits, signed. An optional `mask` is applied to the value.
 
+    Args:
+        file: the data.json.
+        start: address of the memory on the console's bus.
+        size: of the memory in bytes.
+
     Raises:
         UserError: the file cannot be read, or has an invalid address or type.
     """
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, start: int, size: int) -> None:
+        self.start = start
         try:
             info: dict[str, dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))["info"]
             readers = {
                 name: _reader(place["type"], operator.index(place.get("mask", -1))) for name, place in info.items()
             }
-            self._offsets = {name: operator.index(place["address"]) - RAM for name, place in info.items()}
+            self._offsets = {name: operator.index(place["address"]) - start for name, place in info.items()}
             self._types = {name: kind for name, (kind, _) in readers.items()}
             self._decoders = [(name, decode) for name, (_, decode) in readers.items() if decode is not None]
             for name, offset in self._offsets.items():
-                if not 0 <= offset <= RAM_SIZE - self._types[name].itemsize:
+                if not 0 <= offset <= size - self._types[name].itemsize:
                     raise ValueError(f"{name} is not in the working memory")
             self._record = np.dtype(
                 {"names": [*info], "formats": [*self._types.values()], "offsets": [*self._offsets.values()]}
             )
         except (OSError, AttributeError, KeyError, TypeError, ValueError) as error:
-            raise UserError(f"{file}: cannot read the addresses of the race state ({error})") from error
+            raise UserError(f"{file}: cannot read the addresses of values in memory ({error})") from error
 
     def __contains__(self, name: str) -> bool:
         """Whether there is a value of this name."""

@@ -1,52 +1,31 @@
-"""The emulated SNES console with a game."""
+"""The emulated SNES with a race."""
 
-import contextlib
-import zlib
-from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
-from kartrl.console.isolated_emulator import EmulatorLost, IsolatedEmulator
-from kartrl.console.libretro import ALL, BUTTONS, NONE, ROWS, Emulator, Image
+from kartrl.console.console import Console
+from kartrl.console.libretro import ALL, NONE, ROWS, Image
+from kartrl.console.memory import Memory
 from kartrl.errors import UserError
 from kartrl.kart.block import BANK, END, Block
-from kartrl.kart.cartridge import read_state
+from kartrl.kart.game import load_game
 from kartrl.kart.game_files import BUILD, build_id, core_file, game_folder, integration_file, state_file
-from kartrl.kart.memory import RAM, Memory
-from kartrl.kart.race import load_game
 
+RAM, RAM_SIZE = 0x7E0000, 0x20000  # address of the working memory on the console's bus, and its size in bytes
 COMMANDS = ("start_section", "opponents")  # a frame that executes one of these has time for one tick only
 STANDING = 0x80  # value of `ticks` at which the game renders but does not advance
 GHOSTS, MOST_OPPONENTS = 0x80, 7  # bits of `opponents`: positions are written from outside; number of opponents
 
 
-class Kept(NamedTuple):
-    """A start state in memory."""
-
-    file: Path
-    changed: int | None  # when it was read, see `_changed`
-    state: bytes  # compressed, as there may be hundreds in each of many processes; decompresses in 0.3 ms
-
-
-def _changed(file: Path) -> int | None:
-    """Time of a file's last change, in nanoseconds; None if it is gone, as a run's circuits may be."""
-    with contextlib.suppress(OSError):
-        return file.stat().st_mtime_ns
-    return None
-
-
-class Console:
-    """An SNES console with a game.
+class KartConsole(Console):
+    """An SNES with a race.
 
     Args:
         folder: the game's folder, or a name for `game_folder`.
         circuit: circuit to load.
-        isolated: whether the emulator runs in a separate process: if a start state crashes or hangs it, this console
-            raises a UserError that names the state.
-        fast: whether to take the emulator's shortcuts if the game drives the same with them. It does not boot then, so
-            that a circuit must be loaded first, and states saved by it are of no use.
+        isolated: see `Console`.
+        fast: whether to take the emulator's shortcuts, see `Console`, if the game drives the same with them.
     """
 
     def __init__(
@@ -55,13 +34,10 @@ class Console:
         self.folder = game_folder(folder) if isinstance(folder, str) else folder
         self.game = load_game(integration_file(self.folder, "game.json"))
         self._build = build_id(self.folder) if (self.folder / BUILD).is_file() else None
-        self._memory = Memory(integration_file(self.folder, "data.json"))
-        make = IsolatedEmulator if isolated else Emulator
-        self._emulator: Emulator | IsolatedEmulator | None = make(
-            core_file(), self.folder / "rom.sfc", fast and self.game.shortcuts
-        )
-        self._source = "this start state"
-        self._states: dict[str, Kept] = {}
+        memory = Memory(integration_file(self.folder, "data.json"), RAM, RAM_SIZE)
+        super().__init__(core_file(), self.folder / "rom.sfc", memory, isolated, fast and self.game.shortcuts)
+        self._adjustable = "ticks" in memory
+        self._files: dict[str, Path] = {}  # of the circuits loaded so far
         self._ticks: int | None = None  # last value written to the ROM; None: unknown
         self._dark: int | None = None  # likewise
         self._commanded = False  # whether the next frame executes one of the `COMMANDS`
@@ -73,38 +49,23 @@ class Console:
                 self.close()
                 raise
 
-    def buttons(self, names: Sequence[str]) -> int:
-        """Encode held buttons as the bit mask for `step`."""
-        if unknown := sorted(set(names) - set(BUTTONS)):
-            raise UserError(f"no such button: {', '.join(unknown)}; the joypad has {', '.join(BUTTONS)}")
-        return sum(1 << BUTTONS.index(name) for name in set(names))
-
     def load(self, circuit: str) -> None:
         """Start a race on `circuit`, a name or the path of a `.state` file; the next step updates the screen.
 
         Raises:
             UserError: there is no such start state, or it is for another ROM.
         """
-        kept = self._states.get(circuit)
-        if kept is None or _changed(kept.file) not in (None, kept.changed):  # the player may have overwritten it
-            file = state_file(self.folder, circuit)
-            changed, state = _changed(file), read_state(file)
-            self.begin(state, file)
-            kept = self._states[circuit] = Kept(file, changed, zlib.compress(state, level=1))
-        self._source = circuit
-        self.restore(zlib.decompress(kept.state))
+        file = self._files.get(circuit) or state_file(self.folder, circuit)
+        self.load_state(file)
+        self._files[circuit] = file
 
     def begin(self, state: bytes, source: Path) -> None:
-        """Start from a saved state.
-
-        Args:
-            source: its file, named in errors.
+        """See `Console`; the state must be of this build of the ROM, and of a race.
 
         Raises:
             UserError: the emulator rejects it or does not survive it, or it is for another ROM or no race.
         """
-        self._source = str(source)
-        self.restore(state)
+        super().begin(state, source)
         if self._build is None:
             return
         if (found := self.race()["build_id"]) != self._build:
@@ -119,15 +80,7 @@ class Console:
 
     def block(self) -> Block | None:
         """The current circuit, from the console's memory; None for a cartridge."""
-        return (
-            None
-            if self._build is None
-            else Block.unpack(bytes(memoryview(self._open().ram)[BANK - RAM : BANK - RAM + END]))
-        )
-
-    def write(self, address: int, data: bytes) -> None:
-        """Write bytes to the console's memory, 7E0000 to 7FFFFF."""
-        memoryview(self._open().ram).cast("B")[address - RAM : address - RAM + len(data)] = data
+        return None if self._build is None else Block.unpack(self.read(BANK, END))
 
     def start_at(self, section: int) -> None:
         """Place the kart at the beginning of `section`, at rest, with the next step; laps count from there."""
@@ -146,30 +99,28 @@ class Console:
 
         Other rows of the screen than `rows` may stay black, which is faster.
         """
-        emulator = self._open()
-        emulator.pressed = buttons
         if self._at_once is None:
-            self._at_once = self._most_ticks()
+            self._at_once = self._most_ticks(buttons)
         while ticks > 0:
             now = 1 if self._commanded else min(ticks, self._at_once)
             self._commanded = False
             ticks -= now
-            self._run(now, NONE if ticks else rows)
+            self._run(buttons, now, NONE if ticks else rows)
 
-    def _most_ticks(self) -> int:
+    def _most_ticks(self, buttons: int) -> int:
         """Maximum ticks per frame; if opponents are still to be placed, places them in a frame without ticks."""
         opponents = self.race().get("opponents", 0)
         number = opponents & MOST_OPPONENTS
         if number == 0:
             return self.game.ticks_per_frame
         if self._commanded and opponents < GHOSTS:
-            self._run(STANDING, NONE)
+            self._run(buttons, STANDING, NONE)
             self._commanded = False
         return min(self.game.ticks_per_frame, self.game.ticks_among_opponents[number - 1])
 
-    def _run(self, ticks: int, rows: slice) -> None:
+    def _run(self, buttons: int, ticks: int, rows: slice) -> None:
         """Emulate one frame with this many ticks, of which these rows are looked at."""
-        if ticks != self._ticks and "ticks" in self._memory:
+        if ticks != self._ticks and self._adjustable:
             self.set_value("ticks", ticks)
             self._ticks = ticks
         drawn = ROWS
@@ -178,12 +129,7 @@ class Console:
             if dark != self._dark:
                 self.set_value("dark", dark)
                 self._dark = dark
-        with self._named():
-            self._open().run(drawn)
-
-    def screen(self, rows: slice = ALL, gray: bool = False) -> Image:
-        """The last video frame, uint8 [224, 256, 3], or [224, 256] if `gray`, or some rows of it; a new array."""
-        return self._open().screen(rows, gray)
+        self.run(buttons, drawn)
 
     def picture(self) -> Image:
         """`screen` for display: fills the lines that the console leaves black while it writes to video memory."""
@@ -200,50 +146,19 @@ class Console:
 
     def race(self) -> dict[str, int]:
         """The raw race state from the console's memory; data.json defines its names."""
-        return self._memory.read(self._open().ram)
+        return self.values()
 
     def set_value(self, name: str, value: int) -> None:
         """Write a value of the race state to the console's memory."""
         if name in COMMANDS:
             self._commanded, self._at_once = True, None
-        self._memory.write(self._open().ram, name, value)
-
-    def save(self) -> bytes:
-        """Serialize the console's state."""
-        with self._named():
-            return self._open().save()
+        super().set_value(name, value)
 
     def restore(self, state: bytes) -> None:
-        """Restore a saved state; the next step updates the screen.
-
-        Raises:
-            UserError: the emulator rejects it.
-        """
-        with self._named():
-            restored = self._open().restore(state)
-        if not restored:
-            raise UserError(f"{self._source}: the emulator rejects this state: it is damaged, or from another emulator")
+        """See `Console`."""
+        super().restore(state)
         self._ticks = self._dark = self._at_once = None
         self._commanded = False
-
-    def close(self) -> None:
-        """Free the emulator. Closing twice is allowed."""
-        if self._emulator is not None:
-            self._emulator.close()
-            self._emulator = None
-
-    @contextlib.contextmanager
-    def _named(self) -> Iterator[None]:
-        """Context manager: name the start state in the error if the emulator is lost."""
-        try:
-            yield
-        except EmulatorLost as error:
-            raise EmulatorLost(f"{self._source}: {error}") from error
-
-    def _open(self) -> Emulator | IsolatedEmulator:
-        if self._emulator is None:
-            raise UserError("this console is closed")
-        return self._emulator
 
 
 def _dark(rows: slice, ground: int, below: int) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Values of the race state, against stable-retro's own reader."""
+"""Named values in the memory, against stable-retro's own reader."""
 
 import json
 from pathlib import Path
@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from kartrl.console.memory import Memory
 from kartrl.errors import UserError
+from kartrl.kart.console import RAM, RAM_SIZE
 from kartrl.kart.game_files import BUNDLED, GAMES
-from kartrl.kart.memory import RAM, RAM_SIZE, Memory
 
 stable_retro = pytest.importorskip("stable_retro", reason="no SNES emulator on this platform")
 
@@ -33,7 +34,7 @@ def test_values_of_all_types_equal_stable_retros(tmp_path: Path) -> None:
     emulator.configure_data(data)
     emulator.step()
     assert data.load(str(file), str(scenario))
-    memory, ram = Memory(file), bytearray(RAM_SIZE)
+    memory, ram = Memory(file, RAM, RAM_SIZE), bytearray(RAM_SIZE)
     for values in [*random.integers(256, size=(50, SIZE)), np.arange(160, 160 + SIZE), np.full(SIZE, 255)]:
         for index, value in enumerate(values.tolist()):
             data.memory.assign(RAM + PLACE + index, "|u1", value)
@@ -58,5 +59,5 @@ def test_values_of_all_types_equal_stable_retros(tmp_path: Path) -> None:
 def test_invalid_address_or_type_is_an_error(tmp_path: Path, place: dict) -> None:
     file = tmp_path / "data.json"
     file.write_text(json.dumps({"info": {"x": place}}))
-    with pytest.raises(UserError, match=r"data\.json.*race state"):
-        Memory(file)
+    with pytest.raises(UserError, match=r"data\.json.*addresses"):
+        Memory(file, RAM, RAM_SIZE)

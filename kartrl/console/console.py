@@ -1,0 +1,147 @@
+"""An emulated console with a game: its buttons, memory, states and pictures. Several per process."""
+
+import contextlib
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from kartrl.console.isolated_emulator import EmulatorLost, IsolatedEmulator
+from kartrl.console.libretro import ALL, BUTTONS, ROWS, Emulator, Image
+from kartrl.console.memory import Memory
+from kartrl.console.states import read_state
+from kartrl.errors import UserError
+
+
+class Kept(NamedTuple):
+    """A start state in memory."""
+
+    changed: int | None  # when its file was read, see `_changed`
+    state: bytes  # compressed, as there may be hundreds in each of many processes; decompresses in 0.3 ms
+
+
+class Console:
+    """A console with a game.
+
+    Args:
+        core: the emulator, a libretro core.
+        rom: the game.
+        memory: the names of values in the console's memory.
+        isolated: whether the emulator runs in a separate process: if a start state crashes or hangs it, this console
+            raises a UserError that names the state.
+        fast: whether to take the core's shortcuts. The game does not boot then, so that a state must be loaded first,
+            and states saved by it are of no use.
+
+    Raises:
+        UserError: the core cannot be loaded, or rejects the ROM.
+    """
+
+    def __init__(self, core: Path, rom: Path, memory: Memory, isolated: bool = False, fast: bool = False) -> None:
+        self._memory = memory
+        make = IsolatedEmulator if isolated else Emulator
+        self._emulator: Emulator | IsolatedEmulator | None = make(core, rom, fast)
+        self._source = "this start state"
+        self._states: dict[Path, Kept] = {}
+
+    def buttons(self, names: Sequence[str]) -> int:
+        """Encode held buttons as the bit mask for `run`."""
+        if unknown := sorted(set(names) - set(BUTTONS)):
+            raise UserError(f"no such button: {', '.join(unknown)}; the joypad has {', '.join(BUTTONS)}")
+        return sum(1 << BUTTONS.index(name) for name in set(names))
+
+    def load_state(self, file: Path) -> None:
+        """Continue from the state in `file`, which is kept; the next frame updates the screen.
+
+        Raises:
+            UserError: it cannot be read, or see `begin`.
+        """
+        kept = self._states.get(file)
+        if kept is None or _changed(file) not in (None, kept.changed):  # it may have been overwritten
+            changed, state = _changed(file), read_state(file)
+            self.begin(state, file)
+            kept = self._states[file] = Kept(changed, zlib.compress(state, level=1))
+        self._source = str(file)
+        self.restore(zlib.decompress(kept.state))
+
+    def begin(self, state: bytes, source: Path) -> None:
+        """Continue from a saved state.
+
+        Args:
+            source: its file, named in errors.
+
+        Raises:
+            UserError: the emulator rejects it or does not survive it, or it is not of this game.
+        """
+        self._source = str(source)
+        self.restore(state)
+
+    def run(self, buttons: int, rows: int = ROWS) -> None:
+        """Hold `buttons` (a bit mask) for one video frame, of which only the first `rows` rows need to be right."""
+        emulator = self._open()
+        emulator.pressed = buttons
+        with self._named():
+            emulator.run(rows)
+
+    def screen(self, rows: slice = ALL, gray: bool = False) -> Image:
+        """The last video frame, uint8 [H, W, 3], or [H, W] if `gray`, or some rows of it; a new array."""
+        return self._open().screen(rows, gray)
+
+    def values(self) -> dict[str, int]:
+        """The named values in the console's memory."""
+        return self._memory.read(self._open().ram)
+
+    def set_value(self, name: str, value: int) -> None:
+        """Write a named value to the console's memory."""
+        self._memory.write(self._open().ram, name, value)
+
+    def read(self, address: int, size: int) -> bytes:
+        """Read bytes of the console's memory."""
+        first = address - self._memory.start
+        return bytes(memoryview(self._open().ram)[first : first + size])
+
+    def write(self, address: int, data: bytes) -> None:
+        """Write bytes to the console's memory."""
+        first = address - self._memory.start
+        memoryview(self._open().ram).cast("B")[first : first + len(data)] = data
+
+    def save(self) -> bytes:
+        """Serialize the console's state."""
+        with self._named():
+            return self._open().save()
+
+    def restore(self, state: bytes) -> None:
+        """Restore a saved state; the next frame updates the screen.
+
+        Raises:
+            UserError: the emulator rejects it.
+        """
+        with self._named():
+            restored = self._open().restore(state)
+        if not restored:
+            raise UserError(f"{self._source}: the emulator rejects this state: it is damaged, or from another emulator")
+
+    def close(self) -> None:
+        """Free the emulator. Closing twice is allowed."""
+        if self._emulator is not None:
+            self._emulator.close()
+            self._emulator = None
+
+    @contextlib.contextmanager
+    def _named(self) -> Iterator[None]:
+        """Context manager: name the start state in the error if the emulator is lost."""
+        try:
+            yield
+        except EmulatorLost as error:
+            raise EmulatorLost(f"{self._source}: {error}") from error
+
+    def _open(self) -> Emulator | IsolatedEmulator:
+        if self._emulator is None:
+            raise UserError("this console is closed")
+        return self._emulator
+
+
+def _changed(file: Path) -> int | None:
+    """Time of a file's last change, in nanoseconds; None if it is gone, as a run's circuits may be."""
+    with contextlib.suppress(OSError):
+        return file.stat().st_mtime_ns
+    return None
