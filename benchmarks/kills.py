@@ -14,9 +14,9 @@ import psutil
 from rich.console import Console
 from rich.progress import Progress
 
-from kartrl.commands.arguments import add_config, config_files
-from kartrl.commands.bench.windows import train_window
 from kartrl.launch import config_options
+from kartrl.measuring.windows import train_window
+from kartrl.options import add_config, config_files
 
 
 def kill_periodically(every: float, done: threading.Event, kills: list[int], title: str = "kartrl agent-") -> None:

@@ -17,12 +17,12 @@ from rich.console import Console
 from rich.progress import Progress
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from kartrl.commands.arguments import positive
 from kartrl.config.levels import circuit_name
 from kartrl.errors import UserError
 from kartrl.kart.generalisation.driving import GAME, measure, reference_laps
 from kartrl.kart.generalisation.figures import circuit_measures
 from kartrl.kart.selection import circuits_of
+from kartrl.options import positive
 from kartrl.run.folders import find_checkpoint
 
 

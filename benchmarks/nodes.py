@@ -15,9 +15,9 @@ from kills import kill_periodically, parse
 from rich.console import Console
 from rich.progress import Progress
 
-from kartrl.commands.arguments import config_files
-from kartrl.commands.bench.windows import train_window
 from kartrl.launch import config_options
+from kartrl.measuring.windows import train_window
+from kartrl.options import config_files
 
 ONE, TWO = ["cluster.ray=auto"], ["cluster.ray=auto", "cluster.nodes=2"]
 ARMS = {"plain": ([], False), "one node": (ONE, False), "two nodes": (TWO, False), "two nodes, killed": (TWO, True)}

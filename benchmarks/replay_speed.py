@@ -18,14 +18,13 @@ from rich.console import Console
 from rich.progress import Progress
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from kartrl.commands.bench.measure import PART_SECONDS, replayed_steps
-from kartrl.commands.bench.parts import Parts, measure_parts
-from kartrl.commands.bench.windows import Window, train_window
 from kartrl.config import Config, read
 from kartrl.envs.worlds import load_world
 from kartrl.hardware.devices import learner_device
 from kartrl.hardware.machine import cores
 from kartrl.launch import config_options
+from kartrl.measuring.parts import PART_SECONDS, Parts, measure_parts, replayed_steps
+from kartrl.measuring.windows import Window, train_window
 from kartrl.sizing.inspection import inspect_env
 from kartrl.sizing.resolve import resolve
 

@@ -14,11 +14,10 @@ import matplotlib.pyplot as plt
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from kartrl.commands.arguments import add_config, config_files
-from kartrl.commands.bench.measure import measured_point
-from kartrl.commands.bench.windows import Window, train_window
 from kartrl.config import read
 from kartrl.launch import config_options
+from kartrl.measuring.windows import Window, measured_point, train_window
+from kartrl.options import add_config, config_files
 from kartrl.sizing.auto import choose_sizes
 from kartrl.sizing.inspection import inspect_env
 

@@ -22,8 +22,8 @@ from rich.progress import Progress
 from rich.table import Table
 from simulate_nodes import Cluster, Simulation
 
-from kartrl.commands.bench.windows import Window, train_window
 from kartrl.launch import config_options
+from kartrl.measuring.windows import Window, train_window
 from kartrl.metrics.stopwatch import UPDATE_STAGES
 
 ENVS, UNROLL = 8, 20  # environments per node, which are stepped together as it has one core; steps per unroll

@@ -4,8 +4,9 @@ import argparse
 
 from rich.console import Console
 
-from kartrl.commands.arguments import Parser, positive, several
+from kartrl.commands.arguments import Parser, several
 from kartrl.files import user_path
+from kartrl.options import positive
 
 
 def add_arguments(parser: Parser) -> None:

@@ -4,10 +4,11 @@ import argparse
 import os
 from pathlib import Path
 
-from kartrl.commands.arguments import Command, Parser, whole_number
+from kartrl.commands.arguments import Command, Parser
 from kartrl.config.levels import HIGHEST
 from kartrl.files import user_path
 from kartrl.kart.circuits import LAPS
+from kartrl.options import whole_number
 
 KINDS = "asphalt, dirt, planks, castle, mud, beach, ice or rainbow"
 

@@ -2,8 +2,9 @@
 
 import argparse
 
-from kartrl.commands.arguments import Parser, add_config, config_files
+from kartrl.commands.arguments import Parser
 from kartrl.config import dump, read
+from kartrl.options import add_config, config_files
 
 
 def add_arguments(parser: Parser) -> None:

@@ -9,12 +9,13 @@ from rich.box import HEAVY_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from kartrl.commands.arguments import Parser, add_levels, add_max_steps, add_policy, add_world, positive
+from kartrl.commands.arguments import Parser, add_levels, add_max_steps, add_policy, add_world
 from kartrl.commands.policy import find_policy
 from kartrl.commands.progress import Progress
 from kartrl.envs.episode import Drive, Episode
 from kartrl.envs.world import Env, World
 from kartrl.metrics.tables import Line, fitted
+from kartrl.options import positive
 
 USES = {"train": "", "test": " (unseen)", "none": " (other)"}  # suffixes of the level names in a table
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from kartrl import __version__
-from kartrl.commands.arguments import POLICY, Parser, add_levels, whole_number
+from kartrl.commands.arguments import POLICY, Parser, add_levels
 from kartrl.commands.evaluate import Result, evaluate
 from kartrl.config import Config, Run, read, settings
 from kartrl.config.chosen import unchosen
@@ -23,6 +23,7 @@ from kartrl.files import check_replaceable, output_file, user_path, write_whole
 from kartrl.hardware.machine import describe_machine
 from kartrl.kart.game_files import BUNDLED, build_id, game_folder, resolve_game
 from kartrl.kart.world import KartWorld
+from kartrl.options import whole_number
 
 if TYPE_CHECKING:
     from kartrl.learning.checkpoint import Checkpoint

@@ -7,12 +7,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-from kartrl.commands.arguments import Parser, add_levels, add_policy, whole_number
+from kartrl.commands.arguments import Parser, add_levels, add_policy
 from kartrl.commands.policy import find_default
 from kartrl.config import Environment
 from kartrl.errors import UserError
 from kartrl.files import user_path
 from kartrl.kart import KART
+from kartrl.options import whole_number
 
 
 def add_arguments(parser: Parser) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.box import HEAVY_HEAD
 from rich.console import Console
 
-from kartrl.commands.arguments import FILM_STEPS, Parser, add_levels, add_max_steps, add_policy, add_world, positive
+from kartrl.commands.arguments import FILM_STEPS, Parser, add_levels, add_max_steps, add_policy, add_world
 from kartrl.commands.evaluate import told_limit
 from kartrl.commands.policy import find_policy
 from kartrl.commands.progress import Progress
@@ -18,6 +18,7 @@ from kartrl.errors import UserError
 from kartrl.files import output_file, safe_name, unused_file, user_path
 from kartrl.metrics.tables import Line, fitted
 from kartrl.metrics.video import Mp4Writer, png
+from kartrl.options import positive
 
 if TYPE_CHECKING:
     from kartrl.driving.driver import Driver

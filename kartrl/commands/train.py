@@ -13,12 +13,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-from kartrl.commands.arguments import Parser, add_config, config_files, setting
+from kartrl.commands.arguments import Parser
 from kartrl.config import Config, read
 from kartrl.envs.spec import EnvSpec
 from kartrl.errors import RunFailed, UserError
 from kartrl.files import shown
 from kartrl.launch import config_options, follow_starter, known, named, start_training, typed
+from kartrl.options import add_config, config_files, setting
 from kartrl.processes.end_request import EndRequest, end_at_once
 from kartrl.processes.output import outlast_readers
 from kartrl.processes.spawn import start_method

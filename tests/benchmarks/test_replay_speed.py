@@ -3,11 +3,10 @@
 import replay_speed
 from gymnasium.spaces import Discrete
 
-from kartrl.commands.bench.measure import replayed_steps
-from kartrl.commands.bench.parts import Parts
-from kartrl.commands.bench.windows import Window
 from kartrl.config import read
 from kartrl.envs.spec import ActionSpec, EnvSpec
+from kartrl.measuring.parts import Parts, replayed_steps
+from kartrl.measuring.windows import Window
 from kartrl.sizing.auto import choose_sizes
 
 SPEC = EnvSpec("frames", (84, 84, 4), "uint8", ActionSpec.of(Discrete(6)), 5e-3)

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.progress import Progress
 
 from kartrl.commands.bench.measure import Settings, bench
-from kartrl.commands.bench.windows import peer_rate
 from kartrl.errors import UserError
+from kartrl.measuring.windows import peer_rate
 
 # 2000 steps a second by the clock: a busy machine may let it sleep for longer
 PEER = """

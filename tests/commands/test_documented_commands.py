@@ -26,7 +26,6 @@ from prepared_folder import CARTPOLE, KART, OWN, SHORT, copy_changeable, prepare
 
 import kartrl.config
 from kartrl.cli import main, make_parser
-from kartrl.commands.arguments import config_files
 from kartrl.comparison.experiment import read_experiment
 from kartrl.config import Config
 from kartrl.envs.spec import EnvSpec
@@ -36,6 +35,7 @@ from kartrl.kart.generalisation.protocol import validate
 from kartrl.learning import checkpoint
 from kartrl.metrics.trackers import check_tracker
 from kartrl.nodes.session import check
+from kartrl.options import config_files
 from kartrl.run import folders
 from kartrl.run.initial_weights import load_initial
 from kartrl.run.resuming import resumed_config

@@ -2,8 +2,9 @@
 
 import argparse
 
-from kartrl.commands.arguments import Parser, add_config, config_files, positive
+from kartrl.commands.arguments import Parser
 from kartrl.files import user_path
+from kartrl.options import add_config, config_files, positive
 
 
 def add_arguments(parser: Parser) -> None:

@@ -17,8 +17,6 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from kartrl.acting.sizes import Sizes
-from kartrl.commands.bench.parts import Parts, measure_parts
-from kartrl.commands.bench.windows import OURS, Window, peer_command, peer_rate, train_window
 from kartrl.config import Config, check_own, read
 from kartrl.config.cluster import Cluster
 from kartrl.envs.worlds import load_world
@@ -27,10 +25,10 @@ from kartrl.files import unused_file
 from kartrl.hardware.devices import learner_device
 from kartrl.hardware.machine import cores
 from kartrl.launch import config_options
+from kartrl.measuring.parts import PART_SECONDS, Parts, measure_parts, replayed_steps
+from kartrl.measuring.windows import OURS, Window, measured_point, peer_command, peer_rate, train_window
 from kartrl.sizing.inspection import inspect_env
 from kartrl.sizing.resolve import decisions, resolve
-
-PART_SECONDS = 4.0  # maximum for each part
 
 
 class Settings(NamedTuple):
@@ -128,13 +126,6 @@ def _measure_all(files: list[str], overrides: list[str], settings: Settings, con
     }
 
 
-def replayed_steps(config: Config, sizes: Sizes) -> float:
-    """Mean number of replayed steps per fresh one."""
-    if config.own.alternates:
-        return config.own.replayed_updates if config.replays else 0.0
-    return sizes.replayed / (sizes.training_blocks * sizes.group_size)
-
-
 def _parts_table(parts: Parts, ideal: float, number: int, on_gpu: bool, replayed: float) -> Table:
     table = Table(
         "part", "us/step", "", title="Each part alone" + ("" if number == 1 else f", on {number} cores at once")
@@ -205,8 +196,3 @@ def _for_simulation(config: Config, parts: Parts, sizes: Sizes, window: Window) 
         **sizes._asdict(),
         "measured": [measured_point(sizes, window)],
     }
-
-
-def measured_point(sizes: Sizes, window: Window) -> dict[str, float]:
-    """Measurements of training with which benchmarks/simulate.py is validated."""
-    return {**sizes._asdict(), "agent_steps_per_second": window.agent_steps_per_second, "lag": window.lag}

@@ -11,10 +11,11 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from kartrl.commands.arguments import Parser, add_config, config_files
+from kartrl.commands.arguments import Parser
 from kartrl.commands.doctor import configured, game, machine
 from kartrl.commands.doctor.configured import Examined, State
 from kartrl.errors import UserError
+from kartrl.options import add_config, config_files
 
 CHECKS: dict[str, Callable[[Examined], tuple[State, str]]] = {
     "python": machine.check_python,

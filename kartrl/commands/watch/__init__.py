@@ -4,17 +4,9 @@ import argparse
 
 from rich.console import Console
 
-from kartrl.commands.arguments import (
-    POLICY,
-    Parser,
-    add_driving,
-    add_levels,
-    add_max_steps,
-    add_world,
-    policy,
-    positive,
-)
+from kartrl.commands.arguments import POLICY, Parser, add_driving, add_levels, add_max_steps, add_world, policy
 from kartrl.files import user_path
+from kartrl.options import positive
 
 
 def add_arguments(parser: Parser) -> None:

@@ -32,6 +32,7 @@ from kartrl.training.trainer import Trainer
 from kartrl.trajectory import Trajectory
 
 CONTEXT = multiprocessing.get_context("spawn")
+PART_SECONDS = 4.0  # maximum for each part
 Part = Callable[
     [Config, EnvSpec, Sizes, int, float], Any
 ]  # measures one part, for some seconds; run by a process on each core
@@ -155,6 +156,13 @@ def _worker(
 
 
 PARTS: tuple[Part, ...] = (_environment, _infer, _train)
+
+
+def replayed_steps(config: Config, sizes: Sizes) -> float:
+    """Mean number of replayed steps per fresh one."""
+    if config.own.alternates:
+        return config.own.replayed_updates if config.replays else 0.0
+    return sizes.replayed / (sizes.training_blocks * sizes.group_size)
 
 
 def measure_parts(config: Config, spec: EnvSpec, sizes: Sizes, seconds: float) -> Parts:
