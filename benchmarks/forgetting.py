@@ -29,7 +29,7 @@ from kartrl.comparison.training import train_to_end
 from kartrl.config import Run
 from kartrl.files import write_whole
 from kartrl.kart.generalisation.driving import GAME, measure
-from kartrl.kart.generalisation.figures import circuit_measures
+from kartrl.kart.generalisation.results import circuit_measures
 from kartrl.kart.selection import circuits_of
 from kartrl.launch import config_options
 
@@ -81,7 +81,7 @@ def copy_run(begun: Path, folder: Path, with_replay: bool) -> None:
 
 def evaluate(path: Path, result: Path, grounds: Mapping[str, Sequence[str]], episodes: int) -> Scores:
     """Evaluate a checkpoint on all circuits, and write the results."""
-    driven = measure(path, grounds, episodes, lambda: None)
+    driven = measure(path, grounds, episodes)
     scores: Scores = {}
     for ground in grounds:
         done = [episode for each in driven.values() if each["set"] == ground for episode in each["episodes"]]

@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from kartrl.config.levels import circuit_name
 from kartrl.errors import UserError
 from kartrl.kart.generalisation.driving import GAME, measure, reference_laps
-from kartrl.kart.generalisation.figures import circuit_measures
+from kartrl.kart.generalisation.results import circuit_measures
 from kartrl.kart.selection import circuits_of
 from kartrl.options import positive
 from kartrl.run.folders import find_checkpoint
@@ -44,12 +44,12 @@ def main() -> int:
         Progress(console=console, disable=not console.is_terminal) as progress,
         tempfile.TemporaryDirectory() as folder,
     ):
-        task = progress.add_task("", total=len(circuits) * (1 + len(paths)))
+        task = progress.add_task("", total=len(circuits) * len(paths))
 
         def advance() -> None:
             progress.advance(task)
 
-        reference = reference_laps(Path(folder) / "reference.json", circuits, advance)
+        reference = reference_laps(Path(folder) / "reference.json", circuits)
         driven = {path: measure(path, {"": circuits}, options.episodes, advance) for path in paths}
     for path, measured in driven.items():
         print(f"\n{path}")

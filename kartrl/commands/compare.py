@@ -106,22 +106,14 @@ def compare_experiment(file: Path, question: Question, table: Path | None, conso
     Raises:
         UserError: as `read_experiment`, `train_all` and `compare`.
     """
-    from kartrl.comparison.experiment import read_experiment, train_all
+    from kartrl.comparison.experiment import read_experiment, resumable, train_all
     from kartrl.comparison.report import make_comparison
     from kartrl.comparison.runs import ComparedRun, group, read_run
 
     by = question.by or "algorithm"
     folder, cells = read_experiment(file, by)
-    try:
+    with resumable(folder, console):
         failed = train_all(cells, console)
-    except KeyboardInterrupt:
-        console.print("Interrupted; run the same command to resume", highlight=False)
-        raise
-    except OSError as error:
-        raise UserError(f"{folder}: cannot write ({error.strerror or error}); name another folder") from error
-    if failed:
-        names = ", ".join(cell.folder.name for cell in failed)
-        console.print(f"Failed: {names}; run the same command to retry", style="red", highlight=False, soft_wrap=True)
     runs: list[ComparedRun] = []
     labels: list[str] = []
     unread: list[UserError] = []

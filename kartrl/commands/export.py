@@ -127,6 +127,8 @@ def describe(name: str, given: "Checkpoint", half: bool, results: Sequence[Resul
     """The model card of a checkpoint with this file name, as Markdown."""
     import torch
 
+    from kartrl.comparison.report import markdown_table
+
     config, counters = given.config, given.counters
     numbers = sum(tensor.numel() for tensor in given.network.values())
     rows = {
@@ -143,13 +145,13 @@ def describe(name: str, given: "Checkpoint", half: bool, results: Sequence[Resul
     if isinstance(world, KartWorld):
         folder = game_folder(config.environment.game)
         rows["ROM"] = f"{folder.name}, build {build_id(folder):08x}" if folder.name == BUNDLED else folder.name
-    lines = [f"# {name}", "", *_table(["", ""], [list(row) for row in rows.items()])]
+    lines = [f"# {name}", "", markdown_table(["", ""], [list(row) for row in rows.items()])[:-1]]
     if results:
         headings = [world.level_word, "use", *world.summary_columns]
         cells = [
             [result.level or config.environment.id, result.use, *world.summarize(result.episodes)] for result in results
         ]
-        lines += ["", "## Results", "", "Greedy, with this file.", "", *_table(headings, cells)]
+        lines += ["", "## Results", "", "Greedy, with this file.", "", markdown_table(headings, cells)[:-1]]
     # settings leave out the sections of other algorithms
     defaults = settings(read(overrides=[f"algorithm.name={config.algorithm.name}"]))
     changed = dict(settings(config).items() - (defaults | {"algorithm.name": Config().algorithm.name}).items())
@@ -168,8 +170,3 @@ def describe(name: str, given: "Checkpoint", half: bool, results: Sequence[Resul
     ]
     lines += [*others, *levels]
     return "\n".join([*lines, "```", ""])
-
-
-def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines of a Markdown table."""
-    return [f"| {' | '.join(cells)} |" for cells in (headings, ["---"] * len(headings), *rows)]

@@ -4,10 +4,12 @@ docs/comparing.md describes the file. The runs are in one folder; next to each a
 the output of its training, `<run>.log`.
 """
 
+import contextlib
 import itertools
 import math
 import re
 import tomllib
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -109,8 +111,29 @@ def read_experiment(file: Path, by: str) -> tuple[Path, list[Cell]]:
     return folder, cells
 
 
-def train_all(cells: list[Cell], console: Console) -> list[Cell]:
-    """Train the runs that are not trained yet.
+@contextlib.contextmanager
+def resumable(folder: Path, console: Console) -> Iterator[None]:
+    """Tell how to resume what Ctrl-C interrupts.
+
+    Raises:
+        UserError: the folder cannot be written to.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        console.print("Interrupted; run the same command to resume", highlight=False)
+        raise
+    except OSError as error:
+        raise UserError(f"{folder}: cannot write ({error.strerror or error}); name another folder") from error
+
+
+def train_all(
+    cells: Sequence[Cell], console: Console, then: Callable[[Cell, Path], None] = lambda cell, path: None
+) -> list[Cell]:
+    """Train the runs that are not trained yet, and report those that fail.
+
+    Args:
+        then: called with each trained run and its last checkpoint, in order.
 
     Returns:
         Those that failed.
@@ -136,21 +159,25 @@ def train_all(cells: list[Cell], console: Console) -> list[Cell]:
         shares = [float(trained(cell.folder, cell.config.run) is not None) for cell in cells]
         task = progress.add_task("", total=len(cells))
         for number, cell in enumerate(cells):
-            if shares[number]:
-                continue
             title = f"{cell.folder.name}, {number + 1} of {len(cells)}"
-            _say(console, f"{title}: training")
             progress.update(task, description=title, completed=math.fsum(shares))
 
             def look(done: float = math.fsum(shares), cell: Cell = cell) -> None:
                 progress.update(task, completed=done + share_trained(cell.folder, cell.config.run))
 
             try:
-                train_to_end(cell.folder, config_options([str(_recorded(cell))], []), cell.config.run, look)
+                if not shares[number]:
+                    say(console, f"{title}: training")
+                options = config_options([str(_recorded(cell))], [])
+                path = train_to_end(cell.folder, options, cell.config.run, look)
                 shares[number] = 1.0
+                then(cell, path)
             except (RunFailed, UserError) as failure:
                 failed.append(cell)
-                _say(console, f"kartrl: {cell.folder.name}: {failure}", "red")
+                say(console, f"kartrl: {cell.folder.name}: {failure}", "red")
+    if failed:
+        names = ", ".join(cell.folder.name for cell in failed)
+        say(console, f"Failed: {names}; run the same command to retry", "red")
     return failed
 
 
@@ -169,5 +196,6 @@ def _check(cell: Cell) -> None:
         )
 
 
-def _say(console: Console, text: str, style: str = "") -> None:
+def say(console: Console, text: str, style: str = "") -> None:
+    """Print a line, however long."""
     console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)

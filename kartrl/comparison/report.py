@@ -112,7 +112,9 @@ def _task_table(comparison: Comparison, index: int) -> str:
             count = EPISODES if comparison.metric in EPISODE_METRICS else 1
             row.append(_moments([reached(run.points, comparison.least, count) for run in members[task]]))
         rows.append(row + [_moments([run.finished.get(use) for run in members[task]]) for use in uses])
-    return f"{task}: interquartile means and 95 % intervals\n\n{_table(headings, rows)}{_sizes(comparison, task)}"
+    return (
+        f"{task}: interquartile means and 95 % intervals\n\n{markdown_table(headings, rows)}{_sizes(comparison, task)}"
+    )
 
 
 def _sizes(comparison: Comparison, task: str) -> str:
@@ -148,7 +150,7 @@ def _common_table(comparison: Comparison) -> str:
     headings = [comparison.by, "runs", f"{comparison.metric}, scaled"]
     rows = [[label, str(sum(map(len, values))), _estimate(values)] for label, values in scaled.items()]
     said = "0 is the lowest score of all these runs on a task, 1 the highest"
-    return f"All {len(comparison.tasks)} tasks, scaled: {said}\n\n{_table(headings, rows)}"
+    return f"All {len(comparison.tasks)} tasks, scaled: {said}\n\n{markdown_table(headings, rows)}"
 
 
 def _improvements(comparison: Comparison) -> str:
@@ -167,7 +169,7 @@ def _improvements(comparison: Comparison) -> str:
     ]
     return (
         "Probability that the row's run scores higher than the column's\n\n"
-        f"{_table([comparison.by, *comparison.groups], rows)}"
+        f"{markdown_table([comparison.by, *comparison.groups], rows)}"
     )
 
 
@@ -209,6 +211,6 @@ def _moments(moments: Sequence[Moment | None]) -> str:
     return f"{when} ({count} of {len(moments)})"
 
 
-def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [headings, ["---"] * len(headings), *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)

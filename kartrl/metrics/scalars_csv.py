@@ -51,11 +51,6 @@ def values(run_folder: Path, tag: str) -> list[float]:
     return [row.value for row in read(run_folder) if row.tag == tag]
 
 
-def last_step(run_folder: Path) -> int:
-    """Agent steps reached by a run, according to the end of its file; 0 if it has no row yet."""
-    return come_to(run_folder)[1]
-
-
 def come_to(run_folder: Path) -> tuple[float, int]:
     """Seconds of training and agent steps reached by a run, by the end of its file; 0 if it has no row yet."""
     try:

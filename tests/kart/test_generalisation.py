@@ -3,11 +3,10 @@
 import importlib.util
 import io
 import json
-import math
-import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from benchmarking import OVERRIDES, TINY, plan
@@ -15,14 +14,12 @@ from commands import HELPERS, assert_clear, environment, run, steps, wait_for
 from PIL import Image
 from rich.console import Console
 
-from kartrl.config import read
 from kartrl.config.levels import CIRCUITS, KINDS, is_random, mistake, named, numbers_of
 from kartrl.errors import UserError
 from kartrl.kart.generalisation import benchmark, make_plan
-from kartrl.kart.generalisation.curve import make_curve, make_matrix
-from kartrl.kart.generalisation.figures import circuit_measures, figure, gaps, rows
-from kartrl.kart.generalisation.protocol import PRESET, Protocol
-from kartrl.kart.generalisation.report import report, show
+from kartrl.kart.generalisation.protocol import Protocol
+from kartrl.kart.generalisation.report import report
+from kartrl.kart.generalisation.results import circuit_measures, make_matrix, make_rows
 from kartrl.kart.generalisation.splits import COUNTS, FOLDS, QUICK, SEEN, SPLITS, UNSEEN, chosen, kind_of
 from kartrl.learning import checkpoint
 
@@ -46,7 +43,7 @@ def test_unseen_circuits_are_never_trained_on(split):
         unseen(split)
     )
     assert not trained & tested
-    circuits = read([PRESET], Protocol(1000, 1, ()).overrides_of(split)).levels.circuits
+    circuits = Protocol(1000, 1, ()).config_of(split, 1, Path("logs/a")).levels.circuits
     meant = {key: use for key, use in circuits.items() if is_random(key)}
     meant |= named({key: use for key, use in circuits.items() if not is_random(key)})
     assert {key for key, use in meant.items() if use == "train"} == set(split.train)
@@ -81,16 +78,6 @@ def test_splits_are_chosen_by_name_or_group():
         5,
         True,
     )
-
-
-def test_interval_matches_students_t():
-    of_three = figure([1.0, 2.0, 3.0])
-    assert of_three.mean == 2
-    t = 4.30265  # 97.5 % quantile with two degrees of freedom
-    assert of_three.high == pytest.approx(2 + t / math.sqrt(3), abs=1e-4)
-    assert of_three.low == 0, "clipped: no measure is below zero"
-    assert figure([0.5, 1.0], (0.0, 1.0))[1:3] == (0.0, 1.0)
-    assert figure([0.5])[:3] == (0.5, None, None)
 
 
 def episode(finished, progress, *laps):
@@ -128,17 +115,18 @@ RESULTS = [
 REFERENCE = {"a": 16.0, "b": 10.0, "c": None}
 
 
-def test_folds_are_combined_by_circuit_for_each_seed():
-    table = {(row.split, row.set): row for row in rows(RESULTS, REFERENCE)}
+def test_folds_are_combined_by_circuit_for_shared_seeds():
+    table = {(row.split, row.set): row for row in make_rows(RESULTS, REFERENCE)}
     assert list(table)[:2] == [("across-1", SEEN), ("across-1", "unseen kinds")]
     together = table["across", "unseen kinds"]
-    assert together.circuits == 3
-    assert together.finished.seeds == (pytest.approx(2 / 3), pytest.approx(0.5))
-    assert together.lap_time.seeds == (pytest.approx((1.25 + 2) / 2),) * 2
+    assert (together.circuits, together.seeds) == (3, 2)
+    assert together.finished.value == pytest.approx((1 + 0.25 + 0.5) / 3), "each circuit is the mean over its seeds"
+    assert together.lap_time.value == pytest.approx((1.25 + 2) / 2)
     assert together.timed == 2, "the scripted driver has no lap on c"
-    assert gaps(RESULTS, REFERENCE)["across-1"]["unseen kinds"].seeds == (1.0, 0.5)
-    incomplete = rows([*RESULTS[:3]], REFERENCE)
-    assert {row.split: len(row.finished.seeds) for row in incomplete} == {"across-1": 2, "across-2": 1, "across": 1}
+    assert table["across-1", "unseen kinds"].lost.value == 0.75
+    assert table["across-1", SEEN].lost is None
+    incomplete = make_rows([*RESULTS[:3]], REFERENCE)
+    assert {row.split: row.seeds for row in incomplete} == {"across-1": 2, "across-2": 1, "across": 1}
 
 
 CURVE = [
@@ -152,28 +140,28 @@ CURVE = [
 ]
 
 
-def test_curve_over_the_number_of_circuits():
-    few, many = make_curve(CURVE, REFERENCE)
-    assert (few.circuits, few.seeds, many.circuits) == (3, 2, 300)
-    assert (few.seen.mean, few.unseen.mean, few.gap.mean) == (1.0, 0.625, 0.375)
-    assert (few.unseen.low, few.unseen.high) == (0.25, 1.0), "circuits are drawn anew, their seeds together"
-    assert (few.gap.low, few.gap.high) == (0.0, 0.75)
-    assert few.lap_seen == pytest.approx((1.25 + 2) / 2)
-    assert few.lap_unseen is None, "the scripted driver has no lap on c and d"
-    assert many.gap == (0.0, 0.0, 0.0)
-    assert make_curve(RESULTS, REFERENCE) == []
+def test_intervals_are_of_a_bootstrap_over_circuits():
+    rows = {(row.split, row.set): row for row in make_rows(CURVE, REFERENCE)}
+    seen, unseen = rows["random3", SEEN], rows["random3", UNSEEN]
+    assert (seen.seeds, rows["random300", SEEN].seeds) == (2, 1)
+    assert (seen.finished.value, unseen.finished.value, unseen.lost.value) == (1.0, 0.625, 0.375)
+    assert unseen.finished[1:] == (0.25, 1.0), "circuits are drawn anew, their seeds together"
+    assert unseen.lost[1:] == (0.0, 0.75)
+    assert seen.lap_time.value == pytest.approx((1.25 + 2) / 2)
+    assert unseen.lap_time is None, "the scripted driver has no lap on c and d"
+    assert rows["random300", UNSEEN].lost == (0.0, 0.0, 0.0)
 
 
 def test_circuits_of_both_sets_are_drawn_independently():
     halves = {f"seen{i}": (SEEN, i % 2) for i in range(20)} | {f"unseen{i}": (UNSEEN, i % 2) for i in range(20)}
-    (point,) = make_curve([result("random30", 1, **halves)], {})
-    assert point.gap.mean == 0
-    assert point.gap.low < -0.2
-    assert point.gap.high > 0.2
+    _, row = make_rows([result("random30", 1, **halves)], {})
+    assert row.lost.value == 0
+    assert row.lost.low < -0.2
+    assert row.lost.high > 0.2
 
 
 def test_matrix_of_kinds():
-    matrix = make_matrix(CURVE)
+    matrix = make_matrix(make_rows(CURVE, REFERENCE))
     assert list(matrix) == list(KINDS[:2])
     assert matrix["dirt"] == {kind: 1.0 if kind == "dirt" else 0.5 for kind in KINDS}
 
@@ -181,11 +169,13 @@ def test_matrix_of_kinds():
 def test_report(tmp_path):
     about = {"protocol": {"agent_steps": 1000, "episodes": 2, "policy": "greedy", "quick": True}}
     about |= {"kartrl": "1", "rom_build_id": "0", "machine": "a machine"}
-    console = Console(file=io.StringIO(), width=150)
-    show(report(tmp_path, RESULTS, REFERENCE, about), console)
-    assert re.search(r"across +│ trained on +│ +2 │ +88% \[0%, 100%\]", console.file.getvalue())
+    table = report(tmp_path, RESULTS, REFERENCE, about)
+    assert "| across | trained on | 2 | 2 | 88% [75%, 100%] |" in table
     text = (tmp_path / "results.md").read_text()
-    assert "| within | unseen | 1 | 100% | 100% | 2.00 |" in text
+    assert table in text
+    assert (
+        "| within | unseen | 1 | 1 | 100% [100%, 100%] | 100% [100%, 100%] | 2.00 [2.00, 2.00] | 0% [0%, 0%] |" in text
+    )
     assert "do not follow the protocol" in text
     content = json.loads((tmp_path / "results.json").read_text())
     assert content["runs"] == json.loads(json.dumps(RESULTS))
@@ -196,10 +186,9 @@ def test_report(tmp_path):
         assert len(picture.convert("RGB").resize((110, 50)).getcolors(5500)) > 20
     report(tmp_path, CURVE, REFERENCE, about)
     text = (tmp_path / "results.md").read_text()
-    assert "| 3 | 2 | 100% [100%, 100%] | 62% [25%, 100%] | 38% [0%, 75%] | 1.62 | - |" in text
-    assert "| asphalt | asphalt | 1 | 100% |" in text
+    assert "| random3 | unseen generated | 2 | 2 | 62% [25%, 100%] | 62% [25%, 100%] | - | 38% [0%, 75%] |" in text
+    assert "| asphalt | asphalt | 1 | 1 | 100% [100%, 100%] |" in text
     assert "| asphalt | dirt | 1 |" not in text, "the matrix has it"
-    assert "| asphalt | dirt | 50% |" not in text
     assert "| asphalt | 100% | 50% | 50% | 50% | 50% | 50% | 50% | 50% |" in text
     for name in ("curve.png", "kinds.png"):
         with Image.open(tmp_path / name) as picture:
@@ -229,7 +218,7 @@ def test_benchmark_completes_and_repeats_no_finished_run(tmp_path):
     assert benchmark(plan(folder, 300, seeds=2), console) == 0
     assert (folder / "runs" / "tiny-seed1" / "scalars.csv").stat().st_mtime_ns == before
     assert [one["seed"] for one in json.loads((folder / "results.json").read_text())["runs"]] == [1, 2]
-    assert "tiny-seed2, 2 of 2 runs" in console.file.getvalue()
+    assert "tiny-seed2, 1 of 1: training" in console.file.getvalue()
 
     for other, said in (
         (plan(folder, 400), "agent_steps"),

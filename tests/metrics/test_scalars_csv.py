@@ -34,22 +34,22 @@ def test_half_a_line_and_damaged_ones_are_passed_over(tmp_path: Path) -> None:
         (HEADER + good + "1.6,\n" + "x,1,a,1\n" + "1,1,a,1,1\n").encode() + b"\xff\xff\n2.00,20"
     )
     assert list(scalars_csv.read(tmp_path)) == [Row(1.5, 100, "a", 2.0)]
-    assert scalars_csv.last_step(tmp_path) == 100
+    assert scalars_csv.come_to(tmp_path)[1] == 100
     write(tmp_path, 100)
     assert (tmp_path / NAME).read_text() == HEADER + good
 
 
 def test_a_run_without_a_file_has_no_rows(tmp_path: Path) -> None:
     assert list(scalars_csv.read(tmp_path)) == []
-    assert scalars_csv.last_step(tmp_path) == 0
+    assert scalars_csv.come_to(tmp_path)[1] == 0
     (tmp_path / NAME).write_text(HEADER)
-    assert scalars_csv.last_step(tmp_path) == 0
+    assert scalars_csv.come_to(tmp_path)[1] == 0
 
 
 def test_last_step_of_long_file_ignores_late_evaluations(tmp_path: Path) -> None:
     lines = "".join(f"{step}.00,{step},a,1\n" for step in range(10_000))
     (tmp_path / NAME).write_text(HEADER + lines + "10000.00,5000,evaluation/train_return,1\n")
-    assert scalars_csv.last_step(tmp_path) == 9_999
+    assert scalars_csv.come_to(tmp_path)[1] == 9_999
 
 
 def test_rows_beyond_the_checkpoint_are_removed_once(tmp_path: Path) -> None:

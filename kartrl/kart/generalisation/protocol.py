@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kartrl import __version__
-from kartrl.config import check_own, dump, read
+from kartrl.config import Config, check_own, dump, read
 from kartrl.config.levels import circuit_name, is_path
 from kartrl.errors import UserError
 from kartrl.files import write_whole
@@ -32,28 +32,21 @@ class Protocol(NamedTuple):
     overrides: tuple[str, ...]  # section.key=value
     quick: bool = False
 
-    def steps_of(self, split: Split) -> int:
-        """Agent steps of a training run."""
-        return round(self.agent_steps * split.steps)
-
-    def overrides_of(self, split: Split) -> list[str]:
-        """Configuration overrides of a training run, without its folder and seed."""
+    def config_of(self, split: Split, seed: int, folder: Path) -> Config:
+        """Configuration of a training run in this folder."""
+        ours = [f"run.logs={folder.parent}", f"run.name={folder.name}", f"run.seed={seed}"]
         levels = ["levels.*=none", *(f"levels.{key}=train" for key in split.train)]
         levels += [f"levels.{key}=test" for keys in split.unseen.values() for key in keys]
-        return [*DEFAULTS, *self.overrides, f"run.agent_steps={self.steps_of(split)}", *levels]
+        steps = f"run.agent_steps={round(self.agent_steps * split.steps)}"
+        return read([PRESET], [*DEFAULTS, *self.overrides, steps, *ours, *levels])
 
 
-def validate(protocol: Protocol) -> Protocol:
-    """Validate the protocol's overrides.
-
-    Raises:
-        UserError: an override is invalid, or changes a key that the benchmark sets.
-    """
+def validate(protocol: Protocol) -> None:
+    """Refuse overrides that are invalid, or change a key that the benchmark sets."""
     keys = (override.partition("=")[0].strip() for override in protocol.overrides)
     levels = [key for key in keys if key.startswith("levels.")]
     check_own(protocol.overrides, [*OURS, *levels], "the benchmark")
     read([PRESET], protocol.overrides)
-    return protocol
 
 
 def record_protocol(folder: Path, protocol: Protocol, splits: Sequence[Split]) -> None:
@@ -95,10 +88,8 @@ def record_circuits(folder: Path, circuits: Iterable[str]) -> None:
     file = folder / "circuits.json"
     noted: dict[str, str] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     for circuit in filter(is_path, circuits):
-        name, digest = (
-            circuit_name(circuit),
-            hashlib.sha1(Path(circuit).read_bytes(), usedforsecurity=False).hexdigest(),
-        )
+        name = circuit_name(circuit)
+        digest = hashlib.sha1(Path(circuit).read_bytes(), usedforsecurity=False).hexdigest()
         if noted.setdefault(name, digest) != digest:
             raise UserError(
                 f"{folder}: circuit {name} differs from the one measured before; choose another folder with -o"

@@ -1,60 +1,63 @@
-"""The benchmark's report: a table in the terminal, Markdown and JSON, and plots."""
+"""The benchmark's report: Markdown, of which the first table is printed too, JSON, and plots."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
+from kartrl.comparison.report import markdown_table
+from kartrl.comparison.statistics import Estimate
 from kartrl.config.levels import KINDS
-from kartrl.kart.generalisation.curve import Estimate, Point, make_curve, make_matrix
-from kartrl.kart.generalisation.figures import Figure, Row, circuit_measures, gaps, rows
+from kartrl.files import write_whole
 from kartrl.kart.generalisation.pictures import draw_curve, draw_matrix, draw_table
 from kartrl.kart.generalisation.protocol import write_json
-from kartrl.kart.generalisation.splits import SEEN
+from kartrl.kart.generalisation.results import Laps, Results, Row, circuit_measures, make_matrix, make_rows
+from kartrl.kart.generalisation.splits import COUNTS, SEEN, UNSEEN
 
 COLUMNS = (
     "split",
     "driven on",
     "circuits",
+    "seeds",
     "races finished",
     "laps of the race driven",
     "lap time / scripted driver's",
+    "gap",
 )
 
 
-def report(
-    folder: Path, results: Sequence[Mapping[str, Any]], reference: Mapping[str, float | None], about: Mapping[str, Any]
-) -> list[Row]:
-    """Write results.json, results.md and its plots; returns the rows of the table.
+def report(folder: Path, results: Results, reference: Laps, about: Mapping[str, Any]) -> str:
+    """Write results.json, results.md and its plots; returns the table of all sets, in Markdown.
 
     A policy trained on one kind has rows for that kind alone; the matrix shows how it drives on the others.
 
     Args:
         results: of one or more runs.
-        reference: circuit -> the scripted driver's lap time, seconds.
         about: contents of `protocol.json`.
     """
-    every_row = rows(results, reference)
-    table = [row for row in every_row if _is_shown(row.split, row.set)]
-    lost = gaps(results, reference)
-    curve, matrix = make_curve(results, reference), make_matrix(results)
+    every_row = make_rows(results, reference)
+    rows = [row for row in every_row if row.split not in KINDS or row.set in (SEEN, row.split)]
+    matrix = make_matrix(every_row)
+    by_set = {(row.split, row.set): row for row in rows}
+    curve = {
+        count: (by_set[name, SEEN], by_set[name, UNSEEN])
+        for count, name in ((count, f"random{count}") for count in COUNTS)
+        if (name, UNSEEN) in by_set
+    }
     content = {
         **about,
-        "rows": [_to_json(row) for row in every_row],
-        "lost_finished": {
-            split: {label: value._asdict() for label, value in sets.items()} for split, sets in lost.items()
-        },
-        "curve": [{key: _plain(value) for key, value in point._asdict().items()} for point in curve],
+        "rows": [_plain(row) for row in every_row],
         "kinds": matrix,
         "scripted_lap_seconds": reference,
         "runs": list(results),
     }
     write_json(folder / "results.json", content)
-    more = _curve_lines(curve) + _matrix_lines(matrix)
-    (folder / "results.md").write_text(_markdown(table, lost, more, results, reference, about), encoding="utf-8")
-    draw_table(table, folder / "results.png", about)
+    table = markdown_table(COLUMNS, [_cells(row) for row in rows])
+    text = _markdown(table, results, about) + _pictures(curve, matrix) + _by_circuit(results, reference)
+    write_whole(folder / "results.md", text.encode())
+    protocol = about["protocol"]
+    quick = " (quick run, not the protocol)" if protocol["quick"] else ""
+    title = f"Unseen circuits after {protocol['agent_steps']:,} agent steps{quick}"
+    draw_table(rows, folder / "results.png", title)
     if curve:
         draw_curve(curve, folder / "curve.png")
     if matrix:
@@ -62,167 +65,72 @@ def report(
     return table
 
 
-def show(table: Sequence[Row], console: Console) -> None:
-    """Print the table."""
-    printed = Table()
-    for number, column in enumerate(COLUMNS):
-        printed.add_column(column, justify="left" if number < 2 else "right")
-    split = ""
-    for row in table:
-        if row.split != split:
-            printed.add_section()
-        printed.add_row(row.split if row.split != split else "", *_cells(row))
-        split = row.split
-    console.print(printed)
-
-
-def _is_shown(split: str, label: str) -> bool:
-    return split not in KINDS or label in (SEEN, split)
-
-
-def _to_json(row: Row) -> dict[str, Any]:
-    return {key: _plain(value) for key, value in row._asdict().items()}
-
-
-def _plain(value: Any) -> Any:
-    return value._asdict() if isinstance(value, Figure | Estimate) else value
+def _plain(row: Row) -> dict[str, Any]:
+    return {key: value._asdict() if isinstance(value, Estimate) else value for key, value in row._asdict().items()}
 
 
 def _cells(row: Row) -> list[str]:
-    times = "-" if row.lap_time is None else _format_figure(row.lap_time, "{:.2f}")
+    time = "-" if row.lap_time is None else _format(row.lap_time, ".2f")
     if row.lap_time is not None and row.timed < row.circuits:
-        times += f" on {row.timed}"
-    return [
-        row.set,
-        str(row.circuits),
-        _format_figure(row.finished, "{:.0%}"),
-        _format_figure(row.progress, "{:.0%}"),
-        times,
-    ]
+        time += f" on {row.timed}"
+    shares = (_format(row.finished, ".0%"), _format(row.progress, ".0%"))
+    gap = "" if row.lost is None else _format(row.lost, ".0%")
+    return [row.split, row.set, str(row.circuits), str(row.seeds), *shares, time, gap]
 
 
-def _format_figure(figure: Figure, form: str) -> str:
-    mean = form.format(figure.mean)
-    if figure.low is None or figure.high is None:
-        return mean
-    return f"{mean} [{form.format(figure.low)}, {form.format(figure.high)}]"
+def _format(estimate: Estimate, form: str) -> str:
+    value, low, high = (format(number, form) for number in estimate)
+    return f"{value} [{low}, {high}]"
 
 
-def _markdown(
-    table: Sequence[Row],
-    lost: Mapping[str, Mapping[str, Figure]],
-    more: Sequence[str],
-    results: Sequence[Mapping[str, Any]],
-    reference: Mapping[str, float | None],
-    about: Mapping[str, Any],
-) -> str:
+def _markdown(table: str, results: Results, about: Mapping[str, Any]) -> str:
     protocol = about["protocol"]
-    seeds = sorted({result["seed"] for result in results})
+    seeds = ", ".join(map(str, sorted({result["seed"] for result in results})))
     halved = " (half of that for the kinds)" if any(result["split"] in KINDS for result in results) else ""
-    lines = [
-        "# Generalisation",
-        "",
-        *(
-            ["**Quick run, to test the setup: these figures do not follow the protocol.**", ""]
-            if protocol["quick"]
-            else []
-        ),
-        f"{protocol['agent_steps']:,} agent steps per run{halved}; seeds: {', '.join(map(str, seeds))}; "
-        f"{protocol['episodes']} races per circuit; {protocol['policy']} policy; last checkpoint.",
-        f"kartrl {about['kartrl']}, ROM build {about['rom_build_id']}, {about['machine']}.",
-        "Means over seeds; 95 % confidence intervals by Student's t if there are several seeds.",
-        "",
-        *_markdown_table(COLUMNS, [[row.split, *_cells(row)] for row in table]),
-        "",
-        "## Generalisation gap",
-        "",
-        "Fraction of races finished on the circuits trained on, minus that on unseen circuits, for the same policies.",
-        "",
-        *_markdown_table(
-            ("split", "unseen", "lost"),
-            [
-                [split, label, _format_figure(value, "{:.0%}")]
-                for split, sets in lost.items()
-                for label, value in sets.items()
-                if _is_shown(split, label)
-            ],
-        ),
-        "",
-        *more,
-        "## Results by circuit",
-        "",
-        *_markdown_table(
-            ("split", "seed", "driven on", "circuit", "finished", "driven", "lap / scripted"),
-            _circuit_cells(results, reference),
-        ),
-        "",
-        "![Races finished and lap times](results.png)",
-        "",
-    ]
-    return "\n".join(lines)
+    quick = "**Quick run, to test the setup: these figures do not follow the protocol.**\n\n"
+    return f"""\
+# Generalisation
+
+{quick if protocol["quick"] else ""}\
+{protocol["agent_steps"]:,} agent steps per run{halved}; seeds: {seeds}; {protocol["episodes"]} races per circuit; \
+{protocol["policy"]} policy; last checkpoint.
+kartrl {about["kartrl"]}, ROM build {about["rom_build_id"]}, {about["machine"]}.
+Means over circuits, each the mean over its seeds and races; in brackets 95 % intervals of a bootstrap over circuits.
+The gap is the fraction of races finished on the circuits trained on, minus that on these, for the same policies.
+
+{table}
+![Races finished and lap times](results.png)
+
+"""
 
 
-def _curve_lines(curve: Sequence[Point]) -> list[str]:
-    if not curve:
-        return []
-    cells = [
-        [
-            str(point.circuits),
-            str(point.seeds),
-            *(_format_estimate(value) for value in (point.seen, point.unseen, point.gap)),
-            *("-" if lap is None else f"{lap:.2f}" for lap in (point.lap_seen, point.lap_unseen)),
-        ]
-        for point in curve
-    ]
-    return [
-        "## By the number of circuits trained on",
-        "",
-        "Races finished, mean over circuits and seeds; in brackets 95 % intervals of a bootstrap over circuits.",
-        "",
-        *_markdown_table(
-            ("circuits", "seeds", "trained on", "unseen", "gap", "lap / scripted, trained on", "unseen"), cells
-        ),
-        "",
-        "![Races finished by the number of circuits trained on](curve.png)",
-        "",
-    ]
+def _pictures(curve: Mapping[int, Sequence[Row]], matrix: Mapping[str, Mapping[str, float]]) -> str:
+    text = ""
+    if curve:
+        text += "![Races finished by the number of circuits trained on](curve.png)\n\n"
+    if matrix:
+        shares = [[kind, *(f"{share:.0%}" for share in row.values())] for kind, row in matrix.items()]
+        text += f"""\
+## By kind
+
+Races finished on unseen circuits of each kind (columns) by policies trained on one kind (rows).
+
+{markdown_table(("trained on", *KINDS), shares)}
+![Races finished by kind](kinds.png)
+
+"""
+    return text
 
 
-def _matrix_lines(matrix: Mapping[str, Mapping[str, float]]) -> list[str]:
-    if not matrix:
-        return []
-    kinds = next(iter(matrix.values()))
-    return [
-        "## By kind",
-        "",
-        "Races finished on unseen circuits of each kind (columns) by policies trained on one kind (rows).",
-        "",
-        *_markdown_table(
-            ("trained on", *kinds), [[kind, *(f"{row[other]:.0%}" for other in kinds)] for kind, row in matrix.items()]
-        ),
-        "",
-        "![Races finished by kind](kinds.png)",
-        "",
-    ]
-
-
-def _format_estimate(estimate: Estimate) -> str:
-    return f"{estimate.mean:.0%} [{estimate.low:.0%}, {estimate.high:.0%}]"
-
-
-def _circuit_cells(results: Sequence[Mapping[str, Any]], reference: Mapping[str, float | None]) -> list[list[str]]:
+def _by_circuit(results: Results, reference: Laps) -> str:
     cells = []
     for result in results:
         for circuit, member in result["circuits"].items():
-            one = circuit_measures(member["episodes"], reference.get(circuit))
-            finished = sum(episode["finished"] for episode in member["episodes"])
-            time = "-" if one["lap_time"] is None else f"{one['lap_time']:.2f}"
-            races = f"{finished} of {len(member['episodes'])}"
-            cells.append(
-                [result["split"], str(result["seed"]), member["set"], circuit, races, f"{one['progress']:.0%}", time]
-            )
-    return cells
-
-
-def _markdown_table(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:
-    return [f"| {' | '.join(line)} |" for line in (columns, ["---"] * len(columns), *cells)]
+            episodes = member["episodes"]
+            measures = circuit_measures(episodes, reference.get(circuit))
+            time = "-" if measures["lap_time"] is None else f"{measures['lap_time']:.2f}"
+            races = f"{sum(episode['finished'] for episode in episodes)} of {len(episodes)}"
+            where = (result["split"], str(result["seed"]), member["set"], circuit)
+            cells.append([*where, races, f"{measures['progress']:.0%}", time])
+    columns = ("split", "seed", "driven on", "circuit", "finished", "driven", "lap / scripted")
+    return f"## Results by circuit\n\n{markdown_table(columns, cells)}"
