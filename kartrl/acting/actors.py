@@ -21,15 +21,6 @@ from kartrl.models import Network, make_distribution
 class Acting:
     """The agents of one machine, and what they need to act.
 
-    Args:
-        config: the configuration.
-        sizes: numbers of processes, sizes of batches and queues.
-        spec: the environment's spec.
-        context: the multiprocessing context.
-        seed: seed of the first agent's first environment.
-        say: prints a line for the user.
-        weights: published by the trainer, for agents that run the network themselves; None: predictors do.
-
     Attributes:
         slab: their shared memory.
         stop_event: set by `stop`.
@@ -79,10 +70,6 @@ class Acting:
         """Create the threads that `begin` starts, while the agents load.
 
         Args:
-            network: each predictor gets a copy of it.
-            weights: its weights as published by the trainer.
-            pacing: chooses batches.
-            seed: seed of the first predictor's sampling.
             device: where they run; None: the device of `network`.
         """
         slab, distribution = self.slab, make_distribution(self._spec.action)

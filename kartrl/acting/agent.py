@@ -31,12 +31,6 @@ def run(
     """Body of an agent process.
 
     Args:
-        config: the configuration.
-        spec: the environment's spec.
-        slab: the shared memory.
-        agent: the agent's number.
-        seed: seed of its environments.
-        waker: `slab.waker(agent)`.
         server: receives an `EpisodeEnd` at the end of each episode, and a `Failure` if the agent cannot continue.
     """
     yield_cores(AGENT)

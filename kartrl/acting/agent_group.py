@@ -68,12 +68,6 @@ class AgentGroup:
     """An agent's side of one of its groups: asks for decisions, and fills one block after another.
 
     The order is `ask`, `answer`, `record`, `ask`, ...
-
-    Args:
-        slab: the shared memory.
-        group: number of the group.
-        mailbox: the agent's mailbox.
-        stopwatch: measures the time spent writing and waiting.
     """
 
     def __init__(self, slab: Slab, group: int, mailbox: Mailbox, stopwatch: Stopwatch) -> None:

@@ -35,14 +35,7 @@ def run(
     server: Connection,
     weights: SharedWeights,
 ) -> None:
-    """Body of an agent process; see also `agent.run`.
-
-    Args:
-        config: the configuration, with the precision resolved.
-        spec: the environment's spec.
-        seed: seed of its environments and its sampling.
-        weights: published by the trainer.
-    """
+    """Body of an agent process; see also `agent.run`."""
     yield_cores(AGENT)
     keep_freed_memory()
     torch.set_num_threads(1)
@@ -54,14 +47,7 @@ def run(
 
 
 class OwnPredictor:
-    """Answers the requests of one agent, in the agent's own process.
-
-    Args:
-        agent: number of the agent.
-        seed: seed of its sampling.
-        weights: published by the trainer.
-        stopwatch: measures the time spent acting.
-    """
+    """Answers the requests of one agent, in the agent's own process."""
 
     def __init__(
         self,

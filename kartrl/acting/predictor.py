@@ -103,8 +103,6 @@ class PaddedRequests:
     """Fixed buffers for requests of up to `limit` groups, padded to one of a few sizes.
 
     Args:
-        slab: where the requests come from.
-        limit: maximum number of groups.
         padding_row: group number of requests that only fill up a batch.
         pinned: whether to pin the memory, so that a GPU can copy it asynchronously.
 
@@ -196,11 +194,7 @@ class PredictorThread(threading.Thread):
     """Answers requests until `stop` is set.
 
     Args:
-        slab: the shared memory.
         policy: this thread's own copy of the network.
-        weights: published by the trainer.
-        pacing: chooses batches.
-        stop: ends the thread.
     """
 
     def __init__(

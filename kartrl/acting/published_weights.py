@@ -26,7 +26,6 @@ class PublishedWeights:
     they hold it only while they enqueue the copy on their streams, which wait for each other.
 
     Args:
-        network: the trainer's network.
         stream: the stream on which it is trained.
         version: the initial version.
     """

@@ -72,13 +72,8 @@ class Supervisor(ABC, Generic[AnyBoard]):
     `min_agents` are healthy, or if one dies before the first update: then nothing has ever worked.
 
     Args:
-        config: the configuration.
-        board: shows their progress.
-        role: their name in messages.
         envs: environments per process.
         min_agents: number of healthy ones that training needs.
-        seed: seed of the first one's first environment.
-        say: prints a line for the user.
     """
 
     def __init__(
@@ -170,7 +165,6 @@ class Supervisor(ABC, Generic[AnyBoard]):
         """Reap dead agents, kill stalled ones, and restart those whose backoff is over; call `receive` before.
 
         Args:
-            now: the monotonic time.
             trained: whether there has been an update.
 
         Raises:
@@ -246,9 +240,7 @@ class Agents(Supervisor[Slab]):
     """The agents of a slab.
 
     Args:
-        spec: the environment's spec.
         settle: returns once no predictor is processing requests gathered before the call.
-        weights: published by the trainer, for agents that run the network themselves; None: predictors do.
     """
 
     def __init__(

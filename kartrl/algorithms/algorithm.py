@@ -69,7 +69,6 @@ class Algorithm(ABC, Generic[Section]):
     """The base of all algorithms: one file, one section of the configuration, one paper.
 
     Args:
-        section: the algorithm's own section of the configuration.
         discount: gamma, over the run.
         reward_transform: applied to rewards [T, B].
         distribution: the policy's action distribution.
@@ -130,7 +129,6 @@ class Algorithm(ABC, Generic[Section]):
         """Split the result of `prepare` into one batch per optimizer step: by default a single one.
 
         Args:
-            batch: the result of `prepare`.
             losses: of all parts of those yielded so far; the learner adds to it.
         """
         yield batch
@@ -160,5 +158,4 @@ class Algorithm(ABC, Generic[Section]):
 
         Args:
             output: of the learner's network, on `batch.trajectory`: [T + 1, B, ...].
-            batch: a part of the result of `prepare`.
         """

@@ -81,7 +81,6 @@ def compare(names: Sequence[str], question: Question, table: Path | None, consol
     """Compare existing runs; returns the exit status.
 
     Args:
-        names: folders of runs, or names of runs in logs.
         table: the new file of the table, with the plot beside it; None: they are not written.
 
     Raises:

@@ -65,11 +65,8 @@ def evaluate(
     """Run `episodes` episodes on each level, and print a table, on Ctrl-C that of the episodes until then.
 
     Args:
-        path: the checkpoint.
         levels: as accepted by the world (the kart: keys of [levels]); if empty, those of the checkpoint's
             configuration.
-        overrides: as for `open_driver`.
-        max_steps: as for `open_driver`.
 
     Raises:
         UserError: the checkpoint, a level or the device is missing or unusable.

@@ -73,7 +73,6 @@ def export(
 
     Args:
         output: the new checkpoint; the card has the same name with the suffix .md.
-        half: whether to store the parameters as float16.
         levels: to evaluate on; if empty, those of its configuration.
         episodes: per level; 0: the card has no results.
 

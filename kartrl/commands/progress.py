@@ -12,12 +12,7 @@ BAR_SECONDS, LINE_SECONDS = 0.2, 30.0  # between two updates; short work prints 
 
 
 class Progress:
-    """Context manager: the progress of episodes that are driven one after another.
-
-    Args:
-        console: for the bar.
-        total: number of episodes; None: not known.
-    """
+    """Context manager: the progress of episodes that are driven one after another."""
 
     def __init__(self, console: Console, total: int | None) -> None:
         columns = (

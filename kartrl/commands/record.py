@@ -71,10 +71,7 @@ def record(
 
     Args:
         levels: one, as accepted by the world (the kart: a key of [levels]); empty if the policy has only one, or none.
-        path: the checkpoint.
         output: the MP4; None: named after the level, in the current folder. The plot has the suffix .png.
-        overrides: as for `open_driver`.
-        max_steps: of an episode.
 
     Returns:
         The MP4.

@@ -104,10 +104,7 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
     """Train one run, from configuration files or resumed from a checkpoint.
 
     Args:
-        files: configuration files, each overriding the previous ones.
-        overrides: `section.key=value`.
         resume: None for a new run, else the run to resume: its folder or name, or "" for the newest.
-        plain: see `Display`.
 
     Returns:
         The exit status.

@@ -112,7 +112,6 @@ def check_comparable(runs: Sequence[tuple[str, Config]], by: str) -> None:
     """Refuse runs on the same task whose scores or steps are not comparable.
 
     Args:
-        runs: their names and configurations.
         by: the key by which they are compared, which may differ.
 
     Raises:

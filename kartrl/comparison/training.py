@@ -23,7 +23,6 @@ def train_to_end(
     Its output goes to a file next to the folder, `<folder>.log`.
 
     Args:
-        folder: the run's folder.
         options: options of `kartrl train` for a new run; they must name this folder.
         limits: the run's [run] section.
         on_look: called periodically meanwhile.

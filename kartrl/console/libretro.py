@@ -88,8 +88,6 @@ class Emulator:
     """A core with a loaded game. Must be closed, so that its copy of the core can be reused.
 
     Args:
-        core: the core's library.
-        rom: the game.
         fast: whether to take the `shortcuts`, which halve the time of a frame, if the core has them. With them a game
             does not boot, but continues from a saved state.
 

@@ -21,7 +21,6 @@ class Actor:
 
     Args:
         network: in evaluation mode.
-        action: the action space.
         greedy: take the most likely action instead of sampling.
     """
 

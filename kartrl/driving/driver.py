@@ -54,8 +54,6 @@ def open_driver(
         levels: as a user names them; if empty, those that the checkpoint's configuration trains or tests on. Of these,
             paths are opened only for a run in the user's own folder of runs: a stranger's are of another machine.
         device: auto, cpu, cuda or mps; auto is the CPU, which is as fast as any for one observation at a time.
-        render: whether the environment renders frames.
-        console: shows the progress of building levels.
         overrides: `environment.key=value`: settings that differ from training.
         single: refuse several levels, if possible before they are built.
         max_steps: agent steps after which an episode is truncated; None: the run's `evaluation.max_steps`.

@@ -37,14 +37,7 @@ class Hogwild(Crew):
     """Workers that act and learn by themselves.
 
     Args:
-        config: the configuration.
-        sizes: number of processes, and of environments.
-        spec: the environment's spec.
-        context: the multiprocessing context.
         learner: its network and optimizer state, on the CPU, become the initial shared ones.
-        progress: the run's progress.
-        before: counters to continue from.
-        say: prints a line for the user.
     """
 
     supervisor: "Workers"

@@ -53,11 +53,6 @@ def run(
     Args:
         config: this worker's configuration; its device may differ from other workers'.
         sizes: this worker's sizes; its unroll length may differ from other workers'.
-        spec: the environment's spec.
-        board: shared with the other workers and the server.
-        number: this worker's number.
-        seed: seed of its environments and its sampling.
-        before: the counters with which the run began.
         server: receives an `EpisodeEnd` at the end of each episode, the `Record` of some updates, and a `Failure` if
             the worker cannot continue.
     """

@@ -31,9 +31,6 @@ def with_circuits(config: Config, console: Console | None = None) -> Config:
 
     So is `environment.game = auto`: a run and its checkpoints stay with the game, whichever is imported later.
 
-    Args:
-        console: shows the progress of building circuits.
-
     Raises:
         UserError: see `look_up`.
     """

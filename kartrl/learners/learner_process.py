@@ -48,12 +48,8 @@ def run(
     """Body of a learner's process.
 
     Args:
-        config: the run's configuration.
-        sizes: sizes of each learner.
-        spec: the environment's spec.
         rank: rank of this learner, from 1.
         state: the first learner's initial state, see `LearnerState`.
-        before: the counters with which the run began.
         place: path of the file through which learners find each other.
         server: receives an `EpisodeEnd` at the end of each episode, an `ActingState` every second, lines for the user,
             and a `Failure` if the learner cannot continue; the learner ends when it is closed.

@@ -24,7 +24,6 @@ class BestCheckpoint(Generic[Level]):
     only compared if the environment, the rewards, the levels, their content and the evaluation are the same.
 
     Args:
-        path: of the file.
         levels: on which a checkpoint is evaluated to get a score.
         config: the configuration of the evaluation.
         contents: `World.contents` of the evaluation.

@@ -19,10 +19,6 @@ def describe(losses: Sequence[Loss], minibatches: int = 1) -> dict[str, float]:
     Statistics are over all minibatches together: within a small one values and targets hardly vary, so that a mean of
     their explained variances would be far too low.
 
-    Args:
-        losses: of all parts of all minibatches.
-        minibatches: their number.
-
     Returns:
         `losses/...`: the loss and its terms, averaged over the minibatches, explained_variance, value_mean, value_std,
         the quantiles advantage_p05 to advantage_p95, and, if there are importance weights, effective_sample_size
@@ -69,7 +65,6 @@ class PolicyProbe:
     """KL(before || after) of an update, on the first unrolls with a valid step in its batch, by two forward passes.
 
     Args:
-        network: before the update.
         trajectory: of the batch, on the network's device.
     """
 

@@ -83,7 +83,6 @@ class SeveralLearners:
     """Learners on one machine, over torch.distributed; they connect at the first call. See `GradientReducer`.
 
     Args:
-        number: of learners.
         place: a file that does not exist yet, the same for all.
         device: of this learner's network: NCCL on a GPU, gloo over loopback sockets on a CPU.
     """

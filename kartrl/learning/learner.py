@@ -161,11 +161,7 @@ class Learner:
         self.optimizer_steps = 0
 
     def learning_rate(self, progress: float) -> float:
-        """Learning rate of the next optimizer step.
-
-        Args:
-            progress: of the schedules, 0 to 1.
-        """
+        """Learning rate of the next optimizer step."""
         (group,) = self.optimizer.param_groups
         return self._schedule.at(progress) * float(group.get(FACTOR, 1.0))
 
@@ -182,7 +178,6 @@ class Learner:
         Args:
             trajectory: on the network's device.
             steps: number of valid steps in it.
-            progress: of the schedules, 0 to 1.
             lap: called after each of the stages forward, loss, backward and optimizer.
             probe: measure how far the update moves the policy, which costs two small forward passes.
 
@@ -303,12 +298,7 @@ def make_learner(
     """Make the learner that the configuration describes, for a network with these actions.
 
     Args:
-        optimizer: of the network's parameters, if not the configuration's.
-        reducer: see `Learner`.
-        threads: see `Learner`.
-        normalising: see `Learner`.
         capture: see `Learner`; None: CUDA graphs on a GPU.
-        symmetry: see `Learner`.
     """
     device = next(iter(network.parameters())).device.type
     capture = capture or (CudaCapture() if device == "cuda" else None)

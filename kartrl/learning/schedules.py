@@ -12,7 +12,6 @@ class Progress:
     go on evenly, and end with these limits.
 
     Args:
-        run: the limits.
         before: the counters of the resumed checkpoint; zeros in a new run.
     """
 

@@ -23,7 +23,6 @@ class UpdateThreads:
     previous number returns. Otherwise it never shrinks: with too many, updates pause, and nothing is lost.
 
     Args:
-        number: of threads at the start.
         most: to which they may grow; None: they do not.
 
     Attributes:

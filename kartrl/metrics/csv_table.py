@@ -19,7 +19,6 @@ class CsvTable(Generic[Row]):
     """Appends to a file. It may be closed after a failed write and opened again.
 
     Args:
-        path: of the file.
         row_type: a named tuple of numbers and strings, whose first fields are `seconds` and `agent_steps`.
         first_step: rows of later agent steps, from a run that went further than the checkpoint being resumed, are
             removed when the file is first opened.

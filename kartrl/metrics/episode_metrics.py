@@ -27,7 +27,6 @@ def evaluation_scalars(world: World, episodes: Sequence[Episode], name: str = "e
     each of `World.highlights`.
 
     Args:
-        episodes: of one checkpoint.
         name: to use instead of "evaluation".
     """
     values: dict[str, float] = {}

@@ -36,8 +36,6 @@ class RewardWatch:
         """Add trained steps, or episodes that have ended.
 
         Args:
-            seconds: time in the run.
-            number: of steps or episodes.
             mean: their mean reward or return, before any transform.
 
         Returns:

@@ -33,7 +33,6 @@ class Sinks:
         first_step: agent steps of the resumed checkpoint; later data of existing files is discarded.
         config: written to the event file, as text and as hyperparameters.
         first_seconds: its seconds of training; see `CsvTable`.
-        provenance: where the run comes from, likewise written.
     """
 
     def __init__(

@@ -16,7 +16,6 @@ class Stopwatch:
     """Adds the seconds since the last lap to the stage that ends.
 
     Args:
-        stages: names.
         seconds: float64 [len(stages)] to accumulate in, for example shared memory; a private array by default.
 
     Attributes:

@@ -27,10 +27,7 @@ def fitted(
     columns are left out, the rightmost first: the most important ones are on the left.
 
     Args:
-        heading: of the names.
-        headings: of the other columns.
         sections: rows, with a line between sections.
-        box: as in `rich.table.Table`.
     """
     lines = [line for section in sections for line in section]
     shared = _shared_part([line.name for line in lines if line.level])

@@ -53,7 +53,6 @@ class Display:
     """Collects episodes and displays the state of a run; a context manager.
 
     Args:
-        name: of the run.
         world: decides what is displayed of its episodes.
         plain: print lines that begin with the run's name, because other runs print to the same place.
     """

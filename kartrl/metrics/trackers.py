@@ -54,7 +54,6 @@ class Background:
     """A tracker in its own thread, as it may wait long for an unresponsive network.
 
     Args:
-        make: makes the tracker and begins its run.
         on_failure: called once if it fails; nothing is sent to it after that.
     """
 

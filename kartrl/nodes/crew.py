@@ -35,15 +35,7 @@ def for_nodes(config: Config) -> Config:
 
 
 class Nodes(Crew):
-    """Nodes act, trainers in this process learn.
-
-    Args:
-        config: the configuration.
-        sizes: sizes of batches and queues, as if this machine had agents.
-        spec: the environment's spec.
-        trainer: updates the network.
-        say: prints a line for the user.
-    """
+    """Nodes act, trainers in this process learn."""
 
     def __init__(
         self, config: Config, sizes: Sizes, spec: EnvSpec, trainer: Trainer, say: Callable[[str], None]

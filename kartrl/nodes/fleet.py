@@ -29,14 +29,6 @@ LIVES = 86_028_121  # between the seeds of a node and its replacements
 class Fleet:
     """All nodes of a run. The thread that assembles batches calls `take` and `call_all`, the server's thread the rest.
 
-    Args:
-        config: the configuration.
-        spec: the environment's spec.
-        weights: the published weights, with which nodes act.
-        batch: unrolls per update.
-        seed: seed of the first node's first environment.
-        say: prints a line for the user.
-
     Attributes:
         members: the nodes.
     """

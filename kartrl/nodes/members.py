@@ -66,7 +66,6 @@ def places(machines: list[Machine], taken: list[Place], wanted: int | str, cpus:
     """Where to place further nodes.
 
     Args:
-        machines: all machines of the cluster.
         taken: places of present nodes.
         wanted: total number of nodes; auto: one per machine.
         cpus: CPUs per node; auto: the machine's free ones, divided among its new nodes.

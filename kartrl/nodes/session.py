@@ -97,7 +97,6 @@ class RaySession:
     Args:
         address: `cluster.ray`.
         batch_bytes: size of a batch of unrolls.
-        say: prints a line for the user.
 
     Raises:
         UserError: there is no such cluster, see `find_cluster`, or it runs another version of Ray or Python.

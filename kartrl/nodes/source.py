@@ -20,13 +20,10 @@ class NodeSource:
     """Unrolls of nodes, those of the oldest calls first, split into batches; see `BatchSource`.
 
     Args:
-        fleet: the nodes.
-        batch: unrolls per batch.
         updates: mean number of updates per batch; see `updates_per_batch`.
         weights: their version determines how old an unroll is.
         max_lag: an unroll begun more than this many updates ago is dropped; None: several times the lag that the
             nodes' environments and calls lead to.
-        stop: ends waiting.
         receive: processes the rest of each delivery.
     """
 

@@ -51,9 +51,7 @@ class Helper:
     The run continues in any case.
 
     Args:
-        role: its name.
         start: starts the process, which must send a `Pulse` through the connection.
-        say: prints a line.
         patience: seconds without a sign of life after which it counts as hung.
     """
 

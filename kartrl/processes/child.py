@@ -35,9 +35,6 @@ SET_PARENT_DEATH_SIGNAL, SET_CHILD_SUBREAPER = 1, 36  # for Linux's prctl
 class ChildProcess:
     """A process started by `start_process`, observed without the fork server.
 
-    Args:
-        process: the multiprocessing process.
-
     Attributes:
         pid: its process id.
         sentinel: readable when it has ended, or when the fork server was killed.

@@ -15,9 +15,6 @@ class Inbox:
 
     `Connection.recv` waits until a message is complete, which may be forever: its sender may have been stopped while
     writing it.
-
-    Args:
-        reader: the reading end of a pipe.
     """
 
     def __init__(self, reader: Connection) -> None:

@@ -14,7 +14,6 @@ class RecordPipe:
     could be left behind.
 
     Args:
-        context: the multiprocessing context.
         limit: maximum number of waiting records; more are lost.
 
     Attributes:

@@ -14,9 +14,6 @@ class SharedMemory:
     It has no name that could be left behind, and on Linux no file: neither the size of /dev/shm nor its permissions
     matter.
 
-    Args:
-        size: bytes.
-
     Attributes:
         view: the memory.
 

@@ -15,7 +15,6 @@ class Watchdog:
     soon run out of blocks to fill.
 
     Args:
-        now: the monotonic time, in seconds.
         step_timeout: `system.step_timeout`, the longest that a call of an environment may take.
         fewest: smallest fraction of the agents with which training continues, in (0, 1].
     """
@@ -64,9 +63,6 @@ class Suspension:
     """Notices that all processes of a run have been suspended, as by Ctrl-Z, or that the machine is overloaded.
 
     What others have done since then says nothing about them: time them anew.
-
-    Args:
-        now: the monotonic time, in seconds.
     """
 
     def __init__(self, now: float) -> None:

@@ -32,7 +32,6 @@ def make_mixture(
     Args:
         drawn: which replays to make.
         shape: of their memory.
-        generator: random generator for sampling.
         progress: returns the progress of the run's schedules, 0 to 1.
         embed: computes the features of observations.
     """

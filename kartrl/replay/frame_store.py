@@ -9,7 +9,6 @@ class FrameStore:
     """Frames [H, W, C], or vectors [D], at numbered places.
 
     Args:
-        places: number of places.
         shape: of a frame.
         dtype: uint8 or float32.
     """

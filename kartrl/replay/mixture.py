@@ -25,10 +25,6 @@ class Part(NamedTuple):
 class Mixture:
     """Inserts every fresh unroll into every replay, and samples from each its share.
 
-    Args:
-        memory: of the unrolls.
-        parts: the replays.
-
     Attributes:
         lock: with several threads, hold it to call any method but `scalars`.
         learns: whether any replay uses TD errors.

@@ -19,11 +19,6 @@ class Sample(NamedTuple):
 class Replay(ABC):
     """The base of all replays, one file each: a ring of slots, in which a new unroll replaces the oldest.
 
-    Args:
-        memory: of the unrolls.
-        capacity: maximum number of unrolls.
-        generator: random generator for sampling.
-
     Attributes:
         learns: whether `learn` has an effect.
     """

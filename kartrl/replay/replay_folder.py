@@ -40,7 +40,6 @@ class ReplayFolder:
     those that remain: all files take at most twice the size of the held unrolls, plus a piece.
 
     Args:
-        path: of the folder.
         mixture: its lock is held only briefly.
     """
 

@@ -23,7 +23,6 @@ class EvaluationFiles:
     """Event files with the network's graph, pictures and videos, and all pictures of a round in `latest.png`.
 
     Args:
-        folder: of these files, created when one is written.
         first_step: see `EventWriter`.
     """
 
@@ -39,8 +38,6 @@ class EvaluationFiles:
         """Write a level's picture and film to the event file.
 
         Args:
-            loaded: the checkpoint that drove.
-            name: of the level.
             word: what the picture is.
             picture: uint8 [H, W, 3], if any.
             film: uint8 [H, W, 3] each, at `GIF_FPS`; may be empty.

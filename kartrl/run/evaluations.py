@@ -26,10 +26,6 @@ class Evaluations:
     """Evaluates a run's checkpoints in a separate process.
 
     Args:
-        config: the configuration.
-        folder: the run's folder.
-        context: the multiprocessing context.
-        say: prints a line for the user.
         first_step: agent steps of the checkpoint that is resumed.
         most_envs: see `EnvSpec`.
     """
@@ -91,7 +87,6 @@ class Evaluations:
 
         Args:
             take_in: called meanwhile; receives results.
-            skipped: whether to stop waiting.
         """
         begun = self._heard = time.monotonic()
         try:

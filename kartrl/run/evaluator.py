@@ -69,7 +69,6 @@ def run(
     Args:
         server: a pipe to the server, which also receives lines for the user. Any message from it means that training
             has ended: the newest checkpoint is evaluated, unless it has been, and the process ends.
-        signs: receives signs of life; see `Pulse`.
         first_step: agent steps of the checkpoint that the run was resumed from, or that was evaluated last: what was
             written about later ones is removed, and no earlier one is evaluated. None: there is no such checkpoint.
         most_envs: environments that are stepped together at most.

@@ -28,10 +28,6 @@ OF_ANY = ("kwargs", "wrapper")  # those that may determine any observation's
 def load_initial(path: Path, config: Config, spec: EnvSpec) -> Checkpoint:
     """Load the checkpoint at `path`, and check that its weights fit a new run.
 
-    Args:
-        config: the new run's configuration.
-        spec: spec of its environment.
-
     Raises:
         UserError: it cannot be read, or its network, observations, actions or optimizer differ, as the message says,
             with all overrides that make this run fit.

@@ -35,15 +35,12 @@ def run(
     """Body of the logger process; ends on None, or when its parent is gone.
 
     Args:
-        config: the configuration.
         run_folder: gets the event file and `scalars.csv`, which hold the same scalars, and `episodes.csv`.
         records: gives `Scalars`, `Histograms`, `EpisodeRecord`, and finally None. The evaluator's
             episodes arrive as means only, in `Scalars`.
         first_step: agent steps at which this process begins; anything logged after that, by a run that got further
             than the checkpoint it is resumed from, is discarded.
-        signs: receives signs of life; see `Pulse`.
         first_seconds: seconds of training at which it begins; likewise.
-        provenance: where the run comes from.
     """
     signal.signal(signal.SIGTERM, lambda *_: None)  # sent to the whole group: the last records are still to come
     pulse, world = Pulse(signs), load_world(config)

@@ -33,15 +33,6 @@ class Reporter:
     """Starts the logger and sends it records; training never waits for it.
 
     In a reproducible run, updates and episodes are reported update by update, not by the clock.
-
-    Args:
-        config: the configuration.
-        folder: the run's folder.
-        context: the multiprocessing context.
-        display: the terminal.
-        trainer: the trainer whose updates are reported.
-        sizes: numbers of groups, and of blocks per update.
-        provenance: where the run comes from.
     """
 
     def __init__(
@@ -91,11 +82,7 @@ class Reporter:
         self.logger.replace(MOVE_SECONDS)
 
     def finish(self, skipped: Callable[[], bool]) -> None:
-        """Have the logger write all records, within `LAST_SECONDS`, after the last one was sent.
-
-        Args:
-            skipped: whether to stop waiting.
-        """
+        """Have the logger write all records, within `LAST_SECONDS`, after the last one was sent."""
         deadline, process = time.monotonic() + LAST_SECONDS, self.logger.process
         while process is not None and process.is_alive() and not skipped() and time.monotonic() < deadline:
             process.join(0.5)

@@ -98,13 +98,7 @@ def newest_command(folder: Path) -> str | None:
 
 
 def account(stored: Checkpoint, config: Config, spec: EnvSpec, contents: Mapping[str, str]) -> Iterator[str]:
-    """Lines on what a resumed run continues with, and what differs from its checkpoint.
-
-    Args:
-        config: with which it is resumed.
-        spec: spec of its environment now.
-        contents: `World.contents` now.
-    """
+    """Lines on what a resumed run continues with, and what differs from its checkpoint."""
     run, counters = config.run, stored.counters
     limit = f" or {run.minutes:g} minutes, of which {counters.seconds / 60:.1f} are over" if run.minutes else ""
     yield (

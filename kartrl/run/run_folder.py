@@ -30,9 +30,6 @@ WRITTEN = (  # what a run writes
 class RunFolder:
     """A run's folder, locked by this process until `release`; partially written files of a killed one are removed.
 
-    Args:
-        path: of the folder.
-
     Attributes:
         path: absolute; it changes with `follow`.
         is_new: whether the run has learned nothing yet: without a checkpoint, `release` removes what it has written.

@@ -21,13 +21,7 @@ class Saves:
     """The checkpoints of a run.
 
     Args:
-        config: the configuration.
-        folder: the run's folder.
-        spec: the environment's spec.
         replays: saved with them.
-        resume: the checkpoint that the run was resumed from.
-        provenance: where the run comes from.
-        say: prints a line for the user.
 
     Attributes:
         problem: why the newest state could not be saved; None if it was.
@@ -64,7 +58,6 @@ class Saves:
         """Save a checkpoint, unless nothing was learned since the newest one, and delete the oldest ones.
 
         Args:
-            state: of the trainer.
             counters: as of `state`, complete.
             random: states of the random generators.
             more: what follows the message if this fails.

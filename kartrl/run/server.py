@@ -57,14 +57,8 @@ class Server:
     """One training run.
 
     Args:
-        config: the configuration.
-        sizes: numbers of processes, sizes of batches and queues.
-        folder: the run's folder.
-        spec: the environment's spec.
-        display: the terminal display.
         request: set by a signal that ends the run.
         resume: the checkpoint to resume from or, if its counters are zero, to start a new run from.
-        provenance: where this run comes from, to be stored with it.
     """
 
     def __init__(

@@ -21,16 +21,7 @@ from kartrl.training.trainers import Training
 
 
 class Central(Crew):
-    """The crew of one machine: agents, predictors unless agents run the network themselves, and trainers.
-
-    Args:
-        config: the configuration.
-        sizes: numbers of processes, sizes of batches and queues.
-        spec: the environment's spec.
-        context: the multiprocessing context.
-        trainer: updates the network.
-        say: prints a line for the user.
-    """
+    """The crew of one machine: agents, predictors unless agents run the network themselves, and trainers."""
 
     def __init__(
         self,

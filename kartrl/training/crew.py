@@ -83,9 +83,6 @@ class Crew(ABC):
     def watch(self, now: float) -> None:
         """Check that every process is alive, and replace dead ones.
 
-        Args:
-            now: the monotonic time.
-
         Raises:
             RunFailed: too few processes are healthy, or training has diverged.
         """

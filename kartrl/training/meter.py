@@ -19,8 +19,6 @@ class Meter:
     Until the first update, and while none is made for longer than the window, steps are counted as they are taken.
 
     Args:
-        now: the monotonic time, in seconds.
-        counters: at that time.
         needed: steps of all environments for an update.
     """
 
@@ -122,11 +120,7 @@ class StageShares:
 
 
 class LearnerIdle:
-    """The fraction of time in which no trainer thread makes an update.
-
-    Args:
-        threads: number of trainer threads, of which only one updates at a time.
-    """
+    """The fraction of time in which no trainer thread makes an update."""
 
     def __init__(self, threads: int) -> None:
         self._threads, self._newest = threads, 1.0

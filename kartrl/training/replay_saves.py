@@ -19,10 +19,8 @@ class ReplaySaves:
     """Saves the contents of a run's replays if `replay.save` is set, and says what is lost if it is not.
 
     Args:
-        section: the [replay] section.
         mixture: the replays; None if there are none.
         run_folder: where they are saved.
-        say: prints a line for the user.
     """
 
     def __init__(self, section: Section, mixture: Mixture | None, run_folder: Path, say: Callable[[str], None]) -> None:

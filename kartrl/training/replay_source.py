@@ -20,10 +20,8 @@ class ReplaySource:
     Inserting and sampling count as stage `replay`. With two trainer threads they run during the other's update.
 
     Args:
-        source: source of fresh batches.
         mixture: the replays.
         start: steps to insert before any are sampled.
-        stop: ends the run.
     """
 
     def __init__(self, source: BatchSource, mixture: Mixture, start: int, stop: threading.Event) -> None:
@@ -94,7 +92,6 @@ class AlternatingSource(ReplaySource):
 
     Args:
         ratio: mean number of replayed batches.
-        generator: draws the number of batches.
     """
 
     def __init__(

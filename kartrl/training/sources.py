@@ -35,10 +35,8 @@ class ArrivalSource:
     """Blocks in the order in which they finish; their memory is returned as soon as a batch is complete.
 
     Args:
-        blocks: blocks per batch.
         weights: their version determines how old a block is.
         max_lag: a block begun more than this many updates ago is dropped.
-        stop: ends waiting.
     """
 
     def __init__(self, slab: Slab, blocks: int, weights: PublishedWeights, max_lag: int, stop: threading.Event) -> None:
@@ -132,7 +130,6 @@ class Rounds(Held):
 
     Args:
         blocks: blocks per batch; the number of groups is a multiple of it.
-        stop: ends waiting.
         paces_only: batches come from a `SynchronousSource`, which has a fixed order of its own.
     """
 

@@ -54,9 +54,6 @@ class Trainer:
     With several learners, counters, progress and the check for non-finite values cover all of them; the reported
     scalars are this learner's.
 
-    Args:
-        counters: to continue counting from.
-
     Attributes:
         attempts: this process's updates from fresh steps so far, including skipped ones.
         good: the newest good state that was taken.
@@ -253,7 +250,6 @@ class TrainerThread(threading.Thread):
     """Makes updates until the source ends. With two threads, one assembles a batch while the other updates.
 
     Args:
-        source: source of batches.
         sourcing: held while a batch is taken from the source.
     """
 

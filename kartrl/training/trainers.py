@@ -22,15 +22,6 @@ from kartrl.training.trainer import Trainer, TrainerThread
 class Training:
     """The trainer threads of a run.
 
-    Args:
-        config: the configuration.
-        spec: the environment's spec.
-        sizes: number of threads, and batch sizes.
-        trainer: updates the network.
-        source: source of fresh batches.
-        stop: ends the run.
-        say: prints a line for the user.
-
     Attributes:
         generator: the replays' random generator.
         replay: the replays; None if there are none.

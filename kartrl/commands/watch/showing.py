@@ -54,10 +54,7 @@ def watch(
         name: a checkpoint's file, or a run's name or folder: a run in training is followed from checkpoint to
             checkpoint. None: the newest run in training, else the newest run's best, else the one bundled with kartrl.
         levels: as accepted by the world; if empty, those of the checkpoint's configuration.
-        output: the video. None: a window or, without a display, a video in the current folder.
         seconds: maximum length of an episode; 0: unlimited.
-        overrides: as for `open_driver`.
-        max_steps: of an episode that is filmed.
 
     Raises:
         UserError: the checkpoint, a level or the device is missing, or the environment does not render.

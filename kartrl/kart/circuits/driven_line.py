@@ -37,7 +37,6 @@ def driven_lines(
     Args:
         map_rgb: uint8 [H, W, 3], one pixel per unit of x and y; None if there is no map.
         lines: at least one; those without points are left out.
-        title: up to about three lines of text.
         inches: width; 100 pixels per inch.
         corner: a few words on the map, such as the circuit's title.
 

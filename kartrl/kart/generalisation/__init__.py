@@ -54,8 +54,6 @@ def make_plan(
     """Create a plan from the command line.
 
     Args:
-        folder: of the results; None: the default.
-        quick: use the small version.
         splits: names; empty: all.
         sizes: seeds, agent steps and episodes; None: the default.
 

@@ -32,7 +32,6 @@ def measure(
 
     Args:
         sets: label -> circuits.
-        on_circuit: called after each circuit.
     """
     labels = {circuit: label for label, circuits in sets.items() for circuit in circuits}
     starts = [Start(circuit, seed) for circuit in labels for seed in range(episodes)]

@@ -29,10 +29,6 @@ def report(folder: Path, results: Results, reference: Laps, about: Mapping[str, 
     """Write results.json, results.md and its plots; returns the table of all sets, in Markdown.
 
     A policy trained on one kind has rows for that kind alone; the matrix shows how it drives on the others.
-
-    Args:
-        results: of one or more runs.
-        about: contents of `protocol.json`.
     """
     every_row = make_rows(results, reference)
     rows = [row for row in every_row if row.split not in KINDS or row.set in (SEEN, row.split)]

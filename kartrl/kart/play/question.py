@@ -10,11 +10,7 @@ from kartrl.kart.play.session import Session
 
 
 class Question:
-    """Asks for a file, writes the console's state to it, and confirms before it overwrites one.
-
-    Args:
-        folder: of the game.
-    """
+    """Asks for a file, writes the console's state to it, and confirms before it overwrites one."""
 
     def __init__(self, session: Session, folder: Path) -> None:
         self.text = ""

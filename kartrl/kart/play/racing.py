@@ -63,7 +63,6 @@ class Racing:
     """Shows a session in the window.
 
     Args:
-        folder: of the game.
         bundled: whether the game is the bundled one.
         leave: description of what Esc does.
     """
