@@ -206,6 +206,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("options", nargs="*", help="of kartrl train, after --")
     arguments = parser.parse_args()
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # a run keeps a SIGHUP that nohup ignores, and would not end by it
     with tempfile.TemporaryDirectory() as name:
         soak = Soak(Path(name), arguments.options, arguments.seed)
         (soak.folder / "tmp").mkdir()
