@@ -23,6 +23,7 @@ COMMANDS = {
     "record": "record a video of a drive and draw its line (record.py does the same)",
     "watch": "watch a policy drive one circuit after another, with its line and what it observes",
     "evaluate": "race on every circuit and print a table",
+    "list": "list runs, bundled configurations and environments",
     "compare": "compare runs: curves, scores, confidence intervals; an experiment's missing runs are trained first",
     "play": "drive yourself in a window, against the clock or a ghost",
     "export": "export a small checkpoint for sharing, with a model card",

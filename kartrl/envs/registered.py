@@ -73,6 +73,13 @@ def atari_spec(section: Environment) -> Registered | None:
     return None if kwargs.get("obs_type") == "ram" else dataclasses.replace(spec, kwargs=kwargs)
 
 
+def known_ids() -> dict[str, int | None]:
+    """All ids that Gymnasium and, if it is installed, ale-py have registered; with the episodes' limit of steps."""
+    if importlib.util.find_spec("ale_py") is not None:
+        _register_atari()
+    return {name: spec.max_episode_steps for name, spec in sorted(gymnasium.registry.items())}
+
+
 def _make(section: Environment, atari: bool, render: bool) -> Env:
     # AtariPreprocessing skips frames and reads the screen itself, so the environment's own observation is the cheapest
     settings = dict(section.kwargs)

@@ -1,0 +1,128 @@
+"""`kartrl list`: runs, bundled configurations and environments, as a table or as JSON."""
+
+import argparse
+import fnmatch
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from rich.box import HEAVY_HEAD
+from rich.console import Console
+
+from kartrl.commands.arguments import Parser
+from kartrl.config import Run, read
+from kartrl.config.ini import PRESETS, presets
+from kartrl.errors import UserError
+from kartrl.files import read_text
+from kartrl.metrics import scalars_csv
+from kartrl.metrics.tables import Line, fitted
+
+SCORES = "evaluation/test_return", "evaluation/train_return", "charts/episodic_return"  # the first that a run has
+
+Row = dict[str, Any]  # heading -> value; the first one is the name
+
+
+def add_arguments(parser: Parser) -> None:
+    """Add the arguments of `kartrl list`."""
+    parser.runs(run, "list", "list runs 'Cart*' --json", "list presets 'pong*'", "list envs 'ALE/*'")
+    parser.add_argument(
+        "what",
+        nargs="?",
+        choices=KINDS,
+        default="runs",
+        metavar="WHAT",
+        help="runs (default), presets (bundled configurations), or envs (ids of environments)",
+    )
+    parser.add_argument("glob", nargs="?", default="*", metavar="GLOB", help="only names that match, such as 'pong*'")
+    parser.add_argument("--json", action="store_true", help="print a list of objects instead of a table")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the list; returns the exit status."""
+    console = Console()
+    rows = [row for row in KINDS[options.what]() if fnmatch.fnmatchcase(str(next(iter(row.values()))), options.glob)]
+    if options.json:
+        print(json.dumps(rows, indent=1))
+    elif rows:
+        heading, *headings = rows[0]
+        lines = [Line(str(name), [_shown(value) for value in rest]) for name, *rest in (row.values() for row in rows)]
+        console.print(fitted(heading, headings, [lines], console.width, HEAVY_HEAD))
+    else:
+        where = f" in {Run().logs_folder} (KARTRL_LOGS=FOLDER: elsewhere)" if options.what == "runs" else ""
+        matching = "" if options.glob == "*" else f" match {options.glob}"
+        console.print(f"No {options.what}{matching}{where}", highlight=False, markup=False, soft_wrap=True)
+    return 0
+
+
+def _runs() -> Iterator[Row]:
+    """All runs, the most recently begun last."""
+    from kartrl.run.folders import config_of  # loads torch
+    from kartrl.run.places import runs_in
+    from kartrl.run.run_folder import CONFIG, has_checkpoint, is_training
+
+    logs = Run().logs_folder
+
+    def begun(folder: Path) -> float:
+        return (folder / CONFIG).stat().st_mtime if (folder / CONFIG).exists() else 0.0
+
+    for folder in sorted(runs_in(logs), key=begun):
+        saved, steps = has_checkpoint(folder), scalars_csv.last_step(folder)
+        try:
+            config = config_of(folder)
+        except UserError:
+            state, about = "unreadable", dict.fromkeys(("of", "environment", "algorithm"))
+        else:
+            whole = saved and steps >= config.run.agent_steps
+            state = "training" if is_training(folder) else "ended" if whole else "resumable" if saved else "not saved"
+            about = {
+                "of": config.run.agent_steps,
+                "environment": config.environment.id,
+                "algorithm": config.algorithm.name,
+            }
+        row: Row = {"run": str(folder.relative_to(logs)), "state": state, "steps": steps, "return": _score(folder)}
+        yield row | about | {"megabytes": _megabytes(folder)}
+
+
+def _score(folder: Path) -> float | None:
+    """The newest mean return: of an evaluation on test levels, on train levels, else of training; None without one."""
+    newest = {row.tag: row.value for row in scalars_csv.read(folder) if row.tag in SCORES}
+    return next((newest[tag] for tag in SCORES if tag in newest), None)
+
+
+def _megabytes(folder: Path) -> float:
+    return round(sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) / 1e6, 2)
+
+
+def _presets() -> Iterator[Row]:
+    for name in presets():
+        config = read([name])
+        about = read_text(PRESETS / f"{name}.cfg").partition("\n")[0].removeprefix("#").strip()
+        yield {
+            "preset": name,
+            "environment": config.environment.id,
+            "algorithm": config.algorithm.name,
+            "steps": config.run.agent_steps,
+            "about": about,
+        }
+
+
+def _envs() -> Iterator[Row]:
+    from kartrl.envs.registered import known_ids
+    from kartrl.envs.worlds import WORLDS
+
+    for name, steps in (dict.fromkeys(WORLDS) | known_ids()).items():
+        yield {"environment": name, "steps": steps}
+
+
+KINDS: dict[str, Callable[[], Iterator[Row]]] = {
+    "runs": _runs,
+    "presets": _presets,
+    "envs": _envs,
+}
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}" if isinstance(value, float) else str(value)

@@ -1,0 +1,79 @@
+"""`kartrl list`."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from policies import CARTPOLE, save_policy
+
+from kartrl.cli import main
+from kartrl.config import dump, read
+from kartrl.config.ini import presets
+from kartrl.metrics.scalars_csv import ScalarsTable
+from kartrl.run.run_folder import RunFolder
+
+
+def listed(capsys, *arguments: str) -> list[dict]:
+    assert main(["list", *arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def make_run(logs: Path, name: str, steps: int, begun: float, *overrides: str) -> Path:
+    """A run that has logged and, but for 0 steps, saved something."""
+    folder = logs / name
+    (folder / "checkpoints").mkdir(parents=True)
+    (folder / "config.cfg").write_text(dump(read(overrides=[*CARTPOLE, "run.agent_steps=1000", *overrides])))
+    os.utime(folder / "config.cfg", (begun, begun))
+    if steps:
+        save_policy(folder, CARTPOLE, steps)
+        table = ScalarsTable(folder, 0)
+        table.open()
+        for number in (steps // 2, steps):
+            table.write(1.0, number, {"charts/episodic_return": number / 10})
+        table.close()
+    return folder
+
+
+@pytest.fixture
+def logs(tmp_path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "logs"
+
+
+def test_runs_are_listed_with_their_states(logs, capsys):
+    make_run(logs, "whole", 1000, 1)
+    make_run(logs, "half", 500, 2, "algorithm.name=ppo")
+    make_run(logs, "experiment/empty", 0, 3)
+    make_run(logs, "broken", 500, 4).joinpath("config.cfg").write_text("[run]\nseed = no\n")
+    for file in (logs / "broken" / "checkpoints").iterdir():
+        file.write_bytes(b"")
+    held = RunFolder(make_run(logs, "going", 500, 5))
+    rows = {row["run"]: row for row in listed(capsys)}
+    held.release()
+    states = {name: row["state"] for name, row in rows.items()}
+    assert states == {
+        "whole": "ended",
+        "half": "resumable",
+        "experiment/empty": "not saved",
+        "broken": "unreadable",
+        "going": "training",
+    }
+    assert [rows["half"][key] for key in ("steps", "of", "return", "algorithm")] == [500, 1000, 50.0, "ppo"]
+    assert rows["half"]["megabytes"] > 0
+    assert rows["experiment/empty"]["return"] is None
+    assert [row["run"] for row in listed(capsys, "runs", "*le")] == ["whole"]
+
+
+def test_presets_and_envs_are_listed_by_glob(logs, capsys):
+    assert [row["preset"] for row in listed(capsys, "presets")] == presets()
+    assert {row["environment"] for row in listed(capsys, "presets", "pendulum*")} == {"Pendulum-v1"}
+    assert listed(capsys, "envs", "CartPole-v1") == [{"environment": "CartPole-v1", "steps": 500}]
+    assert "kartrl/Kart-v0" in {row["environment"] for row in listed(capsys, "envs", "kartrl/*")}
+
+
+def test_empty_list_names_where_it_looked(logs, capsys):
+    assert main(["list"]) == 0
+    assert capsys.readouterr().out == "No runs in logs (KARTRL_LOGS=FOLDER: elsewhere)\n"
+    assert main(["list", "presets", "x*"]) == 0
+    assert capsys.readouterr().out == "No presets match x*\n"
