@@ -67,7 +67,7 @@ def _runs() -> Iterator[Row]:
         return (folder / CONFIG).stat().st_mtime if (folder / CONFIG).exists() else 0.0
 
     for folder in sorted(runs_in(logs), key=begun):
-        saved, steps = has_checkpoint(folder), scalars_csv.last_step(folder)
+        saved, steps = has_checkpoint(folder), scalars_csv.come_to(folder)[1]
         try:
             config = config_of(folder)
         except UserError:
