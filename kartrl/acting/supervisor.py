@@ -216,11 +216,7 @@ class Supervisor(ABC, Generic[AnyBoard]):
         self._died(agent, now, int(self._board.unrolls[agent.number]) > agent.unrolls, cause)
 
     def _died(self, agent: Agent, now: float, useful: bool, cause: str) -> None:
-        """Record a death, and clean up after it.
-
-        Raises:
-            RunFailed: too few are healthy.
-        """
+        """Record a death, and clean up after it."""
         agent.restarts.died(now, useful)
         healthy = sum(not other.restarts.failing for other in self._agents)
         if healthy < self._min_agents:

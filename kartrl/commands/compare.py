@@ -138,11 +138,7 @@ def compare_experiment(file: Path, question: Question, table: Path | None, conso
 
 
 def _table_file(output: Path) -> Path:
-    """The table that the option -o stands for; the plot is beside it.
-
-    Raises:
-        UserError: it is a folder, or has a suffix of another kind of file.
-    """
+    """The table that the option -o stands for; the plot is beside it."""
     written = output.suffix.lower() in (".md", ".png")
     if not output.name or output.is_dir():
         raise UserError(f"-o {output}: name a file, such as comparison.png")

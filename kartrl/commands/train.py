@@ -232,11 +232,7 @@ def _loading_torch() -> Iterator[None]:
 
 
 def _with_initial(config: Config) -> Config:
-    """The configuration with the checkpoint for `run.init`, checked before levels, which may take long, are built.
-
-    Raises:
-        UserError: there is no such checkpoint, or it does not fit.
-    """
+    """The configuration with the checkpoint for `run.init`, checked before levels, which may take long, are built."""
     if config.run.init == "none":
         return config
 
@@ -253,11 +249,7 @@ def _with_initial(config: Config) -> Config:
 
 
 def _inspected(config: Config, console: Console) -> tuple[Config, EnvSpec]:
-    """The configuration with everything looked up, and the environment's spec; no process of the run exists yet.
-
-    Raises:
-        UserError: errors in the environment or the tracker.
-    """
+    """The configuration with everything looked up, and the environment's spec; no process of the run exists yet."""
     from kartrl.envs.worlds import load_world
     from kartrl.metrics.trackers import check_tracker
     from kartrl.sizing.inspection import inspect_env

@@ -139,11 +139,7 @@ def _resumed(folder: Path, config: Config) -> Config:
 
 
 def _check_resumed(runs: Sequence[ComparedRun], by: str) -> None:
-    """Refuse runs that went on with another task, or with another value of the key `by`.
-
-    Raises:
-        UserError: names the run and the key.
-    """
+    """Refuse runs that went on with another task, or with another value of the key `by`."""
     for run in runs:
         before, after = (
             {by: str(settings(config).get(by, "none"))} | _rules(config, by) for config in (run.config, run.resumed)

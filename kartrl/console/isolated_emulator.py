@@ -147,11 +147,7 @@ def serve(core: Path, rom: Path, fast: bool, shared: Shared, pipe: Connection) -
 
 
 def _share(emulator: Emulator, shared: Shared) -> Frame:
-    """Copy memory and screen to the shared memory.
-
-    Raises:
-        UserError: they are too large for it.
-    """
+    """Copy memory and screen to the shared memory."""
     frame = emulator.frame
     if len(emulator.ram) > RAM_LIMIT or frame.size > FRAME_BYTES:
         raise UserError("the emulator's memory or screen is too large for a process of its own")

@@ -187,11 +187,7 @@ def converted(pixels: Image, gray: bool) -> Image:
 
 
 def _copy(core: Path, fast: bool) -> Copy:
-    """Load a separate copy of the library, with libretro's signatures.
-
-    Raises:
-        UserError: it cannot be loaded.
-    """
+    """Load a separate copy of the library, with libretro's signatures."""
     plan = core_patches.find(core) if fast else None
     try:
         if hasattr(os, "memfd_create"):  # works with noexec folders; kept open, so that its name stays unique

@@ -69,11 +69,7 @@ class Memory:
 
 
 def _reader(kind: str, mask: int) -> tuple[np.dtype[Any], Callable[[Any], int] | None]:
-    """The dtype that NumPy reads of a value of this type, and what makes the value of that; None: it is the value.
-
-    Raises:
-        ValueError: there is no such type.
-    """
+    """The dtype that NumPy reads of a value of this type, and what makes the value of that; None: it is the value."""
     if (found := TYPE.fullmatch(kind)) is None:
         raise ValueError(f"invalid type {kind[:20]!r}; one is |u1, >u2 or <d4, for instance")
     order, letter, size = found[1] or "|", found[2], int(found[3])

@@ -131,11 +131,7 @@ def _needed(config: Config) -> Config:
 
 
 def _changed(config: Config, overrides: Sequence[str]) -> Config:
-    """The configuration with overrides of [environment].
-
-    Raises:
-        UserError: an override is invalid, not of [environment], or selects another world.
-    """
+    """The configuration with overrides of [environment]."""
     for override in overrides:
         section, _, key = override.partition("=")[0].strip().partition(".")
         if section != "environment" or key == "id":
@@ -148,9 +144,6 @@ def _check_effect(world: World, overrides: Sequence[str], images: bool) -> None:
 
     Args:
         images: whether observations are images.
-
-    Raises:
-        UserError: one has none.
     """
     for override in overrides:
         key = override.partition("=")[0].strip().removeprefix("environment.")

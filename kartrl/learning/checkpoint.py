@@ -193,12 +193,7 @@ def remove_oldest(run_folder: Path, keep: int) -> None:
 
 
 def _read(file: BinaryIO) -> Checkpoint:
-    """See `load`. The header is checked before anything else is read.
-
-    Raises:
-        UserError: as `load`.
-        Exception: any, if the file is malformed.
-    """
+    """See `load`. The header is checked before anything else is read."""
     size = os.fstat(file.fileno()).st_size
     if size > LARGEST:
         raise UserError(f"larger than {LARGEST >> 20} MiB")
@@ -239,12 +234,7 @@ def _tensors(checkpoint: Checkpoint) -> dict[str, Tensor]:
 
 
 def _describe(text: str, tensors: dict[str, Tensor]) -> Checkpoint:
-    """Make a checkpoint from a description and tensors, whose values are not read.
-
-    Raises:
-        UserError: they do not fit together.
-        Exception: any, if the description is malformed.
-    """
+    """Make a checkpoint from a description and tensors, whose values are not read."""
     about = json.loads(text)
     if about["format"] != FORMAT:
         raise UserError("written by another version of kartrl")
@@ -283,11 +273,7 @@ def _score(score: float) -> float:
 
 
 def _check_tensors(checkpoint: Checkpoint) -> None:
-    """Compare the tensors with the network that the configuration describes, before allocating memory for it.
-
-    Raises:
-        UserError: names, shapes or dtypes differ.
-    """
+    """Compare the tensors with the network that the configuration describes, before allocating memory for it."""
     if min(checkpoint.observation_shape) < 1:
         raise UserError("its observations are invalid")
     network = _outline(checkpoint)

@@ -97,9 +97,6 @@ def _window(rows: Sequence[Row], warm: float, usage: Mapping[str, float]) -> Win
 
     Args:
         usage: of the hardware, by `Hardware.sample`.
-
-    Raises:
-        UserError: nothing was learned within it.
     """
     reports = _reports(rows, warm)
     first, last = reports[0], reports[-1]

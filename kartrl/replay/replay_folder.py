@@ -128,11 +128,7 @@ class ReplayFolder:
         self._pieces = {}
 
     def _restore(self, name: str) -> None:
-        """See `restore`.
-
-        Raises:
-            Exception: any, if a file is malformed.
-        """
+        """See `restore`."""
         shape = self._mixture.shape
         _, about, state = _parts(_read(self._path / f"{name}.state", LARGEST_STATE))
         self._mixture.load_state(state)
@@ -200,11 +196,7 @@ def _read(path: Path, largest: int) -> bytes:
 
 
 def _parts(content: bytes) -> tuple[str, dict[str, Any], dict[str, np.ndarray]]:
-    """Digest, description and arrays of a file.
-
-    Raises:
-        Exception: any, if the file is damaged or not one of ours.
-    """
+    """Digest, description and arrays of a file."""
     rest = memoryview(content)[DIGEST:]
     if hashlib.blake2b(rest, digest_size=DIGEST).digest() != content[:DIGEST]:
         raise ValueError("a file's checksum does not match")

@@ -143,9 +143,6 @@ def _best_or_newest(folder: Path, loudly: bool = False) -> Path | None:
 
     Args:
         loudly: print a line on stderr if another one cannot be read.
-
-    Raises:
-        UserError: none can be read.
     """
     best, failure = folder / "best.pt", None
     for file in [*[best] * best.is_file(), *checkpoint.newest_first(folder)]:

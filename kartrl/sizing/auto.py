@@ -280,9 +280,6 @@ def _predictors(config: Config, envs: int, room: bool, may_act_alone: bool) -> i
         envs: per agent.
         room: whether there is memory for a network in each agent.
         may_act_alone: whether agents can.
-
-    Raises:
-        UserError: they cannot, but are to.
     """
     system = config.system
     if system.predictors == 0:

@@ -1,4 +1,4 @@
-"""Refuses incompatible parts of a configuration, each with one line that says what to change."""
+"""Refuses incompatible parts of a configuration: each function raises a `UserError`, a line that says what to change."""
 
 from typing import cast
 
@@ -30,11 +30,7 @@ def is_hogwild(config: Config) -> bool:
 
 
 def check_hogwild(config: Config) -> None:
-    """Refuse settings that Hogwild workers do not support, and unavailable devices.
-
-    Raises:
-        UserError: naming the key.
-    """
+    """Refuse settings that Hogwild workers do not support, and unavailable devices."""
     system, section = config.system, cast(A3C, config.own)
     if config.run.reproducible:
         raise UserError("[a3c] hogwild: lock-free updates have no fixed order; set run.reproducible=false")
@@ -53,11 +49,7 @@ def check_hogwild(config: Config) -> None:
 
 
 def check_updates(config: Config) -> None:
-    """Refuse settings that a fixed order of updates rules out.
-
-    Raises:
-        UserError: naming the key.
-    """
+    """Refuse settings that a fixed order of updates rules out."""
     system, synchronous = config.system, ALGORITHMS[config.algorithm.name].synchronous
     reason = f"algorithm.name = {config.algorithm.name}" if synchronous else "run.reproducible"
     if synchronous and system.training_batch_size != "auto":
@@ -86,11 +78,7 @@ def check_updates(config: Config) -> None:
 
 
 def check_envs(config: Config, spec: EnvSpec) -> None:
-    """Refuse more environments per agent than a process can have.
-
-    Raises:
-        UserError: naming the key.
-    """
+    """Refuse more environments per agent than a process can have."""
     wanted, most = config.system.envs_per_agent, spec.most_envs
     if wanted != "auto" and 0 < most < wanted:
         raise UserError(
@@ -103,9 +91,6 @@ def check_own_network(config: Config, on_cpu: bool) -> None:
 
     Args:
         on_cpu: whether the learner and they are on the CPUs of one machine.
-
-    Raises:
-        UserError: naming the key.
     """
     if not on_cpu:
         raise UserError("[system] predictors = 0: only with a learner on the CPU, and not on nodes; use auto, or 1")
@@ -114,11 +99,7 @@ def check_own_network(config: Config, on_cpu: bool) -> None:
 
 
 def check_actions(config: Config, action: ActionSpec) -> None:
-    """Refuse actions that the algorithm cannot learn.
-
-    Raises:
-        UserError: naming the key.
-    """
+    """Refuse actions that the algorithm cannot learn."""
     name = config.algorithm.name
     if not ALGORITHMS[name].accepts(action):
         others = ", ".join(sorted(other for other, algorithm in ALGORITHMS.items() if algorithm.accepts(action)))
@@ -127,11 +108,7 @@ def check_actions(config: Config, action: ActionSpec) -> None:
 
 
 def check_shuffle(config: Config) -> None:
-    """Refuse minibatches of single steps where whole unrolls are needed.
-
-    Raises:
-        UserError: naming the key.
-    """
+    """Refuse minibatches of single steps where whole unrolls are needed."""
     name = config.algorithm.name
     if isinstance(config.own, PPO) and config.own.shuffle == "steps" and (key := needs_unrolls(config)):
         raise UserError(
@@ -141,11 +118,7 @@ def check_shuffle(config: Config) -> None:
 
 
 def check_learners(config: Config) -> None:
-    """Refuse settings that several learners do not support, and unavailable devices.
-
-    Raises:
-        UserError: naming the key.
-    """
+    """Refuse settings that several learners do not support, and unavailable devices."""
     system = config.system
     devices = [learner_device(system, rank) for rank in range(system.learners)]
     for rank in range(system.learners):
@@ -164,11 +137,7 @@ def check_learners(config: Config) -> None:
 
 
 def check_replays(config: Config) -> None:
-    """Refuse replays that the algorithm cannot learn from.
-
-    Raises:
-        UserError: naming the key.
-    """
+    """Refuse replays that the algorithm cannot learn from."""
     name, methods = config.algorithm.name, config.replay.methods
     if config.laser.threshold and not ALGORITHMS[name].has_vtrace:
         others = ", ".join(sorted(other for other, algorithm in ALGORITHMS.items() if algorithm.has_vtrace))

@@ -175,11 +175,7 @@ def _display_drivers() -> list[str]:
 
 
 def _choose_driver() -> None:
-    """Restrict SDL to real displays: without one it would open an invisible window.
-
-    Raises:
-        UserError: there is no display.
-    """
+    """Restrict SDL to real displays: without one it would open an invisible window."""
     if os.environ.get("SDL_VIDEODRIVER") or not sys.platform.startswith("linux"):
         return
     if not has_display():

@@ -106,11 +106,7 @@ def _show(source: Source, opened: Opened, seconds: float, greedy: bool, console:
 
 
 def _first_checkpoint(source: Source, window: Window) -> Path | None:
-    """Wait for the first checkpoint of the followed run; None if the window is closed meanwhile. Ctrl-C interrupts.
-
-    Raises:
-        UserError: the run ended without one.
-    """
+    """Wait for the first checkpoint of the followed run; None if the window is closed meanwhile. Ctrl-C interrupts."""
     folder = source.follow
     assert folder is not None, "without a checkpoint a run is followed"
     while (path := checkpoint.newest(folder)) is None:

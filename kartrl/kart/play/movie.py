@@ -96,11 +96,7 @@ def _line(buttons: int) -> str:
 
 
 def _inputs(lines: Sequence[str]) -> tuple[int, ...]:
-    """Parse the buttons of each frame.
-
-    Raises:
-        ValueError: not the buttons of a single joypad.
-    """
+    """Parse the buttons of each frame."""
     frames = [line for line in lines if line.startswith("|")]
     if len(frames) > LONGEST:
         raise ValueError(f"more than {LONGEST:,} frames")
