@@ -1,4 +1,4 @@
-"""Refuses incompatible parts of a configuration: each function raises a `UserError`, a line that says what to change."""
+"""Refuses incompatible parts of a configuration: each function raises a `UserError` that says what to change."""
 
 from typing import cast
 
