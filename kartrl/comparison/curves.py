@@ -52,14 +52,13 @@ def reached(points: Points, least: float, count: int) -> Moment | None:
     if len(points.value) < count:
         return None
     good = np.flatnonzero(np.convolve(points.value, np.ones(count), "valid") / count >= least)
-    return _moment(points, int(good[0]) + count - 1) if len(good) else None
+    if not len(good):
+        return None
+    index = int(good[0]) + count - 1
+    return Moment(float(points.minutes[index]), float(points.steps[index]))
 
 
 def all_reached(metrics: Sequence[Points], least: float) -> Moment | None:
     """When all of these had been at least `least` once; None if one never was, or there are none."""
     firsts = [reached(points, least, 1) for points in metrics]
     return max((first for first in firsts if first is not None), default=None) if all(firsts) else None
-
-
-def _moment(points: Points, index: int) -> Moment:
-    return Moment(float(points.minutes[index]), float(points.steps[index]))

@@ -10,7 +10,6 @@ import multiprocessing
 import os
 import signal
 import sys
-import threading
 import time
 from collections.abc import Sequence
 from multiprocessing import forkserver, resource_tracker
@@ -22,7 +21,6 @@ from setproctitle import setproctitle
 
 from kartrl.errors import RunFailed
 
-START_SECONDS = 120.0  # for the fork server to load and start a process before it is replaced
 LOOK_SECONDS = 0.02  # between two polls of whether a process has ended
 ANSWER_SECONDS = 1.0  # for a fork server that was stopped to report, at the end of a run, that a process has ended
 END_SECONDS = 1.0  # for an environment's own processes to end
@@ -143,7 +141,7 @@ def end_descendants() -> None:
 def kill_orphans() -> None:
     """Kill what dead processes of this run had started: their environments' processes, say; only on Linux.
 
-    They are now children of the process that has started the fork server; see `_adopt_orphans`.
+    They are now children of the process that has started the fork server; see `start_process`.
     """
     with contextlib.suppress(psutil.Error):
         heir: psutil.Process | None = psutil.Process()
@@ -181,21 +179,18 @@ _started: list[ChildProcess] = []
 
 
 def start_process(process: BaseProcess) -> ChildProcess:
-    """Start a multiprocessing process; a fork server that does not answer within `START_SECONDS` is replaced.
+    """Start a multiprocessing process; a fork server that has ended is replaced.
 
     Raises:
         RunFailed: the fork server ended while starting it, and so did its successor.
     """
-    _adopt_orphans()
+    _prctl(SET_CHILD_SUBREAPER, 1)  # as only a parent learns how its child ended, if the fork server is killed
     resume_fork_server()
     try:
         os.getcwd()
     except FileNotFoundError:  # deleted: no process could start in it
         os.chdir("/")
     for last in (False, True):
-        timer = threading.Timer(START_SECONDS, _kill_fork_server)
-        timer.daemon = True
-        timer.start()
         try:
             process.start()
             break
@@ -205,8 +200,6 @@ def start_process(process: BaseProcess) -> ChildProcess:
                     f"{process.name} cannot be started: the fork server ended; too few processes may be allowed "
                     "(see ulimit -u)"
                 ) from error
-        finally:
-            timer.cancel()
     _started[:] = [child for child in _started if child.is_alive()]
     _started.append(ChildProcess(process))
     return _started[-1]
@@ -231,7 +224,7 @@ def end_children(seconds: float) -> None:
         process.join(ANSWER_SECONDS)
     kill_orphans()
     if multiprocessing.active_children():  # multiprocessing would wait forever for news of their end
-        _kill_fork_server()
+        _send(_fork_server(), signal.SIGKILL)
 
 
 def resume_fork_server() -> None:
@@ -266,11 +259,6 @@ def is_fork_server_shared() -> bool:
     return "ensure_running" in vars(forkserver._forkserver)
 
 
-def _kill_fork_server() -> None:
-    """Kill the fork server: callers waiting for its answer get an error, and a new one starts the next process."""
-    _send(_fork_server(), signal.SIGKILL)
-
-
 def _fork_server() -> int | None:
     pid: int | None = getattr(forkserver._forkserver, "_forkserver_pid", None)
     return pid
@@ -280,11 +268,6 @@ def _send(pid: int | None, number: signal.Signals) -> None:
     if pid is not None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
-
-
-def _adopt_orphans() -> None:
-    """Become the parent of processes whose fork server is killed, as only a parent learns how its child ended."""
-    _prctl(SET_CHILD_SUBREAPER, 1)
 
 
 def continue_after_parent() -> None:
