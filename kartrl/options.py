@@ -7,18 +7,19 @@ from kartrl.errors import UserError
 
 SHORTCUTS = {
     "--env": ("environment.id", "ID", "the environment, such as CartPole-v1"),
+    "--algo": ("algorithm.name", "NAME", "the algorithm, such as ppo"),
     "--seed": ("run.seed", "N", "random seed"),
+    "--steps": ("run.agent_steps", "N", "train for this many agent steps, such as 2e6"),
     "--minutes": ("run.minutes", "M", "train for at most this many minutes"),
     "--name": ("run.name", "NAME", "name of the run: its folder in logs"),
 }
 
 
-def add_config(parser: argparse.ArgumentParser, several: bool = False, shortcuts: bool = True) -> None:
+def add_config(parser: argparse.ArgumentParser, several: bool = False) -> None:
     """Add the options that select the configuration.
 
     Args:
         several: whether -c may be repeated, for several runs.
-        shortcuts: whether to add `SHORTCUTS` too.
     """
     parser.add_argument(
         "-c",
@@ -33,7 +34,7 @@ def add_config(parser: argparse.ArgumentParser, several: bool = False, shortcuts
     parser.add_argument(
         "--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="override one value; repeatable"
     )
-    for option, (key, metavar, text) in SHORTCUTS.items() if shortcuts else ():
+    for option, (key, metavar, text) in SHORTCUTS.items():
         parser.add_argument(
             option, dest="set", action="append", type=setting(key), metavar=metavar, help=f"{text} ({key})"
         )

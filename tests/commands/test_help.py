@@ -86,3 +86,13 @@ def test_splits_take_one_argument_and_repeat() -> None:
     for given in (["--splits", "within,random"], ["--splits", "within", "--splits", "random"]):
         options = make_parser().parse_args(["benchmark", *given, "generalisation"])
         assert options.splits == ["within", "random"]
+
+
+def test_shortcuts_set_their_keys(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = "--env CartPole-v1 --algo ppo --steps 2e6 --seed 3 --minutes 4 --name x"
+    assert main(["config", *arguments.split()]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    expected = ["id = CartPole-v1", "name = ppo", "agent_steps = 2000000", "seed = 3", "minutes = 4.0", "name = x"]
+    assert [line for line in expected if line not in lines] == []
+    assert main(["config", "--algo", "pppo"]) == 2
+    assert "algorithm.name=pppo: [algorithm] name: must be 'appo'" in capsys.readouterr().err

@@ -10,7 +10,7 @@ from kartrl.options import add_config, config_files, positive
 def add_arguments(parser: Parser) -> None:
     """Add the arguments of `kartrl bench`."""
     parser.runs(run, "bench", "bench -c mine.cfg --seconds 60 --repeat 3 --json bench.json")
-    add_config(parser, shortcuts=False)
+    add_config(parser)
     parser.add_argument(
         "--seconds", type=positive, default=90, help="length of a training window, in seconds (default 90)"
     )
