@@ -25,7 +25,7 @@ def test_help_loads_no_torch() -> None:
     code = f"""
 import sys
 from pathlib import Path
-from kartrl.cli import make_parser
+from kartrl.cli import main, make_parser
 for command in {list(COMMANDS)}:
     try:
         make_parser().parse_args([command, "--help"])
