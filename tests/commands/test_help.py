@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from commands import environment
 
-from kartrl.cli import COMMANDS, make_parser
+from kartrl.cli import COMMANDS, main, make_parser
 
 
 def test_an_unknown_option_refers_to_the_help_of_its_command(capsys: pytest.CaptureFixture[str]) -> None:
