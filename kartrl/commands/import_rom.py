@@ -1,4 +1,4 @@
-"""`kartrl import-rom`: see `kartrl.kart.cartridge`."""
+"""`kartrl import-rom`: import the ROM of your own cartridge."""
 
 import argparse
 
@@ -19,5 +19,6 @@ def add_arguments(parser: Parser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Import the ROM and its start states; returns the exit status."""
-    cartridge.import_rom(options.file, options.states, force=options.force)
+    folder = cartridge.import_rom(options.file, options.states, force=options.force)
+    print(*cartridge.summary(folder, options.states), sep="\n")
     return 0

@@ -1,9 +1,12 @@
-"""`kartrl play`: see `kartrl.kart.play`."""
+"""`kartrl play`: drive yourself, against the clock or a ghost."""
+
+from __future__ import annotations
 
 import argparse
 import io
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -14,6 +17,9 @@ from kartrl.errors import UserError
 from kartrl.files import user_path
 from kartrl.kart import KART
 from kartrl.options import whole_number
+
+if TYPE_CHECKING:
+    from kartrl.kart.play.stage import Options
 
 
 def add_arguments(parser: Parser) -> None:
@@ -63,23 +69,21 @@ def add_arguments(parser: Parser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Open the window, or convert a movie to a video; returns the exit status."""
-    from kartrl.kart.play import Options, play
+    from kartrl.kart.play.stage import Options
 
-    said = io.StringIO()  # which ghost it is; printed once everything that the options name has been found
-    play(
-        Options(
-            circuits=tuple(options.state),
-            game=options.game,
-            checkpoint=find_rival(options, Console(file=said)),
-            greedy=options.greedy,
-            device=options.device,
-            ghost=options.ghost,
-            replay=options.replay,
-            output=options.output,
-            opponents=options.opponents,
-            announcement=said.getvalue(),
-        )
+    said = io.StringIO()  # which ghost it is
+    chosen = Options(
+        circuits=tuple(options.state),
+        game=options.game,
+        checkpoint=find_rival(options, Console(file=said)),
+        greedy=options.greedy,
+        device=options.device,
+        ghost=options.ghost,
+        replay=options.replay,
+        output=options.output,
+        opponents=options.opponents,
     )
+    play(chosen, said.getvalue())
     return 0
 
 
@@ -101,3 +105,56 @@ def find_rival(options: argparse.Namespace, console: Console) -> Path | None:
         return section.id == KART and game_folder(section.game) == folder
 
     return find_default(fits, folder.name == BUNDLED, console, "Ghost")
+
+
+def play(options: Options, announcement: str) -> None:
+    """Open the window, or convert a movie to an MP4 without one; prints the files written.
+
+    Args:
+        announcement: printed once everything that the options name has been found.
+
+    Raises:
+        UserError: an option names a missing or unsuitable file, a file cannot be written, or there is no display.
+    """
+    from kartrl.kart.play.stage import Stage
+
+    _check(options)
+    if options.replay is not None and options.output is not None:
+        from kartrl.kart.play.film import film
+
+        with Stage(options) as stage:
+            file = film(stage, options.output)
+        print(f"Video: {file}")
+        return
+
+    from kartrl.viewer.window import Window
+
+    window = Window("KartRL")  # first: fails fast without a display
+    try:
+        from kartrl.kart.play.app import App
+
+        window.wait("loading ..." if options.checkpoint is None else "loading the ghost ...")
+
+        with Stage(options) as stage:
+            print(announcement, end="", flush=True)
+            app = App(stage, window, options.output)
+            app.run()
+    finally:
+        window.close()
+    for file in app.shelf.written:
+        print(f"Written: {file}")
+
+
+def _check(options: Options) -> None:
+    if options.replay is not None and (options.checkpoint or options.ghost or options.circuits):
+        raise UserError("--replay cannot be combined with -s, -p or --ghost")
+    if options.checkpoint is not None and options.ghost is not None:
+        raise UserError("only one ghost is possible: pass either -p or --ghost")
+    if options.opponents and (options.checkpoint or options.ghost or options.replay):
+        raise UserError("--opponents cannot be combined with -p, --ghost or --replay")
+    if options.output is not None:
+        wanted = ".bk2" if options.replay is None else ".mp4"
+        if options.output.suffix.lower() != wanted:
+            raise UserError(f"-o {options.output}: the file name must end in {wanted}")
+        if not options.output.parent.is_dir():
+            raise UserError(f"-o {options.output}: no folder {options.output.parent}; create it first")

@@ -26,7 +26,7 @@ def folder() -> Path:
 def import_rom(file: Path, states: Path | None = None, sha1: str = SHA1, size: int = SIZE, force: bool = False) -> Path:
     """Import the ROM `file`, with or without a copier header, and the start states `<circuit>.state` in `states`.
 
-    Writes nothing before everything has been checked. Prints which circuits are available, and which are missing.
+    Writes nothing before everything has been checked.
 
     Args:
         sha1, size: expected hash and bytes of the ROM without a copier header.
@@ -40,7 +40,7 @@ def import_rom(file: Path, states: Path | None = None, sha1: str = SHA1, size: i
             written.
     """
     rom = _checked_rom(file, sha1, size)
-    taken, foreign = _checked_states(states) if states is not None else ({}, [])
+    taken = {} if states is None else _checked_states(states)
     target = folder()
     check_replaceable({target / name: data for name, data in taken.items()}, force)
     try:
@@ -53,7 +53,6 @@ def import_rom(file: Path, states: Path | None = None, sha1: str = SHA1, size: i
         raise UserError(
             f"{target}: cannot write the cartridge ({error.strerror}); set KARTRL_DATA to another folder"
         ) from error
-    _report(target, foreign)
     return target
 
 
@@ -75,14 +74,12 @@ def _checked_rom(file: Path, sha1: str, size: int) -> bytes:
     return rom
 
 
-def _checked_states(states: Path) -> tuple[dict[str, bytes], list[str]]:
-    """The start states in a folder, and the names of files that match no circuit."""
+def _checked_states(states: Path) -> dict[str, bytes]:
+    """The start states in a folder, by their files' names."""
     if not states.is_dir():
         raise UserError(f"{states}: not a folder; --states needs a folder with <circuit>.state files")
-    files = sorted(states.glob("*.state"))
-    known = [file for file in files if file.stem in CIRCUITS]
-    packed = {file.name: gzip.compress(read_state(file), mtime=0) for file in known}
-    return packed, [file.name for file in files if file not in known]
+    known = [file for file in sorted(states.glob("*.state")) if file.stem in CIRCUITS]
+    return {file.name: gzip.compress(read_state(file), mtime=0) for file in known}
 
 
 def write(file: Path, data: bytes) -> None:
@@ -92,12 +89,19 @@ def write(file: Path, data: bytes) -> None:
         temporary.write_bytes(data)
 
 
-def _report(target: Path, foreign: list[str]) -> None:
+def summary(target: Path, states: Path | None) -> list[str]:
+    """Lines about an imported game: which circuits have a start state, and which files in `states` were ignored."""
     there = [circuit for circuit in CIRCUITS if (target / f"{circuit}.state").exists()]
     missing = [circuit for circuit in CIRCUITS if circuit not in there]
-    print(f"The cartridge is in {target}.")
+    foreign = (
+        [] if states is None else sorted(file.name for file in states.glob("*.state") if file.stem not in CIRCUITS)
+    )
+    lines = [f"The cartridge is in {target}."]
     if foreign:
-        print(f"Ignored, not named after a circuit: {', '.join(foreign)}.")
-    print(f"Circuits with a start state: {', '.join(there) or 'none yet'}.")
+        lines.append(f"Ignored, not named after a circuit: {', '.join(foreign)}.")
+    lines.append(f"Circuits with a start state: {', '.join(there) or 'none yet'}.")
     if missing:
-        print(f"Circuits without one: {', '.join(missing)}. Import their <circuit>.state files with --states DIR.")
+        lines.append(
+            f"Circuits without one: {', '.join(missing)}. Import their <circuit>.state files with --states DIR."
+        )
+    return lines

@@ -153,6 +153,8 @@ def load() -> None:
 
     import kartrl.cli
     import kartrl.commands.bench.measure
+    import kartrl.commands.circuit.check
+    import kartrl.commands.circuit.drive
     import kartrl.commands.compare
     import kartrl.commands.doctor
     import kartrl.commands.evaluate
@@ -163,7 +165,6 @@ def load() -> None:
     import kartrl.comparison.picture
     import kartrl.comparison.report
     import kartrl.driving.levels
-    import kartrl.kart.circuits.commands
     import kartrl.kart.circuits.driven_line
     import kartrl.kart.generalisation
     import kartrl.kart.play.stage

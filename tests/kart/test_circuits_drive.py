@@ -13,10 +13,10 @@ from PIL import Image
 from test_circuits import FILES, OVAL
 
 from kartrl.cli import main
+from kartrl.commands.circuit.drive import record_drive
 from kartrl.config.levels import CIRCUITS, KINDS
 from kartrl.errors import UserError
 from kartrl.kart.circuits import library
-from kartrl.kart.circuits.commands import record_drive
 from kartrl.kart.circuits.driver import Driver, drive, lap_times
 from kartrl.kart.circuits.format import parse
 from kartrl.kart.circuits.generator import random_circuit

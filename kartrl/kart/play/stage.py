@@ -36,7 +36,6 @@ class Options(NamedTuple):
     replay: Path | None = None  # movie to show
     output: Path | None = None
     opponents: int = 0
-    announcement: str = ""  # printed when the game begins
 
 
 class Stage:

@@ -1,6 +1,7 @@
-"""`kartrl circuit`: its arguments; the implementation of each action is imported when it runs."""
+"""`kartrl circuit`: its arguments; each action is a module, imported when it runs."""
 
 import argparse
+import importlib
 import os
 from pathlib import Path
 
@@ -116,19 +117,11 @@ def _add(actions: "argparse._SubParsersAction[Parser]", name: str, text: str, *e
 
 
 def _import_later(name: str) -> Command:
-    """A command of `kartrl.kart.circuits.commands`, which is imported only when it runs."""
+    """The action of this name, a module of this package, which is imported only when it runs."""
 
     def run(options: argparse.Namespace) -> int:
-        from kartrl.kart.circuits import commands as all_of
-
-        known = {
-            "check": all_of.check,
-            "build": all_of.build,
-            "draw": all_of.draw_,
-            "random": all_of.random_,
-            "drive": all_of.drive_,
-        }
-        return known[name](options)
+        status: int = importlib.import_module(f"{__name__}.{name}").run(options)
+        return status
 
     return run
 

@@ -1,0 +1,74 @@
+"""`kartrl circuit check`."""
+
+import argparse
+import difflib
+from pathlib import Path
+
+from rich.console import Console as Terminal
+
+from kartrl.commands.circuit.named import GAME, has_emulator, in_seconds
+from kartrl.errors import UserError
+from kartrl.kart.circuits import LAPS
+from kartrl.kart.circuits.checks import find_faults
+from kartrl.kart.circuits.driver import drive
+from kartrl.kart.circuits.format import OWN, Circuit, CircuitError, read
+from kartrl.kart.circuits.ground import compile_block
+from kartrl.kart.circuits.line import line_of
+from kartrl.kart.circuits.states import start_state
+from kartrl.kart.console import KartConsole
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the faults of circuits, or the lap times of the scripted driver; returns the exit status."""
+    terminal, wrong = Terminal(), 0
+    files = {named: _described(named) for named in options.circuit}
+    for named, file in files.items():
+        faults, praise = _examine(file, options.drive)
+        for fault in faults:
+            terminal.print(f"{named}: {fault}", style="red", markup=False, soft_wrap=True)
+        if not faults:
+            terminal.print(f"{named}: {praise}", markup=False, soft_wrap=True)
+        wrong += bool(faults)
+    return 1 if wrong else 0
+
+
+def _examine(file: Path, driven: bool) -> tuple[list[str], str]:
+    """Faults of the circuit in this file; and, if there are none, the line to print."""
+    try:
+        circuit = read(file)
+    except CircuitError as error:
+        return error.faults, ""
+    if faults := find_faults(circuit):
+        return faults, ""
+    praise = f"good, {line_of(circuit).length:.0f} pixels a lap"
+    if not (driven and has_emulator()):
+        return [], praise + ", but not driven: no emulator is installed" * driven
+    times = _time_laps(circuit)
+    if len(times) < LAPS:
+        return [f"the scripted driver does not finish: {len(times)} of {LAPS} laps within {LAPS} minutes"], ""
+    return [], f"{praise}; laps of the scripted driver: {in_seconds(times)}"
+
+
+def _described(named: str) -> Path:
+    """The .toml file of a circuit: this path itself, or the file of the bundled circuit with this name.
+
+    Raises:
+        UserError: there is neither.
+    """
+    if Path(named).is_file():
+        return Path(named)
+    bundled = OWN / f"{named}.toml"
+    if not bundled.is_file():
+        names = [file.stem for file in OWN.glob("*.toml")]
+        near = difflib.get_close_matches(named, names, n=1, cutoff=0.0)[0]
+        raise UserError(f"{named}: neither a circuit's .toml file nor a bundled circuit; the nearest is {near}")
+    return bundled
+
+
+def _time_laps(circuit: Circuit) -> tuple[float, ...]:
+    console = KartConsole(GAME)
+    try:
+        console.restore(start_state(console, compile_block(circuit)))
+        return drive(console, LAPS)
+    finally:
+        console.close()

@@ -1,0 +1,60 @@
+"""What the actions of `kartrl circuit` have in common: circuits as a user names them, and new files."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import track
+
+from kartrl.errors import UserError
+from kartrl.files import unused_file
+from kartrl.kart.circuits import library
+from kartrl.kart.circuits.format import OWN, title_of
+from kartrl.kart.game_files import BUNDLED, GAMES, circuits, core_file
+
+GAME = GAMES / BUNDLED
+
+
+def check_exists(circuit: str) -> None:
+    """Raise UserError if `circuit` is neither a file nor a bundled circuit."""
+    if Path(circuit).suffix.lower() not in (".toml", ".state") and circuit not in circuits(GAME):
+        names = ", ".join(f"{file.stem} ({title_of(file.stem)})" for file in sorted(OWN.glob("*.toml")))
+        raise UserError(f"no circuit {circuit!r}: pass a .toml, a .state or a bundled circuit: {names}")
+
+
+def short_name(circuit: str) -> str:
+    path = Path(circuit)
+    return path.stem if path.suffix.lower() in (".toml", ".state") else circuit
+
+
+def is_described(circuit: str) -> bool:
+    return Path(circuit).suffix.lower() == ".toml"
+
+
+def has_emulator() -> bool:
+    try:
+        core_file()
+    except UserError:
+        return False
+    return True
+
+
+def in_seconds(times: Iterable[float]) -> str:
+    return ", ".join(f"{seconds:.1f}" for seconds in times) + " s"
+
+
+def save_new(wanted: Path, data: bytes) -> Path:
+    """Write a file in its folder, which is created, without replacing any other; returns the file."""
+    try:
+        wanted.parent.mkdir(parents=True, exist_ok=True)
+        with unused_file(wanted) as file:
+            library.save(file, data)
+            return file
+    except OSError as error:
+        raise UserError(f"{wanted}: cannot write: {error.strerror or error}") from error
+
+
+def with_progress(items: Iterable[str], title: str, total: int) -> Iterable[str]:
+    """The items, with a progress bar in a terminal."""
+    terminal = Console(stderr=True)
+    return track(items, title, total, console=terminal, transient=True, disable=not terminal.is_terminal)
