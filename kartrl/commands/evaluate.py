@@ -1,9 +1,9 @@
 """`kartrl evaluate`: runs a trained network on every level, and prints a table."""
 
 import argparse
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from rich.box import HEAVY_HEAD
 from rich.console import Console
@@ -12,8 +12,10 @@ from rich.table import Table
 from kartrl.commands.arguments import Parser, add_levels, add_max_steps, add_policy, add_world
 from kartrl.commands.policy import find_policy
 from kartrl.commands.progress import Progress
+from kartrl.commands.results import Result, as_json, write_csv
 from kartrl.envs.episode import Drive, Episode
 from kartrl.envs.world import Env, World
+from kartrl.files import output_file, unused_file, user_path
 from kartrl.metrics.tables import Line, fitted
 from kartrl.options import positive
 
@@ -27,29 +29,37 @@ def add_arguments(parser: Parser) -> None:
         "evaluate -p my-run",
         "evaluate -p my-run -s '*.Act1',random:100-119 --episodes 3",
         "evaluate --set environment.opponents=3",
+        "evaluate -p my-run --json -o episodes.csv",
     )
     add_levels(parser, "only these circuits, named as in [levels], such as random:100-119")
     add_policy(parser)
     add_world(parser)
     parser.add_argument("--episodes", type=positive, default=5, help="races per circuit (default 5)")
     add_max_steps(parser, film=False)
+    parser.add_argument("--json", action="store_true", help="print the results as JSON, and the table on stderr")
+    parser.add_argument(
+        "-o", "--output", type=user_path, metavar="FILE", help="write a row for each episode to FILE.csv"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Evaluate, and print the table; returns the exit status."""
-    console = Console()
+    console = Console(stderr=options.json)
+    file = None if options.output is None else output_file(options.output, "episodes", ".csv")
     path = find_policy(options.checkpoint, bool(options.state), console)
+
+    def write(world: World, results: Sequence[Result], agent_steps: int) -> None:
+        if file is not None:
+            with unused_file(file) as unused:
+                write_csv(results, unused)
+            console.print(f"Wrote {unused}", highlight=False, markup=False, soft_wrap=True)
+        if options.json:
+            about = {"checkpoint": str(path), "agent_steps": agent_steps, "greedy": options.greedy}
+            print(json.dumps(as_json(results, world, about), indent=1))
+
     choices = options.state, options.episodes, options.greedy, options.device
-    evaluate(path, *choices, console, options.set, options.max_steps)
+    evaluate(path, *choices, console, options.set, options.max_steps, write)
     return 0
-
-
-class Result(NamedTuple):
-    """All episodes of an evaluation on one level."""
-
-    level: str  # short name; "" if there are no levels
-    use: str  # "train", "test" or "none", in the configuration of the training run
-    episodes: list[Episode]
 
 
 def evaluate(
@@ -61,12 +71,14 @@ def evaluate(
     console: Console,
     overrides: Sequence[str] = (),
     max_steps: int | None = None,
+    write: Callable[[World, list[Result], int], None] = lambda *_: None,
 ) -> list[Result]:
     """Run `episodes` episodes on each level, and print a table, on Ctrl-C that of the episodes until then.
 
     Args:
         levels: as accepted by the world (the kart: keys of [levels]); if empty, those of the checkpoint's
             configuration.
+        write: called with the world, the results and the checkpoint's agent steps after the table, also on Ctrl-C.
 
     Raises:
         UserError: the checkpoint, a level or the device is missing or unusable.
@@ -82,8 +94,15 @@ def evaluate(
         driven: dict[str, dict[int, Episode]] = {level: {} for level in names}  # by level and seed
 
         def results() -> list[Result]:
-            each = ((names[level], [episodes[seed] for seed in sorted(episodes)]) for level, episodes in driven.items())
-            return [Result(name, uses.get(name, "none") if name else "train", done) for name, done in each if done]
+            done = [(names[level], dict(sorted(episodes.items()))) for level, episodes in driven.items() if episodes]
+            return [
+                Result(name, uses.get(name, "none") if name else "train", [*episodes.values()], [*episodes])
+                for name, episodes in done
+            ]
+
+        def finish(note: str) -> None:
+            _print(results(), f"{said}{note}", world, console)
+            write(world, results(), driver.agent_steps)
 
         def keep(start: Start, drive: Drive) -> None:
             driven[start.level][start.seed] = drive.episode
@@ -104,9 +123,9 @@ def evaluate(
             with progress:
                 drive_levels(driver, starts, greedy=greedy, on_end=keep)
         except KeyboardInterrupt:
-            _print(results(), f"{said}; interrupted", world, console)
+            finish("; interrupted")
             raise
-    _print(results(), f"{said}, {episodes} episode{'s' * (episodes > 1)} each", world, console)
+    finish(f", {episodes} episode{'s' * (episodes > 1)} each")
     return results()
 
 

@@ -1,8 +1,10 @@
 """Driving trained (here: untrained) networks."""
 
+import csv
 import functools
 import importlib.util
 import io
+import json
 import math
 import re
 
@@ -328,3 +330,23 @@ def test_an_endless_episode_has_a_limit_and_progress(tmp_path, monkeypatch, caps
     output = capsys.readouterr().out
     assert "greedy; interrupted" in output
     assert "4 of 4 episodes ended after 70 agent steps" in output
+
+
+def test_results_as_json_and_csv_agree_with_episodes(cartpole, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):  # the second file is written beside the first one
+        assert main(["evaluate", "-p", str(cartpole), "--episodes", "3", "--sampled", "--json", "-o", "x"]) == 0
+    out, err = capsys.readouterr()
+    results = json.loads(out[out.rindex("\n{") :])
+    assert "CartPole-v1" in err
+    assert (tmp_path / "x-2.csv").read_text() == (tmp_path / "x.csv").read_text()
+    rows = list(csv.DictReader((tmp_path / "x.csv").open()))
+    assert [{name: str(value) for name, value in row.items()} for row in results["episodes"]] == rows
+    (level,) = results["levels"]
+    returns = [float(row["return"]) for row in rows]
+    assert [row["seed"] for row in rows] == ["0", "1", "2"]
+    assert level["return_mean"] == pytest.approx(sum(returns) / 3)
+    low, high = level["return_interval"]
+    assert level["return_min"] == min(returns) <= low <= level["return_mean"] <= high <= max(returns)
+    assert level["measures"]["episodic_length"] == level["return_mean"]
+    assert not results["greedy"]

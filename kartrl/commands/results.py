@@ -1,0 +1,80 @@
+"""The results of `kartrl evaluate` for other programs: JSON, and a CSV file with a row for each episode."""
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kartrl import __version__
+from kartrl.comparison.statistics import mean_band
+from kartrl.envs.episode import Episode
+from kartrl.envs.world import World
+from kartrl.files import write_whole
+
+
+class Result(NamedTuple):
+    """All episodes of an evaluation on one level."""
+
+    level: str  # short name; "" if there are no levels
+    use: str  # "train", "test" or "none", in the configuration of the training run
+    episodes: list[Episode]
+    seeds: list[int]  # of these
+
+
+def as_json(results: Sequence[Result], world: World, about: Mapping[str, Any]) -> dict[str, Any]:
+    """What docs/policies.md describes; `about`: its first keys."""
+    return {
+        "kartrl": __version__,
+        **about,
+        "environment": world.config.environment.id,
+        "levels": [_level(result, world) for result in results],
+        "episodes": _rows(results),
+    }
+
+
+def _level(result: Result, world: World) -> dict[str, Any]:
+    returns = np.array([episode.episodic_return for episode in result.episodes])
+    band = mean_band(returns[:, None], np.random.default_rng(0))
+    return {
+        "level": result.level,
+        "split": result.use,
+        "episodes": len(returns),
+        "return_mean": float(returns.mean()),
+        "return_interval": [float(band.low[0]), float(band.high[0])] if len(returns) > 1 else None,
+        "return_min": float(returns.min()),
+        "return_max": float(returns.max()),
+        "terminated": sum(episode.finished for episode in result.episodes),
+        "measures": world.measure(result.episodes),
+    }
+
+
+def write_csv(results: Sequence[Result], file: Path) -> None:
+    """Write a row for each episode, replacing the file.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    text = io.StringIO()
+    rows = _rows(results)
+    writer = csv.DictWriter(text, rows[0] if rows else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_whole(file, text.getvalue().encode())
+
+
+def _rows(results: Sequence[Result]) -> list[dict[str, Any]]:
+    return [
+        {
+            "level": result.level,
+            "split": result.use,
+            "seed": seed,
+            "return": float(episode.episodic_return),
+            "length": episode.agent_steps,
+            "terminated": int(episode.finished),
+        }
+        for result in results
+        for seed, episode in zip(result.seeds, result.episodes, strict=True)
+    ]
