@@ -340,7 +340,7 @@ def test_results_as_json_and_csv_agree_with_episodes(cartpole, tmp_path, capsys,
     results = json.loads(out[out.rindex("\n{") :])
     assert "CartPole-v1" in err
     assert (tmp_path / "x-2.csv").read_text() == (tmp_path / "x.csv").read_text()
-    rows = list(csv.DictReader((tmp_path / "x.csv").open()))
+    rows = list(csv.DictReader((tmp_path / "x.csv").read_text().splitlines()))
     assert [{name: str(value) for name, value in row.items()} for row in results["episodes"]] == rows
     (level,) = results["levels"]
     returns = [float(row["return"]) for row in rows]
