@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import mimetypes
 import os
 from collections.abc import Sequence
@@ -56,17 +57,18 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "-o", "--output", type=user_path, metavar="FILE", help="write the table to FILE.md and the plot to FILE.png"
     )
+    parser.add_argument("--json", action="store_true", help="print the results as JSON, and the tables on stderr")
 
 
 def run(options: argparse.Namespace) -> int:
     """Compare the named runs or experiment; returns the exit status."""
-    question = Question(options.by, options.metric, options.reach)
+    question, console = Question(options.by, options.metric, options.reach, options.json), Console(stderr=options.json)
     table = None if options.output is None else _table_file(options.output)
     if options.config is None:
-        return compare(options.runs, question, table, Console())
+        return compare(options.runs, question, table, console)
     if options.runs:
         raise UserError("give runs or an experiment, not both")
-    return compare_experiment(options.config, question, table, Console())
+    return compare_experiment(options.config, question, table, console)
 
 
 class Question(NamedTuple):
@@ -75,6 +77,7 @@ class Question(NamedTuple):
     by: str | None  # key of the configuration; None: the algorithm
     metric: str
     least: float | None  # threshold of the metric: when was it reached?
+    json: bool = False  # whether to print the results as JSON too
 
 
 def compare(names: Sequence[str], question: Question, table: Path | None, console: Console) -> int:
@@ -95,7 +98,7 @@ def compare(names: Sequence[str], question: Question, table: Path | None, consol
     different = {find_run(name).resolve(): name for name in names}
     runs = [read_run(name, question.metric) for name in different.values()]
     by = question.by or "algorithm.name"
-    _tell(make_comparison(group(runs, by), question.metric, by, question.least), table, console)
+    _tell(make_comparison(group(runs, by), question.metric, by, question.least), question, table, console)
     return 0
 
 
@@ -133,7 +136,7 @@ def compare_experiment(file: Path, question: Question, table: Path | None, conso
         leave_out(reason)
     if groups := group(runs, by, [] if question.by else labels, leave_out):
         comparison = make_comparison(groups, question.metric, by, question.least)
-        _tell(comparison, table or folder / "comparison.md", console, replaced=table is None)
+        _tell(comparison, question, table or folder / "comparison.md", console, replaced=table is None)
     return 1 if failed or unread else 0
 
 
@@ -147,13 +150,17 @@ def _table_file(output: Path) -> Path:
     return output.with_name(f"{output.stem if written else output.name}.md")
 
 
-def _tell(comparison: Comparison, table: Path | None, console: Console, replaced: bool = False) -> None:
+def _tell(
+    comparison: Comparison, question: Question, table: Path | None, console: Console, replaced: bool = False
+) -> None:
     """Print the table, and write it and the plot: new files, unless those of this name are to be `replaced`."""
     from kartrl.comparison.picture import draw
-    from kartrl.comparison.report import markdown
+    from kartrl.comparison.report import as_json, markdown
 
     text = markdown(comparison)
     console.print(text, highlight=False, markup=False, soft_wrap=True)
+    if question.json:
+        print(json.dumps(as_json(comparison), indent=1))
     if table is None:
         return
     try:

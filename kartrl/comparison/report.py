@@ -1,13 +1,15 @@
 """The results of a comparison: scores of the groups, and their tables in Markdown."""
 
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Sequence
 from statistics import median_low
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from kartrl import __version__
 from kartrl.comparison import statistics
 from kartrl.comparison.curves import Moment, reached, smooth
 from kartrl.comparison.runs import EPISODE_METRICS, PLACES, TRAINING, ComparedRun, Groups
@@ -79,6 +81,51 @@ def markdown(comparison: Comparison) -> str:
     return "\n".join(parts)
 
 
+def as_json(comparison: Comparison) -> dict[str, Any]:
+    """What the tables of `markdown` hold, and the score of each run; docs/comparing.md describes it."""
+    return {
+        "kartrl": __version__,
+        "metric": comparison.metric,
+        "by": comparison.by,
+        "tasks": [_task_json(comparison, index) for index in range(len(comparison.tasks))],
+        "scaled": [{"group": label, **_interval(values)} for label, values in comparison.scaled().items()],
+        "improvements": [
+            {"higher": first, "lower": second, "probability": improvement(comparison, first, second).value}
+            for first, second in itertools.permutations(comparison.groups, 2)
+        ],
+    }
+
+
+def _task_json(comparison: Comparison, index: int) -> dict[str, Any]:
+    task, budget = comparison.tasks[index], list(comparison.budgets.values())[index]
+    groups = []
+    for label, members in comparison.groups.items():
+        by_steps, by_minutes = comparison.scores[label][index], _scores(members[task], budget, by_steps=False)
+        runs: list[dict[str, Any]] = [
+            {"run": run.name, "seed": run.config.run.seed, "at_steps": float(one), "at_minutes": float(other)}
+            for run, one, other in zip(members[task], by_steps, by_minutes, strict=True)
+        ]
+        if comparison.least is not None:
+            for row, run in zip(runs, members[task], strict=True):
+                moment = _reached(run, comparison)
+                row["reached"] = None if moment is None else moment._asdict()
+        groups.append(
+            {"group": label, "at_steps": _interval([by_steps]), "at_minutes": _interval([by_minutes]), "runs": runs}
+        )
+    return {"task": task, **budget._asdict(), "groups": groups}
+
+
+def _interval(scores: Sequence[np.ndarray]) -> dict[str, float | None]:
+    value, low, high = _iqm(scores)
+    several = max(map(len, scores)) > 1
+    return {"iqm": value, "low": low if several else None, "high": high if several else None}
+
+
+def _reached(run: ComparedRun, comparison: Comparison) -> Moment | None:
+    assert comparison.least is not None
+    return reached(run.points, comparison.least, EPISODES if comparison.metric in EPISODE_METRICS else 1)
+
+
 def _task_table(comparison: Comparison, index: int) -> str:
     task, budget = comparison.tasks[index], list(comparison.budgets.values())[index]
     runs = [members[task] for members in comparison.groups.values()]
@@ -109,8 +156,7 @@ def _task_table(comparison: Comparison, index: int) -> str:
             _estimate([by_minutes]),
         ]
         if comparison.least is not None:
-            count = EPISODES if comparison.metric in EPISODE_METRICS else 1
-            row.append(_moments([reached(run.points, comparison.least, count) for run in members[task]]))
+            row.append(_moments([_reached(run, comparison) for run in members[task]]))
         rows.append(row + [_moments([run.finished.get(use) for run in members[task]]) for use in uses])
     return (
         f"{task}: interquartile means and 95 % intervals\n\n{markdown_table(headings, rows)}{_sizes(comparison, task)}"
@@ -193,8 +239,12 @@ def curves(runs: Sequence[ComparedRun], budget: Budget, by_steps: bool) -> np.nd
     return np.array([smooth(run.points.minutes, run.points.value, budget.minutes) for run in runs])
 
 
+def _iqm(scores: Sequence[np.ndarray]) -> Estimate:
+    return statistics.estimate_iqm(scores, np.random.default_rng(SEED))
+
+
 def _estimate(scores: Sequence[np.ndarray]) -> str:
-    value, low, high = statistics.estimate_iqm(scores, np.random.default_rng(SEED))
+    value, low, high = _iqm(scores)
     return f"{value:.4g}" + (f" [{low:.4g}, {high:.4g}]" if max(map(len, scores)) > 1 else "")
 
 

@@ -1,6 +1,7 @@
 """`kartrl compare`: tables and pictures of runs, and experiments that are trained first."""
 
 import io
+import json
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from PIL import Image
 from policies import make_checkpoint
 from rich.console import Console
 
+from kartrl.cli import main
 from kartrl.commands.compare import Question, compare_experiment
 from kartrl.comparison.experiment import read_experiment
 from kartrl.comparison.runs import RETURN
@@ -29,7 +31,7 @@ vast = ["system.envs_per_agent=65536", "algorithm.unroll_length=10000"]
 """
 
 
-def test_compare_writes_a_table_and_a_picture(tmp_path):
+def test_compare_writes_table_picture_and_json(tmp_path, monkeypatch, capsys):
     for seed in (1, 2, 3):
         for name, step in (("ppo", 2.0), ("a2c", 1.0)):
             returns = [seed + step * number for number in range(200)]
@@ -54,6 +56,21 @@ def test_compare_writes_a_table_and_a_picture(tmp_path):
     with Image.open(tmp_path / "both.png") as picture:
         colours = picture.convert("RGB").getcolors(1 << 20)
     assert len(colours) > 50
+
+    monkeypatch.chdir(tmp_path)
+    assert main(["compare", *names, "--reach", "250", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert "| ppo | 3 | 381 [380, 382] |" in err
+    results = json.loads(out)
+    (task,) = results["tasks"]
+    a2c, ppo = sorted(task["groups"], key=lambda group: group["group"])
+    assert ppo["at_steps"] == {"iqm": 381, "low": 380, "high": 382}
+    assert [(row["run"], row["seed"], row["at_steps"]) for row in a2c["runs"]] == [
+        (f"a2c-{seed}", 1, 189.5 + seed) for seed in (1, 2, 3)
+    ]
+    assert {row["reached"]["steps"] for row in ppo["runs"]} == {17400, 17500}
+    assert [row["reached"] for row in a2c["runs"]] == [None] * 3
+    assert {"higher": "ppo", "lower": "a2c", "probability": 1.0} in results["improvements"]
 
 
 def test_experiment_on_symmetry_names_files_with_equals(tmp_path, monkeypatch):
