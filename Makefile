@@ -13,10 +13,10 @@ ATHERIS_VERSION = 3.0.0
 FUZZ_SECONDS ?= 120
 
 .DEFAULT_GOAL := help
-.PHONY: help run watch test soak fuzz lint format game assembler lock clean
+.PHONY: help run watch test test-all soak fuzz lint format game assembler lock clean
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
 	@echo '  ARGS="-c FILE --set run.seed=2" goes to run.py (or to what watch and soak run), PYTEST_ARGS to pytest; PYTHON=... and VENV=... choose Python and its folder'
 
 run: $(VENV)/.run ## train as default.cfg says
@@ -27,6 +27,9 @@ watch: $(VENV)/.run ## see the policy that comes along drive, twenty seconds on 
 
 test: lint ## all that lint looks at, and all tests, several at once (PYTEST_ARGS="-n 0": one after another)
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal --durations=60 $(PYTEST_ARGS)
+
+test-all: PYTEST_ARGS += -m "slow or not slow"
+test-all: test ## the same, and what takes long (before a release)
 
 soak: $(VENV)/.dev ## twenty minutes of random faults under load, and a ledger of them
 	$(BIN)/python tests/faults/soak.py $(ARGS)

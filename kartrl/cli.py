@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import NoReturn
 
-from kartrl import __version__
+from kartrl import __version__, faults
 from kartrl.commands.arguments import Parser
 from kartrl.errors import RunFailed, UserError, shortage
 from kartrl.files import user_path
@@ -48,6 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if folder := os.environ.get(name):
             os.environ[name] = str(user_path(folder).absolute())
     try:
+        faults.check()
         options = make_parser().parse_args(arguments)
         return options.run(options)
     except UserError as error:

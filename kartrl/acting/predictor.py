@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from kartrl import faults
 from kartrl.acting.messages import Requests
 from kartrl.acting.published_weights import PublishedWeights
 from kartrl.acting.slab import WAKE_SECONDS, Slab
@@ -226,6 +227,7 @@ class PredictorThread(threading.Thread):
                 if self._pacing.may_fetch(requests):
                     version = self._weights.fetch(self.policy.network, version, self.policy.stream)
                 lap("gather")
+                faults.reach()
                 decision, initial_state = self.policy.act(requests)
                 lap("forward")
                 slab.answer_requests(requests, decision, initial_state, version)

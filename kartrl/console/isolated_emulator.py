@@ -5,6 +5,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
+from kartrl import faults
 from kartrl.console.libretro import ALL, ROWS, STATE_LIMIT, Emulator, Frame, Image, converted
 from kartrl.errors import UserError
 from kartrl.processes.child import tell_exit
@@ -93,7 +94,7 @@ class IsolatedEmulator:
             self._pipe.send((name, *arguments))
         except OSError:  # the process has ended
             self._lose()
-        return self._receive(WAITS)
+        return self._receive(round(faults.value("emulator", WAITS)))
 
     def _receive(self, waits: int) -> Any:
         try:

@@ -19,6 +19,7 @@ from typing import Any, ParamSpec
 
 from setproctitle import setproctitle
 
+from kartrl import faults
 from kartrl.errors import UserError, shortage
 from kartrl.processes.child import (
     ChildProcess,
@@ -67,6 +68,7 @@ def start_method(*preloaded: str) -> BaseContext:
         # A signal that ends this process is delivered once the fork server runs, which then removes the folder.
         with _blocked(signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
             os.environ["KARTRL_SOCKETS"] = _socket_folder()
+            faults.reach("fork_server")
             forkserver.ensure_running()
     except OSError as error:
         cause = shortage(error) or f"their sockets need a folder for temporary files: {error.strerror or error}"

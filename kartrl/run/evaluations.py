@@ -7,8 +7,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from kartrl import faults
 from kartrl.config import Config
-from kartrl.errors import RunFailed, UserError, shortage
+from kartrl.errors import UserError
 from kartrl.files import shown, write_whole
 from kartrl.learning import checkpoint
 from kartrl.metrics.records import EpisodeRecord, Scalars
@@ -49,6 +50,7 @@ class Evaluations:
     def _start(self, signs: Connection) -> ChildProcess:
         from kartrl.run import evaluator  # here: it loads for 0.2 s, and a run's start does not need it
 
+        faults.reach("evaluator")
         ours, theirs = self._context.Pipe()
         self._inbox = Inbox(ours)
         most = self._most_envs or evaluator.MOST_ENVS
@@ -89,13 +91,11 @@ class Evaluations:
             take_in: called meanwhile; receives results.
         """
         begun = self._heard = time.monotonic()
-        try:
-            self.watch(begun)
-        except (OSError, RunFailed) as error:  # it could not be started
-            self._say(f"The last checkpoint is not evaluated: {shortage(error) or error}")
-            return
+        self.watch(begun)
         process = self._helper.process
         if process is None or self._inbox is None:
+            if self._config.evaluation.minutes > 0:
+                self._say("The last checkpoint is not evaluated")
             return
         self._say("Evaluating the last checkpoint (Ctrl-C skips this) ...")
         with contextlib.suppress(OSError):  # it has died

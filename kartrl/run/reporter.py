@@ -22,7 +22,6 @@ from kartrl.processes.spawn import spawn
 from kartrl.run.run_folder import RunFolder
 from kartrl.training.trainer import Trainer
 
-UPDATE_SECONDS = 10.0  # to wait for the end of an update
 LARGEST_QUEUE = 10_000  # records that wait for the logger; more are lost
 FAR = 1.0  # KL(mu || pi) between the policy that acts and the learner's: at 0.5, training can still go well
 MOVE_SECONDS = 5.0  # for the logger to write what it has received, when the run's folder has been moved
@@ -113,10 +112,10 @@ class Reporter:
             self._display.add(message)
         self.send(message)
 
-    def report_weights(self) -> None:
-        """Send the distributions of all weights, unless an update takes too long."""
+    def report_weights(self, patience: float) -> None:
+        """Send the distributions of all weights, unless an update takes more than `patience` seconds."""
         try:
-            weights = self._trainer.state(UPDATE_SECONDS).network
+            weights = self._trainer.state(patience).network
         except TimeoutError:
             return
         values = {f"weights/{name}": tensor.float().flatten().numpy() for name, tensor in weights.items()}

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from kartrl import faults
 from kartrl.acting.sizes import Sizes
 from kartrl.algorithms import heads_of
 from kartrl.config import Config
@@ -37,7 +38,7 @@ from kartrl.processes.end_request import EndRequest
 from kartrl.processes.spawn import start_method
 from kartrl.processes.watchdog import Suspension, Watchdog
 from kartrl.run.evaluations import Evaluations
-from kartrl.run.reporter import UPDATE_SECONDS, Reporter
+from kartrl.run.reporter import Reporter
 from kartrl.run.run_folder import RunFolder
 from kartrl.run.saves import Saves, name_of
 from kartrl.sizing.compatibility import is_hogwild
@@ -49,6 +50,7 @@ from kartrl.training.trainer import State, Trainer
 
 REPORT_SECONDS = 5.0  # between two reports of scalars
 HISTOGRAM_SECONDS = 60.0
+UPDATE_SECONDS = 10.0  # a histogram waits for the end of an update
 LAST_UPDATE_SECONDS = 600.0  # for the update under way when the run's time is over
 JOIN_SECONDS = 5.0  # for a role to end before it is killed
 
@@ -100,6 +102,7 @@ class Server:
         self._reporter = Reporter(config, folder, self._context, display, self._trainer, sizes, source)
         first_step = self._before.agent_steps
         self._evaluations = Evaluations(config, folder, self._context, display.say, first_step, spec.most_envs)
+        self._join_seconds = faults.value("join", JOIN_SECONDS)
         self._ending = False
         self._thread_failure: str | None = None
         self._trainer_is_intact = True
@@ -217,13 +220,14 @@ class Server:
             self._watch(now)
             now, newest = time.monotonic(), status()
             self._display.show(newest)
-            if now - last["report"] >= REPORT_SECONDS:
+            if now - last["report"] >= faults.value("report", REPORT_SECONDS):
                 last["report"] = now
                 self._report(status)
-            if now - last["histogram"] >= HISTOGRAM_SECONDS:
+            if now - last["histogram"] >= faults.value("histogram", HISTOGRAM_SECONDS):
                 last["histogram"] = now
-                self._reporter.report_weights()
-                suspension.forget(time.monotonic(), UPDATE_SECONDS)  # for a stuck update, which must be noticed
+                patience = faults.value("update", UPDATE_SECONDS)
+                self._reporter.report_weights(patience)
+                suspension.forget(time.monotonic(), patience)  # for a stuck update, which must be noticed
             due = now - last["checkpoint"] >= 60 * self._config.run.checkpoint_minutes
             if due and self._replay_saves.ready():
                 last["checkpoint"] = now
@@ -234,7 +238,7 @@ class Server:
         if self._request.number is not None:
             self._display.say("Saving and ending; Ctrl-C again ends at once")
         elif self._config.run.reproducible:
-            crew.finish(JOIN_SECONDS)  # so that the last update is reported too
+            crew.finish(self._join_seconds)  # so that the last update is reported too
         self._trainer.end()
         self._report(status)
         self._reporter.report_last_episodes()
@@ -333,7 +337,7 @@ class Server:
         try:
             if self._trainer_is_intact:
                 with contextlib.suppress(TimeoutError):
-                    self._trainer.state(2 * JOIN_SECONDS)
+                    self._trainer.state(2 * self._join_seconds)
             self._save_state(self._trainer.good)
         except Exception as error:  # of a lost GPU, for instance; what has ended the run is told
             self._saves.fail(" ".join(str(error).split())[:200])
@@ -362,13 +366,13 @@ class Server:
         self._folder.is_new &= not self.has_learned
         failed = sys.exc_info()[0] is not None
         self._trainer.end()
-        self._crew.stop(JOIN_SECONDS)
+        self._crew.stop(self._join_seconds)
         learned = not failed and self._trainer.counters.updates > 0
         try:
             if failed and self.has_learned:
                 self._save_after_failure()
             if learned:
-                self._save(2 * JOIN_SECONDS if self._request.number is not None else LAST_UPDATE_SECONDS)
+                self._save(2 * self._join_seconds if self._request.number is not None else LAST_UPDATE_SECONDS)
                 if self._request.number is None:
                     self._evaluations.finish(self._receive_evaluations, lambda: self._request.number is not None)
         finally:
@@ -376,8 +380,8 @@ class Server:
             self._reporter.send(None)
             if learned and self._request.number is None:
                 self._reporter.finish(lambda: self._request.number is not None)
-            end_children(JOIN_SECONDS)
+            end_children(self._join_seconds)
             self._reporter.close()
         if learned:
-            self._follow(2 * JOIN_SECONDS)
+            self._follow(2 * self._join_seconds)
             self._evaluations.leave_best()

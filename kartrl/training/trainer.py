@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from kartrl import faults
 from kartrl.acting.published_weights import PublishedWeights
 from kartrl.config import Optimizer
 from kartrl.hardware.streams import RoleStream
@@ -136,7 +137,8 @@ class Trainer:
         before = self.counters
         after = before._replace(agent_steps=before.agent_steps + trained, updates=before.updates + 1)
         total = self._now().agent_steps
-        due = fresh_steps > 0 and (total + trained) // READ_STEPS > total // READ_STEPS
+        reading = faults.value("reading", READ_STEPS)
+        due = fresh_steps > 0 and (total + trained) // reading > total // reading
         read = due or (self._replay_due and fresh_steps == 0)
         update = self.learner.update(trajectory, steps, progress, stopwatch.lap, probe=read)
         self.learner.threads.record(start, time.monotonic())
@@ -274,6 +276,7 @@ class TrainerThread(threading.Thread):
                 if self._trainer.finished:  # by another thread's update in the meantime
                     return
                 try:
+                    faults.reach()
                     update = self._trainer.update(trajectory, batch, self.stopwatch)
                 except LearnerLost:  # the crew handles it
                     return

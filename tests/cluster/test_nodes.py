@@ -102,13 +102,14 @@ def test_token_that_does_not_fit_is_refused(machines, tmp_path, monkeypatch, var
     assert not (tmp_path / "logs").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_nodes_that_join_and_leave_keep_training_alive(machines, tmp_path):
     folder, output = tmp_path / "logs" / "run", tmp_path / "output"
     second = machines.add()
     with output.open("w") as file:
         options = [*ENDLESS, *NODE, "--ray", machines.address]
-        with Training(tmp_path, *options, before=REPORT_OFTEN, output=file) as training:
+        with Training(tmp_path, *options, faults=REPORT_OFTEN, output=file) as training:
             wait_for(lambda: acts(folder, 0) and acts(folder, 1), SECONDS, "both nodes")
             assert newest(folder, "lag/mean") < 10
             spent = "node_1/time/agent_environment"  # 0 in a report between two deliveries
@@ -157,7 +158,7 @@ def test_nodes_that_join_and_leave_keep_training_alive(machines, tmp_path):
 
     saved = steps(folder)
     assert saved > 0
-    with Training(tmp_path, "--resume", "run", before=REPORT_OFTEN) as again:
+    with Training(tmp_path, "--resume", "run", faults=REPORT_OFTEN) as again:
         wait_for(lambda: steps(folder) > saved, SECONDS, "training to go on")
         assert machines.agents()
         status, said = again.end(signal.SIGINT, timeout=SECONDS)
@@ -195,7 +196,7 @@ def test_own_cluster_is_unreachable_and_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path / "nowhere"))  # not the cluster of somebody else
     folder = tmp_path / "logs" / "run"
-    with Training(tmp_path, *ENDLESS, *NODE, "--ray", "auto", before=REPORT_OFTEN) as training:
+    with Training(tmp_path, *ENDLESS, *NODE, "--ray", "auto", faults=REPORT_OFTEN) as training:
         wait_for(lambda: steps(folder) > 0, SECONDS, "a checkpoint")
         family = training.family()
         open_sockets = sockets(family)

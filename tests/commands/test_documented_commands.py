@@ -46,7 +46,7 @@ pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator on this platform"),
     pytest.mark.skipif(shutil.which("bash") is None, reason="examples are for a shell"),
 ]
-CPU_SECONDS, SECONDS = 1.5, 3.0  # the first seconds: of this process, and where it waits for a player
+CPU_SECONDS, SECONDS = 1.0, 2.0  # the first seconds: of this process, and where it waits for a player
 MOST_BUILT = 4  # circuits
 SHORTER = {"evaluate": ["--episodes", "1"], "export": ["--episodes", "1"]}  # added to what is typed
 # What needs something that a test does not have is only parsed, with its configuration.
@@ -218,18 +218,26 @@ def look(config: Config) -> EnvSpec:
 
 def started(arguments: list[str], waits: bool) -> int:
     """The exit status of a command that is interrupted after its first seconds, as by Ctrl-C."""
+    lock, interrupted = threading.RLock(), []
 
     def interrupt(*_: object) -> None:
-        os.kill(os.getpid(), signal.SIGINT)
+        with lock:  # once, and not after the command's end
+            if not interrupted:
+                interrupted.append(True)
+                os.kill(os.getpid(), signal.SIGINT)
 
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     timer = threading.Timer(SECONDS, interrupt)
     before = signal.signal(signal.SIGPROF, interrupt)
     signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
     try:
-        if waits:
-            timer.start()
-        return main(arguments)
+        try:
+            if waits:
+                timer.start()
+            return main(arguments)
+        finally:
+            with lock:
+                interrupted.append(True)
     except KeyboardInterrupt:
         return 130
     finally:

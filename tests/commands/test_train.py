@@ -51,7 +51,7 @@ def test_train_saves_logs_and_resumes_past_damaged_checkpoint(tmp_path):
     system = stored.config.system.model_copy(update={"torch_threads": chosen(9)})
     elsewhere = stored.config.model_copy(update={"system": system})
     checkpoint.save(newest, stored._replace(config=elsewhere, provenance={"machine": "9 cores"}))
-    more = run("train", "--resume", *further, cwd=tmp_path, fresh=True)
+    more = run("train", "--resume", *further, cwd=tmp_path)
     assert more.returncode == 0, more.stdout + more.stderr
     assert re.search(r"9999999999\.pt: .*; trying the previous one", more.stderr)
     assert damaged.with_suffix(".damaged").exists()
@@ -144,35 +144,6 @@ def test_finished_run_evaluates_and_prints_its_last_checkpoint(tmp_path):
     assert (shown.returncode, "CartPole-v1" in shown.stdout) == (0, True), shown.stderr
 
 
-NAME_THREADS = """
-import threading
-from kartrl.acting.predictor import Policy
-from kartrl.training.trainer import Trainer
-def named(owner, method):
-    real = getattr(owner, method)
-    def call(*arguments):
-        with open("threads.txt", "a") as file:
-            file.write(threading.current_thread().name + "\\n")
-        return real(*arguments)
-    setattr(owner, method, call)
-named(Policy, "act")
-named(Trainer, "update")"""
-
-
-def test_several_predictors_and_trainers_share_the_work(tmp_path):
-    threads = ["--set", "system.predictors=2", "--set", "system.trainers=2", "--set", "system.agents=4"]
-    result = run(
-        "train",
-        *(*QUICK, *threads, *EVALUATE_OFF, "--set", "run.agent_steps=8000", "--set", "run.name=run"),
-        cwd=tmp_path,
-        before=NAME_THREADS,
-    )
-    assert result.returncode == 0, result.stdout + result.stderr
-    assert steps(tmp_path / "logs" / "run") >= 8000
-    names = set((tmp_path / "threads.txt").read_text().split())
-    assert names >= {"predictor-0", "predictor-1", "trainer-0", "trainer-1"}
-
-
 def test_several_configurations_one_after_another(tmp_path):  # at once: tests/faults/test_two_runs.py
     for name in ("one", "two"):
         (tmp_path / f"{name}.cfg").write_text(f"[run]\nname = {name}\n")
@@ -235,13 +206,12 @@ BAD_INPUT = {
 }
 
 
-@pytest.mark.parametrize(("arguments", "message"), BAD_INPUT.values(), ids=BAD_INPUT)
-def test_bad_input_is_one_line_and_status_2(tmp_path, arguments, message):
-    result = run(*arguments, cwd=tmp_path, fresh=message == "none.sfc")
-    assert result.returncode == 2, result.stdout + result.stderr
-    assert message in result.stderr
-    assert "Traceback" not in result.stderr
-    assert len(result.stderr.strip().splitlines()) == 1
+def test_bad_input_is_one_line_and_status_2(tmp_path):
+    for name, (arguments, message) in BAD_INPUT.items():
+        result = run(*arguments, cwd=tmp_path, fresh=name == "missing ROM")
+        assert (result.returncode, result.stderr.count("\n")) == (2, 1), (name, result)
+        assert message in result.stderr, name
+        assert "Traceback" not in result.stderr
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write anywhere")
@@ -263,7 +233,7 @@ def test_training_learns_cartpole(tmp_path):
     """The whole system, end to end, on the quickest task there is: returns must rise well above chance (about 22)."""
     options = ["-c", "cartpole", "--set", "run.agent_steps=150000", "--set", "run.name=run"]
     folder = tmp_path / "logs" / "run"
-    with Training(tmp_path, *options, *EVALUATE_OFF, before=REPORT_OFTEN) as training:
+    with Training(tmp_path, *options, *EVALUATE_OFF, faults=REPORT_OFTEN) as training:
 
         def learned() -> bool:
             return max(scalars_csv.values(folder, "charts/episodic_return"), default=0.0) > 100

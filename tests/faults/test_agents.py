@@ -24,6 +24,7 @@ from commands import (
     kill_all,
     logged,
     run,
+    sockets,
     steps,
     wait_for,
 )
@@ -51,20 +52,19 @@ def env(name: str) -> list[str]:
     return ["--set", f"environment.id=crashing:{name}-v0"]
 
 
-@pytest.mark.parametrize(
-    ("name", "cause"),
-    [
-        ("Crash", "RuntimeError: the cartridge fell out"),
-        ("Exit", "exit status 3"),
-        ("Stall", "no step for 10 s (system.step_timeout)"),
-    ],
-)
-def test_training_continues_when_environments_fail(tmp_path, name, cause):
-    options = [*PATIENCE, "--set", "system.envs_per_agent=8", "--set", "run.agent_steps=6000"]  # few stalls
-    result = run("train", *NAMED, *env(name), *options, cwd=tmp_path, timeout=200, before=END_SLOWLY)
-    assert result.returncode == 0, result.stdout + result.stderr
-    assert f"is being restarted after: {cause}" in result.stdout
-    assert values(tmp_path / "logs" / "run", "system/agent_deaths")[-1] > 0
+def test_training_continues_when_environments_fail(tmp_path, monkeypatch):
+    """Each agent's life ends in another way than the one before."""
+    monkeypatch.setenv("KARTRL_TEST_SWITCH", str(tmp_path / "life"))
+    causes = "RuntimeError: the cartridge fell out", "exit status 3", "no step for 10 s (system.step_timeout)"
+    printed, folder = tmp_path / "printed", tmp_path / "logs" / "run"
+    with printed.open("w") as file, Training(tmp_path, *ENDLESS, *env("ByTurns"), *PATIENCE, output=file) as training:
+        told = [f"is being restarted after: {cause}" for cause in causes]
+        wait_for(lambda: all(line in printed.read_text() for line in told), 150, "restarts after each cause")
+        saved = steps(folder)
+        wait_for(lambda: steps(folder) > saved, 60, "training to continue")
+        training.process.send_signal(signal.SIGTERM)
+        assert training.process.wait(60) == 128 + signal.SIGTERM, printed.read_text()
+    assert values(folder, "system/agent_deaths")[-1] >= len(causes)
 
 
 @pytest.mark.parametrize(
@@ -96,13 +96,15 @@ def test_env_that_kills_its_process_is_reported_before_the_run(tmp_path, name, c
     assert not (tmp_path / "logs").exists()
 
 
-@pytest.mark.parametrize("name", ["BadReward", "BadObservation"])
-def test_non_finite_values_discard_only_their_unroll(tmp_path, name):
-    result = run("train", *NAMED, *env(name), "--set", "run.agent_steps=4000", cwd=tmp_path, before=END_SLOWLY)
+def test_non_finite_values_discard_only_their_unroll(tmp_path):
+    """Rewards and observations by turns, with two predictors and two trainers, which have whole runs too."""
+    threads = ["--set", "system.predictors=2", "--set", "system.trainers=2", "--set", "run.agent_steps=4000"]
+    result = run("train", *NAMED, *env("NowAndAgain"), *threads, cwd=tmp_path, faults=END_SLOWLY)
     assert result.returncode == 0, result.stdout + result.stderr
     folder = tmp_path / "logs" / "run"
+    assert steps(folder) >= 4000
     assert values(folder, "system/quarantined_unrolls")[-1] > 10
-    assert values(folder, "system/agent_deaths")[-1] == 0
+    assert values(folder, "system/agent_deaths")[-1] == values(folder, "system/skipped_updates")[-1] == 0
     weights = checkpoint.load(checkpoint.newest(folder)).network
     assert all(tensor.isfinite().all() for tensor in weights.values())
 
@@ -117,7 +119,7 @@ def test_too_few_healthy_agents_end_the_run(tmp_path, monkeypatch):
     switch = tmp_path / "fail"
     monkeypatch.setenv("KARTRL_TEST_SWITCH", str(switch))
     seldom, folder = ["--set", "run.checkpoint_minutes=60"], tmp_path / "logs" / "run"
-    with Training(tmp_path, *ENDLESS, *env("Switch"), *seldom, before=REPORT_OFTEN) as training:
+    with Training(tmp_path, *ENDLESS, *env("Switch"), *seldom, faults=REPORT_OFTEN) as training:
         wait_for(lambda: sum(values(folder, "speed/updates")[-1:]) > 0, 60, "updates")
         switch.touch()
         status, output = training.end(timeout=90)
@@ -139,7 +141,7 @@ def test_training_continues_with_one_of_two_agents(tmp_path, monkeypatch, option
     switch, folder = tmp_path / "fail", tmp_path / "logs" / "run"
     monkeypatch.setenv("KARTRL_TEST_SWITCH", str(switch))
     settings = [part for option in options for part in ("--set", option)]
-    with Training(tmp_path, *ENDLESS, *env("Doomed"), *settings, before=REPORT_OFTEN) as training:
+    with Training(tmp_path, *ENDLESS, *env("Doomed"), *settings, faults=REPORT_OFTEN) as training:
         wait_for(lambda: sum(values(folder, "speed/updates")[-1:]) > 0, 60, "updates")
         switch.touch()
         wait_for(lambda: values(folder, "system/agent_deaths")[-1] >= 2, 60, "two deaths")
@@ -157,24 +159,32 @@ def replace_agent(training, number):
     wait_for(lambda: training.roles("agent-1") not in ([], [victim]), 100, "a new agent")
 
 
-def test_killed_or_stopped_agent_is_replaced(tmp_path):
-    with Training(tmp_path, *ENDLESS, *PATIENCE) as training:
+def test_killed_or_stopped_agent_and_evaluator_are_replaced(tmp_path):
+    evaluated = ["--set", "evaluation.minutes=0.02", "--set", "evaluation.episodes=1"]
+    with Training(tmp_path, *ENDLESS, *PATIENCE, *evaluated) as training:
         folder = tmp_path / "logs" / "run"
-        wait_for(lambda: steps(folder) > 0, 60, "a checkpoint")
+        evaluator = training.role("evaluator")
+        evaluator.kill()
         for number in (signal.SIGKILL, signal.SIGSTOP, signal.SIGSEGV):
             replace_agent(training, number)
             saved = steps(folder)
             wait_for(lambda: steps(folder) > saved, 60, "training to continue")  # noqa: B023
+        wait_for(lambda: training.roles("evaluator") not in ([], [evaluator]), 60, "a new evaluator")
+        wait_for(lambda: (folder / "best.pt").exists(), 200, "an evaluation")  # at the lowest priority
+        family = training.family()
+        assert len(family) >= 6, "server, fork server, two agents, logger, evaluator"
+        if psutil.LINUX:  # other systems show a process's sockets to root only
+            assert sockets(family) == [], "no network socket, not even on loopback"
         status, output = training.end(signal.SIGTERM)
     assert status == 128 + signal.SIGTERM, output
     for cause in ("killed by SIGKILL", "no step for 10 s (system.step_timeout)", "killed by SIGSEGV"):
         assert f"agent 1 is being restarted after: {cause}" in output
+    assert "the evaluator died (exit status -9): restarting it" in output
 
 
 def test_synchronous_training_with_killed_agents_stays_on_policy(tmp_path):
     options = ["--set", "algorithm.name=a2c", *PATIENCE]
-    often = f"{REPORT_OFTEN}\nfrom kartrl.training import trainer\ntrainer.READ_STEPS = 1"
-    with Training(tmp_path, *ENDLESS, *options, before=often) as training:
+    with Training(tmp_path, *ENDLESS, *options, faults=f"{REPORT_OFTEN} reading=1") as training:
         folder = tmp_path / "logs" / "run"
         wait_for(lambda: values(folder, "lag/max"), 60, "updates")
         for number in (signal.SIGKILL, signal.SIGSTOP):
@@ -187,11 +197,8 @@ def test_synchronous_training_with_killed_agents_stays_on_policy(tmp_path):
     assert set(values(folder, "lag/min")) == {0.0}
 
 
-SLACK = 0.5  # seconds in which a busy machine makes no update: the newest checkpoint is of before
-
-
 def test_killed_logger_is_replaced_and_logging_continues(tmp_path):
-    with Training(tmp_path, *ENDLESS, before=REPORT_OFTEN) as training:
+    with Training(tmp_path, *ENDLESS, "--set", "run.checkpoint_minutes=60", faults=REPORT_OFTEN) as training:
         folder = tmp_path / "logs" / "run"
         wait_for(lambda: logged(folder), 60, "the first scalars")
         before = logged(folder)
@@ -201,71 +208,41 @@ def test_killed_logger_is_replaced_and_logging_continues(tmp_path):
         status, output = training.end(signal.SIGTERM)
     assert status == 128 + signal.SIGTERM
     assert "the logger died (exit status -9): restarting it" in output
-    seconds = checkpoint.load(checkpoint.newest(folder)).counters.seconds
+    (saved,) = checkpoint.newest_first(folder)  # of the end alone, which has the clock of the last scalars
+    seconds = round(checkpoint.load(saved).counters.seconds, 2)
     for rows in (logged(folder), list(episodes_csv.read(folder))):
         times = [row.seconds for row in rows]
         assert times == sorted(times)
-        assert times[-1] <= seconds + SLACK, "no clock runs while the last checkpoint is saved"
-    assert logged(folder)[-1].seconds == pytest.approx(seconds, abs=SLACK), "there is one clock, which nobody restarts"
+        assert times[-1] <= seconds, "no clock runs while the last checkpoint is saved"
+    assert logged(folder)[-1].seconds == seconds, "there is one clock, which the logger's end does not restart"
     assert re.search(rf"stopped after 0:{int(seconds):02}, ", output), "it is the terminal's too"
 
 
-@pytest.mark.timeout(400)
-def test_killed_evaluator_is_replaced_and_evaluates(tmp_path):
-    with Training(tmp_path, *ENDLESS, "--set", "evaluation.minutes=0.02", "--set", "evaluation.episodes=1") as training:
-        folder = tmp_path / "logs" / "run"
-        victim = training.role("evaluator")
-        victim.kill()
-        wait_for(lambda: training.roles("evaluator") not in ([], [victim]), 60, "a new evaluator")
-        wait_for(lambda: (folder / "best.pt").exists(), 200, "an evaluation")  # at the lowest priority
-        status, output = training.end(signal.SIGTERM)
-    assert status == 128 + signal.SIGTERM
-    assert "the evaluator died (exit status -9): restarting it" in output
+def run_with_fault(cwd: Path, faults: str, threads: int) -> subprocess.CompletedProcess[str]:
+    options = [f"system.{role}={threads}" for role in ("predictors", "trainers")]
+    options += ["run.checkpoint_minutes=30", f"system.agents={2 * threads}"]
+    settings = [part for option in options for part in ("--set", option)]
+    return run("train", *ENDLESS, *PATIENCE, *settings, cwd=cwd, timeout=200, faults=faults)
 
 
-FAULT = """
-import {module} as module
-calls, real = 0, module.{owner}.{method}
-def fail(self, *arguments, **options):
-    global calls
-    calls += 1
-    if calls > 10:
-        {fault}
-    return real(self, *arguments, **options)
-module.{owner}.{method} = fail"""
-# Histograms of the weights wait for the end of an update: that must not be taken for the end of a suspension.
-OFTEN = """
-from kartrl.run import reporter
-from kartrl.run import server
-server.HISTOGRAM_SECONDS, reporter.UPDATE_SECONDS = 5.0, 4.0"""
-THREADS = {
-    "predictor": {"module": "kartrl.acting.predictor", "owner": "Policy", "method": "act"},
-    "trainer": {"module": "kartrl.training.trainer", "owner": "Learner", "method": "update"},
-}
-
-
-def run_with_fault(cwd: Path, role: str, fault: str) -> subprocess.CompletedProcess[str]:
-    before = FAULT.format(**THREADS[role], fault=fault) + OFTEN
-    seldom = ("--set", "run.checkpoint_minutes=30")  # a save would be one such wait, too
-    options = [*ENDLESS, *PATIENCE, *seldom, "--set", "system.predictors=1"]
-    return run("train", *options, cwd=cwd, timeout=200, before=before)
-
-
-@pytest.mark.parametrize("role", THREADS)
-def test_exception_in_a_thread_ends_the_run_with_its_traceback(tmp_path, role):
-    result = run_with_fault(tmp_path, role, "raise RuntimeError('a wire is loose')")
+@pytest.mark.parametrize("thread", ["predictor-1", "trainer-1"])
+def test_exception_in_a_thread_ends_the_run_with_its_traceback(tmp_path, thread):
+    """In the second of two, which has its share of the work."""
+    result = run_with_fault(tmp_path, f"{thread}=raise@10", 2)
     assert result.returncode == 1
-    assert f"{role}-0 failed" in result.stdout
+    assert f"{thread} failed" in result.stdout
     assert "Traceback" in result.stdout
-    assert "RuntimeError: a wire is loose" in result.stdout
+    assert f"RuntimeError: injected at {thread}" in result.stdout
 
 
-@pytest.mark.parametrize("role", THREADS)
-def test_stalled_run_ends_with_the_stacks_of_all_threads(tmp_path, role):
-    result = run_with_fault(tmp_path, role, "import time; time.sleep(3600)")
+@pytest.mark.parametrize("thread", ["predictor-0", "trainer-0"])
+def test_stalled_run_ends_with_the_stacks_of_all_threads(tmp_path, thread):
+    # Histograms of the weights wait for the end of an update: that must not be taken for the end of a suspension;
+    # a save would be one such wait, too.
+    result = run_with_fault(tmp_path, f"{thread}=stall@10 histogram=5 update=4", 1)
     assert result.returncode == 1
     assert "no steps or updates for" in result.stdout
-    assert "in fail" in result.stderr, "the stack of the thread that hangs"
+    assert "faults.py" in result.stderr, "the stack of the thread that hangs"
 
 
 class Drain(threading.Thread):

@@ -26,7 +26,7 @@ def kill_agent(training: Training) -> None:
 
 def test_stopped_fork_server_hinders_neither_restarts_nor_end(tmp_path):
     folder = tmp_path / "logs" / "run"
-    with Training(tmp_path, *ENDLESS, before=REPORT_OFTEN) as training:
+    with Training(tmp_path, *ENDLESS, faults=REPORT_OFTEN) as training:
         wait_for(lambda: steps(folder) > 0, 60, "a checkpoint")
         server = fork_server(training)
         server.suspend()
@@ -42,7 +42,7 @@ def test_stopped_fork_server_hinders_neither_restarts_nor_end(tmp_path):
 def test_killed_fork_server_leaves_its_children_alive(tmp_path):
     """Its children live, and how they end is known."""
     folder = tmp_path / "logs" / "run"
-    with Training(tmp_path, *ENDLESS, before=REPORT_OFTEN) as training:
+    with Training(tmp_path, *ENDLESS, faults=REPORT_OFTEN) as training:
         wait_for(lambda: steps(folder) > 0, 60, "a checkpoint")
         before = [training.role("agent-0")], [training.role("logger")]
         fork_server(training).kill()

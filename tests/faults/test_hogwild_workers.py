@@ -21,7 +21,7 @@ def update_counts(path):
 @pytest.mark.timeout(400)
 def test_killed_hogwild_worker_is_replaced_and_run_resumed(tmp_path):
     folder = tmp_path / "logs" / "run"
-    with Training(tmp_path, *NAMED, *UNTIL_ENDED, *HOGWILD, before=REPORT_OFTEN) as training:
+    with Training(tmp_path, *NAMED, *UNTIL_ENDED, *HOGWILD, faults=REPORT_OFTEN) as training:
         wait_for(lambda: steps(folder) > 0, 120, "a checkpoint")
         victim = training.role("worker-1")
         victim.kill()

@@ -17,7 +17,7 @@ LEARNERS = [*ONE_AGENT, "--set", "system.learners=2"]
 @pytest.mark.timeout(400)
 def test_lost_learner_ends_the_run_which_resumes_with_others(tmp_path):
     folder = tmp_path / "logs" / "run"
-    with Training(tmp_path, *ENDLESS, *LEARNERS, before=REPORT_OFTEN) as training:
+    with Training(tmp_path, *ENDLESS, *LEARNERS, faults=REPORT_OFTEN) as training:
         wait_for(lambda: steps(folder) > 0, 120, "a checkpoint")
         assert len(training.roles("agent-0")) == 2, "one of each learner"
         wait_for(lambda: 2.0 in values(folder, "speed/agents"), 60, "both to be counted")

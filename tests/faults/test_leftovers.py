@@ -85,17 +85,16 @@ def killed(training: Training) -> None:
 
 
 @pytest.mark.timeout(400)
-def test_normal_end_leaves_nothing(tmp_path: Path, temporary: Path) -> None:
-    patient = (  # the server goes on until its agents were looked at, though they have reached the limit
-        "from pathlib import Path\nfrom kartrl.run.server import Server\nfinished = Server._finished\n"
-        "Server._finished = lambda self: Path('seen').exists() and finished(self)"
-    )
-    with Training(tmp_path, *QUICK, *NAMED, "--set", "run.agent_steps=2000", before=patient) as training:
+def test_normal_end_leaves_nothing(tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = tmp_path / "gate"
+    monkeypatch.setenv("KARTRL_TEST_GATE", str(gate))  # the agents wait for it at their first step
+    options = ["--set", "environment.id=pacing:Gated-v0", "--set", "run.agent_steps=2000"]
+    with Training(tmp_path, *QUICK, *NAMED, *options) as training:
         wait_for(lambda: len(training.roles("agent-0") + training.roles("agent-1")) == 2, 60, "the agents")
         paths = mapped(training)
         assert not any(path.startswith("/dev/shm") for path in paths), "a name, which could be left behind"
         assert any("memfd:kartrl" in path for path in paths), "the agents' slab"
-        (tmp_path / "seen").touch()
+        gate.touch()
         status, output = training.end(timeout=200)  # it evaluates, at the lowest priority
         assert status == 0, output
         nothing_is_left(training, temporary)
@@ -111,64 +110,52 @@ def test_failing_environment_leaves_nothing(tmp_path: Path, temporary: Path) -> 
     assert list((tmp_path / "logs").iterdir()) == [], "the next run may have its name"
 
 
-NO_EVALUATOR = (
-    "from kartrl.errors import RunFailed\nfrom kartrl.run.server import Evaluations, Server\n"
-    "def fail(*_):\n    raise RunFailed('there is no fork server')\n"
-    "def shut_down(self, real=Server._shut_down):\n    Evaluations.watch = fail\n    real(self)\n"
-    "Server._shut_down = shut_down"
-)
-CTRL_C = (
-    "import signal\nfrom kartrl.run.server import Evaluations\n"
-    "def finish(self, *arguments, real=Evaluations.finish):\n"
-    "    signal.raise_signal(signal.SIGINT)\n    real(self, *arguments)\n"
-    "Evaluations.finish = finish"
-)
-
-
-@pytest.mark.parametrize(
-    ("before", "exit_status", "told"),
-    [
-        (NO_EVALUATOR, 0, "The last checkpoint is not evaluated: there is no fork server"),
-        (CTRL_C, 128 + signal.SIGINT, "Ctrl-C again ends at once"),
-    ],
-    ids=["its process cannot be started", "Ctrl-C"],
-)
-def test_failed_last_evaluation_is_reported_once(
-    tmp_path: Path, temporary: Path, before: str, exit_status: int, told: str
-) -> None:
-    with Training(tmp_path, *QUICK, *NAMED, "--set", "run.agent_steps=2000", before=before) as training:
+def test_evaluator_that_cannot_start_is_reported_at_the_end(tmp_path: Path, temporary: Path) -> None:
+    with Training(tmp_path, *QUICK, *NAMED, "--set", "run.agent_steps=2000", faults="evaluator=refuse") as training:
         status, output = training.end(timeout=100)
-        assert status == exit_status, output
-        assert output.count(told) == 1, output
+        assert status == 0, output
+        assert "the evaluator cannot be started ([Errno 11] Resource temporarily unavailable)" in output
+        assert output.count("The last checkpoint is not evaluated") == 1, output
         nothing_is_left(training, temporary)
     assert litter(tmp_path) == []
     assert (tmp_path / "logs" / "run" / "best.pt").exists()
 
 
-@pytest.mark.parametrize(
-    ("number", "options"), [(signal.SIGTERM, ENDLESS), (signal.SIGINT, KART)], ids=["CartPole", "kart"]
-)
-def test_signal_saves_a_checkpoint_and_leaves_nothing(
-    tmp_path: Path, temporary: Path, number: signal.Signals, options: list[str]
-) -> None:
+def test_ctrl_c_skips_the_last_evaluation(tmp_path: Path, temporary: Path) -> None:
+    options = ["--set", "environment.id=pacing:Unending-v0", "--set", "run.agent_steps=500"]
+    printed = tmp_path / "printed"
+    with printed.open("w") as file, Training(tmp_path, *QUICK, *NAMED, *options, output=file) as training:
+        wait_for(lambda: "(Ctrl-C skips this)" in printed.read_text(), 100, "the last evaluation")
+        training.process.send_signal(signal.SIGINT)
+        assert training.process.wait(60) == 128 + signal.SIGINT
+        nothing_is_left(training, temporary)
+    assert printed.read_text().count("Ctrl-C again ends at once") == 1
+    assert litter(tmp_path) == []
+    assert (tmp_path / "logs" / "run" / "best.pt").exists()
+
+
+def test_sigint_to_a_kart_run_saves_and_leaves_nothing(tmp_path: Path, temporary: Path) -> None:
     folder = tmp_path / "logs" / "run"
-    with Training(tmp_path, *options) as training:
+    with Training(tmp_path, *KART) as training:
         wait_for(lambda: steps(folder) > 0, 60, "a checkpoint")
         saved = steps(folder)
         assert len(training.family()) >= 4
-        status, output = training.end(number)
-        assert status == 128 + number, output
+        status, output = training.end(signal.SIGINT)
+        assert status == 128 + signal.SIGINT, output
         assert "Traceback" not in output
         assert steps(folder) >= saved
         nothing_is_left(training, temporary)
     assert litter(folder) == []
 
 
-def test_sigterm_to_all_processes_saves_and_loses_no_metrics(tmp_path: Path, temporary: Path) -> None:
-    """As by `timeout`."""
+def test_sigterm_to_all_after_ignored_sighup_loses_no_metrics(tmp_path: Path, temporary: Path) -> None:
+    """SIGHUP as to a run under `nohup`, SIGTERM as by `timeout`."""
     folder = tmp_path / "logs" / "run"
-    with Training(tmp_path, *ENDLESS, before=REPORT_OFTEN) as training:
-        wait_for(lambda: logged(folder), 60, "metrics")
+    with Training(tmp_path, *ENDLESS, faults=REPORT_OFTEN, ignored=[signal.SIGHUP]) as training:
+        wait_for(lambda: steps(folder) > 0, 60, "a checkpoint")
+        os.killpg(training.process.pid, signal.SIGHUP)
+        saved = steps(folder)
+        wait_for(lambda: steps(folder) > saved and logged(folder), 60, "the next checkpoint, and metrics")
         before = logged(folder)
         os.killpg(training.process.pid, signal.SIGTERM)
         status, output = training.end()
@@ -177,6 +164,7 @@ def test_sigterm_to_all_processes_saves_and_loses_no_metrics(tmp_path: Path, tem
         assert "being restarted" not in output, output
         assert logged(folder)[: len(before)] == before
         nothing_is_left(training, temporary)
+    assert litter(folder) == []
 
 
 def test_repeated_ctrl_c_ends_at_once(tmp_path: Path, temporary: Path) -> None:
@@ -184,7 +172,7 @@ def test_repeated_ctrl_c_ends_at_once(tmp_path: Path, temporary: Path) -> None:
     printed = tmp_path / "printed"
     with (
         printed.open("w") as file,
-        Training(tmp_path, *ENDLESS, output=file, before=END_SLOWLY) as training,
+        Training(tmp_path, *ENDLESS, output=file, faults=END_SLOWLY) as training,
     ):
         wait_for(lambda: steps(tmp_path / "logs" / "run") > 0, 60, "a checkpoint")
         training.role("agent-0").suspend()
@@ -229,11 +217,7 @@ def test_signal_before_the_fork_server_starts_leaves_nothing(
     tmp_path: Path, temporary: Path, number: signal.Signals
 ) -> None:
     """The folder of its sockets exists by then."""
-    slow = (
-        "import time\nfrom multiprocessing import forkserver\nstart = forkserver.ensure_running\n"
-        "forkserver.ensure_running = lambda: (time.sleep(1), start())"
-    )
-    with Training(tmp_path, *ENDLESS, before=slow, fresh=True) as training:
+    with Training(tmp_path, *ENDLESS, faults="fork_server=wait") as training:
         wait_for(lambda: list(temporary.iterdir()), 60, "the folder of its sockets")
         os.killpg(training.process.pid, number)
         status, output = training.end()
@@ -271,18 +255,6 @@ def test_training_outlives_its_terminal_until_sighup(tmp_path: Path, temporary: 
         assert scalars_csv.values(folder, "system/agent_deaths")[-1] == 0
         nothing_is_left(training, temporary)
     assert litter(folder) == []
-
-
-def test_sighup_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
-    """As under `nohup`."""
-    folder = tmp_path / "logs" / "run"
-    ignore = "import signal\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)"
-    with Training(tmp_path, *ENDLESS, before=ignore) as training:
-        wait_for(lambda: steps(folder) > 0, 60, "a checkpoint")
-        os.killpg(training.process.pid, signal.SIGHUP)
-        saved = steps(folder)
-        wait_for(lambda: steps(folder) > saved, 60, "the next checkpoint")
-        assert training.end(signal.SIGTERM)[0] == 128 + signal.SIGTERM
 
 
 @pytest.mark.timeout(240)
@@ -325,13 +297,12 @@ def test_a_killed_resource_tracker_is_replaced_silently(tmp_path: Path, temporar
         nothing_is_left(training, temporary)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signal_during_startup_leaves_nothing(tmp_path: Path, temporary: Path, number: signal.Signals) -> None:
+def test_sigterm_during_startup_leaves_nothing(tmp_path: Path, temporary: Path) -> None:
     folder = tmp_path / "logs" / "run"
     with Training(tmp_path, *ENDLESS) as training:
         wait_for((folder / "config.cfg").exists, 60, "the run to begin")
-        status, output = training.end(number)
-        assert status == 128 + number, output
+        status, output = training.end(signal.SIGTERM)
+        assert status == 128 + signal.SIGTERM, output
         assert "Traceback" not in output
         nothing_is_left(training, temporary)
     assert litter(folder) == []
@@ -350,7 +321,6 @@ def evaluator_has_begun(training: Training, folder: Path) -> bool:
     [
         pytest.param(ENDLESS, agents_have_begun, id="while the agents start"),
         pytest.param([*QUICK, *UNTIL_ENDED, *NAMED], evaluator_has_begun, id="while the evaluator loads"),
-        pytest.param(KART, lambda _, folder: steps(folder) > 0, id="a kart race"),
     ],
 )
 def test_killed_server_leaves_nothing(
@@ -363,23 +333,18 @@ def test_killed_server_leaves_nothing(
         nothing_is_left(training, temporary)
 
 
-@pytest.mark.skipif(not psutil.LINUX, reason="elsewhere a stopped process does not learn that its parent has ended")
-def test_processes_that_are_stopped_end_with_a_killed_server(tmp_path: Path, temporary: Path) -> None:
-    with Training(tmp_path, *ENDLESS) as training:
-        wait_for(lambda: steps(tmp_path / "logs" / "run") > 0, 60, "a checkpoint")
+def test_killed_server_of_stopped_processes_can_be_resumed(tmp_path: Path, temporary: Path) -> None:
+    folder = tmp_path / "logs" / "run"
+    with Training(tmp_path, *KART) as training:
+        wait_for(lambda: steps(folder) > 0, 60, "a checkpoint")
         agent = training.role("agent-0")
-        for process in (agent, *training.roles("logger"), psutil.Process(agent.ppid())):
-            process.suspend()
+        if psutil.LINUX:  # elsewhere a stopped process does not learn that its parent has ended
+            for process in (agent, *training.roles("logger"), psutil.Process(agent.ppid())):
+                process.suspend()
         killed(training)
         nothing_is_left(training, temporary)
-
-
-def test_run_with_a_killed_server_can_be_resumed(tmp_path: Path) -> None:
-    folder = tmp_path / "logs" / "run"
-    with Training(tmp_path, *ENDLESS) as training:
-        wait_for(lambda: steps(folder) > 0, 60, "a checkpoint")
-        killed(training)
-    resumed = run("train", "--resume", "--set", f"run.agent_steps={steps(folder) + 1000}", cwd=tmp_path)
+    further = ["--set", f"run.agent_steps={steps(folder) + 1000}", *EVALUATE_OFF]
+    resumed = run("train", "--resume", *further, cwd=tmp_path)
     assert resumed.returncode == 0, resumed.stdout + resumed.stderr
     assert not (folder / "run.lock").exists()
 

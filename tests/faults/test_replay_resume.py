@@ -30,7 +30,7 @@ REPLAYS = (
 def test_killed_run_resumes_with_its_replays_or_reports_loss(tmp_path):
     folder = tmp_path / "logs" / "run"
     options = [*QUICK, *EVALUATE_OFF, *(part for setting in REPLAYS for part in ("--set", setting))]
-    with Training(tmp_path, *options, "--set", "run.agent_steps=1000000000", before=REPORT_OFTEN) as training:
+    with Training(tmp_path, *options, "--set", "run.agent_steps=1000000000", faults=REPORT_OFTEN) as training:
 
         def saved_while_replaying() -> bool:
             replayed = [row.agent_steps for row in scalars_csv.read(folder) if row.tag == "replay/age_mean"]

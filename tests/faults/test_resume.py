@@ -33,7 +33,7 @@ def newest_counters(folder: Path) -> Counters:
 def test_curves_continue_without_overlap_after_a_kill(tmp_path):
     folder = tmp_path / "logs" / "run"
     options = [*QUICK, *EVALUATE_OFF, "--set", "run.name=run", "--set", "run.checkpoint_minutes=0.1"]
-    with Training(tmp_path, *options, "--set", "run.agent_steps=1000000000", before=REPORT_OFTEN) as training:
+    with Training(tmp_path, *options, "--set", "run.agent_steps=1000000000", faults=REPORT_OFTEN) as training:
 
         def logged_on_both_sides_of_the_checkpoint() -> bool:
             saved, logged = (
@@ -49,7 +49,7 @@ def test_curves_continue_without_overlap_after_a_kill(tmp_path):
     counters, before = newest_counters(folder), list(scalars_csv.read(folder))
     saved = counters.agent_steps
     limit = f"run.agent_steps={saved + 1500}"
-    resumed = run("train", "--resume", "run", "--set", limit, cwd=tmp_path, before=END_SLOWLY)
+    resumed = run("train", "--resume", "run", "--set", limit, cwd=tmp_path, faults=END_SLOWLY)
     assert resumed.returncode == 0, resumed.stdout + resumed.stderr
     assert f"Resuming at {saved:,} agent steps" in resumed.stdout
 

@@ -130,32 +130,33 @@ def test_training_continues_when_saving_fails(tmp_path):
     assert not list(folder.rglob("*.tmp"))
 
 
+@pytest.mark.skipif(not hasattr(psutil.Process, "rlimit"), reason="needs prlimit")
 @pytest.mark.parametrize("number", [None, signal.SIGTERM])
-def test_failed_last_save_ends_with_status_1_and_its_cause(tmp_path, number):
+def test_failed_last_save_ends_with_status_1_and_its_cause(tmp_path, monkeypatch, number):
+    gate, folder = tmp_path / "gate", tmp_path / "logs" / "run"
+    monkeypatch.setenv("KARTRL_TEST_GATE", str(gate))
     limit = "3000" if number is None else "1000000000"
     options = [*QUICK, *EVALUATE_OFF, "--set", "run.name=run", "--set", f"run.agent_steps={limit}"]
-    full = (  # as on a full disk, from when the slab, which is a file, is there
-        "import resource\nfrom kartrl.run.server import Server\nreal = Server._supervise\n"
-        "def supervise(self):\n    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n    real(self)\n"
-        "Server._supervise = supervise"
-    )
-    with Training(tmp_path, *options, before=f"{REPORT_OFTEN}\n{full}") as training:
+    with Training(tmp_path, *options, "--set", "environment.id=pacing:Gated-v0", faults=REPORT_OFTEN) as training:
+        training.role("agent-0")  # from when the slab, which is a file, is there, it is as on a full disk
+        psutil.Process(training.process.pid).rlimit(psutil.RLIMIT_FSIZE, (1000, 1000))
+        gate.touch()
         if number is not None:
-            wait_for(lambda: sum(values(tmp_path / "logs" / "run", "speed/updates")[-1:]) > 0, 60, "updates")
+            wait_for(lambda: sum(values(folder, "speed/updates")[-1:]) > 0, 60, "updates")
         status, output = training.end(number, timeout=100)
     assert status == 1, output
     assert "progress since the last checkpoint could not be saved: File too large" in output
     assert "nothing was learned" not in output
     assert "Saved." not in output
     assert "--resume" not in output, "from what?"
-    assert checkpoint.newest(tmp_path / "logs" / "run") is None
+    assert checkpoint.newest(folder) is None
 
 
 def test_diverging_run_rolls_back_once_and_ends_with_its_cause(tmp_path):
     # paced, so that there is a checkpoint before it is over
     options = [*QUICK, *PACED, *EVALUATE_OFF, "--set", "run.name=run", "--set", "run.checkpoint_minutes=0.005"]
-    seldom = "from kartrl.run import server\nserver.REPORT_SECONDS = 1000.0"  # it is told without a report
-    result = run("train", *options, "--set", "optimizer.learning_rate=1e30", cwd=tmp_path, before=seldom)
+    diverging = ["--set", "optimizer.learning_rate=1e30"]
+    result = run("train", *options, *diverging, cwd=tmp_path, faults="report=1000")  # it is printed without a report
     assert result.returncode == 1, result.stdout + result.stderr
     assert re.search(r"Diverged: the loss or gradient of 10 updates in a row was not finite, again", result.stdout)
     assert result.stdout.count("rolling back weights and optimizer") == 1

@@ -20,7 +20,7 @@ import os, pathlib, sys
 from kartrl.run.run_folder import RunFolder
 from kartrl.errors import UserError
 folder = pathlib.Path(sys.argv[1])
-for _ in range(300):
+for _ in range(100):
     try:
         held = RunFolder(folder)
     except UserError:

@@ -5,6 +5,7 @@ the place, the rest are the new bytes. `make fuzz` runs this; libFuzzer's option
 """
 
 import gzip
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -16,7 +17,6 @@ with atheris.instrument_imports(include=["kartrl.kart", "zipfile", "gzip"]):
     from commands import assert_clear
     from hostile import STATE
 
-    from kartrl.console import isolated_emulator
     from kartrl.console.states import read_state
     from kartrl.errors import UserError
     from kartrl.kart.console import KartConsole
@@ -25,7 +25,7 @@ with atheris.instrument_imports(include=["kartrl.kart", "zipfile", "gzip"]):
     from kartrl.kart.play.movie import Movie, write_movie
     from kartrl.kart.play.stage import Options, Stage
 
-isolated_emulator.WAITS = 2
+os.environ["KARTRL_FAULTS"] = "emulator=2"
 FRAMES = 60
 HONEST = read_state(STATE)
 

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -24,10 +24,9 @@ EVALUATE_OFF = ["--set", "evaluation.minutes=0"]
 UNTIL_ENDED = ["--set", "run.agent_steps=1000000000", "--set", "run.checkpoint_minutes=0.02"]
 PACED = ["--set", "environment.id=pacing:Paced-v0"]
 ENDLESS = [*QUICK, *PACED, *EVALUATE_OFF, *UNTIL_ENDED, "--set", "run.name=run"]
-# code to run before: the server reports several times a second
-REPORT_OFTEN = "from kartrl.run import server\nserver.REPORT_SECONDS = 0.2"
-# code to run before: at the end, the server does not kill processes that a busy machine keeps from ending for a while
-END_SLOWLY = "from kartrl.run import server\nserver.JOIN_SECONDS = 30.0"
+# Faults to inject (CONTRIBUTING.md): the server reports several times a second;
+REPORT_OFTEN = "report=0.2"
+END_SLOWLY = "join=30"  # at the end, it waits for processes that a busy machine keeps from ending for a while
 
 
 def environment(*first: Path) -> dict[str, str]:
@@ -47,7 +46,9 @@ def start(
     stdout: int | IO[str],
     stderr: int,
     first: Sequence[Path] = (),
-    before: str = "",
+    faults: str = "",
+    limits: Mapping[str, int] | None = None,
+    ignored: Sequence[int] = (),
     fresh: bool = False,
     installed: bool = False,
 ) -> "subprocess.Popen[str] | Forked":
@@ -55,15 +56,19 @@ def start(
 
     Args:
         first: folders in which Python looks for modules before all others.
-        before: code that runs first in its process.
+        faults: what to inject, as in CONTRIBUTING.md.
+        limits: name of a resource -> its limit in the process; of the address space (AS): what may be added.
+        ignored: signals that it ignores, as under `nohup`.
         fresh: loads everything anew, as `python -m kartrl`, instead of in a fork of a process that has it loaded.
         installed: does not look for modules in the current folder, as the installed command `kartrl`.
     """
-    env = environment(*first)
+    env = environment(*first) | ({"KARTRL_FAULTS": faults} if faults else {})
     if not (fresh or first) and hasattr(os, "fork"):
-        return Forked(list(arguments), before, KARTRL.parent if installed else cwd, cwd, env, stdout, stderr)
-    code = f"import sys\n{before}\nfrom kartrl.cli import main\nsys.exit(main(sys.argv[1:]))"
-    python = [sys.executable, "-c", code] if before else [sys.executable, "-m", "kartrl"]
+        script = KARTRL.parent if installed else cwd
+        return Forked(list(arguments), script, cwd, env, stdout, stderr, limits or {}, ignored)
+    assert not limits
+    assert not ignored
+    python = [sys.executable, "-m", "kartrl"]
     return subprocess.Popen(
         [*([str(KARTRL)] if installed else python), *arguments],
         cwd=cwd,

@@ -1,10 +1,13 @@
 """Gymnasium environments that fail after so many steps of their life: `crashing:Crash-v0` and others."""
 
+import contextlib
+import itertools
 import multiprocessing
 import os
 import signal
 import time
 from pathlib import Path
+from typing import ClassVar
 
 import gymnasium
 import numpy as np
@@ -66,9 +69,29 @@ class Faulty(gymnasium.Env):
             return str(self.np_random.choice(KINDS)) if self.np_random.random() < self.probability else ""
         if self.switch is not None:
             return self.kind if self.switch.exists() else ""
-        if self.kind in ("reward", "observation"):  # now and again, as such an environment lives on
-            return self.kind if self.age % self.lifetime == 0 else ""
+        if self.kind in ("reward", "both"):  # now and again, as such an environment lives on
+            kinds = ("reward", "observation") if self.kind == "both" else (self.kind,)
+            return kinds[self.age // self.lifetime % len(kinds)] if self.age % self.lifetime == 0 else ""
         return self.kind if self.age > self.lifetime else ""
+
+
+class ByTurns(Faulty):
+    """Another kind for each agent's process, by the files that those before made. A step takes two milliseconds."""
+
+    claimed: ClassVar[dict[int, str]] = {}  # process -> its kind
+
+    def step(self, action):
+        time.sleep(0.002)
+        return super().step(action)
+
+    def _fault(self):
+        if os.getpid() not in self.claimed:
+            for number in itertools.count():
+                with contextlib.suppress(FileExistsError):
+                    os.close(os.open(f"{self.switch}-{number}", os.O_CREAT | os.O_EXCL))
+                    break
+            self.claimed[os.getpid()] = KINDS[number % 3]
+        return self.claimed[os.getpid()] if self.age > self.lifetime else ""
 
 
 class CrashHard(Faulty):
@@ -145,8 +168,8 @@ gymnasium.register("ExitAtOnce-v0", Faulty, kwargs={"lifetime": 3, "kind": "exit
 gymnasium.register("StallAtOnce-v0", Faulty, kwargs={"lifetime": 3, "kind": "stall"})
 gymnasium.register("Exit-v0", Faulty, kwargs={"lifetime": 200, "kind": "exit"})
 gymnasium.register("Stall-v0", Faulty, kwargs={"lifetime": 300, "kind": "stall"})
-gymnasium.register("BadReward-v0", Faulty, kwargs={"lifetime": 70, "kind": "reward"})
-gymnasium.register("BadObservation-v0", Faulty, kwargs={"lifetime": 70, "kind": "observation"})
+gymnasium.register("NowAndAgain-v0", Faulty, kwargs={"lifetime": 70, "kind": "both"})
+gymnasium.register("ByTurns-v0", ByTurns, kwargs={"lifetime": 200, "switch": os.environ.get("KARTRL_TEST_SWITCH", "")})
 gymnasium.register("NothingButBad-v0", Faulty, kwargs={"lifetime": 1, "kind": "reward"})
 gymnasium.register("TurnsBad-v0", Faulty, kwargs={"lifetime": 200, "kind": "rewards"})
 gymnasium.register("Random-v0", Faulty, kwargs={"lifetime": 0, "probability": 2e-4})

@@ -1,7 +1,7 @@
 """kartrl's commands as forks of a process that has loaded their modules, a tenth of the cost of a fresh start.
 
 Each has a process number, session, environment, folder and streams of its own, and ends as `python -m kartrl` would.
-Its own fork server is a fork too, at first, unless code ran before the command, which must not reach other processes.
+Its own fork server is a fork too, at first.
 This file, run, is the process that forks; `Forked` is what a test holds of a command.
 """
 
@@ -14,6 +14,7 @@ import multiprocessing.forkserver
 import multiprocessing.resource_tracker
 import multiprocessing.util
 import os
+import resource
 import runpy
 import selectors
 import signal
@@ -28,6 +29,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+import psutil
 import setproctitle
 
 NUMBER = struct.Struct("=i")  # of a process, then its exit status
@@ -40,20 +42,22 @@ class Forked:
     def __init__(
         self,
         arguments: list[str],
-        before: str,
         script: Path,
         cwd: Path,
         env: Mapping[str, str],
         stdout: int | IO[str],
         stderr: int,
+        limits: Mapping[str, int],
+        ignored: Sequence[int],
     ) -> None:
-        """Args as those of `Popen`, but for `before`: code to run first; and `script`: the folder of the command."""
+        """Args as those of `Popen`, but for `script`, the folder of the command; for the rest see `commands.start`."""
         self.args, self.returncode = arguments, None
         self.stdout, output = self._stream(stdout)
         self.stderr, errors = (None, output) if stderr == subprocess.STDOUT else self._stream(stderr)
         self._status, status = os.pipe()
         self._read: dict[IO[str], str] = {}
-        request = {"arguments": arguments, "before": before, "script": str(script), "cwd": str(cwd), "env": dict(env)}
+        request = {"arguments": arguments, "script": str(script), "cwd": str(cwd), "env": dict(env)}
+        request |= {"limits": dict(limits), "ignored": list(ignored)}
         payload = json.dumps(request).encode()
         forks = _forks(env["PYTHONPATH"])
         socket.send_fds(forks, [NUMBER.pack(len(payload))], [output, errors, status])
@@ -216,6 +220,11 @@ def become(request: dict[str, Any], output: int, errors: int, status: int) -> No
         os.close(descriptor)
     sys.path[0] = request["script"]
     sys.argv[1:] = request["arguments"]
+    for number in request["ignored"]:
+        signal.signal(number, signal.SIG_IGN)
+    for name, limit in request["limits"].items():
+        used = psutil.Process().memory_info().vms if name == "AS" else 0
+        resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (used + limit, used + limit))
 
 
 def start_forked(path: bytes, arguments: Sequence[str], passed: Sequence[int]) -> int:
@@ -253,7 +262,5 @@ if __name__ == "__main__":
     load()
     wanted = serve(socket.socket(fileno=int(sys.argv[1])))
     if wanted is not None:
-        if not wanted["before"]:
-            multiprocessing.util.spawnv_passfds = start_forked
-        exec(wanted["before"], {})
+        multiprocessing.util.spawnv_passfds = start_forked
         runpy.run_module("kartrl", run_name="__main__", alter_sys=True)

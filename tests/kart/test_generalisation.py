@@ -195,6 +195,12 @@ def test_report(tmp_path):
             assert len(picture.convert("RGB").resize((110, 50)).getcolors(5500)) > 20
 
 
+def give_laps(folder):
+    """The laps of the scripted driver, which are measured in the next test."""
+    folder.mkdir()
+    (folder / "reference.json").write_text(json.dumps(dict.fromkeys((*TINY.train, *TINY.unseen["unseen"]), 20.0)))
+
+
 @needs_kart
 @pytest.mark.timeout(300)
 def test_benchmark_completes_and_repeats_no_finished_run(tmp_path):
@@ -232,14 +238,13 @@ def test_benchmark_completes_and_repeats_no_finished_run(tmp_path):
 
 
 @needs_kart
+@pytest.mark.slow
 @pytest.mark.timeout(600)  # a minute on a busy machine
 def test_interrupted_benchmark_resumes(tmp_path):
     folder, script = tmp_path / "out", HELPERS / "benchmarking.py"
     # checkpoints come every 1.2 s: so many steps that the training is far from its end when the first one is seen
     limit = 10_000
-    folder.mkdir()  # the laps of the scripted driver are measured in the test above
-    laps = dict.fromkeys((*TINY.train, *TINY.unseen["unseen"]), 20.0)
-    (folder / "reference.json").write_text(json.dumps(laps))
+    give_laps(folder)
     command = [sys.executable, str(script), str(folder), str(limit), "1"]
     with subprocess.Popen(
         command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -261,8 +266,9 @@ def test_interrupted_benchmark_resumes(tmp_path):
 
 @needs_kart
 def test_failed_run_is_reported_and_does_not_stop_the_others(tmp_path):
+    give_laps(tmp_path / "out")
     console = Console(file=io.StringIO(), width=300)
-    assert benchmark(plan(tmp_path, 300, overrides=("environment.actions=none nonsense",)), console) == 1
+    assert benchmark(plan(tmp_path / "out", 300, overrides=("environment.actions=none nonsense",)), console) == 1
     text = console.file.getvalue()
     assert "exit status 2" in text
     assert "nonsense".upper() in text

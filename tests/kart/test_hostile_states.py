@@ -21,8 +21,7 @@ from kartrl.kart.game_files import BUNDLED, GAMES, core_file
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator on this platform"
 )
-WAITS = "from kartrl.console import isolated_emulator\nisolated_emulator.WAITS = {}"  # seconds
-SOON, NEVER = WAITS.format(3), WAITS.format(1000)
+SOON, NEVER = "emulator=3", "emulator=1000"  # seconds for its answer
 PATIENCE = {HANGS: SOON, CRASHES: NEVER}  # a crash ends the wait itself; on a busy machine one may come late
 CAUSES = {HANGS: "hangs", CRASHES: "crashed (killed by SIGSEGV)"}
 
@@ -42,12 +41,12 @@ def assert_refused(done: "subprocess.CompletedProcess[str]", file: Path, block: 
 @pytest.mark.parametrize("block", CAUSES)
 def test_evaluate(tmp_path: Path, policy: str, block: str) -> None:
     file = write_hostile_state(tmp_path / "odd.state", block)
-    assert_refused(run("evaluate", "-p", policy, "-s", str(file), cwd=tmp_path, before=PATIENCE[block]), file, block)
+    assert_refused(run("evaluate", "-p", policy, "-s", str(file), cwd=tmp_path, faults=PATIENCE[block]), file, block)
 
 
 def test_record(tmp_path: Path, policy: str) -> None:
     file = write_hostile_state(tmp_path / "odd.state", CRASHES)
-    done = run("record", "-p", policy, "-s", str(file), cwd=tmp_path, before=PATIENCE[CRASHES])
+    done = run("record", "-p", policy, "-s", str(file), cwd=tmp_path, faults=PATIENCE[CRASHES])
     assert_refused(done, file, CRASHES)
     assert list(tmp_path.iterdir()) == [file]
 
@@ -56,7 +55,7 @@ def test_record(tmp_path: Path, policy: str) -> None:
 def test_a_movie_that_is_filmed(tmp_path: Path, block: str) -> None:
     file = write_hostile_movie(tmp_path / "odd.bk2", block)
     options = ("--game", "bundled", "--replay", str(file), "-o", "odd.mp4")
-    assert_refused(run("play", *options, cwd=tmp_path, before=PATIENCE[block]), file, block)
+    assert_refused(run("play", *options, cwd=tmp_path, faults=PATIENCE[block]), file, block)
     assert list(tmp_path.iterdir()) == [file]
 
 
@@ -64,7 +63,7 @@ def test_a_movie_that_is_filmed(tmp_path: Path, block: str) -> None:
 def test_train_names_the_state_and_the_cause(tmp_path: Path, block: str) -> None:
     file = write_hostile_state(tmp_path / "odd.state", block)
     levels = ("--set", f"levels.{file}=train", "--set", "environment.game=bundled")
-    assert_refused(run("train", *EVALUATE_OFF, *levels, cwd=tmp_path, before=PATIENCE[block]), file, block)
+    assert_refused(run("train", *EVALUATE_OFF, *levels, cwd=tmp_path, faults=PATIENCE[block]), file, block)
     assert list(tmp_path.iterdir()) == [file]
 
 
@@ -72,7 +71,7 @@ def test_train_names_the_state_and_the_cause(tmp_path: Path, block: str) -> None
 def test_a_signal_ends_a_command_whose_emulator_hangs(tmp_path: Path, policy: str, number: int, status: int) -> None:
     file = write_hostile_state(tmp_path / "odd.state", HANGS)
     pipe = subprocess.PIPE
-    command = start("evaluate", "-p", policy, "-s", str(file), cwd=tmp_path, stdout=pipe, stderr=pipe, before=NEVER)
+    command = start("evaluate", "-p", policy, "-s", str(file), cwd=tmp_path, stdout=pipe, stderr=pipe, faults=NEVER)
     emulators: list[psutil.Process] = []
 
     def hanging() -> bool:
@@ -110,7 +109,7 @@ def test_a_stopped_emulator_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None
     emulator = isolated_emulator.IsolatedEmulator(core_file(), GAMES / BUNDLED / "rom.sfc")
     try:
         state = emulator.save()
-        monkeypatch.setattr(isolated_emulator, "WAITS", 1)  # not before: on a busy machine `save` may take longer
+        monkeypatch.setenv("KARTRL_FAULTS", "emulator=1")  # not before: on a busy machine `save` may take longer
         os.kill(emulator._process.pid, signal.SIGSTOP)
         with pytest.raises(isolated_emulator.EmulatorLost, match="no answer within 1 s"):
             emulator.restore(state)
