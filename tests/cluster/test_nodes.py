@@ -12,7 +12,7 @@ import pytest
 from commands import ENDLESS, EVALUATE_OFF, HELPERS, REPORT_OFTEN, Training, run, sockets, steps, titled, wait_for
 from ray_machines import AUTOSCALED_CPUS, Machines, other_version, ray_machines
 
-from kartrl.metrics.scalars_csv import last_step, values
+from kartrl.metrics.scalars_csv import come_to, values
 from kartrl.nodes.session import find_cluster
 
 pytestmark = pytest.mark.skipif(  # Ray is not to be imported before its settings are there
@@ -128,7 +128,7 @@ def test_nodes_that_join_and_leave_keep_training_alive(machines, tmp_path):
                 wait_for_checkpoint(folder)
             # what is logged comes late, and may be of updates before; those beyond this checkpoint were made since
             learned, dropped = steps(folder), newest(folder, "system/dropped_unrolls")
-            wait_for(lambda: last_step(folder) > learned + 6 * UPDATE, SECONDS, "updates beside a slow node")
+            wait_for(lambda: come_to(folder)[1] > learned + 6 * UPDATE, SECONDS, "updates beside a slow node")
             stopped.resume()
             wait_for(
                 lambda: newest(folder, "system/dropped_unrolls") > dropped, SECONDS, "its old unrolls to be dropped"

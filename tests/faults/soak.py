@@ -170,7 +170,7 @@ class Soak:
         return scalars_csv.values(self.run, tag)
 
     def _reached(self) -> int:
-        return scalars_csv.last_step(self.run)
+        return scalars_csv.come_to(self.run)[1]
 
     def _steps(self) -> int:
         path = checkpoint.newest(self.run)

@@ -246,7 +246,7 @@ def test_training_outlives_its_terminal_until_sighup(tmp_path: Path, temporary: 
         def further() -> bool:
             nonlocal saved
             saved = steps(folder)
-            return scalars_csv.last_step(folder) > saved
+            return scalars_csv.come_to(folder)[1] > saved
 
         wait_for(further, 100, "an update since the checkpoint")
         os.killpg(training.process.pid, signal.SIGHUP)

@@ -35,7 +35,7 @@ def test_training_continues_where_its_folder_is_moved(tmp_path: Path) -> None:
     with Training(tmp_path, *ENDLESS, *after) as training:
 
         def goes_on(place: Path, begun: int) -> bool:
-            return steps(place) > begun and scalars_csv.last_step(place) > begun
+            return steps(place) > begun and scalars_csv.come_to(place)[1] > begun
 
         wait_for(lambda: goes_on(logs / "run", 0), 60, "a checkpoint and metrics")
         (logs / "run").rename(logs / "moved")

@@ -1,17 +1,17 @@
 """Whole runs on a GPU: every algorithm trains there, on a CPU, and there again, and its policy drives there."""
 
 import math
+import re
 
 import pytest
-from commands import EVALUATE_OFF, run, steps
+from commands import EVALUATE_OFF, HELPERS, run, steps
 from gpu import needs_gpu
 
 from kartrl.algorithms import ALGORITHMS
 from kartrl.metrics import scalars_csv
 
 pytestmark = needs_gpu
-# printed at the end by the process that learns
-USED = "import atexit, torch\natexit.register(lambda: print('bytes of the GPU:', torch.cuda.max_memory_allocated()))"
+USED = HELPERS / "gpu_use"  # whose sitecustomize.py has each process print the GPU's memory that it took
 SMALL = ("environment.id=CartPole-v1", "model.hidden_size=32", "system.agents=2")
 FILLED = "replay.start=500"
 LASER = ("laser.threshold=0.3", "laser.form=paper")
@@ -41,10 +41,10 @@ def test_run_continues_on_the_cpu_and_back(tmp_path, world):
     for number, device in enumerate(("cuda", "cpu", "cuda"), 1):
         limit = [*settings(f"run.agent_steps={number * 4000}", f"system.device={device}"), *EVALUATE_OFF]
         goes_on = ["--resume", "logs/run"] if number > 1 else []
-        ended = run("train", *goes_on, *settings(*values), *limit, cwd=tmp_path, before=USED, timeout=200)
+        ended = run("train", *goes_on, *settings(*values), *limit, cwd=tmp_path, first=[USED], timeout=200)
         assert ended.returncode == 0, ended.stdout + ended.stderr
         assert "skipp" not in ended.stdout, ended.stdout  # updates that were not finite
-        used = int(ended.stdout.split("bytes of the GPU:")[1].split()[0])
+        used = max(map(int, re.findall(r"bytes of the GPU: (\d+)", ended.stdout)))
         if world != "hogwild":  # whose workers are processes of their own
             assert (used > 0) == (device == "cuda")
         assert steps(tmp_path / "logs" / "run") >= number * 4000
