@@ -23,6 +23,7 @@ from torch import nn
 from kartrl.config import Config, Model, Optimizer, read
 from kartrl.envs import make_group
 from kartrl.envs.frames import joined_frames
+from kartrl.envs.observation_spec import plain
 from kartrl.envs.spec import ActionSpec
 from kartrl.hardware.devices import keep_freed_memory
 from kartrl.learning.optimizers import make_optimizer
@@ -47,7 +48,7 @@ def seconds(call: Callable[[], object], count: int) -> float:
 
 def update(section: Model, unrolls: int, part: int) -> Callable[[], None]:
     """Forward and backward pass of `unrolls` unrolls of 20 steps of 84 x 84 x 4, `part` unrolls at a time."""
-    network = make_network(section, (84, 84, 4), ActionSpec.of(Discrete(6)))
+    network = make_network(section, plain(84, 84, 4), ActionSpec.of(Discrete(6)))
     observation = torch.randint(0, 256, (21, unrolls, 84, 84, 4), dtype=torch.uint8)
     first, state = torch.zeros(21, unrolls, dtype=torch.bool), network.initial_state(unrolls)
 
@@ -109,7 +110,9 @@ def columns() -> Pair:
     """Forward and backward pass of the kart's network in bf16 on 128 images, seconds per image."""
 
     def passes(alone: bool) -> Callable[[], float]:
-        network: Any = make_network(Model(precision="bf16", torchscript=False), (54, 54, 1), ActionSpec.of(Discrete(9)))
+        network: Any = make_network(
+            Model(precision="bf16", torchscript=False), plain(54, 54, 1), ActionSpec.of(Discrete(9))
+        )
         if alone:
             network.trunk.encoder.body.convolutions[0].columns = 1
         images = torch.randint(0, 256, (128, 54, 54, 1), dtype=torch.uint8)
@@ -123,7 +126,7 @@ def fused() -> Pair:
     """An optimizer step of the Nature network."""
 
     def step(make: Callable[[list[nn.Parameter]], torch.optim.Optimizer]) -> Callable[[], float]:
-        parameters = list(make_network(NATURE, (84, 84, 4), ActionSpec.of(Discrete(6))).parameters())
+        parameters = list(make_network(NATURE, plain(84, 84, 4), ActionSpec.of(Discrete(6))).parameters())
         for parameter in parameters:
             parameter.grad = torch.randn_like(parameter)
         optimizer = make(parameters)
@@ -169,7 +172,7 @@ def torchscript() -> Pair:
 
 def forward_seconds(section: Model, batch: int) -> float:
     """Median seconds per observation of a forward pass of the kart's network."""
-    network = make_network(section, (54, 54, 1), ActionSpec.of(Discrete(9))).eval()
+    network = make_network(section, plain(54, 54, 1), ActionSpec.of(Discrete(9))).eval()
     arguments = (
         torch.zeros(batch, 54, 54, 1, dtype=torch.uint8),
         torch.zeros(batch, dtype=torch.bool),

@@ -24,6 +24,7 @@ from rich.progress import track
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from kartrl.config.replay import Replay as Section
+from kartrl.envs.observation_spec import plain
 from kartrl.replay import MemoryShape, Mixture, make_mixture
 from kartrl.replay.replay_folder import ReplayFolder
 from kartrl.trajectory import Trajectory
@@ -75,7 +76,7 @@ def filled(method: str, steps: int, player: Player) -> Mixture:
     """A replay by this method that holds as many steps."""
     section = Section(methods=f"queue {method}", capacities=str(steps))
     unrolls = steps // LENGTH + BATCH
-    shape = MemoryShape(unrolls, LENGTH, (SIDE, SIDE, STACK), "uint8", STACK, DECISION, 0)
+    shape = MemoryShape(unrolls, LENGTH, plain(SIDE, SIDE, STACK), STACK, DECISION, 0)
     mixture = make_mixture(
         section, section.drawn("none"), shape, torch.Generator().manual_seed(0), lambda: 0.0, embed=None
     )

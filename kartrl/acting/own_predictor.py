@@ -60,7 +60,7 @@ class OwnPredictor:
         stopwatch: Stopwatch,
     ) -> None:
         self._slab, self._agent, self._weights, self._stopwatch = slab, agent, weights, stopwatch
-        network = make_network(config.model, spec.observation_shape, spec.action, heads_of(config))
+        network = make_network(config.model, spec.observation, spec.action, heads_of(config))
         states, groups = group_states(slab, network), slab.groups_per_agent
         self._policy = make_policy(network, make_distribution(spec.action), states, seed, slab, groups)
         self._tensors = published(self._policy.network)  # listed once, as this is slow for a scripted module

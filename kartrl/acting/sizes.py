@@ -56,15 +56,15 @@ def slab_shape(config: Config, spec: EnvSpec, sizes: Sizes) -> SlabShape:
         UserError: it takes more memory than is free.
     """
     with torch.device("meta"):  # shapes without memory
-        network = ActorCritic(config.model, spec.observation_shape, spec.action, heads_of(config))
+        network = ActorCritic(config.model, spec.observation, spec.action, heads_of(config))
     shape = SlabShape(
         num_agents=sizes.agents,
         groups_per_agent=sizes.groups_per_agent,
         group_size=sizes.group_size,
         ring=sizes.ring,
         unroll_length=sizes.unroll_length,
-        observation_shape=spec.observation_shape,
-        observation_dtype=spec.observation_dtype,
+        observation_shape=spec.observation.shape,
+        observation_dtype=spec.observation.dtype,
         decision_size=decision_size(spec.action.columns, network.distribution.parameter_size),
         state_size=network.state_size,
         restriction_size=spec.action.parameter_size if spec.action.masked else 0,

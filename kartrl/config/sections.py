@@ -239,6 +239,11 @@ class Environment(Section):
         min_length=2,
         description="kart: buttons pressed by each action (B accelerates, Y brakes, L hops and slides)",
     )
+    observation_parts: Annotated[Words, Field(min_length=1)] = Field(
+        ("all",),
+        description="Dict and Tuple observations: names of the parts that the network sees, such as image camera.left "
+        "(of a Tuple numbers, from 0), or of what contains them; all: all but text",
+    )
     action_bounds: Bounds | Literal["auto", "none"] = Field(
         "auto",
         description="continuous actions: LOW HIGH, the bounds of those that the environment does not bound, such as "

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from kartrl.config import Config, Levels, Run, dump, read
 from kartrl.config.levels import is_path
+from kartrl.envs.observation_spec import ObservationSpec
 from kartrl.envs.seeds import seed_generators
 from kartrl.envs.spec import ActionSpec
 from kartrl.envs.world import World
@@ -95,10 +96,10 @@ def open_driver(
         raise UserError(f"[environment] id = {config.environment.id}: {located(error)}") from error
     world.isolate(env)
     try:
-        fits = env.observation_space.shape == loaded.observation_shape
+        fits = ObservationSpec.of(env.observation_space) == loaded.observation
         if overrides and not (fits and ActionSpec.of(env.action_space) == loaded.action):
             raise UserError(f"--set {' '.join(overrides)}: {path} was trained on other observations or actions")
-        _check_effect(world, overrides, images=len(loaded.observation_shape) == 3)
+        _check_effect(world, overrides, images=loaded.observation.has_images)
         yield Driver(world, loaded.counters.agent_steps, env, network, found, path)
     finally:
         env.close()

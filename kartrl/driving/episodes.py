@@ -11,7 +11,7 @@ from kartrl.envs.episode import STATISTICS, Drive
 from kartrl.envs.seeds import keep_generators, restore_generators, seed_generators
 from kartrl.envs.spec import ActionSpec
 from kartrl.envs.world import Env, World
-from kartrl.envs.wrappers.observations import NonFiniteImage, fits, is_finite
+from kartrl.envs.wrappers.finite import NonFinite, fits, is_finite
 from kartrl.envs.wrappers.pictures import picture_of
 from kartrl.models import Network
 
@@ -205,7 +205,7 @@ def _episode(env: Env, options: dict[str, Any], seed: int) -> Generator[Step, An
         try:
             observation, reward, terminated, truncated, info = env.step(action)
             finite = fits(reward) and is_finite(observation)
-        except NonFiniteImage:
+        except NonFinite:
             finite = False
         if not finite:  # it ends the episode, as in training
             info = step.info | {STATISTICS: {"l": length, "r": total}}

@@ -16,7 +16,8 @@ from kartrl.envs.episode import STATISTICS, Episode
 from kartrl.envs.frames import joined_frames
 from kartrl.envs.seeds import SEEDS, seed_generators
 from kartrl.envs.wrappers.atari import NOOP, TERMINATED, UNLIMITED, USUAL, step_limit
-from kartrl.envs.wrappers.observations import NonFiniteImage, fault_of, fits, is_finite, reward_fault
+from kartrl.envs.wrappers.finite import NonFinite, fits, is_finite, reward_fault
+from kartrl.envs.wrappers.vectors import fault_of
 
 MakeEpisode = Callable[[dict[str, Any], bool], Episode]
 
@@ -24,7 +25,7 @@ MakeEpisode = Callable[[dict[str, Any], bool], Episode]
 class GroupStep(NamedTuple):
     """The result of a step of G environments."""
 
-    observation: np.ndarray  # uint8 [G, H, W, C] or float32 [G, D]
+    observation: np.ndarray  # [G, ...], see `ObservationSpec`
     reward: np.ndarray  # float32 [G]
     terminated: np.ndarray  # bool [G]
     truncated: np.ndarray  # bool [G]
@@ -112,7 +113,7 @@ class SingleGroup:
                         faulty[index], self.fault = True, reward_fault(value)
                 if not is_finite(observations[index]):
                     faulty[index], self.fault = True, fault_of(env)
-            except NonFiniteImage as error:
+            except NonFinite as error:
                 faulty[index], self.fault = True, str(error)
             if faulty[index]:  # the episode is truncated and not counted anywhere
                 observations[index], reward[index] = self._blank, 0.0

@@ -12,13 +12,16 @@ import numpy as np
 
 from kartrl.config import Config
 from kartrl.envs import masks
+from kartrl.envs.observation_spec import ObservationSpec
 from kartrl.envs.seeds import seed_generators
 from kartrl.envs.spec import ActionSpec, EnvSpec
 from kartrl.envs.world import World
 from kartrl.envs.worlds import load_world
 from kartrl.envs.wrappers.checked import Misfit
-from kartrl.envs.wrappers.observations import NonFiniteImage, fault_of, fits, is_finite, left_out, reward_fault
+from kartrl.envs.wrappers.finite import NonFinite, fits, is_finite, reward_fault
 from kartrl.envs.wrappers.own_folder import OwnFolder
+from kartrl.envs.wrappers.parts import left_out
+from kartrl.envs.wrappers.vectors import fault_of
 from kartrl.errors import UserError, located
 
 Env = gymnasium.Env[Any, Any]
@@ -77,15 +80,15 @@ def look(
 
 
 def _describe(world: World, env: Env) -> EnvSpec:
-    shape, dtype = env.observation_space.shape or (), str(env.observation_space.dtype)
+    observation = ObservationSpec.of(env.observation_space)
     title = getattr(env.unwrapped, "game_title", world.config.environment.id)
     action = ActionSpec.of(env.action_space)
     renders = "rgb_array" in (env.metadata.get("render_modes") or ())
-    mirrored = _mirrored(world, action, shape)
-    return EnvSpec(title, shape, dtype, action, 0.0, mirrored, left_out(env), renders=renders)
+    mirrored = _mirrored(world, action, observation)
+    return EnvSpec(title, observation, action, 0.0, mirrored, left_out(env), renders=renders)
 
 
-def _mirrored(world: World, action: ActionSpec, shape: tuple[int, ...]) -> tuple[int, ...]:
+def _mirrored(world: World, action: ActionSpec, observation: ObservationSpec) -> tuple[int, ...]:
     """See `EnvSpec.mirrored`.
 
     Raises:
@@ -93,10 +96,10 @@ def _mirrored(world: World, action: ActionSpec, shape: tuple[int, ...]) -> tuple
     """
     key = world.config.environment.mirrored_actions
     if isinstance(key, str):
-        return world.mirrored_actions() if key == "auto" else ()
+        return world.mirrored_actions() if key == "auto" and not observation.is_packed else ()
     name = "environment.mirrored_actions"
-    if not action.choices or len(shape) != 3:
-        raise UserError(f"{name}: only for images and Discrete actions; set it to none")
+    if not action.choices or not observation.has_images or observation.is_packed:
+        raise UserError(f"{name}: only for images alone and Discrete actions; set it to none")
     if len(key) != action.choices or any(not (other < len(key) and key[other] == own) for own, other in enumerate(key)):
         raise UserError(
             f"{name}: must name one action for each of the {action.choices}, and the two of a pair each other, "
@@ -154,7 +157,7 @@ def _step(env: Env, action: Any) -> tuple[str, Info]:
         observation, reward, terminated, truncated, info = env.step(action)
         fault = "" if fits(reward) else reward_fault(reward)
         fault = fault if is_finite(observation) else fault_of(env)
-    except NonFiniteImage as error:
+    except NonFinite as error:
         fault = str(error)
     if fault or terminated or truncated:
         _, info = env.reset()
@@ -168,7 +171,7 @@ def _explained(env: Env) -> Iterator[None]:
         yield
     except (Misfit, UserError):
         raise
-    except NonFiniteImage as error:
+    except NonFinite as error:
         raise Misfit(f"it begins with {error}") from error
     except Exception as error:
         if (difference := _difference(env.unwrapped, error)) is not None:

@@ -11,6 +11,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from kartrl.envs.observation_spec import ObservationSpec
 from kartrl.errors import UserError
 
 LARGEST_POLICY = 131_072  # parameters of a policy's distribution
@@ -227,8 +228,7 @@ class EnvSpec(NamedTuple):
     """Properties of an environment, determined before training."""
 
     title: str
-    observation_shape: tuple[int, ...]  # [H, W, C] of an image, [D] of a vector
-    observation_dtype: str  # uint8 or float32
+    observation: ObservationSpec
     action: ActionSpec
     step_seconds: float  # per step in one process
     mirrored: tuple[int, ...] = ()  # for each action, the one that does the same in a mirrored image; (): unknown
@@ -241,9 +241,9 @@ class EnvSpec(NamedTuple):
 LONGEST = 160  # characters of a description
 
 
-def describe(space: gymnasium.Space[Any]) -> str:
-    """The space on one line, shortened: NumPy spreads long bounds over several."""
-    return _shortened(" ".join(str(space).split()))
+def describe(space: gymnasium.Space[Any], name: str = "") -> str:
+    """The space on one line, shortened: NumPy spreads long bounds over several; and the name of the part that it is."""
+    return _shortened(" ".join(str(space).split())) + f" (at {name})" * bool(name)
 
 
 def leaves(space: gymnasium.Space[Any], name: str = "") -> Iterator[tuple[str, gymnasium.Space[Any]]]:
@@ -277,9 +277,8 @@ def _part(space: gymnasium.Space[Any], name: str) -> Part:
         low, high = space.low.ravel(), space.high.ravel()
         if space.dtype.kind == "f" and (has_bound(low) & has_bound(high) & (low < high)).all():
             return Continuous(tuple(low.tolist()), tuple(high.tolist()))
-    where = f" (at {name})" if name else ""
     raise UserError(
-        f"its actions are {describe(space)}{where}; kartrl takes Discrete, MultiDiscrete and MultiBinary ones, Box "
+        f"its actions are {describe(space, name)}; kartrl takes Discrete, MultiDiscrete and MultiBinary ones, Box "
         "ones of floats with finite bounds, low < high, and Tuple and Dict of these; environment.action_bounds gives "
         "floats other bounds, or none"
     )

@@ -70,7 +70,7 @@ class World(ABC):
     def open_env(self, levels: Sequence[str] = (), training: bool = True, render: bool = False) -> Env:
         """Make the environment, with episode statistics (`info[STATISTICS]`), and actions as from `ActionSpec.taken`.
 
-        Observations are uint8 [H, W, C] (frames stacked along C) or float32 [D].
+        Observations are as `ObservationSpec.of` its space says; frames are stacked along C.
 
         Args:
             levels: one of these is drawn at each reset; by default the training levels.
@@ -144,10 +144,11 @@ class World(ABC):
         environment, algorithm = self.config.environment, self.config.algorithm
         if self.usual_view is not None:
             environment = environment.model_copy(update=environment.view(self.usual_view)._asdict())
-        elif len(spec.observation_shape) == 3:
-            height, width, _ = spec.observation_shape
+        elif images := spec.observation.images:
+            height, width, _ = images[0].shape
             view = environment.view(View(1, 1, height, width, grayscale=False))._asdict()
-            environment = environment.model_copy(update=view | {"frame_skip": environment.frame_skip})
+            kept = ("frame_skip", "height", "width") if len(images) > 1 else ("frame_skip",)  # each has its own size
+            environment = environment.model_copy(update=view | {key: getattr(environment, key) for key in kept})
         if algorithm.reward_transform == "auto":
             algorithm = algorithm.model_copy(update={"reward_transform": self.usual_rewards})
         return self.config.model_copy(update={"environment": environment, "algorithm": algorithm})
@@ -162,7 +163,7 @@ class World(ABC):
 
     def ignored_keys(self, spec: EnvSpec) -> list[str]:
         """Keys of the configuration that are not at their defaults but have no effect in this environment."""
-        section, images = self.config.environment, len(spec.observation_shape) == 3
+        section, images = self.config.environment, spec.observation.has_images
         keys = [f"kwargs.{name}" for name in section.kwargs]
         keys += [key for key in section.changed_keys() if key != "kwargs"]
         ignored = set() if spec.action.continuous else {"action_bounds"}

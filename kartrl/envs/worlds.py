@@ -76,11 +76,13 @@ class GymnasiumWorld(World):
         return 1 if view is None else self.config.environment.view(view).frame_skip
 
     def has_effect(self, key: str, images: bool) -> bool:
-        """See `World`: not keys for the kart only, nor those about images if observations are vectors."""
+        """See `World`: not keys for the kart only, nor those about images if observations have none."""
         from kartrl.envs.registered import atari_spec
 
         if key in ATARI_KEYS | ATARI_OWN:
             return (atari_spec(self.config.environment) is not None) == (key in ATARI_KEYS)
+        if key == "observation_parts":
+            return self.usual_view is None or self.config.environment.wrapper != "none"
         known = key in ("id", "wrapper", "action_bounds", "action_masks")
         return known or key.startswith("kwargs.") or (key in IMAGE_KEYS and images)
 

@@ -89,9 +89,9 @@ class Worker:
         self.stopwatch = Stopwatch(WORKER_STAGES, board.stage_seconds[number])
         self.slab = Slab(multiprocessing.get_context(), slab_shape(config, spec, sizes))
         self._device = choose_device(config.system.device)
-        shape, heads = spec.observation_shape, heads_of(config)
-        network = make_network(config.model, shape, spec.action, heads).to(self._device)
-        shared = ActorCritic(config.model, shape, spec.action, heads)
+        observation, heads = spec.observation, heads_of(config)
+        network = make_network(config.model, observation, spec.action, heads).to(self._device)
+        shared = ActorCritic(config.model, observation, spec.action, heads)
         board.network.take_place(shared)
         optimizer = make_optimizer(config.optimizer, shared.parameters())
         if board.statistics:

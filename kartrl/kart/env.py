@@ -27,7 +27,8 @@ from kartrl.kart.progress import Course, LapTimes, Progress, race_seconds
 from kartrl.kart.reward import RaceStep, step_reward
 
 OPTIONS = ("circuit", "section", "noop")
-NO_SETTINGS = {"id", "kwargs", "wrapper", "mirrored_actions"}  # keys of [environment] that are not settings of the kart
+# keys of [environment] that are not settings of the kart
+NO_SETTINGS = {"id", "kwargs", "wrapper", "mirrored_actions", "observation_parts"}
 
 
 def make_kart(
@@ -75,8 +76,8 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
         circuit: a circuit, or several, of which each reset draws one; each in any form that a key of [levels] may have:
             a name, a path, or generated ones, as in "random:3:ice". Missing circuits are built now.
         reward: values of `kartrl.config.Reward` that differ from the defaults.
-        settings: the keys of `kartrl.config.Environment`, except `id`, `kwargs`, `wrapper` and
-            `mirrored_actions`.
+        settings: the keys of `kartrl.config.Environment`, except `id`, `kwargs`, `wrapper`,
+            `mirrored_actions` and `observation_parts`.
 
     Raises:
         UserError: a setting is invalid, or a circuit or the game is missing.

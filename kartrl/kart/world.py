@@ -106,7 +106,7 @@ class KartWorld(World):
 
     def has_effect(self, key: str, images: bool) -> bool:
         """See `World`: the kart's settings are keys of [environment], not keyword arguments."""
-        return not key.startswith("kwargs.")
+        return not key.startswith("kwargs.") and key != "observation_parts"
 
     def mirrored_actions(self) -> tuple[int, ...]:
         """See `World`: left for right; () if an action has no counterpart, or a wrapper may have changed them."""

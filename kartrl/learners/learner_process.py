@@ -62,7 +62,7 @@ def run(
         config = config.model_copy(update={"run": config.run.model_copy(update=own)})
         torch.manual_seed(config.run.seed)
         device = learner_device(config.system, rank)
-        network = make_network(config.model, spec.observation_shape, spec.action, heads_of(config)).to(device)
+        network = make_network(config.model, spec.observation, spec.action, heads_of(config)).to(device)
         reducer = SeveralLearners(rank, config.system.learners, place, device)
         learner = make_learner(
             config,

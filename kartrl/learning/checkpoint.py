@@ -20,6 +20,7 @@ from torch import Tensor
 from kartrl.algorithms import heads_of, state_of
 from kartrl.config import Config, dump, read
 from kartrl.envs.named_modules import trust, untrusted_modules
+from kartrl.envs.observation_spec import ObservationSpec
 from kartrl.envs.spec import ActionSpec
 from kartrl.errors import UserError
 from kartrl.files import write_whole
@@ -27,7 +28,7 @@ from kartrl.learning.counters import Counters
 from kartrl.learning.optimizers import state_shapes
 from kartrl.models import ActorCritic, Network, make_network
 
-FORMAT = "kartrl checkpoint 5"
+FORMAT = "kartrl checkpoint 6"
 LARGEST = 1 << 32  # bytes; a larger file is not one of ours
 LARGEST_HEADER = 1 << 20
 LARGEST_RANDOM = 65_536  # bytes of a random generator's state
@@ -51,7 +52,7 @@ class Checkpoint(NamedTuple):
     network: dict[str, Tensor]  # float32 (in a file, parameters may be float16), by the names of the network's state
     optimizer: dict[str, Tensor]  # float32, by "<number of the parameter>/<name>"; empty before the first update
     counters: Counters
-    observation_shape: tuple[int, ...]
+    observation: ObservationSpec
     action: ActionSpec
     score: float | None = None  # of best.pt, finite; see `BestCheckpoint`
     random: Mapping[str, Tensor] = MappingProxyType(
@@ -75,7 +76,7 @@ def save(path: Path, checkpoint: Checkpoint) -> None:
         "format": FORMAT,
         "config": dump(checkpoint.config, comments=False),
         "counters": checkpoint.counters,
-        "observation_shape": checkpoint.observation_shape,
+        "observation": checkpoint.observation.as_json(),
         "action": checkpoint.action.as_json(),
         "score": checkpoint.score,
         "contents": None if checkpoint.contents is None else dict(checkpoint.contents),
@@ -150,7 +151,7 @@ def load_network(checkpoint: Checkpoint, device: torch.device) -> Network:
     """
     config = checkpoint.config
     section = config.model.model_copy(update={"precision": "fp32"})
-    network = make_network(section, checkpoint.observation_shape, checkpoint.action, heads_of(config))
+    network = make_network(section, checkpoint.observation, checkpoint.action, heads_of(config))
     fit(network, checkpoint.network)
     return network.to(device).eval()
 
@@ -242,7 +243,7 @@ def _describe(text: str, tensors: dict[str, Tensor]) -> Checkpoint:
     checkpoint = Checkpoint(
         config=read(base=about["config"]),
         counters=_counters(*about["counters"]),
-        observation_shape=tuple(int(size) for size in about["observation_shape"]),
+        observation=ObservationSpec.from_json(about["observation"]),
         action=ActionSpec.from_json(about["action"]),
         score=None if about["score"] is None else _score(about["score"]),
         contents=None if about.get("contents") is None else dict(about["contents"]),
@@ -274,8 +275,6 @@ def _score(score: float) -> float:
 
 def _check_tensors(checkpoint: Checkpoint) -> None:
     """Compare the tensors with the network that the configuration describes, before allocating memory for it."""
-    if min(checkpoint.observation_shape) < 1:
-        raise UserError("its observations are invalid")
     network = _outline(checkpoint)
     halves = {name for name, tensor in checkpoint.network.items() if tensor.dtype == torch.float16}
     widened = {name: _widened(tensor) for name, tensor in checkpoint.network.items()}
@@ -296,8 +295,8 @@ def _check_tensors(checkpoint: Checkpoint) -> None:
 def _outline(checkpoint: Checkpoint) -> ActorCritic:
     """The network that the configuration describes, on the meta device: without memory for its weights."""
     with torch.device("meta"):
-        config, shape = checkpoint.config, checkpoint.observation_shape
-        return ActorCritic(config.model, shape, checkpoint.action, heads_of(config))
+        config = checkpoint.config
+        return ActorCritic(config.model, checkpoint.observation, checkpoint.action, heads_of(config))
 
 
 def _widened(tensor: Tensor) -> Tensor:

@@ -80,7 +80,7 @@ def _infer(config: Config, spec: EnvSpec, sizes: Sizes, seed: int, seconds: floa
     largest = sizes.prediction_groups
     slab = Slab(CONTEXT, slab_shape(config, spec, sizes)._replace(num_agents=largest, groups_per_agent=1, ring=1))
     device = learner_device(config.system)
-    network = make_network(config.model, spec.observation_shape, spec.action, heads_of(config)).to(device).eval()
+    network = make_network(config.model, spec.observation, spec.action, heads_of(config)).to(device).eval()
     distribution = make_distribution(spec.action)
     policy = make_policy(network, distribution, group_states(slab, network), seed, slab, largest)
     by_size = {}
@@ -96,7 +96,7 @@ def _train(config: Config, spec: EnvSpec, sizes: Sizes, seed: int, seconds: floa
     torch.set_num_threads(1)
     keep_freed_memory()
     device = learner_device(config.system)
-    network = make_network(config.model, spec.observation_shape, spec.action, heads_of(config)).to(device)
+    network = make_network(config.model, spec.observation, spec.action, heads_of(config)).to(device)
     trainer = Trainer(
         make_learner(config, network, spec.action), config.optimizer, Progress(config.run, Counters()), Counters()
     )
@@ -104,7 +104,7 @@ def _train(config: Config, spec: EnvSpec, sizes: Sizes, seed: int, seconds: floa
     off = torch.zeros(length + 1, batch, dtype=torch.bool, device=device)
     zeros = torch.zeros(length, batch, device=device)
     observation = torch.zeros(
-        length + 1, batch, *spec.observation_shape, dtype=getattr(torch, spec.observation_dtype), device=device
+        length + 1, batch, *spec.observation.shape, dtype=getattr(torch, spec.observation.dtype), device=device
     )
     with torch.inference_mode():
         state = network.initial_state(batch)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from kartrl.config import Model
+from kartrl.envs.observation_spec import ObservationSpec
 from kartrl.envs.spec import ActionSpec
 from kartrl.models.actor_critic import VALUE, ActorCritic, Output
 from kartrl.models.distributions import Distribution, make_distribution
@@ -82,10 +83,10 @@ class Network(Protocol):
 
 
 def make_network(
-    section: Model, observation_shape: tuple[int, ...], action: ActionSpec, heads: frozenset[str] = VALUE
+    section: Model, observation: ObservationSpec, action: ActionSpec, heads: frozenset[str] = VALUE
 ) -> Network:
-    """Make an `ActorCritic` for these observations ([H, W, C] images or [D] vectors) and actions."""
-    network = ActorCritic(section, observation_shape, action, heads)
+    """Make an `ActorCritic` for these observations and actions."""
+    network = ActorCritic(section, observation, action, heads)
     return cast(Network, script(network) if section.torchscript else network)
 
 
@@ -111,8 +112,8 @@ def for_inference(network: Network) -> Network:
     with torch.no_grad():  # otherwise the copied parameters would not be leaf tensors, and casting them would warn
         copied: Any = copy.deepcopy(network)
     copied.eval()
-    for trunk in (copied.trunk, copied.critic):
-        if (encoder := getattr(trunk, "encoder", None)) is not None and encoder.bf16:
+    for encoder in copied.modules():
+        if getattr(encoder, "bf16", False):
             for layer in (*encoder.body.modules(), *encoder.linear.modules()):  # not the normaliser
                 if not [*layer.children()] and getattr(layer, "scale", 1.0) == 1.0:
                     layer.to(torch.bfloat16)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from kartrl.config import Model
+from kartrl.envs.observation_spec import ObservationSpec
 from kartrl.envs.spec import ActionSpec
 from kartrl.models.distributions import make_distribution
 from kartrl.models.heads import AdvantageHead, initialised, policy_head
@@ -50,7 +51,7 @@ class ActorCritic(nn.Module):
     def __init__(
         self,
         section: Model,
-        observation_shape: tuple[int, ...],
+        observation: ObservationSpec,
         action: ActionSpec,
         heads: frozenset[str] = VALUE,
     ) -> None:
@@ -58,8 +59,8 @@ class ActorCritic(nn.Module):
         self.has_q = "q" in heads and action.choices > 0
         self.dueling = "q" in heads and not self.has_q
         self.separate, self.detached = section.critic == "separate", section.critic == "detached"
-        self.trunk = Trunk(section, observation_shape)
-        self.critic = Trunk(section, observation_shape) if self.separate else nn.Identity()
+        self.trunk = Trunk(section, observation)
+        self.critic = Trunk(section, observation) if self.separate else nn.Identity()
         self.masked, self.parameter_size = action.masked, action.parameter_size
         self.distribution = make_distribution(action, squash=section.squash_actions)
         self.policy = policy_head(section, action, self.trunk.size)

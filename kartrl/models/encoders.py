@@ -274,8 +274,8 @@ ENCODERS: dict[str, Callable[[Model, Shape], nn.Module]] = {
 }
 
 
-def make_encoder(section: Model, shape: tuple[int, ...]) -> nn.Module:
-    """Make the encoder for observations of this shape: [H, W, C] images, or [D] vectors, which have only one."""
+def make_part_encoder(section: Model, shape: tuple[int, ...]) -> nn.Module:
+    """Make the encoder for images [H, W, C], or for vectors [D], which have only one."""
     if len(shape) == 3:
         return ENCODERS[section.encoder](section, (shape[0], shape[1], shape[2]))
     return MlpEncoder(section, shape)

@@ -65,7 +65,7 @@ class MirrorSymmetry:
 
 def symmetry_of(network: Network, spec: EnvSpec) -> MirrorSymmetry | None:
     """The symmetry of a network for this environment; None if it names no mirrored actions."""
-    return MirrorSymmetry(network, spec.observation_shape, spec.mirrored) if spec.mirrored else None
+    return MirrorSymmetry(network, spec.observation.shape, spec.mirrored) if spec.mirrored else None
 
 
 # In the functions below, a tensor describes how a mirror image permutes a layer: entry i is the index of the channel or

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from kartrl.config import Model
+from kartrl.envs.observation_spec import ObservationSpec
 from kartrl.models.cores import make_core
-from kartrl.models.encoders import make_encoder
+from kartrl.models.packed_encoder import make_encoder
 
 
 class Trunk(nn.Module):
@@ -16,9 +17,9 @@ class Trunk(nn.Module):
     state_size: Final[int]
     size: Final[int]
 
-    def __init__(self, section: Model, observation_shape: tuple[int, ...]) -> None:
+    def __init__(self, section: Model, observation: ObservationSpec) -> None:
         super().__init__()
-        self.encoder = make_encoder(section, observation_shape)
+        self.encoder = make_encoder(section, observation)
         self.core = make_core(section, self.encoder.features)
         self.state_size, self.size = self.core.state_size, self.core.size
 

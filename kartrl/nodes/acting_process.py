@@ -141,11 +141,11 @@ class _Answers:
         os.environ["CUDA_VISIBLE_DEVICES"] = devices
         torch.set_num_threads(sizes.torch_threads)
         device = choose_device("auto" if devices else "cpu")
-        model, shape = config.model, spec.observation_shape
-        if (layer := wrong_in_bf16(model, shape, acting_batches(sizes), device, sizes.torch_threads)) is not None:
+        model, observation = config.model, spec.observation
+        if (layer := wrong_in_bf16(model, observation, acting_batches(sizes), device, sizes.torch_threads)) is not None:
             self._messages.append(wrong(layer, device))
             model = model.model_copy(update={"precision": "fp32"})
-        network = make_network(model, shape, spec.action, heads_of(config)).to(device)
+        network = make_network(model, observation, spec.action, heads_of(config)).to(device)
         self._weights = PublishedWeights(network, RoleStream(device), version=-1)
         pacing = ArrivalPacing(slab, sizes.prediction_groups, sizes.min_groups)
         self._acting.make_predictors(network, self._weights, pacing, self._seed, device)

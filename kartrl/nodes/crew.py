@@ -1,6 +1,5 @@
 """The crew of a run whose agents run elsewhere: nodes act, trainers in this process learn."""
 
-import math
 import queue
 import statistics
 import threading
@@ -8,7 +7,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-import numpy as np
 import torch
 
 from kartrl.acting.messages import EpisodeEnd
@@ -77,9 +75,7 @@ class Nodes(Crew):
 
     def start(self) -> None:
         steps = self._batch * (self._sizes.unroll_length + 1)
-        self._fleet.start(
-            steps * math.prod(self._spec.observation_shape) * np.dtype(self._spec.observation_dtype).itemsize
-        )
+        self._fleet.start(steps * self._spec.observation.nbytes)
 
     def begin(self) -> None:
         self._training.begin()

@@ -329,8 +329,8 @@ def tell(error: Exception) -> str:
 
 def _difference(there: EnvSpec, here: EnvSpec) -> str | None:
     """How an environment there differs from the learner's; None if their unrolls are compatible."""
-    if (there.observation_shape, there.observation_dtype) != (here.observation_shape, here.observation_dtype):
-        return f"observations {there.observation_shape} there, {here.observation_shape} with the learner"
+    if found := there.observation.differences(here.observation):
+        return f"{found[0]} (with the learner)"
     if there.action.title != here.action.title:
         return f"{there.action.title} there, {here.action.title} with the learner"
     return None if there.action == here.action else "actions have other bounds there than with the learner"

@@ -15,7 +15,7 @@ class AttentiveReplay(CandidateReplay):
 
     def __init__(self, memory: UnrollMemory, capacity: int, generator: torch.Generator, choice: Choice) -> None:
         super().__init__(memory, capacity, generator, choice)
-        self._state = np.zeros((1, *memory.shape.observation_shape), memory.shape.observation_dtype)
+        self._state = np.zeros((1, *memory.shape.observation.shape), memory.shape.observation.dtype)
 
     def insert(self, serials: np.ndarray) -> np.ndarray:
         if len(serials):

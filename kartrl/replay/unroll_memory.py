@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kartrl.envs.frames import split_frames, stacked_frames
+from kartrl.envs.observation_spec import ObservationSpec
 from kartrl.replay.frame_store import CompressedFrames, FrameStore
+from kartrl.replay.observation_frames import ObservationFrames
 from kartrl.trajectory import Trajectory
 
 SPARE = 0.008  # extra frames as a fraction of the steps, as beginnings of episodes take more than one per step
@@ -22,8 +23,7 @@ class MemoryShape(NamedTuple):
 
     unrolls: int
     unroll_length: int  # T
-    observation_shape: tuple[int, ...]
-    observation_dtype: str  # uint8 or float32
+    observation: ObservationSpec
     stack: int  # frames per observation, S
     decision_size: int  # K
     state_size: int  # of the recurrent state
@@ -49,14 +49,15 @@ class MemoryShape(NamedTuple):
         return (self.unroll_length + 1) * self.stack
 
     @property
-    def frame_shape(self) -> tuple[int, ...]:
-        """[H, W, C], or [D] for vectors."""
-        return (*self.observation_shape[:-1], self.observation_shape[-1] // self.stack)
+    def of_frames(self) -> ObservationFrames:
+        """How observations are divided into frames."""
+        return ObservationFrames(self.observation, self.stack)
 
     def fields(self) -> dict[str, tuple[tuple[int, ...], str]]:
         """Shapes and dtypes of everything but the frames, by unroll."""
-        steps = (self.unrolls, self.unroll_length)
-        return {
+        steps, rest = (self.unrolls, self.unroll_length), self.of_frames.rest
+        fields = {"rest": ((self.unrolls, self.unroll_length + 1, rest), "uint8")} if rest else {}
+        return fields | {
             "first": ((self.unrolls, self.unroll_length + 1), "bool"),
             "initial_state": ((self.unrolls, self.state_size), "float32"),
             "decision": ((*steps, self.decision_size), "float32"),
@@ -70,7 +71,7 @@ class MemoryShape(NamedTuple):
     @property
     def frame_bytes(self) -> int:
         """Bytes per frame."""
-        return int(np.prod(self.frame_shape)) * np.dtype(self.observation_dtype).itemsize
+        return int(np.prod(self.of_frames.shape)) * np.dtype(self.observation.dtype).itemsize
 
     @property
     def field_bytes(self) -> int:
@@ -106,7 +107,8 @@ class UnrollMemory:
         self._field_bytes = shape.field_bytes
         self._fixed_bytes, self._unroll_bytes = shape.fixed_bytes, shape.unroll_bytes
         kind = CompressedFrames if shape.compression == "lz4" else FrameStore
-        self._frames = kind(shape.frames, shape.frame_shape, shape.observation_dtype)
+        self._of_frames = shape.of_frames
+        self._frames = kind(shape.frames, self._of_frames.shape, shape.observation.dtype)
         self._uses = np.zeros(shape.frames, np.int32)  # number of unrolls that use each frame
         self._fields = {name: np.zeros(size, dtype) for name, (size, dtype) in shape.fields().items()}
         self._free = list(range(shape.unrolls))[::-1]  # places
@@ -158,6 +160,8 @@ class UnrollMemory:
         self._uses[np.unique(numbers)] += 1
         self._ends[_digest(observations[-1])] = serial
         self._fields["frames"][place] = numbers
+        if rest := self._of_frames.rest:
+            self._fields["rest"][place] = observations[:, -rest:]
         self._fields["initial_state"][place] = trajectory.initial_state[b]
         for name in ("first", *STEPS):
             self._fields[name][place] = getattr(trajectory, name)[:, b]
@@ -191,7 +195,7 @@ class UnrollMemory:
         if serials.dtype != np.int64 or (numbers < 0).any() or (numbers >= len(frames)).any():
             raise ValueError("unrolls without their frames")
         trajectory = Trajectory(
-            observation=stacked_frames(frames, numbers.swapaxes(0, 1)),
+            observation=self._joined(frames, numbers, arrays.get("rest")),
             initial_state=arrays["initial_state"],
             online=np.zeros(len(serials), bool),
             importance=np.ones(len(serials), np.float32),
@@ -247,7 +251,13 @@ class UnrollMemory:
 
     def observations(self, serials: np.ndarray) -> np.ndarray:
         """Only the observations, [T + 1, n, ...]."""
-        return stacked_frames(*self._frames.find(self._fields["frames"][self._places_of(serials)].swapaxes(0, 1)))
+        places = self._places_of(serials)
+        rest = self._fields["rest"][places] if "rest" in self._fields else None
+        return self._joined(*self._frames.find(self._fields["frames"][places]), rest)
+
+    def _joined(self, frames: np.ndarray, numbers: np.ndarray, rest: np.ndarray | None) -> np.ndarray:
+        """Observations [T + 1, n, ...] from frames, their numbers [n, T + 1, S], and the rest [n, T + 1, R]."""
+        return self._of_frames.join(frames, numbers.swapaxes(0, 1), None if rest is None else rest.swapaxes(0, 1))
 
     def _places_of(self, serials: np.ndarray) -> np.ndarray:
         return np.array([self._places[serial] for serial in serials.tolist()], np.int64)
@@ -261,7 +271,7 @@ class UnrollMemory:
         Returns:
             Places of their frames, int32 [n, S].
         """
-        frames = self._split(observations)
+        frames = self._of_frames.split(observations)
         length, stack = frames.shape[:2]
         follows = (frames[1:, :-1] == frames[:-1, 1:]).reshape(length - 1, -1).all(1)
         numbers = np.empty((length, stack), np.int32)
@@ -288,10 +298,6 @@ class UnrollMemory:
         without = numbers < 0
         numbers[without] = places[-1 - numbers[without]]
         return numbers
-
-    def _split(self, observations: np.ndarray) -> np.ndarray:
-        """Split observations [n, ...] into frames [n, S, ...]."""
-        return observations[:, None] if self.shape.stack == 1 else split_frames(observations, self.shape.stack)
 
 
 def _digest(observation: np.ndarray) -> bytes:

@@ -104,9 +104,8 @@ def _write_graph(folder: Path, loaded: Checkpoint) -> None:
     section = loaded.config.model.model_copy(
         update={"precision": "fp32"}
     )  # tracing does not support bf16; the layers are the same
-    network = ActorCritic(section, loaded.observation_shape, loaded.action, heads_of(loaded.config)).eval()
-    dtype = torch.uint8 if len(loaded.observation_shape) == 3 else torch.float32
-    observation = torch.zeros(1, *loaded.observation_shape, dtype=dtype)
+    network = ActorCritic(section, loaded.observation, loaded.action, heads_of(loaded.config)).eval()
+    observation = torch.zeros(1, *loaded.observation.shape, dtype=getattr(torch, loaded.observation.dtype))
     with warnings.catch_warnings(), SummaryWriter(str(folder)) as writer:
         warnings.filterwarnings("ignore", message=r".*torch\.jit\.", category=DeprecationWarning)
         writer.add_graph(StepModule(network), (observation, torch.ones(1, dtype=torch.bool), network.initial_state(1)))

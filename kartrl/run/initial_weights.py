@@ -22,7 +22,7 @@ HOW_COMPUTED = {"precision", "torchscript", "bptt"}  # keys of [model] that do n
 OF_STATE = ("name", "amsgrad", "centered", "momentum", "kl_target")  # keys of [optimizer] that determine its state
 OF_CHANNELS = ("grayscale", "frame_stack")  # keys of [environment] that determine an image's channels
 OF_IMAGES = ("height", "width", *OF_CHANNELS)  # those that determine its shape
-OF_ANY = ("kwargs", "wrapper")  # those that may determine any observation's
+OF_ANY = ("kwargs", "wrapper", "observation_parts")  # those that may determine any observation's
 
 
 def load_initial(path: Path, config: Config, spec: EnvSpec) -> Checkpoint:
@@ -38,7 +38,7 @@ def load_initial(path: Path, config: Config, spec: EnvSpec) -> Checkpoint:
     for section, key in keys:
         found += differences(section, getattr(stored.config, section), getattr(config, section), {key})
         overrides += [f" --set {shlex.quote(text)}" for text in _as_there(stored, section, key)]
-    found += [*_shapes(stored, spec), *_titles(stored, spec)]
+    found += [*stored.observation.differences(spec.observation), *_titles(stored, spec)]
     if found:
         remedy = f"; add{''.join(overrides)}" if overrides else ""
         raise UserError(f"--init {path}: does not fit this run: {'; '.join(found)}{remedy}")
@@ -57,9 +57,9 @@ def anew(initial: Checkpoint, config: Config) -> Checkpoint:
 
 def _differing(stored: Checkpoint, config: Config, spec: EnvSpec) -> Iterator[tuple[str, str]]:
     """Section and name of the keys that must be as they were for the weights to fit."""
-    there, here = stored.observation_shape, spec.observation_shape
+    there, here = stored.observation, spec.observation
     own: tuple[str, ...] = ()
-    if len(there) == len(here) == 3:
+    if there.has_images and here.has_images:
         own = OF_CHANNELS if there == here else OF_IMAGES
     if stored.config.environment.id == config.environment.id or stored.action == spec.action:
         own += ("actions",)
@@ -82,11 +82,6 @@ def _as_there(stored: Checkpoint, section: str, key: str) -> list[str]:
     return [f"{name}={value}" for name, value in values.items()]
 
 
-def _shapes(stored: Checkpoint, spec: EnvSpec) -> list[str]:
-    there, here = stored.observation_shape, spec.observation_shape
-    return [f"observations are {_shape(there)} there, {_shape(here)} here"] if there != here else []
-
-
 def _titles(stored: Checkpoint, spec: EnvSpec) -> list[str]:
     there, here = stored.action, spec.action
     if there.title != here.title:
@@ -105,7 +100,7 @@ def _check_optimizer(path: Path, stored: Checkpoint, config: Config, spec: EnvSp
     if not stored.optimizer:
         raise UserError(f"--with-optimizer: {path} has no optimizer state; start without it")
     with torch.device("meta"):  # shapes without memory
-        network = ActorCritic(config.model, spec.observation_shape, spec.action, heads_of(config))
+        network = ActorCritic(config.model, spec.observation, spec.action, heads_of(config))
     if state_shapes(config.optimizer, network.parameters()).keys() != stored.optimizer.keys():
         found = differences("optimizer", stored.config.optimizer, config.optimizer, OF_STATE)
         raise UserError(
@@ -126,7 +121,3 @@ def differences(name: str, there: Section, here: Section, keys: Any) -> list[str
 def _value(value: Any) -> str:
     text = " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def _shape(shape: tuple[int, ...]) -> str:
-    return "x".join(map(str, shape)) if len(shape) > 1 else f"{shape[0]} numbers"

@@ -71,7 +71,7 @@ class Saves:
             state.network,
             state.optimizer,
             counters,
-            self._spec.observation_shape,
+            self._spec.observation,
             self._spec.action,
             random=random,
             algorithm=state.algorithm,

@@ -85,7 +85,7 @@ class Server:
         if config.run.reproducible:
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # required by cuBLAS for determinism
             torch.use_deterministic_algorithms(True)
-        network = make_network(config.model, spec.observation_shape, spec.action, heads_of(config))
+        network = make_network(config.model, spec.observation, spec.action, heads_of(config))
         self._network = network.to(self._device)
         if resume is not None:
             checkpoint.fit(self._network, resume.network)

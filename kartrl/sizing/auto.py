@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import cast
 
-import numpy as np
 import torch
 
 from kartrl.acting.sizes import Sizes, check_memory
@@ -78,7 +77,7 @@ def choose_sizes(config: Config, spec: EnvSpec, cpus: int | None = None) -> Size
         largest, longest = algorithm.group_size, algorithm.longest_unroll
     group = _group_size(0.0 if fixed else spec.step_seconds, largest)
     envs = _or(system.envs_per_agent, min(2 * group, spec.most_envs or 2 * group))
-    observation = math.prod(spec.observation_shape) * np.dtype(spec.observation_dtype).itemsize
+    observation = spec.observation.nbytes
     # a block of each environment is filled while another one is learned from
     each = AGENT_BYTES + 2 * envs * _or(config.algorithm.unroll_length, longest) * observation
     memory = free_memory() / 2 / learners
@@ -232,7 +231,7 @@ def _hogwild_sizes(config: Config, spec: EnvSpec) -> Sizes:
     lengths = (length,) if section.unroll_lengths == "auto" else section.unroll_lengths
     memory, envs = max(1, int(free_memory() / 2 / WORKER_BYTES)), _or(system.envs_per_agent, 1)
     workers = _or(system.agents, min(memory, cores()))
-    observation = math.prod(spec.observation_shape) * np.dtype(spec.observation_dtype).itemsize
+    observation = spec.observation.nbytes
     check_memory(workers * envs * max(lengths) * observation, workers, envs)
     return Sizes(
         agents=workers,
@@ -334,9 +333,9 @@ def forward_seconds(config: Config, spec: EnvSpec, batches: list[int]) -> dict[i
     """Seconds per observation of a forward pass on this CPU, by batch size; takes about half a second."""
     result = {}
     with one_thread(), torch.inference_mode():
-        network = make_network(config.model, spec.observation_shape, spec.action, heads_of(config)).eval()
+        network = make_network(config.model, spec.observation, spec.action, heads_of(config)).eval()
         for batch in batches:
-            observation = torch.zeros(batch, *spec.observation_shape, dtype=getattr(torch, spec.observation_dtype))
+            observation = torch.zeros(batch, *spec.observation.shape, dtype=getattr(torch, spec.observation.dtype))
             arguments = (observation, torch.zeros(batch, dtype=torch.bool), network.initial_state(batch))
             times = []
             for _ in range(6):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from kartrl.config import Config, Environment
 from kartrl.config.ini import preset_ids
 from kartrl.envs.first_look import look
+from kartrl.envs.observation_spec import ObservationPart
 from kartrl.envs.spec import EnvSpec
 from kartrl.envs.world import Env
 from kartrl.envs.worlds import game_of, load_world
@@ -54,17 +55,23 @@ def tell_view(config: Config, spec: EnvSpec) -> str:
     Args:
         config: after `World.fit`.
     """
-    shape, world, section = spec.observation_shape, load_world(config), config.environment
-    if len(shape) < 3:
-        seen = f"{shape[0]:,} number{'s' * (shape[0] > 1)}"
-    else:
-        channels = shape[2] // section.frames
-        colour = {1: "grey", 3: "colour"}.get(channels, f"{channels}-channel")
-        stack = f", the newest {section.frames} of them" if section.frames > 1 else ""
-        seen = f"{colour} images, {shape[0]} rows of {shape[1]} pixels{stack}"
+    world, parts = load_world(config), spec.observation.parts
+    seen = _seen(parts[0], config.environment.frames)
+    if len(parts) > 1:
+        *others, last = [f"{part.name} ({_seen(part, config.environment.frames)})" for part in parts]
+        seen = f"{', '.join(others)} and {last}"
     held = f"; an action is held for {world.frames_per_step} frames" * (world.frames_per_step > 1)
     transform = config.algorithm.reward_transform
     return f"The network sees {seen}{held}" + f"; rewards: {transform}" * (transform != "none")
+
+
+def _seen(part: ObservationPart, frames: int) -> str:
+    if not part.is_image:
+        return part.size
+    height, width, channels = part.shape
+    colour = {1: "grey", 3: "colour"}.get(channels // frames, f"{channels // frames}-channel")
+    stack = f", the newest {frames} of them" if frames > 1 else ""
+    return f"{colour} images, {height} rows of {width} pixels{stack}"
 
 
 def tell_presets(config: Config, files: Sequence[str]) -> list[str]:
@@ -83,7 +90,8 @@ def remarks(config: Config, spec: EnvSpec) -> list[str]:
     """What else a user should know about this configuration, one line each: ignored observations and keys."""
     name, lines = config.environment.id, []
     if spec.left_out:
-        lines.append(f"{name}: the network does not see {', '.join(spec.left_out)}, which are text")
+        verb = "is" if len(spec.left_out) == 1 else "are"
+        lines.append(f"{name}: the network does not see {', '.join(spec.left_out)}, which {verb} text")
     if spec.most_envs:
         lines.append(f"{name}: an agent can have {spec.most_envs} at most, as a process can have no more: {spec.limit}")
     if ignored := load_world(config).ignored_keys(spec):

@@ -42,8 +42,8 @@ def replay_shape(config: Config, spec: EnvSpec, sizes: Sizes, started: bool = Fa
             f"[replay] capacities: must be at least algorithm.unroll_length, which is {length} (got {min(capacities)})"
         )
     with torch.device("meta"):  # shapes without memory
-        network = ActorCritic(config.model, spec.observation_shape, spec.action, heads_of(config))
-    stack = config.environment.frames
+        network = ActorCritic(config.model, spec.observation, spec.action, heads_of(config))
+    stack, images = config.environment.frames, spec.observation.images
     scattered = sum(each.capacity // length for each in config.replays if each.scattered)
     newest = max((each.capacity // length for each in config.replays if not each.scattered), default=0)
     fresh = sizes.training_blocks * sizes.group_size  # in addition to those held, until older ones are removed
@@ -51,9 +51,8 @@ def replay_shape(config: Config, spec: EnvSpec, sizes: Sizes, started: bool = Fa
     shape = MemoryShape(
         unrolls=newest + scattered + fresh,
         unroll_length=length,
-        observation_shape=spec.observation_shape,
-        observation_dtype=spec.observation_dtype,
-        stack=stack if len(spec.observation_shape) == 3 and spec.observation_shape[2] % stack == 0 else 1,
+        observation=spec.observation,
+        stack=stack if images and all(image.shape[2] % stack == 0 for image in images) else 1,
         decision_size=decision_size(spec.action.columns, network.distribution.parameter_size),
         state_size=network.state_size,
         scattered=scattered + fresh,

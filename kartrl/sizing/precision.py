@@ -10,11 +10,12 @@ from kartrl.acting.sizes import Sizes
 from kartrl.config import Config, Model
 from kartrl.config.algorithms import A3C
 from kartrl.config.chosen import chosen, is_auto
+from kartrl.envs.observation_spec import ObservationSpec
 from kartrl.envs.spec import EnvSpec
 from kartrl.hardware.devices import choose_device, learner_device, one_thread, predictor_device
 from kartrl.learning.learner import PART_STEPS
 from kartrl.models import make_network
-from kartrl.models.encoders import make_encoder
+from kartrl.models.encoders import make_part_encoder
 
 OBSERVATIONS = 128  # twice as many frames are about a minibatch; with fewer, overhead hides what bf16 saves
 FEWEST_TRIALS, MOST_TRIALS, SECONDS = 3, 8, 0.4  # trials of each precision; no more begin after this long
@@ -32,7 +33,7 @@ def resolve_precision(config: Config, spec: EnvSpec) -> Config:
     if config.model.precision != "auto":
         return config
     precision = "fp32"
-    if len(spec.observation_shape) == 3 and not config.run.reproducible:
+    if spec.observation.has_images and not config.run.reproducible:
         device = learner_device(config.system)
         if multiplies_bf16(device):
             seconds = _pass_seconds(config, spec, device)
@@ -60,7 +61,7 @@ def right_precision(config: Config, spec: EnvSpec, sizes: Sizes, say: Callable[[
             (acting_batches(sizes), sizes.torch_threads if sizes.predictors else 1),
             (learning, sizes.torch_threads),
         ):
-            if (layer := wrong_in_bf16(config.model, spec.observation_shape, batches, device, threads)) is not None:
+            if (layer := wrong_in_bf16(config.model, spec.observation, batches, device, threads)) is not None:
                 say(wrong(layer, device))
                 return _with_precision(config, "fp32")
     return config
@@ -80,7 +81,7 @@ def wrong(layer: str, device: torch.device) -> str:
 
 
 def wrong_in_bf16(
-    section: Model, shape: tuple[int, ...], batches: Iterable[int], device: torch.device, threads: int = 1
+    section: Model, observation: ObservationSpec, batches: Iterable[int], device: torch.device, threads: int = 1
 ) -> str | None:
     """A layer of the encoder whose values or gradients are wrong in bf16 on this device, in words, or None.
 
@@ -88,16 +89,20 @@ def wrong_in_bf16(
 
     Args:
         section: the network; unless it has layers in bf16, nothing is computed.
-        shape: of observations.
+        observation: whose images are compared, each by itself.
         batches: numbers of observations; of layers with large outputs, at most `MOST_NUMBERS` are compared.
         threads: of PyTorch's operations.
     """
-    if section.precision != "bf16" or section.encoder == "mlp" or len(shape) != 3:
+    if section.precision != "bf16" or section.encoder == "mlp":
         return None
+    batches, section = [*batches], section.model_copy(update={"precision": "fp32"})
     with one_thread():
         torch.set_num_threads(threads)
-        encoder = make_encoder(section.model_copy(update={"precision": "fp32"}), shape).to(device)
-        return wrong_layer(encoder, shape, batches)
+        for image in observation.images:
+            encoder = make_part_encoder(section, image.shape).to(device)
+            if (layer := wrong_layer(encoder, image.shape, batches)) is not None:
+                return layer
+    return None
 
 
 def wrong_layer(encoder: nn.Module, shape: tuple[int, ...], batches: Iterable[int]) -> str | None:
@@ -195,9 +200,11 @@ def _pass_seconds(config: Config, spec: EnvSpec, device: torch.device) -> dict[s
 def _make_pass(config: Config, spec: EnvSpec, precision: str, device: torch.device) -> Callable[[], None]:
     """A forward and a backward pass of a new network, on random frames."""
     section = config.model.model_copy(update={"precision": precision, "torchscript": False})
-    network = make_network(section, spec.observation_shape, spec.action).to(device)
+    network = make_network(section, spec.observation, spec.action).to(device)
     # two steps: a recurrent core costs the same in either precision
-    observation = _frames((2, OBSERVATIONS, *spec.observation_shape)).to(device)
+    observation = _frames((2, OBSERVATIONS, *spec.observation.shape)).to(device)
+    if spec.observation.is_packed:
+        observation[..., spec.observation.image_bytes :] = 0  # vectors
     first = torch.zeros(2, OBSERVATIONS, dtype=torch.bool, device=device)
 
     def forward_backward() -> None:

@@ -22,6 +22,7 @@ from noisy_agents import (
 from kartrl.acting.agent_group import Mailbox, Stopped
 from kartrl.acting.own_predictor import OwnPredictor
 from kartrl.acting.published_weights import PublishedWeights
+from kartrl.envs.observation_spec import plain
 from kartrl.envs.spec import EnvSpec
 from kartrl.metrics.stopwatch import AGENT_STAGES, Stopwatch
 from kartrl.trajectory import split_decision
@@ -29,7 +30,7 @@ from kartrl.trajectory import split_decision
 
 def begin(config, slab, agent, seed, weights, action=DISCRETE):
     """A life of an agent, in this process."""
-    spec = EnvSpec("noise", slab.observation.shape[3:], str(slab.observation.dtype), action, 0.0)
+    spec = EnvSpec("noise", plain(*slab.observation.shape[3:]), action, 0.0)
     stopwatch = Stopwatch(AGENT_STAGES, slab.stage_seconds[agent])
     predictor = OwnPredictor(config, spec, slab, agent, seed, weights, stopwatch)
     mailbox = Mailbox(slab, slab.waker(agent), predictor.serve, predictor.request)

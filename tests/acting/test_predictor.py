@@ -15,6 +15,7 @@ from kartrl.acting.predictor import ArrivalPacing, PredictorThread, group_states
 from kartrl.acting.published_weights import PublishedWeights, published
 from kartrl.acting.slab import Slab, SlabShape
 from kartrl.config import read
+from kartrl.envs.observation_spec import plain
 from kartrl.hardware.streams import RoleStream
 from kartrl.models import for_inference, make_distribution, make_network
 from kartrl.trajectory import decision_size, split_decision
@@ -77,7 +78,7 @@ def test_learner_reproduces_decisions_of_predictors(shape, action, overrides, to
 def test_each_batch_has_noise_of_its_own(device):
     """The same requests again and again: actions are drawn anew, and as often as their probabilities say."""
     section = read(overrides=["model.hidden_size=16", "model.core=none"]).model
-    network, distribution = make_network(section, (4,), DISCRETE).to(device), make_distribution(DISCRETE)
+    network, distribution = make_network(section, plain(4), DISCRETE).to(device), make_distribution(DISCRETE)
     size = decision_size(DISCRETE.columns, distribution.parameter_size)
     slab = Slab(multiprocessing.get_context("spawn"), SlabShape(1, 3, 8, 2, T, (4,), "float32", size, 0))
     policy = make_policy(network, distribution, group_states(slab, network), 1, slab, 3)
@@ -100,7 +101,7 @@ def test_a_predictor_never_has_half_of_an_update(device):
     """A trainer publishes while predictors fetch, each on its own stream; each weight must be of one version."""
     section = read(overrides=["model.hidden_size=256", "model.core=lstm"]).model
     place = torch.device(device)
-    network = make_network(section, (54, 54, 1), DISCRETE).to(place)
+    network = make_network(section, plain(54, 54, 1), DISCRETE).to(place)
     with torch.no_grad():
         for tensor in published(network):
             tensor.zero_()

@@ -5,6 +5,7 @@ import torch
 from gymnasium.spaces import Discrete
 
 from kartrl.acting.shared_tensors import SharedTensors
+from kartrl.envs.observation_spec import plain
 from kartrl.processes.spawn import start_method
 
 ADDED = 20_000
@@ -53,7 +54,7 @@ def test_a_network_whose_tensors_are_shared_computes_with_them(scripted):
 
     torch.manual_seed(1)
     section = Model(hidden_size=8, normalise_observations=True, torchscript=scripted)
-    one, other = (make_network(section, (3,), ActionSpec.of(Discrete(2))) for _ in range(2))
+    one, other = (make_network(section, plain(3), ActionSpec.of(Discrete(2))) for _ in range(2))
     tensors = SharedTensors(one.state_dict())
     for network in (one, other):
         tensors.take_place(network)

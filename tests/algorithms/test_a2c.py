@@ -14,6 +14,7 @@ from kartrl.config import Model
 from kartrl.config.algorithms import A2C as Section
 from kartrl.config.algorithms import A3C as A3CSection
 from kartrl.config.schedule import constant
+from kartrl.envs.observation_spec import plain
 from kartrl.models import Output, make_distribution, make_network
 from kartrl.trajectory import split_decision
 
@@ -25,7 +26,7 @@ by_core = pytest.mark.parametrize("core", ["lstm", "none"])
 @functools.cache
 def network_for(action, core="lstm", torchscript=True):
     torch.manual_seed(11)
-    return make_network(Model(hidden_size=8, core=core, torchscript=torchscript), (3,), action)
+    return make_network(Model(hidden_size=8, core=core, torchscript=torchscript), plain(3), action)
 
 
 def value_by_steps(network, trajectory):

@@ -14,6 +14,7 @@ from kartrl.algorithms.rewards import make_transform
 from kartrl.config import Model
 from kartrl.config.algorithms import ACER as Section
 from kartrl.config.schedule import constant
+from kartrl.envs.observation_spec import plain
 from kartrl.models import Output, make_distribution, make_network
 from kartrl.trajectory import split_decision
 
@@ -215,7 +216,7 @@ def test_probabilities_that_are_almost_0_keep_everything_finite():
 
 def small_network(core="lstm"):
     torch.manual_seed(11)
-    return make_network(Model(hidden_size=8, core=core), (3,), DISCRETE, frozenset({"q"}))
+    return make_network(Model(hidden_size=8, core=core), plain(3), DISCRETE, frozenset({"q"}))
 
 
 @pytest.mark.parametrize("core", ["lstm", "none"])

@@ -10,6 +10,7 @@ from kartrl.algorithms.rewards import make_transform
 from kartrl.config import Model
 from kartrl.config.algorithms import ACER as Section
 from kartrl.config.schedule import constant
+from kartrl.envs.observation_spec import plain
 from kartrl.models import ActorCritic, Output, make_distribution
 from kartrl.models.distributions import DiagonalGaussian
 from kartrl.trajectory import Decision, split_decision
@@ -31,7 +32,7 @@ class Case:
         torch.manual_seed(1)
         section = Section(dueling_samples=SAMPLES, **settings)
         self.algorithm = ACER(section, constant(GAMMA), make_transform("clip", 1.0), DISTRIBUTION)
-        self.network = ActorCritic(Model(hidden_size=FEATURES), (3,), CONTINUOUS, frozenset({"q"}))
+        self.network = ActorCritic(Model(hidden_size=FEATURES), plain(3), CONTINUOUS, frozenset({"q"}))
         self.trajectory = random_trajectory(CONTINUOUS, state_size=0)
         self.head, self.value = 0.5 * random(2, T + 1, B, 2 * D), random(3, T + 1, B)
         self.features, self.average = random(4, T + 1, B, FEATURES), 0.5 * random(5, T, B, 2 * D)

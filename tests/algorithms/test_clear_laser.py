@@ -20,6 +20,7 @@ from kartrl.config.algorithms import APPO as AppoSection
 from kartrl.config.algorithms import Impala as ImpalaSection
 from kartrl.config.replay import Clear, Laser
 from kartrl.config.schedule import constant
+from kartrl.envs.observation_spec import plain
 from kartrl.models import Output, make_distribution, make_network
 from kartrl.trajectory import split_decision
 
@@ -190,7 +191,7 @@ def test_untrusted_steps_have_no_gradient_and_are_reported():
 def test_a_threshold_that_nothing_reaches_changes_nothing(algorithm):
     distribution = make_distribution(DISCRETE)
     torch.manual_seed(3)
-    network = make_network(Model(hidden_size=8, torchscript=False), (3,), DISCRETE)
+    network = make_network(Model(hidden_size=8, torchscript=False), plain(3), DISCRETE)
     trajectory = random_trajectory(DISCRETE, state_size=0, dtype=torch.float32)
     made = {"impala": (Impala, ImpalaSection()), "appo": (APPO, AppoSection(normalise_advantages=False))}[algorithm]
     gradients = []
@@ -209,7 +210,7 @@ def test_a_threshold_that_nothing_reaches_changes_nothing(algorithm):
 
 def test_the_lagged_policy_follows_and_is_kept_in_checkpoints():
     torch.manual_seed(3)
-    network = make_network(Model(hidden_size=8), (3,), DISCRETE)
+    network = make_network(Model(hidden_size=8), plain(3), DISCRETE)
     trajectory = random_trajectory(DISCRETE, state_size=0, dtype=torch.float32)
     assert impala("seed", 0.3).state_dict() == {}
     algorithm, old = impala("paper", 0.3, target_decay=0.75), copy.deepcopy(network.state_dict())

@@ -17,6 +17,7 @@ from kartrl.config.algorithms import A2C as A2CSection
 from kartrl.config.algorithms import APPO as APPOSection
 from kartrl.config.algorithms import PPO as PPOSection
 from kartrl.config.schedule import constant
+from kartrl.envs.observation_spec import plain
 from kartrl.models import Output, make_distribution, make_network
 from kartrl.trajectory import split_decision
 
@@ -32,7 +33,7 @@ def made(algorithm, action, **settings):
 
 def network_for(action, core="lstm"):
     torch.manual_seed(11)
-    return make_network(Model(hidden_size=8, core=core), (3,), action)
+    return make_network(Model(hidden_size=8, core=core), plain(3), action)
 
 
 def acted_with(network, trajectory, distribution):

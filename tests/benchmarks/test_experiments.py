@@ -6,11 +6,12 @@ import pytest
 from gymnasium.spaces import Discrete
 
 from kartrl.comparison.experiment import read_experiment
+from kartrl.envs.observation_spec import plain
 from kartrl.envs.spec import ActionSpec, EnvSpec
 from kartrl.sizing.auto import choose_sizes
 
 FILES = sorted((Path(__file__).parents[2] / "benchmarks").glob("*.toml"))
-SPEC = EnvSpec("frames", (84, 84, 4), "uint8", ActionSpec.of(Discrete(6)), 5e-3)
+SPEC = EnvSpec("frames", plain(84, 84, 4), ActionSpec.of(Discrete(6)), 5e-3)
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)

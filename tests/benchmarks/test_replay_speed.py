@@ -4,12 +4,13 @@ import replay_speed
 from gymnasium.spaces import Discrete
 
 from kartrl.config import read
+from kartrl.envs.observation_spec import plain
 from kartrl.envs.spec import ActionSpec, EnvSpec
 from kartrl.measuring.parts import Parts, replayed_steps
 from kartrl.measuring.windows import Window
 from kartrl.sizing.auto import choose_sizes
 
-SPEC = EnvSpec("frames", (84, 84, 4), "uint8", ActionSpec.of(Discrete(6)), 5e-3)
+SPEC = EnvSpec("frames", plain(84, 84, 4), ActionSpec.of(Discrete(6)), 5e-3)
 
 
 def test_each_method_replays_one_step_for_each_fresh_one():

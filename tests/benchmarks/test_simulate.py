@@ -8,10 +8,11 @@ import simulate
 from gymnasium.spaces import Discrete
 
 from kartrl.config import read
+from kartrl.envs.observation_spec import plain
 from kartrl.envs.spec import ActionSpec, EnvSpec
 from kartrl.sizing.auto import choose_sizes
 
-SPEC = EnvSpec("small", (4,), "float32", ActionSpec.of(Discrete(2)), 1e-3)
+SPEC = EnvSpec("small", plain(4), ActionSpec.of(Discrete(2)), 1e-3)
 
 # One agent with one environment, and all but its steps takes no time.
 FREE = {

@@ -23,6 +23,7 @@ from kartrl.config import dump, read
 from kartrl.driving import levels
 from kartrl.driving.driver import open_driver
 from kartrl.driving.episodes import Start, drive, drive_together
+from kartrl.envs.observation_spec import plain
 from kartrl.envs.spec import ActionSpec
 from kartrl.envs.worlds import load_world
 from kartrl.errors import UserError
@@ -166,7 +167,7 @@ def test_an_image_that_is_not_finite_ends_the_drive(monkeypatch):
     world = load_world(config)
     env = world.open_env(world.all_levels(), training=False)
     spec = ActionSpec.of(env.action_space)
-    network = make_network(config.model, env.observation_space.shape, spec)
+    network = make_network(config.model, plain(*env.observation_space.shape), spec)
     drives = [drive(world, env, network, "", greedy=False, seed=seed) for seed in (1, 2)]
     assert [(each.episode.agent_steps, each.episode.episodic_return) for each in drives] == [(3, 3.0)] * 2
     assert not any(each.episode.finished for each in drives)

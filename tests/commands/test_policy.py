@@ -20,6 +20,7 @@ from kartrl.commands.play import find_rival
 from kartrl.commands.policy import find_policy
 from kartrl.config import dump, read
 from kartrl.config.ini import settings
+from kartrl.envs.observation_spec import plain
 from kartrl.envs.spec import ActionSpec
 from kartrl.envs.worlds import load_world
 from kartrl.errors import UserError
@@ -141,13 +142,15 @@ def kart_like(observation_shape=(54, 52, 1), actions=9):
     config = read(overrides=[*KART, *own, "cluster.ray=secret:6379", "levels./home/*/a.state=train"])
     torch.manual_seed(3)
     action = ActionSpec.of(Discrete(actions))
-    learner = make_learner(config, make_network(config.model, observation_shape, action), action)
+    learner = make_learner(config, make_network(config.model, plain(*observation_shape), action), action)
     for parameter in learner.network.parameters():
         parameter.grad = torch.zeros_like(parameter)
     learner.optimizer.step()
     state = learner.state()
     state.network["policy.weight"] *= 300
-    return Checkpoint(config, state.network, state.optimizer, Counters(12, 3, 1, 90.0), observation_shape, action)
+    return Checkpoint(
+        config, state.network, state.optimizer, Counters(12, 3, 1, 90.0), plain(*observation_shape), action
+    )
 
 
 def test_export_of_own_circuits_needs_them_before_overwriting(tmp_path, console):

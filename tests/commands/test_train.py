@@ -103,7 +103,7 @@ def test_symmetric_network_stays_so_unless_first_weights_are_not(tmp_path):
         assert done.returncode == 0, done.stdout + done.stderr
         made = checkpoint.load(tmp_path / "logs" / name / "best.pt")
         network = checkpoint.load_network(made, torch.device("cpu"))
-        holds = MirrorSymmetry(network, made.observation_shape, (0, 3, 2, 1)).holds([*network.parameters()])
+        holds = MirrorSymmetry(network, made.observation.shape, (0, 3, 2, 1)).holds([*network.parameters()])
         return holds, "not mirror-symmetric" in done.stdout
 
     assert train("one", *symmetric) == (True, False)

@@ -10,6 +10,7 @@ from kartrl.acting.messages import Requests
 from kartrl.acting.predictor import Policy
 from kartrl.config import Model
 from kartrl.driving.actor import Actor
+from kartrl.envs.observation_spec import plain
 from kartrl.envs.spec import ActionSpec
 from kartrl.models import make_distribution, make_network
 
@@ -21,7 +22,7 @@ OBSERVATIONS = np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32)
 @pytest.fixture(scope="module")
 def networks():
     torch.manual_seed(3)
-    networks = {action: make_network(Model(hidden_size=8, core="lstm"), (3,), action).eval() for action in ACTIONS}
+    networks = {action: make_network(Model(hidden_size=8, core="lstm"), plain(3), action).eval() for action in ACTIONS}
     for network in networks.values():
         torch.nn.init.orthogonal_(network.policy.weight)  # so that it matters what is seen
     return networks
@@ -107,7 +108,7 @@ def test_rows_are_independent_to_the_bit_and_reused(networks, action, greedy):
 @pytest.mark.parametrize("encoder", ["convolutional", "a3c", "nature", "a3g", "impala"])
 def test_decisions_on_images_do_not_depend_on_others(encoder):
     torch.manual_seed(1)
-    network = make_network(Model(encoder=encoder, core="lstm"), (60, 60, 3), SIDES).eval()
+    network = make_network(Model(encoder=encoder, core="lstm"), plain(60, 60, 3), SIDES).eval()
     images = np.random.default_rng(0).integers(256, size=(7, 60, 60, 3)).astype(np.uint8)
 
     def decided(rows):

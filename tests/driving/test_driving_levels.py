@@ -18,6 +18,7 @@ from kartrl.driving.driver import open_driver
 from kartrl.driving.episodes import Start, drive, drive_together
 from kartrl.driving.levels import drive_levels
 from kartrl.envs.episode import STATISTICS
+from kartrl.envs.observation_spec import plain
 from kartrl.envs.spec import ActionSpec
 from kartrl.models import make_network
 
@@ -86,7 +87,7 @@ def test_shared_generators_are_each_episodes_own(tmp_path):
     with open_driver(save_policy(tmp_path, CARTPOLE), [], "cpu") as driver:
         wrap = functools.partial(gymnasium.wrappers.RecordEpisodeStatistics, stats_key=STATISTICS)
         envs = [wrap(Drawing()) for _ in range(3)]
-        network = make_network(Model(hidden_size=8), (2,), ActionSpec.of(envs[0].action_space)).eval()
+        network = make_network(Model(hidden_size=8), plain(2), ActionSpec.of(envs[0].action_space)).eval()
         starts = [Start("", seed) for seed in range(7)]
         alone, together = (
             drive_together(driver.world, some, network, starts, greedy=True) for some in (envs[:1], envs)

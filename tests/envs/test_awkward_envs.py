@@ -162,7 +162,7 @@ def test_an_emulator_of_stable_retro_is_alone_in_its_process() -> None:
 
 def test_a_wrapper_that_renders_works_in_training_and_films() -> None:
     render = ("environment.wrapper=gymnasium.wrappers:AddRenderObservation", "environment.kwargs.render_mode=rgb_array")
-    assert inspect_env(config("Ordinary", *render)).observation_shape == (40, 60, 3)
+    assert inspect_env(config("Ordinary", *render)).observation.shape == (40, 60, 3)
     env = make_env(config("Ordinary", *render), render=True)
     env.reset(seed=1)
     assert (env.step(0)[0] == 10).all()

@@ -32,7 +32,7 @@ def seen(*overrides: str, files: tuple[str, ...] = ()):
     world = load_world(read(files, [*overrides, "environment.game=bundled"]))
     spec = next(look(world.config))
     config = world.fit(spec)
-    return config, [tell_view(config, spec), *tell_presets(config, files)], spec.observation_shape
+    return config, [tell_view(config, spec), *tell_presets(config, files)], spec.observation.shape
 
 
 @needs_atari
@@ -95,7 +95,7 @@ def test_an_image_is_seen_in_its_own_size_within_bounds(name, shape, text):
     assert (config.environment.frame_stack, config.environment.grayscale) == (1, False)
     assert lines[0] == f"The network sees {text}"
     assert lines[1:] == ["kartrl has settings for Snake: -c snake"] * ("Snake" in name)
-    assert next(look(config)).observation_shape == shape, "as a checkpoint has it"
+    assert next(look(config)).observation.shape == shape, "as a checkpoint has it"
 
 
 def test_kart_observations_are_unchanged():

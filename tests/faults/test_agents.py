@@ -33,6 +33,7 @@ from gymnasium.spaces import Discrete
 from kartrl.acting.slab import Slab, SlabShape
 from kartrl.acting.supervisor import Agents
 from kartrl.config import read
+from kartrl.envs.observation_spec import plain
 from kartrl.envs.spec import ActionSpec, EnvSpec
 from kartrl.errors import RunFailed
 from kartrl.learning import checkpoint
@@ -42,7 +43,7 @@ from kartrl.processes.backoff import STRIKES, Restarts
 from kartrl.processes.child import ChildProcess
 from kartrl.processes.spawn import start_method
 
-SPEC = EnvSpec("crashing", (2,), "float32", ActionSpec.of(Discrete(2)), 0.0)
+SPEC = EnvSpec("crashing", plain(2), ActionSpec.of(Discrete(2)), 0.0)
 NAMED = [*QUICK, *EVALUATE_OFF, "--set", "run.name=run"]
 # an agent has to come up in it, at a lower priority; half of the time in which something must be predicted or learnt
 PATIENCE = ["--set", "system.step_timeout=10"]

@@ -41,7 +41,7 @@ class Alone:
         self._slab = Slab(
             multiprocessing.get_context("spawn"),
             SlabShape(
-                *(1, 1, ENVS, 2, STEPS, self.spec.observation_shape, self.spec.observation_dtype),
+                *(1, 1, ENVS, 2, STEPS, self.spec.observation.shape, self.spec.observation.dtype),
                 decision_size(action.columns, action.parameter_size),
                 self.network.state_size,
                 action.parameter_size * action.masked,
@@ -60,7 +60,7 @@ class Alone:
     def network_of(config: Config, spec: EnvSpec) -> Network:
         """The network before training."""
         torch.manual_seed(config.run.seed)
-        return make_network(config.model, spec.observation_shape, spec.action, heads_of(config))
+        return make_network(config.model, spec.observation, spec.action, heads_of(config))
 
     def _serve(self):
         for block in self._slab.take_finished(1, 0.0):

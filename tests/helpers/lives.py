@@ -44,7 +44,7 @@ def main(folder: Path) -> None:
     for seed in range(2):
         node = Node()
         greeting = node.greet(host.start(identity(), dump(config), "node 0", 2, seed, False, known), has_gpu=False)
-        network = make_network(config.model, greeting.spec.observation_shape, greeting.spec.action, heads_of(config))
+        network = make_network(config.model, greeting.spec.observation, greeting.spec.action, heads_of(config))
         flat, version = PublishedWeights(network).flat()
         unrolls = node.next_unrolls(flat, version, 1).unrolls
         assert torch.isfinite(torch.from_numpy(unrolls.observation)).all()

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from trajectories import DISCRETE, random_trajectory
 
+from kartrl.envs.observation_spec import plain
 from kartrl.replay import MemoryShape, Mixture, UnrollMemory
 from kartrl.replay.attentive import AttentiveReplay
 from kartrl.replay.candidates import Choice
@@ -52,7 +53,7 @@ class Playing:
 def make(seed: int = 0, compression: str = "none", insertion: str = "elite", capacity: int = CAPACITY) -> Mixture:
     """Uniform, prioritised, attentive and elite, a quarter each."""
     shape = MemoryShape(
-        3 * capacity + 2 * B, T, (SIDE, SIDE, STACK), "uint8", STACK, 7, 2, 2 * capacity, 4 * T, compression
+        3 * capacity + 2 * B, T, plain(SIDE, SIDE, STACK), STACK, 7, 2, 2 * capacity, 4 * T, compression
     )
     memory, generator = UnrollMemory(shape), torch.Generator().manual_seed(seed)
     challengers = 5 if insertion == "elite" else 0

@@ -11,6 +11,7 @@ from kartrl.acting.agent_group import AgentGroup
 from kartrl.acting.slab import Slab, SlabShape
 from kartrl.config import read
 from kartrl.envs.masks import ILLEGAL
+from kartrl.envs.observation_spec import plain
 from kartrl.envs.spec import ActionSpec, Continuous
 from kartrl.metrics.stopwatch import AGENT_STAGES, Stopwatch
 from kartrl.models import make_distribution, make_network, run
@@ -59,7 +60,7 @@ def set_up(shape=(4,), action=DISCRETE, *overrides):
     torch.set_num_threads(1)
     torch.manual_seed(1)
     config = read(overrides=["model.hidden_size=16", *overrides])
-    network, distribution = make_network(config.model, shape, action), make_distribution(action)
+    network, distribution = make_network(config.model, plain(*shape), action), make_distribution(action)
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))

@@ -8,6 +8,7 @@ from gymnasium.spaces import Discrete
 
 from kartrl.algorithms import heads_of
 from kartrl.config import read
+from kartrl.envs.observation_spec import plain
 from kartrl.envs.spec import ActionSpec
 from kartrl.envs.worlds import load_world
 from kartrl.learning import checkpoint
@@ -31,7 +32,7 @@ def make_checkpoint(agent_steps: int, *overrides: str) -> Checkpoint:
     config = read(overrides=["model.hidden_size=16", *overrides])
     torch.manual_seed(agent_steps)
     action = ActionSpec.of(Discrete(2))
-    learner = make_learner(config, make_network(config.model, (4,), action, heads_of(config)), action)
+    learner = make_learner(config, make_network(config.model, plain(4), action, heads_of(config)), action)
     for parameter in learner.network.parameters():
         parameter.grad = torch.ones_like(parameter)
     learner.optimizer.step()
@@ -41,7 +42,7 @@ def make_checkpoint(agent_steps: int, *overrides: str) -> Checkpoint:
         "predictor-0": torch.Generator().manual_seed(agent_steps).get_state(),
     }
     return Checkpoint(
-        config, network, optimizer, Counters(agent_steps, 2, 1, 3.5, 0.25), (4,), action, 1.5, random, algorithm
+        config, network, optimizer, Counters(agent_steps, 2, 1, 3.5, 0.25), plain(4), action, 1.5, random, algorithm
     )
 
 
@@ -55,7 +56,9 @@ def save_policy(
     shape, action = env.observation_space.shape, ActionSpec.of(env.action_space)
     env.close()
     torch.manual_seed(agent_steps)
-    network = make_network(config.model, shape, action, heads_of(config))
+    network = make_network(config.model, plain(*shape), action, heads_of(config))
     path = run_folder / "checkpoints" / f"{agent_steps:010d}.pt"
-    checkpoint.save(path, Checkpoint(config, network.state_dict(), {}, Counters(agent_steps), shape, action, score))
+    checkpoint.save(
+        path, Checkpoint(config, network.state_dict(), {}, Counters(agent_steps), plain(*shape), action, score)
+    )
     return path

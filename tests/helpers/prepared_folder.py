@@ -12,6 +12,7 @@ from players import begun, drive, some_driving
 
 from kartrl.algorithms import heads_of
 from kartrl.config import Config, dump, read
+from kartrl.envs.observation_spec import ObservationSpec
 from kartrl.envs.spec import ActionSpec, EnvSpec
 from kartrl.envs.worlds import load_world
 from kartrl.kart.play.movie import write_movie
@@ -85,10 +86,10 @@ def copy_changeable(folder: Path) -> None:
 def make_run(folder: Path, config: Config, agent_steps: int) -> None:
     """A run that has made one update: checkpoints with the optimizer's state, metrics, configuration."""
     env = load_world(load_world(config).prepare()).open_env()
-    shape, action = env.observation_space.shape or (), ActionSpec.of(env.action_space)
+    seen, action = ObservationSpec.of(env.observation_space), ActionSpec.of(env.action_space)
     env.close()
-    config = load_world(config).fit(EnvSpec("", shape, "uint8", action, 0.0))  # as a run stores it
-    learner = make_learner(config, make_network(config.model, shape, action, heads_of(config)), action)
+    config = load_world(config).fit(EnvSpec("", seen, action, 0.0))  # as a run stores it
+    learner = make_learner(config, make_network(config.model, seen, action, heads_of(config)), action)
     for parameter in learner.network.parameters():
         parameter.grad = torch.zeros_like(parameter)
     learner.optimizer.step()
@@ -97,4 +98,4 @@ def make_run(folder: Path, config: Config, agent_steps: int) -> None:
     write_run(folder, returns=[1.0] * 9)
     (folder / "config.cfg").write_text(dump(config), encoding="utf-8")
     for path in (folder / "best.pt", folder / "checkpoints" / f"{agent_steps:010d}.pt"):
-        checkpoint.save(path, Checkpoint(config, network, optimizer, counters, shape, action, 1.0, {}, algorithm))
+        checkpoint.save(path, Checkpoint(config, network, optimizer, counters, seen, action, 1.0, {}, algorithm))

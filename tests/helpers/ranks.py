@@ -16,6 +16,7 @@ from trajectories import DISCRETE, random_trajectory
 
 from kartrl.algorithms import heads_of
 from kartrl.config import Config, read
+from kartrl.envs.observation_spec import plain
 from kartrl.learning.counters import Counters
 from kartrl.learning.gradient_reducer import GradientReducer, LearnerLost, SeveralLearners
 from kartrl.learning.learner import Learner, make_learner
@@ -47,7 +48,7 @@ def configured(case: str) -> Config:
 
 def new_learner(config: Config, seed: int, reducer: GradientReducer | None = None) -> Learner:
     torch.manual_seed(seed)
-    network = make_network(config.model, (3,), DISCRETE, heads_of(config))
+    network = make_network(config.model, plain(3), DISCRETE, heads_of(config))
     return make_learner(config, network, DISCRETE, reducer=reducer)
 
 

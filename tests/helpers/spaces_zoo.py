@@ -129,7 +129,6 @@ REFUSED = {
     "Endless": spaces.Box(shape=(60, 40, 3), **UNBOUNDED),
     "WholeImage": box(0, 2**31 - 1, (60, 40, 3), np.int32),
     "LargestFloat": box(-3e38, 3e38, (60, 40, 3), np.float32),
-    "WithImage": spaces.Dict({"pixels": box(0, 255, (60, 40, 3), np.uint8), "speed": box(0, 1, (1,), np.float32)}),
     "Words": spaces.Text(5),
     "Series": spaces.Tuple((spaces.Discrete(2), spaces.Sequence(spaces.Discrete(3)))),
     "Huge": spaces.Discrete(10**6),

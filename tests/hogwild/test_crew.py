@@ -9,6 +9,7 @@ from gymnasium.spaces import Discrete
 from kartrl.acting.agent import play
 from kartrl.acting.agent_group import Mailbox, Stopped
 from kartrl.config import read
+from kartrl.envs.observation_spec import plain
 from kartrl.envs.spec import ActionSpec, EnvSpec
 from kartrl.hogwild.board import HogwildBoard
 from kartrl.hogwild.crew import HogwildTrainer, worker_setup
@@ -24,7 +25,7 @@ from kartrl.sizing.auto import choose_sizes
 from kartrl.training.trainer import Trainer
 from kartrl.trajectory import Trajectory, split_decision
 
-SPEC = EnvSpec("CartPole", (4,), "float32", ActionSpec.of(Discrete(2)), 0.0)
+SPEC = EnvSpec("CartPole", plain(4), ActionSpec.of(Discrete(2)), 0.0)
 BEFORE = Counters()
 
 
@@ -36,7 +37,7 @@ def configured(*overrides):
 
 def network_of(config):
     torch.manual_seed(1)
-    return make_network(config.model, SPEC.observation_shape, SPEC.action)
+    return make_network(config.model, SPEC.observation, SPEC.action)
 
 
 def board_of(config):

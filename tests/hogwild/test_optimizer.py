@@ -6,6 +6,7 @@ from gymnasium.spaces import Discrete
 
 from kartrl.acting.shared_tensors import SharedTensors
 from kartrl.config import Model, Optimizer
+from kartrl.envs.observation_spec import plain
 from kartrl.envs.spec import ActionSpec
 from kartrl.hogwild.optimizer import HogwildOptimizer
 from kartrl.learning.optimizers import FROM_ZERO, first_state, get_state, hold_state, make_optimizer
@@ -30,7 +31,7 @@ def section_of(name):
 def network_of(seed=1):
     torch.manual_seed(seed)
     return ActorCritic(
-        Model(hidden_size=8, channels=(4,), kernels=(3,), strides=(2,)), (9, 9, 2), ActionSpec.of(Discrete(3))
+        Model(hidden_size=8, channels=(4,), kernels=(3,), strides=(2,)), plain(9, 9, 2), ActionSpec.of(Discrete(3))
     )
 
 

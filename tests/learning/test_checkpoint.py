@@ -20,6 +20,7 @@ from trajectories import ACTIONS, kind
 
 from kartrl.config import Config, dump, read
 from kartrl.driving.driver import open_driver
+from kartrl.envs.observation_spec import plain
 from kartrl.envs.spec import ActionSpec, Continuous
 from kartrl.errors import UserError
 from kartrl.learning import checkpoint
@@ -80,8 +81,8 @@ def test_round_trip(tmp_path, overrides):
 
 def test_a_network_trained_in_bf16_is_driven_in_fp32():
     config, shape = read(overrides=["model.hidden_size=16", "model.precision=bf16"]), (54, 54, 1)
-    weights = make_network(config.model, shape, ACTIONS[0]).state_dict()
-    stored = Checkpoint(config, weights, {}, Counters(), shape, ACTIONS[0])
+    weights = make_network(config.model, plain(*shape), ACTIONS[0]).state_dict()
+    stored = Checkpoint(config, weights, {}, Counters(), plain(*shape), ACTIONS[0])
     exact = stored._replace(config=read(overrides=["model.hidden_size=16", "model.precision=fp32"]))
     frames = torch.randint(0, 256, (5, *shape), dtype=torch.uint8)
     seen, expected = (checkpoint.load_network(one, torch.device("cpu")).features(frames) for one in (stored, exact))
@@ -90,8 +91,8 @@ def test_a_network_trained_in_bf16_is_driven_in_fp32():
 
 @pytest.mark.parametrize("action", ACTIONS, ids=kind)
 def test_actions_and_counters_travel(tmp_path, action):
-    network = make_network(Config().model, (4,), action)
-    original = Checkpoint(Config(), network.state_dict(), {}, Counters(7, 6, 5, 4.5, 0.375), (4,), action)
+    network = make_network(Config().model, plain(4), action)
+    original = Checkpoint(Config(), network.state_dict(), {}, Counters(7, 6, 5, 4.5, 0.375), plain(4), action)
     checkpoint.save(tmp_path / "a.pt", original)
     loaded = checkpoint.load(tmp_path / "a.pt")
     assert_same(loaded, original)
@@ -136,9 +137,9 @@ def test_copies_by_other_names_are_no_checkpoints_of_the_run(saved):
 def test_a_large_network_is_read_again(tmp_path):
     config = read([], ["model.encoder=nature", "model.hidden_size=2048", "model.core=lstm", "model.critic=separate"])
     with torch.device("meta"):
-        network = ActorCritic(config.model, (84, 84, 4), DISCRETE)
+        network = ActorCritic(config.model, plain(84, 84, 4), DISCRETE)
     state = {name: torch.zeros(tensor.shape, dtype=tensor.dtype) for name, tensor in network.state_dict().items()}
-    checkpoint.save(tmp_path / "1.pt", Checkpoint(config, state, {}, Counters(1), (84, 84, 4), DISCRETE))
+    checkpoint.save(tmp_path / "1.pt", Checkpoint(config, state, {}, Counters(1), plain(84, 84, 4), DISCRETE))
     assert (tmp_path / "1.pt").stat().st_size > 1 << 28
     assert checkpoint.load(tmp_path / "1.pt").network.keys() == state.keys()
 
@@ -228,7 +229,7 @@ def forge(path, about=None, text=None, **groups):
 
 def continuous(low, high):
     """What is forged of actions with these bounds, all else being right."""
-    network = ActorCritic(honest().config.model, (4,), CONTINUOUS).state_dict()
+    network = ActorCritic(honest().config.model, plain(4), CONTINUOUS).state_dict()
     return {"about": {"action": [["continuous", low, high]]}, "network": network, "optimizer": {}}
 
 
@@ -252,9 +253,15 @@ FORGERIES = {
             "config": "".join(f"{key} = {'1 ' * 100_000}\n" for key in ("[model]\nchannels", "kernels", "strides"))
         }
     },
-    "a giant picture": lambda: {"about": {"observation_shape": [10**6, 10**6, 3]}},
-    "a shape below zero": lambda: {"about": {"observation_shape": [-4]}},
-    "a shape of a million dimensions": lambda: {"about": {"observation_shape": [1] * 200_000}},
+    "a giant picture": lambda: {"about": {"observation": [["", [10**6, 10**6, 3]]]}},
+    "a shape below zero": lambda: {"about": {"observation": [["", [-4]]]}},
+    "observations without a part": lambda: {"about": {"observation": []}},
+    "a name that writes to the terminal": lambda: {"about": {"observation": [["a", [4]], ["\x1b[2J", [4]]]}},
+    "a part of four dimensions": lambda: {"about": {"observation": [["a", [2, 2, 2, 2]], ["b", [4]]]}},
+    "two parts of one name": lambda: {"about": {"observation": [["a", [2]], ["a", [2]]]}},
+    "an image after a vector": lambda: {"about": {"observation": [["a", [2]], ["b", [40, 40, 1]]]}},
+    "a thousand parts": lambda: {"about": {"observation": [[str(number), [1]] for number in range(1000)]}},
+    "a shape of a million dimensions": lambda: {"about": {"observation": [["", [1] * 200_000]]}},
     "the format before": lambda: {"about": {"format": "kartrl checkpoint 2"}},
     "many actions": lambda: {"about": {"action": [["discrete", [10**12]]]}},
     "no actions": lambda: {"about": {"action": [["discrete", [0]]]}},
@@ -384,12 +391,12 @@ TREE = st.recursive(
     lambda children: st.lists(children, max_size=5) | st.dictionaries(st.text(max_size=10), children, max_size=5),
     max_leaves=10,
 )
-KEYS = st.sampled_from(["format", "config", "counters", "observation_shape", "action", "score"])
+KEYS = st.sampled_from(["format", "config", "counters", "observation", "action", "score"])
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.dictionaries(KEYS, TREE, min_size=1, max_size=3))
-@example({"observation_shape": [2**62, 4]})
+@example({"observation": [["", [2**62, 4]]]})
 @example({"config": "[run]\nseed = \udcff"})
 def test_any_description_is_refused_or_a_checkpoint(tmp_path, about):
     try:
@@ -410,8 +417,10 @@ def test_weights_of_another_network_are_refused(saved):
 
 def test_default_configuration_fits_its_network(tmp_path):
     action = ActionSpec.of(Discrete(9))
-    network = make_network(Config().model, (54, 54, 1), action)
-    checkpoint.save(tmp_path / "a.pt", Checkpoint(Config(), network.state_dict(), {}, Counters(), (54, 54, 1), action))
+    network = make_network(Config().model, plain(54, 54, 1), action)
+    checkpoint.save(
+        tmp_path / "a.pt", Checkpoint(Config(), network.state_dict(), {}, Counters(), plain(54, 54, 1), action)
+    )
     loaded = checkpoint.load_network(checkpoint.load(tmp_path / "a.pt"), torch.device("cpu"))
     assert loaded.initial_state(3).shape == (3, 0), "no memory"
 
@@ -438,9 +447,9 @@ def test_any_id_with_a_module_needs_the_users_consent(override, module, monkeypa
 
 def test_checkpoint_imports_only_modules_the_user_names(tmp_path, monkeypatch):
     config = read(overrides=["environment.id=crashing:Life-v0", "model.hidden_size=8"])
-    network = make_network(config.model, (2,), DISCRETE)
+    network = make_network(config.model, plain(2), DISCRETE)
     path = tmp_path / "a.pt"
-    checkpoint.save(path, Checkpoint(config, network.state_dict(), {}, Counters(), (2,), DISCRETE))
+    checkpoint.save(path, Checkpoint(config, network.state_dict(), {}, Counters(), plain(2), DISCRETE))
     with (
         pytest.raises(UserError, match=r"imports the module crashing; .*KARTRL_IMPORT=crashing"),
         open_driver(path, (), "cpu"),

@@ -9,6 +9,7 @@ from trajectories import DISCRETE, random_trajectory
 
 from kartrl.algorithms.algorithm import Loss
 from kartrl.config import Model
+from kartrl.envs.observation_spec import plain
 from kartrl.learning.diagnostics import PROBE_UNROLLS, PolicyProbe, describe
 from kartrl.models import make_distribution, make_network
 
@@ -86,7 +87,7 @@ def test_of_targets_that_do_not_vary_nothing_is_explained():
 
 def test_the_probe_takes_unrolls_that_have_a_valid_step():
     torch.manual_seed(3)
-    network, distribution = make_network(Model(hidden_size=8), (3,), DISCRETE), make_distribution(DISCRETE)
+    network, distribution = make_network(Model(hidden_size=8), plain(3), DISCRETE), make_distribution(DISCRETE)
     trajectory = random_trajectory(DISCRETE, dtype=torch.float32)
     trajectory.valid[:, :PROBE_UNROLLS] = False  # of environments whose observations are not finite
     probes = [
@@ -103,7 +104,10 @@ def test_the_probe_takes_unrolls_that_have_a_valid_step():
 
 def test_probe_measures_policy_movement_on_valid_steps():
     torch.manual_seed(3)
-    network, distribution = make_network(Model(hidden_size=8, core="lstm"), (3,), DISCRETE), make_distribution(DISCRETE)
+    network, distribution = (
+        make_network(Model(hidden_size=8, core="lstm"), plain(3), DISCRETE),
+        make_distribution(DISCRETE),
+    )
     trajectory = random_trajectory(DISCRETE, dtype=torch.float32)
     old = copy.deepcopy(network)
     probe = PolicyProbe(network, distribution, trajectory)

@@ -9,6 +9,7 @@ from trajectories import DISCRETE, random_trajectory
 
 from kartrl.algorithms import heads_of
 from kartrl.config import read
+from kartrl.envs.observation_spec import plain
 from kartrl.hardware.streams import RoleStream
 from kartrl.learning import graphed_loss
 from kartrl.learning.graphed_loss import CudaCapture
@@ -52,7 +53,7 @@ class Recorder:
 def updated(config, action, place, capture, trajectories):
     """The scalars of each update, and the weights after the last one."""
     torch.manual_seed(1)
-    network = make_network(config.model, (3,), action, heads_of(config)).to(place)
+    network = make_network(config.model, plain(3), action, heads_of(config)).to(place)
     learner = make_learner(config, network, action, capture=capture)
     learner.algorithm.distribution.noise = noise_of_the_cpu(learner.algorithm.distribution)
     torch.manual_seed(2)
@@ -93,7 +94,7 @@ def test_updates_by_graphs_are_those_without(algorithm, action, settings, device
 def test_only_frequent_shapes_get_graphs_up_to_a_limit(monkeypatch):
     config = read(overrides=["algorithm.name=impala", "model.hidden_size=8", "model.core=lstm"])
     capture = Recorder("cpu")
-    network = make_network(config.model, (3,), DISCRETE)
+    network = make_network(config.model, plain(3), DISCRETE)
     learner = make_learner(config, network, DISCRETE, capture=capture)
     monkeypatch.setattr(graphed_loss, "MOST", 2)
 

@@ -9,6 +9,7 @@ from trajectories import ACTIONS, DISCRETE, kind, random_trajectory
 
 from kartrl.algorithms import ALGORITHMS, heads_of, make_algorithm
 from kartrl.config import read
+from kartrl.envs.observation_spec import plain
 from kartrl.learning.diagnostics import describe
 from kartrl.learning.learner import MOST_IMAGES, Learner, make_learner, observed
 from kartrl.learning.optimizers import make_optimizer
@@ -46,7 +47,7 @@ def batch_of(action, seed=0, size=5):
 
 def learner_of(config, action, part, threads=None):
     torch.manual_seed(1)
-    network = make_network(config.model, (3,), action, heads_of(config))
+    network = make_network(config.model, plain(3), action, heads_of(config))
     return Learner(
         network,
         make_algorithm(config, make_distribution(action)),
@@ -73,7 +74,7 @@ def assert_same(one, other, **tolerance):
 def by_hand(config, action, updates):
     """Weights after these updates, the last loss, and its explained variance, without any part of the learner."""
     torch.manual_seed(1)
-    network = make_network(config.model, (3,), action, heads_of(config))
+    network = make_network(config.model, plain(3), action, heads_of(config))
     algorithm = make_algorithm(config, make_distribution(action))
     optimizer = torch.optim.RMSprop(network.parameters(), lr=RATE, alpha=0.99, eps=1e-5)
     for number in range(updates):
@@ -145,7 +146,7 @@ def test_without_a_policy_lag_ratios_in_bf16_are_one(encoder, algorithm):
     single = [f"model.encoder={encoder}", "model.precision=bf16", "optimizer.kl_target=0", "ppo.clip_range=1e-5"]
     config, shape = configured(algorithm, "model.core=none", "ppo.shuffle=unrolls", *single), (54, 52, 1)
     torch.manual_seed(1)
-    network = make_network(config.model, shape, DISCRETE, heads_of(config))
+    network = make_network(config.model, plain(*shape), DISCRETE, heads_of(config))
     trajectory = random_trajectory(DISCRETE, length=1, size=8, state_size=0, ends=0, dtype=torch.float32)
     trajectory = trajectory._replace(observation=torch.randint(0, 256, (2, 8, *shape), dtype=torch.uint8))
     noise, acting = make_distribution(DISCRETE).noise(8, torch.device("cpu"), None), for_inference(network)
@@ -226,7 +227,7 @@ def test_statistics_are_of_valid_steps_and_sampled_images():
     torch.testing.assert_close(normaliser.mean, trajectory.observation[:-1][trajectory.valid].mean(0))
     pixels = torch.arange(40, dtype=torch.uint8).view(40, 1, 1, 1).expand(LENGTH + 1, 40, 54, 54, 1)  # each its own
     images = trajectory._replace(observation=pixels)
-    network = make_network(config.model, (54, 54, 1), DISCRETE, heads_of(config))
+    network = make_network(config.model, plain(54, 54, 1), DISCRETE, heads_of(config))
     make_learner(config, network, DISCRETE).update(images, steps, 0.0, lambda stage: None)
     normaliser = network.trunk.encoder.normaliser
     assert MOST_IMAGES / 2 <= int(normaliser.count) <= MOST_IMAGES
@@ -529,7 +530,7 @@ def test_an_error_on_a_thread_ends_the_update(monkeypatch):
 @by_pair
 def test_the_configuration_chooses_the_algorithm(algorithm, action):
     config = configured(algorithm)
-    learner = make_learner(config, make_network(config.model, (3,), action, heads_of(config)), action)
+    learner = make_learner(config, make_network(config.model, plain(3), action, heads_of(config)), action)
     assert type(learner.algorithm) is ALGORITHMS[algorithm]
     assert learner.algorithm.synchronous is (algorithm in ("a2c", "ppo"))
     assert update(learner, *batch_of(action)).finite

@@ -10,6 +10,7 @@ from trajectories import random_trajectory
 
 from kartrl.algorithms import ALGORITHMS, heads_of
 from kartrl.config import Config, read
+from kartrl.envs.observation_spec import plain
 from kartrl.envs.spec import ActionSpec, EnvSpec
 from kartrl.errors import UserError
 from kartrl.learning.learner import make_learner
@@ -28,7 +29,7 @@ WIDTHS = {"convolutional": 52, "a3c": 52, "nature": 52, "a3g": 56, "impala": 57,
 def tied_network(config: Config, shape: tuple[int, ...] = SHAPE) -> tuple[Network, MirrorSymmetry]:
     """A symmetric network with random biases."""
     torch.manual_seed(3)
-    network = make_network(config.model, shape, ACTION, heads_of(config))
+    network = make_network(config.model, plain(*shape), ACTION, heads_of(config))
     symmetry = MirrorSymmetry(network, shape, MIRRORED)
     parameters = [*network.parameters()]
     assert not symmetry.holds(parameters)
@@ -156,8 +157,8 @@ def test_networks_without_symmetry_are_not_mirrored() -> None:
 )
 def test_networks_that_cannot_be_symmetric_are_refused(overrides: Sequence[str], width: int, said: str) -> None:
     config = read(overrides=[*SMALL, *overrides])
-    spec = EnvSpec("images", (10, width, 2), "uint8", ACTION, 0.0, MIRRORED)
-    network = make_network(config.model, spec.observation_shape, ACTION)
+    spec = EnvSpec("images", plain(10, width, 2), ACTION, 0.0, MIRRORED)
+    network = make_network(config.model, spec.observation, ACTION)
     assert symmetry_of(network, spec._replace(mirrored=())) is None
     with pytest.raises(UserError, match=said):
         symmetry_of(network, spec)

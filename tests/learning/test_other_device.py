@@ -12,6 +12,7 @@ from trajectories import DISCRETE, random_trajectory
 from kartrl.acting.published_weights import PublishedWeights
 from kartrl.algorithms import heads_of
 from kartrl.config import read
+from kartrl.envs.observation_spec import plain
 from kartrl.learning.learner import make_learner
 from kartrl.models import make_distribution, make_network
 from kartrl.models.cores import CORES
@@ -68,7 +69,7 @@ def test_an_update_is_the_same_on_another_device(algorithm, action, settings, de
     for place in ("cpu", device):
         torch.manual_seed(1)
         with exists(device):
-            network = make_network(config.model, (3,), action, heads_of(config)).to(place)
+            network = make_network(config.model, plain(3), action, heads_of(config)).to(place)
             learner = make_learner(config, network, action)
             learner.algorithm.distribution.noise = noise_of_the_cpu(learner.algorithm.distribution)
             moved = Trajectory(*(tensor.to(place) for tensor in trajectory))
@@ -97,8 +98,8 @@ def test_image_unrolls_are_the_same_on_another_device(encoder, core, device):
     for place in ("cpu", device):
         torch.manual_seed(1)
         with exists(device):
-            network = make_network(config.model, (84, 84, 2), DISCRETE).to(place)
-            acting = make_network(config.model, (84, 84, 2), DISCRETE).to(place)
+            network = make_network(config.model, plain(84, 84, 2), DISCRETE).to(place)
+            acting = make_network(config.model, plain(84, 84, 2), DISCRETE).to(place)
             published = PublishedWeights(network)
             output, _ = network(observation.to(place), first.to(place), network.initial_state(2))
             (output.policy.mean() + output.value.mean()).backward()

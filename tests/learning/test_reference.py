@@ -15,6 +15,7 @@ from commands import environment
 from gymnasium.spaces import Discrete
 
 from kartrl.config import read
+from kartrl.envs.observation_spec import plain
 from kartrl.envs.spec import ActionSpec
 from kartrl.learning.counters import Counters
 from kartrl.learning.learner import make_learner
@@ -79,7 +80,7 @@ def difference(*overrides: str) -> float:
     """The largest of any weight to the recorded ones after all updates."""
     torch.set_num_threads(1)
     config = read(overrides=[*OVERRIDES, *overrides])
-    network = make_network(config.model, SHAPE, ACTION)
+    network = make_network(config.model, plain(*SHAPE), ACTION)
     network.load_state_dict(weights("start"))
     learner, progress, counters = make_learner(config, network, ACTION), Progress(config.run, Counters()), Counters()
     for number in range(UPDATES):

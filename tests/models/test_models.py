@@ -18,6 +18,7 @@ from kartrl.acting.predictor import group_states, make_policy
 from kartrl.acting.published_weights import PublishedWeights
 from kartrl.acting.slab import Slab, SlabShape
 from kartrl.config import Model, read
+from kartrl.envs.observation_spec import plain
 from kartrl.envs.spec import ActionSpec
 from kartrl.errors import UserError
 from kartrl.learning.learner import make_learner
@@ -43,7 +44,7 @@ def observations(shape, *leading):
 @by_shape
 def test_an_unroll_equals_its_steps(shape, core):
     torch.manual_seed(0)
-    network = make_network(Model(hidden_size=32, core=core), shape, DISCRETE)
+    network = make_network(Model(hidden_size=32, core=core), plain(*shape), DISCRETE)
     observation, first = observations(shape, 7, 3), torch.rand(7, 3) < 0.3
     state = torch.randn(3, network.state_size)
     output, last = network(observation, first, state)
@@ -61,7 +62,7 @@ def test_an_unroll_equals_its_steps(shape, core):
 def test_q_head_value_is_the_mean_of_q_under_the_policy(core, torchscript):
     torch.manual_seed(3)
     section = Model(hidden_size=16, core=core, torchscript=torchscript)
-    network = make_network(section, (4,), DISCRETE, frozenset({"q"}))
+    network = make_network(section, plain(4), DISCRETE, frozenset({"q"}))
     observation, first = torch.randn(5, 3, 4), torch.rand(5, 3) < 0.3
     state = torch.randn(3, network.state_size)
     output, _ = network(observation, first, state)
@@ -76,7 +77,7 @@ def test_q_head_value_is_the_mean_of_q_under_the_policy(core, torchscript):
 
 @by_kind
 def test_without_that_head_there_is_none(action):
-    network = make_network(Model(hidden_size=8), (4,), action)
+    network = make_network(Model(hidden_size=8), plain(4), action)
     output, _ = network(torch.randn(3, 2, 4), torch.zeros(3, 2, dtype=torch.bool), network.initial_state(2))
     assert output.q is None
     assert output.features is None
@@ -88,7 +89,7 @@ def test_without_that_head_there_is_none(action):
 def test_continuous_advantages_take_actions_as_the_env_does(critic, torchscript):
     torch.manual_seed(3)
     section = Model(hidden_size=16, critic=critic, torchscript=torchscript)
-    network = make_network(section, (4,), CONTINUOUS, frozenset({"q"}))
+    network = make_network(section, plain(4), CONTINUOUS, frozenset({"q"}))
     output, _ = network(torch.randn(5, 3, 4), torch.zeros(5, 3, dtype=torch.bool), network.initial_state(3))
     assert output.q is None
     assert output.value.shape == (5, 3)
@@ -106,7 +107,7 @@ def test_continuous_advantages_take_actions_as_the_env_does(critic, torchscript)
 
 def test_the_recurrent_core_is_torchs_lstm():
     torch.manual_seed(1)
-    network = ActorCritic(Model(hidden_size=16, core="lstm"), (4,), DISCRETE)
+    network = ActorCritic(Model(hidden_size=16, core="lstm"), plain(4), DISCRETE)
     observation, state = torch.randn(5, 2, 4), torch.randn(2, 32)
     _, after = network(observation, torch.zeros(5, 2, dtype=torch.bool), state)
     halves = (state[None, :, :16].contiguous(), state[None, :, 16:].contiguous())
@@ -116,7 +117,7 @@ def test_the_recurrent_core_is_torchs_lstm():
 
 def test_the_gated_core_is_torchs_gru():
     torch.manual_seed(1)
-    network = ActorCritic(Model(hidden_size=16, core="gru"), (4,), DISCRETE)
+    network = ActorCritic(Model(hidden_size=16, core="gru"), plain(4), DISCRETE)
     observation, state = torch.randn(5, 2, 4), torch.randn(2, 16)
     _, after = network(observation, torch.zeros(5, 2, dtype=torch.bool), state)
     features = network.trunk.encoder(observation.flatten(0, 1)).view(5, 2, 16)
@@ -127,7 +128,7 @@ def test_the_gated_core_is_torchs_gru():
 @pytest.mark.parametrize("critic", ["shared", "separate"])
 def test_a_reset_forgets_and_stops_the_gradient(core, critic):
     torch.manual_seed(2)
-    network = make_network(Model(hidden_size=16, core=core, critic=critic), (4,), DISCRETE)
+    network = make_network(Model(hidden_size=16, core=core, critic=critic), plain(4), DISCRETE)
     observation = torch.randn(6, 1, 4, requires_grad=True)
     first = torch.zeros(6, 1, dtype=torch.bool)
     first[3] = True
@@ -149,7 +150,7 @@ def test_disabled_bptt_stops_gradients_but_not_outputs(core, torchscript):
     for bptt in (True, False):
         torch.manual_seed(2)
         section = Model(hidden_size=16, core=core, bptt=bptt, torchscript=torchscript)
-        network = make_network(section, (4,), DISCRETE)
+        network = make_network(section, plain(4), DISCRETE)
         observation, state = torch.randn(6, 2, 4, requires_grad=True), torch.randn(2, network.state_size)
         output, after = network(observation, first, state)
         steps = [torch.autograd.grad(output.value[t, 1], observation, retain_graph=True)[0] for t in range(5)]
@@ -164,7 +165,7 @@ def test_disabled_bptt_stops_gradients_but_not_outputs(core, torchscript):
 @by_kind
 def test_gradients_equal_those_of_single_steps_but_for_the_last(action):
     torch.manual_seed(3)
-    network = make_network(Model(hidden_size=16, core="lstm"), (54, 54, 1), action)
+    network = make_network(Model(hidden_size=16, core="lstm"), plain(54, 54, 1), action)
     observation, first = observations((54, 54, 1), 5, 2), torch.rand(5, 2) < 0.3
     weight = torch.randn(4, 2, make_distribution(action).parameter_size)
 
@@ -190,7 +191,10 @@ def test_gradients_equal_those_of_single_steps_but_for_the_last(action):
 @pytest.mark.parametrize("greedy", [False, True])
 def test_decision_columns_are_the_networks_outputs(action, greedy):
     torch.manual_seed(4)
-    network, distribution = make_network(Model(hidden_size=16, core="lstm"), (4,), action), make_distribution(action)
+    network, distribution = (
+        make_network(Model(hidden_size=16, core="lstm"), plain(4), action),
+        make_distribution(action),
+    )
     observation, first = torch.randn(50, 4), torch.rand(50) < 0.3
     state = torch.randn(50, 32)
     noise = distribution.noise(50, CPU, torch.Generator().manual_seed(0))
@@ -210,7 +214,7 @@ def test_decision_columns_are_the_networks_outputs(action, greedy):
 def test_learners_give_squashed_actions_their_acting_density():
     torch.manual_seed(4)
     config = read(overrides=["model.hidden_size=16", "model.squash_actions=true", "model.torchscript=false"])
-    network = make_network(config.model, (4,), CONTINUOUS)
+    network = make_network(config.model, plain(4), CONTINUOUS)
     with torch.no_grad():
         network.policy.bias.copy_(torch.tensor([2.0, -4.0, 0.0, 1.0]))
     observation, first = torch.randn(200, 4), torch.ones(200, dtype=torch.bool)
@@ -226,7 +230,7 @@ def test_learners_give_squashed_actions_their_acting_density():
 
 def test_actions_are_samples_of_the_policy():
     torch.manual_seed(4)
-    network = make_network(Model(hidden_size=16, core="lstm"), (4,), ActionSpec.of(Discrete(3)))
+    network = make_network(Model(hidden_size=16, core="lstm"), plain(4), ActionSpec.of(Discrete(3)))
     with torch.no_grad():
         network.policy.bias.copy_(torch.tensor([0.0, 1.0, -1.0]))
     observation = torch.randn(1, 4).expand(20_000, 4)
@@ -240,8 +244,8 @@ def test_actions_are_samples_of_the_policy():
 @by_core
 def test_bf16_is_fp32_but_for_rounding(core):
     torch.manual_seed(5)
-    exact = make_network(Model(core=core), (54, 54, 1), DISCRETE)
-    rounded = make_network(Model(core=core, precision="bf16"), (54, 54, 1), DISCRETE)
+    exact = make_network(Model(core=core), plain(54, 54, 1), DISCRETE)
+    rounded = make_network(Model(core=core, precision="bf16"), plain(54, 54, 1), DISCRETE)
     rounded.load_state_dict(exact.state_dict())
     predicting = for_inference(rounded)
     arguments = (observations((54, 54, 1), 8), torch.zeros(8, dtype=torch.bool), exact.initial_state(8))
@@ -258,7 +262,7 @@ def test_bf16_is_fp32_but_for_rounding(core):
 
 
 def test_only_the_copy_that_predicts_is_turned_to_bfloat16():
-    network = make_network(Model(precision="bf16", core="lstm"), (54, 54, 1), DISCRETE)
+    network = make_network(Model(precision="bf16", core="lstm"), plain(54, 54, 1), DISCRETE)
     copied = for_inference(network)
     assert {parameter.dtype for parameter in network.parameters()} == {torch.float32}
     types = {name: parameter.dtype for name, parameter in copied.trunk.encoder.named_parameters()}
@@ -281,7 +285,7 @@ def test_acting_and_learning_are_equal_bit_for_bit(encoder, heads, precision):
         section = Model(
             encoder=encoder, precision=precision, core=core, hidden_size=32, normalise_observations=normalised
         )
-        network = make_network(section, shape, DISCRETE, heads)
+        network = make_network(section, plain(*shape), DISCRETE, heads)
         network.observe(observations(shape, 20))
         weights, acting = PublishedWeights(network), for_inference(network)
         with torch.no_grad():
@@ -301,13 +305,13 @@ def test_acting_and_learning_are_equal_bit_for_bit(encoder, heads, precision):
 
 
 def test_with_an_lstm_the_default_network_is_the_seeds():
-    network = make_network(Model(core="lstm"), (54, 54, 1), ActionSpec.of(Discrete(6)))
+    network = make_network(Model(core="lstm"), plain(54, 54, 1), ActionSpec.of(Discrete(6)))
     assert sum(parameter.numel() for parameter in network.parameters()) == 620_631
 
 
 def test_feed_forward_network_is_that_of_nature():
     section = Model(channels=(32, 64, 64), hidden_size=512, core="none")
-    network = make_network(section, (84, 84, 4), ActionSpec.of(Discrete(6)))
+    network = make_network(section, plain(84, 84, 4), ActionSpec.of(Discrete(6)))
     assert sum(parameter.numel() for parameter in network.parameters()) == 1_687_719
 
 
@@ -319,7 +323,7 @@ def parameters(module):
 def test_at_first_networks_see_differences_and_not_brightness(encoder):
     """Filters of a mean other than 0 mostly see brightness, and die together in the first updates."""
     torch.manual_seed(1)
-    network = make_network(Model(encoder=encoder, precision="fp32"), (54, 52, 3), DISCRETE)
+    network = make_network(Model(encoder=encoder, precision="fp32"), plain(54, 52, 3), DISCRETE)
     dark = torch.randint(0, 100, (5, 54, 52, 3), dtype=torch.uint8)
     before, after = network.features(dark), network.features(dark + 150)
     assert before.std() > 0.01
@@ -339,7 +343,7 @@ def test_at_first_networks_see_differences_and_not_brightness(encoder):
 )
 def test_published_networks_have_their_numbers_of_parameters(encoder, hidden_size, shape, expected):
     section = Model(encoder=encoder, hidden_size=hidden_size, core="lstm", torchscript=False)
-    network = make_network(section, shape, ActionSpec.of(Discrete(6)))
+    network = make_network(section, plain(*shape), ActionSpec.of(Discrete(6)))
     assert parameters(network.trunk.encoder) == expected
     features = 1024 if encoder == "a3g" else hidden_size  # 64 channels of 4x4, without a linear layer
     assert network.trunk.core.lstm.input_size == features
@@ -349,7 +353,7 @@ def test_published_networks_have_their_numbers_of_parameters(encoder, hidden_siz
 def test_the_deep_network_is_that_of_the_figure():
     """By hand, with the functional forms, in float64."""
     torch.manual_seed(3)
-    network = ActorCritic(Model(encoder="impala", hidden_size=16), (20, 22, 3), DISCRETE)
+    network = ActorCritic(Model(encoder="impala", hidden_size=16), plain(20, 22, 3), DISCRETE)
     image = observations((20, 22, 3), 2)
     encoder, weights = network.trunk.encoder, list(network.trunk.encoder.double().parameters())
     convolutions = iter(zip(weights[0:30:2], weights[1:30:2], strict=True))
@@ -372,7 +376,7 @@ def test_pixels_are_normalised_by_their_running_statistics(encoder):
     """By hand in float32; the network that does not normalise sees images that are normalised already."""
     torch.manual_seed(3)
     section = Model(encoder=encoder, hidden_size=16, normalise_observations=True)
-    network = ActorCritic(section, (40, 40, 2), DISCRETE)
+    network = ActorCritic(section, plain(40, 40, 2), DISCRETE)
     seen = observations((40, 40, 2), 51) // 4
     seen[:, :20] = 7
     network.observe(seen)
@@ -386,14 +390,16 @@ def test_pixels_are_normalised_by_their_running_statistics(encoder):
     else:
         expected = made.linear(made.body(255 * image.permute(0, 3, 1, 2)).flatten(1))
     torch.testing.assert_close(made(seen[:3]), expected, atol=1e-3, rtol=1e-3)
-    assert not torch.allclose(ActorCritic(section, (40, 40, 2), DISCRETE).trunk.encoder(seen[:3]), expected, atol=0.1)
+    assert not torch.allclose(
+        ActorCritic(section, plain(40, 40, 2), DISCRETE).trunk.encoder(seen[:3]), expected, atol=0.1
+    )
 
 
 def test_acting_in_bf16_normalises_pixels_as_learning_does():
     """Of pixels whose deviation is less than bfloat16's rounding of their mean."""
     torch.manual_seed(3)
     section = Model(hidden_size=16, normalise_observations=True, precision="bf16")
-    network = make_network(section, (40, 40, 2), DISCRETE)
+    network = make_network(section, plain(40, 40, 2), DISCRETE)
     seen = 150 + observations((40, 40, 2)) // 4 + (torch.rand(200, 40, 40, 2) < 0.45)
     network.observe(seen.byte())
     learning, acting = network.features(seen.byte()), for_inference(network).features(seen.byte())
@@ -402,7 +408,7 @@ def test_acting_in_bf16_normalises_pixels_as_learning_does():
 
 def test_average_pooling_is_the_mean_for_images_of_any_size():
     torch.manual_seed(3)
-    network = ActorCritic(Model(encoder="impala", hidden_size=16, pooling="average"), (40, 40, 1), DISCRETE)
+    network = ActorCritic(Model(encoder="impala", hidden_size=16, pooling="average"), plain(40, 40, 1), DISCRETE)
     encoder = network.trunk.encoder
     assert encoder.linear.linear.weight.shape == (16, 32)
     image = observations((64, 48, 1), 3)
@@ -414,7 +420,7 @@ def test_average_pooling_is_the_mean_for_images_of_any_size():
 @pytest.mark.parametrize("shape", [(4,), (48, 48, 1)])
 def test_activation_is_that_of_the_encoders_linear_layers(activation, shape):
     torch.manual_seed(4)
-    network = make_network(Model(hidden_size=16, activation=activation), shape, DISCRETE)
+    network = make_network(Model(hidden_size=16, activation=activation), plain(*shape), DISCRETE)
     encoder, function = network.trunk.encoder, getattr(torch, activation)
     x = observations(shape, 3) if len(shape) == 3 else torch.randn(3, *shape)
     if len(shape) == 3:  # convolutions have a ReLU whatever the linear layer has
@@ -458,7 +464,7 @@ def test_each_encoder_learns_with_all_of_its_parameters(encoder, layer_norm):
     torch.manual_seed(5)
     section = Model(encoder=encoder, hidden_size=16, layer_norm=layer_norm, torchscript=encoder in ("a3g", "impala"))
     shape = (48, 48, 1)
-    network = make_network(section, shape, DISCRETE)
+    network = make_network(section, plain(*shape), DISCRETE)
     images, first = observations(shape, 1, 2), torch.zeros(2, 2, dtype=torch.bool)
     images[0, 0, :24] //= 8
     images[0, 1, 24:] //= 8
@@ -474,7 +480,7 @@ def test_each_encoder_learns_with_all_of_its_parameters(encoder, layer_norm):
         optimizer.step()
         errors.append(error.item())
     assert errors[-1] < 0.1 * errors[0]
-    rounded = make_network(section.model_copy(update={"precision": "bf16"}), shape, DISCRETE)
+    rounded = make_network(section.model_copy(update={"precision": "bf16"}), plain(*shape), DISCRETE)
     rounded.load_state_dict(network.state_dict())
     for other in (rounded, for_inference(rounded)):
         value = other.step(images[0], first[0], state)[1]
@@ -484,7 +490,7 @@ def test_each_encoder_learns_with_all_of_its_parameters(encoder, layer_norm):
 @pytest.mark.parametrize("critic", ["shared", "detached", "separate"])
 def test_value_gradient_reaches_only_a_shared_trunk(critic):
     torch.manual_seed(6)
-    network = make_network(Model(hidden_size=16, core="gru", critic=critic, torchscript=False), (4,), DISCRETE)
+    network = make_network(Model(hidden_size=16, core="gru", critic=critic, torchscript=False), plain(4), DISCRETE)
     first = torch.zeros(4, 2, dtype=torch.bool)
     network(torch.randn(4, 2, 4), first, network.initial_state(2))[0].value[:-1].sum().backward()
     reached = [bool(parameter.grad is not None and parameter.grad.any()) for parameter in network.trunk.parameters()]
@@ -496,14 +502,14 @@ def test_value_gradient_reaches_only_a_shared_trunk(critic):
 
 def test_a_free_deviation_is_the_same_everywhere_and_learned():
     torch.manual_seed(7)
-    network = make_network(Model(hidden_size=16, deviation="free"), (4,), CONTINUOUS)
+    network = make_network(Model(hidden_size=16, deviation="free"), plain(4), CONTINUOUS)
     with torch.no_grad():
         network.policy.log_deviation.copy_(torch.tensor([-1.0, 0.5]))
     parameters, _, _ = network.step(torch.randn(5, 4), torch.ones(5, dtype=torch.bool), network.initial_state(5))
     assert torch.equal(parameters[:, 2:], torch.tensor([[-1.0, 0.5]]).expand(5, 2))
     parameters[:, 2:].sum().backward()
     assert network.policy.log_deviation.grad.tolist() == [5.0, 5.0]
-    assert make_network(Model(deviation="free"), (4,), DISCRETE).policy.weight.shape == (4, 256)
+    assert make_network(Model(deviation="free"), plain(4), DISCRETE).policy.weight.shape == (4, 256)
 
 
 @by_kind
@@ -511,7 +517,7 @@ def test_a_free_deviation_is_the_same_everywhere_and_learned():
 def test_new_unit_of_returns_leaves_predicted_returns(torchscript, action):
     torch.manual_seed(8)
     section = Model(hidden_size=16, normalise_returns=True, torchscript=torchscript)
-    network = make_network(section, (4,), action, frozenset({"q"}))
+    network = make_network(section, plain(4), action, frozenset({"q"}))
     arguments = torch.randn(5, 4), torch.ones(5, dtype=torch.bool), network.initial_state(5)
 
     @torch.no_grad()
@@ -542,7 +548,7 @@ def test_every_name_in_the_configuration_is_in_a_table():
 
 def test_convolutions_that_do_not_fit_are_a_clear_error():
     with pytest.raises(UserError, match="do not fit an image of 10x10"):
-        make_network(Model(), (10, 10, 1), DISCRETE)
+        make_network(Model(), plain(10, 10, 1), DISCRETE)
 
 
 @pytest.mark.skipif(not scripting.AVAILABLE, reason="Python 3.14 has no TorchScript to compare with")
@@ -560,8 +566,8 @@ def test_convolutions_that_do_not_fit_are_a_clear_error():
 def test_without_torchscript_the_numbers_are_the_same(shape, settings, action):
     torch.manual_seed(6)
     shape = SHAPES[shape]
-    scripted = make_network(Model(hidden_size=16, **settings), shape, action)
-    eager = make_network(Model(hidden_size=16, **settings, torchscript=False), shape, action)
+    scripted = make_network(Model(hidden_size=16, **settings), plain(*shape), action)
+    eager = make_network(Model(hidden_size=16, **settings, torchscript=False), plain(*shape), action)
     assert isinstance(scripted, torch.jit.ScriptModule)
     assert not isinstance(eager, torch.jit.ScriptModule)
     eager.load_state_dict(scripted.state_dict())
@@ -596,6 +602,7 @@ sys.modules[spec.name] = scripting
 import torch
 from trajectories import ACTIONS, random_trajectory
 from kartrl.config import read
+from kartrl.envs.observation_spec import plain
 from kartrl.learning.learner import make_learner
 from kartrl.models import for_inference, make_network
 from kartrl.driving.actor import Actor
@@ -603,7 +610,7 @@ from kartrl.driving.actor import Actor
 for action in ACTIONS:
     for name in ("impala", "a2c"):
         config = read(overrides=["model.hidden_size=8", f"algorithm.name={name}"])
-        network = make_network(config.model, (3,), action)
+        network = make_network(config.model, plain(3), action)
         trajectory = random_trajectory(action, dtype=torch.float32)
         before = network.policy.weight.detach().clone()
         update = make_learner(config, network, action).update(trajectory, 30, 0.0, lambda stage: None)
@@ -611,7 +618,7 @@ for action in ACTIONS:
         actor = Actor(for_inference(network), action, greedy=False)
         actor.begin(0, 1)
         actor.act([0], [[0.0, 1.0, 2.0]])
-        make_network(config.model, (54, 54, 1), action)
+        make_network(config.model, plain(54, 54, 1), action)
 print("all of it")
 """
 
@@ -630,7 +637,7 @@ def test_predictor_acts_in_every_precision_on_every_observation(shape, precision
     torch.manual_seed(2)
     shape = SHAPES[shape]
     network, distribution = (
-        make_network(Model(hidden_size=32, precision=precision, core="lstm"), shape, action),
+        make_network(Model(hidden_size=32, precision=precision, core="lstm"), plain(*shape), action),
         make_distribution(action),
     )
     size = decision_size(distribution.action_columns, distribution.parameter_size)
@@ -650,6 +657,6 @@ def test_predictor_acts_in_every_precision_on_every_observation(shape, precision
 
 
 def test_continuous_head_begins_with_deviation_1():
-    network = make_network(Model(hidden_size=16, core="lstm"), (4,), CONTINUOUS)
+    network = make_network(Model(hidden_size=16, core="lstm"), plain(4), CONTINUOUS)
     parameters, _, _ = network.step(torch.randn(50, 4), torch.ones(50, dtype=torch.bool), network.initial_state(50))
     torch.testing.assert_close(parameters, torch.zeros(50, 4), atol=0.1, rtol=0)

@@ -7,6 +7,7 @@ import pytest
 import torch
 from trajectories import DISCRETE, random_trajectory
 
+from kartrl.envs.observation_spec import plain
 from kartrl.replay import MemoryShape, UnrollMemory
 from kartrl.replay.attentive import AttentiveReplay
 from kartrl.replay.candidates import Choice
@@ -36,7 +37,7 @@ def batch(seed, size=1):
 
 def filled(kind, number=30, ratio=3.0, strategy=1, challengers=0, drift=0.1, capacity=CAPACITY):
     network, annealing = Network(), [ratio]
-    memory = UnrollMemory(MemoryShape(capacity + 4, T, (3,), "float32", 1, 7, 2, scattered=capacity))
+    memory = UnrollMemory(MemoryShape(capacity + 4, T, plain(3), 1, 7, 2, scattered=capacity))
     choice = Choice(network, make_distance("norm", 2.0), strategy, lambda: annealing[0], challengers)
     replay = kind(memory, capacity, torch.Generator().manual_seed(0), choice)
     mixture = Mixture(memory, [Part("it", replay, Fraction(1))])

@@ -10,6 +10,7 @@ from trajectories import DISCRETE, random_trajectory
 
 from kartrl.config.replay import Replay
 from kartrl.config.schedule import constant
+from kartrl.envs.observation_spec import plain
 from kartrl.replay import MemoryShape, UnrollMemory, make_mixture
 from kartrl.replay.mixture import Mixture, Part
 from kartrl.replay.prioritised import SMALLEST, PrioritisedReplay
@@ -20,7 +21,7 @@ T, CAPACITY = 7, 12
 
 
 def memory_of(unrolls):
-    return UnrollMemory(MemoryShape(unrolls, T, (3,), "float32", 1, 7, 2))
+    return UnrollMemory(MemoryShape(unrolls, T, plain(3), 1, 7, 2))
 
 
 def batch(seed, size=1):
@@ -48,7 +49,7 @@ def configured(alpha, beta):
         priority_exponent=alpha,
         importance_exponent=constant(beta),
     )
-    shape = MemoryShape(CAPACITY + 1, T, (3,), "float32", 1, 7, 2)
+    shape = MemoryShape(CAPACITY + 1, T, plain(3), 1, 7, 2)
     mixture = make_mixture(section, section.drawn("none"), shape, generator(), lambda: 0.0, embed=None)
     return mixture._parts[0].replay, fill(mixture, 30)
 

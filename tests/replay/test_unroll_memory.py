@@ -1,6 +1,7 @@
 """What a replay holds is what was put in, bit for bit, each frame once; what it draws is drawn evenly."""
 
 import sys
+from collections import deque
 from fractions import Fraction
 
 import numpy as np
@@ -9,6 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kartrl.envs.observation_spec import ObservationPart, ObservationSpec, plain
 from kartrl.replay import MemoryShape, UnrollMemory
 from kartrl.replay.mixture import Mixture, Part
 from kartrl.replay.uniform import UniformReplay
@@ -75,7 +77,7 @@ class Held:
 
     def __init__(self, capacity, shape, dtype="uint8", stack=4, spare=4, **more):
         unrolls = capacity // T
-        self.memory = UnrollMemory(MemoryShape(unrolls + spare, T, shape, dtype, stack, K, STATE, **more))
+        self.memory = UnrollMemory(MemoryShape(unrolls + spare, T, plain(*shape), stack, K, STATE, **more))
         self.replay = UniformReplay(self.memory, unrolls, torch.Generator().manual_seed(3))
         self.mixture = Mixture(self.memory, [Part("uniform", self.replay, Fraction(1))])
 
@@ -118,6 +120,48 @@ def fill(held, games, batches, drop=None):
         held.mixture.insert(batch)
         inserted |= {(number, b): (batch, b) for b in range(len(games))}
     return inserted
+
+
+@pytest.mark.parametrize("compression", ["none", "lz4"])
+@pytest.mark.parametrize("stack", [1, 3])
+@pytest.mark.parametrize("vectors", [0, 2])
+def test_packed_observations_are_as_inserted(vectors, stack, compression):
+    """Of images of two sizes, stacked within an episode, and of vectors, also after saving."""
+    random = np.random.default_rng(5)
+    images = [ObservationPart("a", (5, 3, 3 * stack)), ObservationPart("b", (4, 4, stack))]
+    spec = ObservationSpec.packed([*[ObservationPart(str(size), (size + 1,)) for size in range(vectors)], *images])
+    frames = random.integers(0, 256, (40, spec.image_bytes // stack), np.uint8)
+    rows, kept = np.zeros((40, spec.nbytes), np.uint8), deque(maxlen=stack)
+    for step, frame in enumerate(frames):
+        kept.extend([frame] * (stack if step % 9 == 0 else 1))  # episodes of 9 steps
+        wide, small = (np.concatenate([part.reshape(*shape) for part in parts], 2) for shape, parts in (
+            ((5, 3, 3), [each[:45] for each in kept]), ((4, 4, 1), [each[45:] for each in kept]))
+        )  # fmt: skip
+        rows[step, : spec.image_bytes] = np.concatenate([wide.ravel(), small.ravel()])
+        for begin in spec.begins[2:]:
+            rows[step, begin : begin + 4] = np.float32(random.normal()).reshape(1).view(np.uint8)
+    template = batch_of([Game(0, 1, 1, "zero", 0.0)], random, 0)
+    batches = [
+        template._replace(
+            observation=rows[number * T : (number + 1) * T + 1, None], reward=template.reward * 0 + number
+        )
+        for number in range(4)
+    ]
+    shape = MemoryShape(8, T, spec, stack, K, STATE, compression=compression)
+    memories = UnrollMemory(shape), UnrollMemory(shape)
+    serials = np.concatenate([memories[0].insert(batch, lambda: None) for batch in batches])
+    for memory in memories:
+        memory.hold(serials.tolist())
+    memories[1].restore(memories[0].export(serials), lambda: None)
+    for memory in memories:
+        read = memory.read(serials)
+        assert read.observation.dtype == np.uint8
+        for column, batch in enumerate(batches):
+            np.testing.assert_array_equal(read.observation[:, column], batch.observation[:, 0])
+    assert memories[0].size <= shape.size()
+    if stack > 1 and compression == "none":
+        stored = memories[0].size - shape.fixed_bytes - len(batches) * shape.field_bytes // shape.unrolls
+        assert stored < rows[: 4 * T].nbytes / 2, "each frame once"
 
 
 @settings(max_examples=25, deadline=None)
@@ -195,7 +239,7 @@ def test_an_unroll_stays_until_no_replay_holds_it():
 
 
 def test_million_small_frames_have_little_overhead():
-    shape = MemoryShape(1_000_000 // 20, 20, (84, 84, 4), "uint8", 4, 9, 0)
+    shape = MemoryShape(1_000_000 // 20, 20, plain(84, 84, 4), 4, 9, 0)
     frames = shape.frames * 84 * 84
     assert frames < 1.02 * 1_000_000 * 84 * 84
     assert shape.size() < 7.2e9

@@ -10,6 +10,7 @@ from policies import make_checkpoint
 
 from kartrl.commands.policy import SHIPPED
 from kartrl.config import read
+from kartrl.envs.observation_spec import ObservationPart, ObservationSpec, plain
 from kartrl.envs.spec import ActionSpec, Continuous, EnvSpec
 from kartrl.envs.worlds import load_world
 from kartrl.errors import UserError
@@ -22,7 +23,8 @@ needs_kart = pytest.mark.skipif(
     importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator on this platform"
 )
 
-SPEC = EnvSpec("cart", (4,), "float32", ActionSpec.of(Discrete(2)), 0.0)
+PARTS = ObservationSpec.packed([ObservationPart("speed", (2,)), ObservationPart("camera", (40, 40, 3))])
+SPEC = EnvSpec("cart", plain(4), ActionSpec.of(Discrete(2)), 0.0)
 IMAGE = ("environment.height=20", "environment.width=20", "model.channels=4", "model.kernels=4", "model.strides=4")
 
 
@@ -54,11 +56,19 @@ def test_a_new_run_counts_from_zero_and_draws_anew(given):
         (["model.hidden_size=32"], SPEC, ["model.hidden_size is 16 there, 32 here"]),
         (["algorithm.name=acer"], SPEC, ["algorithm.name is appo there, acer here", "add --set algorithm.name=appo"]),
         (["model.core=lstm"], SPEC, ["model.core is none there, lstm here; add --set model.core=none"]),
-        ([], SPEC._replace(observation_shape=(6,)), ["observations are 4 numbers there, 6 numbers here"]),
+        ([], SPEC._replace(observation=plain(6)), ["observations are 4 numbers there, 6 numbers here"]),
         ([], SPEC._replace(action=ActionSpec.of(Discrete(3))), ["2 actions there, 3 actions here"]),
         (
+            [],
+            SPEC._replace(observation=PARTS),
+            [
+                "the part camera of observations is missing there, 40x40x3 here",
+                "speed of observations is missing there",
+            ],
+        ),
+        (
             ["model.hidden_size=8"],
-            SPEC._replace(observation_shape=(20, 20, 1), action=ActionSpec((Continuous((-1.0,) * 2, (1.0,) * 2),))),
+            SPEC._replace(observation=plain(20, 20, 1), action=ActionSpec((Continuous((-1.0,) * 2, (1.0,) * 2),))),
             ["hidden_size", "observations are 4 numbers there, 20x20x1 here", "2 actions there, 2 continuous actions"],
         ),
         (
@@ -108,22 +118,22 @@ def test_refused_init_builds_nothing_and_names_what_fits(tmp_path, monkeypatch):
 
 def test_init_from_another_world_names_its_arguments(tmp_path):
     small = config("environment.kwargs.size=4", "environment.id=x")
-    network = checkpoint.make_network(small.model, (4,), SPEC.action).state_dict()
+    network = checkpoint.make_network(small.model, plain(4), SPEC.action).state_dict()
     path = tmp_path / "small.pt"
-    checkpoint.save(path, checkpoint.Checkpoint(small, network, {}, Counters(9), (4,), SPEC.action))
+    checkpoint.save(path, checkpoint.Checkpoint(small, network, {}, Counters(9), plain(4), SPEC.action))
     with pytest.raises(UserError, match=r"--set environment\.kwargs\.size=4$"):
-        load_initial(path, config("environment.id=x"), SPEC._replace(observation_shape=(8,)))
+        load_initial(path, config("environment.id=x"), SPEC._replace(observation=plain(8)))
 
 
 def test_channels_that_mean_something_else_do_not_fit(tmp_path):
     """A stack of three grey images and one of colours have the same shape."""
-    path, spec = tmp_path / "grey.pt", SPEC._replace(observation_shape=(20, 20, 3))
+    path, spec = tmp_path / "grey.pt", SPEC._replace(observation=plain(20, 20, 3))
     views = (3, "true"), (1, "false")
     grey, colours = (
         config(*IMAGE, f"environment.frame_stack={stack}", f"environment.grayscale={gray}") for stack, gray in views
     )
-    network = checkpoint.make_network(grey.model, (20, 20, 3), SPEC.action).state_dict()
-    checkpoint.save(path, checkpoint.Checkpoint(grey, network, {}, Counters(9), (20, 20, 3), SPEC.action))
+    network = checkpoint.make_network(grey.model, plain(20, 20, 3), SPEC.action).state_dict()
+    checkpoint.save(path, checkpoint.Checkpoint(grey, network, {}, Counters(9), plain(20, 20, 3), SPEC.action))
     assert load_initial(path, grey, spec).counters == Counters(9)
     with pytest.raises(UserError, match=r"frame_stack is 3 there, 1 here.*grayscale is True there, False here"):
         load_initial(path, colours, spec)

@@ -8,6 +8,7 @@ from gymnasium.spaces import Box, Discrete
 from policies import KART, make_checkpoint
 
 from kartrl.config import dump, read
+from kartrl.envs.observation_spec import plain
 from kartrl.envs.spec import ActionSpec, EnvSpec
 from kartrl.envs.worlds import load_world
 from kartrl.errors import UserError
@@ -18,7 +19,7 @@ from kartrl.learning.schedules import Progress
 from kartrl.run.resuming import account, newest_command, resumed_config, to_resume
 
 LIMITS = ("run.agent_steps=1000", "environment.id=CartPole-v1")
-SPEC = EnvSpec("CartPole-v1", (4,), "float32", ActionSpec.of(Discrete(2)), 0.0)
+SPEC = EnvSpec("CartPole-v1", plain(4), ActionSpec.of(Discrete(2)), 0.0)
 
 
 def over(*overrides, agent_steps=1000, seconds=3.5):

@@ -9,6 +9,7 @@ from torch.nn import functional
 
 from kartrl.cli import main
 from kartrl.config import Model, read
+from kartrl.envs.observation_spec import plain
 from kartrl.envs.spec import ActionSpec, EnvSpec
 from kartrl.hardware.devices import choose_device
 from kartrl.learning import checkpoint
@@ -17,8 +18,8 @@ from kartrl.sizing import precision
 from kartrl.sizing.auto import choose_sizes
 from kartrl.sizing.precision import MOST_NUMBERS, resolve_precision, right_precision, wrong_in_bf16, wrong_layer
 
-IMAGE = EnvSpec("image", (54, 54, 1), "uint8", ActionSpec.of(Discrete(6)), 1e-3)
-VECTOR = EnvSpec("vector", (4,), "float32", ActionSpec.of(Discrete(2)), 1e-3)
+IMAGE = EnvSpec("image", plain(54, 54, 1), ActionSpec.of(Discrete(6)), 1e-3)
+VECTOR = EnvSpec("vector", plain(4), ActionSpec.of(Discrete(2)), 1e-3)
 CPU = torch.device("cpu")
 
 
@@ -168,7 +169,7 @@ def test_a_layer_right_in_bf16_passes():
 @pytest.mark.parametrize("encoder", ENCODERS)
 def test_right_networks_pass_in_bf16(encoder, shape):
     section = Model(encoder=encoder, precision="bf16", normalise_observations=True, layer_norm=True, pooling="average")
-    assert wrong_in_bf16(section, shape, [1, 16], CPU) is None
+    assert wrong_in_bf16(section, plain(*shape), [1, 16], CPU) is None
 
 
 def test_large_batches_of_large_layers_are_compared_in_part():

@@ -5,12 +5,13 @@ from gymnasium.spaces import Discrete
 
 from kartrl.config import dump, read, settings
 from kartrl.config.chosen import Chosen, unchosen
+from kartrl.envs.observation_spec import plain
 from kartrl.envs.spec import ActionSpec, EnvSpec
 from kartrl.errors import UserError
 from kartrl.sizing import auto
 from kartrl.sizing.resolve import decided, decisions, resolve
 
-SPEC = EnvSpec("quick", (4,), "float32", ActionSpec.of(Discrete(2)), 1e-5)
+SPEC = EnvSpec("quick", plain(4), ActionSpec.of(Discrete(2)), 1e-5)
 BASE = ("environment.id=X", "model.hidden_size=16", "system.device=cpu")
 KINDS = (
     (),
@@ -145,7 +146,7 @@ def test_absent_device_is_chosen_anew_and_reported(on):
 def test_a_machine_with_too_little_memory_gets_fewer_agents(on, monkeypatch):
     on(16)
     config, sizes, _ = resolved(["environment.id=X", "model.hidden_size=16", "system.device=cpu"])
-    large = SPEC._replace(observation_shape=(200, 200, 3), observation_dtype="uint8")
+    large = SPEC._replace(observation=plain(200, 200, 3))
     monkeypatch.setattr("kartrl.acting.sizes.free_memory", lambda: 10**8)
     monkeypatch.setattr("kartrl.sizing.auto.free_memory", lambda: 10**8)
     lines = []

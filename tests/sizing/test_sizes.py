@@ -12,6 +12,7 @@ from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Tuple
 from kartrl.acting.sizes import slab_shape
 from kartrl.acting.slab import Slab
 from kartrl.config import read
+from kartrl.envs.observation_spec import plain
 from kartrl.envs.spec import ActionSpec, Continuous, EnvSpec
 from kartrl.errors import UserError
 from kartrl.hardware.devices import learner_device, predictor_device
@@ -19,8 +20,8 @@ from kartrl.sizing import auto
 from kartrl.sizing.auto import choose_sizes, forward_seconds
 from kartrl.sizing.memory import AGENT_BYTES, replay_shape, run_bytes
 
-SLOW = EnvSpec("slow", (54, 54, 1), "uint8", ActionSpec.of(Discrete(6)), 3e-3)
-QUICK = EnvSpec("quick", (4,), "float32", ActionSpec.of(Discrete(2)), 1e-5)
+SLOW = EnvSpec("slow", plain(54, 54, 1), ActionSpec.of(Discrete(6)), 3e-3)
+QUICK = EnvSpec("quick", plain(4), ActionSpec.of(Discrete(2)), 1e-5)
 SMALL = ("environment.id=X", "model.hidden_size=16", "system.device=cpu")
 
 
@@ -192,7 +193,7 @@ def test_a_batch_makes_groups_smaller_only_as_far_as_it_must():
 
 
 def test_agents_are_fewer_where_their_unrolls_fill_the_memory(monkeypatch):
-    large = SLOW._replace(observation_shape=(1000, 1000, 3))
+    large = SLOW._replace(observation=plain(1000, 1000, 3))
     monkeypatch.setattr(auto, "cores", lambda: 64)
     for memory in (4 * 10**9, 16 * 10**9):
         for module in ("acting.sizes", "sizing.auto"):
@@ -527,7 +528,7 @@ def test_a_replay_must_hold_an_unroll():
 
 
 def test_stacked_observations_are_kept_frame_by_frame():
-    stacked = SLOW._replace(observation_shape=(84, 84, 4))
+    stacked = SLOW._replace(observation=plain(84, 84, 4))
     config = read(overrides=[*ACER, "environment.frame_stack=4", "replay.capacities=100000"])
     one = replay_shape(config, stacked, choose_sizes(config, stacked))
     assert one.stack == 4

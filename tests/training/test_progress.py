@@ -19,6 +19,7 @@ from kartrl.acting.published_weights import PublishedWeights
 from kartrl.acting.sizes import slab_shape
 from kartrl.acting.slab import Slab
 from kartrl.config import read
+from kartrl.envs.observation_spec import plain
 from kartrl.envs.spec import ActionSpec, EnvSpec
 from kartrl.metrics.stopwatch import AGENT_STAGES, TRAINER_STAGES, Stopwatch
 from kartrl.sizing.auto import choose_sizes
@@ -26,7 +27,7 @@ from kartrl.training import sources
 from kartrl.training.sources import ArrivalSource, Rounds, SynchronousSource
 
 CONTEXT = multiprocessing.get_context("spawn")
-SPEC = EnvSpec("quick", (1,), "float32", ActionSpec.of(Discrete(2)), 1e-5)
+SPEC = EnvSpec("quick", plain(1), ActionSpec.of(Discrete(2)), 1e-5)
 FIXED = ("system.device=cpu", "environment.id=X", "model.hidden_size=1", "model.core=none", "evaluation.minutes=0")
 UPDATES = 4  # that must be possible after the deaths
 

@@ -8,6 +8,7 @@ import torch
 from trajectories import DISCRETE, random_trajectory
 
 from kartrl.config.replay import Replay
+from kartrl.envs.observation_spec import plain
 from kartrl.metrics.stopwatch import TRAINER_STAGES, Stopwatch
 from kartrl.replay import MemoryShape, make_mixture
 from kartrl.training.replay_source import AlternatingSource, MixedSource
@@ -39,7 +40,7 @@ class Fresh:
 
 def mixture_of(section, by_default, seed):
     drawn = section.drawn(by_default)
-    shape = MemoryShape(50 + B, T, (3,), "float32", 1, 7, 2)
+    shape = MemoryShape(50 + B, T, plain(3), 1, 7, 2)
     return make_mixture(section, drawn, shape, torch.Generator().manual_seed(seed), lambda: 0.0, embed=None)
 
 

@@ -8,6 +8,7 @@ import torch
 from gymnasium.spaces import Discrete
 
 from kartrl.config import read
+from kartrl.envs.observation_spec import plain
 from kartrl.envs.spec import ActionSpec
 from kartrl.learning import checkpoint
 from kartrl.learning.checkpoint import Checkpoint
@@ -52,7 +53,7 @@ def configure(*overrides):
 def make_trainer(config, shape=VECTOR, seed=1, stored=None):
     """A new one, or one that goes on from a checkpoint, as the server makes it."""
     torch.manual_seed(seed)
-    network = make_network(config.model, shape, ACTION)
+    network = make_network(config.model, plain(*shape), ACTION)
     if stored is not None:
         checkpoint.fit(network, stored.network)
     learner = make_learner(config, network, ACTION)
@@ -127,7 +128,7 @@ def test_saved_trainer_continues_as_if_never_stopped(tmp_path, overrides, shape)
     first = make_trainer(config, shape)
     update(first, range(3), shape)
     state = first.state()
-    content = Checkpoint(config, state.network, state.optimizer, state.counters, shape, ACTION)
+    content = Checkpoint(config, state.network, state.optimizer, state.counters, plain(*shape), ACTION)
     checkpoint.save(tmp_path / "a.pt", content._replace(algorithm=state.algorithm))
     stored = checkpoint.load(tmp_path / "a.pt")
     second = make_trainer(stored.config, shape, seed=99, stored=stored)

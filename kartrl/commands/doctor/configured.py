@@ -50,9 +50,10 @@ def check_environment(examined: Examined) -> tuple[State, str]:
     from kartrl.sizing.inspection import inspect_env, remarks
 
     spec = examined.spec = inspect_env(load_world(examined.config).prepare(examined.console))
-    shape = " x ".join(map(str, spec.observation_shape))
+    shapes = [(part.name, " x ".join(map(str, part.shape)), part.dtype) for part in spec.observation.parts]
+    seen = " and ".join(" ".join(words).lstrip() for words in shapes)
     masks = " with masks" if spec.action.masked else ""
-    text = f"{spec.title}: observations {shape} {spec.observation_dtype}, {spec.action.title}{masks}"
+    text = f"{spec.title}: observations {seen}, {spec.action.title}{masks}"
     found = remarks(examined.config, spec)
     return ("warning", "; ".join([text, *found])) if found else ("ok", text)
 

@@ -1,0 +1,85 @@
+"""Observations without images as float32 [D]."""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.spaces.utils import flatdim, flatten
+
+from kartrl.envs.spec import leaves
+from kartrl.envs.wrappers.finite import observation_fault
+from kartrl.envs.wrappers.images import LARGEST_SPAN
+
+Env = gymnasium.Env[Any, Any]
+Space = gymnasium.Space[Any]
+
+
+class VectorConverter:
+    """Converts what a space without images holds to float32 [D], bounded integers from 0 to 1.
+
+    Attributes:
+        size: D.
+    """
+
+    def __init__(self, space: Space) -> None:
+        self._space, self.size = space, vector_size(space)
+        offsets, factors = zip(*(_scale(part) for _, part in leaves(space)), strict=True)
+        self._offset, self._factor = np.concatenate(offsets), np.concatenate(factors)
+        self._scales = bool((self._factor != 1).any() or self._offset.any())
+        self._flattens = not isinstance(space, spaces.Box)
+
+    def __call__(self, observation: Any) -> np.ndarray:
+        values = flatten(self._space, observation) if self._flattens else observation
+        if not self._scales:
+            return np.asarray(values, np.float32).reshape(self.size)
+        vector = (np.asarray(values).reshape(self.size) - self._offset) * self._factor
+        return vector.astype(np.float32)
+
+
+class ToVector(gymnasium.ObservationWrapper[Any, Any, Any]):
+    """Observations without images as float32 [D]; see `VectorConverter`."""
+
+    def __init__(self, env: Env) -> None:
+        super().__init__(env)
+        self._convert = VectorConverter(env.observation_space)
+        self._seen: Any = None  # the newest one, as the environment returned it
+        self.observation_space = spaces.Box(-np.inf, np.inf, (self._convert.size,), np.float32)
+
+    def observation(self, observation: Any) -> np.ndarray:
+        """See Gymnasium."""
+        self._seen = observation
+        return self._convert(observation)
+
+    def fault(self) -> str:
+        """What is wrong with the newest observation, which is not finite in float32."""
+        return observation_fault(self._seen)
+
+
+def fault_of(env: Env) -> str:
+    """What is wrong with an environment's newest observation, which is not finite as float32 [D]."""
+    while isinstance(env, gymnasium.Wrapper):
+        if isinstance(env, ToVector):
+            return env.fault()
+        env = env.env
+    return "an observation that is not finite"
+
+
+def vector_size(space: Space) -> int:
+    """D of a space without images."""
+    return sum(int(flatdim(part)) for _, part in leaves(space))
+
+
+def _scale(space: Space) -> tuple[np.ndarray, np.ndarray]:
+    """Offset to subtract from each number and factor to multiply it by then, float64 [D] each.
+
+    Bounded integers, such as bytes of memory, are scaled to 0 to 1; floats, whose bounds are often never reached, are
+    not scaled.
+    """
+    size = int(flatdim(space))
+    offset, factor = np.zeros(size), np.ones(size)
+    if isinstance(space, spaces.Box) and space.dtype.kind in "iu":
+        low, high = space.low.ravel().astype(np.float64), space.high.ravel().astype(np.float64)
+        known = (high > low) & (high - low <= LARGEST_SPAN)
+        offset[known], factor[known] = low[known], 1 / (high - low)[known]
+    return offset, factor
