@@ -18,7 +18,7 @@ from kartrl.envs.spec import describe
 from kartrl.envs.wrappers.finite import NonFinite, is_finite, observation_fault
 from kartrl.envs.wrappers.images import Convert, image_converter, is_image, own_view
 from kartrl.envs.wrappers.parts import KEY, ChosenParts, Part, choose_parts, left_out, parts_of
-from kartrl.envs.wrappers.vectors import ToVector, VectorConverter, vector_size
+from kartrl.envs.wrappers.vectors import ToVector, vector_converter, vector_size
 from kartrl.errors import UserError
 
 Env = gymnasium.Env[Any, Any]
@@ -102,7 +102,7 @@ class _Image(NamedTuple):
 
 class _Vector(NamedTuple):
     part: Part
-    convert: VectorConverter
+    convert: Convert
     place: slice
 
 
@@ -130,7 +130,7 @@ class Packed(gymnasium.Wrapper[Any, Any, Any, Any]):
                 converters[name] = convert, view.frame_stack
                 shapes.append(ObservationPart(name, (height, width, channels * view.frame_stack)))
             else:
-                converters[name] = VectorConverter(part.space), 1
+                converters[name] = vector_converter(part.space), 1
                 shapes.append(ObservationPart(name, (vector_size(part.space),)))
         spec = ObservationSpec.packed(shapes)
         self.observation_space = Rows(spec)
@@ -139,10 +139,10 @@ class Packed(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._vectors: list[_Vector] = []
         for own, begin in zip(spec.parts, spec.begins, strict=True):
             place, (convert, number) = slice(begin, begin + own.nbytes), converters[own.name]
-            if isinstance(convert, VectorConverter):
-                self._vectors.append(_Vector(known[own.name], convert, place))
-            else:
+            if own.is_image:
                 self._images.append(_Image(known[own.name], convert, place, deque(maxlen=number)))
+            else:
+                self._vectors.append(_Vector(known[own.name], convert, place))
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin with the first images."""

@@ -9,42 +9,40 @@ from gymnasium.spaces.utils import flatdim, flatten
 
 from kartrl.envs.spec import leaves
 from kartrl.envs.wrappers.finite import observation_fault
-from kartrl.envs.wrappers.images import LARGEST_SPAN
+from kartrl.envs.wrappers.images import LARGEST_SPAN, Convert
 
 Env = gymnasium.Env[Any, Any]
 Space = gymnasium.Space[Any]
 
 
-class VectorConverter:
-    """Converts what a space without images holds to float32 [D], bounded integers from 0 to 1.
+def vector_converter(space: Space) -> Convert:
+    """A function that converts what a space without images holds to float32 [D], bounded integers from 0 to 1."""
+    size = vector_size(space)
+    offsets, factors = zip(*(_scale(part) for _, part in leaves(space)), strict=True)
+    offset, factor = np.concatenate(offsets), np.concatenate(factors)
+    scales = bool((factor != 1).any() or offset.any())
+    flattens = not isinstance(space, spaces.Box)
+    if not (scales or flattens):
+        return lambda observation: np.asarray(observation, np.float32).reshape(size)
 
-    Attributes:
-        size: D.
-    """
-
-    def __init__(self, space: Space) -> None:
-        self._space, self.size = space, vector_size(space)
-        offsets, factors = zip(*(_scale(part) for _, part in leaves(space)), strict=True)
-        self._offset, self._factor = np.concatenate(offsets), np.concatenate(factors)
-        self._scales = bool((self._factor != 1).any() or self._offset.any())
-        self._flattens = not isinstance(space, spaces.Box)
-
-    def __call__(self, observation: Any) -> np.ndarray:
-        values = flatten(self._space, observation) if self._flattens else observation
-        if not self._scales:
-            return np.asarray(values, np.float32).reshape(self.size)
-        vector = (np.asarray(values).reshape(self.size) - self._offset) * self._factor
+    def convert(observation: Any) -> np.ndarray:
+        values = flatten(space, observation) if flattens else observation
+        if not scales:
+            return np.asarray(values, np.float32).reshape(size)
+        vector = (np.asarray(values).reshape(size) - offset) * factor
         return vector.astype(np.float32)
+
+    return convert
 
 
 class ToVector(gymnasium.ObservationWrapper[Any, Any, Any]):
-    """Observations without images as float32 [D]; see `VectorConverter`."""
+    """Observations without images as float32 [D]; see `vector_converter`."""
 
     def __init__(self, env: Env) -> None:
         super().__init__(env)
-        self._convert = VectorConverter(env.observation_space)
+        self._convert = vector_converter(env.observation_space)
         self._seen: Any = None  # the newest one, as the environment returned it
-        self.observation_space = spaces.Box(-np.inf, np.inf, (self._convert.size,), np.float32)
+        self.observation_space = spaces.Box(-np.inf, np.inf, (vector_size(env.observation_space),), np.float32)
 
     def observation(self, observation: Any) -> np.ndarray:
         """See Gymnasium."""
