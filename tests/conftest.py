@@ -1,5 +1,6 @@
 """Fixtures for several test modules."""
 
+import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -40,6 +41,15 @@ def _one_thread() -> None:
     import torch
 
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of all workers, in which the first to want something makes it, under a lock, for all of them."""
+    folder = tmp_path_factory.getbasetemp()
+    folder = folder.parent / "shared" if "PYTEST_XDIST_WORKER" in os.environ else folder / "shared"
+    folder.mkdir(exist_ok=True)
+    return folder
 
 
 @pytest.fixture

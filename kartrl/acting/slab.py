@@ -110,11 +110,11 @@ class Slab:
         self.num_groups = self.num_agents * self.groups_per_agent
         self.num_blocks = self.num_groups * self.ring
         self._layout = shape.layout()
-        self._memory = SharedMemory(shape.size())
+        self.memory = SharedMemory(shape.size())
         self.waiting = IndexQueue(context)
         self.finished = IndexQueue(context)
-        self._wakes = [context.Pipe(duplex=False) for _ in range(self.num_agents)]
-        for _, writer in self._wakes:
+        self.wakes = [context.Pipe(duplex=False) for _ in range(self.num_agents)]
+        for _, writer in self.wakes:
             os.set_blocking(writer.fileno(), False)
         self._gathered = np.zeros(self.num_groups, np.int64)  # number of the newest request that a predictor has taken
         self._gathering = threading.Lock()
@@ -134,7 +134,7 @@ class Slab:
         """Create an array view of the slab for each field of the layout."""
         offset = 0
         for name, (shape, dtype) in self._layout.items():
-            array = np.frombuffer(self._memory.view, dtype, int(np.prod(shape)), offset).reshape(shape)
+            array = np.frombuffer(self.memory.view, dtype, int(np.prod(shape)), offset).reshape(shape)
             setattr(self, name, array)
             offset += _nbytes(shape, dtype)
 
@@ -163,17 +163,17 @@ class Slab:
 
     def waker(self, agent: int) -> Connection:
         """The pipe on which an agent waits for answers and free blocks; for a `Mailbox` in the agent's process."""
-        return self._wakes[agent][0]
+        return self.wakes[agent][0]
 
     def stop(self) -> None:
         """Wake all agents and make them raise `agent_group.Stopped`."""
         self.stopping[0] = True
         for agent in range(self.num_agents):
-            self._wake(agent)
+            self.wake(agent)
 
-    def _wake(self, agent: int, group: int = -1, number: int = 0) -> None:
+    def wake(self, agent: int, group: int = -1, number: int = 0) -> None:
         with contextlib.suppress(BlockingIOError):  # the pipe is full only if the agent stopped reading long ago
-            os.write(self._wakes[agent][1].fileno(), ANSWER.pack(group, number))
+            os.write(self.wakes[agent][1].fileno(), ANSWER.pack(group, number))
 
     def next_block(self, block: int) -> int:
         """The block that its group fills after this one."""
@@ -230,7 +230,7 @@ class Slab:
         self.write_decisions(requests, decision, initial_state, version)
         self.answered[requests.group] = requests.number
         for group, number in zip(requests.group.tolist(), requests.number.tolist(), strict=True):
-            self._wake(group // self.groups_per_agent, group, number)
+            self.wake(group // self.groups_per_agent, group, number)
 
     def write_decisions(
         self, requests: Requests, decision: np.ndarray, initial_state: np.ndarray, version: int
@@ -280,7 +280,7 @@ class Slab:
         """Return the memory of these blocks to their agents."""
         self.state[list(blocks)] = FREE
         for agent in sorted({self.agent_of(block) for block in blocks}):
-            self._wake(agent)
+            self.wake(agent)
 
     def is_finished(self, block: int) -> bool:
         """Whether this block is complete and has not been released."""

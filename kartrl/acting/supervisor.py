@@ -89,7 +89,7 @@ class Supervisor(ABC, Generic[AnyBoard]):
         self._config, self._board, self._role, self._envs = config, board, role, envs
         self._min_agents, self._seed = min_agents, seed
         self._say = say
-        self._agents = [Agent(number) for number in range(board.num_agents)]
+        self.members = [Agent(number) for number in range(board.num_agents)]
 
     @abstractmethod
     def _spawn(self, number: int, seed: int) -> tuple[ChildProcess, Connection]:
@@ -101,16 +101,16 @@ class Supervisor(ABC, Generic[AnyBoard]):
     @property
     def alive(self) -> int:
         """Number of agents with a process."""
-        return sum(agent.process is not None for agent in self._agents)
+        return sum(agent.process is not None for agent in self.members)
 
     @property
     def deaths(self) -> int:
         """Number of deaths since the run began."""
-        return sum(agent.restarts.total for agent in self._agents)
+        return sum(agent.restarts.total for agent in self.members)
 
     @property
     def signs(self) -> int:
-        return sum(self._board.signs(agent.number) for agent in self._agents)
+        return sum(self._board.signs(agent.number) for agent in self.members)
 
     @property
     def where(self) -> str:
@@ -118,13 +118,13 @@ class Supervisor(ABC, Generic[AnyBoard]):
 
     def start(self) -> None:
         """Start all of them."""
-        for agent in self._agents:
+        for agent in self.members:
             self._start(agent)
 
     def _start(self, agent: Agent) -> None:
         board = self._board
         # A restarted agent gets other seeds, so as not to repeat what killed it, and no environment those of another.
-        life = agent.restarts.total * len(self._agents) + agent.number
+        life = agent.restarts.total * len(self.members) + agent.number
         seed = self._seed + life * self._envs
         agent.unrolls, agent.ended, agent.cause = int(board.unrolls[agent.number]), False, ""
         agent.moved = (time.monotonic(), board.signs(agent.number))
@@ -134,7 +134,7 @@ class Supervisor(ABC, Generic[AnyBoard]):
     def join(self, timeout: float) -> None:
         """Wait until all of them have ended, at most `timeout` seconds."""
         deadline = time.monotonic() + timeout
-        for agent in self._agents:
+        for agent in self.members:
             if agent.process is not None:
                 agent.process.join(max(0.0, deadline - time.monotonic()))
 
@@ -144,7 +144,7 @@ class Supervisor(ABC, Generic[AnyBoard]):
         Raises:
             UserError: an agent failed on bad user input.
         """
-        readers = {agent.messages.reader: agent for agent in self._agents if agent.messages is not None}
+        readers = {agent.messages.reader: agent for agent in self.members if agent.messages is not None}
         for reader in wait(list(readers), timeout):
             assert isinstance(reader, Connection)
             agent = readers[reader]
@@ -170,7 +170,7 @@ class Supervisor(ABC, Generic[AnyBoard]):
         Raises:
             RunFailed: too few are healthy.
         """
-        for agent in self._agents:
+        for agent in self.members:
             if agent.process is None:
                 if agent.restarts.due(now):
                     self._restart(agent, now)
@@ -187,7 +187,7 @@ class Supervisor(ABC, Generic[AnyBoard]):
                 agent.process.kill()
 
     def rest(self, now: float) -> None:
-        for agent in self._agents:
+        for agent in self.members:
             agent.moved = (now, agent.moved[1])
 
     def _restart(self, agent: Agent, now: float) -> None:
@@ -218,10 +218,10 @@ class Supervisor(ABC, Generic[AnyBoard]):
     def _died(self, agent: Agent, now: float, useful: bool, cause: str) -> None:
         """Record a death, and clean up after it."""
         agent.restarts.died(now, useful)
-        healthy = sum(not other.restarts.failing for other in self._agents)
+        healthy = sum(not other.restarts.failing for other in self.members)
         if healthy < self._min_agents:
             raise RunFailed(
-                f"{healthy} of {len(self._agents)} {self._role}s are healthy, "
+                f"{healthy} of {len(self.members)} {self._role}s are healthy, "
                 f"but system.min_agents is {self._min_agents}\n"
                 f"{self._role} {agent.number}, which died {agent.restarts.strikes} times without finishing an unroll: "
                 f"{cause}"

@@ -25,11 +25,11 @@ class AdvantageActorCritic(Algorithm[AnySection]):
 
     def prepare(self, network: Network, trajectory: Trajectory[Tensor], steps: int) -> Batch:
         """See `Algorithm`: adds "advantage", and "value_target", which is a lambda-return or an n-step return."""
-        section, valid = self._section, trajectory.valid
+        section, valid = self.section, trajectory.valid
         value, bootstrap_value = self._values(network, trajectory)
         advantage_with = functools.partial(
             generalised_advantage,
-            self._transform(trajectory.reward),
+            self.transform(trajectory.reward),
             discounts(trajectory, self._discount.at(self.progress)),
             valid,
             value,
@@ -43,7 +43,7 @@ class AdvantageActorCritic(Algorithm[AnySection]):
 
     def loss(self, output: Output, batch: Batch) -> Loss:
         """See `Algorithm`: policy gradient, value error and entropy bonus."""
-        section, trajectory = self._section, batch.trajectory
+        section, trajectory = self.section, batch.trajectory
         action = split_decision(trajectory.decision, self.distribution.action_columns).action
         policy, value = output.policy[:-1], output.value[:-1]
         weight = batch.weight

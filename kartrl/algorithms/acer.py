@@ -79,14 +79,14 @@ class ACER(Algorithm[Section]):
         self._network = network
         targets = {"average_policy": run(self._average.of(network), trajectory).policy[:-1]}
         if not self._discrete:
-            draws, shape = self._section.dueling_samples + 1, trajectory.reward.shape
+            draws, shape = self.section.dueling_samples + 1, trajectory.reward.shape
             noise = self.distribution.noise(shape.numel() * draws, trajectory.reward.device, None)
             targets["noise"] = noise.view(*shape, -1)
         return Batch(trajectory, targets, steps)
 
     def after_step(self, network: Network) -> None:
         """See `Algorithm`: updates the average network."""
-        self._average.follow(network, self._section.average_decay)
+        self._average.follow(network, self.section.average_decay)
 
     def state_dict(self) -> dict[str, Tensor]:
         """See `Algorithm`: the state of the average network; empty before the first update."""
@@ -101,7 +101,7 @@ class ACER(Algorithm[Section]):
 
     def loss(self, output: Output, batch: Batch) -> Loss:
         """See `Algorithm`: policy gradient within the trust region, error of Q(x_t, a_t), entropy bonus."""
-        section, trajectory, weight = self._section, batch.trajectory, batch.weight
+        section, trajectory, weight = self.section, batch.trajectory, batch.weight
         behaviour = split_decision(trajectory.decision, self.distribution.action_columns)
         parts = (self._of_discrete if self._discrete else self._of_continuous)(output, batch, behaviour)
         held = within_trust_region(parts.gradient, parts.divergence_gradient, section.trust_region)
@@ -144,7 +144,7 @@ class ACER(Algorithm[Section]):
             behaviour.parameters,
             target - value[:-1],
             q.detach() - value[:-1].unsqueeze(-1),
-            self._section.truncation,
+            self.section.truncation,
         )
         divergence_gradient = -batch.targets["average_policy"].exp() / policy.detach().clamp(min=SMALLEST)
         value_error = value_loss(taken_q, target, batch.weight)
@@ -160,7 +160,7 @@ class ACER(Algorithm[Section]):
         assert output.features is not None
         parameters, value = output.policy[:-1], output.value[:-1]
         phi, average = parameters.detach(), batch.targets["average_policy"]
-        noise = batch.targets["noise"].unflatten(-1, (self._section.dueling_samples + 1, -1)).movedim(2, 0)
+        noise = batch.targets["noise"].unflatten(-1, (self.section.dueling_samples + 1, -1)).movedim(2, 0)
         drawn = self.distribution.sample(phi, noise)
         advantages = self._network.advantages(output.features[:-1], torch.cat([behaviour.action.unsqueeze(0), drawn]))
         q = value + advantages[:2] - advantages[2:].mean(0)  # of the action taken and of a'
@@ -177,7 +177,7 @@ class ACER(Algorithm[Section]):
             advantage,
             (q[1] - value).detach(),
             average,
-            self._section.truncation,
+            self.section.truncation,
         )
         value_target = value + ratio.clamp(max=1.0) * (target - q[0])
         value_error = value_loss(q[0], target, batch.weight) + value_loss(value, value_target, batch.weight)
@@ -188,7 +188,7 @@ class ACER(Algorithm[Section]):
         trajectory = batch.trajectory
         return retrace(
             trace,
-            self._transform(trajectory.reward),
+            self.transform(trajectory.reward),
             discounts(trajectory, self._discount.at(self.progress)),
             trajectory.valid,
             value[:-1],

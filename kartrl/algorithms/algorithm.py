@@ -107,7 +107,7 @@ class Algorithm(ABC, Generic[Section]):
         distribution: Distribution,
         relevance: Relevance | None = None,
     ) -> None:
-        self._section, self._discount, self._relevance = section, discount, relevance
+        self.section, self._discount, self._relevance = section, discount, relevance
         self._reward_transform, self.distribution = reward_transform, distribution
         self.progress, self.return_deviation = 0.0, 1.0
         self.gather: Callable[[Tensor], Tensor] = lambda rows: rows
@@ -117,7 +117,7 @@ class Algorithm(ABC, Generic[Section]):
         """Whether it can learn these actions."""
         return True
 
-    def _transform(self, reward: Tensor) -> Tensor:
+    def transform(self, reward: Tensor) -> Tensor:
         """Rewards [T, B], transformed and scaled for learning."""
         return self._reward_transform(reward) / self.return_deviation
 

@@ -29,7 +29,7 @@ class APPO(ClippedSurrogate[Section]):
     longest_unroll: ClassVar[int] = 64
 
     def prepare(self, network: Network, trajectory: Trajectory[Tensor], steps: int) -> Batch:
-        section, valid = self._section, trajectory.valid
+        section, valid = self.section, trajectory.valid
         behaviour = split_decision(trajectory.decision, self.distribution.action_columns)
         output = run(network, trajectory)
         policy, value = output.policy[:-1], output.value[:-1]
@@ -41,7 +41,7 @@ class APPO(ClippedSurrogate[Section]):
         targets = vtrace(
             behaviour.log_prob,
             old_log_prob,
-            self._transform(trajectory.reward),
+            self.transform(trajectory.reward),
             discounts(trajectory, self._discount.at(self.progress)),
             valid,
             value,
@@ -72,7 +72,7 @@ class APPO(ClippedSurrogate[Section]):
         """See `ClippedSurrogate`; also logs how far the learner was from the policy that acted, before the update."""
         loss, targets = super().loss(output, batch), batch.targets
         weight = batch.weight
-        loss.terms["rho_clipped"] = (weight * (targets["importance_weight"] > self._section.rho_bar)).sum()
+        loss.terms["rho_clipped"] = (weight * (targets["importance_weight"] > self.section.rho_bar)).sum()
         loss.terms["behaviour_kl"] = (weight * targets["behaviour_kl"]).sum()  # KL(mu || pi)
         if "trusted" in targets:
             loss.terms["masked"] = (weight * (1 - targets["trusted"])).sum()  # share of masked steps

@@ -21,11 +21,11 @@ class Cloning:
     """
 
     def __init__(self, section: Section, distribution: Distribution, threshold: float = 0.0) -> None:
-        self._section, self._distribution, self._threshold = section, distribution, threshold
+        self.section, self._distribution, self._threshold = section, distribution, threshold
 
     def added(self, loss: Loss, output: Output, batch: Batch) -> Loss:
         """The loss of these unrolls with the two terms added."""
-        section, trajectory = self._section, batch.trajectory
+        section, trajectory = self.section, batch.trajectory
         behaviour = split_decision(trajectory.decision, self._distribution.action_columns)
         policy, error = output.policy[:-1], output.value[:-1] - behaviour.value
         if section.form == "paper":

@@ -28,7 +28,7 @@ class Impala(Algorithm[Section]):
 
     def loss(self, output: Output, batch: Batch) -> Loss:
         """See `Algorithm`: policy gradient with V-trace's advantage, value error against v_s, entropy bonus."""
-        section, trajectory = self._section, batch.trajectory
+        section, trajectory = self.section, batch.trajectory
         behaviour = split_decision(trajectory.decision, self.distribution.action_columns)
         policy, value = output.policy[:-1], output.value[:-1]
         log_prob = self.distribution.log_prob(policy, behaviour.action)
@@ -38,7 +38,7 @@ class Impala(Algorithm[Section]):
         targets = vtrace(
             behaviour.log_prob,
             log_prob.detach(),
-            self._transform(trajectory.reward),
+            self.transform(trajectory.reward),
             discounts(trajectory, self._discount.at(self.progress)),
             trajectory.valid,
             value.detach(),

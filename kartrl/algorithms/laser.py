@@ -20,7 +20,7 @@ class Relevance:
     """
 
     def __init__(self, section: Section, distribution: Distribution) -> None:
-        self._section, self._distribution = section, distribution
+        self.section, self._distribution = section, distribution
         self._average = AverageNetwork()
         self.whole = section.form == "paper"  # temporal differences are masked too
 
@@ -40,11 +40,11 @@ class Relevance:
             targets: includes the result of `lagged_policy`.
         """
         divergence = self._distribution.kl(targets.get("lagged_policy", policy), behaviour)
-        return (divergence < self._section.threshold).to(behaviour.dtype)
+        return (divergence < self.section.threshold).to(behaviour.dtype)
 
     def follow(self, network: Network) -> None:
         """Update the lagged policy; call this after each optimizer step."""
-        self._average.follow(network, self._section.target_decay)
+        self._average.follow(network, self.section.target_decay)
 
     def state_dict(self) -> dict[str, Tensor]:
         """The state of the lagged network; empty if there is none."""

@@ -45,7 +45,7 @@ class ClippedSurrogate(Algorithm[AnySection]):
 
         Several learners divide their batches alike: a minibatch is the union of their parts, and the KL is their mean.
         """
-        section = self._section
+        section = self.section
         if section.shuffle == "steps":
             batch = batch.single_steps()
         length, unrolls = batch.trajectory.reward.shape
@@ -64,7 +64,7 @@ class ClippedSurrogate(Algorithm[AnySection]):
 
     def loss(self, output: Output, batch: Batch) -> Loss:
         """See `Algorithm`: the clipped surrogate objective, value error and entropy bonus."""
-        section, trajectory, targets = self._section, batch.trajectory, batch.targets
+        section, trajectory, targets = self.section, batch.trajectory, batch.targets
         behaviour = split_decision(trajectory.decision, self.distribution.action_columns)
         length = len(trajectory.reward)
         policy, value = output.policy[:length], output.value[:length]
@@ -101,10 +101,10 @@ class PPO(ClippedSurrogate[Section]):
     synchronous: ClassVar[bool] = True
 
     def prepare(self, network: Network, trajectory: Trajectory[Tensor], steps: int) -> Batch:
-        section, valid = self._section, trajectory.valid
+        section, valid = self.section, trajectory.valid
         behaviour = split_decision(trajectory.decision, self.distribution.action_columns)
         advantage = generalised_advantage(
-            self._transform(trajectory.reward),
+            self.transform(trajectory.reward),
             discounts(trajectory, self._discount.at(self.progress)),
             valid,
             behaviour.value,

@@ -39,9 +39,9 @@ class Console:
     def __init__(self, core: Path, rom: Path, memory: Memory, isolated: bool = False, fast: bool = False) -> None:
         self._memory = memory
         make = IsolatedEmulator if isolated else Emulator
-        self._emulator: Emulator | IsolatedEmulator | None = make(core, rom, fast)
+        self.emulator: Emulator | IsolatedEmulator | None = make(core, rom, fast)
         self._source = "this start state"
-        self._states: dict[Path, Kept] = {}
+        self.states: dict[Path, Kept] = {}
 
     def buttons(self, names: Sequence[str]) -> int:
         """Encode held buttons as the bit mask for `run`."""
@@ -55,11 +55,11 @@ class Console:
         Raises:
             UserError: it cannot be read, or see `begin`.
         """
-        kept = self._states.get(file)
+        kept = self.states.get(file)
         if kept is None or _changed(file) not in (None, kept.changed):  # it may have been overwritten
             changed, state = _changed(file), read_state(file)
             self.begin(state, file)
-            kept = self._states[file] = Kept(changed, zlib.compress(state, level=1))
+            kept = self.states[file] = Kept(changed, zlib.compress(state, level=1))
         self._source = str(file)
         self.restore(zlib.decompress(kept.state))
 
@@ -77,37 +77,37 @@ class Console:
 
     def run(self, buttons: int, rows: int = ROWS) -> None:
         """Hold `buttons` (a bit mask) for one video frame, of which only the first `rows` rows need to be right."""
-        emulator = self._open()
+        emulator = self.opened()
         emulator.pressed = buttons
         with self._named():
             emulator.run(rows)
 
     def screen(self, rows: slice = ALL, gray: bool = False) -> Image:
         """The last video frame, uint8 [H, W, 3], or [H, W] if `gray`, or some rows of it; a new array."""
-        return self._open().screen(rows, gray)
+        return self.opened().screen(rows, gray)
 
     def values(self) -> dict[str, int]:
         """The named values in the console's memory."""
-        return self._memory.read(self._open().ram)
+        return self._memory.read(self.opened().ram)
 
     def set_value(self, name: str, value: int) -> None:
         """Write a named value to the console's memory."""
-        self._memory.write(self._open().ram, name, value)
+        self._memory.write(self.opened().ram, name, value)
 
     def read(self, address: int, size: int) -> bytes:
         """Read bytes of the console's memory."""
         first = address - self._memory.start
-        return bytes(memoryview(self._open().ram)[first : first + size])
+        return bytes(memoryview(self.opened().ram)[first : first + size])
 
     def write(self, address: int, data: bytes) -> None:
         """Write bytes to the console's memory."""
         first = address - self._memory.start
-        memoryview(self._open().ram).cast("B")[first : first + len(data)] = data
+        memoryview(self.opened().ram).cast("B")[first : first + len(data)] = data
 
     def save(self) -> bytes:
         """Serialize the console's state."""
         with self._named():
-            return self._open().save()
+            return self.opened().save()
 
     def restore(self, state: bytes) -> None:
         """Restore a saved state; the next frame updates the screen.
@@ -116,15 +116,15 @@ class Console:
             UserError: the emulator rejects it.
         """
         with self._named():
-            restored = self._open().restore(state)
+            restored = self.opened().restore(state)
         if not restored:
             raise UserError(f"{self._source}: the emulator rejects this state: it is damaged, or from another emulator")
 
     def close(self) -> None:
         """Free the emulator. Closing twice is allowed."""
-        if self._emulator is not None:
-            self._emulator.close()
-            self._emulator = None
+        if self.emulator is not None:
+            self.emulator.close()
+            self.emulator = None
 
     @contextlib.contextmanager
     def _named(self) -> Iterator[None]:
@@ -134,10 +134,10 @@ class Console:
         except EmulatorLost as error:
             raise EmulatorLost(f"{self._source}: {error}") from error
 
-    def _open(self) -> Emulator | IsolatedEmulator:
-        if self._emulator is None:
+    def opened(self) -> Emulator | IsolatedEmulator:
+        if self.emulator is None:
             raise UserError("this console is closed")
-        return self._emulator
+        return self.emulator
 
 
 def _changed(file: Path) -> int | None:

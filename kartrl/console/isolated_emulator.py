@@ -51,7 +51,7 @@ class IsolatedEmulator:
             *(context.RawArray(ctypes.c_uint8, size) for size in (RAM_LIMIT, FRAME_BYTES, STATE_LIMIT))
         )
         self._pipe, theirs = context.Pipe()
-        self._process = spawn(context, "emulator", serve, core, rom, fast, self._shared, theirs)
+        self.process = spawn(context, "emulator", serve, core, rom, fast, self._shared, theirs)
         theirs.close()
         self._lost = ""  # why there are no more answers; "" while there are
         size, frame = self._receive(waits=round(START_SECONDS / WAIT_SECONDS))
@@ -82,8 +82,8 @@ class IsolatedEmulator:
     def close(self) -> None:
         """End the process. Closing twice is allowed."""
         self._lost = self._lost or "is closed"
-        self._process.kill()
-        self._process.join(END_SECONDS)
+        self.process.kill()
+        self.process.join(END_SECONDS)
         self._pipe.close()
 
     def _call(self, name: str, *arguments: Any) -> Any:
@@ -112,8 +112,8 @@ class IsolatedEmulator:
     def _lose(self, cause: str = "") -> NoReturn:
         """End the process and raise `EmulatorLost` with the cause; "": the process ended by itself."""
         if not cause:
-            self._process.join(END_SECONDS)
-            cause = f"crashed ({tell_exit(self._process.exitcode)})"
+            self.process.join(END_SECONDS)
+            cause = f"crashed ({tell_exit(self.process.exitcode)})"
         self._lost = cause
         self.close()
         raise EmulatorLost(f"the emulator {cause}")

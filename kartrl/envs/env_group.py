@@ -72,7 +72,7 @@ class SingleGroup:
     """
 
     def __init__(self, envs: Sequence[gymnasium.Env[Any, Any]], make_episode: MakeEpisode) -> None:
-        self._envs, self._make_episode = envs, make_episode
+        self.envs, self._make_episode = envs, make_episode
         self._done = np.zeros(len(envs), bool)
         self._masks: list[Any] = [None] * len(envs)  # of the newest observations, None where an episode ended
         space = envs[0].observation_space
@@ -82,7 +82,7 @@ class SingleGroup:
     def reset(self, seed: int) -> np.ndarray:
         seed_generators(seed)
         begun = []
-        for index, env in enumerate(self._envs):
+        for index, env in enumerate(self.envs):
             begun.append(env.reset(seed=seed + index))
             if not is_finite(begun[-1][0]):
                 raise ValueError(f"the environment began with {fault_of(env)}")
@@ -91,15 +91,15 @@ class SingleGroup:
 
     @property
     def restriction(self) -> np.ndarray:
-        return np.stack([masks.restriction(env, mask) for env, mask in zip(self._envs, self._masks, strict=True)])
+        return np.stack([masks.restriction(env, mask) for env, mask in zip(self.envs, self._masks, strict=True)])
 
     def step(self, action: np.ndarray) -> GroupStep:
-        size = len(self._envs)
+        size = len(self.envs)
         observations: list[Any] = [None] * size
         reward = np.zeros(size, np.float32)
         terminated, truncated, faulty = (np.zeros(size, bool) for _ in range(3))
         episodes: list[Episode] = []
-        for index, env in enumerate(self._envs):
+        for index, env in enumerate(self.envs):
             try:
                 if self._done[index]:
                     observations[index], info = env.reset()
@@ -125,7 +125,7 @@ class SingleGroup:
         return GroupStep(np.stack(observations), reward, terminated, truncated, faulty, episodes)
 
     def close(self) -> None:
-        for env in self._envs:
+        for env in self.envs:
             env.close()
 
 
@@ -148,7 +148,7 @@ class AtariGroup:
         from ale_py.vector_env import AtariVectorEnv
 
         view = section.view(USUAL)
-        self._env = AtariVectorEnv(
+        self.env = AtariVectorEnv(
             num_envs=size,
             num_threads=1,
             **{key: value for key, value in spec.kwargs.items() if key in self.PASSED},
@@ -162,7 +162,7 @@ class AtariGroup:
             reward_clipping=False,
             use_fire_reset=True,
         )
-        actions = [action.name for action in self._env.ale.get_action_set()]
+        actions = [action.name for action in self.env.ale.get_action_set()]
         self.restriction = np.zeros((size, len(actions)), np.float32)
         self._fire = actions.index("FIRE") if "FIRE" in actions else None
         self._life_loss_ends = section.life_loss_ends
@@ -175,7 +175,7 @@ class AtariGroup:
         self._return = np.zeros(size)
 
     def reset(self, seed: int) -> np.ndarray:
-        stack, info = self._env.reset(seed=(seed + np.arange(len(self._lives))) % SEEDS)
+        stack, info = self.env.reset(seed=(seed + np.arange(len(self._lives))) % SEEDS)
         self._lives[:] = info["lives"]
         return self._pictures(stack)
 
@@ -184,7 +184,7 @@ class AtariGroup:
             action = np.where(self._lost, self._fire, action)
         else:
             action = np.where(self._begins, NOOP, action)
-        stack, reward, terminated, _, info = self._env.step(action)
+        stack, reward, terminated, _, info = self.env.step(action)
         reward = np.where(self._cut, 0, reward)
         self._length += 1
         self._return += reward
@@ -197,7 +197,7 @@ class AtariGroup:
         # a game that ends with the step that was to continue it is followed at once
         new = self._cut | (ended & self._begins)
         if new.any():
-            stack, info = self._env.reset(options={"reset_mask": new})
+            stack, info = self.env.reset(options={"reset_mask": new})
             terminated, truncated, self._length[new] = terminated & ~new, truncated & ~new, 0
         self._cut = truncated & ~terminated
         self._lost = (info["lives"] > 0) & (info["lives"] < self._lives) & (self._length > 0)
@@ -214,4 +214,4 @@ class AtariGroup:
         return joined_frames(stack[..., None] if stack.ndim == 4 else stack)
 
     def close(self) -> None:
-        self._env.close()
+        self.env.close()

@@ -38,7 +38,7 @@ class KartConsole(Console):
         super().__init__(core_file(), self.folder / "rom.sfc", memory, isolated, fast and self.game.shortcuts)
         self._adjustable = "ticks" in memory
         self._files: dict[str, Path] = {}  # of the circuits loaded so far
-        self._ticks: int | None = None  # last value written to the ROM; None: unknown
+        self.ticks: int | None = None  # last value written to the ROM; None: unknown
         self._dark: int | None = None  # likewise
         self._commanded = False  # whether the next frame executes one of the `COMMANDS`
         self._at_once: int | None = None  # maximum ticks per frame; None: not known yet, depends on the opponents
@@ -120,9 +120,9 @@ class KartConsole(Console):
 
     def _run(self, buttons: int, ticks: int, rows: slice) -> None:
         """Emulate one frame with this many ticks, of which these rows are looked at."""
-        if ticks != self._ticks and self._adjustable:
+        if ticks != self.ticks and self._adjustable:
             self.set_value("ticks", ticks)
-            self._ticks = ticks
+            self.ticks = ticks
         drawn = ROWS
         if self.game.ground_rows is not None:
             dark, drawn = _dark(rows, *self.game.ground_rows)
@@ -157,7 +157,7 @@ class KartConsole(Console):
     def restore(self, state: bytes) -> None:
         """See `Console`."""
         super().restore(state)
-        self._ticks = self._dark = self._at_once = None
+        self.ticks = self._dark = self._at_once = None
         self._commanded = False
 
 

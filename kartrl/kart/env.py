@@ -113,9 +113,9 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
         self.steps: Counter[str] = Counter()
         """Steps on each circuit so far, by which `circuit_sampling = steps` draws; environments may share it."""
         self._isolated = False
-        self._console: KartConsole | None = None
+        self.console: KartConsole | None = None
         self._courses: dict[str, Course | None] = {}
-        self._buttons: list[int] = []
+        self.buttons: list[int] = []
 
     def isolate(self) -> None:
         """Run the emulator in a separate process, unless all circuits are the bundled game's; call before the first
@@ -155,7 +155,7 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
         self._run(console, held, 1)  # a tick updates the screen and the section
         if noop is None:
             # idling before the start does not change the race: only holding an action meanwhile makes starts differ
-            held = self._buttons[self.np_random.integers(len(self._buttons))]
+            held = self.buttons[self.np_random.integers(len(self.buttons))]
             noop = int(self.np_random.integers(self._section.noop_max + 1))
         self._run(console, held, noop)
 
@@ -174,11 +174,11 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
         Raises:
             InvalidAction: `action` is not one of `action_space`.
         """
-        console = self._console
+        console = self.console
         if console is None:
             raise gymnasium.error.ResetNeeded("kartrl/Kart-v0: call reset before step")
         ticks = self._ticks
-        self._run(console, self._buttons[self._checked(action)], ticks)
+        self._run(console, self.buttons[self._checked(action)], ticks)
         self.steps[self._circuit] += 1
         race = console.race()
 
@@ -218,7 +218,7 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
 
     def render(self) -> Image | None:
         """The screen for display, uint8 [224, 256, 3]; without a `render_mode`, unobserved rows may be missing."""
-        return None if self._console is None else self._console.picture()
+        return None if self.console is None else self.console.picture()
 
     def race(self) -> dict[str, int]:
         """The raw race state in the console's memory."""
@@ -226,9 +226,9 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
 
     def close(self) -> None:
         """Free the emulator."""
-        if self._console is not None:
-            self._console.close()
-            self._console = None
+        if self.console is not None:
+            self.console.close()
+            self.console = None
 
     def _find(self, circuits: Sequence[str]) -> tuple[str, ...]:
         """Names and paths of start states; resolves keys of other forms, and builds missing circuits."""
@@ -266,16 +266,16 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
 
     def _opened(self) -> KartConsole:
         """The console; opens it if necessary."""
-        if self._console is None:
+        if self.console is None:
             console = KartConsole(self._folder, isolated=self._isolated, fast=True)
             words = [action.upper().split("+") for action in self._section.actions]
             try:
-                self._buttons = [console.buttons([] if word == ["NONE"] else word) for word in words]
+                self.buttons = [console.buttons([] if word == ["NONE"] else word) for word in words]
             except UserError:
                 console.close()
                 raise
-            self._console = console
-        return self._console
+            self.console = console
+        return self.console
 
     def _course_of(self, console: KartConsole) -> Course | None:
         """The course of the circuit that has just been loaded; None if the game does not provide it."""
@@ -294,8 +294,8 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
             index = operator.index(action)
         except TypeError:
             index = -1
-        if not 0 <= index < len(self._buttons):
-            last = len(self._buttons) - 1
+        if not 0 <= index < len(self.buttons):
+            last = len(self.buttons) - 1
             raise gymnasium.error.InvalidAction(f"kartrl/Kart-v0: invalid action {action!r}; choose 0 to {last}")
         return index
 

@@ -84,7 +84,7 @@ def save(path: Path, checkpoint: Checkpoint) -> None:
     }
     tensors = {name: tensor.contiguous() for name, tensor in _tensors(checkpoint).items()}
     text = json.dumps(about)
-    content = safetensors.torch.save(tensors, {"about": text, "sha256": _digest(text, tensors)})
+    content = safetensors.torch.save(tensors, {"about": text, "sha256": digest(text, tensors)})
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, content, durable=True)
 
@@ -208,7 +208,7 @@ def _read(file: BinaryIO) -> Checkpoint:
         raise UserError("damaged: its length does not match its header")
     file.seek(0)
     tensors = safetensors.torch.load(file.read(size))  # refuses overlaps, and offsets that do not match the shapes
-    if metadata["sha256"] != _digest(metadata["about"], tensors):
+    if metadata["sha256"] != digest(metadata["about"], tensors):
         raise UserError("damaged: its checksum does not match")
     groups = _groups(tensors)
     _, optimizer, random, algorithm = (groups[name] for name in GROUPS)
@@ -307,7 +307,7 @@ def _types(tensors: Mapping[str, Tensor]) -> dict[str, tuple[torch.dtype, torch.
     return {name: (tensor.dtype, tensor.shape) for name, tensor in tensors.items()}
 
 
-def _digest(about: str, tensors: dict[str, Tensor]) -> str:
+def digest(about: str, tensors: dict[str, Tensor]) -> str:
     """SHA-256 of a checkpoint's content, independent of the layout of the file."""
     digest = hashlib.sha256(about.encode())
     for name, tensor in sorted(tensors.items()):

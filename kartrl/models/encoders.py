@@ -288,7 +288,8 @@ def _initialise(module: nn.Module) -> None:
             nn.init.zeros_(layer.bias)
         if isinstance(layer, Convolution) and layer.scale != 1.0:
             with torch.no_grad():  # filters of mean zero: else they mostly see brightness, and most die at once
-                layer.weight -= layer.weight.mean((1, 2, 3), keepdim=True)
+                if not layer.weight.is_meta:  # whose mean loads PyTorch's compiler, for most of a second
+                    layer.weight -= layer.weight.mean((1, 2, 3), keepdim=True)
     for block in module.modules():
         if isinstance(block, ResidualBlock):
             nn.init.orthogonal_(block.convolutions[1].weight, 0.2)

@@ -96,7 +96,7 @@ class _Answers:
         self._seed, self._compress = seed, compress
         self._episodes: deque[EpisodeEnd] = deque()
         self._messages: deque[str] = deque()
-        self._known: Known = _find_out(text, cpus) if known is None else pickle.loads(known)
+        self._known: Known = find_out(text, cpus) if known is None else pickle.loads(known)
         config, spec, sizes = self._known
         if compress and importlib.util.find_spec("lz4") is None:
             if config.cluster.compression == "lz4":
@@ -206,7 +206,7 @@ class _Answers:
         return NodeState(supervisor.alive, *counted, agents, predictors)
 
 
-def _find_out(text: str, cpus: int) -> Known:
+def find_out(text: str, cpus: int) -> Known:
     config = load_world(read(base=text)).prepare()
     # the learner alone decides the size of an update, and on which devices it runs; a node predicts on its CPU
     own = {name: getattr(System(), name) for name in ("training_batch_size", "devices", "predictor_devices")}

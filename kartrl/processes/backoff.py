@@ -61,7 +61,7 @@ class Helper:
         self.role, self._start, self._say, self._patience = role, start, say, patience
         self.process: ChildProcess | None = None
         self.restarts = Restarts()
-        self._signs: Connection | None = None
+        self.signs: Connection | None = None
         self._began = self._felt = 0.0  # when it was started, and when it last showed a sign of life
         self._stalled = False
 
@@ -94,9 +94,9 @@ class Helper:
         self._felt = now
 
     def _begin(self, now: float) -> None:
-        if self._signs is not None:
-            self._signs.close()
-        self._signs, writer = multiprocessing.Pipe(duplex=False)
+        if self.signs is not None:
+            self.signs.close()
+        self.signs, writer = multiprocessing.Pipe(duplex=False)
         with writer:
             self.process = self._start(writer)
         self._began = self._felt = now
@@ -104,7 +104,7 @@ class Helper:
 
     def _look(self, now: float) -> None:
         """Kill the process if it hangs."""
-        if self.process is None or self._signs is None or is_felt(self._signs):
+        if self.process is None or self.signs is None or is_felt(self.signs):
             self._felt = now
         elif now - self._felt > self._patience and not self._stalled:
             self._stalled = True

@@ -18,22 +18,22 @@ class IndexQueue:
     """
 
     def __init__(self, context: BaseContext) -> None:
-        self._reader, self._writer = context.Pipe(duplex=False)
+        self.reader, self.writer = context.Pipe(duplex=False)
         self._reading = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_writer": self._writer}  # other processes only write
+        return {"writer": self.writer}  # other processes only write
 
     def put(self, index: int) -> None:
         """Append; blocks only if thousands are waiting."""
-        os.write(self._writer.fileno(), _NUMBER.pack(index))
+        os.write(self.writer.fileno(), _NUMBER.pack(index))
 
     def get_many(self, limit: int, timeout: float) -> list[int]:
         """Up to `limit` integers, as soon as there is one; empty after `timeout` seconds."""
         if limit < 1 or not self._reading.acquire(timeout=timeout):
             return []
         try:
-            file = self._reader.fileno()
+            file = self.reader.fileno()
             if not readable(file, timeout):
                 return []
             return [number for (number,) in _NUMBER.iter_unpack(os.read(file, _NUMBER.size * limit))]

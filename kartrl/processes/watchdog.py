@@ -22,7 +22,7 @@ class Watchdog:
     def __init__(self, now: float, step_timeout: float, fewest: float) -> None:
         self._step_timeout, self._fewest = step_timeout, fewest
         self._now = self._lived = self._updated = now
-        self._signs = self._updates = 0
+        self._signs = self.updates = 0
         self._longest: float | None = None  # seconds between two updates
 
     def look(self, now: float, signs: int, updates: int) -> None:
@@ -36,9 +36,9 @@ class Watchdog:
             RunFailed: the run is stuck.
         """
         self._now = now
-        if updates != self._updates:
+        if updates != self.updates:
             self._longest = max(self._longest or 0.0, now - self._updated)
-            self._updates, self._updated = updates, now
+            self.updates, self._updated = updates, now
         if signs != self._signs or self._updated == now:
             self._signs, self._lived = signs, now
         if now - self._lived > PATIENCE * self._step_timeout:

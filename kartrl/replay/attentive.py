@@ -19,7 +19,7 @@ class AttentiveReplay(CandidateReplay):
 
     def insert(self, serials: np.ndarray) -> np.ndarray:
         if len(serials):
-            self._state = self._memory.observations(serials[-1:])[-1]  # [1, ...]
+            self._state = self.memory.observations(serials[-1:])[-1]  # [1, ...]
         return super().insert(serials)
 
     def state(self) -> dict[str, np.ndarray]:
@@ -29,7 +29,7 @@ class AttentiveReplay(CandidateReplay):
         super().load_state(state)
         self._state = state["state"]
 
-    def _measure(self, slots: np.ndarray) -> np.ndarray:
-        features = self._embed(self._serials[slots])
+    def measure(self, slots: np.ndarray) -> np.ndarray:
+        features = self._embed(self.serials[slots])
         present = np.broadcast_to(self._choice.embed(self._state), features.shape)
         return self._choice.distance(features, present)

@@ -47,11 +47,11 @@ class EliteReplay(CandidateReplay):
     def _slots_of(self, serials: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Slots of the unrolls that this replay holds, int64 [any], and which of `serials` these are, bool [n]."""
         slots = self.slots()
-        slots = slots[np.argsort(self._serials[slots])]
+        slots = slots[np.argsort(self.serials[slots])]
         if not len(slots):
             return slots, np.zeros(len(serials), bool)
-        near = slots[np.minimum(np.searchsorted(self._serials[slots], serials), len(slots) - 1)]
-        held = self._serials[near] == serials
+        near = slots[np.minimum(np.searchsorted(self.serials[slots], serials), len(slots) - 1)]
+        held = self.serials[near] == serials
         return near[held], held
 
     def _make_features(self, shape: tuple[int, ...]) -> None:
@@ -59,5 +59,5 @@ class EliteReplay(CandidateReplay):
         if not self._features.size:
             self._features = np.zeros((self._capacity, *shape), np.float32)  # takes memory as it fills
 
-    def _measure(self, slots: np.ndarray) -> np.ndarray:
-        return self._choice.distance(self._embed(self._serials[slots]), self._features[slots])
+    def measure(self, slots: np.ndarray) -> np.ndarray:
+        return self._choice.distance(self._embed(self.serials[slots]), self._features[slots])

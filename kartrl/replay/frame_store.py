@@ -16,25 +16,25 @@ class FrameStore:
     def __init__(self, places: int, shape: tuple[int, ...], dtype: str) -> None:
         self._places = places
         self._make(shape, dtype)
-        self._free = np.arange(places - 1, -1, -1, dtype=np.int32)  # a stack: the first `free` entries are free places
+        self.free_places = np.arange(places - 1, -1, -1, dtype=np.int32)  # a stack: the first `free` are free
         self.free = places
 
     def store(self, frames: list[np.ndarray]) -> np.ndarray:
         """Store frames and return their places, int32 [n]; there must be n free ones."""
         assert len(frames) <= self.free, "no slot is free"
         self.free -= len(frames)
-        places = self._free[self.free : self.free + len(frames)][::-1].copy()
+        places = self.free_places[self.free : self.free + len(frames)][::-1].copy()
         for place, frame in zip(places.tolist(), frames, strict=True):
             self._write(place, frame)
         return places
 
     def find(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Frames [n, H, W, C], and the numbers among them, int [...], of the frames at these places, int32 [...]."""
-        return self._frames, places
+        return self.frames, places
 
     def packed(self, places: np.ndarray) -> dict[str, np.ndarray]:
         """The frames at these places, int32 [n], as stored: `content`, and whatever else `unpacked` needs."""
-        return {"content": self._frames[places]}
+        return {"content": self.frames[places]}
 
     def unpacked(self, packed: dict[str, np.ndarray]) -> np.ndarray:
         """Unpack the result of `packed` to frames [n, H, W, C].
@@ -44,25 +44,25 @@ class FrameStore:
             KeyError: something is missing.
         """
         content = packed["content"]
-        if content.shape[1:] != self._frames.shape[1:] or content.dtype != self._frames.dtype:
+        if content.shape[1:] != self.frames.shape[1:] or content.dtype != self.frames.dtype:
             raise ValueError("frames of another shape")
         return content
 
     def forget(self, places: np.ndarray) -> None:
         """Free these places, int32 [n]."""
-        self._free[self.free : self.free + len(places)] = places
+        self.free_places[self.free : self.free + len(places)] = places
         self.free += len(places)
 
     @property
     def size(self) -> int:
         """Bytes of the stored frames."""
-        return (self._places - self.free) * self._frames[0].nbytes
+        return (self._places - self.free) * self.frames[0].nbytes
 
     def _make(self, shape: tuple[int, ...], dtype: str) -> None:
-        self._frames = np.zeros((self._places, *shape), dtype)  # takes memory as it fills
+        self.frames = np.zeros((self._places, *shape), dtype)  # takes memory as it fills
 
     def _write(self, place: int, frame: np.ndarray) -> None:
-        self._frames[place] = frame
+        self.frames[place] = frame
 
 
 class CompressedFrames(FrameStore):
@@ -73,7 +73,7 @@ class CompressedFrames(FrameStore):
 
         self._codec = lz4.block
         self._shape, self._dtype = shape, np.dtype(dtype)
-        self._packed = [b""] * self._places
+        self.compressed = [b""] * self._places
         self._size = 0
 
     @property
@@ -83,16 +83,16 @@ class CompressedFrames(FrameStore):
 
     def _write(self, place: int, frame: np.ndarray) -> None:
         packed = self._codec.compress(frame.tobytes(), store_size=False)
-        self._packed[place] = packed
+        self.compressed[place] = packed
         self._size += sys.getsizeof(packed)
 
     def find(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         different, where = np.unique(places, return_inverse=True)
-        frames = self._decompress([self._packed[place] for place in different.tolist()])
+        frames = self._decompress([self.compressed[place] for place in different.tolist()])
         return frames, where.reshape(places.shape)
 
     def packed(self, places: np.ndarray) -> dict[str, np.ndarray]:
-        parts = [self._packed[place] for place in places.tolist()]
+        parts = [self.compressed[place] for place in places.tolist()]
         lengths = np.array([len(part) for part in parts], np.int64)
         return {"content": np.frombuffer(b"".join(parts), np.uint8), "lengths": lengths}
 
@@ -117,5 +117,5 @@ class CompressedFrames(FrameStore):
     def forget(self, places: np.ndarray) -> None:
         super().forget(places)
         for place in places.tolist():
-            self._size -= sys.getsizeof(self._packed[place])
-            self._packed[place] = b""
+            self._size -= sys.getsizeof(self.compressed[place])
+            self.compressed[place] = b""

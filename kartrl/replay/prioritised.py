@@ -35,46 +35,46 @@ class PrioritisedReplay(Replay):
     ) -> None:
         super().__init__(memory, capacity, generator)
         self._alpha, self._beta = priority_exponent, importance_exponent
-        self._priorities = np.ones(capacity)
+        self.priorities = np.ones(capacity)
         self._slots: dict[int, int] = {}  # by serial number
 
     def learn(self, serials: np.ndarray, errors: np.ndarray) -> None:
         for serial, error in zip(serials.tolist(), errors.tolist(), strict=True):
             slot = self._slots.get(serial)
-            if slot is not None and self._serials[slot] == serial:
-                self._priorities[slot] = max(error, SMALLEST)
+            if slot is not None and self.serials[slot] == serial:
+                self.priorities[slot] = max(error, SMALLEST)
 
     def scalars(self) -> dict[str, float]:
-        priorities = self._priorities[self.slots()]
+        priorities = self.priorities[self.slots()]
         if not len(priorities):
             return {}
         largest = {"priority_mean": float(priorities.mean()), "priority_max": float(priorities.max())}
         return super().scalars() | largest
 
     def state(self) -> dict[str, np.ndarray]:
-        return super().state() | {"priorities": self._priorities.copy()}
+        return super().state() | {"priorities": self.priorities.copy()}
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
         priorities = state["priorities"]
         if not (np.isfinite(priorities) & (priorities > 0)).all():
             raise ValueError("priorities")
         super().load_state(state)
-        self._priorities = priorities
-        self._slots = {serial: slot for slot, serial in enumerate(self._serials.tolist()) if serial >= 0}
+        self.priorities = priorities
+        self._slots = {serial: slot for slot, serial in enumerate(self.serials.tolist()) if serial >= 0}
 
     def _draw(self, unrolls: int) -> tuple[np.ndarray, np.ndarray]:
         slots = self.slots()
-        bounds = np.cumsum(self._priorities[slots] ** self._alpha)
-        points = torch.rand(unrolls, generator=self._generator, dtype=torch.float64).numpy() * bounds[-1]
+        bounds = np.cumsum(self.priorities[slots] ** self._alpha)
+        points = torch.rand(unrolls, generator=self.generator, dtype=torch.float64).numpy() * bounds[-1]
         drawn = slots[np.minimum(np.searchsorted(bounds, points, side="right"), len(slots) - 1)]
-        rarity = self._priorities[drawn] ** (-self._alpha * self._beta())  # N and the sum of priorities cancel
+        rarity = self.priorities[drawn] ** (-self._alpha * self._beta())  # N and the sum of priorities cancel
         return drawn, (rarity / rarity.max()).astype(np.float32)
 
     def _put(self, slot: int, serial: int) -> None:
-        others = self._priorities[self.slots()[:-1]]
-        before = int(self._serials[slot])
+        others = self.priorities[self.slots()[:-1]]
+        before = int(self.serials[slot])
         if self._slots.get(before) == slot:  # after `forget`, serial numbers begin again
             del self._slots[before]
         super()._put(slot, serial)
-        self._priorities[slot] = others.max() if len(others) else 1.0
+        self.priorities[slot] = others.max() if len(others) else 1.0
         self._slots[serial] = slot

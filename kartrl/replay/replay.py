@@ -26,10 +26,10 @@ class Replay(ABC):
     learns: ClassVar[bool] = False
 
     def __init__(self, memory: UnrollMemory, capacity: int, generator: torch.Generator) -> None:
-        self._memory, self._capacity, self._generator = memory, capacity, generator
-        self._serials = np.full(capacity, -1, np.int64)  # by slot
+        self.memory, self._capacity, self.generator = memory, capacity, generator
+        self.serials = np.full(capacity, -1, np.int64)  # by slot
         self._oldest, self._held = 0, 0  # slot of the oldest unroll, and number of unrolls from there on
-        self._counts = np.zeros(capacity, np.int64)  # how often the unroll in each slot was drawn
+        self.counts = np.zeros(capacity, np.int64)  # how often the unroll in each slot was drawn
 
     def __len__(self) -> int:
         """Number of unrolls held."""
@@ -38,7 +38,7 @@ class Replay(ABC):
     @property
     def newest(self) -> int:
         """Serial number of the newest unroll held, or -1."""
-        return int(self._serials[self.slots()].max(initial=-1))
+        return int(self.serials[self.slots()].max(initial=-1))
 
     def slots(self) -> np.ndarray:
         """Slots that hold an unroll, int64 [len(self)], starting from the oldest."""
@@ -46,7 +46,7 @@ class Replay(ABC):
 
     def insert(self, serials: np.ndarray) -> np.ndarray:
         """Hold unrolls of the memory, int64 [n]; return their slots, int64 [n]. If two share a slot, the last stays."""
-        self._memory.hold(serials.tolist())
+        self.memory.hold(serials.tolist())
         slots = []
         for serial in serials.tolist():
             slots.append(self._slot_for_new())
@@ -56,15 +56,15 @@ class Replay(ABC):
     def drop_oldest(self) -> None:
         """Drop the oldest unroll, if there is any."""
         if self._held:
-            self._memory.release([int(self._serials[self._oldest])])
+            self.memory.release([int(self.serials[self._oldest])])
             self._oldest = (self._oldest + 1) % self._capacity
             self._held -= 1
 
     def sample(self, unrolls: int) -> Sample:
         """Sample this many of the unrolls held, of which there is at least one."""
         slots, importance = self._draw(unrolls)
-        np.add.at(self._counts, slots, 1)
-        return Sample(self._serials[slots], importance)
+        np.add.at(self.counts, slots, 1)
+        return Sample(self.serials[slots], importance)
 
     def learn(self, serials: np.ndarray, errors: np.ndarray) -> None:
         """Record the TD errors of an update's unrolls, float32 [n]; ignores unrolls that it does not hold."""
@@ -72,7 +72,7 @@ class Replay(ABC):
 
     def scalars(self) -> dict[str, float]:
         """Scalars for the logger; their names are appended to the replay's own."""
-        counts = self._counts[self.slots()]
+        counts = self.counts[self.slots()]
         if not len(counts):
             return {}
         return {"drawn_mean": float(counts.mean()), "drawn_max": float(counts.max())}
@@ -80,7 +80,7 @@ class Replay(ABC):
     def state(self) -> dict[str, np.ndarray]:
         """A copy of everything but `beside`, as arrays whose shapes are determined by the replay's settings."""
         ring = np.array([self._oldest, self._held])
-        return {"ring": ring, "serials": self._serials.copy(), "counts": self._counts.copy()}
+        return {"ring": ring, "serials": self.serials.copy(), "counts": self.counts.copy()}
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
         """Load a `state` of these shapes and dtypes into an empty replay, before its unrolls are restored.
@@ -94,8 +94,8 @@ class Replay(ABC):
         serials = state["serials"][(oldest + np.arange(held)) % self._capacity]
         if (serials < 0).any() or len(np.unique(serials)) != held:
             raise ValueError("the unrolls of a ring")
-        self._oldest, self._held, self._serials, self._counts = oldest, held, state["serials"], state["counts"]
-        self._memory.hold(serials.tolist())
+        self._oldest, self._held, self.serials, self.counts = oldest, held, state["serials"], state["counts"]
+        self.memory.hold(serials.tolist())
 
     def beside(self, serials: np.ndarray) -> dict[str, np.ndarray]:
         """Data that it stores with each of these unrolls and never changes, [n, ...]; zeros for unrolls not held."""
@@ -123,9 +123,9 @@ class Replay(ABC):
 
     def _put(self, slot: int, serial: int) -> None:
         """Fill a slot."""
-        self._serials[slot], self._counts[slot] = serial, 0
+        self.serials[slot], self.counts[slot] = serial, 0
 
     def _evenly(self, number: int) -> np.ndarray:
         """Draw slots uniformly with replacement, int64 [number]."""
-        drawn = torch.randint(self._held, (number,), generator=self._generator).numpy()
+        drawn = torch.randint(self._held, (number,), generator=self.generator).numpy()
         return (self._oldest + drawn) % self._capacity

@@ -46,7 +46,7 @@ class ReplayFolder:
     def __init__(self, path: Path, mixture: Mixture) -> None:
         self._path, self._mixture = path, mixture
         uncompressed = mixture.shape._replace(limit=NO_LIMIT)
-        self._unrolls = max(1, PIECE // _unroll_size(uncompressed))  # maximum per piece
+        self.unrolls = max(1, PIECE // _unroll_size(uncompressed))  # maximum per piece
         self._pieces: dict[str, Piece] = {}  # by the names of their files
 
     def move(self, path: Path) -> None:
@@ -69,11 +69,11 @@ class ReplayFolder:
         with self._mixture.lock:
             self._choose_pieces(held := self._mixture.serials())
         before, left = math.inf, len(self._unwritten(held))
-        while self._unrolls <= left <= before / 2:  # no longer if they arrive nearly as fast as they are written
-            for _ in range(0, left, self._unrolls):
+        while self.unrolls <= left <= before / 2:  # no longer if they arrive nearly as fast as they are written
+            for _ in range(0, left, self.unrolls):
                 with self._mixture.lock:
-                    serials = self._unwritten(self._mixture.serials())[: self._unrolls]
-                    if len(serials) < self._unrolls:
+                    serials = self._unwritten(self._mixture.serials())[: self.unrolls]
+                    if len(serials) < self.unrolls:
                         return
                     unrolls = self._mixture.export(serials)
                 self._write_piece(unrolls)
@@ -90,14 +90,14 @@ class ReplayFolder:
         with self._mixture.lock:
             held = self._mixture.serials()
             unwritten = self._unwritten(held)
-            parts = [unwritten[first : first + self._unrolls] for first in range(0, len(unwritten), self._unrolls)]
+            parts = [unwritten[first : first + self.unrolls] for first in range(0, len(unwritten), self.unrolls)]
             exported = [self._mixture.export(part) for part in parts]
             state = self._mixture.state()
         for unrolls in exported:
             self._write_piece(unrolls)
         needed = [item for item in self._pieces.items() if np.isin(item[1].serials, held).any()]
         self._pieces = dict(sorted(needed, key=lambda item: int(item[1].serials[0])))  # in the order of their unrolls
-        content = _content({"pieces": list(self._pieces)}, state)
+        content = content_of({"pieces": list(self._pieces)}, state)
         write_whole(self._path / f"{name}.state", content, durable=True)
 
     def remove_others(self, name: str) -> None:
@@ -130,14 +130,14 @@ class ReplayFolder:
     def _restore(self, name: str) -> None:
         """See `restore`."""
         shape = self._mixture.shape
-        _, about, state = _parts(_read(self._path / f"{name}.state", LARGEST_STATE))
+        _, about, state = parts_of(_read(self._path / f"{name}.state", LARGEST_STATE))
         self._mixture.load_state(state)
-        largest = 2 * self._unrolls * (shape.longest * shape.frame_bytes + _unroll_size(shape)) + (1 << 20)
+        largest = 2 * self.unrolls * (shape.longest * shape.frame_bytes + _unroll_size(shape)) + (1 << 20)
         for piece in about["pieces"]:
             if not (isinstance(piece, str) and piece.isalnum()):
                 raise ValueError("an unexpected file name")
             content = _read(self._path / f"{piece}.unrolls", largest)
-            digest, _, unrolls = _parts(content)
+            digest, _, unrolls = parts_of(content)
             if digest != piece:
                 raise ValueError(f"{piece}.unrolls is another file")
             self._mixture.restore(unrolls)
@@ -162,7 +162,7 @@ class ReplayFolder:
         return np.setdiff1d(held, np.concatenate(written)) if written else held
 
     def _write_piece(self, unrolls: dict[str, np.ndarray]) -> None:
-        content = _content({}, unrolls)
+        content = content_of({}, unrolls)
         name = content[:DIGEST].hex()
         self._path.mkdir(exist_ok=True)
         write_whole(self._path / f"{name}.unrolls", content, durable=True)
@@ -179,7 +179,7 @@ def _unroll_size(shape: MemoryShape) -> int:
     return -(-shape.size() // shape.unrolls)
 
 
-def _content(about: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:
+def content_of(about: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:
     """The content of a file."""
     text = json.dumps({"format": FORMAT, **about}).encode()
     packed = safetensors.numpy.save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
@@ -195,7 +195,7 @@ def _read(path: Path, largest: int) -> bytes:
     return content
 
 
-def _parts(content: bytes) -> tuple[str, dict[str, Any], dict[str, np.ndarray]]:
+def parts_of(content: bytes) -> tuple[str, dict[str, Any], dict[str, np.ndarray]]:
     """Digest, description and arrays of a file."""
     rest = memoryview(content)[DIGEST:]
     if hashlib.blake2b(rest, digest_size=DIGEST).digest() != content[:DIGEST]:

@@ -108,13 +108,13 @@ class UnrollMemory:
         self._fixed_bytes, self._unroll_bytes = shape.fixed_bytes, shape.unroll_bytes
         kind = CompressedFrames if shape.compression == "lz4" else FrameStore
         self._of_frames = shape.of_frames
-        self._frames = kind(shape.frames, self._of_frames.shape, shape.observation.dtype)
-        self._uses = np.zeros(shape.frames, np.int32)  # number of unrolls that use each frame
+        self.frames = kind(shape.frames, self._of_frames.shape, shape.observation.dtype)
+        self.uses = np.zeros(shape.frames, np.int32)  # number of unrolls that use each frame
         self._fields = {name: np.zeros(size, dtype) for name, (size, dtype) in shape.fields().items()}
         self._free = list(range(shape.unrolls))[::-1]  # places
         self._places: dict[int, int] = {}  # of unrolls, by their serial numbers
         self._holders: dict[int, int] = {}  # how many replays hold each unroll
-        self._ends: dict[bytes, int] = {}  # digest of an observation -> the newest unroll that ended with it
+        self.ends: dict[bytes, int] = {}  # digest of an observation -> the newest unroll that ended with it
         self.inserted = 0  # number of unrolls so far, and the next one's serial number
 
     def __len__(self) -> int:
@@ -124,12 +124,12 @@ class UnrollMemory:
     @property
     def size(self) -> int:
         """Bytes of the unrolls held, and what is taken without any."""
-        return self._frames.size + len(self) * self._field_bytes // self.shape.unrolls + self._fixed_bytes
+        return self.frames.size + len(self) * self._field_bytes // self.shape.unrolls + self._fixed_bytes
 
     def has_room(self) -> bool:
         """Whether one more unroll fits, whatever its frames are."""
         fits = self.size + self._unroll_bytes <= self.shape.limit
-        return bool(self._free) and self._frames.free >= self.shape.longest and fits
+        return bool(self._free) and self.frames.free >= self.shape.longest and fits
 
     def insert(self, trajectory: Trajectory[np.ndarray], make_room: Callable[[], None]) -> np.ndarray:
         """Store these unrolls, until `release`.
@@ -154,11 +154,11 @@ class UnrollMemory:
     def _insert(self, trajectory: Trajectory[np.ndarray], b: int, serial: int) -> None:
         place = self._free.pop()
         observations = trajectory.observation[:, b]
-        before = self._places.get(self._ends.pop(_digest(observations[0]), -1))
+        before = self._places.get(self.ends.pop(_digest(observations[0]), -1))
         known = None if before is None else self._fields["frames"][before, -1].copy()
         numbers = self._store(observations, known)
-        self._uses[np.unique(numbers)] += 1
-        self._ends[_digest(observations[-1])] = serial
+        self.uses[np.unique(numbers)] += 1
+        self.ends[_digest(observations[-1])] = serial
         self._fields["frames"][place] = numbers
         if rest := self._of_frames.rest:
             self._fields["rest"][place] = observations[:, -rest:]
@@ -177,7 +177,7 @@ class UnrollMemory:
         arrays = {name: field[places] for name, field in self._fields.items()}
         different, numbers = np.unique(arrays["frames"], return_inverse=True)
         arrays["frames"] = numbers.reshape(arrays["frames"].shape).astype(np.int32)
-        return {"serial": serials, **arrays, **self._frames.packed(different)}
+        return {"serial": serials, **arrays, **self.frames.packed(different)}
 
     def restore(self, arrays: dict[str, np.ndarray], make_room: Callable[[], None]) -> None:
         """Restore exported unrolls, as far as replays hold them.
@@ -187,7 +187,7 @@ class UnrollMemory:
             KeyError: something is missing.
         """
         serials, fields = arrays["serial"], self.shape.fields()
-        frames = self._frames.unpacked(arrays)
+        frames = self.frames.unpacked(arrays)
         for name, (shape, dtype) in fields.items():
             if arrays[name].shape != (len(serials), *shape[1:]) or arrays[name].dtype != np.dtype(dtype):
                 raise ValueError(f"unrolls of another shape ({name})")
@@ -231,10 +231,10 @@ class UnrollMemory:
         place = self._places.pop(serial)
         self._free.append(place)
         frames = np.unique(self._fields["frames"][place])
-        self._uses[frames] -= 1
-        self._frames.forget(frames[self._uses[frames] == 0])
-        if len(self._ends) > 2 * len(self._places) + 16:  # unrolls that no other continued
-            self._ends = {digest: end for digest, end in self._ends.items() if end in self._places}
+        self.uses[frames] -= 1
+        self.frames.forget(frames[self.uses[frames] == 0])
+        if len(self.ends) > 2 * len(self._places) + 16:  # unrolls that no other continued
+            self.ends = {digest: end for digest, end in self.ends.items() if end in self._places}
 
     def read(self, serials: np.ndarray) -> Trajectory[np.ndarray]:
         """The unrolls with these serial numbers, int64 [n], as inserted, except that `online` is False."""
@@ -253,7 +253,7 @@ class UnrollMemory:
         """Only the observations, [T + 1, n, ...]."""
         places = self._places_of(serials)
         rest = self._fields["rest"][places] if "rest" in self._fields else None
-        return self._joined(*self._frames.find(self._fields["frames"][places]), rest)
+        return self._joined(*self.frames.find(self._fields["frames"][places]), rest)
 
     def _joined(self, frames: np.ndarray, numbers: np.ndarray, rest: np.ndarray | None) -> np.ndarray:
         """Observations [T + 1, n, ...] from frames, their numbers [n, T + 1, S], and the rest [n, T + 1, R]."""
@@ -294,7 +294,7 @@ class UnrollMemory:
                     same = next((number for other, number in near if np.array_equal(frame, other)), None)
                     numbers[index, place] = number_of(frame) if same is None else same
                     near.append((frame, numbers[index, place]))
-        places = self._frames.store(new)
+        places = self.frames.store(new)
         without = numbers < 0
         numbers[without] = places[-1 - numbers[without]]
         return numbers

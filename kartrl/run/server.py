@@ -94,9 +94,9 @@ class Server:
         self._before = resume.counters if resume is not None else Counters()
         self._progress = Progress(config.run, self._before)
         self._context: Any = start_method()
-        self._crew = self._make_crew()
-        self._trainer = self._crew.trainer
-        self._replay_saves = ReplaySaves(config.replay, self._crew.replay, folder.path, display.say)
+        self.crew = self._make_crew()
+        self._trainer = self.crew.trainer
+        self._replay_saves = ReplaySaves(config.replay, self.crew.replay, folder.path, display.say)
         source = dict(provenance or {})
         self._saves = Saves(config, folder, self._spec, self._replay_saves, resume, source, display.say)
         self._reporter = Reporter(config, folder, self._context, display, self._trainer, sizes, source)
@@ -180,9 +180,9 @@ class Server:
         self._began = time.monotonic()
         fewest = self._sizes.min_agents / self._sizes.agents
         self._watchdog = Watchdog(self._began, self._config.system.step_timeout, fewest)
-        self._crew.start()
+        self.crew.start()
         self.restore_generators()
-        self._crew.begin()
+        self.crew.begin()
         self._reporter.logger.watch(self._began)
 
     def restore_generators(self) -> None:
@@ -198,7 +198,7 @@ class Server:
     def _supervise(self) -> None:
         last = dict.fromkeys(("report", "checkpoint", "histogram"), self._began)
         needed = self._config.system.learners * self._sizes.update_steps
-        meter, crew = Meter(self._began, self._trainer.counters, needed), self._crew
+        meter, crew = Meter(self._began, self._trainer.counters, needed), self.crew
 
         def status() -> Status:
             lag, fraction = self._trainer.lag, self._fraction()
@@ -232,7 +232,7 @@ class Server:
             if due and self._replay_saves.ready():
                 last["checkpoint"] = now
                 patience = self._config.system.step_timeout
-                self._save(patience)
+                self.save(patience)
                 suspension.forget(time.monotonic(), patience)  # likewise
         self._request.silent = False  # a signal during the last update or evaluation is acknowledged by the handler
         if self._request.number is not None:
@@ -246,7 +246,7 @@ class Server:
 
     def _receive(self, timeout: float) -> None:
         """Receive messages from the agents, the evaluator and the trainer, waiting at most `timeout` seconds."""
-        for end in self._crew.receive(timeout):
+        for end in self.crew.receive(timeout):
             self._reporter.add(end)
         self._reporter.say()
         self._receive_evaluations()
@@ -261,14 +261,14 @@ class Server:
         if self._request.number is not None:
             return  # the same signal may have ended other processes
         resume_fork_server()
-        self._crew.watch(now)
+        self.crew.watch(now)
         self._reporter.logger.watch(now)
         if self._saves.newest != self._before:  # there is something new to evaluate; its start takes a core's time
             self._evaluations.watch(now)
-        if self._crew.waiting:
+        if self.crew.waiting:
             self._watchdog.rest(now)
         try:
-            signs = self._crew.supervisor.signs + self._trainer.learner.optimizer_steps
+            signs = self.crew.supervisor.signs + self._trainer.learner.optimizer_steps
             self._watchdog.look(now, signs, self._trainer.counters.updates - self._before.updates)
         except RunFailed:
             faulthandler.dump_traceback()  # every thread's stack, to stderr
@@ -277,7 +277,7 @@ class Server:
     def _rest(self, now: float) -> None:
         """Time everything anew: all processes have been suspended, as by Ctrl-Z, or the machine is overloaded."""
         self._watchdog.rest(now)
-        self._crew.supervisor.rest(now)
+        self.crew.supervisor.rest(now)
         self._reporter.logger.rest(now)
         self._evaluations.rest(now)
 
@@ -301,7 +301,7 @@ class Server:
 
     def _report(self, status: Callable[[], Status]) -> None:
         self._receive(timeout=0.0)
-        self._reporter.report(status(), self._crew.supervisor.deaths, self._crew.scalars())
+        self._reporter.report(status(), self.crew.supervisor.deaths, self.crew.scalars())
 
     @property
     def has_learned(self) -> bool:
@@ -313,7 +313,7 @@ class Server:
 
     # Stop
 
-    def _save(self, patience: float) -> None:
+    def save(self, patience: float) -> None:
         """Save a checkpoint; neither a stuck update nor a full disk ends the run.
 
         Args:
@@ -343,7 +343,7 @@ class Server:
             self._saves.fail(" ".join(str(error).split())[:200])
 
     def _follow(self, patience: float) -> None:
-        """If the run's folder has been moved or deleted, continue and save in the new one; `patience`: see `_save`."""
+        """If the run's folder has been moved or deleted, continue and save in the new one; `patience`: see `save`."""
         if (line := self._folder.follow()) is None:
             return
         self._display.say(line)
@@ -351,14 +351,14 @@ class Server:
         if not self._ending:
             self._reporter.move()
             self._evaluations.move()
-        self._save(patience)
+        self.save(patience)
 
     @property
     def generators(self) -> dict[str, torch.Generator]:
         """All random generators of this process, by name."""
         on_gpu = self._device.type == "cuda"
         ours = {"cuda": torch.cuda.default_generators[self._device.index or 0]} if on_gpu else {}
-        return {"torch": torch.default_generator, **ours, **self._crew.generators}
+        return {"torch": torch.default_generator, **ours, **self.crew.generators}
 
     def _shut_down(self) -> None:
         """End all threads and processes, and save a checkpoint; whatever does not end in time is killed."""
@@ -366,13 +366,13 @@ class Server:
         self._folder.is_new &= not self.has_learned
         failed = sys.exc_info()[0] is not None
         self._trainer.end()
-        self._crew.stop(self._join_seconds)
+        self.crew.stop(self._join_seconds)
         learned = not failed and self._trainer.counters.updates > 0
         try:
             if failed and self.has_learned:
                 self._save_after_failure()
             if learned:
-                self._save(2 * self._join_seconds if self._request.number is not None else LAST_UPDATE_SECONDS)
+                self.save(2 * self._join_seconds if self._request.number is not None else LAST_UPDATE_SECONDS)
                 if self._request.number is None:
                     self._evaluations.finish(self._receive_evaluations, lambda: self._request.number is not None)
         finally:

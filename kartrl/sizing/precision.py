@@ -36,7 +36,7 @@ def resolve_precision(config: Config, spec: EnvSpec) -> Config:
     if spec.observation.has_images and not config.run.reproducible:
         device = learner_device(config.system)
         if multiplies_bf16(device):
-            seconds = _pass_seconds(config, spec, device)
+            seconds = pass_seconds(config, spec, device)
             precision = "bf16" if seconds["bf16"] * FASTER < seconds["fp32"] else "fp32"
     return _with_precision(config, precision)
 
@@ -177,7 +177,7 @@ def multiplies_bf16(device: torch.device) -> bool:
     return device.type == "mps" or any(able.get(kind) for kind in ("amx_bf16", "avx512_bf16", "bf16"))
 
 
-def _pass_seconds(config: Config, spec: EnvSpec, device: torch.device) -> dict[str, float]:
+def pass_seconds(config: Config, spec: EnvSpec, device: torch.device) -> dict[str, float]:
     """Seconds for a forward and a backward pass on a minibatch, by precision: the minimum of a few trials each.
 
     In turn and on one thread: the fork server, which is loading PyTorch meanwhile, slows down whatever runs on all of a
@@ -185,7 +185,7 @@ def _pass_seconds(config: Config, spec: EnvSpec, device: torch.device) -> dict[s
     """
     times: dict[str, list[float]] = {"fp32": [], "bf16": []}
     with one_thread():
-        passes = {name: _make_pass(config, spec, name, device) for name in times}
+        passes = {name: make_pass(config, spec, name, device) for name in times}
         began = time.perf_counter()
         for trial in range(MOST_TRIALS):
             if trial >= FEWEST_TRIALS and time.perf_counter() - began > SECONDS:
@@ -197,7 +197,7 @@ def _pass_seconds(config: Config, spec: EnvSpec, device: torch.device) -> dict[s
     return {name: min(seconds) for name, seconds in times.items()}
 
 
-def _make_pass(config: Config, spec: EnvSpec, precision: str, device: torch.device) -> Callable[[], None]:
+def make_pass(config: Config, spec: EnvSpec, precision: str, device: torch.device) -> Callable[[], None]:
     """A forward and a backward pass of a new network, on random frames."""
     section = config.model.model_copy(update={"precision": precision, "torchscript": False})
     network = make_network(section, spec.observation, spec.action).to(device)

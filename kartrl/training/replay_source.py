@@ -25,7 +25,7 @@ class ReplaySource:
     """
 
     def __init__(self, source: BatchSource, mixture: Mixture, start: int, stop: threading.Event) -> None:
-        self._source, self._mixture, self._start, self._stop = source, mixture, start, stop
+        self._source, self.mixture, self._start, self._stop = source, mixture, start, stop
         self._errors: deque[tuple[np.ndarray, np.ndarray]] = deque()  # TD errors of updates, for `Mixture.learn`
 
     @property
@@ -37,25 +37,25 @@ class ReplaySource:
         batch = self._source.next(stopwatch)
         if batch is None:
             return None
-        with self._mixture.lock:
+        with self.mixture.lock:
             self._take_in_errors()
-            return self._mixture.insert(batch)
+            return self.mixture.insert(batch)
 
     def _sample(self, of: int) -> Trajectory[np.ndarray]:
-        with self._mixture.lock:
+        with self.mixture.lock:
             self._take_in_errors()
-            return self._mixture.sample(of)
+            return self.mixture.sample(of)
 
     def _take_in_errors(self) -> None:
         while self._errors:
-            self._mixture.learn(*self._errors.popleft())
+            self.mixture.learn(*self._errors.popleft())
 
     def _ready(self) -> bool:
-        return self._mixture.inserted >= self._start
+        return self.mixture.inserted >= self._start
 
     def _learn(self, update: Update | None) -> None:
         """Queue TD errors for the next thread that inserts or samples: the learner never waits for such a thread."""
-        if update is not None and self._mixture.learns:
+        if update is not None and self.mixture.learns:
             self._errors.append(update.td_errors())
 
 
@@ -105,15 +105,15 @@ class AlternatingSource(ReplaySource):
     ) -> None:
         super().__init__(source, mixture, start, stop)
         self._ratio, self._generator = torch.tensor(ratio), generator
-        self._to_come = 0  # replayed batches
+        self.to_come = 0  # replayed batches
         self._unrolls = 0  # in the previous fresh batch
         self._out: deque[bool] = deque()  # for batches whose update is not published: whether a fresh one is next
 
     def next(self, stopwatch: Stopwatch) -> Trajectory[np.ndarray] | None:
         if self._stop.is_set():
             return None
-        if self._to_come:
-            self._to_come -= 1
+        if self.to_come:
+            self.to_come -= 1
             batch = self._sample(self._unrolls)
         else:
             fresh = self._fresh(stopwatch)
@@ -121,8 +121,8 @@ class AlternatingSource(ReplaySource):
                 return None
             batch, self._unrolls = fresh, len(fresh.online)
             if self._ready():
-                self._to_come = int(torch.poisson(self._ratio, generator=self._generator))
-        self._out.append(self._to_come == 0)
+                self.to_come = int(torch.poisson(self._ratio, generator=self._generator))
+        self._out.append(self.to_come == 0)
         stopwatch.lap("replay")
         return batch
 

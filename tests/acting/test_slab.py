@@ -314,8 +314,8 @@ def test_answer_is_read_only_after_its_number_arrives():
     answers = []
     waiting = threading.Thread(target=lambda: answers.extend(agent.answer()[:, 0]), daemon=True)
     waiting.start()
-    slab._wake(0)  # another flag has changed
-    slab._wake(0, 0, 0)  # the answer to an earlier life
+    slab.wake(0)  # another flag has changed
+    slab.wake(0, 0, 0)  # the answer to an earlier life
     waiting.join(0.2)
     assert waiting.is_alive()
     decide(slab, slab.gather_requests(slab.await_requests(1, 1.0)))
@@ -431,7 +431,7 @@ def test_an_agent_ends_when_the_server_has_gone():
     slab = make_slab()
     agent = agent_group(slab)
     agent.ask(np.zeros((1, 1), np.float32), np.ones(1, bool))
-    for _, writer in slab._wakes:
+    for _, writer in slab.wakes:
         writer.close()
     with pytest.raises(Stopped):
         agent.answer()
@@ -440,7 +440,7 @@ def test_an_agent_ends_when_the_server_has_gone():
 def test_dead_agents_full_pipe_blocks_no_process():
     slab = make_slab()
     for _ in range(70_000):  # a pipe holds 65,536 bytes
-        slab._wake(0)
+        slab.wake(0)
 
 
 def test_predictions_of_many_agents_are_batched():

@@ -54,7 +54,7 @@ class Limited(Supervisor):
 def test_unstartable_agent_is_retried_while_enough_others_work():
     supervisor = Limited(most=2)
     supervisor.start()
-    processes = [agent.process for agent in supervisor._agents]
+    processes = [agent.process for agent in supervisor.members]
     try:
         processes[0].kill()
         wait_for(lambda: not processes[0].is_alive(), 60, "its end")
@@ -70,7 +70,7 @@ def test_unstartable_agent_is_retried_while_enough_others_work():
         supervisor.watch(100.0, trained=True)
         assert supervisor.alive == 2
     finally:
-        for agent in supervisor._agents:
+        for agent in supervisor.members:
             agent.process.kill()
             agent.process.join(60)
 

@@ -164,7 +164,7 @@ def test_the_gradient_of_a_masked_loss_equals_loops_over_steps(form):
             after = target[t + 1] if t + 1 < T and valid[t + 1, b] else values[t + 1, b]
             advantage = reward[t, b] + discount[t, b] * after - values[t, b]
             total -= weight * min(1, ratio[t, b]) * advantage * log_prob[t, b]
-            total += weight * algorithm._section.value_cost * 0.5 * (target[t] - other_value[t, b]) ** 2
+            total += weight * algorithm.section.value_cost * 0.5 * (target[t] - other_value[t, b]) ** 2
     total.backward()
     torch.testing.assert_close(head.grad, other_head.grad)
     torch.testing.assert_close(value.grad, other_value.grad)

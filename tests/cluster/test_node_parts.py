@@ -53,13 +53,13 @@ def test_contradictory_node_settings_are_one_line(overrides, why):
 
 def test_node_predicts_on_cpu_for_any_learner_device():
     text = dump(read(overrides=["environment.id=CartPole-v1", "system.device=cuda", "system.predictor_devices=cuda:0"]))
-    assert acting_process._find_out(text, 2).sizes.agents == 2
+    assert acting_process.find_out(text, 2).sizes.agents == 2
 
 
 def test_node_sizes_are_its_own_except_unroll_length():
     chosen = ["algorithm.unroll_length=auto (10)", "system.agents=auto (9)", "system.max_policy_lag=auto (7)"]
     config = read(overrides=["environment.id=CartPole-v1", "system.device=cpu", *chosen])
-    sizes = acting_process._find_out(dump(for_nodes(config)), 1).sizes
+    sizes = acting_process.find_out(dump(for_nodes(config)), 1).sizes
     assert (sizes.unroll_length, sizes.agents) == (10, 1)
 
 

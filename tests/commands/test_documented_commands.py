@@ -6,6 +6,7 @@ A command of a user is run by `kartrl.cli.main`, and interrupted after `CPU_SECO
 
 import argparse
 import contextlib
+import importlib
 import importlib.util
 import io
 import os
@@ -22,6 +23,7 @@ from pathlib import Path
 import pytest
 from commands import ROOT, run
 from documented import Typed, read, sources
+from forking import MODULES
 from prepared_folder import CARTPOLE, KART, OWN, SHORT, copy_changeable, prepare
 
 import kartrl.config
@@ -46,7 +48,7 @@ pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator on this platform"),
     pytest.mark.skipif(shutil.which("bash") is None, reason="examples are for a shell"),
 ]
-CPU_SECONDS, SECONDS = 1.0, 2.0  # the first seconds: of this process, and where it waits for a player
+CPU_SECONDS, SECONDS = 0.8, 1.6  # the first seconds: of this process, and where it waits for a player
 MOST_BUILT = 4  # circuits
 SHORTER = {"evaluate": ["--episodes", "1"], "export": ["--episodes", "1"]}  # added to what is typed
 # What needs something that a test does not have is only parsed, with its configuration.
@@ -82,6 +84,8 @@ SEEN: dict[str, EnvSpec] = {}
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The current folder, in which all that commands name is found; no display, no own cartridge."""
+    for name in MODULES:  # before anything is interrupted, or half of a module would be left
+        importlib.import_module(name)
     folder = tmp_path_factory.mktemp("prepared")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)

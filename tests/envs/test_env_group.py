@@ -304,7 +304,7 @@ def test_frames_are_skipped_once_whatever_the_id_skips_itself(name, sticky):
     assert ale.getEpisodeFrameNumber() == before + 40
     group = make_group(config, 1)
     group.reset(seed=1)
-    frames = [group._env.step(np.array([0]))[4]["episode_frame_number"][0] for _ in range(2)]
+    frames = [group.env.step(np.array([0]))[4]["episode_frame_number"][0] for _ in range(2)]
     assert frames[1] - frames[0] == 4
     group.close()
 
@@ -342,7 +342,7 @@ def test_large_seeds_of_atari_groups_fit_and_small_ones_stay():
         for _ in range(20):
             pictures[-1] = group.step(np.array([2, 2])).observation
     np.testing.assert_array_equal(pictures[0], pictures[1])
-    group._env.reset(seed=7)
+    group.env.reset(seed=7)
     for _ in range(20):
         last = group.step(np.array([2, 2])).observation
     np.testing.assert_array_equal(pictures[0], last)

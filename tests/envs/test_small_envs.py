@@ -30,7 +30,7 @@ def cells(picture, colour):
 
 
 def put_food(env, *places):
-    env._food = set(places)
+    env.food = set(places)
 
 
 def test_a_board_of_15_cells_shows_a_head_a_body_and_two_foods():
@@ -49,12 +49,12 @@ def test_a_snake_that_eats_grows_and_another_food_appears():
     put_food(env, (7, 8), (0, 0))
     _, reward, terminated, truncated, info = env.step(RIGHT)
     assert (reward, terminated, truncated, info) == (1.0, False, False, {"foods": 1})
-    assert list(env._body) == [(7, 8), (7, 7), (7, 6), (7, 5)]
-    assert len(env._food) == 2
-    assert not env._food & set(env._body)
+    assert list(env.body) == [(7, 8), (7, 7), (7, 6), (7, 5)]
+    assert len(env.food) == 2
+    assert not env.food & set(env.body)
     put_food(env, (0, 0), (0, 1))
     assert env.step(UP)[1] == 0.0
-    assert list(env._body) == [(6, 8), (7, 8), (7, 7), (7, 6)]
+    assert list(env.body) == [(6, 8), (7, 8), (7, 7), (7, 6)]
 
 
 def test_snake_dies_at_walls_and_body_but_not_at_its_tail():
@@ -64,11 +64,11 @@ def test_snake_dies_at_walls_and_body_but_not_at_its_tail():
     assert steps == [(0.0, False, False)] * 7 + [(-1.0, True, False)]
 
     env = snake()
-    env._body.extend([(7, 4), (7, 3)])
+    env.body.extend([(7, 4), (7, 3)])
     assert [env.step(action)[2] for action in (UP, LEFT, DOWN)] == [False, False, True], "into its own body"
 
     env = snake()
-    env._body.append((7, 4))
+    env.body.append((7, 4))
     assert [env.step(action)[2] for action in (UP, LEFT, DOWN)] == [False] * 3, "where its tail was, which has moved on"
 
 
@@ -76,7 +76,7 @@ def test_the_way_straight_back_is_not_taken():
     env = snake()
     put_food(env, (0, 0), (0, 1))
     env.step(LEFT)
-    assert env._body[0] == (7, 8)
+    assert env.body[0] == (7, 8)
 
 
 def test_snake_without_food_is_truncated():
@@ -89,13 +89,13 @@ def test_snake_without_food_is_truncated():
 def test_a_full_board_ends_the_game():
     env = snake(size=4, foods=1)
     way = [(row, column if row % 2 == 0 else 3 - column) for row in range(4) for column in range(4)]
-    env._body.clear()
-    env._body.extend(reversed(way[:-1]))
-    env._move = (0, -1)
+    env.body.clear()
+    env.body.extend(reversed(way[:-1]))
+    env.move = (0, -1)
     put_food(env, way[-1])
     _, reward, terminated, truncated, _ = env.step(LEFT)
     assert (reward, terminated, truncated) == (1.0, False, True)
-    assert len(env._body) == 16
+    assert len(env.body) == 16
 
 
 def test_same_seed_is_same_game_and_small_boards_are_refused():

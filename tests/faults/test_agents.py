@@ -294,7 +294,7 @@ def test_unrolls_never_mix_two_lifetimes_of_an_agent():
             assert time.monotonic() < deadline
             list(agents.receive(0.02))
             agents.watch(time.monotonic(), trained=True)
-            alive = [agent.process for agent in agents._agents if agent.process is not None]
+            alive = [agent.process for agent in agents.members if agent.process is not None]
             ready = [process for process in alive if float(process.pid) in drain.seen and process not in killed]
             if ready:
                 killed.append(chance.choice(ready))
@@ -304,12 +304,12 @@ def test_unrolls_never_mix_two_lifetimes_of_an_agent():
         wait_for(lambda: _live(agents, drain, 3) and not _any_of(agents, killed), 100, "all three agents to be back")
         wait_for(lambda: _live(agents, drain, 3) and len(drain.unrolls) > 100, 60, "enough unrolls")
         agents.watch(time.monotonic(), trained=True)
-        assert [agent.restarts.strikes for agent in agents._agents] == [0, 0, 0], "what happened before is forgotten"
+        assert [agent.restarts.strikes for agent in agents.members] == [0, 0, 0], "what happened before is forgotten"
     finally:
         drain.done.set()
         slab.stop()
         drain.join(60)
-        for agent in agents._agents:
+        for agent in agents.members:
             if agent.process is not None:
                 agent.process.kill()
                 agent.process.join(60)
@@ -321,13 +321,13 @@ def test_unrolls_never_mix_two_lifetimes_of_an_agent():
 
 
 def _any_of(agents: Agents, processes: list[ChildProcess]) -> bool:
-    return any(agent.process in processes for agent in agents._agents)
+    return any(agent.process in processes for agent in agents.members)
 
 
 def _live(agents: Agents, drain: Drain, number: int) -> bool:
     list(agents.receive(0.02))
     agents.watch(time.monotonic(), trained=True)
-    living = [float(agent.process.pid) for agent in agents._agents if agent.process is not None]
+    living = [float(agent.process.pid) for agent in agents.members if agent.process is not None]
     return len(living) == number and all(pid in drain.seen for pid in living)
 
 
@@ -339,7 +339,7 @@ def test_a_dead_agents_processes_end_and_it_is_replaced():
     agents = Agents(config, SPEC, slab, 1, 1, drain.settle, lambda text: None)
     agents.start()
     drain.start()
-    (agent,) = agents._agents
+    (agent,) = agents.members
     left: list[psutil.Process] = []
     try:
         wait_for(lambda: _live(agents, drain, 1), 60, "the agent")
@@ -388,7 +388,7 @@ def test_agent_that_fails_repeatedly_is_unhealthy():
     finally:
         drain.done.set()
         drain.join(60)
-        for agent in agents._agents:
+        for agent in agents.members:
             with contextlib.suppress(AttributeError):
                 agent.process.kill()
     assert agents.deaths == STRIKES

@@ -5,7 +5,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from commands import ENDLESS, Training, steps, wait_for
+from commands import ENDLESS, REPORT_OFTEN, Training, steps, wait_for
 
 from kartrl.config import read
 from kartrl.learning import checkpoint
@@ -31,8 +31,8 @@ HELD = {"run.lock", "run.pid", "config.cfg", "checkpoints"}
 
 @pytest.mark.timeout(300)
 def test_training_continues_where_its_folder_is_moved(tmp_path: Path) -> None:
-    logs, after = tmp_path / "logs", ["--set", "environment.id=CartPole-v1"]
-    with Training(tmp_path, *ENDLESS, *after) as training:
+    logs = tmp_path / "logs"
+    with Training(tmp_path, *ENDLESS, faults=REPORT_OFTEN) as training:
 
         def goes_on(place: Path, begun: int) -> bool:
             return steps(place) > begun and scalars_csv.come_to(place)[1] > begun

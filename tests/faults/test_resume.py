@@ -90,7 +90,7 @@ def test_average_network_is_resumed_beside_stateless_optimizer(tmp_path, end_req
     with Display(Console(file=io.StringIO()), "test", load_world(stored.config)) as display:
         sizes = choose_sizes(stored.config, spec)
         server = Server(stored.config, sizes, RunFolder(tmp_path), spec, display, end_request, stored)
-        resumed = server._crew.trainer.learner.algorithm.state_dict()
+        resumed = server.crew.trainer.learner.algorithm.state_dict()
     assert resumed.keys() == average.keys()
     assert all(torch.equal(tensor, average[name]) for name, tensor in resumed.items())
 
@@ -102,11 +102,11 @@ def test_resume_without_update_keeps_the_checkpoint(tmp_path, end_request):
     with Display(Console(file=io.StringIO()), "test", load_world(stored.config)) as display:
         sizes = choose_sizes(stored.config, spec)
         server = Server(stored.config, sizes, RunFolder(tmp_path), spec, display, end_request, stored)
-        server._save(1.0)
+        server.save(1.0)
         assert not list(tmp_path.rglob("*.pt"))
-        trainer = server._crew.trainer
+        trainer = server.crew.trainer
         trainer.counters = trainer.counters._replace(updates=trainer.counters.updates + 1)
-        server._save(1.0)
+        server.save(1.0)
         assert [path.name for path in tmp_path.rglob("*.pt")] == ["0000000005.pt"]
 
 
@@ -118,7 +118,7 @@ def test_random_states_are_resumed(tmp_path, end_request):
     with Display(Console(file=io.StringIO()), "test", load_world(stored.config)) as display:
         sizes = choose_sizes(stored.config, spec)
         server = Server(stored.config, sizes, RunFolder(tmp_path), spec, display, end_request, stored)
-        server._crew.make_threads()
+        server.crew.make_threads()
         server.restore_generators()
         states = {name: generator.get_state() for name, generator in server.generators.items()}
     assert states.keys() == {"torch", "replay", "predictor-0", "predictor-1"}, "a new predictor starts from a seed"

@@ -41,7 +41,7 @@ def one(data: bytes) -> None:
         content = len(rest).to_bytes(8, "little") + rest + bytes(64)
     else:
         text = rest.decode(errors="replace")
-        content = safetensors.torch.save(TENSORS, {"about": text, "sha256": checkpoint._digest(text, TENSORS)})
+        content = safetensors.torch.save(TENSORS, {"about": text, "sha256": checkpoint.digest(text, TENSORS)})
     FILE.write_bytes(content)
     try:
         checkpoint.load(FILE)

@@ -9,6 +9,7 @@ import atexit
 import contextlib
 import functools
 import gc
+import importlib
 import json
 import multiprocessing.forkserver
 import multiprocessing.resource_tracker
@@ -34,6 +35,27 @@ import setproctitle
 
 NUMBER = struct.Struct("=i")  # of a process, then its exit status
 start_process = multiprocessing.util.spawnv_passfds
+MODULES = (  # what the commands load, in this order
+    "kartrl.cli",
+    "kartrl.commands.bench.measure",
+    "kartrl.commands.circuit.check",
+    "kartrl.commands.circuit.drive",
+    "kartrl.commands.compare",
+    "kartrl.commands.doctor",
+    "kartrl.commands.evaluate",
+    "kartrl.commands.export",
+    "kartrl.commands.record",
+    "kartrl.commands.train",
+    "kartrl.comparison.experiment",
+    "kartrl.comparison.picture",
+    "kartrl.comparison.report",
+    "kartrl.driving.levels",
+    "kartrl.kart.circuits.driven_line",
+    "kartrl.kart.generalisation",
+    "kartrl.kart.play.stage",
+    "kartrl.metrics.terminal",
+    "kartrl.run.server",
+)
 
 
 class Forked:
@@ -155,26 +177,8 @@ def load() -> None:
     setproctitle.getproctitle()  # finds where titles are written, which it cannot once the environment has changed
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
-    import kartrl.cli
-    import kartrl.commands.bench.measure
-    import kartrl.commands.circuit.check
-    import kartrl.commands.circuit.drive
-    import kartrl.commands.compare
-    import kartrl.commands.doctor
-    import kartrl.commands.evaluate
-    import kartrl.commands.export
-    import kartrl.commands.record
-    import kartrl.commands.train
-    import kartrl.comparison.experiment
-    import kartrl.comparison.picture
-    import kartrl.comparison.report
-    import kartrl.driving.levels
-    import kartrl.kart.circuits.driven_line
-    import kartrl.kart.generalisation
-    import kartrl.kart.play.stage
-    import kartrl.metrics.terminal
-    import kartrl.run.server  # noqa: F401
-
+    for name in MODULES:
+        importlib.import_module(name)
     assert threading.active_count() == 1
     gc.freeze()  # or a fork that collects garbage would look at, and copy, all of this
 

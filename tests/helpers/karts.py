@@ -49,7 +49,7 @@ def block_of(circuit: str) -> Block:
 
 def steer(env: KartEnv, info: dict, ahead: int) -> int:
     """LEFT+B or RIGHT+B towards the gate so many sections ahead of the kart's."""
-    race = env._console.race()
+    race = env.console.race()
     gates = block_of(info["circuit"]).gates
     x, y, _ = gates[(race["checkpoint"] + ahead) % len(gates)]
     wanted = math.atan2(x - info["x"], info["y"] - y) / math.tau * 256

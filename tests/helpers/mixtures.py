@@ -78,7 +78,7 @@ def fill(mixture: Mixture, playing: Playing, batches: int) -> None:
 def everything(mixture: Mixture) -> dict[str, np.ndarray]:
     """All that it holds."""
     unrolls = mixture.export(mixture.serials())
-    read = mixture._memory.read(mixture.serials())
+    read = mixture.memory.read(mixture.serials())
     kept = {name: array for name, array in unrolls.items() if name not in ("frames", "content", "lengths")}
     return mixture.state() | kept | {"observation": read.observation}
 

@@ -112,8 +112,8 @@ class Player:
 
     def large(self) -> np.ndarray:
         """The race's picture, as large as in the window."""
-        assert self.app._racing is not None
-        return self.app._racing._session.console.picture().repeat(self.window.scale, 0).repeat(self.window.scale, 1)
+        assert self.app.racing is not None
+        return self.app.racing.session.console.picture().repeat(self.window.scale, 0).repeat(self.window.scale, 1)
 
     @property
     def race(self) -> dict[str, int]:

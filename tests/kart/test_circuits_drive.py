@@ -56,13 +56,11 @@ def test_start_states_contain_the_compiled_files() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_scripted_driver_finishes_random_circuits(kind: str) -> None:
-    for seed in (101, 102):
-        console = KartConsole(GAME)
-        console.restore(start_state(console, compile_block(random_circuit(seed, kind))))
-        times = drive(console, laps=1)
-        console.close()
-        assert len(times) == 1, (kind, seed)
-        assert 12 < times[0] < 60
+    console = KartConsole(GAME)
+    console.restore(start_state(console, compile_block(random_circuit(101, kind))))
+    (seconds,) = drive(console, laps=1)
+    console.close()
+    assert 12 < seconds < 60
 
 
 def test_start_states_are_deterministic() -> None:
@@ -98,11 +96,11 @@ def test_circuits_without_a_cache_are_built_for_one_process(monkeypatch: pytest.
 
 
 def test_several_processes_build_the_same_states(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    many = library.random_states(range(6), "asphalt")
+    many = library.random_states(range(3), "asphalt")
     alone = {file.name: gzip.decompress(file.read_bytes()) for file in many}
     monkeypatch.setenv("KARTRL_CACHE", str(cache / "other"))
-    monkeypatch.setattr(library, "FEW", 6)
-    for file in library.random_states(range(6), "asphalt"):
+    monkeypatch.setattr(library, "FEW", 2)
+    for file in library.random_states(range(3), "asphalt"):
         assert gzip.decompress(file.read_bytes()) == alone[file.name]
 
 

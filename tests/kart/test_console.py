@@ -168,7 +168,7 @@ def test_race_with_shortcuts_is_the_same(circuit: str) -> None:
         buttons = slow.buttons([name for name in BUTTONS if generator.random() < 0.5])
         for console in (slow, fast):
             console.step(buttons, 5, (ALL, slice(36, 106))[turn % 2])
-        assert bytes(slow._open().ram) == bytes(fast._open().ram)
+        assert bytes(slow.opened().ram) == bytes(fast.opened().ram)
         assert np.array_equal(slow.screen(), fast.screen())
     states = slow.save(), fast.save()
     assert states[0] != states[1]  # the audio processing unit was not emulated
@@ -262,9 +262,9 @@ def test_console_drives_an_imported_cartridge(
     expected = record(make_kart(**settings), 4)
     env = make_kart(game="auto", **settings)
     seen = record(env, 4)
-    assert env._console.folder == own
-    assert env._console.game.ticks_per_frame == 1
-    assert env._console.block() is None
+    assert env.console.folder == own
+    assert env.console.game.ticks_per_frame == 1
+    assert env.console.block() is None
     assert circuit_map(own, "MarioCircuit.Act2") is None
     with pytest.raises(UserError, match="at most 0 opponents"):
         make_kart(game="auto", opponents=1, **settings).reset()

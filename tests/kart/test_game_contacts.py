@@ -51,7 +51,7 @@ def place_kart(console: KartConsole, x: float, y: float, speed: int = 0) -> None
 
 
 def word(console: KartConsole, address: int) -> int:
-    return int.from_bytes(bytes(memoryview(console._open().ram).cast("B")[address : address + 2]), "little")
+    return int.from_bytes(bytes(memoryview(console.opened().ram).cast("B")[address : address + 2]), "little")
 
 
 def beside(race: dict[str, int], ahead: float, right: float = 0.0) -> tuple[float, float]:
@@ -110,7 +110,7 @@ def test_rear_collision_transfers_speed_forward(console: KartConsole) -> None:
     console.write(RAM + 0x2E, struct.pack("<H", race["opponent1_angle"]))  # moving its way
     steps, speeds = [], []
     for _ in range(60):
-        place = struct.unpack("<HH", bytes(memoryview(console._open().ram).cast("B")[PLACE : PLACE + 4]))
+        place = struct.unpack("<HH", bytes(memoryview(console.opened().ram).cast("B")[PLACE : PLACE + 4]))
         place_kart(console, place[0] / 64, place[1] / 64, speed=950)
         before = word(console, OTHER_STEP)
         console.step(console.buttons(["B"]))
@@ -250,7 +250,7 @@ def test_the_picture_is_complete_in_its_frame(console: KartConsole, opponents: i
         console.step(console.buttons(["B"] if step % 9 < 7 else ["B", "LEFT"]), at_once)
         picture, state = console.screen(), console.save()
         console.set_value("ticks", 0x80)
-        console._open().run()
+        console.opened().run()
         assert np.array_equal(console.screen(), picture), f"step {step}"
         console.restore(state)
 

@@ -53,7 +53,7 @@ def with_ghosts(console: KartConsole, places: list[tuple[float, float]], angle: 
     console.set_value("opponents", GHOSTS | len(places))
     for number, (ahead, right) in enumerate(places, 1):
         place(console, number, *before(console, ahead, right), console.race()["kart_angle"] if angle is None else angle)
-    console._ticks = 1  # the game stands, whatever step asks for
+    console.ticks = 1  # the game stands, whatever step asks for
     console.step(0)
     return console.screen()[GROUND].astype(int)
 

@@ -110,10 +110,10 @@ def test_a_stopped_emulator_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None
     try:
         state = emulator.save()
         monkeypatch.setenv("KARTRL_FAULTS", "emulator=1")  # not before: on a busy machine `save` may take longer
-        os.kill(emulator._process.pid, signal.SIGSTOP)
+        os.kill(emulator.process.pid, signal.SIGSTOP)
         with pytest.raises(isolated_emulator.EmulatorLost, match="no answer within 1 s"):
             emulator.restore(state)
-        assert not emulator._process.is_alive()
+        assert not emulator.process.is_alive()
     finally:
         emulator.close()
 
@@ -157,8 +157,8 @@ def test_the_menu_ends_with_the_state_that_cost_its_emulator(tmp_path: Path) -> 
     with Stage(Options(circuits=(str(tmp_path),), game="bundled")) as stage:
         menu = Menu(stage)
         menu.begin()
-        emulator = stage.console._emulator
+        emulator = stage.console.emulator
         assert isinstance(emulator, isolated_emulator.IsolatedEmulator)
-        os.kill(emulator._process.pid, signal.SIGKILL)
+        os.kill(emulator.process.pid, signal.SIGKILL)
         with pytest.raises(isolated_emulator.EmulatorLost, match="killed by SIGKILL"):
             menu.begin()

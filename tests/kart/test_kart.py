@@ -94,7 +94,7 @@ def test_off_road_and_walls_are_penalised(make_kart: MakeKart) -> None:
     off_road = collisions = 0
     for step in range(500):
         _, reward, _, _, info = env.step((LEFT_B, RIGHT_B)[step // 2 % 2])
-        off = info["ground"] in env._console.game.off_road.values()
+        off = info["ground"] in env.console.game.off_road.values()
         assert reward == pytest.approx(-0.6 * 4 / 60 * off - 0.25 * info["collision"])
         off_road += off
         collisions += info["collision"]
@@ -190,7 +190,7 @@ def test_options_fix_the_start(make_kart: MakeKart) -> None:
     assert info["circuit"] == "MarioCircuit.Act3"
     x, y, _ = block_of("MarioCircuit.Act3").gates[5]
     assert abs(info["x"] - x) + abs(info["y"] - y) < 8
-    assert env._console.race()["checkpoint"] == 5
+    assert env.console.race()["checkpoint"] == 5
 
 
 def test_training_and_evaluation_begin_differently() -> None:
@@ -248,10 +248,10 @@ def test_rows_around_the_ground_are_drawn_only_if_they_are_used(make_kart: MakeK
     """Observations are the same without them; they are drawn for `render` and for observations with their rows."""
     blind, watched = make_kart(frame_skip=5), make_kart(frame_skip=5, render_mode="rgb_array")
     assert same(record(blind, 3, 40), record(watched, 3, 40))
-    ground, below = watched._console.game.ground_rows
+    ground, below = watched.console.game.ground_rows
     for rows in (slice(8, ground), slice(below, 224)):
-        assert not blind._console.screen(rows).any()
-        assert watched._console.screen(rows).any()
+        assert not blind.console.screen(rows).any()
+        assert watched.console.screen(rows).any()
     for top, bottom in ((8, ground), (below, 200)):
         assert make_kart(crop_top=top, crop_bottom=bottom).reset(seed=3)[0].any()
 
@@ -259,9 +259,9 @@ def test_rows_around_the_ground_are_drawn_only_if_they_are_used(make_kart: MakeK
 def test_frame_skip_beyond_the_roms_ticks_per_frame(make_kart: MakeKart) -> None:
     env = make_kart(frame_skip=20)
     env.reset(seed=1, options=START)
-    before = env._console.race()["tick"]
+    before = env.console.race()["tick"]
     env.step(LEFT_B)
-    assert env._console.race()["tick"] - before == 20
+    assert env.console.race()["tick"] - before == 20
 
 
 @pytest.mark.parametrize("stack", [1, 3])
@@ -445,7 +445,7 @@ def test_group_environments_share_the_steps_on_circuits() -> None:
     group.reset(1)
     for _ in range(4):
         group.step(np.zeros(3, np.int64))
-    counts = [env.unwrapped.steps for env in group._envs]
+    counts = [env.unwrapped.steps for env in group.envs]
     assert counts[0] is counts[1] is counts[2]
     assert sum(counts[0].values()) == 12
     group.close()

@@ -33,7 +33,7 @@ def race_inputs() -> list[int]:
         action = steer(env, info, 2)
         _, _, _, ended, info = env.step(action)
         assert ended == info["finished"]
-        inputs += [env._buttons[action]] * 4
+        inputs += [env.buttons[action]] * 4
     env.close()
     LAP_TIMES[:] = info["lap_times"]
     return inputs

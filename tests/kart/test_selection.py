@@ -249,7 +249,7 @@ def test_console_compresses_its_start_states():
     console = KartConsole(GAMES / BUNDLED)
     for name in circuits(GAMES / BUNDLED):
         console.load(name)
-    kept = sum(map(len, console._states.values()))
+    kept = sum(map(len, console.states.values()))
     console.close()
     assert kept < 50_000 * len(circuits(GAMES / BUNDLED)), "hundreds of circuits, in each of many processes"
 

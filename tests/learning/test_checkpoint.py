@@ -223,7 +223,7 @@ def forge(path, about=None, text=None, **groups):
         text = json.dumps({**json.loads(metadata["about"]), **(about or {})})
     chosen = {"network": honest().network, "optimizer": honest().optimizer, "random": honest().random, **groups}
     tensors = {f"{group}/{name}": tensor for group, members in chosen.items() for name, tensor in members.items()}
-    safetensors.torch.save_file(tensors, path, {"about": text, "sha256": checkpoint._digest(text, tensors)})
+    safetensors.torch.save_file(tensors, path, {"about": text, "sha256": checkpoint.digest(text, tensors)})
     return path
 
 

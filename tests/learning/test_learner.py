@@ -539,7 +539,7 @@ def test_the_configuration_chooses_the_algorithm(algorithm, action):
 def test_rewards_are_scaled_and_transformed_as_configured():
     config = configured("a2c", "algorithm.reward_scale=0.25", "algorithm.reward_transform=clip")
     algorithm = make_algorithm(config, make_distribution(DISCRETE))
-    assert torch.equal(algorithm._transform(torch.tensor([[8.0, -2.0]])), torch.tensor([[1.0, -0.5]]))
+    assert torch.equal(algorithm.transform(torch.tensor([[8.0, -2.0]])), torch.tensor([[1.0, -0.5]]))
 
 
 def test_terms_are_minibatch_means_except_explained_variance():

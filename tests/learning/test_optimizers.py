@@ -7,6 +7,7 @@ from typing import get_args
 
 import pytest
 import torch
+from commands import ROOT
 
 from kartrl.algorithms.rewards import TRANSFORMS, make_transform
 from kartrl.config import Optimizer
@@ -200,7 +201,7 @@ def test_fused_steps_are_those_of_torchs_plain_ones(name, plain):
         torch.testing.assert_close(one, other)
 
 
-def test_updates_do_not_load_the_compiler():
+def test_updates_and_checkpoints_do_not_load_the_compiler():
     code = (
         "import sys, torch\n"
         "from kartrl.config import Optimizer\n"
@@ -213,6 +214,9 @@ def test_updates_do_not_load_the_compiler():
         "    optimizer.step()\n"
         "    get_state(optimizer)\n"
         "    state_shapes(Optimizer(name=name), [parameter])\n"
+        "from pathlib import Path\n"
+        "from kartrl.learning import checkpoint\n"
+        "checkpoint.load(Path(sys.argv[1]))\n"
         "assert 'torch._dynamo' not in sys.modules"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=200)
+    subprocess.run([sys.executable, "-c", code, ROOT / "kartrl/kart/weights/kart.pt"], check=True, timeout=200)

@@ -27,7 +27,7 @@ def helper():
 
 
 def shows_life(helper):
-    return readable(helper._signs.fileno(), 1.0)
+    return readable(helper.signs.fileno(), 1.0)
 
 
 def stop(helper):

@@ -18,7 +18,7 @@ def watch(seconds, update_every=0.0, fewest=1.0, predictions=True):
 
 def seconds_to_the_end(watchdog, began, predictions):
     """How long it takes until the run is given up, and the words."""
-    updates = watchdog._updates
+    updates = watchdog.updates
     for now in range(began + 1, began + 10_000):
         try:
             watchdog.look(float(now), began + (now if predictions else 0), updates)

@@ -55,8 +55,8 @@ def test_as_many_as_are_wanted_are_drawn_of_what_is_held(kind, strategy, ratio):
     for unrolls in (1, 3, 5, 40):  # of 12: fewer are different than wanted, at times
         sample = mixture.sample(unrolls)
         assert len(sample.serial) == unrolls
-        assert set(sample.serial) <= set(replay._serials[replay.slots()])
-    assert replay._counts.sum() == 49
+        assert set(sample.serial) <= set(replay.serials[replay.slots()])
+    assert replay.counts.sum() == 49
 
 
 def test_lambda_candidates_are_embedded_until_lambda_is_1():
@@ -70,10 +70,10 @@ def test_lambda_candidates_are_embedded_until_lambda_is_1():
 
 def test_unchanged_network_has_distance_0_changed_one_ranks_age():
     replay, _, _, _ = filled(EliteReplay, drift=0.0)
-    assert (replay._measure(replay.slots()) == 0).all()
+    assert (replay.measure(replay.slots()) == 0).all()
     replay, mixture, _, _ = filled(EliteReplay, drift=0.1)
-    distances = replay._measure(replay.slots())
-    scale = np.array([np.linalg.norm(mixture._memory.read(np.array([s])).observation[:-1]) for s in range(18, 30)])
+    distances = replay.measure(replay.slots())
+    scale = np.array([np.linalg.norm(mixture.memory.read(np.array([s])).observation[:-1]) for s in range(18, 30)])
     assert (np.diff(distances / scale) < 0).all(), "the oldest first, and so the farthest"
     np.testing.assert_allclose(distances / scale, 0.1 * np.arange(12, 0, -1), rtol=1e-4)
     mixture.sample(2)
@@ -82,44 +82,44 @@ def test_unchanged_network_has_distance_0_changed_one_ranks_age():
 
 def test_a_full_strategy_1_takes_the_nearest():
     replay, mixture, _, _ = filled(EliteReplay, ratio=50.0)  # all are candidates
-    nearest = replay._serials[replay.slots()][np.argmin(replay._measure(replay.slots()))]
+    nearest = replay.serials[replay.slots()][np.argmin(replay.measure(replay.slots()))]
     assert set(mixture.sample(2).serial) == {nearest}
 
 
 def test_attentive_compares_states_with_newest_unrolls_last():
     replay, mixture, network, _ = filled(AttentiveReplay, drift=0.2)
-    held = mixture._memory.read(replay._serials[replay.slots()])
+    held = mixture.memory.read(replay.serials[replay.slots()])
     last = network(held.observation[-1, -1:])
     reference = [np.linalg.norm(network(held.observation[:-1, b]) - last) for b in range(CAPACITY)]
-    np.testing.assert_allclose(replay._measure(replay.slots()), reference, rtol=1e-5)
+    np.testing.assert_allclose(replay.measure(replay.slots()), reference, rtol=1e-5)
 
 
 @pytest.mark.parametrize("kind", [AttentiveReplay, EliteReplay])
 def test_elite_insertion_replaces_the_farthest_challenger(kind):
     replay, mixture, _, _ = filled(kind, number=CAPACITY, challengers=CAPACITY)
-    held = set(replay._serials[replay.slots()])
-    replay._distances[:] = np.arange(CAPACITY) % 7
-    farthest = replay._serials[6]
+    held = set(replay.serials[replay.slots()])
+    replay.distances[:] = np.arange(CAPACITY) % 7
+    farthest = replay.serials[6]
     mixture.insert(batch(50))
-    assert held - set(replay._serials[replay.slots()]) == {farthest}
-    assert replay._distances[6] == replay._counts[6] == 0
-    replay._distances[:] = 0
+    assert held - set(replay.serials[replay.slots()]) == {farthest}
+    assert replay.distances[6] == replay.counts[6] == 0
+    replay.distances[:] = 0
     mixture.insert(batch(51))
-    assert replay._serials.min() == 1, "where nothing is known the oldest goes"
-    assert len(replay) == len(mixture._memory) == CAPACITY
+    assert replay.serials.min() == 1, "where nothing is known the oldest goes"
+    assert len(replay) == len(mixture.memory) == CAPACITY
     for _ in range(5):
         mixture.sample(3)
 
 
 def test_elite_insertion_asks_only_some():
     replay, mixture, _, _ = filled(EliteReplay, number=CAPACITY, challengers=3)
-    replay._distances[5] = 100.0
+    replay.distances[5] = 100.0
     fates = []
     for seed in range(30):
-        replay._distances[5] = 100.0
-        before = replay._serials[5]
+        replay.distances[5] = 100.0
+        before = replay.serials[5]
         mixture.insert(batch(100 + seed))
-        fates.append(replay._serials[5] != before)
+        fates.append(replay.serials[5] != before)
     assert 0 < sum(fates) < 20
 
 
@@ -127,5 +127,5 @@ def test_elite_insertion_asks_only_some():
 def test_elite_insertion_measures_samples_for_any_lambda(ratio):
     replay, mixture, _, _ = filled(EliteReplay, ratio=ratio, challengers=CAPACITY, drift=0.1)
     sampled = set(mixture.sample(CAPACITY).serial)
-    measured = replay._distances[np.isin(replay._serials, list(sampled))]
+    measured = replay.distances[np.isin(replay.serials, list(sampled))]
     assert (measured > 0).all()

@@ -51,7 +51,7 @@ def configured(alpha, beta):
     )
     shape = MemoryShape(CAPACITY + 1, T, plain(3), 1, 7, 2)
     mixture = make_mixture(section, section.drawn("none"), shape, generator(), lambda: 0.0, embed=None)
-    return mixture._parts[0].replay, fill(mixture, 30)
+    return mixture.parts[0].replay, fill(mixture, 30)
 
 
 def filled(make, number=30):
@@ -78,11 +78,11 @@ def test_the_newest_are_held_and_drawn_and_how_often_is_counted(make):
     replay, mixture = filled(make)
     drawn = np.concatenate([mixture.sample(5).serial for _ in range(40)])
     assert set(drawn) <= set(range(30 - CAPACITY, 30))
-    counts = replay._counts[replay.slots()]
+    counts = replay.counts[replay.slots()]
     np.testing.assert_array_equal(counts, [(drawn == serial).sum() for serial in range(30 - CAPACITY, 30)])
     assert replay.scalars()["drawn_max"] == counts.max()
     mixture.insert(batch(99))
-    assert replay._counts[replay.slots()][-1] == 0, "a new unroll begins at nothing"
+    assert replay.counts[replay.slots()][-1] == 0, "a new unroll begins at nothing"
 
 
 def test_a_uniform_replay_draws_evenly_from_what_it_holds():
@@ -115,10 +115,10 @@ def test_prioritised_draws_follow_errors_and_are_reweighted(alpha, beta):
 def test_new_unrolls_have_top_priority_and_zero_errors_are_drawn():
     replay, mixture = filled(prioritised)
     mixture.learn(np.arange(30 - CAPACITY, 30), np.zeros(CAPACITY, np.float32))
-    assert (replay._priorities[replay.slots()] == SMALLEST).all()
+    assert (replay.priorities[replay.slots()] == SMALLEST).all()
     mixture.learn(np.array([25]), np.array([4.0], np.float32))
     mixture.insert(batch(50))
-    assert replay._priorities[replay.slots()][-1] == 4.0
+    assert replay.priorities[replay.slots()][-1] == 4.0
 
 
 def test_forgotten_replay_learns_from_each_new_unroll():
@@ -126,7 +126,7 @@ def test_forgotten_replay_learns_from_each_new_unroll():
     mixture.forget()
     fill(mixture, CAPACITY)
     mixture.learn(np.arange(CAPACITY), np.full(CAPACITY, 4.0, np.float32))
-    assert (replay._priorities[replay.slots()] == 4.0).all()
+    assert (replay.priorities[replay.slots()] == 4.0).all()
 
 
 def test_a_mixture_draws_each_share_from_its_replay():

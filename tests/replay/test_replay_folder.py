@@ -42,8 +42,8 @@ def test_restored_replay_is_identical_and_continues_identically(tmp_path, compre
     ReplayFolder(tmp_path, other).restore("1")
     assert_same(everything(other), everything(one))
     assert other.inserted == one.inserted == batches * B * T
-    for part, restored in zip(one._parts, other._parts, strict=True):
-        restored.replay._generator.set_state(part.replay._generator.get_state())
+    for part, restored in zip(one.parts, other.parts, strict=True):
+        restored.replay.generator.set_state(part.replay.generator.get_state())
         assert part.replay.scalars() == restored.replay.scalars()
     for mixture in (one, other):
         fill(mixture, Playing(1), 10)
@@ -54,8 +54,8 @@ def test_restored_replay_is_identical_and_continues_identically(tmp_path, compre
 
 def test_compressed_piece_is_no_larger_than_uncompressed(tmp_path):
     mixture = make(compression="lz4")
-    mixture._memory.shape = mixture.shape._replace(limit=mixture.shape.size() // 20)
-    assert ReplayFolder(tmp_path, mixture)._unrolls == ReplayFolder(tmp_path, make())._unrolls
+    mixture.memory.shape = mixture.shape._replace(limit=mixture.shape.size() // 20)
+    assert ReplayFolder(tmp_path, mixture).unrolls == ReplayFolder(tmp_path, make()).unrolls
 
 
 def test_only_new_unrolls_are_written_and_old_files_removed(tmp_path):
@@ -203,10 +203,10 @@ def test_damaged_state_is_one_line_and_replay_begins_empty(tmp_path, monkeypatch
 def forge(folder, change):
     """A state whose digest is right and whose content may not be."""
     path = folder / "1.state"
-    _, about, state = replay_folder._parts(path.read_bytes())
+    _, about, state = replay_folder.parts_of(path.read_bytes())
     state = {name: array.copy() for name, array in state.items()}
     change(about, state)
-    path.write_bytes(replay_folder._content(about, state))
+    path.write_bytes(replay_folder.content_of(about, state))
 
 
 def put(name, where, value):

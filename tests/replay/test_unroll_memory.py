@@ -82,7 +82,7 @@ class Held:
         self.mixture = Mixture(self.memory, [Part("uniform", self.replay, Fraction(1))])
 
     def serials(self):
-        return self.replay._serials[self.replay.slots()]
+        return self.replay.serials[self.replay.slots()]
 
 
 def held_of(capacity, stack=4, channels=1, **more):
@@ -194,10 +194,10 @@ def test_each_frame_is_stored_once_across_unrolls_and_ends(padding):
     inserted = fill(memory, games, 100)
     ends = sum(int(batch.terminated[:, b].sum()) for batch, b in inserted.values())
     assert ends > 20
-    written = memory.memory.shape.frames - memory.memory._frames.free
+    written = memory.memory.shape.frames - memory.memory.frames.free
     beginnings = 3 * (2 if padding == "zero" else 1) + ends * (padding == "zero")
     assert 100 * 3 * T <= written <= 100 * 3 * T + beginnings
-    assert len(memory.memory._ends) == 3, "only the newest end of each environment can go on"
+    assert len(memory.memory.ends) == 3, "only the newest end of each environment can go on"
 
 
 def test_full_memory_holds_its_capacity_in_the_stated_bytes():
@@ -205,7 +205,7 @@ def test_full_memory_holds_its_capacity_in_the_stated_bytes():
     inserted = fill(memory, games, 150)
     held = assert_held(memory, inserted)
     assert 400 - 2 * 2 * T <= len(held) * T <= 400
-    arrays = [memory.memory._frames._frames, *memory.memory._fields.values()]
+    arrays = [memory.memory.frames.frames, *memory.memory._fields.values()]
     shape = memory.memory.shape
     assert sum(array.nbytes for array in arrays) + shape.fixed_bytes == shape.size()
     assert 0.8 < memory.memory.size / memory.memory.shape.size() <= 1
@@ -217,10 +217,10 @@ def test_short_episodes_reuse_places_and_free_everything():
     assert 800 < len(assert_held(held, inserted)) * T < 1200
     while len(held.replay):
         held.replay.drop_oldest()
-    assert held.memory._frames.free == held.memory.shape.frames
+    assert held.memory.frames.free == held.memory.shape.frames
     assert len(held.memory) == 0
-    assert not held.memory._uses.any()
-    assert sorted(held.memory._frames._free) == list(range(held.memory.shape.frames)), "each place once"
+    assert not held.memory.uses.any()
+    assert sorted(held.memory.frames.free_places) == list(range(held.memory.shape.frames)), "each place once"
 
 
 def test_an_unroll_stays_until_no_replay_holds_it():
@@ -232,7 +232,7 @@ def test_an_unroll_stays_until_no_replay_holds_it():
     assert len(short) == 4
     assert len(assert_held(held, inserted)) > 4
     assert held.mixture.inserted == 60 * T
-    np.testing.assert_array_equal(short._serials[short.slots()], held.serials()[-4:])
+    np.testing.assert_array_equal(short.serials[short.slots()], held.serials()[-4:])
     for _ in range(len(held.replay) - 2):
         held.replay.drop_oldest()
     assert len(held.memory) == 4
@@ -277,7 +277,7 @@ def test_compressed_frames_stay_below_the_limit_by_dropping_old():
     assert len(serials) < 240
     assert serials.tolist() == list(range(240 - len(serials), 240))
     assert_held(held, inserted)
-    assert held.memory._frames.size == sum(map(sys.getsizeof, filter(None, held.memory._frames._packed)))
+    assert held.memory.frames.size == sum(map(sys.getsizeof, filter(None, held.memory.frames.compressed)))
     while len(held.replay):
         held.replay.drop_oldest()
     assert held.memory.size == fixed
@@ -290,7 +290,7 @@ def test_extra_arrays_count_whole_against_compressed_limit():
     games[0].frame = lambda: np.full((SIDE, SIDE, 1), games[0].random.integers(256), np.uint8)
     assert held.memory.size == 4 * features + fixed, "all slots are used in turn, however few unrolls fit"
     fill(held, games, 120)
-    assert held.memory._frames.size < 60_000 - 4 * features
+    assert held.memory.frames.size < 60_000 - 4 * features
     assert 0.7 * 60_000 < held.memory.size - fixed <= 60_000
 
 
@@ -302,7 +302,7 @@ def test_frames_without_detail_take_less_compressed():
         game.frame = lambda game=game: np.full((84, 84, 1), game.random.integers(256), np.uint8)
         game.observation = game.reset()
         fill(held, [game], 20)
-        sizes[compression] = held.memory._frames.size
+        sizes[compression] = held.memory.frames.size
     assert sizes["lz4"] < sizes["none"] / 20
 
 

@@ -32,7 +32,7 @@ def measured(monkeypatch):
     """Seconds by precision, on hardware that multiplies bf16."""
     seconds = {"fp32": 1.0, "bf16": 0.5}
     monkeypatch.setattr(precision, "multiplies_bf16", lambda device: True)
-    monkeypatch.setattr(precision, "_pass_seconds", lambda config, spec, device: seconds)
+    monkeypatch.setattr(precision, "pass_seconds", lambda config, spec, device: seconds)
     return seconds
 
 
@@ -57,23 +57,23 @@ def test_given_precision_is_kept(given):
 
 def test_both_precisions_are_really_measured():
     config = read(overrides=["model.hidden_size=16"])
-    seconds = precision._pass_seconds(config, IMAGE, choose_device("cpu"))
+    seconds = precision.pass_seconds(config, IMAGE, choose_device("cpu"))
     assert seconds.keys() == {"fp32", "bf16"}
     assert min(seconds.values()) > 0
 
 
 def test_measurement_on_one_thread_restores_their_number(monkeypatch):
     before, during = torch.get_num_threads(), []
-    make_pass = precision._make_pass
+    make_pass = precision.make_pass
 
     def observed(*arguments):
         one = make_pass(*arguments)
         return lambda: (during.append(torch.get_num_threads()), one())
 
-    monkeypatch.setattr(precision, "_make_pass", observed)
+    monkeypatch.setattr(precision, "make_pass", observed)
     torch.set_num_threads(2)
     try:
-        precision._pass_seconds(read(overrides=["model.hidden_size=16"]), IMAGE, choose_device("cpu"))
+        precision.pass_seconds(read(overrides=["model.hidden_size=16"]), IMAGE, choose_device("cpu"))
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)

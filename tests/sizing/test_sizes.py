@@ -227,7 +227,7 @@ def test_slab_has_its_stated_size(spec):
     shape = slab_shape(config, spec, sizes)
     slab = Slab(multiprocessing.get_context("spawn"), shape)
     size = sum(getattr(slab, name).nbytes for name in shape.layout())
-    assert size <= shape.size() == len(slab._memory.view) <= 1.3 * size
+    assert size <= shape.size() == len(slab.memory.view) <= 1.3 * size
 
 
 @pytest.mark.parametrize(("core", "state_size"), [("lstm", 32), ("none", 0)])

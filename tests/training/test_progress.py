@@ -69,7 +69,7 @@ class Stop(threading.Event):
 
     def __init__(self, slab: Slab) -> None:
         super().__init__()
-        self.announced = slab.finished._reader
+        self.announced = slab.finished.reader
 
     def is_set(self) -> bool:
         looked = super().is_set()
@@ -102,7 +102,7 @@ class Simulation:
     def __exit__(self, *_: object) -> None:
         """Close the slab's pipes now, or there would be too many of them."""
         queues = (self.slab.waiting, self.slab.finished)
-        for pipe in (*self.slab._wakes, *((queue._reader, queue._writer) for queue in queues)):
+        for pipe in (*self.slab.wakes, *((queue.reader, queue.writer) for queue in queues)):
             for end in pipe:
                 end.close()
 

@@ -103,7 +103,7 @@ def test_blocks_are_released_after_the_last_replayed_batch():
         source.published()
         assert fresh.back in (before, before + 1)
         assert fresh.given - fresh.back in (0, 1)
-        following = source._to_come
+        following = source.to_come
         assert (fresh.back == fresh.given) == (following == 0)
 
 
@@ -153,19 +153,19 @@ class Update:
 
 def test_errors_of_updates_become_priorities():
     source = mixed(Fresh(), methods=("queue", "prioritised"))
-    watch, part = Stopwatch(TRAINER_STAGES), source._mixture._parts[0].replay
+    watch, part = Stopwatch(TRAINER_STAGES), source.mixture.parts[0].replay
     for _ in range(20):
         batch = source.next(watch)
         source.published(Update(batch, np.full(len(batch.serial), 3.0, np.float32)))
     source.next(watch)
-    assert (part._priorities[part.slots()] == 3.0).all(), "before anything is drawn again"
+    assert (part.priorities[part.slots()] == 3.0).all(), "before anything is drawn again"
     source.published(None)  # an update that was skipped
 
 
 def test_an_update_is_published_while_another_thread_draws():
     source = mixed(Fresh(), methods=("queue", "prioritised"))
     batch = source.next(Stopwatch(TRAINER_STAGES))
-    with source._mixture.lock:
+    with source.mixture.lock:
         learner = threading.Thread(target=source.published, args=(Update(batch, np.ones(B, np.float32)),), daemon=True)
         learner.start()
         learner.join(60)

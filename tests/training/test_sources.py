@@ -101,7 +101,7 @@ class Run:
 
     def kill(self, agent):
         self.dead[agent].set()
-        self.slab._wake(agent)
+        self.slab.wake(agent)
         self.agents[agent].join(SECONDS)
         self.pause()
         self.slab.retire(agent)

@@ -47,47 +47,47 @@ class SnakeEnv(gymnasium.Env[np.ndarray, Any]):
         """Begin with the snake in the middle, its head to the right."""
         super().reset(seed=seed)
         middle = self._size // 2
-        self._body = deque((middle, middle - number) for number in range(BEGIN))  # from head to tail
-        self._move, self._food, self._eaten, self._hungry = MOVES[1], set[tuple[int, int]](), 0, 0
+        self.body = deque((middle, middle - number) for number in range(BEGIN))  # from head to tail
+        self.move, self.food, self._eaten, self._hungry = MOVES[1], set[tuple[int, int]](), 0, 0
         self._place_food()
         return self._look(), {"foods": 0}
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """Move by one cell: 0 up, 1 right, 2 down, 3 left."""
         row, column = MOVES[action]
-        if (row, column) != (-self._move[0], -self._move[1]):
-            self._move = row, column
-        head = self._body[0][0] + self._move[0], self._body[0][1] + self._move[1]
-        eats = head in self._food
+        if (row, column) != (-self.move[0], -self.move[1]):
+            self.move = row, column
+        head = self.body[0][0] + self.move[0], self.body[0][1] + self.move[1]
+        eats = head in self.food
         if not eats:
-            self._body.pop()  # the tail moves first, so the head may enter its cell
-        dies = not all(0 <= place < self._size for place in head) or head in self._body
+            self.body.pop()  # the tail moves first, so the head may enter its cell
+        dies = not all(0 <= place < self._size for place in head) or head in self.body
         self._hungry += 1
         if not dies:
-            self._body.appendleft(head)
+            self.body.appendleft(head)
         if eats:
-            self._food.remove(head)
+            self.food.remove(head)
             self._eaten, self._hungry = self._eaten + 1, 0
             self._place_food()
-        starved = self._hungry >= self._size**2 or not self._food
+        starved = self._hungry >= self._size**2 or not self.food
         reward = -1.0 if dies else float(eats)
         return self._look(), reward, dies, starved and not dies, {"foods": self._eaten}
 
     def _place_food(self) -> None:
-        taken = {*self._body, *self._food}
+        taken = {*self.body, *self.food}
         free = [(row, column) for row in range(self._size) for column in range(self._size)]
         free = [cell for cell in free if cell not in taken]
-        while free and len(self._food) < self._foods:
-            self._food.add(free.pop(int(self.np_random.integers(len(free)))))
+        while free and len(self.food) < self._foods:
+            self.food.add(free.pop(int(self.np_random.integers(len(free)))))
 
     def _look(self) -> np.ndarray:
         """The observation, uint8 [size + 2, size + 2, 3]: white head, green body, darker towards the tail, red food."""
         picture = self._empty.copy()
         board = picture[1:-1, 1:-1]
-        for cell, green in zip(self._body, np.linspace(NECK, TAIL, len(self._body)), strict=True):
+        for cell, green in zip(self.body, np.linspace(NECK, TAIL, len(self.body)), strict=True):
             board[cell] = (0, green, 0)
-        board[self._body[0]] = HEAD
-        for cell in self._food:
+        board[self.body[0]] = HEAD
+        for cell in self.food:
             board[cell] = FOOD
         return picture
 

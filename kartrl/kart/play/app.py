@@ -31,7 +31,7 @@ class App:
         self.open = True
         """Whether the player has not quit."""
         self._menu: Menu | None = None
-        self._racing: Racing | None = None
+        self.racing: Racing | None = None
         first = stage.first()
         if first is None:
             self._menu = Menu(stage)
@@ -43,8 +43,8 @@ class App:
         try:
             keep_going(self, TICKS_PER_SECOND)
         finally:
-            if self._racing is not None:  # also on SIGTERM
-                self._racing.leave()
+            if self.racing is not None:  # also on SIGTERM
+                self.racing.leave()
 
     def take(self, event: pygame.event.Event) -> None:
         """Handle an event of the window."""
@@ -53,10 +53,10 @@ class App:
             self.open = False
         elif event.type == pygame.KEYDOWN and event.key == pygame.K_F11:
             self._window.toggle_full_screen()
-        elif self._racing is not None:
-            self._racing.take(event)
-            if self._racing.over:
-                self._racing = None
+        elif self.racing is not None:
+            self.racing.take(event)
+            if self.racing.over:
+                self.racing = None
                 if self._menu is None:
                     self.open = False
                 else:
@@ -69,13 +69,13 @@ class App:
 
     def tick(self) -> None:
         """Advance by a sixtieth of a second."""
-        if self._racing is not None:
-            self._racing.tick()
+        if self.racing is not None:
+            self.racing.tick()
 
     def draw(self) -> None:
         """Draw the window."""
         self._window.begin()
-        screen = self._racing or self._menu
+        screen = self.racing or self._menu
         if screen is not None:
             screen.draw(self._window)
         self._window.show()
@@ -83,4 +83,4 @@ class App:
     def _enter(self, session: Session) -> None:
         leave = "quit" if self._menu is None else "circuits"
         self._pad.release()
-        self._racing = Racing(session, self._stage.folder, self._stage.bundled, self._pad, self.shelf, leave)
+        self.racing = Racing(session, self._stage.folder, self._stage.bundled, self._pad, self.shelf, leave)

@@ -70,7 +70,7 @@ class Racing:
     def __init__(self, session: Session, folder: Path, bundled: bool, pad: Pad, shelf: Shelf, leave: str) -> None:
         self.over = False
         """Whether the player has left."""
-        self._session, self._folder, self._bundled, self._pad, self._shelf = session, folder, bundled, pad, shelf
+        self.session, self._folder, self._bundled, self._pad, self._shelf = session, folder, bundled, pad, shelf
         self._keys: views.Keys = (
             (*(KART_KEYS if bundled else CONSOLE_KEYS), *RACE_KEYS) if session.driven else MOVIE_KEYS
         )
@@ -81,7 +81,7 @@ class Racing:
 
     def _begin(self) -> None:
         self._paused = False
-        self._waiting = self._session.driven and bool(self._session.circuit)  # for the first key press of the race
+        self._waiting = self.session.driven and bool(self.session.circuit)  # for the first key press of the race
         self._movie: Path | None = None  # file of this race
         self._kept = 0  # ticks saved in it
 
@@ -115,10 +115,10 @@ class Racing:
             self._paused = not self._paused
         elif key == pygame.K_r:
             self._restart()
-        elif key == pygame.K_F2 and self._session.driven:
+        elif key == pygame.K_F2 and self.session.driven:
             self._keep()
         elif key == pygame.K_F3:
-            self._question = Question(self._session, self._folder)
+            self._question = Question(self.session, self._folder)
 
     def tick(self) -> None:
         """Advance by a sixtieth of a second."""
@@ -127,11 +127,11 @@ class Racing:
             self._waiting = False
         if self._paused or self._waiting or self._question is not None:
             return
-        ended = self._session.ended
-        if ended and not self._session.driven:
+        ended = self.session.ended
+        if ended and not self.session.driven:
             return  # the movie's last frame stays on screen
-        self._session.tick(buttons)
-        if self._session.ended and not ended and self._shelf.keeps_all:
+        self.session.tick(buttons)
+        if self.session.ended and not ended and self._shelf.keeps_all:
             self._keep()
 
     def leave(self) -> None:
@@ -143,12 +143,12 @@ class Racing:
     def _restart(self) -> None:
         if self._shelf.keeps_all:
             self._keep()
-        self._session.begin()
+        self.session.begin()
         self._begin()
 
     def _keep(self) -> None:
         """Save the race so far to its file, if there are new ticks."""
-        session = self._session
+        session = self.session
         if not session.driven or session.ticks in (1, self._kept):
             return
         try:
@@ -164,7 +164,7 @@ class Racing:
 
     def draw(self, window: Window) -> None:
         """Draw the screen."""
-        session = self._session
+        session = self.session
         views.race(window, session, self._shelf.keeps_all and session.driven, self._keys)
         if self._question is not None:
             views.question(window, "Save a start state", self._question.text, self._question.lines())
