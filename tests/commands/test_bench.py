@@ -27,7 +27,7 @@ for k in range(1000):
 def test_bench_measures_prints_and_writes_json(tmp_path):
     (tmp_path / "peer.py").write_text(PEER)
     peer = f"{sys.executable} {tmp_path / 'peer.py'}"
-    options = ["--seconds", "1.5", "--warm", "1", "--peer", peer, "--json", "figures.json"]
+    options = ["--seconds", "2", "--warm", "1", "--peer", peer, "--json", "figures.json"]
     for setting in (
         "evaluation.minutes=0",
         "algorithm.name=impala",

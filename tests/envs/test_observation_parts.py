@@ -235,7 +235,7 @@ def test_names_hold_no_spaces_and_nothing_unprintable():
     assert spec_of(prepared(env.unwrapped.observation_space, "front_camera")) == plain(18, 17, 3)
 
 
-def test_all_parts_are_told_and_sizes_of_several_images_stay_auto():
+def test_parts_are_printed_and_image_sizes_stay_auto():
     config = read(overrides=["environment.id=parts_zoo:Signals-v0", "environment.frame_stack=2"])
     spec = describe_env(config)
     fitted = load_world(config).fit(spec)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import psutil
-from forking import Forked
+from forking import Forked, shell
 
 from kartrl.learning import checkpoint
 from kartrl.metrics import scalars_csv
@@ -33,7 +33,7 @@ def environment(*first: Path) -> dict[str, str]:
     """Of kartrl's commands; Python looks in the folders `first` before all others."""
     return {
         "KARTRL_IMPORT": "pacing",
-        **os.environ,
+        **shell(),
         "PYTHONPATH": os.pathsep.join(map(str, (*first, ROOT, HELPERS))),
         "PYTHONWARNINGS": "error::UserWarning:kartrl",
         "COLUMNS": "200",

@@ -151,6 +151,11 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
 
+def shell() -> dict[str, str]:
+    """The variables of a user's shell: those of the tests, without the one that kartrl sets in their process."""
+    return {name: value for name, value in os.environ.items() if name != "KARTRL_SOCKETS"}
+
+
 @functools.cache
 def _forks(path: str) -> socket.socket:
     """The way to the process that forks, which looks for modules on this path; it ends when the tests do."""
@@ -158,7 +163,7 @@ def _forks(path: str) -> socket.socket:
     with theirs:
         server = subprocess.Popen(
             [sys.executable, __file__, str(theirs.fileno())],
-            env={**os.environ, "PYTHONPATH": path, "PYTHONWARNINGS": "error::UserWarning:kartrl"},
+            env={**shell(), "PYTHONPATH": path, "PYTHONWARNINGS": "error::UserWarning:kartrl"},
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             start_new_session=True,

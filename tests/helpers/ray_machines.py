@@ -17,6 +17,7 @@ import pytest
 from commands import environment, kill_all, titled
 
 HEAD_ID = f"{0:05}".rjust(56, "f")  # as Ray's fake machines expect it
+TOKEN = secrets.token_hex(32)  # of all clusters of this process, in which Ray remembers the first that it has read
 AUTOSCALED_CPUS = 3  # of a machine that the autoscaler brings
 
 
@@ -136,7 +137,7 @@ def ray_machines() -> Iterator[Machines]:
         warnings.simplefilter("ignore")  # Ray's own
         patch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # the loopback interface alone
         patch.setenv("RAY_AUTH_MODE", "token")
-        patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
+        patch.setenv("RAY_AUTH_TOKEN", TOKEN)
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
         folder = Path(tempfile.mkdtemp(prefix="ray-"))  # short, as paths of sockets must be
