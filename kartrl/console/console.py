@@ -26,20 +26,35 @@ class Console:
     Args:
         core: the emulator, a libretro core.
         rom: the game.
-        memory: the names of values in the console's memory.
+        data: a data.json, the names of values in the console's memory; see `Memory`.
+        base, word: see `Emulator` and `Memory`.
         isolated: whether the emulator runs in a separate process: if a start state crashes or hangs it, this console
             raises a UserError that names the state.
         fast: whether to take the core's shortcuts. The game does not boot then, so that a state must be loaded first,
             and states saved by it are of no use.
 
     Raises:
-        UserError: the core cannot be loaded, or rejects the ROM.
+        UserError: the core cannot be loaded or rejects the ROM, or `data` is invalid.
     """
 
-    def __init__(self, core: Path, rom: Path, memory: Memory, isolated: bool = False, fast: bool = False) -> None:
-        self._memory = memory
+    def __init__(
+        self,
+        core: Path,
+        rom: Path,
+        data: Path | None,
+        base: int = 0,
+        word: int = 1,
+        isolated: bool = False,
+        fast: bool = False,
+    ) -> None:
         make = IsolatedEmulator if isolated else Emulator
-        self.emulator: Emulator | IsolatedEmulator | None = make(core, rom, fast)
+        self.emulator: Emulator | IsolatedEmulator | None = make(core, rom, fast, base)
+        try:
+            sizes = {start: len(block) for start, block in self.emulator.memory.items()}
+            self._memory = Memory(data, sizes, word)
+        except UserError:
+            self.close()
+            raise
         self._source = "this start state"
         self.states: dict[Path, Kept] = {}
 
@@ -88,21 +103,26 @@ class Console:
 
     def values(self) -> dict[str, int]:
         """The named values in the console's memory."""
-        return self._memory.read(self.opened().ram)
+        return self._memory.read(self.opened().memory)
 
     def set_value(self, name: str, value: int) -> None:
         """Write a named value to the console's memory."""
-        self._memory.write(self.opened().ram, name, value)
+        self._memory.write(self.opened().memory, name, value)
 
     def read(self, address: int, size: int) -> bytes:
         """Read bytes of the console's memory."""
-        first = address - self._memory.start
-        return bytes(memoryview(self.opened().ram)[first : first + size])
+        return bytes(self._view(address, size))
 
     def write(self, address: int, data: bytes) -> None:
         """Write bytes to the console's memory."""
-        first = address - self._memory.start
-        memoryview(self.opened().ram).cast("B")[first : first + len(data)] = data
+        self._view(address, len(data))[:] = data
+
+    def _view(self, address: int, size: int) -> memoryview:
+        """A part of the memory, which must lie in one block."""
+        for start, block in self.opened().memory.items():
+            if start <= address and address + size <= start + len(block):
+                return memoryview(block).cast("B")[address - start : address - start + size]
+        raise ValueError(f"no {size} bytes of memory at {address:#x}")
 
     def save(self) -> bytes:
         """Serialize the console's state."""

@@ -43,20 +43,22 @@ class IsolatedEmulator:
         UserError: as `Emulator`.
     """
 
-    def __init__(self, core: Path, rom: Path, fast: bool = False) -> None:
+    def __init__(self, core: Path, rom: Path, fast: bool = False, base: int = 0) -> None:
         self.pressed = 0
-        """Buttons held on the first joypad, as in `Emulator`."""
+        """Buttons held, as in `Emulator`."""
         context: Any = start_method()
         self._shared = Shared(
             *(context.RawArray(ctypes.c_uint8, size) for size in (RAM_LIMIT, FRAME_BYTES, STATE_LIMIT))
         )
         self._pipe, theirs = context.Pipe()
-        self.process = spawn(context, "emulator", serve, core, rom, fast, self._shared, theirs)
+        self.process = spawn(context, "emulator", serve, core, rom, fast, base, self._shared, theirs)
         theirs.close()
         self._lost = ""  # why there are no more answers; "" while there are
-        size, frame = self._receive(waits=round(START_SECONDS / WAIT_SECONDS))
+        size, blocks, frame = self._receive(waits=round(START_SECONDS / WAIT_SECONDS))
         self.ram = memoryview(self._shared.ram)[:size]
         """A copy of the console's working memory; changes take effect with the next call."""
+        self.memory = {start: memoryview(self._shared.ram)[first:end] for start, first, end in blocks}
+        """Copies of the memory, as in `Emulator`; changes take effect if they are part of the working memory."""
         self._frame = Frame(*frame)
 
     def run(self, rows: int = ROWS) -> None:
@@ -119,12 +121,12 @@ class IsolatedEmulator:
         raise EmulatorLost(f"the emulator {cause}")
 
 
-def serve(core: Path, rom: Path, fast: bool, shared: Shared, pipe: Connection) -> None:
+def serve(core: Path, rom: Path, fast: bool, base: int, shared: Shared, pipe: Connection) -> None:
     """Main function of the emulator's process: answers calls until the other end of the pipe is closed."""
     try:
-        emulator = Emulator(core, rom, fast)
+        emulator = Emulator(core, rom, fast, base)
         size = len(emulator.ram)
-        pipe.send((size, _share(emulator, shared)))
+        pipe.send((size, _layout(emulator), _share(emulator, shared)))
         while True:
             name, *arguments = pipe.recv()
             ctypes.memmove(emulator.ram, shared.ram, size)
@@ -139,7 +141,7 @@ def serve(core: Path, rom: Path, fast: bool, shared: Shared, pipe: Connection) -
             else:
                 (length,) = arguments
                 answer = emulator.restore(bytes(memoryview(shared.state)[:length]))
-                ctypes.memmove(shared.ram, emulator.ram, size)
+                _share_memory(emulator, shared)
             pipe.send(answer)
     except UserError as error:
         pipe.send(error)
@@ -150,8 +152,32 @@ def serve(core: Path, rom: Path, fast: bool, shared: Shared, pipe: Connection) -
 def _share(emulator: Emulator, shared: Shared) -> Frame:
     """Copy memory and screen to the shared memory."""
     frame = emulator.frame
-    if len(emulator.ram) > RAM_LIMIT or frame.size > FRAME_BYTES:
+    if _layout(emulator)[-1][2] > RAM_LIMIT or frame.size > FRAME_BYTES:
         raise UserError("the emulator's memory or screen is too large for a process of its own")
-    ctypes.memmove(shared.ram, emulator.ram, len(emulator.ram))
+    _share_memory(emulator, shared)
     ctypes.memmove(shared.pixels, frame.address, frame.size)
     return frame
+
+
+def _layout(emulator: Emulator) -> list[tuple[int, int, int]]:
+    """First address of each block of memory, and where it begins and ends in the shared memory.
+
+    The working memory is first there, then the blocks that are not part of it.
+    """
+    ram, size = ctypes.addressof(emulator.ram), len(emulator.ram)
+    blocks, end = [], size
+    for start, block in emulator.memory.items():
+        first = ctypes.addressof(block) - ram
+        if not 0 <= first <= size - len(block):
+            first, end = end, end + len(block)
+        blocks.append((start, first, first + len(block)))
+    return blocks or [(0, 0, size)]
+
+
+def _share_memory(emulator: Emulator, shared: Shared) -> None:
+    """Copy memory to the shared memory."""
+    size = len(emulator.ram)
+    ctypes.memmove(shared.ram, emulator.ram, size)
+    for start, first, end in _layout(emulator):
+        if first >= size:
+            ctypes.memmove(ctypes.byref(shared.ram, first), emulator.memory[start], end - first)

@@ -9,7 +9,7 @@ import ctypes
 import os
 import shutil
 import tempfile
-from ctypes import POINTER, c_bool, c_char_p, c_int, c_int16, c_size_t, c_uint, c_void_p
+from ctypes import POINTER, c_bool, c_char_p, c_int16, c_size_t, c_uint, c_void_p
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -19,11 +19,11 @@ import numpy.typing as npt
 
 from kartrl.console import core_patches
 from kartrl.console.core_patches import Shortcuts
+from kartrl.console.core_questions import Block, CoreQuestions
 from kartrl.errors import UserError
 from kartrl.processes.interrupts import defer_ctrl_c, held
 
 Image = npt.NDArray[np.uint8]  # named, as each evaluation of the expression takes 7 us
-SET_PIXEL_FORMAT, RGB565 = 10, 2  # environment command, and the supported pixel format
 SYSTEM_RAM = 2
 ALL, NONE = slice(None), slice(0)  # rows of the screen
 ROWS = 239  # of the tallest screen that is not interlaced
@@ -52,20 +52,43 @@ BUTTONS = (
     "L",
     "R",
 )  # RETRO_DEVICE_ID_JOYPAD_*, from 0
+# Cores whose states are not complete: the console is switched off and on before one is restored, as by stable-retro.
+RESTARTED = (b"Stella",)
+PAD_BITS = 16  # of each joypad in `Emulator.pressed`
+ALL_BUTTONS = 256  # RETRO_DEVICE_ID_JOYPAD_MASK: all of a joypad's at once
 STATE_LIMIT = 4 * 1024 * 1024  # maximum bytes of an unpacked start state; stable-retro's are below half a MiB
+
+
+CONVERSIONS = {
+    (2, False): cv2.COLOR_BGR5652RGB,
+    (2, True): cv2.COLOR_BGR5652GRAY,
+    (4, False): cv2.COLOR_BGRA2RGB,
+    (4, True): cv2.COLOR_BGRA2GRAY,
+}  # of frames, by bytes per pixel and whether the result is gray
 
 
 class _GameInfo(ctypes.Structure):
     _fields_ = [("path", c_char_p), ("data", c_char_p), ("size", c_size_t), ("meta", c_char_p)]
 
 
+class _SystemInfo(ctypes.Structure):
+    _fields_ = [
+        ("name", c_char_p),
+        ("version", c_char_p),
+        ("extensions", c_char_p),
+        ("needs_path", c_bool),
+        ("blocks_extraction", c_bool),
+    ]
+
+
 class Frame(NamedTuple):
-    """Location of a video frame in memory, RGB565."""
+    """Location of a video frame in memory, RGB565 or XRGB8888."""
 
     address: int
     width: int  # pixels
     height: int
     pitch: int  # bytes from one row to the next
+    pixel_bytes: int = 2  # bytes of a pixel
 
     @property
     def size(self) -> int:
@@ -73,8 +96,9 @@ class Frame(NamedTuple):
         return self.height * self.pitch
 
     def pixels(self, memory: Any) -> Image:
-        """The frame's pixels, uint8 [height, width, 2], in a buffer that begins with it."""
-        return np.frombuffer(memory, np.uint8, self.size).reshape(self.height, self.pitch // 2, 2)[:, : self.width]
+        """The frame's pixels, uint8 [height, width, `pixel_bytes`], in a buffer that begins with it."""
+        shape = (self.height, self.pitch // self.pixel_bytes, self.pixel_bytes)
+        return np.frombuffer(memory, np.uint8, self.size).reshape(shape)[:, : self.width]
 
 
 class Copy(NamedTuple):
@@ -90,6 +114,7 @@ class Emulator:
     Args:
         fast: whether to take the `shortcuts`, which halve the time of a frame, if the core has them. With them a game
             does not boot, but continues from a saved state.
+        base: address of the working memory on the console's bus, for a core that does not describe its memory.
 
     Raises:
         UserError: the core cannot be loaded, or rejects the ROM.
@@ -98,42 +123,55 @@ class Emulator:
     # copies without a game, for reuse: a library cannot be unloaded safely
     _idle: dict[tuple[Path, bool], list[Copy]] = {}  # noqa: RUF012
 
-    def __init__(self, core: Path, rom: Path, fast: bool = False) -> None:
+    def __init__(self, core: Path, rom: Path, fast: bool = False, base: int = 0) -> None:
         self.pressed = 0
-        """Buttons held on the first joypad: bit i for `BUTTONS[i]`."""
+        """Buttons held: bit `PAD_BITS` * p + i for button i of joypad p; an SNES's are `BUTTONS`."""
         self.frame = Frame(0, 0, 0, 0)
         """The last video frame; valid until the next."""
-        self._pixels = np.zeros((0, 0, 2), np.uint8)  # a view of it, uint8 [height, width, 2]
+        self._pixels = np.zeros((0, 0, 2), np.uint8)  # a view of it, uint8 [height, width, pixel_bytes]
+        self._rom, self._base = rom, base
         self._spare = self._idle.setdefault((core, fast), [])
         self._copy = self._spare.pop() if self._spare else _copy(core, fast)
         self._shortcuts = self._copy.shortcuts
+        ignore: Any = ctypes.cast(ctypes.CDLL(None).abs, c_void_p).value
+        self._questions = CoreQuestions(core, ignore)
         answers: dict[str, Any] = {
-            "environment": self._environment,
+            "environment": self._questions,
             "video_refresh": self._video_refresh,
-            "input_state": lambda port, device, index, button: self.pressed >> button & 1 if port == 0 else 0,
+            "input_state": self._input_state,
         }
         # keep references: the core stores raw pointers
         self._callbacks = {name: CALLBACKS[name](answer) for name, answer in answers.items()}
-        ignore: Any = ctypes.cast(ctypes.CDLL(None).abs, c_void_p).value
         ignored = IGNORED if self._shortcuts is None else (*IGNORED, "input_state")
         self._callbacks |= {name: CALLBACKS[name](ignore) for name in ignored}
         for name, callback in self._callbacks.items():
             self._call(f"set_{name}", callback)
         defer_ctrl_c()
-        self._call("init")
-        data = rom.read_bytes()
-        if not data or not self._call("load_game", ctypes.byref(_GameInfo(os.fsencode(rom), data, len(data), None))):
-            self._call("deinit")
-            self._spare.append(self._copy)
-            raise UserError(f"{rom}: the emulator cannot start this ROM")
+        self._start()
         self._open = True
-        size = self._call("get_memory_size", SYSTEM_RAM)
-        self.ram = (ctypes.c_uint8 * size).from_address(self._call("get_memory_data", SYSTEM_RAM))
-        """The console's working memory, a live view; invalid after `close`."""
+        about = _SystemInfo()
+        self._call("get_system_info", ctypes.byref(about))
+        self._restarts = about.name in RESTARTED
         self._call("run")
         if self._shortcuts is not None:  # the frame's location does not change: no call into Python is left
             self._callbacks["video_refresh"] = CALLBACKS["video_refresh"](ignore)
             self._call("set_video_refresh", self._callbacks["video_refresh"])
+
+    def _start(self) -> None:
+        """Switch the console on, with the game."""
+        self._call("init")
+        data = self._rom.read_bytes()
+        game = _GameInfo(os.fsencode(self._rom), data, len(data), None)
+        if not data or not self._call("load_game", ctypes.byref(game)):
+            self._call("deinit")
+            self._spare.append(self._copy)
+            raise UserError(f"{self._rom}: the emulator cannot start this ROM")
+        size, place = self._call("get_memory_size", SYSTEM_RAM), self._call("get_memory_data", SYSTEM_RAM)
+        self.ram = (ctypes.c_uint8 * (size if place else 0)).from_address(place or 1)
+        """The console's working memory, a live view; invalid after `close`."""
+        blocks = self._questions.memory_map or (Block(self._base, size, place),) * (place is not None)
+        self.memory = {start: (ctypes.c_uint8 * size).from_address(place) for start, size, place in blocks}
+        """Live views of all memory that can be written, by first address on the console's bus, in increasing order."""
 
     def run(self, rows: int = ROWS) -> None:
         """Emulate one video frame, of which only the first `rows` rows need to be right."""
@@ -155,6 +193,11 @@ class Emulator:
 
     def restore(self, state: bytes) -> bool:
         """Restore a saved state; the screen is updated with the next frame. Returns False if the core rejects it."""
+        if self._restarts:
+            self._call("unload_game")
+            self._call("deinit")
+            self._start()
+            self._call("reset")
         return bool(self._call("unserialize", state, len(state)))
 
     def close(self) -> None:
@@ -170,20 +213,19 @@ class Emulator:
         with held():
             return getattr(self._copy.library, f"retro_{name}")(*arguments)
 
-    def _environment(self, command: int, data: int) -> bool:
-        if command == SET_PIXEL_FORMAT:
-            return c_int.from_address(data).value == RGB565
-        return False  # nothing else is supported
+    def _input_state(self, port: int, device: int, index: int, button: int) -> int:
+        pressed = self.pressed >> PAD_BITS * port
+        return pressed & 0xFFFF if button == ALL_BUTTONS else pressed >> button & 1
 
     def _video_refresh(self, address: int | None, width: int, height: int, pitch: int) -> None:
-        frame = Frame(address or 0, width, height, pitch)
+        frame = Frame(address or 0, width, height, pitch, self._questions.pixel_bytes)
         if address and frame != self.frame:  # null: the frame is unchanged
             self.frame, self._pixels = frame, frame.pixels((ctypes.c_uint8 * frame.size).from_address(address))
 
 
 def converted(pixels: Image, gray: bool) -> Image:
-    """Convert pixels of a frame, uint8 [rows, width, 2], as described in `Emulator.screen`."""
-    return cast(Image, cv2.cvtColor(pixels, cv2.COLOR_BGR5652GRAY if gray else cv2.COLOR_BGR5652RGB))
+    """Convert pixels of a `Frame`, or some rows of it, as described in `Emulator.screen`."""
+    return cast(Image, cv2.cvtColor(pixels, CONVERSIONS[pixels.shape[2], gray]))
 
 
 def _copy(core: Path, fast: bool) -> Copy:
@@ -203,10 +245,11 @@ def _copy(core: Path, fast: bool) -> Copy:
     library.retro_load_game.argtypes, library.retro_load_game.restype = [POINTER(_GameInfo)], c_bool
     library.retro_get_memory_data.argtypes, library.retro_get_memory_data.restype = [c_uint], c_void_p
     library.retro_get_memory_size.argtypes, library.retro_get_memory_size.restype = [c_uint], c_size_t
+    library.retro_get_system_info.argtypes, library.retro_get_system_info.restype = [POINTER(_SystemInfo)], None
     library.retro_serialize_size.restype = c_size_t
     library.retro_serialize.argtypes, library.retro_serialize.restype = [c_void_p, c_size_t], c_bool
     library.retro_unserialize.argtypes, library.retro_unserialize.restype = [c_char_p, c_size_t], c_bool
-    for name in ("retro_init", "retro_deinit", "retro_run", "retro_unload_game"):
+    for name in ("retro_init", "retro_deinit", "retro_run", "retro_reset", "retro_unload_game"):
         function = getattr(library, name)
         function.argtypes, function.restype = [], None
     return Copy(library, None if plan is None else Shortcuts(plan, library))

@@ -4,13 +4,15 @@ import json
 import operator
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from kartrl.errors import UserError
+from kartrl.files import read_text
 
 TYPE = re.compile("([|=]|<[>=]?|>[<=]?)?([uidn])([1-8])")  # of a value in data.json
 DIGITS = [(byte & 15) % 10 for byte in range(256)]
@@ -25,47 +27,80 @@ class Memory:
     digits above 9 count modulo 10, and values wrap at 64 bits, signed. An optional `mask` is applied to the value.
 
     Args:
-        file: the data.json.
-        start: address of the memory on the console's bus.
-        size: of the memory in bytes.
+        file: the data.json; None: there are no names.
+        sizes: of the blocks of memory in bytes, by first address on the console's bus, in increasing order.
+        word: the blocks' bytes are in words of this many, each in reverse; 1: in order.
 
     Raises:
         UserError: the file cannot be read, or has an invalid address or type.
     """
 
-    def __init__(self, file: Path, start: int, size: int) -> None:
-        self.start = start
+    def __init__(self, file: Path | None, sizes: Mapping[int, int], word: int = 1) -> None:
         try:
-            info: dict[str, dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))["info"]
+            info: dict[str, dict[str, Any]] = {} if file is None else json.loads(read_text(file))["info"]
             readers = {
                 name: _reader(place["type"], operator.index(place.get("mask", -1))) for name, place in info.items()
             }
-            self._offsets = {name: operator.index(place["address"]) - start for name, place in info.items()}
-            self._types = {name: kind for name, (kind, _) in readers.items()}
-            self._decoders = [(name, decode) for name, (_, decode) in readers.items() if decode is not None]
-            for name, offset in self._offsets.items():
-                if not 0 <= offset <= size - self._types[name].itemsize:
-                    raise ValueError(f"{name} is not in the working memory")
-            self._record = np.dtype(
-                {"names": [*info], "formats": [*self._types.values()], "offsets": [*self._offsets.values()]}
-            )
+            addresses = {name: operator.index(place["address"]) for name, place in info.items()}
         except (OSError, AttributeError, KeyError, TypeError, ValueError) as error:
             raise UserError(f"{file}: cannot read the addresses of values in memory ({error})") from error
+        self._decoders = [(name, decode) for name, (_, decode) in readers.items() if decode is not None]
+        self._places: dict[str, tuple[int, int, np.dtype[Any]]] = {}  # block and offset in it
+        for name, (dtype, _) in readers.items():
+            block = next((start for start, size in sizes.items() if start <= addresses[name] < start + size), None)
+            if block is not None and addresses[name] + dtype.itemsize <= block + sizes[block]:
+                self._places[name] = block, addresses[name] - block, dtype
+        self.outside = tuple(name for name in info if name not in self._places)
+        """Names of values that are not in the memory, and that are not read."""
+        self._decoders = [each for each in self._decoders if each[0] in self._places]
+        self._parts = [
+            _Part({name: place[1:] for name, place in self._places.items() if place[0] == block}, block, word)
+            for block in sorted({block for block, _, _ in self._places.values()})
+        ]
 
     def __contains__(self, name: str) -> bool:
-        """Whether there is a value of this name."""
-        return name in self._offsets
+        """Whether there is a value of this name in the memory."""
+        return name in self._places
 
-    def read(self, ram: Any) -> dict[str, int]:
-        """Read all values from a buffer with the memory's contents."""
-        values = dict(zip(self._offsets, np.frombuffer(ram, self._record, 1).item(), strict=True))
+    def read(self, blocks: Mapping[int, Any]) -> dict[str, int]:
+        """Read all values from buffers with the blocks' contents."""
+        values: dict[str, int] = {}
+        for part in self._parts:
+            part.read(blocks, values)
         for name, decode in self._decoders:
             values[name] = decode(values[name])
         return values
 
-    def write(self, ram: Any, name: str, value: int) -> None:
-        """Write a value to a buffer with the memory's contents; not one of decimal digits, or with a mask."""
-        np.frombuffer(ram, self._types[name], 1, self._offsets[name])[0] = value
+    def write(self, blocks: Mapping[int, Any], name: str, value: int) -> None:
+        """Write a value of bytes in order to its block; not one of decimal digits, or with a mask."""
+        block, offset, dtype = self._places[name]
+        np.frombuffer(blocks[block], dtype, 1, offset)[0] = value
+
+
+class _Part:
+    """The values in one block.
+
+    Args:
+        places: their offsets in it, and dtypes.
+        block: its first address.
+        word: see `Memory`.
+    """
+
+    def __init__(self, places: Mapping[str, tuple[int, np.dtype[Any]]], block: int, word: int) -> None:
+        self._names, self._block, self._bytes = tuple(places), block, None
+        formats, offsets = [dtype for _, dtype in places.values()], [offset for offset, _ in places.values()]
+        if word > 1:  # copy the bytes of the values only
+            taken = [np.arange(offset, offset + dtype.itemsize) for offset, dtype in places.values()]
+            self._bytes = np.concatenate(taken) ^ (word - 1)
+            offsets = [*accumulate((dtype.itemsize for dtype in formats[:-1]), initial=0)]
+        self._record = np.dtype({"names": [*self._names], "formats": formats, "offsets": offsets})
+
+    def read(self, blocks: Mapping[int, Any], values: dict[str, int]) -> None:
+        """Add the values to `values`, not decoded yet."""
+        data = blocks[self._block]
+        if self._bytes is not None:
+            data = np.frombuffer(data, np.uint8)[self._bytes]
+        values.update(zip(self._names, np.frombuffer(data, self._record, 1).item(), strict=True))
 
 
 def _reader(kind: str, mask: int) -> tuple[np.dtype[Any], Callable[[Any], int] | None]:

@@ -6,13 +6,12 @@ import numpy as np
 
 from kartrl.console.console import Console
 from kartrl.console.libretro import ALL, NONE, ROWS, Image
-from kartrl.console.memory import Memory
 from kartrl.errors import UserError
 from kartrl.kart.block import BANK, END, Block
 from kartrl.kart.game import load_game
 from kartrl.kart.game_files import BUILD, build_id, core_file, game_folder, integration_file, state_file
 
-RAM, RAM_SIZE = 0x7E0000, 0x20000  # address of the working memory on the console's bus, and its size in bytes
+RAM = 0x7E0000  # address of the working memory on the console's bus
 COMMANDS = ("start_section", "opponents")  # a frame that executes one of these has time for one tick only
 STANDING = 0x80  # value of `ticks` at which the game renders but does not advance
 GHOSTS, MOST_OPPONENTS = 0x80, 7  # bits of `opponents`: positions are written from outside; number of opponents
@@ -34,9 +33,12 @@ class KartConsole(Console):
         self.folder = game_folder(folder) if isinstance(folder, str) else folder
         self.game = load_game(integration_file(self.folder, "game.json"))
         self._build = build_id(self.folder) if (self.folder / BUILD).is_file() else None
-        memory = Memory(integration_file(self.folder, "data.json"), RAM, RAM_SIZE)
-        super().__init__(core_file(), self.folder / "rom.sfc", memory, isolated, fast and self.game.shortcuts)
-        self._adjustable = "ticks" in memory
+        data, shortened = integration_file(self.folder, "data.json"), fast and self.game.shortcuts
+        super().__init__(core_file(), self.folder / "rom.sfc", data, RAM, isolated=isolated, fast=shortened)
+        if self._memory.outside:
+            self.close()
+            raise UserError(f"{data}: not in the console's memory: {', '.join(self._memory.outside)}")
+        self._adjustable = "ticks" in self._memory
         self._files: dict[str, Path] = {}  # of the circuits loaded so far
         self.ticks: int | None = None  # last value written to the ROM; None: unknown
         self._dark: int | None = None  # likewise

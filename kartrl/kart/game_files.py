@@ -1,12 +1,11 @@
 """Where the games are: ROMs, descriptions, start states, and stable-retro's emulator core."""
 
-import importlib.util
 import json
-import sys
 from multiprocessing import current_process
 from pathlib import Path
 
 from kartrl.config.levels import is_path
+from kartrl.console import cores
 from kartrl.errors import UserError
 from kartrl.kart import cartridge
 
@@ -90,13 +89,7 @@ def core_file() -> Path:
     Raises:
         UserError: stable-retro is not installed.
     """
-    found = importlib.util.find_spec("stable_retro")
-    if found is None or found.origin is None:
-        raise UserError(
-            "the SNES emulator, stable-retro, is not installed (it supports Linux on x86-64 and macOS on arm64 only); "
-            "train another environment instead: --set environment.id=CartPole-v1"
-        )
-    return Path(found.origin).parent / "cores" / f"snes9x_libretro.{'dylib' if sys.platform == 'darwin' else 'so'}"
+    return cores.core_file("snes9x")
 
 
 def build_id(folder: Path) -> int:

@@ -8,14 +8,14 @@ import pytest
 
 from kartrl.console.memory import Memory
 from kartrl.errors import UserError
-from kartrl.kart.console import RAM, RAM_SIZE
+from kartrl.kart.console import RAM
 from kartrl.kart.game_files import BUNDLED, GAMES
 
 stable_retro = pytest.importorskip("stable_retro", reason="no SNES emulator on this platform")
 
 ORDERS = ("|", "=", "<", ">", "<>", "><", "<=", ">=")
 TYPES = [f"{order}{kind}{size}" for order in ORDERS for kind in "uidn" for size in range(1, 9)]
-PLACE, SIZE = 0x100, 64  # of the random bytes in the memory
+RAM_SIZE, PLACE, SIZE = 0x20000, 0x100, 64  # of the memory, and of the random bytes in it
 
 
 def test_values_of_all_types_equal_stable_retros(tmp_path: Path) -> None:
@@ -34,12 +34,12 @@ def test_values_of_all_types_equal_stable_retros(tmp_path: Path) -> None:
     emulator.configure_data(data)
     emulator.step()
     assert data.load(str(file), str(scenario))
-    memory, ram = Memory(file, RAM, RAM_SIZE), bytearray(RAM_SIZE)
+    memory, ram = Memory(file, {RAM: RAM_SIZE}), bytearray(RAM_SIZE)
     for values in [*random.integers(256, size=(50, SIZE)), np.arange(160, 160 + SIZE), np.full(SIZE, 255)]:
         for index, value in enumerate(values.tolist()):
             data.memory.assign(RAM + PLACE + index, "|u1", value)
             ram[PLACE + index] = value
-        assert memory.read(ram) == data.lookup_all()
+        assert memory.read({RAM: ram}) == data.lookup_all()
 
 
 @pytest.mark.parametrize(
@@ -51,8 +51,6 @@ def test_values_of_all_types_equal_stable_retros(tmp_path: Path) -> None:
         {"address": RAM + 16, "type": "<f4"},
         {"address": RAM + 16, "type": 7},
         {"address": RAM + 16, "type": "|u1", "mask": "all"},
-        {"address": 5, "type": "|u1"},
-        {"address": RAM + RAM_SIZE - 1, "type": "<u2"},
         {"type": "|u1"},
     ],
 )
@@ -60,4 +58,14 @@ def test_invalid_address_or_type_is_an_error(tmp_path: Path, place: dict) -> Non
     file = tmp_path / "data.json"
     file.write_text(json.dumps({"info": {"x": place}}))
     with pytest.raises(UserError, match=r"data\.json.*addresses"):
-        Memory(file, RAM, RAM_SIZE)
+        Memory(file, {RAM: RAM_SIZE})
+
+
+def test_values_outside_the_memory_are_left_out(tmp_path: Path) -> None:
+    file = tmp_path / "data.json"
+    places = {"before": RAM - 1, "first": RAM, "last": RAM + 6, "across": RAM + 7, "behind": RAM + 8, "next": 2**32}
+    info = {name: {"address": address, "type": "<u2"} for name, address in places.items()}
+    file.write_text(json.dumps({"info": info}))
+    memory = Memory(file, {RAM: 8, 2**32: 2})
+    assert memory.outside == ("before", "across", "behind")
+    assert memory.read({RAM: bytes(range(8)), 2**32: b"\1\0"}) == {"first": 0x100, "last": 0x706, "next": 1}
