@@ -57,7 +57,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _runs() -> Iterator[Row]:
     """All runs, the most recently begun last."""
-    from kartrl.run.folders import config_of  # loads torch
+    from kartrl.learning import checkpoint  # these two load torch
+    from kartrl.run.folders import config_of
     from kartrl.run.places import runs_in
     from kartrl.run.run_folder import CONFIG, has_checkpoint, is_training
 
@@ -69,7 +70,8 @@ def _runs() -> Iterator[Row]:
     for folder in sorted(runs_in(logs), key=begun):
         saved, steps = has_checkpoint(folder), scalars_csv.come_to(folder)[1]
         try:
-            config = config_of(folder)
+            newest = checkpoint.newest_readable(folder)  # a resumed run has other limits than config.cfg, how it began
+            config = newest[1].config if newest else config_of(folder)
         except UserError:
             state, about = "unreadable", dict.fromkeys(("of", "environment", "algorithm"))
         else:

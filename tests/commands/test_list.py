@@ -23,10 +23,11 @@ def make_run(logs: Path, name: str, steps: int, begun: float, *overrides: str) -
     """A run that has logged and, but for 0 steps, saved something."""
     folder = logs / name
     (folder / "checkpoints").mkdir(parents=True)
-    (folder / "config.cfg").write_text(dump(read(overrides=[*CARTPOLE, "run.agent_steps=1000", *overrides])))
+    settings = [*CARTPOLE, "run.agent_steps=1000", *overrides]
+    (folder / "config.cfg").write_text(dump(read(overrides=settings)))
     os.utime(folder / "config.cfg", (begun, begun))
     if steps:
-        save_policy(folder, CARTPOLE, steps)
+        save_policy(folder, settings, steps)
         table = ScalarsTable(folder, 0)
         table.open()
         for number in (steps // 2, steps):
@@ -39,6 +40,13 @@ def make_run(logs: Path, name: str, steps: int, begun: float, *overrides: str) -
 def logs(tmp_path, monkeypatch) -> Path:
     monkeypatch.chdir(tmp_path)
     return tmp_path / "logs"
+
+
+def test_resumed_run_is_listed_with_its_new_limit(logs, capsys):
+    folder = make_run(logs, "longer", 1000, 1)
+    save_policy(folder, [*CARTPOLE, "run.agent_steps=2000"], 1200)
+    (row,) = listed(capsys)
+    assert (row["state"], row["of"]) == ("resumable", 2000)
 
 
 def test_runs_are_listed_with_their_states(logs, capsys):
