@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import mimetypes
 import os
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from rich.console import Console
 
 from kartrl.commands.arguments import Parser
+from kartrl.commands.results import print_json
 from kartrl.errors import UserError
 from kartrl.files import unused_file, user_path, whole_file, write_whole
 
@@ -160,7 +160,7 @@ def _tell(
     text = markdown(comparison)
     console.print(text, highlight=False, markup=False, soft_wrap=True)
     if question.json:
-        print(json.dumps(as_json(comparison), indent=1))
+        print_json(**as_json(comparison))
     if table is None:
         return
     try:

@@ -1,19 +1,96 @@
-"""`kartrl config`: prints the configuration that a run would have."""
+"""`kartrl config`: prints the configuration that a run would have, what of it differs, or what a key means."""
 
 import argparse
+import textwrap
+from pathlib import Path
 
 from kartrl.commands.arguments import Parser
-from kartrl.config import dump, read
+from kartrl.commands.results import print_json
+from kartrl.config import Config, dump, read
+from kartrl.config.explanation import difference, explain
+from kartrl.errors import UserError
+from kartrl.files import check_replaceable, user_path, write_whole
 from kartrl.options import add_config, config_files
+
+WIDTH = 100  # characters of an explanation
 
 
 def add_arguments(parser: Parser) -> None:
     """Add the arguments of `kartrl config`."""
-    parser.runs(run, "config", "config -c mine.cfg --set model.hidden_size=128")
+    parser.runs(
+        run,
+        "config",
+        "config -c mine.cfg --set model.hidden_size=128 --write run.cfg",
+        "config -c pong_appo --diff",
+        "config -c mine.cfg --diff my-run",
+        "config explain optimizer.learning_rate",
+    )
+    parser.add_argument("explain", nargs="*", metavar="explain KEY", help="print what a key means, and its value")
     add_config(parser)
+    parser.add_argument(
+        "--diff",
+        nargs="?",
+        const="",
+        metavar="RUN",
+        help="only what differs from the built-in defaults, or from a run's configuration, which comments show",
+    )
+    parser.add_argument("--write", type=user_path, metavar="FILE", help="write it to a new file, to be used with -c")
+    parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
+    parser.add_argument("--json", action="store_true", help="print an object instead")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print it as an INI file; returns the exit status."""
-    print(dump(read(config_files(options), options.set)), end="")
+    """Print it as an INI file; returns the exit status.
+
+    Raises:
+        UserError: bad input, or the file exists or cannot be written.
+    """
+    files = config_files(options)
+    config = read(files, options.set)
+    if options.explain:
+        _explain(config, options, files)
+    elif options.json:
+        if options.diff is not None or options.write:
+            raise UserError("--json prints the whole configuration: leave out --diff and --write")
+        print_json(config=config.model_dump(mode="json"))
+    else:
+        text = dump(config) if options.diff is None else difference(config, _other(options.diff))
+        if options.write:
+            _write(options.write, text, options.force)
+        else:
+            print(text, end="")
     return 0
+
+
+def _explain(config: Config, options: argparse.Namespace, files: list[str]) -> None:
+    word, *keys = options.explain
+    if word != "explain" or len(keys) != 1:
+        raise UserError("config: expected nothing, or: explain KEY, as in: kartrl config explain optimizer.name")
+    if options.diff is not None or options.write:
+        raise UserError("config explain: leave out --diff and --write")
+    about = explain(config, keys[0], files, options.set)
+    if options.json:
+        print_json(**about)
+        return
+    print(about.pop("key"))
+    for name, text in about.items():
+        start = f"  {name.replace('_', ' '):<9}"
+        print(textwrap.fill(text, WIDTH, initial_indent=start, subsequent_indent=" " * len(start)))
+
+
+def _other(run: str) -> Config:
+    """The defaults, or the configuration of a run."""
+    if not run:
+        return Config()
+    from kartrl.run.folders import config_of, find_run  # loads torch
+
+    return config_of(find_run(run))
+
+
+def _write(file: Path, text: str, force: bool) -> None:
+    check_replaceable({file: text.encode()}, force)
+    try:
+        write_whole(file, text.encode())
+    except OSError as error:
+        raise UserError(f"--write {file}: cannot write ({error.strerror or error})") from error
+    print(f"Wrote {file}")

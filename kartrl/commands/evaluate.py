@@ -1,7 +1,6 @@
 """`kartrl evaluate`: runs a trained network on every level, and prints a table."""
 
 import argparse
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from rich.table import Table
 from kartrl.commands.arguments import Parser, add_levels, add_max_steps, add_policy, add_world
 from kartrl.commands.policy import find_policy
 from kartrl.commands.progress import Progress
-from kartrl.commands.results import Result, as_json, write_csv
+from kartrl.commands.results import Result, as_json, print_json, write_csv
 from kartrl.envs.episode import Drive, Episode
 from kartrl.envs.world import Env, World
 from kartrl.files import output_file, unused_file, user_path
@@ -55,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
             console.print(f"Wrote {unused}", highlight=False, markup=False, soft_wrap=True)
         if options.json:
             about = {"checkpoint": str(path), "agent_steps": agent_steps, "greedy": options.greedy}
-            print(json.dumps(as_json(results, world, about), indent=1))
+            print_json(**as_json(results, world, about))
 
     choices = options.state, options.episodes, options.greedy, options.device
     evaluate(path, *choices, console, options.set, options.max_steps, write)

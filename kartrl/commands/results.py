@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,10 +25,14 @@ class Result(NamedTuple):
     seeds: list[int]  # of these
 
 
+def print_json(**fields: Any) -> None:
+    """Print one object on stdout: kartrl's version, then these fields."""
+    print(json.dumps({"kartrl": __version__, **fields}, indent=1))
+
+
 def as_json(results: Sequence[Result], world: World, about: Mapping[str, Any]) -> dict[str, Any]:
     """What docs/policies.md describes; `about`: its first keys."""
     return {
-        "kartrl": __version__,
         **about,
         "environment": world.config.environment.id,
         "levels": [_level(result, world) for result in results],

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kartrl import __version__
 from kartrl.comparison import statistics
 from kartrl.comparison.curves import Moment, reached, smooth
 from kartrl.comparison.runs import EPISODE_METRICS, PLACES, TRAINING, ComparedRun, Groups
@@ -84,7 +83,6 @@ def markdown(comparison: Comparison) -> str:
 def as_json(comparison: Comparison) -> dict[str, Any]:
     """What the tables of `markdown` hold, and the score of each run; docs/comparing.md describes it."""
     return {
-        "kartrl": __version__,
         "metric": comparison.metric,
         "by": comparison.by,
         "tasks": [_task_json(comparison, index) for index in range(len(comparison.tasks))],

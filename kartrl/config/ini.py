@@ -118,14 +118,14 @@ def read(files: Sequence[str | Path] = (), overrides: Iterable[str] = (), base: 
     """
     values, overrides = Values(), list(overrides)
     if base:
-        _merge(values, _parse(base, "the stored configuration"), "the stored configuration")
+        _merge(values, parse(base, "the stored configuration"), "the stored configuration")
     for file in files:
         try:
-            text = read_text(_find(file))
+            text = read_text(find_file(file))
         except (OSError, UnicodeDecodeError) as error:
             there = f"; the bundled ones are: {', '.join(presets())}" if isinstance(error, FileNotFoundError) else ""
             raise UserError(f"{file}: cannot read this configuration ({_reason(error)}){there}") from error
-        _merge(values, _parse(text, str(file)), str(file))
+        _merge(values, parse(text, str(file)), str(file))
     for override in overrides:
         name, equals, value = override.partition("=")
         section, dot, key = name.strip().partition(".")
@@ -157,9 +157,7 @@ def preset_ids() -> dict[str, str]:
     """Name of each bundled configuration, and its `environment.id`."""
     default = {"id": Environment().id}
     files = {name: PRESETS / f"{name}.cfg" for name in presets()}
-    return {
-        name: (default | _parse(read_text(file), name).get("environment", {}))["id"] for name, file in files.items()
-    }
+    return {name: (default | parse(read_text(file), name).get("environment", {}))["id"] for name, file in files.items()}
 
 
 def dump(config: Config, comments: bool = True, about: Mapping[str, str] | None = None) -> str:
@@ -210,7 +208,7 @@ def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _find(file: str | Path) -> Path:
+def find_file(file: str | Path) -> Path:
     """The file with this path or, if there is none, the bundled configuration with this name."""
     path = user_path(str(file))
     return PRESETS / f"{file}.cfg" if str(file) in presets() and not path.is_file() else path
@@ -225,7 +223,12 @@ def _reason(error: Exception) -> str:
     return error.strerror or str(error) if isinstance(error, OSError) else str(error)
 
 
-def _parse(text: str, source: str) -> Values:
+def parse(text: str, source: str) -> Values:
+    """The text of a configuration as section -> key -> value, neither of which is checked.
+
+    Raises:
+        UserError: it is no INI file.
+    """
     parser = configparser.ConfigParser(
         interpolation=None, default_section="\0", comment_prefixes="#", delimiters=("=",)
     )

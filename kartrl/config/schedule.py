@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, PlainSerializer
+from pydantic import AfterValidator, BeforeValidator, PlainSerializer, WithJsonSchema
 
 POWERS = {"constant": 0, "linear": 1, "polynomial": 2}
 SYNTAX = "one number, or: linear START END, or: polynomial START END"
@@ -69,7 +69,12 @@ def _plain(schedule: Schedule) -> float | str:
     return schedule.start if schedule.kind == "constant" else str(schedule)
 
 
-Cost = Annotated[Schedule, BeforeValidator(_parse), AfterValidator(_within(0, math.inf)), PlainSerializer(_plain)]
-Share = Annotated[Schedule, BeforeValidator(_parse), AfterValidator(_within(0, 1)), PlainSerializer(_plain)]
-Rate = Annotated[Cost, AfterValidator(_starts_above_zero)]
-Candidates = Annotated[Schedule, BeforeValidator(_parse), AfterValidator(_within(1, 1000)), PlainSerializer(_plain)]
+def _of(**limits: float) -> WithJsonSchema:
+    return WithJsonSchema({"type": "schedule", **limits})
+
+
+_Schedule = Annotated[Schedule, BeforeValidator(_parse), PlainSerializer(_plain)]
+Cost = Annotated[_Schedule, AfterValidator(_within(0, math.inf)), _of(minimum=0)]
+Share = Annotated[_Schedule, AfterValidator(_within(0, 1)), _of(minimum=0, maximum=1)]
+Rate = Annotated[Cost, AfterValidator(_starts_above_zero), _of(minimum=0)]
+Candidates = Annotated[_Schedule, AfterValidator(_within(1, 1000)), _of(minimum=1, maximum=1000)]

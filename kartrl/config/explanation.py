@@ -1,0 +1,112 @@
+"""Configurations for people: what of one differs from another, and what a key means."""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kartrl.config import arguments
+from kartrl.config.chosen import unchosen
+from kartrl.config.ini import HINTS, Config, dump, find_file, parse, read
+from kartrl.errors import UserError
+from kartrl.files import read_text
+
+_KINDS = {
+    "integer": "whole number",
+    "number": "number",
+    "boolean": "true or false",
+    "string": "text",
+    "schedule": "number, or linear START END, or polynomial START END",
+}
+_LIMITS = {
+    "minimum": "{:,} or more",
+    "exclusiveMinimum": "more than {:,}",
+    "maximum": "at most {:,}",
+    "exclusiveMaximum": "less than {:,}",
+}
+
+
+def difference(config: Config, other: Config) -> str:
+    """What of `config` differs, as INI text that makes it of `other`, with the values there in comments.
+
+    Values are compared, not their spelling, and what `auto` chose counts as `auto`.
+    """
+    new, old = (_texts(read(base=dump(unchosen(one)))) for one in (config, other))  # so that 60 is 60.0
+    lines = []
+    for section in new | old:
+        here, there = new.get(section, {}), old.get(section, {})
+        gone = [f"# {key} = {value}, not set here" for key, value in there.items() if key not in here]
+        changed = [
+            f"# {there[key]}\n{key} = {value}" if key in there else f"# not set\n{key} = {value}"
+            for key, value in here.items()
+            if there.get(key) != value
+        ]
+        lines += [f"[{section}]"] * bool(gone or changed) + gone + changed
+    return "".join(f"{line}\n" for line in lines)
+
+
+def explain(config: Config, name: str, files: Sequence[str], overrides: Sequence[str]) -> dict[str, str]:
+    """What a key is: its `key`, `meaning`, `type`, `default`, `value` and `set_by`.
+
+    Args:
+        name: section.key, or a key that only one section has.
+        files: as in `read`, which made the configuration of them.
+        overrides: likewise.
+
+    Raises:
+        UserError: there is no such key, or several; it names the nearest.
+    """
+    default, values = (
+        {f"{section}.{key}": value for section, keys in _texts(one).items() for key, value in keys.items()}
+        for one in (Config(), config)
+    )
+    found = [key for key in values if name in (key, key.partition(".")[2])]
+    if len(found) > 1:
+        raise UserError(f"{name}: several sections have this key; choose from {', '.join(found)}")
+    if not found:
+        short = {key.partition(".")[2]: key for key in reversed(values)}
+        near = difflib.get_close_matches(name[:80], [*values, *short], n=1, cutoff=0.0)[0]
+        raise UserError(f"{name[:80]!r}: unknown key; the nearest valid one is {short.get(near, near)!r}")
+    (key,) = found
+    meaning, accepted = _about(config, *key.split(".", 1))
+    about = {"key": key, "meaning": meaning, "type": accepted, "default": default.get(key, "not set")}
+    return about | {"value": values[key], "set_by": _origin(key, files, overrides)}
+
+
+def _about(config: Config, section: str, key: str) -> tuple[str, str]:
+    """Meaning and type of a key."""
+    if section == "levels":
+        return f"how this level is used; {' '.join(HINTS)}", "train or test or none"
+    if arguments.is_argument(key):
+        return "argument of the environment's constructor", "Python literal, or text"
+    kind = type(getattr(config, section))
+    return str(kind.model_fields[key].description), _accepted(kind.model_json_schema()["properties"][key])
+
+
+def _origin(key: str, files: Sequence[str], overrides: Sequence[str]) -> str:
+    """Which of these sets the key last."""
+    if any(override.partition("=")[0].strip() == key for override in overrides):
+        return "the command line"
+    section, _, name = key.partition(".")
+    for file in reversed(files):
+        if name in parse(read_text(find_file(file)), str(file)).get(section, {}):
+            return str(file)
+    return "default"
+
+
+def _texts(config: Config) -> dict[str, dict[str, str]]:
+    """Section -> key -> value, as in the file."""
+    return parse(dump(config, comments=False), "the configuration")
+
+
+def _accepted(schema: Mapping[str, Any]) -> str:
+    """A JSON schema of pydantic's in words."""
+    if "anyOf" in schema:
+        return " or ".join(map(_accepted, schema["anyOf"]))
+    if choices := schema.get("enum", [schema["const"]] if "const" in schema else None):
+        return " or ".join(choices)
+    if "prefixItems" in schema:
+        return " and ".join(map(_accepted, schema["prefixItems"]))
+    if "items" in schema:
+        return f"list: {_accepted(schema['items'])} each"
+    limits = [text.format(schema[key]) for key, text in _LIMITS.items() if key in schema]
+    return ", ".join([_KINDS[schema["type"]], *limits])
