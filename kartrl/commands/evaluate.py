@@ -11,8 +11,8 @@ from rich.table import Table
 from kartrl.commands.arguments import Parser, add_levels, add_max_steps, add_policy, add_world
 from kartrl.commands.policy import find_policy
 from kartrl.commands.progress import Progress
-from kartrl.commands.results import Result, as_json, print_json, write_csv
-from kartrl.envs.episode import Drive, Episode
+from kartrl.commands.results import as_json, print_json, write_csv
+from kartrl.envs.episode import Episode, Result
 from kartrl.envs.world import Env, World
 from kartrl.files import output_file, unused_file, user_path
 from kartrl.metrics.tables import Line, fitted
@@ -83,49 +83,29 @@ def evaluate(
         UserError: the checkpoint, a level or the device is missing or unusable.
     """
     from kartrl.driving.driver import open_driver  # loads torch
-    from kartrl.driving.episodes import Start
-    from kartrl.driving.levels import drive_levels
+    from kartrl.driving.evaluation import Evaluation
 
     with open_driver(path, levels, device, console=console, overrides=overrides, max_steps=max_steps) as driver:
         world, said = driver.world, f"{path}: {driver.agent_steps:,} agent steps, {'greedy' if greedy else 'sampled'}"
-        names = {level: world.name_level(level) if level else "" for level in driver.levels or ("",)}
-        uses = world.find_uses([name for name in names.values() if name])
-        driven: dict[str, dict[int, Episode]] = {level: {} for level in names}  # by level and seed
-
-        def results() -> list[Result]:
-            done = [(names[level], dict(sorted(episodes.items()))) for level, episodes in driven.items() if episodes]
-            return [
-                Result(name, uses.get(name, "none") if name else "train", [*episodes.values()], [*episodes])
-                for name, episodes in done
-            ]
+        evaluation = Evaluation(driver, episodes)
+        progress = Progress(console, evaluation.total)
 
         def finish(note: str) -> None:
-            _print(results(), f"{said}{note}", world, console)
-            write(world, results(), driver.agent_steps)
-
-        def keep(start: Start, drive: Drive) -> None:
-            driven[start.level][start.seed] = drive.episode
-            progress.end()
+            _print(evaluation.results, f"{said}{note}", world, console)
+            write(world, evaluation.results, driver.agent_steps)
 
         def look(_: Env) -> None:
-            done = sum(map(len, driven.values()))
-            progress.step(f", {done} of {len(starts)} episodes")
+            progress.step(f", {evaluation.done} of {evaluation.total} episodes")
 
-        progress = Progress(console, len(names) * episodes)
         progress.begin(world.config.environment.id)
-        starts = [
-            Start(level, seed, uses.get(name, "none") if level else "train", look)
-            for level, name in names.items()
-            for seed in range(episodes)
-        ]
         try:
             with progress:
-                drive_levels(driver, starts, greedy=greedy, on_end=keep)
+                evaluation.run(greedy=greedy, on_step=look, on_end=progress.end)
         except KeyboardInterrupt:
             finish("; interrupted")
             raise
     finish(f", {episodes} episode{'s' * (episodes > 1)} each")
-    return results()
+    return evaluation.results
 
 
 def _print(results: Sequence[Result], title: str, world: World, console: Console) -> None:

@@ -12,10 +12,11 @@ from rich.console import Console
 
 from kartrl import __version__
 from kartrl.commands.arguments import POLICY, Parser, add_levels
-from kartrl.commands.evaluate import Result, evaluate
+from kartrl.commands.evaluate import evaluate
 from kartrl.config import Config, Run, read, settings
 from kartrl.config.chosen import unchosen
 from kartrl.config.cluster import Cluster
+from kartrl.envs.episode import Result
 from kartrl.envs.world import World
 from kartrl.envs.worlds import load_world
 from kartrl.errors import UserError

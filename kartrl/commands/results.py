@@ -5,24 +5,15 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from kartrl import __version__
 from kartrl.comparison.statistics import mean_band
-from kartrl.envs.episode import Episode
+from kartrl.envs.episode import Result
 from kartrl.envs.world import World
 from kartrl.files import write_whole
-
-
-class Result(NamedTuple):
-    """All episodes of an evaluation on one level."""
-
-    level: str  # short name; "" if there are no levels
-    use: str  # "train", "test" or "none", in the configuration of the training run
-    episodes: list[Episode]
-    seeds: list[int]  # of these
 
 
 def print_json(**fields: Any) -> None:

@@ -20,6 +20,15 @@ class Episode(NamedTuple):
     details: Any = None  # what else the world reports about it, such as lap times; picklable
 
 
+class Result(NamedTuple):
+    """All episodes of an evaluation on one level."""
+
+    level: str  # short name; "" if there are no levels
+    use: str  # "train", "test" or "none", in the configuration of the training run
+    episodes: list[Episode]
+    seeds: list[int]  # of these
+
+
 class Drive(NamedTuple):
     """An episode driven to be drawn, with its trace."""
 

@@ -1,0 +1,55 @@
+"""Evaluation of a policy."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kartrl.driving.driver import open_driver
+from kartrl.driving.evaluation import Evaluation
+from kartrl.envs.episode import Result
+from kartrl.envs.seeds import keep_generators, restore_generators
+from kartrl.errors import UserError
+from kartrl.library.configuration import settings_of
+from kartrl.library.policy import Policy
+from kartrl.run.folders import find_checkpoint
+
+
+def evaluate(
+    policy: Policy | str | Path,
+    *,
+    episodes: int = 5,
+    levels: Sequence[str] = (),
+    greedy: bool = True,
+    overrides: Mapping[str, Any] | None = None,
+    max_steps: int | None = None,
+    device: str = "cpu",
+) -> list[Result]:
+    """Run episodes of a policy, as `kartrl evaluate` does: on each level, with the seeds from 0 on, on all cores.
+
+    Args:
+        policy: from `load_policy`; or a checkpoint file, or a run by its name or folder.
+        episodes: for each level, at least 1.
+        levels: as on the command line; if empty, those that the policy was trained or tested on.
+        greedy: take the most likely actions; else sample.
+        overrides: settings of the environment that differ from training, "section.key" -> value.
+        max_steps: agent steps after which an episode is truncated; None: the run's `evaluation.max_steps`.
+        device: as for `load_policy`.
+
+    Returns:
+        The episodes on each level; one `Result` if there are no levels.
+
+    Raises:
+        UserError: bad input, as for `load_policy` and `make_env`.
+    """
+    if episodes < 1:
+        raise UserError(f"evaluate: episodes = {episodes}: must be at least 1")
+    path = policy.path if isinstance(policy, Policy) else find_checkpoint(str(policy), "evaluate")
+    threads, generators = torch.get_num_threads(), keep_generators()
+    try:
+        with open_driver(path, levels, device, overrides=settings_of(overrides), max_steps=max_steps) as driver:
+            return Evaluation(driver, episodes).run(greedy=greedy)
+    finally:
+        torch.set_num_threads(threads)
+        restore_generators(generators)

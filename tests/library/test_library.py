@@ -1,0 +1,123 @@
+"""What `import kartrl` offers: a configuration, environments, policies that act, and their evaluation."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import ROOT, assert_clear
+from gymnasium.spaces import Discrete
+from policies import CARTPOLE, save_policy
+
+import kartrl
+from kartrl.cli import main
+from kartrl.envs.observation_spec import ObservationSpec
+
+MASKED = ("environment.id=kartrl/MaskedCartPole-v1", "model.hidden_size=16")
+
+
+def run_example(name: str, *arguments: str, cwd: Path) -> str:
+    command = [sys.executable, str(ROOT / "examples" / name), *arguments]
+    done = subprocess.run(command, cwd=cwd, text=True, capture_output=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_importing_kartrl_and_a_configuration_loads_no_torch() -> None:
+    code = "import sys, kartrl; kartrl.read_config('cartpole'); print([*{'torch'} & set(sys.modules)], dir(kartrl))"
+    shown = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True, check=True).stdout
+    assert shown.startswith("[] ")
+    assert all(f"'{name}'" in shown for name in kartrl.__all__)
+
+
+def test_names_are_the_same_to_type_checkers_and_python() -> None:
+    tree = ast.parse(Path(kartrl.__file__).read_text(encoding="utf-8"))
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    typed = [(node.module, alias.name) for node in block.body for alias in node.names]
+    assert sorted(name for _, name in typed) == kartrl.__all__
+    for module, name in typed:
+        assert getattr(kartrl, name) is getattr(sys.modules[module], name)
+        assert getattr(kartrl, name).__doc__
+    with pytest.raises(AttributeError, match="no attribute 'trian'"):
+        kartrl.trian  # noqa: B018
+
+
+def test_a_configuration_takes_values_of_any_kind() -> None:
+    values = {"model.channels": (8, 16, 16), "run.reproducible": True, "environment.kwargs.a": "b", "run.seed": 3}
+    config = kartrl.read_config(["cartpole"], values)
+    assert (config.model.channels, config.run.reproducible, config.run.seed) == ((8, 16, 16), True, 3)
+    assert config.environment.kwargs == {"a": "b"}
+    with pytest.raises(kartrl.UserError, match="nearest valid one is 'seed'"):
+        kartrl.read_config(overrides={"run.sed": 3})
+
+
+@pytest.mark.parametrize("core", ["none", "lstm", "gru"])
+def test_acting_on_many_equals_acting_on_each(tmp_path: Path, core: str) -> None:
+    policy = kartrl.load_policy(save_policy(tmp_path, (*CARTPOLE, f"model.core={core}")))
+    env = policy.make_env()
+    seen, states, state = [], [], np.zeros(policy.state_size, np.float32)
+    observation, _ = env.reset(seed=1)
+    for _ in range(5):
+        seen.append(observation)
+        states.append(state)
+        action, state = policy.act(observation, state)
+        assert env.action_space.contains(action)
+        observation, *_ = env.step(action)
+    env.close()
+    actions, after = policy.act(np.stack(seen), np.stack(states))
+    each = [policy.act(one, own) for one, own in zip(seen, states, strict=True)]
+    assert actions.tolist() == [action for action, _ in each]
+    np.testing.assert_array_equal(after, np.stack([state for _, state in each]))
+    np.testing.assert_array_equal(policy.act(seen[0])[1], after[0], "no state begins an episode")
+
+
+def test_acting_with_masks_takes_legal_actions_alone(tmp_path: Path) -> None:
+    policy = kartrl.load_policy(save_policy(tmp_path, MASKED))
+    observation = np.zeros((2, *policy.observation_shape), np.float32)
+    for greedy in (True, False):
+        actions, _ = policy.act(observation, mask=[np.array([1, 0]), np.array([0, 1])], greedy=greedy)
+        assert actions.tolist() == [0, 1]
+    with pytest.raises(kartrl.UserError, match="allows no action"):
+        policy.act(observation[0], mask=np.array([0, 0]))
+
+
+@pytest.mark.parametrize(
+    ("observation", "state"),
+    [
+        (np.zeros(3, np.float32), None),
+        (np.zeros((0, 4), np.float32), None),
+        (np.zeros(4, np.float64), None),
+        (np.zeros((2, 4), np.float32), np.zeros(32, np.float32)),
+        (np.zeros(4, np.float32), np.zeros(31, np.float32)),
+    ],
+)
+def test_acting_on_another_shape_is_one_line(tmp_path: Path, observation: np.ndarray, state: np.ndarray | None) -> None:
+    policy = kartrl.load_policy(save_policy(tmp_path, (*CARTPOLE, "model.core=lstm")))
+    with pytest.raises(kartrl.UserError) as refused:
+        policy.act(observation, state)
+    assert_clear(refused.value)
+
+
+def test_evaluating_gives_the_episodes_of_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = save_policy(tmp_path, CARTPOLE)
+    assert main(["evaluate", "-p", str(path), "--episodes", "3", "-o", str(tmp_path / "episodes.csv")]) == 0
+    (result,) = kartrl.evaluate(kartrl.load_policy(path), episodes=3)
+    rows = [row.split(",") for row in (tmp_path / "episodes.csv").read_text().splitlines()[1:]]
+    assert [float(row[3]) for row in rows] == [episode.episodic_return for episode in result.episodes]
+    with pytest.raises(kartrl.UserError, match="at least 1"):
+        kartrl.evaluate(path, episodes=0)
+
+
+def test_an_environment_is_what_training_has() -> None:
+    env = kartrl.make_env(kartrl.read_config(overrides={"environment.id": "kartrl/Snake-v0"}))
+    assert ObservationSpec.of(env.observation_space).has_images
+    assert isinstance(env.action_space, Discrete)
+    env.close()
+
+
+def test_examples_act_and_evaluate(tmp_path: Path) -> None:
+    path = str(save_policy(tmp_path, CARTPOLE))
+    assert run_example("act.py", path, cwd=tmp_path).startswith("return ")
+    assert run_example("evaluate.py", path, cwd=tmp_path).count("all: ") == 2
