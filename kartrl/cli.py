@@ -26,7 +26,7 @@ COMMANDS = {
     "list": "list runs, bundled configurations and environments",
     "compare": "compare runs: curves, scores, confidence intervals; an experiment's missing runs are trained first",
     "play": "drive yourself in a window, against the clock or a ghost",
-    "export": "export a small checkpoint for sharing, with a model card",
+    "export": "export a small checkpoint for sharing, or an ONNX file, with a card",
     "bench": "measure how fast this machine could train, how fast it does, and where the time goes",
     "benchmark": "train on some circuits, and measure how well the policies drive others",
     "import-rom": "import the ROM of your own cartridge",

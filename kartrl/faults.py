@@ -30,6 +30,7 @@ VALUES = {
     "reading": "agent steps between two readings of the losses",
     "join": "seconds for a role to end before it is killed",
     "emulator": "seconds for an emulator's answer",
+    "onnx": "difference from the network up to which an exported file is written",
 }
 _reached: Counter[str] = Counter()
 

@@ -1,7 +1,8 @@
-"""`kartrl export`: writes a small checkpoint for sharing, and a model card next to it."""
+"""`kartrl export`: writes a small checkpoint for sharing, or an ONNX file, and a card next to it."""
 
 import argparse
 import itertools
+import json
 import os
 from collections.abc import Sequence
 from functools import partial
@@ -35,7 +36,7 @@ OWN = ("logs", "name", "init", "init_optimizer")  # keys of [run] that concern t
 
 def add_arguments(parser: Parser) -> None:
     """Add the arguments of `kartrl export`."""
-    parser.runs(run, "export my-run -o my-kart.pt --half")
+    parser.runs(run, "export my-run -o my-kart.pt --half", "export my-run --onnx -o my-kart.onnx")
     parser.add_argument("checkpoint", metavar="RUN", type=os.path.expanduser, help=POLICY)
     parser.add_argument(
         "-o",
@@ -43,10 +44,16 @@ def add_arguments(parser: Parser) -> None:
         type=user_path,
         required=True,
         metavar="FILE",
-        help="the new .pt file; the model card is saved beside it as .md",
+        help="the new .pt file; the model card is saved beside it as .md (--onnx: .onnx and .json)",
     )
     parser.add_argument("--force", action="store_true", help="replace files of these names")
     parser.add_argument("--half", action="store_true", help="save the weights in half precision, in half the space")
+    parser.add_argument(
+        "--onnx",
+        action="store_true",
+        help="write an ONNX file for other programs instead, and a card beside it as .json, both once the file has "
+        "been found to equal the policy on 1,000 observations",
+    )
     add_levels(parser, "for the model card, drive on these circuits only")
     parser.add_argument(
         "--episodes",
@@ -61,8 +68,14 @@ def run(options: argparse.Namespace) -> int:
     from kartrl.run.folders import find_checkpoint  # loads torch
 
     path = find_checkpoint(options.checkpoint, "export")
-    output = output_file(options.output, path.stem, ".pt")
-    check_replaceable(dict.fromkeys((output, output.with_suffix(".md"))), options.force)
+    suffix, card = (".onnx", ".json") if options.onnx else (".pt", ".md")
+    output = output_file(options.output, path.stem, suffix)
+    check_replaceable(dict.fromkeys((output, output.with_suffix(card))), options.force)
+    if options.onnx:
+        if options.half:
+            raise UserError("--onnx: the file has single precision; leave out --half")
+        export_onnx(path, output, options.state, Console())
+        return 0
     export(path, output, options.half, options.state, options.episodes, "auto", Console())
     return 0
 
@@ -110,6 +123,40 @@ def export(
     write_whole(card, describe(output.name, given, half, results, world).encode())
     size = output.stat().st_size / 1e6
     console.print(f"Weights: {output} ({size:.2f} MB)\nCard: {card}", highlight=False, markup=False, soft_wrap=True)
+
+
+def export_onnx(path: Path, output: Path, levels: Sequence[str], console: Console) -> None:
+    """Write the policy of a checkpoint as an ONNX file, and its card, with the suffix .json, beside it.
+
+    Args:
+        levels: on which the file is compared with the policy; if empty, those of its configuration.
+
+    Raises:
+        UserError: the checkpoint, a level or a library is missing, the file would differ from the policy, or cannot be
+            written.
+    """
+    from kartrl.driving import onnx_file  # loads torch
+    from kartrl.driving.driver import open_driver
+    from kartrl.learning import checkpoint
+
+    onnx_file.check_installed()
+    with open_driver(path, levels, "cpu", console=console) as driver:
+        data, about = onnx_file.make_file(driver, checkpoint.load(path))
+    card = output.with_suffix(".json")
+    try:
+        write_whole(output, data)
+        write_whole(card, f"{json.dumps(about, indent=1)}\n".encode())
+    except OSError as error:
+        raise UserError(f"-o {output}: cannot write ({error.strerror or error})") from error
+    equal = about["equality"]
+    console.print(
+        f"ONNX: {output} ({len(data) / 1e6:.2f} MB), as the policy on {equal['observations']:,} observations: numbers "
+        f"within {equal['policy_max_difference']:.1g}, {equal['equal_greedy_actions']:.1%} of greedy actions equal\n"
+        f"Card: {card}",
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
+    )
 
 
 def _impersonal(config: Config) -> Config:

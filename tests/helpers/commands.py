@@ -90,6 +90,14 @@ def run(*arguments: str, cwd: Path, timeout: float = 100, **how: Any) -> subproc
     return subprocess.CompletedProcess(arguments, process.wait(60), output, errors)
 
 
+def run_example(name: str, *arguments: str, cwd: Path) -> str:
+    """What an example script prints, run to its end."""
+    command = [sys.executable, str(ROOT / "examples" / name), *arguments]
+    done = subprocess.run(command, cwd=cwd, text=True, capture_output=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 class Training:
     """A `kartrl train` in the background, in a session of its own; a context manager that leaves no process behind.
 

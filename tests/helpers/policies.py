@@ -8,7 +8,7 @@ from gymnasium.spaces import Discrete
 
 from kartrl.algorithms import heads_of
 from kartrl.config import read
-from kartrl.envs.observation_spec import plain
+from kartrl.envs.observation_spec import ObservationSpec, plain
 from kartrl.envs.spec import ActionSpec
 from kartrl.envs.worlds import load_world
 from kartrl.learning import checkpoint
@@ -53,12 +53,10 @@ def save_policy(
     torch.set_num_threads(1)  # as in the commands: more are far slower where the cores are busy
     config = load_world(read(overrides=overrides)).prepare()
     env = load_world(config).open_env()
-    shape, action = env.observation_space.shape, ActionSpec.of(env.action_space)
+    spec, action = ObservationSpec.of(env.observation_space), ActionSpec.of(env.action_space)
     env.close()
     torch.manual_seed(agent_steps)
-    network = make_network(config.model, plain(*shape), action, heads_of(config))
+    network = make_network(config.model, spec, action, heads_of(config))
     path = run_folder / "checkpoints" / f"{agent_steps:010d}.pt"
-    checkpoint.save(
-        path, Checkpoint(config, network.state_dict(), {}, Counters(agent_steps), plain(*shape), action, score)
-    )
+    checkpoint.save(path, Checkpoint(config, network.state_dict(), {}, Counters(agent_steps), spec, action, score))
     return path

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import ROOT, assert_clear
+from commands import assert_clear, run_example
 from gymnasium.spaces import Discrete
 from policies import CARTPOLE, save_policy
 
@@ -16,13 +16,6 @@ from kartrl.cli import main
 from kartrl.envs.observation_spec import ObservationSpec
 
 MASKED = ("environment.id=kartrl/MaskedCartPole-v1", "model.hidden_size=16")
-
-
-def run_example(name: str, *arguments: str, cwd: Path) -> str:
-    command = [sys.executable, str(ROOT / "examples" / name), *arguments]
-    done = subprocess.run(command, cwd=cwd, text=True, capture_output=True, timeout=200, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def test_importing_kartrl_and_a_configuration_loads_no_torch() -> None:
