@@ -17,10 +17,10 @@ from rich.console import Console
 from rich.progress import Progress
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from kartrl.config.levels import circuit_name
 from kartrl.errors import UserError
 from kartrl.kart.generalisation.driving import GAME, measure, reference_laps
 from kartrl.kart.generalisation.results import circuit_measures
+from kartrl.kart.levels import circuit_name
 from kartrl.kart.selection import circuits_of
 from kartrl.options import positive
 from kartrl.run.folders import find_checkpoint

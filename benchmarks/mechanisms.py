@@ -253,7 +253,7 @@ def unseen_map() -> Pair:
     """Eight karts with the whole screen drawn (one row of the map is observed), and with the road only."""
     return (
         "the kart with the map",
-        lambda: in_own_process(stepping, read(overrides=["environment.crop_bottom=109"]), 8, 0.0),
+        lambda: in_own_process(stepping, read(overrides=["kart.crop_bottom=109"]), 8, 0.0),
         "without",
         lambda: in_own_process(stepping, read(), 8, 0.0),
     )

@@ -57,7 +57,7 @@ if not TYPE_CHECKING:  # to a type checker, a module with this function has ever
 
 
 gymnasium.register("kartrl/Kart-v0", entry_point="kartrl.kart.env:KartEnv")
-gymnasium.register("kartrl/Procgen-v0", entry_point="kartrl.envs.games.procgen:ProcgenEnv")
+gymnasium.register("kartrl/Procgen-v0", entry_point="kartrl.procgen.world:ProcgenEnv")
 gymnasium.register("kartrl/Snake-v0", entry_point="kartrl.envs.games.snake:SnakeEnv")
 gymnasium.register(
     "kartrl/MaskedCartPole-v1",

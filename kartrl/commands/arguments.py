@@ -128,6 +128,6 @@ def add_world(parser: argparse.ArgumentParser) -> None:
         "--set",
         action="append",
         default=[],
-        metavar="environment.KEY=VALUE",
-        help="override a value of the training environment, such as environment.opponents=3; repeatable",
+        metavar="SECTION.KEY=VALUE",
+        help="override a value of the environment that it was trained on, such as kart.opponents=3; repeatable",
     )

@@ -52,7 +52,8 @@ def run(options: argparse.Namespace) -> int:
     elif options.json:
         if options.diff is not None or options.write:
             raise UserError("--json prints the whole configuration: leave out --diff and --write")
-        print_json(config=config.model_dump(mode="json"))
+        sections = {name: section.model_dump(mode="json") for name, section in config.sections.items()}
+        print_json(config=sections | {"levels": config.levels.uses})
     else:
         text = dump(config) if options.diff is None else difference(config, _other(options.diff))
         if options.write:

@@ -27,7 +27,7 @@ def add_arguments(parser: Parser) -> None:
         run,
         "evaluate -p my-run",
         "evaluate -p my-run -s '*.Act1',random:100-119 --episodes 3",
-        "evaluate --set environment.opponents=3",
+        "evaluate --set kart.opponents=3",
         "evaluate -p my-run --json -o episodes.csv",
     )
     add_levels(parser, "only these circuits, named as in [levels], such as random:100-119")

@@ -23,7 +23,7 @@ from kartrl.envs.worlds import load_world
 from kartrl.errors import UserError
 from kartrl.files import check_replaceable, output_file, user_path, write_whole
 from kartrl.hardware.machine import describe_machine
-from kartrl.kart.game_files import BUNDLED, build_id, game_folder, resolve_game
+from kartrl.kart.game_files import BUNDLED, build_id, game_folder
 from kartrl.kart.world import KartWorld
 from kartrl.options import whole_number
 
@@ -103,12 +103,12 @@ def export(
     world = load_world(given.config)
     if levels:
         world.find_levels(levels, console)  # an error here, before an earlier file is overwritten
-    elif episodes and isinstance(world, KartWorld):
+    elif episodes and (trained := load_world(whole.config).level_keys()):
         levels = load_world(openable(path, whole.config)[0]).level_keys()
         if not levels:
             raise UserError(
-                f"{path}: was trained only on circuits in files that are not opened; evaluate it on others with -s, or "
-                "use --episodes 0"
+                f"{path}: was trained only on {world.level_word}s in files that are not opened ({', '.join(trained)}); "
+                "evaluate it on others with -s, or use --episodes 0"
             )
     try:
         checkpoint.save(output, checkpoint.for_driving(given, half))
@@ -160,14 +160,10 @@ def export_onnx(path: Path, output: Path, levels: Sequence[str], console: Consol
 
 
 def _impersonal(config: Config) -> Config:
-    """The configuration without the user's own names, paths and machine; `game = auto` is replaced by its result."""
+    """The configuration without the user's own names, files and machine."""
     run = config.run.model_copy(update={name: getattr(Run(), name) for name in OWN})
-    environment = config.environment
-    if isinstance(load_world(config), KartWorld):
-        environment = environment.model_copy(update={"game": resolve_game(environment.game)})
-    levels = config.levels.without_paths()
-    config = unchosen(config, ("model.precision",))
-    return config.model_copy(update={"run": run, "environment": environment, "levels": levels, "cluster": Cluster()})
+    config = unchosen(load_world(config).impersonal(), ("model.precision",))
+    return config.replaced(run=run, cluster=Cluster())
 
 
 def describe(name: str, given: "Checkpoint", half: bool, results: Sequence[Result], world: World) -> str:
@@ -190,7 +186,7 @@ def describe(name: str, given: "Checkpoint", half: bool, results: Sequence[Resul
         "licence": LICENCE,
     }
     if isinstance(world, KartWorld):
-        folder = game_folder(config.environment.game)
+        folder = game_folder(world.kart.game)
         rows["ROM"] = f"{folder.name}, build {build_id(folder):08x}" if folder.name == BUNDLED else folder.name
     lines = [f"# {name}", "", markdown_table(["", ""], [list(row) for row in rows.items()])[:-1]]
     if results:
@@ -200,12 +196,14 @@ def describe(name: str, given: "Checkpoint", half: bool, results: Sequence[Resul
         ]
         lines += ["", "## Results", "", "Greedy, with this file.", "", markdown_table(headings, cells)[:-1]]
     # settings leave out the sections of other algorithms
-    defaults = settings(read(overrides=[f"algorithm.name={config.algorithm.name}"]))
-    changed = dict(settings(config).items() - (defaults | {"algorithm.name": Config().algorithm.name}).items())
-    own, default = config.levels.circuits, Config().levels.circuits
-    circuits = {key: "none" for key in default if key not in own}
-    circuits |= dict(itertools.dropwhile(lambda item: default.get(item[0]) == item[1], own.items()))
-    levels = [f"levels.{key} = {use}" for key, use in circuits.items()]
+    ours = read(overrides=[f"algorithm.name={config.algorithm.name}", f"environment.id={config.environment.id}"])
+    standard = Config()
+    shown = {"algorithm.name": standard.algorithm.name, "environment.id": standard.environment.id}
+    changed = dict(settings(config).items() - (settings(ours) | shown).items())
+    own, default = config.levels.uses, ours.levels.uses
+    uses = {key: "none" for key in default if key not in own}
+    uses |= dict(itertools.dropwhile(lambda item: default.get(item[0]) == item[1], own.items()))
+    levels = [f"levels.{key} = {use}" for key, use in uses.items()]
     others = sorted(f"{key} = {value}" for key, value in changed.items() if not key.startswith("levels."))
     lines += [
         "",

@@ -13,6 +13,7 @@ from rich.console import Console
 from kartrl.commands.arguments import Parser
 from kartrl.config import Run, read
 from kartrl.config.ini import PRESETS, presets
+from kartrl.config.worlds import WORLDS
 from kartrl.errors import UserError
 from kartrl.files import read_text
 from kartrl.metrics import scalars_csv
@@ -111,9 +112,9 @@ def _presets() -> Iterator[Row]:
 
 def _envs() -> Iterator[Row]:
     from kartrl.envs.registered import known_ids
-    from kartrl.envs.worlds import WORLDS
 
-    for name, steps in (dict.fromkeys(WORLDS) | known_ids()).items():
+    own = (name for name in WORLDS if not name.endswith("/"))
+    for name, steps in (dict.fromkeys(own) | known_ids()).items():
         yield {"environment": name, "steps": steps}
 
 

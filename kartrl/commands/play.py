@@ -12,10 +12,11 @@ from rich.console import Console
 
 from kartrl.commands.arguments import Parser, add_levels, add_policy
 from kartrl.commands.policy import find_default
-from kartrl.config import Environment
+from kartrl.config import Config
 from kartrl.errors import UserError
 from kartrl.files import user_path
 from kartrl.kart import KART
+from kartrl.kart.settings import sections_of
 from kartrl.options import whole_number
 
 if TYPE_CHECKING:
@@ -101,8 +102,8 @@ def find_rival(options: argparse.Namespace, console: Console) -> Path | None:
 
     folder = game_folder(options.game)
 
-    def fits(section: Environment) -> bool:
-        return section.id == KART and game_folder(section.game) == folder
+    def fits(config: Config) -> bool:
+        return config.environment.id == KART and game_folder(sections_of(config).kart.game) == folder
 
     return find_default(fits, folder.name == BUNDLED, console, "Ghost")
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from rich.console import Console
 
 from kartrl import kart
-from kartrl.config import Environment, Run
-from kartrl.envs.worlds import WORLDS
+from kartrl.config import Config, Run
+from kartrl.config.worlds import settings_of
 from kartrl.errors import UserError
 from kartrl.launch import typed
 
@@ -15,7 +15,7 @@ SHIPPED = Path(kart.__file__).parent / "weights" / "kart.pt"
 """The bundled policy for the bundled game; its card is beside it. `kartrl export` makes both."""
 OTHER = "-p RUN: another"
 
-Fits = Callable[[Environment], bool]
+Fits = Callable[[Config], bool]
 
 
 def find_policy(name: str | None, levels: bool, console: Console, option: str = "-p") -> Path:
@@ -44,15 +44,15 @@ def find_policy(name: str | None, levels: bool, console: Console, option: str = 
 
 
 def fitting(levels: bool) -> Fits:
-    """Whether an environment's world has levels, if the user names any."""
-    return lambda section: not levels or section.id in WORLDS
+    """Whether a configuration's world has levels, if the user names any."""
+    return lambda config: not levels or settings_of(config.environment.id).levels is not None
 
 
 def find_default(fits: Fits, bundled: bool, console: Console, what: str = "Policy") -> Path | None:
     """The best checkpoint of the newest run in logs that fits, else the weights bundled with kartrl; prints which.
 
     Args:
-        fits: whether an environment that a run was trained on is suitable.
+        fits: whether a run with this configuration is suitable.
         bundled: whether a policy for the bundled game is suitable.
         what: the role of the policy, for the printed line.
 

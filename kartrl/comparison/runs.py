@@ -11,7 +11,7 @@ import numpy as np
 
 from kartrl.comparison.curves import Moment, Points, all_reached
 from kartrl.config import Config, settings
-from kartrl.envs.worlds import ATARI_KEYS, IMAGE_KEYS, GymnasiumWorld, game_of, load_world
+from kartrl.envs.worlds import ATARI_KEYS, IMAGE_KEYS, game_of, load_world
 from kartrl.errors import UserError
 from kartrl.learning import checkpoint
 from kartrl.metrics import episodes_csv, scalars_csv
@@ -20,7 +20,7 @@ from kartrl.run.folders import config_of, find_run
 
 RETURN = "episodic_return"
 EPISODE_METRICS = (RETURN, "episodic_length", "finished")  # columns of episodes.csv
-LEARNERS_KEYS = IMAGE_KEYS | {"crop_top", "crop_bottom", "life_loss_ends", "action_bounds", "action_masks"}
+LEARNERS_KEYS = IMAGE_KEYS | {"life_loss_ends", "action_bounds", "action_masks"}
 """Keys of [environment] that may differ: what the learner sees of a task, and what it knows of its rules."""
 PLACES = ("train", "test")  # uses of levels, as in tags
 TRAINING = "training"  # key of `ComparedRun.finished`
@@ -91,10 +91,10 @@ def group(
     """
     check_comparable([(run.name, run.config) for run in runs], by)
     _check_resumed(runs, by)
-    circuits = {key for run in runs for key in settings(run.config) if key.startswith("levels.")}
+    levels = {key for run in runs for key in settings(run.config) if key.startswith("levels.")}
     groups: defaultdict[str, dict[str, list[ComparedRun]]] = defaultdict(dict)
     for index, run in enumerate(runs):
-        label = labels[index] if labels else _setting(run, by, circuits)
+        label = labels[index] if labels else _setting(run, by, levels)
         groups[label].setdefault(run.task, []).append(run)
     tasks = {run.task: run for run in runs}
     common = dict(tasks)
@@ -180,7 +180,7 @@ def _level(tag: str) -> str:
 def _setting(run: ComparedRun, key: str, others: Collection[str]) -> str:
     known = settings(run.config)
     if key not in known and key in others:
-        return "none"  # a circuit that other runs use
+        return "none"  # a level that other runs use
     if key not in known:
         near = difflib.get_close_matches(key, known, n=1, cutoff=0.0)[0]
         raise UserError(f"--by {key}: the run {run.name} has no such key; the nearest that it has is {near}")
@@ -188,7 +188,7 @@ def _setting(run: ComparedRun, key: str, others: Collection[str]) -> str:
 
 
 def _rules(config: Config, by: str) -> dict[str, str]:
-    """The settings that define a task and its score, by key, without the circuit that `by` names."""
+    """The settings that define a task and its score, by key, without the level that `by` names."""
     section, world = config.environment, load_world(config)
     keys = [key for key in type(section).model_fields if key not in {"id", "kwargs", *LEARNERS_KEYS}]
     # whether an Atari key has an effect is not known where its package is not installed
@@ -199,9 +199,9 @@ def _rules(config: Config, by: str) -> dict[str, str]:
                 section = section.model_copy(update={"frame_skip": world.frames_per_step})
     rules: dict[str, Any] = {f"environment.{key}": getattr(section, key) for key in keys}
     rules["environment.kwargs"] = section.kwargs
-    if not isinstance(world, GymnasiumWorld):  # for which [reward] and [levels] have no effect
-        rules |= {f"reward.{key}": value for key, value in config.reward.model_dump().items()}
-        circuits = [(key, use) for key, use in sorted(config.levels.circuits.items()) if f"levels.{key}" != by]
-        rules |= {f"levels ({use})": " ".join(key for key, its in circuits if its == use) for use in PLACES}
+    for name, own in config.world:
+        rules |= {f"{name}.{key}": value for key, value in own if f"{name}.{key}" not in world.seen_keys}
+    levels = [(key, use) for key, use in sorted(config.levels.uses.items()) if f"levels.{key}" != by]
+    rules |= {f"levels ({use})": " ".join(key for key, its in levels if its == use) for use in PLACES}
     # keys of environment.kwargs may be in any order
     return {key: str(dict(sorted(value.items())) if isinstance(value, dict) else value) for key, value in rules.items()}

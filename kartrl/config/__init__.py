@@ -3,7 +3,7 @@
 from kartrl.config.algorithms import A2C, Algorithm, Impala
 from kartrl.config.ini import Config, check_own, dump, presets, read, settings
 from kartrl.config.levels import Levels
-from kartrl.config.sections import Environment, Evaluation, Model, Optimizer, Reward, Run, System, View
+from kartrl.config.sections import Environment, Evaluation, Model, Optimizer, Run, System, View
 
 __all__ = [
     "A2C",
@@ -15,7 +15,6 @@ __all__ = [
     "Levels",
     "Model",
     "Optimizer",
-    "Reward",
     "Run",
     "System",
     "View",

@@ -34,8 +34,8 @@ def is_auto(value: Any) -> bool:
 def unchosen(config: "Config", kept: Container[str] = ()) -> "Config":
     """The configuration with `auto` in place of what it chose, except for the keys `kept`, as section.key."""
     sections = {}
-    for name, section in config:
+    for name, section in config.sections.items():
         keys = {key for key, value in section if isinstance(value, Chosen) and f"{name}.{key}" not in kept}
         if keys:
             sections[name] = section.model_copy(update=dict.fromkeys(keys, "auto"))
-    return config.model_copy(update=sections) if sections else config
+    return config.replaced(**sections) if sections else config

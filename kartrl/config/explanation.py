@@ -6,7 +6,8 @@ from typing import Any
 
 from kartrl.config import arguments
 from kartrl.config.chosen import unchosen
-from kartrl.config.ini import HINTS, Config, dump, find_file, parse, read
+from kartrl.config.ini import Config, dump, find_file, parse, read
+from kartrl.config.worlds import settings_of
 from kartrl.errors import UserError
 from kartrl.files import read_text
 
@@ -31,6 +32,11 @@ def difference(config: Config, other: Config) -> str:
     Values are compared, not their spelling, and what `auto` chose counts as `auto`.
     """
     new, old = (_texts(read(base=dump(unchosen(one)))) for one in (config, other))  # so that 60 is 60.0
+    if settings_of(config.environment.id) != settings_of(other.environment.id):  # a world's sections: from its defaults
+        common = Config.model_fields.keys() - {"levels"}
+        old = {name: keys for name, keys in old.items() if name in common} | {
+            name: keys for name, keys in _texts(_defaults(config)).items() if name not in common
+        }
     lines = []
     for section in new | old:
         here, there = new.get(section, {}), old.get(section, {})
@@ -57,8 +63,9 @@ def explain(config: Config, name: str, files: Sequence[str], overrides: Sequence
     """
     default, values = (
         {f"{section}.{key}": value for section, keys in _texts(one).items() for key, value in keys.items()}
-        for one in (Config(), config)
+        for one in (_defaults(config), config)
     )
+    default["environment.id"] = Config().environment.id
     found = [key for key in values if name in (key, key.partition(".")[2])]
     if len(found) > 1:
         raise UserError(f"{name}: several sections have this key; choose from {', '.join(found)}")
@@ -72,13 +79,19 @@ def explain(config: Config, name: str, files: Sequence[str], overrides: Sequence
     return about | {"value": values[key], "set_by": _origin(key, files, overrides)}
 
 
+def _defaults(config: Config) -> Config:
+    """Those of the world of a configuration."""
+    return read(overrides=[f"environment.id={config.environment.id}"])
+
+
 def _about(config: Config, section: str, key: str) -> tuple[str, str]:
     """Meaning and type of a key."""
-    if section == "levels":
-        return f"how this level is used; {' '.join(HINTS)}", "train or test or none"
+    syntax = settings_of(config.environment.id).levels
+    if syntax is not None and section == "levels":
+        return f"how this level is used; {' '.join(syntax.hints)}", "train or test or none"
     if arguments.is_argument(key):
         return "argument of the environment's constructor", "Python literal, or text"
-    kind = type(getattr(config, section))
+    kind = type(config.sections[section])
     return str(kind.model_fields[key].description), _accepted(kind.model_json_schema()["properties"][key])
 
 

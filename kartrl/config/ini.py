@@ -9,19 +9,20 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from pydantic import ValidationError, create_model
+from pydantic import BaseModel, Field, SerializeAsAny, ValidationError, ValidationInfo, create_model, field_validator
 from pydantic_core import ErrorDetails
 
 from kartrl.config import arguments
 from kartrl.config.algorithms import ALGORITHMS, Algorithm, AlgorithmSection
 from kartrl.config.chosen import Chosen, is_auto
 from kartrl.config.cluster import Cluster
-from kartrl.config.levels import Levels, merged, mistake
+from kartrl.config.levels import Levels
 from kartrl.config.replay import SCHEDULED, Clear, Drawn, Laser, Replay
 from kartrl.config.schedule import Schedule
 from kartrl.config.section import Section
-from kartrl.config.sections import Environment, Evaluation, Model, Optimizer, Reward, Run, System
+from kartrl.config.sections import Environment, Evaluation, Model, Optimizer, Run, System
 from kartrl.config.wording import word_all
+from kartrl.config.worlds import WorldSections, WorldSettings, sections_of_worlds, settings_of
 from kartrl.errors import UserError
 from kartrl.files import read_text, user_path
 
@@ -31,8 +32,8 @@ class _UpToAlgorithm(Section):
     system: System = System()
     cluster: Cluster = Cluster()
     environment: Environment = Environment()
-    reward: Reward = Reward()
-    levels: Levels = Levels()
+    world: SerializeAsAny[WorldSections] = Field({}, validate_default=True)
+    levels: Levels = Field({}, validate_default=True)
     model: Model = Model()
     algorithm: Algorithm = Algorithm()
 
@@ -45,13 +46,42 @@ else:
 
 
 class Config(_WithAlgorithms):
-    """The whole configuration; each algorithm's section has its name in `ALGORITHMS`."""
+    """The whole configuration.
+
+    Each algorithm's section has its name in `ALGORITHMS`. `world` has the sections that the world of `environment.id`
+    brings, `levels` the keys of its levels.
+    """
 
     replay: Replay = Replay()
     clear: Clear = Clear()
     laser: Laser = Laser()
     optimizer: Optimizer = Optimizer()
     evaluation: Evaluation = Evaluation()
+
+    @field_validator("world", mode="before")
+    @classmethod
+    def _sections_of_its_world(cls, value: Any, info: ValidationInfo) -> Any:
+        return value if isinstance(value, WorldSections) else _world(info).sections.model_validate(value)
+
+    @field_validator("levels", mode="before")
+    @classmethod
+    def _levels_of_its_world(cls, value: Any, info: ValidationInfo) -> Any:
+        syntax = _world(info).levels
+        return value if syntax is None or isinstance(value, Levels) else {"uses": syntax.complete(value)}
+
+    @property
+    def sections(self) -> dict[str, Section]:
+        """All sections except [levels], by name, in the order of the file."""
+        found: dict[str, Section] = {}
+        for name, section in self:
+            found |= dict(section) if name == "world" else {} if name == "levels" else {name: section}
+        return found
+
+    def replaced(self, **sections: Section | Levels) -> "Config":
+        """The configuration with these sections, by name, in place of its own."""
+        own = {name: section for name, section in sections.items() if name in type(self.world).model_fields}
+        others = {name: section for name, section in sections.items() if name not in own}
+        return self.model_copy(update={"world": self.world.model_copy(update=own)} | others)
 
     @property
     def replays(self) -> tuple[Drawn, ...]:
@@ -98,13 +128,13 @@ class Config(_WithAlgorithms):
         return found
 
 
+def _world(info: ValidationInfo) -> WorldSettings:
+    return settings_of(info.data.get("environment", Environment()).id)
+
+
 Values = dict[str, dict[str, str]]
+ALIKE = 0.8  # similarity of two keys of which one may be the other misspelt
 PRESETS = Path(__file__).parent / "presets"
-HINTS = (
-    "keys: the game's own circuits by name or glob (*.Act1), start states and circuit files by path, folder or glob",
-    "(mine/, a/*.state), and generated circuits: random:100 (numbers 0 to 99), random:100-119, random:100:ice. The",
-    "last key that names a circuit counts; * stands for all of the game's own circuits and cancels all keys before it",
-)
 
 
 def read(files: Sequence[str | Path] = (), overrides: Iterable[str] = (), base: str = "") -> Config:
@@ -116,16 +146,15 @@ def read(files: Sequence[str | Path] = (), overrides: Iterable[str] = (), base: 
     Raises:
         UserError: a file cannot be read, or a section, key or value is invalid; it names the nearest valid one.
     """
-    values, overrides = Values(), list(overrides)
-    if base:
-        _merge(values, parse(base, "the stored configuration"), "the stored configuration")
+    sources = [("the stored configuration", parse(base, "the stored configuration"))] if base else []
     for file in files:
         try:
             text = read_text(find_file(file))
         except (OSError, UnicodeDecodeError) as error:
             there = f"; the bundled ones are: {', '.join(presets())}" if isinstance(error, FileNotFoundError) else ""
             raise UserError(f"{file}: cannot read this configuration ({_reason(error)}){there}") from error
-        _merge(values, parse(text, str(file)), str(file))
+        sources.append((str(file), parse(text, str(file))))
+    overrides = list(overrides)
     for override in overrides:
         name, equals, value = override.partition("=")
         section, dot, key = name.strip().partition(".")
@@ -133,7 +162,15 @@ def read(files: Sequence[str | Path] = (), overrides: Iterable[str] = (), base: 
             raise UserError(
                 f"--set {_short(override)}: expected section.key=value, as in --set optimizer.learning_rate=0.001"
             )
-        _merge(values, {section: {key: value.strip()}}, f"--set {_short(override)}")
+        sources.append((f"--set {_short(override)}", {section: {key: value.strip()}}))
+    blank = Config()  # of its world, which decides what else there may be
+    for source, new in reversed(sources):
+        if "id" in (chosen := new.get("environment", {})):
+            blank = _validate({"environment": {"id": chosen["id"]}}, source)
+            break
+    values = Values()
+    for source, new in sources:
+        _merge(values, new, source, blank)
     return _validate(values, " and ".join([*map(str, files), *["--set"] * bool(overrides or not files)]))
 
 
@@ -167,17 +204,26 @@ def dump(config: Config, comments: bool = True, about: Mapping[str, str] | None 
         about: lines of comments at the top, by name.
     """
     lines = [f"# {name}: {text}" for name, text in about.items()] + [""] if about else []
-    for name in Config.model_fields:
-        section = getattr(config, name)
-        lines += [f"# {(type(section).__doc__ or '').splitlines()[0]}", f"[{name}]"]
-        if isinstance(section, Levels):
-            lines += [f"# {line}" for line in HINTS]
-            lines += [f"{circuit} = {use}" for circuit, use in section.circuits.items()]
-        else:
-            for key, info in type(section).model_fields.items():
-                lines += [f"# {info.description}", *_lines(key, getattr(section, key))]
-        lines.append("")
+    syntax = settings_of(config.environment.id).levels
+    for name, section in config:
+        if name != "levels":
+            for own, of in dict(section).items() if name == "world" else [(name, section)]:
+                lines += _block(own, of)
+        elif syntax is not None:
+            lines += [f"# {_first_line(section)}", "[levels]", *(f"# {hint}" for hint in syntax.hints)]
+            lines += [*(f"{key} = {use}" for key, use in section.uses.items()), ""]
     return "\n".join(line for line in lines if comments or not line.startswith("# "))
+
+
+def _block(name: str, section: Section) -> list[str]:
+    lines = [f"# {_first_line(section)}", f"[{name}]"]
+    for key, info in type(section).model_fields.items():
+        lines += [f"# {info.description}", *_lines(key, getattr(section, key))]
+    return [*lines, ""]
+
+
+def _first_line(section: BaseModel) -> str:
+    return (type(section).__doc__ or "").splitlines()[0]
 
 
 def _lines(key: str, value: Any) -> list[str]:
@@ -189,7 +235,8 @@ def _lines(key: str, value: Any) -> list[str]:
 def settings(config: Config) -> dict[str, bool | float | str]:
     """All values that may affect what is learned, as "section.key" -> value; lists and arguments as text."""
     others = ALGORITHMS.keys() - {config.algorithm.name}
-    kept = config.model_dump(exclude={"levels": True, "run": {"logs", "name"}, **dict.fromkeys(others, True)})
+    kept = {name: section.model_dump() for name, section in config.sections.items() if name not in others}
+    del kept["run"]["logs"], kept["run"]["name"]
     given = kept["environment"].pop(arguments.PREFIX)
     kept[f"environment.{arguments.PREFIX}"] = {name: arguments.render(value) for name, value in given.items()}
     values = {f"{name}.{key}": value for name, section in kept.items() for key, value in section.items()}
@@ -197,7 +244,7 @@ def settings(config: Config) -> dict[str, bool | float | str]:
         name: value if isinstance(value, Chosen | bool | int | float) else _text(value)
         for name, value in values.items()
     }
-    return plain | {f"levels.{circuit}": use for circuit, use in config.levels.circuits.items() if use != "none"}
+    return plain | {f"levels.{key}": use for key, use in config.levels.uses.items() if use != "none"}
 
 
 def _text(value: Any) -> str:
@@ -243,24 +290,56 @@ def parse(text: str, source: str) -> Values:
     }
 
 
-def _merge(values: Values, new: Values, source: str) -> None:
+def _merge(values: Values, new: Values, source: str, blank: Config) -> None:
+    """Add new values to those so far.
+
+    Args:
+        blank: the defaults of the world whose configuration it is.
+    """
+    world = blank.environment.id
+    syntax, sections = settings_of(world).levels, blank.sections
     for section, keys in new.items():
-        if section not in Config.model_fields:
-            _unknown(source, f"section [{_short(section)}]", section, list(Config.model_fields))
+        if section not in sections and (section != "levels" or syntax is None):
+            _refuse_section(source, section, blank)
         for key, value in keys.items():
-            if section == "levels":
-                if (wrong := mistake(key)) is not None:
+            if section == "levels" and syntax is not None:
+                if (wrong := syntax.mistake(key)) is not None:
                     raise UserError(f"{source}: [levels] {_short(key)}: {wrong}")
                 values.get(section, {}).pop(key, None)  # the last key counts
             elif section == "environment" and arguments.is_argument(key):
                 if (wrong := arguments.mistake(key)) is not None:
                     raise UserError(f"{source}: [environment] {_short(key)}: {wrong}")
-            elif key not in (known := list(getattr(Config(), section).__class__.model_fields)):
-                _unknown(source, f"key '{_short(key)}' in [{section}]", key, known)
+            elif key not in type(sections[section]).model_fields:
+                _refuse_key(source, section, key, blank)
             if not value.isprintable():  # it could not be written to a file and read back
                 raise UserError(f"{source}: [{section}] {key}: contains unprintable characters (got '{_short(value)}')")
             values.setdefault(section, {})[key] = value
-            _validate({section: {key: value}}, source, only=(section, key))
+            only = Values({"environment": {"id": world}})
+            only.setdefault(section, {})[key] = value
+            _validate(only, source, only=(section, key))
+
+
+def _refuse_section(source: str, section: str, blank: Config) -> NoReturn:
+    if ids := [world for world, name, _ in sections_of_worlds() if name == section]:
+        raise UserError(f"{source}: [{section}] {_applies(ids, blank)}")
+    _unknown(source, f"section [{_short(section)}]", section, list(blank.sections))
+
+
+def _refuse_key(source: str, section: str, key: str, blank: Config) -> NoReturn:
+    what, own = f"key '{_short(key)}' in [{section}]", list(type(blank.sections[section]).model_fields)
+    places = [(other, name) for name, of in blank.sections.items() for other in type(of).model_fields]
+    near = difflib.get_close_matches(key[:80], [*own, *(other for other, _ in places)], n=1, cutoff=ALIKE)
+    found = [f"{name}.{other}" for other, name in places if [other] == near and other not in own]
+    if len(found) == 1:
+        raise UserError(f"{source}: unknown {what}; the nearest valid one is {found[0]!r}")
+    for world, name, keys in sections_of_worlds() if not near else ():
+        if key in keys:
+            raise UserError(f"{source}: unknown {what}; {name}.{key} {_applies([world], blank)}")
+    _unknown(source, what, key, own)
+
+
+def _applies(ids: Sequence[str], blank: Config) -> str:
+    return f"applies to {' and '.join(ids)} only; environment.id is {_short(blank.environment.id)}"
 
 
 def _unknown(source: str, what: str, name: str, known: Sequence[str]) -> NoReturn:
@@ -271,10 +350,10 @@ def _unknown(source: str, what: str, name: str, known: Sequence[str]) -> NoRetur
 def _validate(values: Values, source: str, only: tuple[str, str] | None = None) -> Config:
     """The configuration with these values; with `only`, ignores errors of other keys, which may be overridden later."""
     tree: dict[str, Any] = dict(values)
-    if "levels" in tree:
-        tree["levels"] = {"circuits": merged(tree["levels"])}
     if "environment" in tree:
         tree["environment"] = _with_arguments(tree["environment"])
+    own = settings_of(values.get("environment", {}).get("id", Environment().id)).sections.model_fields
+    tree["world"] = {name: tree.pop(name) for name in own if name in tree}
     try:
         return Config.model_validate(tree)
     except ValidationError as errors:
@@ -301,6 +380,8 @@ def _with_arguments(keys: dict[str, str]) -> dict[str, Any]:
 def _place(error: ErrorDetails) -> tuple[str, ...]:
     """The section and, if the error is about one, the key."""
     places = [*map(str, error["loc"])]
-    if places[:2] == ["levels", "circuits"]:
+    if places[:1] == ["world"]:
+        del places[0]
+    if places[:2] == ["levels", "uses"]:
         del places[1]
     return tuple(places[:2])

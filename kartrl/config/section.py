@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterator
 from decimal import Decimal
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import (
     AfterValidator,
@@ -71,6 +71,8 @@ class Section(BaseModel):
     """Base class of all sections: frozen, and unknown keys are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    fixed: ClassVar[bool] = False
+    """Whether a resumed run must keep it as it was."""
 
     def changed_keys(self) -> list[str]:
         """Keys whose values are not the defaults."""

@@ -3,7 +3,7 @@
 import os
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -163,6 +163,8 @@ class System(Section):
 class Environment(Section):
     """The environment, and what the agent observes of it."""
 
+    fixed: ClassVar = True
+
     id: str = Field(
         "kartrl/Kart-v0",
         min_length=1,
@@ -176,9 +178,6 @@ class Environment(Section):
     )
     wrapper: Annotated[str, AfterValidator(_function)] = Field(
         "none", description="module:function that takes the environment and returns it wrapped; none: no wrapper"
-    )
-    game: Literal["auto", "bundled", "cartridge"] = Field(
-        "auto", description="kart: bundled, cartridge (an imported ROM), or auto (the cartridge if one was imported)"
     )
     frame_skip: Annotated[int, Field(ge=1, le=60)] | Auto = Field(
         "auto", description="kart, Atari: frames for which each action is held; auto: kart 5, Atari 4"
@@ -194,12 +193,6 @@ class Environment(Section):
     width: Annotated[int, Field(ge=1, le=512)] | Auto = Field(
         "auto", description="width of the observation in pixels; auto: kart 52, Atari 84, else as height"
     )
-    crop_top: int = Field(
-        36, ge=0, le=223, description="kart: first row of the screen that is observed; above it is the sky"
-    )
-    crop_bottom: int = Field(
-        106, ge=1, le=224, description="kart: the observation ends before this row of the screen; below it is the map"
-    )
     grayscale: bool | Auto = Field(
         "auto", description="one grey channel instead of three colour channels; auto: kart and Atari true, else false"
     )
@@ -207,37 +200,11 @@ class Environment(Section):
         30,
         ge=0,
         le=3600,
-        description="Atari: at the start of an episode, a random number of no-op frames below this; kart: of frames "
-        "with one random action held, at most this",
+        description="Atari: at the start of an episode, a random number of no-op frames below this",
     )
     life_loss_ends: bool = Field(
         True,
         description="Atari: losing a life ends the episode for the learner; returns still count whole games",
-    )
-    random_start: bool = Field(
-        True, description="kart: begin training episodes at a random checkpoint (bundled game only)"
-    )
-    circuit_sampling: Literal["episodes", "steps"] = Field(
-        "episodes",
-        description="kart: give all circuits equally many episodes, or equally many steps (episodes on hard circuits "
-        "are short)",
-    )
-    opponents: int = Field(
-        0,
-        ge=0,
-        le=7,
-        description="kart: number of opponents, all of which start ahead of the kart (bundled game only)",
-    )
-    time_limit: float = Field(
-        300, gt=0, le=DAY, description="kart: truncate an episode after this many seconds on the race clock"
-    )
-    no_progress_limit: float = Field(
-        3, gt=0, le=DAY, description="kart: truncate an episode after this many seconds without a new checkpoint"
-    )
-    actions: Words = Field(
-        ("none", "left", "right", "left+B", "right+B", "left+Y", "right+Y", "left+B+L", "right+B+L"),
-        min_length=2,
-        description="kart: buttons pressed by each action (B accelerates, Y brakes, L hops and slides)",
     )
     observation_parts: Annotated[Words, Field(min_length=1)] = Field(
         ("all",),
@@ -261,12 +228,6 @@ class Environment(Section):
         "(docs/algorithms.md); auto: the kart's, if the network's layers fit; none: no symmetry",
     )
 
-    @model_validator(mode="after")
-    def _crop_is_not_empty(self) -> "Environment":
-        if self.crop_top >= self.crop_bottom:
-            raise ValueError("crop_top must be less than crop_bottom")
-        return self
-
     def view(self, usual: View) -> View:
         """The keys of a `View`; where they are auto, the usual ones."""
         given = (getattr(self, key) for key in View._fields)
@@ -278,23 +239,10 @@ class Environment(Section):
         return 1 if self.frame_stack == "auto" else self.frame_stack
 
 
-class Reward(Section):
-    """The kart's reward; each step's total is clipped to [-bound, bound]."""
-
-    kind: Literal["shaped", "checkpoint"] = Field(
-        "shaped", description="shaped (the terms below) or checkpoint (1 for each new checkpoint, and nothing else)"
-    )
-    progress: float = Field(10.0, description="reward per lap's worth of new progress")
-    time: float = Field(-0.1, description="reward per second")
-    off_road: float = Field(-0.2, description="reward per second off the road")
-    wall: float = Field(-0.2, description="reward per collision")
-    wrong_way: float = Field(-0.2, description="reward per second in the wrong direction")
-    finish: float = Field(0.0, description="reward for finishing the race")
-    bound: float = Field(1.0, gt=0, description="maximum absolute value of a step's reward")
-
-
 class Model(Section):
     """The network: an encoder, an optional recurrent core, and heads for policy and value."""
+
+    fixed: ClassVar = True
 
     encoder: Literal["convolutional", "a3c", "nature", "a3g", "impala", "mlp"] = Field(
         "convolutional",
@@ -424,16 +372,16 @@ class Optimizer(Section):
 
 
 class Evaluation(Section):
-    """Evaluation of the current policy on the train and test circuits during training."""
+    """Evaluation of the current policy on the train and test levels during training."""
 
     minutes: float = Field(1.0, ge=0, le=YEAR, description="minutes between evaluations; 0: no evaluations")
     episodes: Count = Field(
-        1, description="episodes per circuit with greedy actions, and the same number with sampled actions"
+        1, description="episodes per level with greedy actions, and the same number with sampled actions"
     )
-    circuits: Count = Field(
+    levels: Count = Field(
         8,
-        description="maximum number of train circuits and of test circuits per evaluation; the train circuits are "
-        "always the same and their mean return selects best.pt, test circuits take turns until the last checkpoint "
+        description="maximum number of train levels and of test levels per evaluation; the train levels are "
+        "always the same and their mean return selects best.pt, test levels take turns until the last checkpoint "
         "drives all of them",
     )
     max_steps: int = Field(
@@ -446,5 +394,5 @@ class Evaluation(Section):
         12.0,
         ge=0,
         le=600,
-        description="maximum length of each circuit's video in TensorBoard, in seconds; 0: no videos",
+        description="maximum length of each level's video in TensorBoard, in seconds; 0: no videos",
     )

@@ -1,7 +1,6 @@
 """A trained network with the environment that it was trained for."""
 
 import contextlib
-import glob
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,8 +9,7 @@ import gymnasium
 import torch
 from rich.console import Console
 
-from kartrl.config import Config, Levels, Run, dump, read
-from kartrl.config.levels import is_path
+from kartrl.config import Config, Run, dump, read
 from kartrl.envs.observation_spec import ObservationSpec
 from kartrl.envs.seeds import seed_generators
 from kartrl.envs.spec import ActionSpec
@@ -19,12 +17,9 @@ from kartrl.envs.world import World
 from kartrl.envs.worlds import load_world
 from kartrl.envs.wrappers.own_folder import OwnFolder
 from kartrl.errors import UserError, located
-from kartrl.files import user_path
 from kartrl.hardware.devices import choose_device
 from kartrl.learning import checkpoint
 from kartrl.models import Network
-
-MOST_BUILT = 1000  # circuits that a checkpoint may cause to be generated without the user asking for them
 
 
 class Driver(NamedTuple):
@@ -55,7 +50,7 @@ def open_driver(
         levels: as a user names them; if empty, those that the checkpoint's configuration trains or tests on. Of these,
             paths are opened only for a run in the user's own folder of runs: a stranger's are of another machine.
         device: auto, cpu, cuda or mps; auto is the CPU, which is as fast as any for one observation at a time.
-        overrides: `environment.key=value`: settings that differ from training.
+        overrides: `section.key=value` of the environment: settings that differ from training.
         single: refuse several levels, if possible before they are built.
         max_steps: agent steps after which an episode is truncated; None: the run's `evaluation.max_steps`.
 
@@ -127,16 +122,18 @@ def with_newer(driver: Driver, path: Path) -> Driver:
 
 def _needed(config: Config) -> Config:
     """The part of a checkpoint's configuration that driving needs; everything else in it is ignored."""
-    kept = {name: getattr(config, name) for name in ("environment", "reward", "levels", "model", "evaluation")}
+    kept = {name: getattr(config, name) for name in ("environment", "world", "levels", "model", "evaluation")}
     return Config().model_copy(update=kept)
 
 
 def _changed(config: Config, overrides: Sequence[str]) -> Config:
-    """The configuration with overrides of [environment]."""
+    """The configuration with overrides of the environment."""
+    own = ["environment", *type(config.world).model_fields]
     for override in overrides:
         section, _, key = override.partition("=")[0].strip().partition(".")
-        if section != "environment" or key == "id":
-            raise UserError(f"--set {override}: only [environment] can differ from training, except its id")
+        if (section not in own and section in config.sections) or (section, key) == ("environment", "id"):
+            sections = " and ".join(f"[{name}]" for name in own)
+            raise UserError(f"--set {override}: only {sections} can differ from training, except environment.id")
     return read(overrides=overrides, base=dump(config)) if overrides else config
 
 
@@ -147,8 +144,9 @@ def _check_effect(world: World, overrides: Sequence[str], images: bool) -> None:
         images: whether observations are images.
     """
     for override in overrides:
-        key = override.partition("=")[0].strip().removeprefix("environment.")
-        if not world.has_effect(key, images):
+        key = override.partition("=")[0].strip()
+        name = key.removeprefix("environment.")
+        if name != key and not world.has_effect(name, images):
             raise UserError(f"--set {override}: has no effect on {world.config.environment.id}; leave it out")
         if key in world.training_keys:
             raise UserError(f"--set {override}: has an effect in training alone; leave it out")
@@ -161,17 +159,16 @@ def openable(path: Path, config: Config) -> tuple[Config, str]:
         path: the checkpoint with this configuration.
 
     Raises:
-        UserError: too many circuits would have to be generated.
+        UserError: see `World.openable`.
     """
     own = _is_own(path)
-    if not own and (number := config.levels.generated) > MOST_BUILT:
-        raise UserError(f"{path}: [levels] has {number:,} generated circuits; choose some with -s")
-    paths = [key for key, use in config.levels.circuits.items() if is_path(key) and use != "none"]
-    left = [key for key in paths if not own or (not glob.glob(str(user_path(key))) and not user_path(key).exists())]
-    levels = Levels(circuits={key: use for key, use in config.levels.circuits.items() if key not in left})
+    try:
+        config, left = load_world(config).openable(own)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
     reason = "are not found in this folder" if own else "are not opened"
     text = f"{path}: paths in its [levels] {reason} ({_short(left)}); name them with -s"
-    return config.model_copy(update={"levels": levels}), text if left else ""
+    return config, text if left else ""
 
 
 def _is_own(path: Path) -> bool:

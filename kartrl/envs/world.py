@@ -53,8 +53,12 @@ class World(ABC):
     """What `draw` gives, in messages and in tags: `pictures/...`."""
     has_own_generators: ClassVar[bool] = False
     """Whether its environments draw from generators of their own alone, not from the global ones."""
-    training_keys: ClassVar[frozenset[str]] = frozenset({"mirrored_actions"})
-    """Keys of [environment] that have an effect in training alone."""
+    training_keys: ClassVar[frozenset[str]] = frozenset({"environment.mirrored_actions"})
+    """Keys that have an effect in training alone; these and those below as section.key."""
+    seen_keys: ClassVar[frozenset[str]] = frozenset()
+    """Keys of its own sections that only change what the learner sees, not the task."""
+    action_keys: ClassVar[tuple[str, ...]] = ()
+    """Keys of its own sections that say what each action does."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -225,6 +229,21 @@ class World(ABC):
     def level_keys(self) -> list[str]:
         """The levels of a configuration that is not prepared, as a user names them; none is built."""
         return list(self.all_levels())
+
+    def openable(self, own: bool) -> tuple[Config, list[str]]:
+        """A checkpoint's configuration with those levels that may be opened, and the keys of those that may not.
+
+        Args:
+            own: whether a run of the user's has saved the checkpoint; a stranger's files are of another machine.
+
+        Raises:
+            UserError: too many levels would have to be built.
+        """
+        return self.config, []
+
+    def impersonal(self) -> Config:
+        """The configuration to give away: with what `auto` stands for here, and without the user's own files."""
+        return self.config
 
     def find_levels(self, keys: Sequence[str], console: Console | None = None) -> tuple[str, ...]:
         """The levels that a user names on the command line; missing ones are built now.

@@ -1,4 +1,4 @@
-"""Maps an `environment.id` to its world: the only place that knows worlds by name."""
+"""Makes the world of an `environment.id`; the world of those that bring none."""
 
 from __future__ import annotations
 
@@ -13,13 +13,7 @@ from kartrl.envs.world import Env, World
 if TYPE_CHECKING:
     from kartrl.config import Config, View
     from kartrl.envs.env_group import EnvGroup
-    from kartrl.envs.spec import EnvSpec
 
-WORLDS = {
-    "kartrl/Kart-v0": "kartrl.kart.world:KartWorld",
-    "kartrl/Procgen-v0": "kartrl.envs.games.procgen:ProcgenWorld",
-}
-"""`environment.id` -> module and class, imported when it is asked for, as in Gymnasium's registry."""
 IMAGE_KEYS = {"frame_stack", "height", "width", "grayscale", "mirrored_actions"}  # of [environment]
 ATARI_KEYS = {"frame_skip", "noop_max", "life_loss_ends"}
 ATARI_OWN = {"kwargs.frameskip", "kwargs.obs_type"}  # which kartrl sets
@@ -29,7 +23,7 @@ CONSOLE_FPS = 60  # of both SNES and Atari
 class GymnasiumWorld(World):
     """Any environment of Gymnasium's registry; Atari games are stepped by ale-py's own group."""
 
-    training_keys: ClassVar = World.training_keys | {"life_loss_ends"}
+    training_keys: ClassVar = World.training_keys | {"environment.life_loss_ends"}
 
     def make_env(self, levels: Sequence[str], training: bool, render: bool) -> Env:
         """See `World.open_env`; there are no levels."""
@@ -76,7 +70,7 @@ class GymnasiumWorld(World):
         return 1 if view is None else self.config.environment.view(view).frame_skip
 
     def has_effect(self, key: str, images: bool) -> bool:
-        """See `World`: not keys for the kart only, nor those about images if observations have none."""
+        """See `World`: not keys about images if observations have none."""
         from kartrl.envs.registered import atari_spec
 
         if key in ATARI_KEYS | ATARI_OWN:
@@ -85,10 +79,6 @@ class GymnasiumWorld(World):
             return self.usual_view is None or self.config.environment.wrapper != "none"
         known = key in ("id", "wrapper", "action_bounds", "action_masks")
         return known or key.startswith("kwargs.") or (key in IMAGE_KEYS and images)
-
-    def ignored_keys(self, spec: EnvSpec) -> list[str]:
-        keys = super().ignored_keys(spec) + [f"reward.{key}" for key in self.config.reward.changed_keys()]
-        return keys + ["levels"] * (self.config.levels != type(self.config.levels)())
 
     def pictures_per_second(self, env: Env) -> float:
         if self.usual_view is not None:  # its metadata says 30, whatever the frame skip
@@ -103,8 +93,8 @@ def game_of(task: str) -> str:
 
 def load_world(config: Config) -> World:
     """The world that `config.environment.id` names."""
-    module, _, name = WORLDS.get(config.environment.id, "").partition(":")
-    if not module:
-        return GymnasiumWorld(config)
+    from kartrl.config.worlds import settings_of
+
+    module, _, name = settings_of(config.environment.id).world.partition(":")
     world: World = getattr(importlib.import_module(module), name)(config)
     return world

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kartrl.config.levels import KINDS
+from kartrl.kart.levels import KINDS
 
 BANK = 0x7F0000
 SIDE = 128  # tiles along a side of the map

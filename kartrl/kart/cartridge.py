@@ -7,10 +7,10 @@ from pathlib import Path
 
 from platformdirs import user_data_dir
 
-from kartrl.config.levels import CIRCUITS
 from kartrl.console.states import read_state
 from kartrl.errors import UserError
 from kartrl.files import check_replaceable, user_path, whole_file
+from kartrl.kart.levels import CIRCUITS
 
 NAME = "SuperMarioKart-Snes"
 SHA1 = (Path(__file__).parent / "games" / NAME / "rom.sha").read_text(encoding="ascii").strip()

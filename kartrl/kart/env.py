@@ -11,8 +11,7 @@ import numpy as np
 from gymnasium import spaces
 from pydantic import ValidationError
 
-from kartrl.config import Config, Environment, Reward
-from kartrl.config.levels import circuit_name
+from kartrl.config import Config, Environment, View
 from kartrl.config.wording import word
 from kartrl.console.libretro import ALL, Image
 from kartrl.envs.named_modules import apply_wrapper
@@ -22,13 +21,13 @@ from kartrl.kart.console import KartConsole
 from kartrl.kart.game import TICKS_PER_SECOND, USUAL, Game
 from kartrl.kart.game_files import BUNDLED, game_folder, is_foreign, state_file
 from kartrl.kart.game_files import circuits as available
+from kartrl.kart.levels import circuit_name
 from kartrl.kart.observation import Picture
 from kartrl.kart.progress import Course, LapTimes, Progress, race_seconds
 from kartrl.kart.reward import RaceStep, step_reward
+from kartrl.kart.settings import Kart, Reward, sections_of
 
 OPTIONS = ("circuit", "section", "noop")
-# keys of [environment] that are not settings of the kart
-NO_SETTINGS = {"id", "kwargs", "wrapper", "mirrored_actions", "observation_parts"}
 
 
 def make_kart(
@@ -39,12 +38,13 @@ def make_kart(
     Raises:
         UserError: the game has no start state for one of them, or `environment.wrapper` cannot be applied.
     """
-    settings = config.environment.model_dump(exclude=NO_SETTINGS)
-    settings["random_start"] = training and config.environment.random_start
+    sections = sections_of(config)
+    settings = sections.kart.model_dump() | config.environment.model_dump(include=set(View._fields))
+    settings["random_start"] = training and sections.kart.random_start
     made = gymnasium.make(
         config.environment.id,
         circuit=tuple(names),
-        reward=config.reward.model_dump(),
+        reward=sections.reward.model_dump(),
         render_mode="rgb_array" if render else None,
         disable_env_checker=True,
         **settings,
@@ -75,9 +75,8 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
     Args:
         circuit: a circuit, or several, of which each reset draws one; each in any form that a key of [levels] may have:
             a name, a path, or generated ones, as in "random:3:ice". Missing circuits are built now.
-        reward: values of `kartrl.config.Reward` that differ from the defaults.
-        settings: the keys of `kartrl.config.Environment`, except `id`, `kwargs`, `wrapper`,
-            `mirrored_actions` and `observation_parts`.
+        reward: values of `kartrl.kart.settings.Reward` that differ from the defaults.
+        settings: the keys of `kartrl.kart.settings.Kart` and of `kartrl.config.View`.
 
     Raises:
         UserError: a setting is invalid, or a circuit or the game is missing.
@@ -92,20 +91,20 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
         render_mode: str | None = None,
         **settings: Any,
     ) -> None:
-        if foreign := NO_SETTINGS & set(settings):
-            raise UserError(f"kartrl/Kart-v0: unknown setting {', '.join(sorted(foreign))}")
+        seen = {key: settings.pop(key) for key in View._fields if key in settings}
         try:
-            section = Environment.model_validate(settings)
+            section = Kart.model_validate(settings)
+            view = Environment.model_validate(seen).view(USUAL)
             self._reward = Reward.model_validate(reward or {})
         except ValidationError as errors:
             found = (" ".join([*map(str, error["loc"][:1]), word(error)]) for error in errors.errors())
             raise UserError(f"kartrl/Kart-v0: {'; '.join(found)}") from errors
-        self._section, self._ticks = section, section.view(USUAL).frame_skip
+        self._section, self._ticks = section, view.frame_skip
         self._folder = game_folder(section.game)
         self._names = self._find([circuit] if isinstance(circuit, str) else circuit)
         self.render_mode = render_mode
         self.metadata = {**self.metadata, "render_fps": TICKS_PER_SECOND / self._ticks}
-        self._picture = Picture(section)
+        self._picture = Picture(view, slice(section.crop_top, section.crop_bottom))
         self.observation_space = spaces.Box(0, 255, self._picture.shape, np.uint8)
         self.action_space = spaces.Discrete(len(section.actions))
         self.on_frame: Callable[[Image], None] | None = None

@@ -4,10 +4,10 @@ import json
 from multiprocessing import current_process
 from pathlib import Path
 
-from kartrl.config.levels import is_path
 from kartrl.console import cores
 from kartrl.errors import UserError
 from kartrl.kart import cartridge
+from kartrl.kart.levels import is_path
 
 GAMES = Path(__file__).parent / "games"
 BUNDLED = "KartRL-Snes"
@@ -25,7 +25,7 @@ def game_folder(game: str) -> Path:
     has_own = (own / "rom.sfc").is_file()
     if game == "cartridge" and not has_own:
         raise UserError(
-            f"no cartridge in {own}: import your own ROM with `kartrl import-rom FILE`, or set environment.game=bundled"
+            f"no cartridge in {own}: import your own ROM with `kartrl import-rom FILE`, or set kart.game=bundled"
         )
     if game in ("auto", "cartridge") and has_own:
         return own

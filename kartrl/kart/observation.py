@@ -5,24 +5,22 @@ from typing import cast
 import cv2
 import numpy as np
 
-from kartrl.config import Environment
+from kartrl.config import View
 from kartrl.console.libretro import Image
-from kartrl.kart.game import USUAL
 
 cv2.setNumThreads(0)  # many agents share the cores: a thread pool in each would only add contention
 
 
 class Picture:
-    """Resizes and stacks the observed part of screens, as configured by [environment].
+    """Resizes and stacks the observed rows of screens.
 
     `show` returns uint8 [height, width, C * frame_stack], the newest frame last, C = 1 (grey) or 3.
     """
 
-    def __init__(self, section: Environment) -> None:
-        view = section.view(USUAL)
+    def __init__(self, view: View, rows: slice) -> None:
         self._channels = 1 if view.grayscale else 3
         self.shape = (view.height, view.width, self._channels * view.frame_stack)
-        self.rows = slice(section.crop_top, section.crop_bottom)
+        self.rows = rows
         """Rows of the screen to pass to `show`."""
         self.gray = view.grayscale
         """Whether these are to be gray."""

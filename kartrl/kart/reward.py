@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from kartrl.config import Reward
+from kartrl.kart.settings import Reward
 
 
 class RaceStep(NamedTuple):

@@ -7,12 +7,14 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from kartrl.config import Config
-from kartrl.config.levels import (
+from kartrl.config import Config, Levels
+from kartrl.config.levels import Use
+from kartrl.errors import UserError
+from kartrl.files import user_path
+from kartrl.kart.game_files import circuits, game_folder, resolve_game
+from kartrl.kart.levels import (
     CIRCUITS,
     LEVELS,
-    Levels,
-    Use,
     circuit_name,
     is_generated,
     is_path,
@@ -21,24 +23,22 @@ from kartrl.config.levels import (
     names_of,
     numbers_of,
 )
-from kartrl.errors import UserError
-from kartrl.files import user_path
-from kartrl.kart.game_files import circuits, game_folder, resolve_game
+from kartrl.kart.settings import sections_of
 
 
 def with_circuits(config: Config, console: Console | None = None) -> Config:
-    """The configuration with [levels] resolved: `config.levels.of` returns names or absolute paths of start states.
+    """The configuration with [levels] resolved to names and absolute paths of start states.
 
-    So is `environment.game = auto`: a run and its checkpoints stay with the game, whichever is imported later.
+    So is `kart.game = auto`: a run and its checkpoints stay with the game, whichever is imported later.
 
     Raises:
         UserError: see `look_up`.
     """
-    game = resolve_game(config.environment.game)
-    found = look_up(config.levels.circuits, game, console, defaults=True)
-    environment = config.environment.model_copy(update={"game": game})
+    kart = sections_of(config).kart
+    game = resolve_game(kart.game)
+    found = look_up(config.levels.uses, game, console, defaults=True)
     levels = config.levels.model_copy(update={"found": found})
-    return config.model_copy(update={"environment": environment, "levels": levels})
+    return config.replaced(kart=kart.model_copy(update={"game": game}), levels=levels)
 
 
 def with_one_circuit(config: Config) -> Config:
@@ -47,11 +47,11 @@ def with_one_circuit(config: Config) -> Config:
     Raises:
         UserError: see `game_folder`; or it has none.
     """
-    folder = game_folder(config.environment.game)
+    folder = game_folder(sections_of(config).kart.game)
     circuit = next((name for name in circuits(folder) if name in CIRCUITS), None)
     if circuit is None:
         raise UserError(f"{folder}: no start state; make one with `kartrl play --game cartridge`")
-    return with_circuits(config.model_copy(update={"levels": Levels(circuits={circuit: "train"})}))
+    return with_circuits(config.model_copy(update={"levels": Levels(uses={circuit: "train"})}))
 
 
 def circuits_of(keys: Iterable[str], game: str, console: Console | None = None) -> tuple[str, ...]:
@@ -195,7 +195,7 @@ class _Building:
         if not self.for_bundled:
             raise UserError(
                 f"[levels] {key}: circuits are made for the bundled game, not for {game_folder(self._game).name}; "
-                "set environment.game=bundled"
+                "set kart.game=bundled"
             )
 
 

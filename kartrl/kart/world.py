@@ -5,23 +5,36 @@ Modules that only some processes need are imported in the methods: agents and th
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Sequence
 from hashlib import blake2b
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from kartrl.config import Config, View
-from kartrl.config.levels import circuit_name, group_of, is_generated, is_path
+from kartrl.config import Config, Levels, View
 from kartrl.envs.episode import Drive, Episode, Tally, newest_evaluation
 from kartrl.envs.world import MANY, Env, World
 from kartrl.errors import UserError
+from kartrl.files import user_path
 from kartrl.kart.game import KMH, USUAL
+from kartrl.kart.levels import (
+    circuit_name,
+    circuits_for,
+    generated,
+    group_of,
+    is_generated,
+    is_path,
+    single_keys,
+    without_paths,
+)
+from kartrl.kart.settings import Kart, sections_of
 
 if TYPE_CHECKING:
     import numpy as np
     from rich.console import Console
 
+MOST_BUILT = 1000  # circuits that a checkpoint may cause to be generated without the user asking for them
 MOST_NAMED = 200  # own circuits whose digests are kept one by one
 SIDES = {"LEFT": "RIGHT", "RIGHT": "LEFT"}
 NONE_TO_TRAIN = (
@@ -61,7 +74,14 @@ class KartWorld(World):
     steady_reward: ClassVar = True
     has_own_generators: ClassVar = True
     picture_word: ClassVar = "driven line"
-    training_keys: ClassVar = World.training_keys | {"random_start", "circuit_sampling"}
+    training_keys: ClassVar = World.training_keys | {"kart.random_start", "kart.circuit_sampling"}
+    seen_keys: ClassVar = frozenset({"kart.crop_top", "kart.crop_bottom"})
+    action_keys: ClassVar = ("kart.actions",)
+
+    @property
+    def kart(self) -> Kart:
+        """The section [kart]."""
+        return sections_of(self.config).kart
 
     # Environments
 
@@ -105,12 +125,12 @@ class KartWorld(World):
         return self.config.environment.view(USUAL).frame_skip
 
     def has_effect(self, key: str, images: bool) -> bool:
-        """See `World`: the kart's settings are keys of [environment], not keyword arguments."""
-        return not key.startswith("kwargs.") and key != "observation_parts"
+        """See `World`: neither keyword arguments nor Atari's keys, and an observation has no parts."""
+        return not key.startswith("kwargs.") and key not in ("noop_max", "life_loss_ends", "observation_parts")
 
     def mirrored_actions(self) -> tuple[int, ...]:
         """See `World`: left for right; () if an action has no counterpart, or a wrapper may have changed them."""
-        sets = [frozenset(action.upper().split("+")) for action in self.config.environment.actions]
+        sets = [frozenset(action.upper().split("+")) for action in self.kart.actions]
         swapped = [frozenset(SIDES.get(button, button) for button in buttons) for buttons in sets]
         if self.config.environment.wrapper != "none" or len(set(sets)) < len(sets) or {*sets} != {*swapped}:
             return ()
@@ -132,7 +152,7 @@ class KartWorld(World):
 
     def levels(self, use: str) -> tuple[str, ...]:
         """Names of circuits, or absolute paths of start states."""
-        return self.config.levels.of(use)
+        return circuits_for(self.config.levels, use)
 
     def contents(self) -> dict[str, str]:
         """See `World`; of many circuits, one digest."""
@@ -142,22 +162,39 @@ class KartWorld(World):
 
     def level_keys(self) -> list[str]:
         """See `World`."""
-        return self.config.levels.single_keys()
+        return single_keys(self.config.levels)
 
     def count_levels(self, use: str) -> int:
         """See `World`; 0 before they have been looked up."""
         return len(self.levels(use)) if self.config.levels.found is not None else 0
 
+    def openable(self, own: bool) -> tuple[Config, list[str]]:
+        """See `World`: paths are opened only for the user's own runs."""
+        uses = self.config.levels.uses
+        if not own and (number := generated(uses)) > MOST_BUILT:
+            raise UserError(f"[levels] has {number:,} generated circuits; choose some with -s")
+        paths = [key for key, use in uses.items() if is_path(key) and use != "none"]
+        left = [key for key in paths if not own or (not glob.glob(str(user_path(key))) and not user_path(key).exists())]
+        levels = Levels(uses={key: use for key, use in uses.items() if key not in left})
+        return self.config.replaced(levels=levels), left
+
+    def impersonal(self) -> Config:
+        """See `World`."""
+        from kartrl.kart.game_files import resolve_game
+
+        kart = self.kart.model_copy(update={"game": resolve_game(self.kart.game)})
+        return self.config.replaced(kart=kart, levels=without_paths(self.config.levels))
+
     def find_levels(self, keys: Sequence[str], console: Console | None = None) -> tuple[str, ...]:
         """See `World`; `keys` have the forms of keys of [levels]."""
         from kartrl.kart.selection import circuits_of
 
-        return circuits_of(keys, self.config.environment.game, console)
+        return circuits_of(keys, self.kart.game, console)
 
     def find_uses(self, names: Sequence[str]) -> dict[str, str]:
         from kartrl.kart.selection import uses_by_name
 
-        return {**uses_by_name(self.config.levels.circuits, names)}
+        return {**uses_by_name(self.config.levels.uses, names)}
 
     def reset_options(self, level: str) -> dict[str, Any]:
         return {"circuit": level}
@@ -181,7 +218,7 @@ class KartWorld(World):
         values = super().measure(episodes)
         values["progress"] = _progress(episodes)
         values["finished"] = fmean(episode.finished for episode in episodes)
-        if self.config.environment.opponents:
+        if self.kart.opponents:
             values["won"] = _won(episodes)
             values["rank"] = fmean(race_of(episode).rank for episode in episodes)
         if laps := _laps(episodes):
@@ -232,7 +269,7 @@ class KartWorld(World):
         from kartrl.kart.game_files import BUNDLED, game_folder
 
         laps, levels = _laps(episodes), {episode.level for episode in episodes}
-        titled = len(levels) == 1 and game_folder(self.config.environment.game).name == BUNDLED
+        titled = len(levels) == 1 and game_folder(self.kart.game).name == BUNDLED
         return [
             f"{sum(episode.finished for episode in episodes)} of {len(episodes)}" + self._first_in(episodes),
             _seconds(fmean(laps)) if laps else "-",
@@ -244,7 +281,7 @@ class KartWorld(World):
 
     def _first_in(self, episodes: Sequence[Episode]) -> str:
         """Share of races won, as text; "" without opponents."""
-        return f", first in {_won(episodes):.0%}" if self.config.environment.opponents and episodes else ""
+        return f", first in {_won(episodes):.0%}" if self.kart.opponents and episodes else ""
 
     def tell_episode(self, episode: Episode) -> str:
         progress, times, _, rank = race_of(episode)
@@ -252,7 +289,7 @@ class KartWorld(World):
             return f"{progress:.2f} laps, none completed"
         laps = "  ".join(f"{time:.2f}" for time in times)
         end = f"race {sum(times):.2f} s" if episode.finished else f"{progress:.2f} laps driven"
-        opponents = self.config.environment.opponents
+        opponents = self.kart.opponents
         return f"laps {laps}, {end}" + f", place {rank} of {opponents + 1}" * (opponents > 0)
 
     def list_episodes(self, episodes: Sequence[Episode]) -> list[list[str]]:
@@ -279,7 +316,7 @@ class KartWorld(World):
         from kartrl.kart.circuit_map import circuit_map
         from kartrl.kart.game_files import game_folder
 
-        return circuit_map(game_folder(self.config.environment.game), level)
+        return circuit_map(game_folder(self.kart.game), level)
 
     def draw(self, level: str, drives: Sequence[Drive], title: str, inches: float = 8.0) -> np.ndarray:
         """See `World`: the driven lines on the circuit's map, and the lap times of the best drive."""
@@ -292,7 +329,7 @@ class KartWorld(World):
         for drive in drives:
             x, y, speed = drive.trace.T
             lines.append(Line(x, y, speed, drive.episode.finished))
-        block = circuit_block(game_folder(self.config.environment.game), level)
+        block = circuit_block(game_folder(self.kart.game), level)
         corner = "" if block is None else block.title.title()
         return driven_lines(self.map(level), lines, f"{title}\n{self.tell_episode(best)}", inches, corner)
 

@@ -77,7 +77,7 @@ def _meaning(config: Config) -> tuple[Any, ...]:
     evaluation = config.evaluation
     return (
         config.environment,
-        config.reward,
-        list(config.levels.circuits.items()),  # the order matters: of two keys for one circuit the last one counts
-        (evaluation.episodes, evaluation.circuits),
+        config.world,
+        list(config.levels.uses.items()),  # the order matters: of two keys for one level the last one counts
+        (evaluation.episodes, evaluation.levels),
     )

@@ -55,7 +55,7 @@ def run(
     """Body of the evaluator process; ends on SIGTERM, when its parent is gone, or when it is told that training ended.
 
     At its start and every `config.evaluation.minutes`, if there is a new checkpoint, it drives on at most
-    `config.evaluation.circuits` train and as many test levels. If there are more, the train levels are always the same
+    `config.evaluation.levels` train and as many test levels. If there are more, the train levels are always the same
     ones, from as many groups as possible, so that checkpoints can be compared; the test levels take turns. When
     training has ended, the last checkpoint drives on all test levels. Each time it
 
@@ -131,7 +131,7 @@ class Evaluator:
         self._run_folder, self._config, self._server = run_folder, config, server
         self._world = world = load_world(config)
         world.beat = pulse.beat
-        limit = config.evaluation.circuits
+        limit = config.evaluation.levels
         levels = {use: mixed(world, world.levels(use)) for use in ("train", "test")}
         # Always the same ones, as they determine best.pt.
         levels["train"] = levels["train"][:limit] if world.all_levels() else [""]

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from kartrl.config import Config, Environment, Run, read
+from kartrl.config import Config, Run, read
 from kartrl.errors import UserError
 from kartrl.files import safe_name
 from kartrl.launch import typed
@@ -95,23 +95,23 @@ def find_run(name: str) -> Path:
     raise UserError(f"{name}: no such run{nearest(name, logs)}")
 
 
-def find_newest(fits: Callable[[Environment], bool]) -> Path | None:
-    """The best checkpoint (else the newest) of the newest run in logs whose environment fits; None if there is none.
+def find_newest(fits: Callable[[Config], bool]) -> Path | None:
+    """The best checkpoint (else the newest) of the newest run in logs whose configuration fits; None if there is none.
 
     Runs whose configuration this version cannot read are skipped.
     """
     for folder in newest_first(Run().logs_folder):
         with contextlib.suppress(UserError):
-            if fits(config_of(folder).environment) and (path := _best_or_newest(folder)) is not None:
+            if fits(config_of(folder)) and (path := _best_or_newest(folder)) is not None:
                 return path
     return None
 
 
-def find_training(fits: Callable[[Environment], bool]) -> Path | None:
-    """The most recently begun run in logs that is training and whose environment fits; None if there is none."""
+def find_training(fits: Callable[[Config], bool]) -> Path | None:
+    """The most recently begun run in logs that is training and whose configuration fits; None if there is none."""
     for folder in sorted(filter(is_training, runs_in(Run().logs_folder)), key=_begun, reverse=True):
         with contextlib.suppress(UserError):
-            if fits(config_of(folder).environment):
+            if fits(config_of(folder)):
                 return folder
     return None
 

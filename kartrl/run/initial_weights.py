@@ -11,6 +11,7 @@ from kartrl.algorithms import heads_of
 from kartrl.config import Config, settings
 from kartrl.config.section import Section
 from kartrl.envs.spec import EnvSpec
+from kartrl.envs.worlds import load_world
 from kartrl.errors import UserError
 from kartrl.learning import checkpoint
 from kartrl.learning.checkpoint import Checkpoint
@@ -20,9 +21,10 @@ from kartrl.models import ActorCritic
 
 HOW_COMPUTED = {"precision", "torchscript", "bptt"}  # keys of [model] that do not change the meaning of weights
 OF_STATE = ("name", "amsgrad", "centered", "momentum", "kl_target")  # keys of [optimizer] that determine its state
-OF_CHANNELS = ("grayscale", "frame_stack")  # keys of [environment] that determine an image's channels
-OF_IMAGES = ("height", "width", *OF_CHANNELS)  # those that determine its shape
-OF_ANY = ("kwargs", "wrapper", "observation_parts")  # those that may determine any observation's
+OF_CHANNELS = {"environment.grayscale", "environment.frame_stack"}  # keys that determine an image's channels
+OF_IMAGES = {"environment.height", "environment.width", *OF_CHANNELS}  # those that determine its shape
+# those that may determine any observation's
+OF_ANY = {"environment.kwargs", "environment.wrapper", "environment.observation_parts"}
 
 
 def load_initial(path: Path, config: Config, spec: EnvSpec) -> Checkpoint:
@@ -36,9 +38,9 @@ def load_initial(path: Path, config: Config, spec: EnvSpec) -> Checkpoint:
     keys = list(_differing(stored, config, spec))
     found, overrides = [], []
     for section, key in keys:
-        found += differences(section, getattr(stored.config, section), getattr(config, section), {key})
+        found += differences(section, stored.config.sections[section], config.sections[section], {key})
         overrides += [f" --set {shlex.quote(text)}" for text in _as_there(stored, section, key)]
-    found += [*stored.observation.differences(spec.observation), *_titles(stored, spec)]
+    found += [*stored.observation.differences(spec.observation), *changed_actions(stored, spec)]
     if found:
         remedy = f"; add{''.join(overrides)}" if overrides else ""
         raise UserError(f"--init {path}: does not fit this run: {'; '.join(found)}{remedy}")
@@ -58,17 +60,18 @@ def anew(initial: Checkpoint, config: Config) -> Checkpoint:
 def _differing(stored: Checkpoint, config: Config, spec: EnvSpec) -> Iterator[tuple[str, str]]:
     """Section and name of the keys that must be as they were for the weights to fit."""
     there, here = stored.observation, spec.observation
-    own: tuple[str, ...] = ()
+    same, before = stored.config.environment.id == config.environment.id, stored.config.sections
+    keys = {f"model.{key}" for key in type(config.model).model_fields if key not in HOW_COMPUTED}
     if there.has_images and here.has_images:
-        own = OF_CHANNELS if there == here else OF_IMAGES
-    if stored.config.environment.id == config.environment.id or stored.action == spec.action:
-        own += ("actions",)
-    if stored.config.environment.id == config.environment.id and there != here:
-        own += OF_ANY
-    for section, keys in (("model", set(type(config.model).model_fields) - HOW_COMPUTED), ("environment", own)):
-        for key in type(getattr(config, section)).model_fields:
-            if key in keys and getattr(getattr(config, section), key) != getattr(getattr(stored.config, section), key):
-                yield section, key
+        keys |= OF_CHANNELS if there == here else OF_IMAGES
+    if same or stored.action == spec.action:
+        keys |= {*load_world(config).action_keys}
+    if same and there != here:
+        keys |= OF_ANY
+    for name, section in config.sections.items():
+        for key, value in section if name in before else ():
+            if f"{name}.{key}" in keys and value != getattr(before[name], key):
+                yield name, key
     if heads_of(stored.config) != heads_of(config):
         yield "algorithm", "name"
 
@@ -82,18 +85,12 @@ def _as_there(stored: Checkpoint, section: str, key: str) -> list[str]:
     return [f"{name}={value}" for name, value in values.items()]
 
 
-def _titles(stored: Checkpoint, spec: EnvSpec) -> list[str]:
+def changed_actions(stored: Checkpoint, spec: EnvSpec) -> list[str]:
+    """Phrases on actions that differ from the checkpoint's."""
     there, here = stored.action, spec.action
     if there.title != here.title:
         return [f"{there.title} there, {here.title} here"]
     return ["the bounds of its actions differ"] if there != here else []
-
-
-def changed_actions(stored: Checkpoint, config: Config, spec: EnvSpec) -> list[str]:
-    """Phrases on actions that differ from the checkpoint's."""
-    return _titles(stored, spec) or differences(
-        "environment", stored.config.environment, config.environment, ("actions",)
-    )
 
 
 def _check_optimizer(path: Path, stored: Checkpoint, config: Config, spec: EnvSpec) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from kartrl.config import Config, Environment, Optimizer, Run, dump, read
+from kartrl.config import Config, Optimizer, Run, dump, read
 from kartrl.envs.named_modules import trust
 from kartrl.envs.spec import EnvSpec
 from kartrl.errors import UserError
@@ -30,13 +30,17 @@ def resumed_config(stored: Checkpoint, files: list[str], overrides: list[str]) -
     checkpoint.check_imports(stored.config)
     earlier = stored.config.run.model_copy(update={"schedules": Run().schedules})  # decided at each resume
     config = read(files, overrides, base=dump(stored.config.model_copy(update={"run": earlier})))
-    for name, keys in (("environment", set(Environment.model_fields)), ("algorithm", {"reward_transform"})):
-        section, chosen = getattr(config, name), dict(getattr(stored.config, name))
+    earlier_sections = stored.config.sections
+    for name in ("environment", *type(config.world).model_fields, "algorithm"):
         # in a copy of default.cfg, for instance: what was chosen stays
-        kept = {key: chosen[key] for key, value in section if key in keys and value == "auto"}
-        config = config.model_copy(update={name: section.model_copy(update=kept)})
-    for name in ("model", "environment"):
-        after, before = getattr(config, name), getattr(stored.config, name)
+        kept = {
+            key: getattr(earlier_sections[name], key)
+            for key, value in config.sections[name]
+            if value == "auto" and (name != "algorithm" or key == "reward_transform")
+        }
+        config = config.replaced(**{name: config.sections[name].model_copy(update=kept)})
+    for name in (name for name, section in config.sections.items() if section.fixed):
+        after, before = config.sections[name], earlier_sections[name]
         if after.model_dump(exclude=HOW_COMPUTED) != before.model_dump(exclude=HOW_COMPUTED):
             raise UserError(f"--resume: section [{name}] must stay as it was; start a new run to change it")
     if any(override.partition("=")[0].strip() == "run.init" for override in overrides):
@@ -106,8 +110,8 @@ def account(stored: Checkpoint, config: Config, spec: EnvSpec, contents: Mapping
         f"until {run.agent_steps:,} agent steps{limit}"
     )
     yield _schedules(stored, config)
-    changes = [text for name in Config.model_fields if name != "levels" for text in _changes(name, stored, config)]
-    changes += [*changed_actions(stored, config, spec), *_changed_levels(stored, config, contents)]
+    changes = [text for name in config.sections for text in _changes(name, stored, config)]
+    changes += [*changed_actions(stored, spec), *_changed_levels(stored, config, contents)]
     if changes:
         yield f"Changed since the checkpoint: {'; '.join(changes)}"
 
@@ -130,14 +134,14 @@ def _schedules(stored: Checkpoint, config: Config) -> str:
 
 
 def _changes(name: str, stored: Checkpoint, config: Config) -> list[str]:
-    section = getattr(config, name)
+    section = config.sections[name]
     keys = {*type(section).model_fields} - {"schedules"}
-    found = differences(name, getattr(stored.config, name), section, keys)
+    found = differences(name, stored.config.sections[name], section, keys)
     return [f"{text} (its folder keeps its name)" if text.startswith("run.name ") else text for text in found]
 
 
 def _changed_levels(stored: Checkpoint, config: Config, contents: Mapping[str, str]) -> Iterator[str]:
-    there, here = stored.config.levels.circuits, config.levels.circuits
+    there, here = stored.config.levels.uses, config.levels.uses
     for key in [*here, *(key for key in there if key not in here)]:
         before, now = there.get(key, "none"), here.get(key, "none")
         if before != now:

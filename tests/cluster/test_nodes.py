@@ -170,7 +170,7 @@ def test_nodes_that_join_and_leave_keep_training_alive(machines, tmp_path):
 
 @pytest.mark.timeout(400)
 def test_the_kart_trains_on_nodes_that_share_a_machine(machines, tmp_path):
-    kart = ["--set", "environment.game=bundled", "--set", "model.hidden_size=16", *NODE, *EVALUATE_OFF]
+    kart = ["--set", "kart.game=bundled", "--set", "model.hidden_size=16", *NODE, *EVALUATE_OFF]
     cluster = ["--ray", machines.address, "--nodes", "2", "--set", "cluster.compression=lz4"]
     result = run("train", *kart, *cluster, "--set", "run.agent_steps=800", cwd=tmp_path, timeout=300)
     assert result.returncode == 0, result.stdout + result.stderr

@@ -110,12 +110,12 @@ def test_wrong_cartridge_is_an_error_only_where_used(tmp_path: Path, data: Path)
     assert {"cartridge", "environment"} <= problems(found)
     assert "47e103d8398cf5b7cbb42b95df3a3c270691163b" in found["cartridge"][1]
     assert found["auto chooses"][0] == "warning"
-    found = examine("--set", "environment.game=bundled", cwd=tmp_path, status=0)
+    found = examine("--set", "kart.game=bundled", cwd=tmp_path, status=0)
     assert found["cartridge"][0] == "warning"
 
 
 def test_no_cartridge_where_one_is_wanted(tmp_path: Path) -> None:
-    found = examine("--set", "environment.game=cartridge", cwd=tmp_path, status=1)
+    found = examine("--set", "kart.game=cartridge", cwd=tmp_path, status=1)
     assert "kartrl import-rom FILE" in found["cartridge"][1]
 
 

@@ -34,6 +34,7 @@ from kartrl.envs.spec import EnvSpec
 from kartrl.envs.worlds import load_world
 from kartrl.kart.generalisation import make_plan
 from kartrl.kart.generalisation.protocol import validate
+from kartrl.kart.levels import generated
 from kartrl.learning import checkpoint
 from kartrl.metrics.trackers import check_tracker
 from kartrl.nodes.session import check
@@ -212,9 +213,9 @@ def begin(config: Config, options: argparse.Namespace) -> None:
 def look(config: Config) -> EnvSpec:
     """The environment's spec, inspected in a process of its own, once; few circuits are built for that."""
     world = load_world(config)
-    many = config.levels.generated > MOST_BUILT
+    many = generated(config.levels.uses) > MOST_BUILT
     ready = (many and world.prepare_one()) or world.prepare()
-    key = f"{ready.environment} {ready.levels.found}"
+    key = f"{ready.environment} {ready.world} {ready.levels.found}"
     if key not in SEEN:
         SEEN[key] = inspect_env(ready)
     return SEEN[key]

@@ -125,17 +125,19 @@ ALONE = "has an effect in training alone; leave it out"
 @pytest.mark.parametrize(
     ("policy", "override", "said"),
     [
-        (CARTPOLE, "environment.opponents=3", "has no effect on CartPole-v1; leave it out"),
+        (CARTPOLE, "kart.opponents=3", "[kart] applies to kartrl/Kart-v0 only; environment.id is CartPole-v1"),
         (CARTPOLE, "environment.frame_skip = 5", "has no effect on CartPole-v1; leave it out"),
         (CARTPOLE, "environment.life_loss_ends=true", "has no effect on CartPole-v1; leave it out"),
         (CARTPOLE, "environment.height=54", "has no effect on CartPole-v1; leave it out"),
-        (CARTPOLE, "environment.id = Acrobot-v1", "only [environment] can differ from training, except its id"),
-        (CARTPOLE, "reward.time=0", "only [environment] can differ from training, except its id"),
+        (CARTPOLE, "environment.id = Acrobot-v1", "only [environment] can differ from training, except environment.id"),
+        (CARTPOLE, "run.seed=2", "only [environment] can differ from training, except environment.id"),
+        pytest.param(KART, "run.seed=2", "only [environment] and [kart] and [reward] can differ", marks=needs_kart),
+        pytest.param(KART, "environment.noop_max=2", "has no effect on kartrl/Kart-v0; leave it out", marks=needs_kart),
         (PONG, "environment.life_loss_ends=false", ALONE),
         (PONG, "environment.mirrored_actions=0 1 3 2 5 4", ALONE),
         (PONG, "environment.kwargs.frameskip=2", "has no effect on ALE/Pong-v5; leave it out"),
-        pytest.param(KART, "environment.random_start=true", ALONE, marks=needs_kart),
-        pytest.param(KART, "environment.circuit_sampling=steps", ALONE, marks=needs_kart),
+        pytest.param(KART, "kart.random_start=true", ALONE, marks=needs_kart),
+        pytest.param(KART, "kart.circuit_sampling=steps", ALONE, marks=needs_kart),
         pytest.param(KART, "environment.mirrored_actions=none", ALONE, marks=needs_kart),
         pytest.param(KART, "environment.kwargs.a=1", "has no effect on kartrl/Kart-v0", marks=needs_kart),
     ],
@@ -237,7 +239,7 @@ def test_circuits_of_a_strangers_checkpoint_are_not_looked_up(kart, tmp_path, le
 def test_another_world_than_in_training(kart):
     """Among opponents that it has never seen; but the network must fit what it sees."""
     console = Console(file=io.StringIO(), width=120)
-    among = ["environment.opponents=7", "environment.no_progress_limit=1"]
+    among = ["kart.opponents=7", "kart.no_progress_limit=1"]
     (result,) = evaluate(kart, ["MarioCircuit.Act2"], 1, True, "cpu", console, among)
     assert result.episodes[0].details.rank == 8
     assert "0 of 1, first in 0%" in console.file.getvalue()
@@ -245,7 +247,7 @@ def test_another_world_than_in_training(kart):
         ("environment.width=20", "trained on other observations"),
         ("environment.id=CartPole-v1", "only .environment."),
         ("run.seed=1", "only .environment."),
-        ("environment.opponents=8", "must be 7 or less"),
+        ("kart.opponents=8", "must be 7 or less"),
     ):
         with pytest.raises(UserError, match=reason), open_driver(kart, [], "cpu", overrides=[wrong]):
             pass

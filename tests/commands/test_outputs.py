@@ -22,7 +22,7 @@ needs_kart = pytest.mark.skipif(
     importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator on this platform"
 )
 OVAL = ROOT / "kartrl" / "kart" / "circuits" / "bundled" / "MarioCircuit.Act1.toml"
-SHORT = ("--set", "environment.no_progress_limit=0.2")
+SHORT = ("--set", "kart.no_progress_limit=0.2")
 
 
 @pytest.fixture

@@ -33,11 +33,11 @@ def test_own_environment_trains_evaluates_and_resumes(folder: Path, monkeypatch:
         monkeypatch.setenv("KARTRL_IMPORT", trusted)
         return run(*arguments, cwd=folder, installed=True, fresh=fresh)
 
-    mine = ("environment.kwargs.length=3", "environment.wrapper=mine:shifted", "environment.opponents=1")
+    mine = ("environment.kwargs.length=3", "environment.wrapper=mine:shifted", "environment.noop_max=1")
     some = ("run.agent_steps=1000", "evaluation.minutes=0")
     trained = kartrl("train", *sets(*CORRIDOR, *mine, *some), fresh=True)
     assert trained.returncode == 0, trained.stdout + trained.stderr
-    assert "mine:mine/Corridor-v0 ignores environment.opponents" in trained.stdout
+    assert "mine:mine/Corridor-v0 ignores environment.noop_max" in trained.stdout
     assert "Record: " not in trained.stdout, "it cannot be filmed"
     for advice in ("Resume:   ", "Evaluate: "):
         assert re.search(rf"{advice}KARTRL_IMPORT=mine \S*kartrl ", trained.stdout), "as it can be typed"

@@ -102,7 +102,7 @@ def test_window_has_a_ghost_by_default(home, console, monkeypatch):
     checkpoint.save(policy.SHIPPED, make_checkpoint(10))
     assert find_rival(NO_OPTIONS, console) == policy.SHIPPED
     assert console.file.getvalue().startswith("Ghost: ")
-    add_run("kart", "environment.game=bundled")
+    add_run("kart", "kart.game=bundled")
     add_run("pole", *CARTPOLE)
     best = Path("logs/kart/best.pt")
     assert find_rival(NO_OPTIONS, console) == best
@@ -204,7 +204,7 @@ def test_card_has_all_to_train_the_same_again():
     again = read(overrides=lines)
     assert settings(again) == settings(config)
     expected = [("MarioCircuit.Act2", "none"), ("MarioCircuit.Act4", "test")]
-    assert list(again.levels.circuits.items())[-2:] == expected, "after *: later keys count"
+    assert list(again.levels.uses.items())[-2:] == expected, "after *: later keys count"
 
 
 def test_a_card_lists_no_default_of_another_algorithm():

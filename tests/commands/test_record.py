@@ -69,7 +69,7 @@ def test_record_without_circuit_refuses_several_unbuilt(kart, tmp_path, monkeypa
 @needs_kart
 def test_record_without_circuit_films_the_only_one(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    levels = ("levels.*=none", "levels.MarioCircuit.Act2=train", "environment.no_progress_limit=0.2")
+    levels = ("levels.*=none", "levels.MarioCircuit.Act2=train", "kart.no_progress_limit=0.2")
     assert main(["record", "-p", str(save_policy(tmp_path / "run", [*KART, *levels]))]) == 0
     assert (tmp_path / "MarioCircuit.Act2.mp4").is_file()
 

@@ -13,8 +13,8 @@ from pydantic import ValidationError
 from kartrl.algorithms import ALGORITHMS
 from kartrl.config import Algorithm, Config, arguments, dump, presets, read
 from kartrl.config import settings as hyperparameters
-from kartrl.config.levels import CIRCUITS
 from kartrl.errors import UserError
+from kartrl.kart.levels import CIRCUITS
 
 ROOT = Path(__file__).parents[2]
 
@@ -25,11 +25,8 @@ def test_default_cfg_holds_every_key_with_its_explanation():
 
 
 def test_every_key_has_a_one_line_explanation():
-    for name, field in Config.model_fields.items():
-        section = field.annotation
-        if name == "levels":
-            continue
-        for key, info in section.model_fields.items():
+    for name, section in Config().sections.items():
+        for key, info in type(section).model_fields.items():
             assert info.description, f"{name}.{key}"
             assert "\n" not in info.description
 
@@ -118,7 +115,7 @@ def test_later_files_and_overrides_win(tmp_path):
     (tmp_path / "b.cfg").write_text("[run]\nseed = 6\n")
     config = read([tmp_path / "a.cfg", tmp_path / "b.cfg"], ["run.minutes=4", "model.channels=8, 16,32"])
     assert (config.run.seed, config.run.minutes, config.model.channels) == (6, 4.0, (8, 16, 32))
-    assert config.levels.circuits["MarioCircuit.Act4"] == "train"
+    assert config.levels.uses["MarioCircuit.Act4"] == "train"
     assert read(base=dump(config)) == config
 
 
@@ -127,7 +124,7 @@ NONSENSE = ("x y", "-5", "nan", "1e99", "", "a/b", "0.5", "999999999999999999999
 
 @pytest.mark.parametrize(
     "name",
-    [f"{section}.{key}" for section in Config.model_fields for key in type(getattr(Config(), section)).model_fields],
+    [f"{name}.{key}" for name, section in Config().sections.items() for key in type(section).model_fields],
 )
 def test_messages_have_no_words_of_a_library(name):
     for value in NONSENSE:
@@ -160,7 +157,7 @@ def test_messages_have_no_words_of_a_library(name):
         ("impala.entropy_cost=quadratic 0.1 0.2", "must be one number, or: linear START END"),
         ("levels.MarioCircuit.Act9=train", "MarioCircuit.Act4"),
         ("levels.MarioCircuit.Act4=exam", "'train', 'test' or 'none'"),
-        ("environment.crop_top=200", "crop_top must be less than crop_bottom"),
+        ("kart.crop_top=200", "crop_top must be less than crop_bottom"),
         ("model.channels=1 2", "same length"),
         ("run.name=a/b", "[run] name"),
         ("run.name=..", "[run] name"),
@@ -191,7 +188,7 @@ def test_messages_have_no_words_of_a_library(name):
         ("run.agent_steps=1.25e1", "[run] agent_steps: must be an integer (got '1.25e1')"),
         ("run.agent_steps=1e16", "[run] agent_steps: must be 1000000000000000 or less"),
         ("run.agent_steps=1e999999999", "[run] agent_steps: must be an integer"),
-        ("evaluation.circuits=0", "[evaluation] circuits: must be 1 or more (got '0')"),
+        ("evaluation.levels=0", "[evaluation] levels: must be 1 or more (got '0')"),
     ],
 )
 def test_mistakes_are_one_clear_line(override, message):
@@ -230,11 +227,11 @@ def test_a_number_of_steps_may_have_any_usual_form(tmp_path, number):
 
 def test_1e1_is_an_integer_in_every_key_that_takes_one():
     values = ["run.name=1e1", "run.seed=1e1", "system.agents=1e1", "model.channels=1e1 1e1, 1e1"]
-    values += ["replay.capacities=1e1", "environment.mirrored_actions=1e0 0e0", "evaluation.circuits=1e1"]
+    values += ["replay.capacities=1e1", "environment.mirrored_actions=1e0 0e0", "evaluation.levels=1e1"]
     config = read([], values)
     assert (config.run.name, config.run.seed, config.system.agents) == ("1e1", 10, 10)
     assert (config.model.channels, config.replay.capacities) == ((10, 10, 10), (10,))
-    assert (config.environment.mirrored_actions, config.evaluation.circuits) == ((1, 0), 10)
+    assert (config.environment.mirrored_actions, config.evaluation.levels) == ((1, 0), 10)
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-be"])
@@ -265,7 +262,8 @@ def test_values_may_hold_percent_signs(tmp_path):
     assert read([tmp_path / "a.cfg"]).run.name == "100%s"
 
 
-KEYS = [f"{name}.{key}" for name, field in Config.model_fields.items() for key in field.annotation.model_fields]
+SECTIONS = Config().sections
+KEYS = [f"{name}.{key}" for name, section in SECTIONS.items() for key in type(section).model_fields]
 LONG = "\udcc4" * 200
 TEXT = st.text(
     alphabet=st.characters(exclude_categories=()), max_size=200
@@ -295,7 +293,7 @@ def test_any_text_is_a_configuration_or_one_clear_line(text):
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from([f"[{name}]" for name in Config.model_fields]) | st.sampled_from(KEYS) | TEXT, SOME | TEXT
+            st.sampled_from([f"[{name}]" for name in (*SECTIONS, "levels")]) | st.sampled_from(KEYS) | TEXT, SOME | TEXT
         )
     )
 )

@@ -29,7 +29,7 @@ STARTS = [Start(circuit, seed) for circuit in CIRCUITS for seed in range(2)]
 
 @pytest.fixture(scope="module")
 def policy(tmp_path_factory):
-    return save_policy(tmp_path_factory.mktemp("kart"), [*KART, "environment.no_progress_limit=1"])
+    return save_policy(tmp_path_factory.mktemp("kart"), [*KART, "kart.no_progress_limit=1"])
 
 
 @pytest.fixture(autouse=True)

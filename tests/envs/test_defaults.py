@@ -29,7 +29,7 @@ IMAGES = {
 
 def seen(*overrides: str, files: tuple[str, ...] = ()):
     """The configuration to be recorded, the lines that are told first, and the shape of observations."""
-    world = load_world(read(files, [*overrides, "environment.game=bundled"]))
+    world = load_world(read(files, overrides))
     spec = next(look(world.config))
     config = world.fit(spec)
     return config, [tell_view(config, spec), *tell_presets(config, files)], spec.observation.shape
@@ -100,7 +100,7 @@ def test_an_image_is_seen_in_its_own_size_within_bounds(name, shape, text):
 
 def test_kart_observations_are_unchanged():
     pytest.importorskip("stable_retro", reason="no SNES emulator on this platform")
-    overrides = "levels.*=none", "levels.MarioCircuit.Act1=train"
+    overrides = "kart.game=bundled", "levels.*=none", "levels.MarioCircuit.Act1=train"
     config, lines, shape = seen(*overrides)
     assert shape == (54, 52, 1)
     assert config.environment.view(OWN) == KART

@@ -11,9 +11,9 @@ import pytest
 
 from kartrl.config import read
 from kartrl.envs import make_env
-from kartrl.envs.games.procgen import GAMES, ProcgenWorld
 from kartrl.envs.worlds import load_world
 from kartrl.errors import UserError
+from kartrl.procgen.world import GAMES, ProcgenWorld
 
 INSTALLED = importlib.util.find_spec("envpool") is not None
 COINRUN = ["environment.id=kartrl/Procgen-v0", "environment.height=64", "environment.width=64"]

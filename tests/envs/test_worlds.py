@@ -92,10 +92,10 @@ def test_an_environment_without_levels_needs_no_hook():
     ("overrides", "mirrored"),
     [
         ([], (0, 2, 1, 4, 3, 6, 5, 8, 7)),
-        (["environment.actions=left+B B right+B"], (2, 1, 0)),
-        (["environment.actions=B left+B none b+RIGHT"], (0, 3, 2, 1)),
-        (["environment.actions=B left+B right"], ()),
-        (["environment.actions=B left+B B+left right+B"], ()),
+        (["kart.actions=left+B B right+B"], (2, 1, 0)),
+        (["kart.actions=B left+B none b+RIGHT"], (0, 3, 2, 1)),
+        (["kart.actions=B left+B right"], ()),
+        (["kart.actions=B left+B B+left right+B"], ()),
         (["environment.wrapper=some:wrapper"], ()),
     ],
 )

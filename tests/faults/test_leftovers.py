@@ -37,7 +37,7 @@ KART = [
     *UNTIL_ENDED,
     *NAMED,
     "--set",
-    "environment.game=bundled",
+    "kart.game=bundled",
     "--set",
     "system.agents=2",
     "--set",

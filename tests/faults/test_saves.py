@@ -212,12 +212,12 @@ def test_resume_with_only_damaged_checkpoints_changes_nothing(tmp_path):
 def test_resumed_run_keeps_the_whole_file_it_began_with(tmp_path):
     """Its checkpoints hold what `auto` and --init have become."""
     file = tmp_path / "mine.cfg"
-    file.write_text(dump(read(overrides=["environment.id=CartPole-v1", "model.hidden_size=16"])))
-    begun = read([str(file)], ["model.precision=fp32", "run.init=logs/other/best.pt", "environment.game=bundled"])
+    file.write_text(dump(read(overrides=["model.hidden_size=16"])))
+    begun = read([str(file)], ["model.precision=fp32", "run.init=logs/other/best.pt", "kart.game=bundled"])
     stored = make_checkpoint(agent_steps=1)._replace(config=begun)
     config = resumed_config(stored, [str(file)], [])
     assert (config.model.precision, config.run.init) == ("auto", "logs/other/best.pt")
-    assert config.environment.game == "bundled", "whatever auto would be now"
+    assert config.world.kart.game == "bundled", "whatever auto would be now"
     assert resumed_config(stored, [], ["model.precision=bf16"]).model.precision == "bf16"
     with pytest.raises(UserError, match=r"section \[model\] must stay as it was"):
         resumed_config(stored, [str(file)], ["model.hidden_size=17"])

@@ -16,7 +16,7 @@ OVERRIDES = (
     "model.hidden_size=16",
     "system.agents=1",
     "run.checkpoint_minutes=0.02",
-    "environment.no_progress_limit=1",
+    "kart.no_progress_limit=1",
 )
 
 

@@ -20,9 +20,9 @@ from kartrl.models import make_network
 CARTPOLE = ("environment.id=CartPole-v1", "model.hidden_size=16")
 PONG = ("environment.id=ALE/Pong-v5", "environment.frame_skip=4", "model.hidden_size=16")
 KART = (
-    "environment.game=bundled",
+    "kart.game=bundled",
     "environment.frame_skip=4",
-    "environment.no_progress_limit=2",
+    "kart.no_progress_limit=2",
     "model.hidden_size=16",
 )
 

@@ -22,7 +22,7 @@ from kartrl.learning.counters import Counters
 from kartrl.learning.learner import make_learner
 from kartrl.models import make_network
 
-SHORT = ("environment.game=bundled", "environment.no_progress_limit=0.2", "environment.time_limit=1")
+SHORT = ("kart.game=bundled", "kart.no_progress_limit=0.2", "kart.time_limit=1")
 CIRCUITS = ("levels.*=none", "levels.MarioCircuit.Act1=train", "levels.MarioCircuit.Act4=test")
 KART, CARTPOLE = (*SHORT, *CIRCUITS), ("environment.id=CartPole-v1",)
 OWN = ("environment.id=mine:mine/Corridor-v0", "environment.kwargs.length=5")

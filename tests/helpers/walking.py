@@ -9,13 +9,33 @@ import time
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from pydantic import Field
 
 from kartrl.cli import main
+from kartrl.config.section import Section
+from kartrl.config.worlds import WORLDS, WorldSections, WorldSettings
 from kartrl.envs.world import World
-from kartrl.envs.worlds import WORLDS
 
 LENGTHS = {"flat.short": 5, "flat.long": 9, "steep": 7}
-STEPS = 20  # after which an episode is truncated
+
+
+class Limits(Section):
+    """When a walk ends."""
+
+    steps: int = Field(20, ge=1, description="steps after which an episode is truncated")
+
+
+class Reward(Section):
+    """The walker's reward."""
+
+    arrival: float = Field(1.0, description="reward at the end of a path")
+
+
+class WalkSections(WorldSections):
+    """The walk's own sections."""
+
+    walk: Limits = Limits()
+    reward: Reward = Reward()
 
 
 class Walk(gymnasium.Env):
@@ -25,8 +45,8 @@ class Walk(gymnasium.Env):
     action_space = spaces.Discrete(2)
     metadata = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012  # Gymnasium's own type
 
-    def __init__(self, paths=("flat.short",), render_mode=None):
-        self.paths, self.render_mode = paths, render_mode
+    def __init__(self, paths=("flat.short",), limit=20, arrival=1.0, render_mode=None):
+        self.paths, self.limit, self.arrival, self.render_mode = paths, limit, arrival, render_mode
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
@@ -39,7 +59,7 @@ class Walk(gymnasium.Env):
         self.age += 1
         self.place = max(0, self.place + (1 if action else -1))
         finished = self.place == LENGTHS[self.path]
-        return self._look(), float(finished), finished, self.age == STEPS, self._info()
+        return self._look(), self.arrival * finished, finished, self.age == self.limit, self._info()
 
     def render(self):
         return np.full((32, 32, 3), 10 * self.place, np.uint8)
@@ -61,8 +81,10 @@ class WalkWorld(World):
     picture_word = "profile"
 
     def make_env(self, levels, training, render):
-        paths = tuple(levels) or self.levels("train")
-        return gymnasium.make("Walk-v0", paths=paths, render_mode="rgb_array" if render else None)
+        paths, mode, own = tuple(levels) or self.levels("train"), "rgb_array" if render else None, self.config.world
+        return gymnasium.make(
+            "Walk-v0", paths=paths, limit=own.walk.steps, arrival=own.reward.arrival, render_mode=mode
+        )
 
     def levels(self, use):
         return ("flat.short", "flat.long") if use == "train" else ("steep",)
@@ -103,7 +125,7 @@ class WalkWorld(World):
         return (info["place"],)
 
     def draw(self, level, drives, title, inches=8.0):
-        picture = np.zeros((8, STEPS + 1, 3), np.uint8)
+        picture = np.zeros((8, self.config.world.walk.steps + 1, 3), np.uint8)
         for drive in drives:
             picture[drive.trace[:, 0].astype(int) % 8, np.arange(len(drive.trace))] = 255
         return picture
@@ -111,7 +133,8 @@ class WalkWorld(World):
 
 if "Walk-v0" not in gymnasium.registry:  # processes load this file as their main module, and again as the world's
     gymnasium.register("Walk-v0", Walk)
-WORLDS["Walk-v0"] = "walking:WalkWorld"
+WORLDS["Walk-v0"] = "walking"
+SETTINGS = WorldSettings("walking:WalkWorld", WalkSections)
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

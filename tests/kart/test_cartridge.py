@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from kartrl.config import read
-from kartrl.config.levels import CIRCUITS
 from kartrl.console.libretro import STATE_LIMIT
 from kartrl.console.states import read_state
 from kartrl.errors import UserError
 from kartrl.kart import cartridge
 from kartrl.kart.game_files import BUNDLED, GAMES, circuits, game_folder
+from kartrl.kart.levels import CIRCUITS
 from kartrl.kart.selection import with_circuits
 
 ROM = bytes(range(256)) * 16
@@ -173,8 +173,8 @@ def test_game_names_resolve_to_folders(tmp_path: Path) -> None:
     folder = cartridge.import_rom(rom_file(tmp_path), None, SHA1, SIZE)
     assert game_folder("auto") == game_folder("cartridge") == folder
     assert game_folder("bundled").name == "KartRL-Snes"
-    assert with_circuits(config).environment.game == "cartridge"
-    assert with_circuits(before).environment.game == before.environment.game == "bundled", "a run stays with its game"
+    assert with_circuits(config).world.kart.game == "cartridge"
+    assert with_circuits(before).world.kart.game == before.world.kart.game == "bundled", "a run stays with its game"
 
 
 def test_description_of_the_cartridge_is_complete() -> None:

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kartrl.kart.circuits
-from kartrl.config.levels import CIRCUITS, KINDS
 from kartrl.errors import UserError
 from kartrl.kart.block import SIDE, TILE, ZONES, Block
 from kartrl.kart.circuits.appearance import art
@@ -23,6 +22,7 @@ from kartrl.kart.circuits.generator import SHORTEST, random_circuit
 from kartrl.kart.circuits.ground import compile_circuit
 from kartrl.kart.circuits.line import line_of
 from kartrl.kart.circuits.reduction import reduce
+from kartrl.kart.levels import CIRCUITS, KINDS
 
 FILES = {file.stem: file for file in sorted((Path(kartrl.kart.circuits.__file__).parent / "bundled").glob("*.toml"))}
 OVAL = """

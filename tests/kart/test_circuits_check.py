@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from test_circuits import FILES, OVAL, changed
 
 from kartrl.cli import main
-from kartrl.config.levels import KINDS
 from kartrl.errors import UserError
 from kartrl.kart.circuits.checks import IN_LINE, find_faults, find_road_faults
 from kartrl.kart.circuits.format import Circuit, parse, read
 from kartrl.kart.circuits.ground import compile_block
 from kartrl.kart.circuits.line import line_of
+from kartrl.kart.levels import KINDS
 
 POINTS = parse(OVAL, "").points
 HAIRPIN = read(FILES["MarioCircuit.Act2"]).points

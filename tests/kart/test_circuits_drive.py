@@ -14,7 +14,6 @@ from test_circuits import FILES, OVAL
 
 from kartrl.cli import main
 from kartrl.commands.circuit.drive import record_drive
-from kartrl.config.levels import CIRCUITS, KINDS
 from kartrl.errors import UserError
 from kartrl.kart.circuits import library
 from kartrl.kart.circuits.driver import Driver, drive, lap_times
@@ -25,6 +24,7 @@ from kartrl.kart.circuits.line import line_of
 from kartrl.kart.circuits.states import make_state, start_state
 from kartrl.kart.console import KartConsole
 from kartrl.kart.game_files import BUNDLED, GAMES
+from kartrl.kart.levels import CIRCUITS, KINDS
 
 pytest.importorskip("stable_retro", reason="no SNES emulator on this platform")
 

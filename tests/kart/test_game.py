@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 from karts import CIRCUITS, FOLDER, ONE_OF_EACH_KIND, block_of
 
-from kartrl.config import Environment
 from kartrl.console.libretro import ALL
 from kartrl.kart.block import BANK, HEADER
 from kartrl.kart.circuits.appearance.surfaces import Effect
 from kartrl.kart.circuits.states import start_state
 from kartrl.kart.console import RAM, KartConsole
+from kartrl.kart.settings import Kart
 
 pytest.importorskip("stable_retro", reason="no SNES emulator on this platform")
 
@@ -28,7 +28,7 @@ WRONG_WAY, FINISHED = 16, 64
 ROAD, GRASS = 64, 84
 NO_ROAD = (Effect.WALL, Effect.FALL, Effect.LAVA, Effect.WATER)
 PLACE = 0x58  # in the console's memory: x and y, 1/64 pixel
-ACTIONS = [[] if action == "none" else action.upper().split("+") for action in Environment().actions]
+ACTIONS = [[] if action == "none" else action.upper().split("+") for action in Kart().actions]
 LEFT, RIGHT, LEFT_B, RIGHT_B, LEFT_SLIDE, RIGHT_SLIDE = (
     ACTIONS[1],
     ACTIONS[2],

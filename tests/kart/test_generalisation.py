@@ -14,13 +14,13 @@ from commands import HELPERS, assert_clear, environment, run, steps, wait_for
 from PIL import Image
 from rich.console import Console
 
-from kartrl.config.levels import CIRCUITS, KINDS, is_random, mistake, named, numbers_of
 from kartrl.errors import UserError
 from kartrl.kart.generalisation import benchmark, make_plan
 from kartrl.kart.generalisation.protocol import Protocol
 from kartrl.kart.generalisation.report import report
 from kartrl.kart.generalisation.results import circuit_measures, make_matrix, make_rows
 from kartrl.kart.generalisation.splits import COUNTS, FOLDS, QUICK, SEEN, SPLITS, UNSEEN, chosen, kind_of
+from kartrl.kart.levels import CIRCUITS, KINDS, circuits_for, is_random, mistake, named, numbers_of
 from kartrl.learning import checkpoint
 
 needs_kart = pytest.mark.skipif(
@@ -43,7 +43,7 @@ def test_unseen_circuits_are_never_trained_on(split):
         unseen(split)
     )
     assert not trained & tested
-    circuits = Protocol(1000, 1, ()).config_of(split, 1, Path("logs/a")).levels.circuits
+    circuits = Protocol(1000, 1, ()).config_of(split, 1, Path("logs/a")).levels.uses
     meant = {key: use for key, use in circuits.items() if is_random(key)}
     meant |= named({key: use for key, use in circuits.items() if not is_random(key)})
     assert {key for key, use in meant.items() if use == "train"} == set(split.train)
@@ -214,8 +214,8 @@ def test_benchmark_completes_and_repeats_no_finished_run(tmp_path):
         "MarioCircuit.Act4": "unseen",
     }
     stored = checkpoint.load(checkpoint.newest(folder / "runs" / "tiny-seed1")).config
-    assert stored.levels.of("train") == TINY.train
-    assert (stored.run.seed, stored.evaluation.minutes, stored.environment.game) == (1, 0, "bundled")
+    assert circuits_for(stored.levels, "train") == TINY.train
+    assert (stored.run.seed, stored.evaluation.minutes, stored.world.kart.game) == (1, 0, "bundled")
     about = json.loads((folder / "protocol.json").read_text())
     assert about["splits"]["tiny"]["train"] == list(TINY.train)
     assert 10 < json.loads((folder / "reference.json").read_text())["MarioCircuit.Act1"] < 40
@@ -268,7 +268,7 @@ def test_interrupted_benchmark_resumes(tmp_path):
 def test_failed_run_is_reported_and_does_not_stop_the_others(tmp_path):
     give_laps(tmp_path / "out")
     console = Console(file=io.StringIO(), width=300)
-    assert benchmark(plan(tmp_path / "out", 300, overrides=("environment.actions=none nonsense",)), console) == 1
+    assert benchmark(plan(tmp_path / "out", 300, overrides=("kart.actions=none nonsense",)), console) == 1
     text = console.file.getvalue()
     assert "exit status 2" in text
     assert "nonsense".upper() in text

@@ -62,7 +62,7 @@ def test_a_movie_that_is_filmed(tmp_path: Path, block: str) -> None:
 @pytest.mark.parametrize("block", CAUSES)
 def test_train_names_the_state_and_the_cause(tmp_path: Path, block: str) -> None:
     file = write_hostile_state(tmp_path / "odd.state", block)
-    levels = ("--set", f"levels.{file}=train", "--set", "environment.game=bundled")
+    levels = ("--set", f"levels.{file}=train", "--set", "kart.game=bundled")
     assert_refused(run("train", *EVALUATE_OFF, *levels, cwd=tmp_path, faults=PATIENCE[block]), file, block)
     assert list(tmp_path.iterdir()) == [file]
 

@@ -15,6 +15,7 @@ from kartrl.config import Config, read
 from kartrl.envs import make_env, make_group
 from kartrl.envs.episode import STATISTICS
 from kartrl.errors import UserError
+from kartrl.kart.levels import circuits_for
 from kartrl.kart.selection import with_circuits
 
 pytest.importorskip("stable_retro", reason="no SNES emulator on this platform")
@@ -194,7 +195,7 @@ def test_options_fix_the_start(make_kart: MakeKart) -> None:
 
 
 def test_training_and_evaluation_begin_differently() -> None:
-    config = read([], ["environment.game=bundled", "environment.noop_max=0"])
+    config = read([], ["kart.game=bundled", "kart.noop_max=0"])
 
     def places(training: bool) -> set[tuple[int, int]]:
         env = make_env(config, ["MarioCircuit.Act1"], training=training)
@@ -211,17 +212,17 @@ def test_make_env_follows_the_configuration() -> None:
     config = read(
         [],
         [
-            "environment.game=bundled",
+            "kart.game=bundled",
             "environment.height=30",
             "environment.width=40",
-            "environment.actions=none left+B",
+            "kart.actions=none left+B",
         ],
     )
     env = make_env(config, render=True)
     assert env.observation_space.shape == (30, 40, 1)
     assert env.action_space.n == 2
     _, info = env.reset(seed=1)
-    assert info["circuit"] in with_circuits(config).levels.of("train")
+    assert info["circuit"] in circuits_for(with_circuits(config).levels, "train")
     assert env.render().shape == (224, 256, 3)
     over, total = False, 0.0
     while not over:
@@ -290,7 +291,7 @@ def test_observations_follow_the_settings(make_kart: MakeKart, stack: int, gray:
         ({"circuit": "nowhere/*.toml"}, ["nowhere/*.toml", "nothing there matches"]),
         ({"circuit": "nowhere/*.state"}, ["nowhere/*.state", "nothing there matches"]),
         ({"circuit": "random:3:lava"}, ["'lava'", "ice"]),
-        ({"wrapper": "a:b"}, ["unknown setting wrapper"]),
+        ({"wrapper": "a:b"}, ["wrapper is unknown"]),
         ({"circuit": ("MarioCircuit.Act1", "RainbowRoad.Act2")}, ["RainbowRoad.Act2", *CIRCUITS]),
         ({"frame_skip": 0}, ["frame_skip"]),
         ({"colour": True}, ["colour"]),
@@ -324,7 +325,7 @@ def test_invalid_options_are_rejected(make_kart: MakeKart, options: dict, word: 
 
 
 def test_configuration_without_a_train_circuit_is_rejected() -> None:
-    config = read([], [f"levels.{key}=none" for key, use in Config().levels.circuits.items() if use == "train"])
+    config = read([], [f"levels.{key}=none" for key, use in Config().levels.uses.items() if use == "train"])
     with pytest.raises(UserError, match=r"\[levels\]"):
         make_env(config)
 
@@ -362,7 +363,7 @@ def test_only_actions_of_its_space_are_taken(make_kart: MakeKart, action: object
 
 
 def test_its_specification_can_be_written_down_and_made_again() -> None:
-    env = make_env(read([], ["environment.game=bundled", "reward.finish=2"]))
+    env = make_env(read([], ["kart.game=bundled", "reward.finish=2"]))
     spec = gymnasium.envs.registration.EnvSpec.from_json(env.unwrapped.spec.to_json())
     again = gymnasium.make(spec)
     assert again.unwrapped.spec.kwargs["reward"]["finish"] == 2
@@ -392,15 +393,15 @@ def test_unknown_button_is_reported_at_each_reset(make_kart: MakeKart) -> None:
 
 
 def test_a_wrapper_of_the_configuration_is_applied() -> None:
-    flat = ["environment.game=bundled", "environment.wrapper=gymnasium.wrappers:FlattenObservation"]
+    flat = ["kart.game=bundled", "environment.wrapper=gymnasium.wrappers:FlattenObservation"]
     with pytest.raises(UserError, match="must stay uint8 images"):
         make_env(read([], flat))
-    still = ["environment.noop_max=0", "environment.random_start=false"]
-    env = make_env(read([], ["environment.game=bundled", "environment.wrapper=karts:Doubled", *still]))
+    still = ["kart.noop_max=0", "kart.random_start=false"]
+    env = make_env(read([], ["kart.game=bundled", "environment.wrapper=karts:Doubled", *still]))
     env.reset(seed=1)
     assert env.step(NONE)[1] == pytest.approx(2 * -0.1 * 5 / 60)
     env.close()
-    env = make_env(read([], ["environment.game=bundled", "environment.wrapper=karts:Numbered", *still]))
+    env = make_env(read([], ["kart.game=bundled", "environment.wrapper=karts:Numbered", *still]))
     assert env.action_space == gymnasium.spaces.Discrete(9)
     env.reset(seed=1)
     env.step(NONE)  # which the wrapper calls 1
@@ -440,7 +441,7 @@ def test_circuits_get_as_many_steps_or_as_many_episodes(make_kart: MakeKart, sam
 
 
 def test_group_environments_share_the_steps_on_circuits() -> None:
-    config = read([], ["environment.game=bundled", "environment.circuit_sampling=steps", "levels.*=train"])
+    config = read([], ["kart.game=bundled", "kart.circuit_sampling=steps", "levels.*=train"])
     group = make_group(config, 3)
     group.reset(1)
     for _ in range(4):

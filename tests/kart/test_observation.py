@@ -4,8 +4,10 @@ import cv2
 import numpy as np
 import pytest
 
-from kartrl.config import Environment
+from kartrl.kart.game import USUAL
 from kartrl.kart.observation import Picture, shrink
+
+ROWS = slice(36, 106)
 
 
 @pytest.fixture
@@ -26,12 +28,12 @@ def test_shrink_is_close_to_inter_area(screen: np.ndarray, size: tuple[int, int]
 
 
 def test_shrink_preserves_a_uniform_image() -> None:
-    assert (Picture(Environment()).show(np.full((70, 256), 77, np.uint8)) == 77).all()
+    assert (Picture(USUAL, ROWS).show(np.full((70, 256), 77, np.uint8)) == 77).all()
 
 
 def test_observation_contains_only_the_cropped_rows(screen: np.ndarray) -> None:
     screen = screen[..., 0]
-    picture = Picture(Environment(crop_top=10, crop_bottom=50))
+    picture = Picture(USUAL, slice(10, 50))
     seen = picture.show(screen[picture.rows])
     screen[:10], screen[50:] = 0, 255
     assert np.array_equal(picture.show(screen[picture.rows]), seen)
@@ -41,7 +43,7 @@ def test_observation_contains_only_the_cropped_rows(screen: np.ndarray) -> None:
 
 @pytest.mark.parametrize("gray", [True, False])
 def test_frame_stack_shifts_and_is_cleared(gray: bool) -> None:
-    picture = Picture(Environment(frame_stack=3, grayscale=gray))
+    picture = Picture(USUAL._replace(frame_stack=3, grayscale=gray), ROWS)
 
     def show(value: int) -> list[int]:
         seen = picture.show(np.full((224, 256) if gray else (224, 256, 3), value, np.uint8))
@@ -58,7 +60,7 @@ def test_frame_stack_shifts_and_is_cleared(gray: bool) -> None:
     [{}, {"frame_stack": 2}, {"height": 103, "width": 256}, {"height": 103, "width": 256, "grayscale": False}],
 )
 def test_observations_do_not_share_memory(screen: np.ndarray, settings: dict) -> None:
-    picture = Picture(Environment(**settings))
+    picture = Picture(USUAL._replace(**settings), ROWS)
     screen = screen[..., 0] if picture.gray else screen
     first = picture.show(screen)
     kept = first.copy()

@@ -144,8 +144,8 @@ def test_ghost_trained_among_opponents_drives_the_players_race(tmp_path: Path) -
     from kartrl.driving.driver import open_driver
     from kartrl.driving.episodes import steps
 
-    policy = save_policy(tmp_path, [*KART, "environment.opponents=5"])
-    with open_driver(policy, [CIRCUIT], "cpu", overrides=["environment.opponents=0"]) as driver:
+    policy = save_policy(tmp_path, [*KART, "kart.opponents=5"])
+    with open_driver(policy, [CIRCUIT], "cpu", overrides=["kart.opponents=0"]) as driver:
         start = {"circuit": CIRCUIT, "noop": 0}
         alone = [step.info for step in steps(driver.env, driver.network, start, greedy=True, seed=0)]
     stage, session = begun(circuits=(CIRCUIT,), checkpoint=policy)

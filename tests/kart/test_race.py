@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kartrl.config import Config, Reward
+from kartrl.config import Config
 from kartrl.envs.episode import STATISTICS
 from kartrl.kart.game import load_game
 from kartrl.kart.game_files import GAMES
 from kartrl.kart.progress import Course, LapTimes, Progress, race_seconds
 from kartrl.kart.reward import RaceStep, step_reward
+from kartrl.kart.settings import Reward
 from kartrl.kart.world import KartWorld
 
 

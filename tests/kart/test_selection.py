@@ -14,10 +14,10 @@ from policies import KART, save_policy
 from rich.console import Console as Terminal
 
 from kartrl.config import Config, read
-from kartrl.config.levels import circuit_name
 from kartrl.errors import UserError
 from kartrl.kart.console import KartConsole
 from kartrl.kart.game_files import BUNDLED, GAMES, circuits
+from kartrl.kart.levels import circuit_name, circuits_for
 from kartrl.kart.selection import circuits_of, uses_by_name, with_circuits
 from kartrl.learning import checkpoint
 from kartrl.metrics import scalars_csv
@@ -50,29 +50,34 @@ def test_uses_of_circuits_in_folders_and_globs(mine, key):
 
 def looked_up(*overrides: str) -> Config:
     return with_circuits(
-        read([], ["environment.game=bundled", "levels.*=none", *(f"levels.{override}" for override in overrides)])
+        read([], ["kart.game=bundled", "levels.*=none", *(f"levels.{override}" for override in overrides)])
     )
 
 
 @pytest.mark.parametrize("key", ["mine/", "./mine", "mine/*.state", "m*/", "./*/*.state"])
 def test_folders_and_globs(mine, key):
-    assert looked_up(f"{key}=train").levels.of("train") == (str(mine / "Monza.state"), str(mine / "my ring.state"))
+    assert circuits_for(looked_up(f"{key}=train").levels, "train") == (
+        str(mine / "Monza.state"),
+        str(mine / "my ring.state"),
+    )
 
 
 def test_last_key_for_a_file_wins(mine):
     config = looked_up("mine/=train", "./mine/Monza.state=test", "MarioCircuit.Act1=train")
-    assert set(config.levels.of("train")) == {str(mine / "my ring.state"), "MarioCircuit.Act1"}
-    assert config.levels.of("test") == (str(mine / "Monza.state"),)
-    assert looked_up("mine/=train", "mine/M*=none").levels.of("train") == (str(mine / "my ring.state"),)
+    assert set(circuits_for(config.levels, "train")) == {str(mine / "my ring.state"), "MarioCircuit.Act1"}
+    assert circuits_for(config.levels, "test") == (str(mine / "Monza.state"),)
+    assert circuits_for(looked_up("mine/=train", "mine/M*=none").levels, "train") == (str(mine / "my ring.state"),)
 
 
 def test_path_of_a_bundled_state_is_its_circuit(mine):
     config = looked_up(f"{STATE}=test", "MarioCircuit.Act2=train")
-    assert (config.levels.of("train"), config.levels.of("test")) == (("MarioCircuit.Act2",), ())
+    assert (circuits_for(config.levels, "train"), circuits_for(config.levels, "test")) == (("MarioCircuit.Act2",), ())
 
 
 def test_unused_states_may_be_missing(mine):
-    assert looked_up("nowhere/=none", "mine/Monza.state=train").levels.of("train") == (str(mine / "Monza.state"),)
+    assert circuits_for(looked_up("nowhere/=none", "mine/Monza.state=train").levels, "train") == (
+        str(mine / "Monza.state"),
+    )
 
 
 def test_invalid_keys_are_rejected(mine):
@@ -104,9 +109,7 @@ def test_invalid_states_are_reported_before_training(mine):
     (mine / "old.state").write_bytes(gzip.compress(bytes(state)))
     (mine / "broken.state").write_bytes(b"no gzip")
     for name, said in (("old", "another build"), ("broken", "cannot read this start state")):
-        done = run(
-            "train", "--set", "environment.game=bundled", "--set", f"levels.mine/{name}.state=test", cwd=mine.parent
-        )
+        done = run("train", "--set", "kart.game=bundled", "--set", f"levels.mine/{name}.state=test", cwd=mine.parent)
         assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
         assert f"{name}.state" in done.stderr
         assert said in done.stderr
@@ -147,7 +150,7 @@ def test_uses_are_known_without_building(mine):
     levels = read(
         [],
         ["levels.random:9=train", "levels.random:5-6:ice=test", "levels.mine/=train", "levels.mine/my_ring.toml=test"],
-    ).levels.circuits
+    ).levels.uses
     names = (
         "random.dirt.0001",
         "random.ice.0005",
@@ -177,11 +180,11 @@ def cache(tmp_path_factory):
 
 def test_generated_circuits_are_built_once(cache):
     config = looked_up("random:2=train", "random:2-3:ice=test")
-    assert [Path(circuit).name for circuit in config.levels.of("train")] == [
+    assert [Path(circuit).name for circuit in circuits_for(config.levels, "train")] == [
         "random.asphalt.0000.state",
         "random.dirt.0001.state",
     ]
-    assert [Path(circuit).name for circuit in config.levels.of("test")] == [
+    assert [Path(circuit).name for circuit in circuits_for(config.levels, "test")] == [
         "random.ice.0002.state",
         "random.ice.0003.state",
     ]
@@ -199,7 +202,7 @@ def test_building_circuits_is_announced(cache, mine):
 
 def test_toml_files_are_built_on_demand(cache, mine):
     shutil.copy(CIRCUIT, mine / "Mine.toml")
-    (circuit,) = looked_up("mine/Mine.toml=train").levels.of("train")
+    (circuit,) = circuits_for(looked_up("mine/Mine.toml=train").levels, "train")
     assert circuit_name(circuit) == "Mine"
     assert Path(circuit).is_relative_to(cache)
     (mine / "Bad.toml").write_text("title = 3\n")
@@ -212,24 +215,24 @@ def test_a_cartridge_has_no_generated_circuits(monkeypatch, tmp_path):
     (tmp_path / "SuperMarioKart-Snes").mkdir()
     (tmp_path / "SuperMarioKart-Snes" / "rom.sfc").write_bytes(b"")
     monkeypatch.setenv("KARTRL_DATA", str(tmp_path))
-    with pytest.raises(UserError, match=r"environment\.game=bundled"):
+    with pytest.raises(UserError, match=r"kart\.game=bundled"):
         with_circuits(read([], ["levels.random:2=train"]))
-    assert with_circuits(read()).levels.of("train") == tuple(f"MarioCircuit.Act{act}" for act in (1, 2, 3))
+    assert circuits_for(with_circuits(read()).levels, "train") == tuple(f"MarioCircuit.Act{act}" for act in (1, 2, 3))
     for key in ("random:2", "random:3:asphalt"):  # the second one is in the default configuration too
-        with pytest.raises(UserError, match=r"environment\.game=bundled"):
+        with pytest.raises(UserError, match=r"kart\.game=bundled"):
             circuits_of([key], "cartridge")
 
 
 def test_a_run_on_generated_circuits(cache, mine):
     levels = ["levels.*=none", "levels.random:2=train", "levels.mine/Monza.state=test"]
-    small = ["model.hidden_size=16", "system.agents=1", "environment.no_progress_limit=0.5", "environment.game=bundled"]
+    small = ["model.hidden_size=16", "system.agents=1", "kart.no_progress_limit=0.5", "kart.game=bundled"]
     often = ["run.agent_steps=400", "run.name=run", "evaluation.minutes=0"]
     options = [part for override in (*levels, *small, *often) for part in ("--set", override)]
     done = run("train", *options, cwd=mine.parent)
     assert done.returncode == 0, done.stderr
     folder = mine.parent / "logs" / "run"
     assert str(cache) not in (folder / "config.cfg").read_text()
-    assert read([folder / "config.cfg"]).levels.circuits["random:2"] == "train"
+    assert read([folder / "config.cfg"]).levels.uses["random:2"] == "train"
     tags = {row.tag for row in scalars_csv.read(folder)}
     driven = {tag.split("/")[1] for tag in tags if tag.startswith("train_circuits/")}
     assert driven == {"random.asphalt.0000", "random.dirt.0001"}

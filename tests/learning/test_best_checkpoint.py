@@ -66,9 +66,9 @@ def test_resumed_run_keeps_its_best_score(tmp_path: Path, override: str) -> None
     [
         "reward.bound=0.1",
         "levels.MarioCircuit.Act4=train",
-        "environment.no_progress_limit=9",
+        "kart.no_progress_limit=9",
         "evaluation.episodes=2",
-        "evaluation.circuits=2",
+        "evaluation.levels=2",
     ],
 )
 def test_a_score_of_another_meaning_is_forgotten(tmp_path: Path, override: str) -> None:

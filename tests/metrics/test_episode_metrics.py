@@ -43,7 +43,7 @@ def test_evaluations_keep_train_and_test_apart():
 
 
 def test_races_are_won_by_the_first_to_finish():
-    world = KartWorld(read([], ["environment.opponents=3", "levels.*=none"]))
+    world = KartWorld(read([], ["kart.opponents=3", "levels.*=none"]))
     episodes = [
         Episode(10, 1.0, finished, "A.Act1", details=Race(5.0, (), rank=rank))
         for finished, rank in ((True, 1), (True, 3), (False, 1), (True, 1))

@@ -7,9 +7,9 @@ import pytest
 from rich.console import Console
 
 from kartrl.config import Config, read
-from kartrl.config.levels import CIRCUITS, KINDS, random_name
 from kartrl.envs.episode import Episode
 from kartrl.envs.worlds import GymnasiumWorld, load_world
+from kartrl.kart.levels import CIRCUITS, KINDS, random_name
 from kartrl.kart.world import KartWorld, Race
 from kartrl.learning.counters import Counters
 from kartrl.metrics.records import EpisodeRecord
@@ -174,7 +174,7 @@ def test_the_summary_of_a_run():
 
 def test_summary_counts_what_the_newest_checkpoint_drove():
     """Twenty test circuits take turns, eight at a time: earlier turns were of earlier checkpoints."""
-    world = KartWorld(load_world(read(overrides=["levels.*=test", "environment.game=bundled"])).prepare())
+    world = KartWorld(load_world(read(overrides=["levels.*=test", "kart.game=bundled"])).prepare())
     turns = [(1000, CIRCUITS[:8], False), (2000, CIRCUITS[8:16], True), (3000, CIRCUITS[16:] + CIRCUITS[:4], True)]
     records = [
         record(name, "test", evaluated=True, finished=finished and name != CIRCUITS[0], at=step)

@@ -43,7 +43,8 @@ needs_kart = pytest.mark.skipif(
 )
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 CONTEXT = multiprocessing.get_context("spawn")
-OFTEN = ("evaluation.minutes=0.01", "evaluation.video_seconds=1", "levels.random:3:asphalt=none")
+OFTEN = ("evaluation.minutes=0.01", "evaluation.video_seconds=1")
+ALONE = "levels.random:3:asphalt=none"
 CIRCUITS = [f"{use}/MarioCircuit.Act{act}" for use, act in (("train", 1), ("train", 2), ("train", 3), ("test", 4))]
 
 
@@ -100,7 +101,7 @@ class Evaluator:
 def run_folder(tmp_path_factory):
     """A run in which two checkpoints were evaluated, the second of them after a restart."""
     folder = tmp_path_factory.mktemp("logs") / "run"
-    save_policy(folder, [*KART, *OFTEN], 1000)
+    save_policy(folder, [*KART, *OFTEN, ALONE], 1000)
     with Evaluator(folder) as evaluator:
         records, scalars = evaluator.round()
         assert [f"{record.episode.use}/{record.episode.level}" for record in records] == CIRCUITS
@@ -122,7 +123,7 @@ def run_folder(tmp_path_factory):
 
     best = checkpoint.load(folder / "best.pt")._replace(score=1e9)
     checkpoint.save(folder / "best.pt", best)
-    save_policy(folder, [*KART, *OFTEN], 2000)
+    save_policy(folder, [*KART, *OFTEN, ALONE], 2000)
     with Evaluator(folder, first_step=1000) as evaluator:
         assert evaluator.round()[1].agent_steps == 2000
         evaluator.process.terminate()
@@ -167,11 +168,12 @@ def test_evaluation_alternates_test_circuits_then_drives_all(tmp_path):
     overrides = [
         *KART,
         *OFTEN,
+        ALONE,
         "levels.MarioCircuit.Act3=test",
-        "evaluation.circuits=1",
+        "evaluation.levels=1",
         "evaluation.video_seconds=0",
         "evaluation.episodes=2",
-        "environment.no_progress_limit=0.5",
+        "kart.no_progress_limit=0.5",
     ]
     save_policy(tmp_path, overrides, 1000)
     with Evaluator(tmp_path) as evaluator:

@@ -72,9 +72,9 @@ def test_a_new_run_counts_from_zero_and_draws_anew(given):
             ["hidden_size", "observations are 4 numbers there, 20x20x1 here", "2 actions there, 2 continuous actions"],
         ),
         (
-            ["environment.actions=left right"],
+            ["kart.actions=left right"],
             SPEC,
-            ["is none left", "left right here; add --set 'environment.actions=none left"],
+            ["is none left", "left right here; add --set 'kart.actions=none left"],
         ),
         (["run.init=x", "run.init_optimizer=true", "optimizer.name=sgd"], SPEC, ["state of adam", "this run has sgd"]),
         (
@@ -93,7 +93,7 @@ def test_differing_weights_are_named_in_one_line(given, overrides, spec, said):
 
 def fitted(path, overrides, files=()):
     """Load the weights for a kart with this configuration."""
-    kart = read(files, ["environment.game=bundled", *overrides])
+    kart = read(files, ["kart.game=bundled", *overrides])
     one = load_world(load_world(kart).prepare_one())
     spec = inspect_env(one.config)
     return load_initial(path, one.fit(spec), spec)
@@ -107,7 +107,7 @@ def test_bundled_weights_fit_the_race_preset():
 @needs_kart
 def test_refused_init_builds_nothing_and_names_what_fits(tmp_path, monkeypatch):
     monkeypatch.setenv("KARTRL_CACHE", str(tmp_path / "cache"))
-    refused = run("train", "--init", str(SHIPPED), "--set", "environment.game=bundled", cwd=tmp_path)
+    refused = run("train", "--init", str(SHIPPED), "--set", "kart.game=bundled", cwd=tmp_path)
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1), refused.stderr
     assert list(tmp_path.iterdir()) == []
     for difference in ("width is 54 there, 52 here", "grayscale is False", "channels is 32 64 64", "core is lstm"):

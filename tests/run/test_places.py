@@ -21,7 +21,7 @@ needs_kart = pytest.mark.skipif(
     importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator on this platform"
 )
 STATE = ROOT / "kartrl" / "kart" / "games" / "KartRL-Snes" / "MarioCircuit.Act2.state"
-OWN = [*KART, "environment.no_progress_limit=0.2", "levels.*=none"]
+OWN = [*KART, "kart.no_progress_limit=0.2", "levels.*=none"]
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ def test_missing_circuits_of_own_runs_are_left_out(here: Path, capsys: pytest.Ca
     config = here / "logs" / "run" / "config.cfg"
     path = next((here / "logs" / "run" / "checkpoints").iterdir())
     stored = checkpoint.load(path)
-    levels = type(stored.config.levels)(circuits={**stored.config.levels.circuits, "gone/*.toml": "test"})
+    levels = type(stored.config.levels)(uses={**stored.config.levels.uses, "gone/*.toml": "test"})
     checkpoint.save(path, stored._replace(config=stored.config.model_copy(update={"levels": levels})))
     assert config.is_file()
     assert main(["evaluate", "-p", "run", "--episodes", "1"]) == 0

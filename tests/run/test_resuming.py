@@ -118,14 +118,18 @@ def test_all_schedules_and_an_adapted_rate_are_printed():
 
 
 def test_differences_from_the_checkpoint_are_reported():
-    stored = over()
+    stored = over("environment.id=kartrl/Kart-v0")
     changes = ["run.seed=2", "run.name=other", "levels.RainbowRoad.Act1=train", "run.agent_steps=3000"]
+    changes += ["reward.time=0"]
     _, told = resumed(stored, *changes)
+    with pytest.raises(UserError, match=r"section \[kart\] must stay as it was"):
+        resumed(stored, "kart.opponents=2")
     for text in (
         "run.seed is 1 there, 2 here",
         "run.agent_steps is 1000 there, 3000 here",
         "run.name is auto there, other here (its folder keeps its name)",
         "levels.RainbowRoad.Act1 is none there, train here",
+        "reward.time is -0.1 there, 0.0 here",
     ):
         assert text in told
     spec = SPEC._replace(action=ActionSpec.of(Box(0.0, 1.0, (1,))))

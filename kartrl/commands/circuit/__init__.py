@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 
 from kartrl.commands.arguments import Command, Parser
-from kartrl.config.levels import HIGHEST
 from kartrl.files import user_path
 from kartrl.kart.circuits import LAPS
+from kartrl.kart.levels import HIGHEST
 from kartrl.options import whole_number
 
 KINDS = "asphalt, dirt, planks, castle, mud, beach, ice or rainbow"

@@ -3,9 +3,9 @@
 import argparse
 
 from kartrl.commands.circuit.named import with_progress
-from kartrl.config.levels import HIGHEST
 from kartrl.errors import UserError
 from kartrl.kart.circuits import library
+from kartrl.kart.levels import HIGHEST
 
 
 def run(options: argparse.Namespace) -> int:

@@ -9,6 +9,7 @@ from kartrl.commands.doctor.configured import Examined, State
 from kartrl.config import Config
 from kartrl.errors import UserError
 from kartrl.kart import KART, cartridge
+from kartrl.kart.settings import sections_of
 from kartrl.processes.isolation import run_isolated
 
 MISSING = "missing"
@@ -70,24 +71,24 @@ def check_cartridge(examined: Examined) -> tuple[State, str]:
     found = _sha1(folder / "rom.sfc")
     if found == cartridge.SHA1:
         states = f"start states of {len(circuits(folder))} circuits"
-        return "ok", f"SHA-1 {found}, as expected; {states}; used by environment.game=auto"
+        return "ok", f"SHA-1 {found}, as expected; {states}; used by kart.game=auto"
     if found == MISSING:
         text = f"none in {folder}; optional: import your own Super Mario Kart (US) with kartrl import-rom FILE"
         return (
-            ("problem", f"none in {folder}: kartrl import-rom FILE, or --set environment.game=bundled")
+            ("problem", f"none in {folder}: kartrl import-rom FILE, or --set kart.game=bundled")
             if driven
             else ("ok", text)
         )
-    advice = "kartrl import-rom FILE, or --set environment.game=bundled"
+    advice = "kartrl import-rom FILE, or --set kart.game=bundled"
     text = f"SHA-1 {found}, expected {cartridge.SHA1}, in {folder}: {advice}"
     return "problem" if driven else "warning", text
 
 
 def _drives_cartridge(config: Config) -> bool:
-    game = config.environment.game
-    return config.environment.id == KART and (
-        game == "cartridge" or (game == "auto" and (cartridge.folder() / "rom.sfc").is_file())
-    )
+    if config.environment.id != KART:
+        return False
+    game = sections_of(config).kart.game
+    return game == "cartridge" or (game == "auto" and (cartridge.folder() / "rom.sfc").is_file())
 
 
 def _sha1(file: Path) -> str:

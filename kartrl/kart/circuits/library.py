@@ -18,7 +18,6 @@ from pathlib import Path
 
 import platformdirs
 
-from kartrl.config.levels import KINDS, random_name
 from kartrl.errors import UserError
 from kartrl.files import user_path, write_whole
 from kartrl.kart.block import Block
@@ -28,6 +27,7 @@ from kartrl.kart.circuits.generator import random_circuit
 from kartrl.kart.circuits.ground import compile_block
 from kartrl.kart.circuits.states import make_state
 from kartrl.kart.game_files import BUNDLED, GAMES, build_id
+from kartrl.kart.levels import KINDS, random_name
 from kartrl.launch import is_kartrl
 from kartrl.metrics.video import png
 

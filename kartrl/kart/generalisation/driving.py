@@ -9,7 +9,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from kartrl.config.levels import circuit_name
 from kartrl.driving.driver import open_driver
 from kartrl.driving.episodes import Start
 from kartrl.driving.levels import drive_levels
@@ -18,6 +17,7 @@ from kartrl.errors import RunFailed
 from kartrl.hardware.machine import cores
 from kartrl.kart.circuits.driver import lap_times
 from kartrl.kart.generalisation.protocol import write_json
+from kartrl.kart.levels import circuit_name
 from kartrl.kart.world import race_of
 from kartrl.processes.spawn import start_method
 

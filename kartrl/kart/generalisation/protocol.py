@@ -11,16 +11,16 @@ from typing import Any, NamedTuple
 
 from kartrl import __version__
 from kartrl.config import Config, check_own, dump, read
-from kartrl.config.levels import circuit_name, is_path
 from kartrl.errors import UserError
 from kartrl.files import write_whole
 from kartrl.kart.game_files import BUNDLED, build_id, game_folder
 from kartrl.kart.generalisation.splits import Split
+from kartrl.kart.levels import circuit_name, is_path
 
-OURS = ("run.logs", "run.name", "run.seed", "run.agent_steps", "run.minutes", "environment.id", "environment.game")
+OURS = ("run.logs", "run.name", "run.seed", "run.agent_steps", "run.minutes", "environment.id", "kart.game")
 """Keys that the benchmark sets, besides [levels]."""
 PRESET = "generated"  # the configuration
-DEFAULTS = ("environment.game=bundled", "evaluation.minutes=0")
+DEFAULTS = ("kart.game=bundled", "evaluation.minutes=0")
 LIBRARIES = ("torch", "numpy", "gymnasium", "stable-retro", "opencv-python-headless")
 
 

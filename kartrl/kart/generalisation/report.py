@@ -6,12 +6,12 @@ from typing import Any
 
 from kartrl.comparison.report import markdown_table
 from kartrl.comparison.statistics import Estimate
-from kartrl.config.levels import KINDS
 from kartrl.files import write_whole
 from kartrl.kart.generalisation.pictures import draw_curve, draw_matrix, draw_table
 from kartrl.kart.generalisation.protocol import write_json
 from kartrl.kart.generalisation.results import Laps, Results, Row, circuit_measures, make_matrix, make_rows
 from kartrl.kart.generalisation.splits import COUNTS, SEEN, UNSEEN
+from kartrl.kart.levels import KINDS
 
 COLUMNS = (
     "split",

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kartrl.comparison.statistics import RESAMPLES, Estimate, interval
-from kartrl.config.levels import KINDS
 from kartrl.kart.circuits import LAPS
 from kartrl.kart.generalisation.splits import SEEN
+from kartrl.kart.levels import KINDS
 
 Results = Sequence[Mapping[str, Any]]  # contents of the runs' `result.json`
 Laps = Mapping[str, float | None]  # circuit -> the scripted driver's lap time, seconds

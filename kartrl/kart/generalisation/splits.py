@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from kartrl.config.levels import CIRCUITS, KINDS
 from kartrl.errors import UserError
+from kartrl.kart.levels import CIRCUITS, KINDS
 
 
 class Split(NamedTuple):

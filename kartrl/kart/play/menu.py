@@ -4,9 +4,9 @@ import numpy as np
 import numpy.typing as npt
 import pygame
 
-from kartrl.config.levels import circuit_name
 from kartrl.console.isolated_emulator import EmulatorLost
 from kartrl.errors import UserError
+from kartrl.kart.levels import circuit_name
 from kartrl.kart.play import views
 from kartrl.kart.play.session import Session
 from kartrl.kart.play.stage import POWER_ON, Stage

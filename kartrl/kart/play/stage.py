@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from rich.console import Console as Terminal
 
-from kartrl.config.levels import circuit_name
 from kartrl.errors import UserError
 from kartrl.kart import KART
 from kartrl.kart.console import KartConsole
 from kartrl.kart.game_files import BUNDLED, circuits, game_folder, is_foreign
+from kartrl.kart.levels import circuit_name
 from kartrl.kart.play.ghost import Ghost, MovieGhost
 from kartrl.kart.play.movie import Movie, read_movie
 from kartrl.kart.play.session import Session
 from kartrl.kart.progress import Course
 from kartrl.kart.selection import circuits_of
+from kartrl.kart.settings import sections_of
 
 if TYPE_CHECKING:
     from kartrl.driving.driver import Driver
@@ -146,14 +147,14 @@ class Stage:
         from kartrl.driving.driver import open_driver
         from kartrl.learning import checkpoint as checkpoints
 
-        section = checkpoints.load(checkpoint).config.environment
-        if section.id != KART:
-            raise UserError(f"{checkpoint}: trained on {section.id}, not on a kart circuit")
-        if game_folder(section.game) != self.folder:
+        config = checkpoints.load(checkpoint).config
+        if config.environment.id != KART:
+            raise UserError(f"{checkpoint}: trained on {config.environment.id}, not on a kart circuit")
+        if game_folder(sections_of(config).kart.game) != self.folder:
             raise UserError(f"{checkpoint}: not trained on {self.folder.name}; choose the game with --game")
         circuits = [circuit for circuit in self.choices() if circuit != POWER_ON]
         # the ghost's race is the player's, whose opponents, unlike those of its training, can be seen
-        race = [f"environment.opponents={self._options.opponents}"]
+        race = [f"kart.opponents={self._options.opponents}"]
         driver: Driver = stack.enter_context(open_driver(checkpoint, circuits, self._options.device, overrides=race))
         return driver
 

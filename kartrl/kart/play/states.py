@@ -3,10 +3,10 @@
 import gzip
 from pathlib import Path
 
-from kartrl.config.levels import CIRCUITS
 from kartrl.errors import UserError
 from kartrl.files import user_path
 from kartrl.kart import cartridge
+from kartrl.kart.levels import CIRCUITS
 
 SUFFIX = ".state"
 

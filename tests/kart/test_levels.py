@@ -6,8 +6,18 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kartrl.config import Config, dump, read
-from kartrl.config.levels import CIRCUITS, KINDS, circuit_name, group_of, mistake, named, numbers_of, random_name
 from kartrl.errors import UserError
+from kartrl.kart.levels import (
+    CIRCUITS,
+    KINDS,
+    circuit_name,
+    circuits_for,
+    group_of,
+    mistake,
+    named,
+    numbers_of,
+    random_name,
+)
 
 
 def levels(*overrides):
@@ -16,24 +26,25 @@ def levels(*overrides):
 
 def test_a_glob_names_circuits_and_the_last_key_counts():
     config = levels("*=none", "MarioCircuit.*=train", "*.Act3=test", "MarioCircuit.Act3=none")
-    assert config.levels.of("train") == ("MarioCircuit.Act1", "MarioCircuit.Act2", "MarioCircuit.Act4")
-    assert config.levels.of("test") == ("BowserCastle.Act3", "DonutPlains.Act3", "GhostValley.Act3")
+    assert circuits_for(config.levels, "train") == ("MarioCircuit.Act1", "MarioCircuit.Act2", "MarioCircuit.Act4")
+    assert circuits_for(config.levels, "test") == ("BowserCastle.Act3", "DonutPlains.Act3", "GhostValley.Act3")
 
 
 def test_later_level_keys_win_across_files_and_overrides(tmp_path):
     (tmp_path / "a.cfg").write_text("[levels]\nMarioCircuit.Act1 = test\n* = none\nRainbowRoad.Act1 = train\n")
     (tmp_path / "b.cfg").write_text("[levels]\nMarioCircuit.Act1 = test\n")
     config = read([tmp_path / "a.cfg", tmp_path / "b.cfg"])
-    assert (config.levels.of("train"), config.levels.of("test")) == (("RainbowRoad.Act1",), ("MarioCircuit.Act1",))
-    again = read(base=dump(config))
-    assert list(again.levels.circuits.items()) == list(config.levels.circuits.items()), (
-        "their order is part of what they mean"
+    assert (circuits_for(config.levels, "train"), circuits_for(config.levels, "test")) == (
+        ("RainbowRoad.Act1",),
+        ("MarioCircuit.Act1",),
     )
-    assert read(base=dump(config), overrides=["levels.*=test"]).levels.of("train") == ()
+    again = read(base=dump(config))
+    assert list(again.levels.uses.items()) == list(config.levels.uses.items()), "their order is part of what they mean"
+    assert circuits_for(read(base=dump(config), overrides=["levels.*=test"]).levels, "train") == ()
 
 
 def trained_on(*overrides):
-    return {key for key, use in levels(*overrides).levels.circuits.items() if use == "train"}
+    return {key for key, use in levels(*overrides).levels.uses.items() if use == "train"}
 
 
 def test_unnamed_levels_stay_as_in_the_default():
@@ -46,10 +57,10 @@ def test_a_lone_asterisk_begins_anew():
     named = {f"MarioCircuit.Act{act}" for act in (1, 2, 3)}  # what * says of them comes later
     assert trained_on("*=none", "random:2=train") - named == {"random:2"}
     assert trained_on("random:2=train", "mine/=train", "*.Act1=none", "*=none") - named == set()
-    assert levels("*=train").levels.of("train") == CIRCUITS
+    assert circuits_for(levels("*=train").levels, "train") == CIRCUITS
     stored = dump(levels("random:2=train", "*=test"))
-    assert read(base=stored).levels.of("test") == CIRCUITS
-    assert levels("random:2=train", "*=none", "random:2=train").levels.circuits["random:2"] == "train"
+    assert circuits_for(read(base=stored).levels, "test") == CIRCUITS
+    assert levels("random:2=train", "*=none", "random:2=train").levels.uses["random:2"] == "train"
 
 
 @pytest.mark.parametrize(
@@ -97,9 +108,9 @@ def test_files_may_name_paths_and_random_circuits(tmp_path):
     (tmp_path / "a.cfg").write_text(
         "[levels]\nrandom:100:ice = train\nmy circuits/*.state = train\n./[ab]?.toml = test\nC:\\mine\\a.state = none\n"
     )
-    circuits = read([tmp_path / "a.cfg"]).levels.circuits
+    circuits = read([tmp_path / "a.cfg"]).levels.uses
     assert list(circuits)[-4:] == ["random:100:ice", "my circuits/*.state", "./[ab]?.toml", "C:\\mine\\a.state"]
-    assert read(base=dump(read([tmp_path / "a.cfg"]))).levels.circuits == circuits
+    assert read(base=dump(read([tmp_path / "a.cfg"]))).levels.uses == circuits
 
 
 def test_untrusted_configuration_has_a_limited_number_of_keys():
@@ -109,7 +120,7 @@ def test_untrusted_configuration_has_a_limited_number_of_keys():
 
 def test_levels_to_be_looked_up_are_not_skipped():
     with pytest.raises(RuntimeError, match="looked up"):
-        levels("random:5=train").levels.of("train")
+        circuits_for(levels("random:5=train").levels, "train")
 
 
 RANDOM = st.builds(
@@ -144,10 +155,10 @@ def test_any_keys_survive_writing_or_are_one_clear_line(keys):
     except UserError as error:
         assert_clear(error)
     else:
-        assert list(read(base=dump(config)).levels.circuits.items()) == list(config.levels.circuits.items())
+        assert list(read(base=dump(config)).levels.uses.items()) == list(config.levels.uses.items())
         written = [key.strip() for key, _ in keys if "=" not in key]
         anew = len(written) - written[::-1].index("*") - 1 if "*" in written else 0
-        assert set(written[anew:]) <= set(config.levels.circuits)
+        assert set(written[anew:]) <= set(config.levels.uses)
 
 
 @settings(max_examples=200, deadline=None)
@@ -168,4 +179,4 @@ def test_level_names_are_resolved():
         "random.ice",
         "own",
     ]
-    assert named(Config().levels.circuits) == Config().levels.circuits
+    assert named(Config().levels.uses) == Config().levels.uses

@@ -1,0 +1,132 @@
+"""Sections that a world brings to the configuration: what applies is shown, all else is one clear line."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import walking
+from commands import HELPERS, assert_clear, environment
+
+from kartrl.cli import main
+from kartrl.config import Config, dump, read, settings
+from kartrl.config.worlds import WORLDS, settings_of
+from kartrl.errors import UserError
+
+CARTPOLE, WALK = "environment.id=CartPole-v1", "environment.id=Walk-v0"
+KART_ONLY = "applies to kartrl/Kart-v0 only; environment.id is CartPole-v1"
+
+
+def sections(config):
+    return {line.strip("[]") for line in dump(config).splitlines() if line.startswith("[")}
+
+
+def test_a_world_shows_its_own_sections_and_no_others(capfd):
+    common = set(Config().sections) - {"kart", "reward"}
+    assert sections(read()) == common | {"kart", "reward", "levels"}
+    assert sections(read(overrides=[WALK])) == common | {"walk", "reward"}
+    assert main(["config", "--env", "CartPole-v1"]) == 0
+    shown = capfd.readouterr().out
+    assert {line.strip("[]") for line in shown.splitlines() if line.startswith("[")} == common
+    assert "\nopponents =" not in shown
+    assert "MarioCircuit" not in shown
+
+
+def test_worlds_may_have_sections_of_the_same_name():
+    walk = read(overrides=[WALK, "reward.arrival=3", "walk.steps=1e1"])
+    assert (walk.world.reward.arrival, walk.world.walk.steps) == (3.0, 10)
+    assert read(base=dump(walk)) == walk
+    assert settings(walk)["reward.arrival"] == 3.0
+    assert read(overrides=["reward.progress=3"]).world.reward.progress == 3.0
+    changed = walk.replaced(walk=walk.world.walk.model_copy(update={"steps": 5}), run=Config().run)
+    assert (changed.world.walk.steps, changed.world.reward) == (5, walk.world.reward)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["kart.opponents=3", CARTPOLE], f"--set kart.opponents=3: [kart] {KART_ONLY}"),
+        ([CARTPOLE, "kart.nonsense=3"], f"[kart] {KART_ONLY}"),
+        ([CARTPOLE, "reward.time=0"], "[reward] applies to kartrl/Kart-v0 and Walk-v0 only"),
+        ([CARTPOLE, "levels.MarioCircuit.Act1=train"], "[levels] applies to kartrl/Kart-v0"),
+        (
+            [CARTPOLE, "environment.opponents=3"],
+            f"unknown key 'opponents' in [environment]; kart.opponents {KART_ONLY}",
+        ),
+        ([WALK, "reward.progress=3"], "unknown key 'progress' in [reward]; reward.progress applies to kartrl/Kart-v0"),
+        ([WALK, "reward.arive=3"], "unknown key 'arive' in [reward]; the nearest valid one is 'arrival'"),
+        ([WALK, "walk.steps=0"], "[walk] steps: must be 1 or more (got '0')"),
+        ([WALK, "kart.opponents=3"], "[kart] applies to kartrl/Kart-v0 only; environment.id is Walk-v0"),
+        (
+            ["environment.opponents=3"],
+            "unknown key 'opponents' in [environment]; the nearest valid one is 'kart.opponents'",
+        ),
+        (["environment.circuit_sampling=steps"], "the nearest valid one is 'kart.circuit_sampling'"),
+        (
+            ["environment.oponents=3"],
+            "unknown key 'oponents' in [environment]; the nearest valid one is 'kart.opponents'",
+        ),
+        (["karts.opponents=3"], "unknown section [karts]; the nearest valid one is 'kart'"),
+        (["appo.learning_rate=1"], "the nearest valid one is 'optimizer.learning_rate'"),
+        (["kart.opponents=8"], "[kart] opponents: must be 7 or less (got '8')"),
+        (["kart.crop_top=200"], "[kart]: crop_top must be less than crop_bottom"),
+        (["environment.id=", "kart.opponents=3"], "[environment] id: must not be empty"),
+        (["kart.opponents=3", "environment.id=a\nb"], r"[kart] applies to kartrl/Kart-v0 only; environment.id is a\nb"),
+    ],
+)
+def test_a_key_of_another_world_is_one_line_that_says_whose(overrides, message):
+    with pytest.raises(UserError) as error:
+        read(overrides=overrides)
+    assert message in str(error.value)
+    assert_clear(error.value)
+
+
+def test_the_world_is_that_of_the_last_id_wherever_it_is_given(tmp_path):
+    """Also that of a copy of default.cfg whose id is changed: what belongs to the kart is named."""
+    (tmp_path / "kart.cfg").write_text("[kart]\nopponents = 3\n")
+    (tmp_path / "walk.cfg").write_text("[walk]\nsteps = 7\n[environment]\nid = Walk-v0\n")
+    kart = read([tmp_path / "kart.cfg"], [CARTPOLE, "environment.id=kartrl/Kart-v0"])
+    assert kart.world.kart.opponents == 3
+    assert read([tmp_path / "walk.cfg"]).world.walk.steps == 7
+    with pytest.raises(UserError, match=r"kart\.cfg: \[kart\] applies to kartrl/Kart-v0 only"):
+        read([tmp_path / "kart.cfg", tmp_path / "walk.cfg"])
+    with pytest.raises(UserError, match=r"stored configuration: \[kart\] applies"):
+        read(base=dump(Config()), overrides=[CARTPOLE])
+
+
+def test_a_key_of_another_world_ends_a_command_with_status_2(capfd, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "--env", "CartPole-v1", "--set", "kart.opponents=3"]) == 2
+    assert capfd.readouterr().err.strip() == f"kartrl: --set kart.opponents=3: [kart] {KART_ONLY}"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("world", sorted({*WORLDS} - {"Walk-v0"}))
+def test_settings_of_a_world_load_neither_torch_nor_an_emulator(world):
+    code = f"from kartrl.config import read; import sys; read(overrides=['environment.id={world}']); "
+    code += "print(*({'torch', 'stable_retro', 'cv2', 'ale_py', 'envpool', 'kartrl.envs'} & set(sys.modules)))"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=environment(), cwd=HELPERS, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
+
+
+def test_a_namespace_may_be_a_world(monkeypatch):
+    monkeypatch.setitem(WORLDS, "walks/", "walking")
+    assert settings_of("walks/Any-v3") is walking.SETTINGS
+    assert settings_of("walk/Any-v3") is not walking.SETTINGS
+
+
+def test_what_differs_is_of_the_sections_of_its_own_world(capfd, tmp_path):
+    assert main(["config", "--env", "Walk-v0", "--set", "walk.steps=7", "--diff"]) == 0
+    text = capfd.readouterr().out
+    assert text == "[environment]\n# kartrl/Kart-v0\nid = Walk-v0\n[walk]\n# 20\nsteps = 7\n"
+    (tmp_path / "own.cfg").write_text(text)
+    assert read([tmp_path / "own.cfg"]) == read(overrides=[WALK, "walk.steps=7"])
+
+
+def test_key_of_a_world_is_explained_with_its_default(capfd):
+    assert main(["config", "explain", "steps", "--env", "Walk-v0", "--set", "walk.steps=7", "--json"]) == 0
+    found = json.loads(capfd.readouterr().out)
+    assert (found["key"], found["default"], found["value"]) == ("walk.steps", "20", "7")
+    assert main(["config", "--env", "Walk-v0", "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["config"]["walk"] == {"steps": 20}
