@@ -61,7 +61,7 @@ def _runs() -> Iterator[Row]:
     from kartrl.learning import checkpoint  # these two load torch
     from kartrl.run.folders import config_of
     from kartrl.run.places import runs_in
-    from kartrl.run.run_folder import CONFIG, has_checkpoint, is_training
+    from kartrl.run.run_folder import CONFIG, ended_by, has_checkpoint, is_training
 
     logs = Run().logs_folder
 
@@ -76,7 +76,7 @@ def _runs() -> Iterator[Row]:
         except UserError:
             state, about = "unreadable", dict.fromkeys(("of", "environment", "algorithm"))
         else:
-            whole = saved and steps >= config.run.agent_steps
+            whole = saved and (ended_by(folder) or steps >= config.run.agent_steps)
             state = "training" if is_training(folder) else "ended" if whole else "resumable" if saved else "not saved"
             about = {
                 "of": config.run.agent_steps,

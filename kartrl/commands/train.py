@@ -135,15 +135,16 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
             from kartrl.run.initial_weights import anew, load_initial
             from kartrl.run.provenance import provenance
             from kartrl.run.resuming import account, command, newest_command, resumed_config
-            from kartrl.run.run_folder import RunFolder, has_checkpoint, tidy_killed
+            from kartrl.run.run_folder import RunFolder, ended_by, has_checkpoint, tidy_killed
             from kartrl.run.server import Server
+            from kartrl.run.stopping import words
             from kartrl.sizing.resolve import decisions, resolve
         if resume is not None:
             folder = RunFolder(runs.find(config.run.logs_folder, resume))
             stack.callback(folder.release)
             stored = runs.load_newest(folder.path)
             mended = folder.mend(stored.config, stored.provenance)
-            config = resumed_config(stored, files, overrides)
+            config = resumed_config(stored, files, overrides, ended_by(folder.path))
         tidy_killed(config.run.logs_folder)
         with request.raising():
             if resume is not None:
@@ -211,6 +212,7 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
                 f"{sizes.unroll_length} in each environment; nothing was learned. Train longer, or with a smaller "
                 "algorithm.unroll_length"
             )
+        display.say(words(server.ended_by, request.number))
         return status
 
 

@@ -9,7 +9,8 @@ from kartrl.errors import RunFailed
 from kartrl.launch import start_training
 from kartrl.learning import checkpoint
 from kartrl.metrics.scalars_csv import come_to
-from kartrl.run.run_folder import has_checkpoint
+from kartrl.run.run_folder import ended_by, has_checkpoint
+from kartrl.run.stopping import is_rule
 
 LOOK_SECONDS = 0.5
 TAIL = 4096  # bytes to read from the end of a log
@@ -59,9 +60,9 @@ def train_to_end(
 
 
 def trained(folder: Path, limits: Run) -> Path | None:
-    """The last checkpoint of a run that has reached its limit; otherwise None."""
+    """The last checkpoint of a run that has reached its limit or was ended by a rule; otherwise None."""
     path = _newest(folder)
-    if path is None or int(path.stem) >= limits.agent_steps:
+    if path is None or is_rule(ended_by(folder)) or int(path.stem) >= limits.agent_steps:
         return path
     late = limits.minutes and checkpoint.load(path).counters.seconds >= 60 * limits.minutes
     return path if late else None

@@ -62,6 +62,31 @@ class Run(Section):
         "bit; slower; needs evaluation.minutes = 0 and run.minutes = 0",
     )
     minutes: float = Field(0, ge=0, le=YEAR, description="also end training after this many minutes; 0: no limit")
+    stop_return: float | Literal["none"] = Field(
+        "none",
+        description="also end training when the mean return of the newest run.stop_window training episodes is this or "
+        "more, and an evaluation confirms it; none: never",
+    )
+    stop_window: int = Field(
+        100, ge=1, le=10_000, description="number of training episodes in the mean of stop_return and patience"
+    )
+    stop_episodes: int = Field(
+        100,
+        ge=0,
+        le=10_000,
+        description="number of greedy episodes on the train circuits of an evaluation, whose mean must confirm "
+        "stop_return while training continues, and does so if it does not; 0: end without it",
+    )
+    stop_episodes_total: int = Field(
+        0, ge=0, le=10**12, description="also end training after this many training episodes; 0: no limit"
+    )
+    patience: int = Field(
+        0,
+        ge=0,
+        le=10**15,
+        description="also end training when the mean return of the newest run.stop_window training episodes has not "
+        "been higher than before for this many agent steps; 0: never",
+    )
     schedules: Literal["continue", "restart", "stretch"] = Field(
         "continue",
         description="what train --resume does with schedules: continue where they stood, restart, or stretch over the "

@@ -36,11 +36,12 @@ class BestCheckpoint(Generic[Level]):
         self._contents = dict(contents)
         self._score = self._earlier_score()
 
-    def offer(self, candidate: Checkpoint, returns: Mapping[Level, Sequence[float]]) -> bool:
+    def offer(self, candidate: Checkpoint, returns: Mapping[Level, Sequence[float]], confirmed: bool = False) -> bool:
         """Save `candidate`, with its score and the configuration of the evaluation, if it is the best so far.
 
         Args:
             returns: level -> returns of the candidate's episodes there, at least one.
+            confirmed: whether it ends the run: it is the best, also of those to come, whatever their scores.
 
         Returns:
             Whether it is the best.
@@ -52,12 +53,12 @@ class BestCheckpoint(Generic[Level]):
         if returns.keys() != self._levels:
             raise ValueError("a score must cover all levels named at first, and only those")
         score = fmean(map(fmean, returns.values())) if returns else math.nan
-        if not math.isfinite(score) or score <= self._score:
+        if not math.isfinite(score) or (score <= self._score and not confirmed):
             return False
         if not self._path.parent.is_dir():  # moved or deleted: `save` would make another one
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         checkpoint.save(self._path, candidate._replace(score=score, config=self._config))
-        self._score = score
+        self._score = math.inf if confirmed else score
         return True
 
     def _earlier_score(self) -> float:

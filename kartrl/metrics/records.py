@@ -40,4 +40,12 @@ class EpisodeBatch(NamedTuple):
     seconds: float  # of training, at these agent steps
 
 
+class Confirmation(NamedTuple):
+    """Result of the evaluation that `run.stop_return` asks for."""
+
+    agent_steps: int  # of the checkpoint
+    mean: float  # return
+    episodes: int
+
+
 Record = Scalars | Histograms | EpisodeRecord | EpisodeBatch

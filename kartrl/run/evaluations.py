@@ -12,7 +12,7 @@ from kartrl.config import Config
 from kartrl.errors import UserError
 from kartrl.files import shown, write_whole
 from kartrl.learning import checkpoint
-from kartrl.metrics.records import EpisodeRecord, Scalars
+from kartrl.metrics.records import Confirmation, EpisodeRecord, Scalars
 from kartrl.processes.backoff import STILL_SECONDS, Helper
 from kartrl.processes.child import ChildProcess
 from kartrl.processes.inbox import Inbox
@@ -43,6 +43,7 @@ class Evaluations:
         self._most_envs = most_envs
         self._config, self._folder, self._context, self._say = config, folder, context, say
         self._evaluated = first_step  # agent steps of the newest checkpoint of which there is an evaluation
+        self._asked = 0  # episodes that are to confirm the newest checkpoint's return
         self._heard = 0.0  # when the process last sent something
         self._inbox: Inbox | None = None
         self._helper = Helper("evaluator", self._start, say, STILL_SECONDS + config.system.step_timeout)
@@ -57,12 +58,23 @@ class Evaluations:
         arguments = self._folder.path, self._config, theirs, signs, self._evaluated, most
         process = spawn(self._context, "evaluator", evaluator.run, *arguments)
         theirs.close()
+        self._ask()
         return process
 
     def watch(self, now: float) -> None:
-        """Check that the process is alive, and replace it if not, if evaluations are enabled."""
-        if self._config.evaluation.minutes > 0:
+        """Check that the process is alive, and replace it if not, if evaluations are enabled or one is asked for."""
+        if self._config.evaluation.minutes > 0 or self._asked:
             self._helper.watch(now)
+
+    def confirm(self, episodes: int) -> None:
+        """Ask for a `Confirmation` by so many greedy episodes of the newest checkpoint."""
+        self._asked = episodes
+        self._ask()
+
+    def _ask(self) -> None:
+        if self._asked and self._inbox is not None:
+            with contextlib.suppress(OSError):  # it has died; the next one is asked when it starts
+                self._inbox.reader.send(self._asked)
 
     def move(self) -> None:
         """Have another process evaluate in the folder where the run is now."""
@@ -72,7 +84,7 @@ class Evaluations:
     def rest(self, now: float) -> None:
         self._helper.rest(now)
 
-    def receive(self) -> list[EpisodeRecord | Scalars | str]:
+    def receive(self) -> list[EpisodeRecord | Scalars | Confirmation | str]:
         """What the process has sent since the last call: results, and lines for the user."""
         try:
             messages = self._inbox.receive() if self._inbox is not None else []
@@ -82,6 +94,8 @@ class Evaluations:
             self._heard = time.monotonic()
             if isinstance(message, Scalars):
                 self._evaluated = message.agent_steps
+            elif isinstance(message, Confirmation):
+                self._asked = 0
         return messages
 
     def finish(self, take_in: Callable[[], None], skipped: Callable[[], bool]) -> None:
@@ -90,12 +104,14 @@ class Evaluations:
         Args:
             take_in: called meanwhile; receives results.
         """
+        if not self._config.evaluation.minutes:
+            return
         begun = self._heard = time.monotonic()
+        self._asked = 0
         self.watch(begun)
         process = self._helper.process
         if process is None or self._inbox is None:
-            if self._config.evaluation.minutes > 0:
-                self._say("The last checkpoint is not evaluated")
+            self._say("The last checkpoint is not evaluated")
             return
         self._say("Evaluating the last checkpoint (Ctrl-C skips this) ...")
         with contextlib.suppress(OSError):  # it has died

@@ -1,12 +1,14 @@
 """The evaluator: during training, drives the newest checkpoint on every level and reports the results."""
 
 import contextlib
+import math
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
+from statistics import fmean
 from types import FrameType
 from typing import NoReturn
 
@@ -26,7 +28,7 @@ from kartrl.learning import checkpoint
 from kartrl.learning.best_checkpoint import BestCheckpoint
 from kartrl.learning.checkpoint import Checkpoint
 from kartrl.metrics.episode_metrics import evaluation_scalars
-from kartrl.metrics.records import EpisodeRecord, Scalars
+from kartrl.metrics.records import Confirmation, EpisodeRecord, Scalars
 from kartrl.metrics.video import shrunk
 from kartrl.models import Network
 from kartrl.processes.interrupts import deferred
@@ -67,7 +69,8 @@ def run(
       each, with greedy and sampled actions, is the best so far; see `BestCheckpoint`.
 
     Args:
-        server: a pipe to the server, which also receives lines for the user. Any message from it means that training
+        server: a pipe to the server, which also receives lines for the user. A number from it asks for a
+            `Confirmation` of the newest checkpoint by so many greedy episodes. Any other message means that training
             has ended: the newest checkpoint is evaluated, unless it has been, and the process ends.
         first_step: agent steps of the checkpoint that the run was resumed from, or that was evaluated last: what was
             written about later ones is removed, and no earlier one is evaluated. None: there is no such checkpoint.
@@ -84,7 +87,7 @@ def run(
     ):
         try:
             evaluator.loop()
-        except BrokenPipeError:  # the server is gone
+        except (BrokenPipeError, EOFError):  # the server is gone
             return
 
 
@@ -141,19 +144,25 @@ class Evaluator:
         self._evaluated: Checkpoint | None = None  # the newest one, and its episodes so far
         self._episodes: dict[str, dict[UsedLevel, list[Episode]]] = {}
         self._sent: set[tuple[str, str, int]] = set()  # of these: use, level and seed
-        self._films = config.evaluation.video_seconds > 0
+        self._films = min(config.evaluation.video_seconds, config.evaluation.minutes) > 0
+        self._most_envs = most_envs
         episodes = config.evaluation.episodes * sum(min(len(turns.levels), limit) for turns in self._turns.values())
         seed_generators(0)  # each episode has its own seed; environments may draw when they are made
-        self._envs = self._open_envs(min(episodes, most_envs))
+        self._envs = [self._open_env()]
+        self._open_envs(episodes)
         self._files = EvaluationFiles(run_folder / "evaluation", first_step)
 
     def loop(self) -> None:
         """Wait for new checkpoints and evaluate them, until training has ended."""
         pause = 60 * self._config.evaluation.minutes
-        due, seen, ended = 0.0, None, False
+        due, seen, ended = 0.0 if pause else math.inf, None, False
         while not ended:
             self._pulse.beat()
-            ended = self._server.poll(LOOK_SECONDS)
+            message = self._server.recv() if self._server.poll(LOOK_SECONDS) else None
+            if isinstance(message, int):
+                self._confirm(message)
+                continue
+            ended = message is not None
             if not ended and time.monotonic() < due:
                 continue
             path = checkpoint.newest(self._run_folder)
@@ -172,6 +181,26 @@ class Evaluator:
             self._round(loaded)
         if self._evaluated is not None:
             self._complete(self._evaluated)
+
+    def _confirm(self, episodes: int) -> None:
+        """Drive at least so many greedy episodes with the newest checkpoint; it is the best if that ends the run."""
+        newest = checkpoint.newest_readable(self._run_folder)
+        if newest is None:
+            self._server.send(Confirmation(0, math.nan, 0))
+            return
+        loaded, levels, first = newest[1], self._turns["train"].levels, 2 * self._config.evaluation.episodes
+        each = math.ceil(episodes / len(levels))
+        starts = [Start(level, seed, "train", None) for level in levels for seed in range(first, first + each)]
+        self._open_envs(len(starts))
+        network = checkpoint.load_network(loaded, DEVICE)
+        drives = drive_together(self._world, self._envs, network, starts, greedy=True)
+        returns = [driven.episode.episodic_return for driven in drives]
+        goal, mean = self._config.run.stop_return, fmean(returns)
+        if goal != "none" and mean >= goal:
+            of_level = {level: returns[index * each : (index + 1) * each] for index, level in enumerate(levels)}
+            with self._files.warning():
+                self._best.offer(loaded, of_level, confirmed=True)
+        self._server.send(Confirmation(loaded.counters.agent_steps, mean, len(returns)))
 
     def _round(self, loaded: Checkpoint) -> None:
         """Drive on the levels whose turn it is with these weights, and report."""
@@ -246,13 +275,11 @@ class Evaluator:
         name = self._world.name_level(level)
         return self._world.group_of(name) if self._world.grouped else name
 
-    def _open_envs(self, number: int) -> list[Env]:
-        """This many environments, or as many as can be opened at a time, at least one."""
-        envs = [self._open_env()]
+    def _open_envs(self, episodes: int) -> None:
+        """Open as many environments as so many episodes need, or as can be opened at a time."""
         with contextlib.suppress(Exception):  # third-party code may raise anything
-            while len(envs) < number:
-                envs.append(self._open(self._films))
-        return envs
+            while len(self._envs) < min(episodes, self._most_envs):
+                self._envs.append(self._open(self._films))
 
     def _open_env(self) -> Env:
         """The environment, with rendering if it supports that."""

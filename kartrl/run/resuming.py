@@ -16,12 +16,17 @@ from kartrl.learning.counters import Counters
 from kartrl.learning.optimizers import FACTOR, state_shapes
 from kartrl.learning.schedules import Progress
 from kartrl.run.initial_weights import HOW_COMPUTED, changed_actions, differences
+from kartrl.run.run_folder import ended_by
+from kartrl.run.stopping import resuming
 
 ENOUGH = 1.25  # times what a finished run has used: at least this are the limits proposed for it
 
 
-def resumed_config(stored: Checkpoint, files: list[str], overrides: list[str]) -> Config:
+def resumed_config(stored: Checkpoint, files: list[str], overrides: list[str], ended: str = "") -> Config:
     """The stored configuration with changes from the command line.
+
+    Args:
+        ended: what has ended the run, see `StopRules`.
 
     Raises:
         UserError: a change needs another network, environment or optimizer than the checkpoint's, or the environment
@@ -54,6 +59,8 @@ def resumed_config(stored: Checkpoint, files: list[str], overrides: list[str]) -
     reached, options = to_resume(config, stored.counters)
     if reached:
         raise UserError(f"--resume: this run is finished, with {reached}; raise its limit:{options}")
+    if option := resuming(ended, stored.config.run, config.run):
+        raise UserError(f"--resume: this run is finished, by {ended}; change that, as with:{option}")
     return config
 
 
@@ -92,7 +99,8 @@ def _raised(limit: float, used: float) -> float:
 
 def command(folder: Path, config: Config, counters: Counters) -> str:
     """The command that resumes the run in this folder from a checkpoint with this configuration and these counters."""
-    return f"{trust(config.environment)}{resume_command(folder)}{to_resume(config, counters)[1]}"
+    options = to_resume(config, counters)[1] + resuming(ended_by(folder), config.run, config.run)
+    return f"{trust(config.environment)}{resume_command(folder)}{options}"
 
 
 def newest_command(folder: Path) -> str | None:

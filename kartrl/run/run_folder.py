@@ -17,12 +17,13 @@ from kartrl.files import shown, write_whole
 from kartrl.learning import checkpoint
 
 CONFIG = "config.cfg"
+ENDED = "ended"  # the file that says what ended the run: its limit or rule, see `stopping`
 TIDYING_SECONDS = 0.5  # for which another starting run may hold a folder's lock, see `tidy_killed`
 HOLDER_SECONDS = 10.0  # timeout for finding the process that holds a folder
 LONGEST_PATH = 1024  # bytes, on macOS
 CHECKPOINTS, EVALUATION, REPLAY = "checkpoints", "evaluation", "replay"
 WRITTEN = (  # what a run writes
-    *(CONFIG, "scalars.csv", "episodes.csv", "events.out.tfevents.*", "best.pt", f"{CHECKPOINTS}/[0-9]*.pt"),
+    *(CONFIG, ENDED, "scalars.csv", "episodes.csv", "events.out.tfevents.*", "best.pt", f"{CHECKPOINTS}/[0-9]*.pt"),
     *(f"{EVALUATION}/events.out.tfevents.*", f"{EVALUATION}/latest.png", f"{REPLAY}/*.state", f"{REPLAY}/*.unrolls"),
 )
 
@@ -72,6 +73,14 @@ class RunFolder:
         """
         self._config = dump(config, about=about).encode()
         write_whole(self.path / CONFIG, self._config)
+
+    def end(self, text: str) -> None:
+        """Say in the folder what has ended the run, or remove that if the text is empty."""
+        with contextlib.suppress(OSError):  # the run can be resumed, then
+            if text:
+                write_whole(self.path / ENDED, f"{text}\n".encode())
+            else:
+                (self.path / ENDED).unlink(missing_ok=True)
 
     def mend(self, config: Config, about: Mapping[str, str]) -> bool:
         """If the configuration's file is missing or damaged, write this one, and keep the other with another suffix.
@@ -149,6 +158,14 @@ class RunFolder:
 def has_checkpoint(folder: Path) -> bool:
     """Whether the run in this folder has saved anything."""
     return (folder / "best.pt").is_file() or checkpoint.newest(folder) is not None
+
+
+def ended_by(folder: Path) -> str:
+    """What has ended the run in this folder, see `RunFolder.end`; "" if it can be resumed."""
+    try:
+        return (folder / ENDED).read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""
 
 
 def make_unused(path: Path) -> Path:

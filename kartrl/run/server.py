@@ -29,6 +29,7 @@ from kartrl.learning.learner import make_learner
 from kartrl.learning.optimizers import set_state
 from kartrl.learning.schedules import Progress
 from kartrl.learning.update_threads import UpdateThreads
+from kartrl.metrics.records import Confirmation
 from kartrl.metrics.terminal import Display, Status
 from kartrl.models import make_network
 from kartrl.models.mirror_symmetry import MirrorSymmetry, symmetry_of
@@ -41,6 +42,7 @@ from kartrl.run.evaluations import Evaluations
 from kartrl.run.reporter import Reporter
 from kartrl.run.run_folder import RunFolder
 from kartrl.run.saves import Saves, name_of
+from kartrl.run.stopping import StopRules
 from kartrl.sizing.compatibility import is_hogwild
 from kartrl.training.central import Central
 from kartrl.training.crew import Crew
@@ -102,6 +104,7 @@ class Server:
         self._reporter = Reporter(config, folder, self._context, display, self._trainer, sizes, source)
         first_step = self._before.agent_steps
         self._evaluations = Evaluations(config, folder, self._context, display.say, first_step, spec.most_envs)
+        self._rules = StopRules(config.run, display.say)
         self._join_seconds = faults.value("join", JOIN_SECONDS)
         self._ending = False
         self._thread_failure: str | None = None
@@ -174,7 +177,13 @@ class Server:
             return Nodes(config, sizes, spec, trainer, say)
         return Central(config, sizes, spec, self._context, trainer, say)
 
+    @property
+    def ended_by(self) -> str:
+        """See `StopRules`."""
+        return self._rules.ended_by
+
     def _start(self) -> None:
+        self._folder.end("")
         if self._saves.newest.agent_steps:
             self._replay_saves.restore(name_of(self._saves.newest))
         self._began = time.monotonic()
@@ -209,7 +218,7 @@ class Server:
 
         self._request.silent, self._request.last_words = True, self._last_words
         suspension = Suspension(time.monotonic())
-        while self._request.number is None and not self._finished():
+        while self._request.number is None and not self._rules.ended_by:
             self._receive(timeout=0.5)
             now = time.monotonic()
             if suspension.is_over(now):
@@ -218,6 +227,9 @@ class Server:
                 raise RunFailed(self._thread_failure)
             self._follow(self._config.system.step_timeout)
             self._watch(now)
+            if self._rules.look(self._counters()):
+                self.save(self._config.system.step_timeout)
+                self._evaluations.confirm(self._config.run.stop_episodes)
             now, newest = time.monotonic(), status()
             self._display.show(newest)
             if now - last["report"] >= faults.value("report", REPORT_SECONDS):
@@ -248,12 +260,16 @@ class Server:
         """Receive messages from the agents, the evaluator and the trainer, waiting at most `timeout` seconds."""
         for end in self.crew.receive(timeout):
             self._reporter.add(end)
+            self._rules.add(end.episode.episodic_return)
         self._reporter.say()
         self._receive_evaluations()
 
     def _receive_evaluations(self) -> None:
         for record in self._evaluations.receive():
-            self._reporter.add_evaluation(record)
+            if isinstance(record, Confirmation):
+                self._rules.decide(record)
+            else:
+                self._reporter.add_evaluation(record)
         self._display.refresh()
 
     def _watch(self, now: float) -> None:
@@ -295,9 +311,6 @@ class Server:
 
     def _fraction(self) -> float:
         return self._progress.fraction(self._counters())
-
-    def _finished(self) -> bool:
-        return self._fraction() >= 1.0
 
     def _report(self, status: Callable[[], Status]) -> None:
         self._receive(timeout=0.0)
@@ -373,6 +386,8 @@ class Server:
                 self._save_after_failure()
             if learned:
                 self.save(2 * self._join_seconds if self._request.number is not None else LAST_UPDATE_SECONDS)
+                if self._saves.problem is None:
+                    self._folder.end(self._rules.ended_by)
                 if self._request.number is None:
                     self._evaluations.finish(self._receive_evaluations, lambda: self._request.number is not None)
         finally:

@@ -127,9 +127,14 @@ def test_finished_run_evaluates_and_prints_its_last_checkpoint(tmp_path):
     assert best.score is not None
     assert scalars_csv.values(folder, "evaluation/train_return")
     assert "Starting 2 agents" in result.stdout
-    last = result.stdout.splitlines()[-4:]
+    last = result.stdout.splitlines()[-5:]
     assert re.fullmatch(r"finished after \d+:\d\d, [\d,]+ steps, return [\d.]+ in the last evaluation", last[0]), last
-    assert [line.split(":")[0] for line in last[1:]] == ["Resume", "Record", "Evaluate"]
+    assert [line.split(":")[0] for line in last[1:]] == [
+        "Resume",
+        "Record",
+        "Evaluate",
+        "Ended by run.agent_steps = 1,500",
+    ]
     assert last[1].endswith("train --resume my-run --set run.agent_steps=3000 --set run.schedules=stretch")
     assert last[3].endswith("evaluate -p my-run")
 
