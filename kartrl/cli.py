@@ -25,6 +25,7 @@ COMMANDS = {
     "evaluate": "race on every circuit and print a table",
     "list": "list runs, bundled configurations and environments",
     "compare": "compare runs: curves, scores, confidence intervals; an experiment's missing runs are trained first",
+    "tune": "search the settings with which training scores best: trials side by side, pruned, resumable",
     "play": "drive yourself in a window, against the clock or a ghost",
     "export": "export a small checkpoint for sharing, or an ONNX file, with a card",
     "bench": "measure how fast this machine could train, how fast it does, and where the time goes",

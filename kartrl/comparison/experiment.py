@@ -7,6 +7,7 @@ the output of its training, `<run>.log`.
 import contextlib
 import itertools
 import math
+import os
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
@@ -93,7 +94,7 @@ def read_experiment(file: Path, by: str) -> tuple[Path, list[Cell]]:
         name = "__".join(part for part in (environment, algorithm, str(seed)) if part)
         parts = [*experiment.common, *its, *own]
         ours = {"run.logs": folder, "run.name": name, "run.seed": seed}
-        files = [part for part in parts if "=" not in part or user_path(part).is_file()]
+        files = [part for part in parts if "=" not in part or os.path.isfile(user_path(part))]
         overrides = [part for part in parts if part not in files]
         check_own(overrides, ours, str(file))
         config = read(files, [*overrides, *(f"{key}={value}" for key, value in ours.items())])
@@ -144,18 +145,9 @@ def train_all(
     """
     for cell in cells:
         _check(cell)
-    for cell in cells:
-        cell.folder.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(_recorded(cell), dump(cell.config).encode())
+    recorded = [record(cell) for cell in cells]
     failed = []
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+    with make_progress(console) as progress:
         shares = [float(trained(cell.folder, cell.config.run) is not None) for cell in cells]
         task = progress.add_task("", total=len(cells))
         for number, cell in enumerate(cells):
@@ -168,7 +160,7 @@ def train_all(
             try:
                 if not shares[number]:
                     say(console, f"{title}: training")
-                options = config_options([str(_recorded(cell))], [])
+                options = config_options([str(recorded[number])], [])
                 path = train_to_end(cell.folder, options, cell.config.run, look)
                 shares[number] = 1.0
                 then(cell, path)
@@ -179,6 +171,32 @@ def train_all(
         names = ", ".join(cell.folder.name for cell in failed)
         say(console, f"Failed: {names}; run the same command to retry", "red")
     return failed
+
+
+def make_progress(console: Console) -> Progress:
+    """Bars with the time left, in a terminal."""
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    return Progress(*columns, console=console, disable=not console.is_terminal)
+
+
+def record(cell: Cell) -> Path:
+    """Write a run's configuration next to its folder, for its training; return the file.
+
+    Raises:
+        UserError: the run was begun with another configuration.
+        OSError: it cannot be written.
+    """
+    _check(cell)
+    file = _recorded(cell)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(file, dump(cell.config).encode())
+    return file
 
 
 def _recorded(cell: Cell) -> Path:

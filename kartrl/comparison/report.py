@@ -86,7 +86,7 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
         "metric": comparison.metric,
         "by": comparison.by,
         "tasks": [_task_json(comparison, index) for index in range(len(comparison.tasks))],
-        "scaled": [{"group": label, **_interval(values)} for label, values in comparison.scaled().items()],
+        "scaled": [{"group": label, **interval(values)} for label, values in comparison.scaled().items()],
         "improvements": [
             {"higher": first, "lower": second, "probability": improvement(comparison, first, second).value}
             for first, second in itertools.permutations(comparison.groups, 2)
@@ -108,12 +108,13 @@ def _task_json(comparison: Comparison, index: int) -> dict[str, Any]:
                 moment = _reached(run, comparison)
                 row["reached"] = None if moment is None else moment._asdict()
         groups.append(
-            {"group": label, "at_steps": _interval([by_steps]), "at_minutes": _interval([by_minutes]), "runs": runs}
+            {"group": label, "at_steps": interval([by_steps]), "at_minutes": interval([by_minutes]), "runs": runs}
         )
     return {"task": task, **budget._asdict(), "groups": groups}
 
 
-def _interval(scores: Sequence[np.ndarray]) -> dict[str, float | None]:
+def interval(scores: Sequence[np.ndarray]) -> dict[str, float | None]:
+    """The interquartile mean of scores and its 95 % interval, for JSON."""
     value, low, high = _iqm(scores)
     several = max(map(len, scores)) > 1
     return {"iqm": value, "low": low if several else None, "high": high if several else None}
@@ -149,9 +150,9 @@ def _task_table(comparison: Comparison, index: int) -> str:
         row = [
             label,
             str(len(members[task])),
-            _estimate([by_steps]),
+            estimate([by_steps]),
             f"{by_steps.min():.4g} to {by_steps.max():.4g}",
-            _estimate([by_minutes]),
+            estimate([by_minutes]),
         ]
         if comparison.least is not None:
             row.append(_moments([_reached(run, comparison) for run in members[task]]))
@@ -192,7 +193,7 @@ def _is_size(key: str) -> bool:
 def _common_table(comparison: Comparison) -> str:
     scaled = comparison.scaled()
     headings = [comparison.by, "runs", f"{comparison.metric}, scaled"]
-    rows = [[label, str(sum(map(len, values))), _estimate(values)] for label, values in scaled.items()]
+    rows = [[label, str(sum(map(len, values))), estimate(values)] for label, values in scaled.items()]
     said = "0 is the lowest score of all these runs on a task, 1 the highest"
     return f"All {len(comparison.tasks)} tasks, scaled: {said}\n\n{markdown_table(headings, rows)}"
 
@@ -241,13 +242,14 @@ def _iqm(scores: Sequence[np.ndarray]) -> Estimate:
     return statistics.estimate_iqm(scores, np.random.default_rng(SEED))
 
 
-def _estimate(scores: Sequence[np.ndarray]) -> str:
+def estimate(scores: Sequence[np.ndarray]) -> str:
+    """The interquartile mean of scores and its 95 % interval, for a table."""
     value, low, high = _iqm(scores)
     return f"{value:.4g}" + (f" [{low:.4g}, {high:.4g}]" if max(map(len, scores)) > 1 else "")
 
 
-def _share(estimate: Estimate, several: bool) -> str:
-    value, low, high = estimate
+def _share(measure: Estimate, several: bool) -> str:
+    value, low, high = measure
     return f"{value:.0%}" + (f" [{low:.0%}, {high:.0%}]" if several else "")
 
 
@@ -260,5 +262,6 @@ def _moments(moments: Sequence[Moment | None]) -> str:
 
 
 def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown."""
     lines = [headings, ["---"] * len(headings), *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)

@@ -3,7 +3,7 @@
 import contextlib
 import difflib
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -63,8 +63,7 @@ def read_run(name: str, metric: str) -> ComparedRun:
         raise UserError(f"{folder}: cannot read this run ({error.strerror or error})") from error
     points = _column(episodes, metric) if metric in EPISODE_METRICS else _points(tags.get(metric, []))
     if not len(points.value):
-        near = difflib.get_close_matches(metric, [*tags, *EPISODE_METRICS], n=1)
-        raise UserError(f"{folder}: has no {metric} yet" + (f"; the nearest that it has is {near[0]}" if near else ""))
+        raise _lacking(folder, metric, tags)
     finished = {}
     names = {row.level for row in episodes}
     evaluated = {use: {_level(tag): found for tag, found in tags.items() if _is_level(tag, use)} for use in PLACES}
@@ -76,6 +75,33 @@ def read_run(name: str, metric: str) -> ComparedRun:
         levels = [_column([row for row in episodes if row.level == name], "finished") for name in names]
         finished[TRAINING] = all_reached(levels, 1.0)
     return ComparedRun(folder.name, config, _resumed(folder, config), points, finished)
+
+
+def read_metric(folder: Path, metric: str) -> Points:
+    """All values of a metric in a run so far.
+
+    Args:
+        metric: one of `EPISODE_METRICS`, or a tag of scalars.csv.
+
+    Raises:
+        UserError: it cannot be read, or has no value of the metric; names the nearest metric.
+    """
+    try:
+        if metric in EPISODE_METRICS:
+            points, tags = _column(list(episodes_csv.read(folder)), metric), []
+        else:
+            found = _read_tags(folder)
+            points, tags = _points(found.get(metric, [])), list(found)
+    except OSError as error:
+        raise UserError(f"{folder}: cannot read this run ({error.strerror or error})") from error
+    if not len(points.value):
+        raise _lacking(folder, metric, tags)
+    return points
+
+
+def _lacking(folder: Path, metric: str, tags: Iterable[str]) -> UserError:
+    near = difflib.get_close_matches(metric, [*tags, *EPISODE_METRICS], n=1)
+    return UserError(f"{folder}: has no {metric} yet" + (f"; the nearest that it has is {near[0]}" if near else ""))
 
 
 def group(

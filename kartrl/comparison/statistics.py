@@ -43,6 +43,13 @@ def estimate_iqm(scores: Scores, random: np.random.Generator) -> Estimate:
     return Estimate(float(interquartile_mean(np.concatenate(scores))), *map(float, interval(drawn)))
 
 
+def estimate_gain(first: np.ndarray, second: np.ndarray, random: np.random.Generator) -> Estimate:
+    """The interquartile mean of the scores `first` less that of `second`, float64 [N] and [M]."""
+    drawn = [interquartile_mean(scores) for scores in _resample([first, second], random)]
+    value = float(interquartile_mean(first) - interquartile_mean(second))
+    return Estimate(value, *map(float, interval(drawn[0] - drawn[1])))
+
+
 def performance_profile(scores: Scores, thresholds: np.ndarray, random: np.random.Generator) -> Band:
     """Fraction of the runs of all tasks whose score is above each threshold, float64 [K]."""
     drawn = np.sort(np.concatenate(_resample(scores, random), axis=1), axis=1)

@@ -156,13 +156,7 @@ def read(files: Sequence[str | Path] = (), overrides: Iterable[str] = (), base: 
         sources.append((str(file), parse(text, str(file))))
     overrides = list(overrides)
     for override in overrides:
-        name, equals, value = override.partition("=")
-        section, dot, key = name.strip().partition(".")
-        if not (equals and dot):
-            raise UserError(
-                f"--set {_short(override)}: expected section.key=value, as in --set optimizer.learning_rate=0.001"
-            )
-        sources.append((f"--set {_short(override)}", {section: {key: value.strip()}}))
+        sources.append(_override(override, "--set"))
     blank = Config()  # of its world, which decides what else there may be
     for source, new in reversed(sources):
         if "id" in (chosen := new.get("environment", {})):
@@ -172,6 +166,30 @@ def read(files: Sequence[str | Path] = (), overrides: Iterable[str] = (), base: 
     for source, new in sources:
         _merge(values, new, source, blank)
     return _validate(values, " and ".join([*map(str, files), *["--set"] * bool(overrides or not files)]))
+
+
+def check_override(override: str, option: str, config: Config) -> None:
+    """Check `section.key=value` by itself, in a configuration of the same world.
+
+    Args:
+        option: the one that gave it.
+
+    Raises:
+        UserError: the section, key or value is invalid; it names the nearest valid one.
+    """
+    source, new = _override(override, option)
+    _merge(Values(), new, source, config)
+
+
+def _override(override: str, option: str) -> tuple[str, Values]:
+    """Where `section.key=value` is from, for messages, and its value."""
+    name, equals, value = override.partition("=")
+    section, dot, key = name.strip().partition(".")
+    if not (equals and dot):
+        raise UserError(
+            f"{option} {_short(override)}: expected section.key=value, as in {option} optimizer.learning_rate=0.001"
+        )
+    return f"{option} {_short(override)}", {section: {key: value.strip()}}
 
 
 def check_own(overrides: Iterable[str], keys: Container[str], setter: str) -> None:

@@ -85,17 +85,17 @@ class Section(BaseModel):
         """Integers may be given as 1e6, and what `auto` chose as auto (2)."""
         if not isinstance(value, str) or info.field_name is None:
             return handler(value)
-        kinds = _kinds(cls, info.field_name)
-        found = chosen.TEXT.fullmatch(value) if "auto" in kinds else None
+        here = kinds(cls, info.field_name)
+        found = chosen.TEXT.fullmatch(value) if "auto" in here else None
         text = value if found is None else found[1]
-        result = handler(whole_numbers(text) if int in kinds else text)
+        result = handler(whole_numbers(text) if int in here else text)
         if found is None:
             return result
         return chosen.chosen(result) if isinstance(result, int | str) and result != "auto" else handler(value)
 
 
 @functools.cache
-def _kinds(section: type[BaseModel], key: str) -> frozenset[Any]:
+def kinds(section: type[BaseModel], key: str) -> frozenset[Any]:
     """Types and literals in the annotation of a key."""
     return frozenset(part for part in _parts(section.model_fields[key].annotation) if isinstance(part, type | str))
 

@@ -28,6 +28,7 @@ from prepared_folder import CARTPOLE, KART, OWN, SHORT, copy_changeable, prepare
 
 import kartrl.config
 from kartrl.cli import main, make_parser
+from kartrl.commands.tune import make_plan as plan_search
 from kartrl.comparison.experiment import read_experiment
 from kartrl.config import Config
 from kartrl.envs.spec import EnvSpec
@@ -56,7 +57,7 @@ SHORTER = {"evaluate": ["--episodes", "1"], "export": ["--episodes", "1"]}  # ad
 ABSENT = {
     r"docker ": "a Docker engine",
     r"(ray|ssh|scp) |.* --ray ": "a cluster",
-    r"(tensorboard|pip|apt|python3?(\.11)? -m venv) ": "a network, or it serves until it is ended",
+    r"(tensorboard|optuna-dashboard|pip|apt|python3?(\.11)? -m venv) ": "a network, or it serves until it is ended",
     r"python -m rl_zoo3": "another trainer",
     r"python (benchmarks|tests|game)/": "minutes, an idle machine, or an assembler",
     r".*=cuda:": "a GPU",
@@ -171,6 +172,8 @@ def execute(program: str, *arguments: str) -> None:
     elif command == "benchmark":
         sizes = options.seeds, options.steps, options.episodes
         validate(make_plan(options.output, options.quick, options.splits, sizes, options.set).protocol)
+    elif command == "tune":
+        look(plan_search(options).config)
     elif command == "compare" and options.config is not None:
         for cell in read_experiment(options.config, options.by or "algorithm")[1]:
             look(cell.config)

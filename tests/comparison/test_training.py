@@ -1,9 +1,14 @@
 """Training to completion in a process of its own."""
 
+import os
+
+import psutil
+import pytest
 from policies import make_checkpoint
 
-from kartrl.comparison.training import train_to_end
+from kartrl.comparison.training import Training, train_to_end
 from kartrl.config import dump, read
+from kartrl.errors import RunFailed
 from kartrl.learning import checkpoint
 
 
@@ -20,3 +25,22 @@ def test_resumed_run_out_of_minutes_is_complete(tmp_path, monkeypatch):
     checkpoint.save(saved, almost)
     (folder / "config.cfg").write_text(dump(config))
     assert train_to_end(folder, [], config.run, lambda: None) == saved
+
+
+def test_a_killed_training_names_the_signal_and_has_its_cores(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    config = read(["cartpole"], ["run.logs=logs", "run.name=run", "run.agent_steps=1000000000"])
+    options = ["-c", "cartpole", "--set", "run.logs=logs", "--name", "run", "--steps", "1e9"]
+    own = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    before = psutil.Process().children()
+    training = Training(tmp_path / "logs" / "run", options, config.run, cores=own[-1:])
+    try:
+        (process,) = [child for child in psutil.Process().children() if child not in before]
+        assert not own or process.cpu_affinity() == own[-1:]
+        process.kill()
+        with pytest.raises(RunFailed, match="SIGKILL, as where memory runs out"):
+            training.result()
+    finally:
+        training.request_end()
+        training.wait()
+    assert not own or sorted(os.sched_getaffinity(0)) == own

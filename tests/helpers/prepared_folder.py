@@ -45,6 +45,7 @@ BLOCKS = {  # file -> the page whose first such block it is
     "mine.toml": ("docs/circuits.md", "toml"),
     "cartpole.toml": ("docs/comparing.md", "toml"),
     "FILE.toml": ("docs/comparing.md", "toml"),
+    "space.toml": ("docs/tuning.md", "toml"),
     "kart.yml": ("docs/library.md", "yaml"),
 }
 

@@ -1,0 +1,1 @@
+"""Tuning: an Optuna study whose trials are trainings side by side, its storage, its objective and its report."""
