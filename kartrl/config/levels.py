@@ -1,5 +1,7 @@
 """The section [levels]: levels to train on, and levels held out for testing. The world has the syntax of its keys."""
 
+import difflib
+import fnmatch
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
@@ -33,6 +35,10 @@ class LevelSyntax(ABC):
             in_file: whether it must be fit for a configuration file.
         """
 
+    def expand(self, key: str) -> list[str]:
+        """The levels that a valid key stands for, unless `World.levels` looks them up itself."""
+        return [key]
+
     def complete(self, uses: dict[str, Any]) -> dict[str, Any]:
         """The default keys, then these in their order: the last key for a level counts.
 
@@ -40,6 +46,28 @@ class LevelSyntax(ABC):
             ValueError: together they cannot be; the message is one line.
         """
         return {key: use for key, use in self.defaults.items() if key not in uses} | uses
+
+
+class NamedLevels(LevelSyntax):
+    """A fixed list of levels; a key is the name of one or a glob, such as `easy.*`; the last key for a level counts.
+
+    Args:
+        defaults: all levels, in their order, and how each is used by default. Names fit a file: `fits_file`.
+    """
+
+    def __init__(self, defaults: Mapping[str, Use]) -> None:
+        self.defaults: Mapping[str, Use] = defaults  # type: ignore[misc]  # of each instance
+        self.hints = ("keys: a level by name, or several by a glob",)  # type: ignore[misc]
+
+    def expand(self, key: str) -> list[str]:
+        return [key] if key in self.defaults else fnmatch.filter(self.defaults, key)
+
+    def mistake(self, key: str, in_file: bool = True) -> str | None:
+        """See `LevelSyntax`."""
+        if self.expand(key):
+            return None
+        (near,) = difflib.get_close_matches(key[:80], self.defaults, n=1, cutoff=0.0)
+        return f"no such level; the nearest valid one is {near!r}"
 
 
 def fits_file(key: str) -> bool:

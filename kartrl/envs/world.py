@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from kartrl.config import Config, View
+    from kartrl.config.levels import LevelSyntax
     from kartrl.envs.env_group import EnvGroup
     from kartrl.envs.spec import EnvSpec
 
@@ -124,12 +125,16 @@ class World(ABC):
             env: from `open_env`, before its first reset. It may start processes.
         """
 
-    def check(self) -> None:  # noqa: B027  # a world without levels has nothing to check
+    def check(self) -> None:
         """Find problems with the levels before a run begins, even if the environment crashes or hangs on them.
 
         Raises:
             UserError: names the level and says what to do.
         """
+        if self.syntax is not None and not self.levels("train"):
+            raise UserError(
+                f"[levels]: no {self.level_word} to train on; set at least one, as in --set levels.NAME=train"
+            )
 
     @property
     def usual_view(self) -> View | None:
@@ -193,6 +198,18 @@ class World(ABC):
 
     # Levels
 
+    @property
+    def syntax(self) -> LevelSyntax | None:
+        """The syntax of [levels] that the world brings; None: it has no levels, unless it overrides `levels`."""
+        from kartrl.config.worlds import settings_of
+
+        return settings_of(self.config.environment.id).levels
+
+    def _uses(self) -> dict[str, str]:
+        """The use of each level that a key of [levels] names."""
+        syntax, keys = self.syntax, self.config.levels.uses
+        return {} if syntax is None else {level: use for key, use in keys.items() for level in syntax.expand(key)}
+
     def prepare(self, console: Console | None = None) -> Config:
         """The configuration with everything that is looked up, built or fetched once, before processes start.
 
@@ -216,7 +233,7 @@ class World(ABC):
 
     def levels(self, use: str) -> tuple[str, ...]:
         """The levels for "train" or "test", of a prepared configuration."""
-        return ()
+        return tuple(level for level, of in self._uses().items() if of == use)
 
     def count_levels(self, use: str) -> int:
         """Number of levels for "train" or "test"."""
@@ -251,13 +268,18 @@ class World(ABC):
         Raises:
             UserError: there is no such level.
         """
-        if keys:
-            raise UserError(f"-s {keys[0]}: {self.config.environment.id} has no levels; leave it out")
-        return ()
+        syntax, found = self.syntax, dict[str, None]()
+        for key in keys:
+            none = f"{self.config.environment.id} has no levels; leave it out"
+            if wrong := none if syntax is None else syntax.mistake(key, in_file=False):
+                raise UserError(f"-s {key}: {wrong}")
+            found |= dict.fromkeys([] if syntax is None else syntax.expand(key))
+        return tuple(found)
 
     def find_uses(self, names: Sequence[str]) -> dict[str, str]:
         """The use, "train" or "test", of the levels with these short names, for those in the configuration."""
-        return {}
+        uses = {self.name_level(level): use for level, use in self._uses().items() if use != "none"}
+        return {name: uses[name] for name in names if name in uses}
 
     def contents(self) -> dict[str, str]:
         """Digests of the user's files among the levels, by their names, so that a resume can tell what has changed."""

@@ -11,6 +11,7 @@ from commands import HELPERS, assert_clear, environment
 from kartrl.cli import main
 from kartrl.config import Config, dump, read, settings
 from kartrl.config.worlds import WORLDS, settings_of
+from kartrl.envs.worlds import load_world
 from kartrl.errors import UserError
 
 CARTPOLE, WALK = "environment.id=CartPole-v1", "environment.id=Walk-v0"
@@ -24,7 +25,7 @@ def sections(config):
 def test_a_world_shows_its_own_sections_and_no_others(capfd):
     common = set(Config().sections) - {"kart", "reward"}
     assert sections(read()) == common | {"kart", "reward", "levels"}
-    assert sections(read(overrides=[WALK])) == common | {"walk", "reward"}
+    assert sections(read(overrides=[WALK])) == common | {"walk", "reward", "levels"}
     assert main(["config", "--env", "CartPole-v1"]) == 0
     shown = capfd.readouterr().out
     assert {line.strip("[]") for line in shown.splitlines() if line.startswith("[")} == common
@@ -130,3 +131,33 @@ def test_key_of_a_world_is_explained_with_its_default(capfd):
     assert (found["key"], found["default"], found["value"]) == ("walk.steps", "20", "7")
     assert main(["config", "--env", "Walk-v0", "--json"]) == 0
     assert json.loads(capfd.readouterr().out)["config"]["walk"] == {"steps": 20}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "train", "test"),
+    [
+        ((), ("flat.short", "flat.long"), ("steep",)),
+        (("levels.flat.*=test", "levels.steep=train"), ("steep",), ("flat.short", "flat.long")),
+        (("levels.*=none", "levels.flat.long=train"), ("flat.long",), ()),
+        (("levels.flat.long=test", "levels.flat.*=train"), ("flat.short", "flat.long"), ("steep",)),
+    ],
+)
+def test_the_last_key_for_a_level_counts_in_any_world(overrides, train, test):
+    config = read(overrides=[WALK, *overrides])
+    world = load_world(config)
+    assert (sorted(world.levels("train")), sorted(world.levels("test"))) == (sorted(train), sorted(test))
+    assert world.find_uses([*train, *test, "nowhere"]) == dict.fromkeys(train, "train") | dict.fromkeys(test, "test")
+    assert read(base=dump(config)) == config
+
+
+def test_a_level_that_no_world_has_is_one_line(capfd, tmp_path, monkeypatch):
+    with pytest.raises(UserError, match=r"levels\.step=train.*the nearest valid one is 'steep'"):
+        read(overrides=[WALK, "levels.step=train"])
+    world = load_world(read(overrides=[WALK]))
+    assert world.find_levels(["flat.*", "steep", "flat.long"]) == ("flat.short", "flat.long", "steep")
+    with pytest.raises(UserError, match=r"-s step: no such level; the nearest valid one is 'steep'"):
+        world.find_levels(["step"])
+    with pytest.raises(UserError, match=r"-s steep: CartPole-v1 has no levels"):
+        load_world(read(overrides=[CARTPOLE])).find_levels(["steep"])
+    with pytest.raises(UserError, match=r"no path to train on; .*levels\.NAME=train"):
+        load_world(read(overrides=[WALK, "levels.*=none"])).check()

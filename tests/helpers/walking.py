@@ -12,6 +12,7 @@ from gymnasium import spaces
 from pydantic import Field
 
 from kartrl.cli import main
+from kartrl.config.levels import NamedLevels
 from kartrl.config.section import Section
 from kartrl.config.worlds import WORLDS, WorldSections, WorldSettings
 from kartrl.envs.world import World
@@ -86,15 +87,6 @@ class WalkWorld(World):
             "Walk-v0", paths=paths, limit=own.walk.steps, arrival=own.reward.arrival, render_mode=mode
         )
 
-    def levels(self, use):
-        return ("flat.short", "flat.long") if use == "train" else ("steep",)
-
-    def find_levels(self, keys, console=None):
-        return tuple(keys)
-
-    def find_uses(self, names):
-        return {name: "test" if name in self.levels("test") else "train" for name in names}
-
     def reset_options(self, level):
         return {"path": level}
 
@@ -134,7 +126,8 @@ class WalkWorld(World):
 if "Walk-v0" not in gymnasium.registry:  # processes load this file as their main module, and again as the world's
     gymnasium.register("Walk-v0", Walk)
 WORLDS["Walk-v0"] = "walking"
-SETTINGS = WorldSettings("walking:WalkWorld", WalkSections)
+USES = {"flat.short": "train", "flat.long": "train", "steep": "test"}
+SETTINGS = WorldSettings("walking:WalkWorld", WalkSections, NamedLevels(USES))
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))
