@@ -66,6 +66,8 @@ class NamedLevels(LevelSyntax):
         """See `LevelSyntax`."""
         if self.expand(key):
             return None
+        if any(letter in key for letter in "*?["):
+            return "no level has this name"
         (near,) = difflib.get_close_matches(key[:80], self.defaults, n=1, cutoff=0.0)
         return f"no such level; the nearest valid one is {near!r}"
 

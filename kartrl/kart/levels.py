@@ -13,14 +13,12 @@ A key is one of
 If several keys name the same circuit, the last one counts.
 """
 
-import difflib
-import fnmatch
 import re
 from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any, ClassVar, NamedTuple
 
-from kartrl.config.levels import Levels, LevelSyntax, Use, fits_file
+from kartrl.config.levels import Levels, LevelSyntax, NamedLevels, Use, fits_file
 
 KINDS = (
     "asphalt",
@@ -53,6 +51,7 @@ LEVELS: dict[str, Use] = {
     "MarioCircuit.Act4": "test",
     "random:3:asphalt": "train",  # without it, the policy memorises the others in long runs: docs/results.md
 }
+_OWN = NamedLevels(dict.fromkeys(CIRCUITS, "none"))
 HIGHEST = 999_999  # number of a generated circuit
 MOST_RANDOM = 10_000  # generated circuits per key; twice as many in all, to train and to test on
 MOST_WILD = 2  # parts of a path that may have a wildcard: each multiplies the number of folders searched
@@ -142,12 +141,8 @@ def mistake(key: str, in_file: bool = True) -> str | None:
             return f"at most {MOST_WILD} parts of a path may contain wildcards, and none may be **"
         if is_path(key):
             return None
-    if key in CIRCUITS or (_is_glob(key) and fnmatch.filter(CIRCUITS, key)):
-        return None
-    if _is_glob(key):
-        return "no circuit has this name"
-    near = difflib.get_close_matches(key[:80], CIRCUITS, n=1, cutoff=0.0)[0]
-    return f"no such circuit; the nearest valid one is {near!r} (a path has a / in it; generated ones are random:COUNT)"
+    wrong = _OWN.mistake(key)
+    return wrong and f"{wrong} (a path has a / in it; generated ones are random:COUNT)"
 
 
 def generated(uses: Mapping[str, Any]) -> int:
@@ -183,7 +178,7 @@ def named(levels: Mapping[str, Use]) -> dict[str, Use]:
 
 def names_of(key: str) -> list[str]:
     """The game's own circuits that a key stands for; it must not be a path."""
-    return fnmatch.filter(CIRCUITS, key) if _is_glob(key) else [key]
+    return _OWN.expand(key) if _is_glob(key) else [key]
 
 
 def _singles(key: str) -> list[str]:

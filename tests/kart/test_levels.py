@@ -90,7 +90,7 @@ def test_random_circuits_are_named_by_seed_ranges(key, numbers, kind):
         ("random:3:lava", "asphalt, dirt"),
         ("random:-3", "expected random:COUNT"),
         ("random:٣", "expected random:COUNT"),
-        ("*.Act7", "no circuit has this name"),
+        ("*.Act7", "no level has this name"),
         ("MarioCircuit.Act9", "'MarioCircuit.Act4'"),
         ("mine", "a path has a /"),
         ("#mine/", "not allowed in a configuration"),
