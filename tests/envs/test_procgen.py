@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import gymnasium
 import numpy as np
 import pytest
+from commands import assert_clear
 
 from kartrl.config import read
 from kartrl.envs import make_env
@@ -17,6 +18,7 @@ from kartrl.procgen.world import GAMES, ProcgenWorld
 
 INSTALLED = importlib.util.find_spec("envpool") is not None
 COINRUN = ["environment.id=kartrl/Procgen-v0", "environment.height=64", "environment.width=64"]
+SEEN = SimpleNamespace(has_images=True, continuous=False)
 needs_envpool = pytest.mark.skipif(not INSTALLED, reason="needs kartrl[procgen]")
 
 
@@ -24,21 +26,40 @@ def world(*settings):
     return load_world(read([], [*COINRUN, *settings]))
 
 
-def test_training_levels_and_unseen_ones_are_two_levels():
+def test_ranges_of_levels_are_to_train_and_to_test_on():
     procgen = world()
     assert isinstance(procgen, ProcgenWorld)
-    assert (procgen.levels("train"), procgen.levels("test")) == (("train",), ("unseen",))
-    assert procgen.find_uses(["train", "unseen"]) == {"train": "train", "unseen": "test"}
-    assert procgen.find_levels(["unseen"]) == ("unseen",)
+    assert (procgen.levels("train"), procgen.levels("test")) == (("0-199",), ("all",))
+    procgen = world("levels.0-199=none", "levels.0-9=train", "levels.50-59=train", "levels.100-109=test")
+    assert (procgen.levels("train"), procgen.levels("test")) == (("0-9", "50-59"), ("all", "100-109"))
+    assert procgen.find_uses(["0-9", "100-109", "7-7"]) == {"0-9": "train", "100-109": "test"}
+    assert procgen.find_levels(["7-7", "all"]) == ("7-7", "all")
+    assert procgen.ignored_keys(SimpleNamespace(observation=SEEN, action=SEEN)) == []
+    given = world("environment.kwargs.levels=0-9").ignored_keys(SimpleNamespace(observation=SEEN, action=SEEN))
+    assert given == ["environment.kwargs.levels"]
 
 
-def test_if_all_levels_are_trained_on_none_is_unseen():
-    assert world("environment.kwargs.num_levels=0").all_levels() == ("train",)
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["levels.9-3=train"], "expected all, or a range FIRST-LAST"),
+        (["levels.200=train"], "expected all, or a range FIRST-LAST"),
+        (["levels.00-10=train"], "expected all, or a range FIRST-LAST"),
+        (["levels.0-2147483647=train"], "below 2,147,483,647"),
+        (["levels.MarioCircuit.Act1=train"], "expected all, or a range FIRST-LAST"),
+        (["levels.150-300=test"], "0-199 to train on and 150-300 to test on have levels in common"),
+    ],
+)
+def test_wrong_or_overlapping_ranges_are_one_line(overrides, said):
+    with pytest.raises(UserError) as error:
+        world(*overrides)
+    assert said in str(error.value)
+    assert_clear(error.value)
 
 
-def test_another_level_is_refused():
-    with pytest.raises(UserError, match=r"MarioCircuit\.Act1: levels are train and unseen"):
-        world().find_levels(["MarioCircuit.Act1"])
+def test_level_that_is_no_range_is_refused_by_commands():
+    with pytest.raises(UserError, match=r"-s unseen: expected all, or a range"):
+        world().find_levels(["unseen"])
 
 
 def test_an_unknown_game_is_refused_with_those_there_are():
@@ -74,12 +95,17 @@ def test_procgen_seed_decides_level_and_events(game):
 
 @needs_envpool
 def test_procgen_training_levels_exclude_unseen_ones():
-    env = gymnasium.make("kartrl/Procgen-v0", num_levels=3, start_level=50)
+    env = gymnasium.make("kartrl/Procgen-v0", levels=("50-52", "70-70"))
+    drawn = set()
     for number in range(20):
-        assert env.reset(seed=number)[1]["level_seed"] in {50, 51, 52}
-        info = env.reset(options={"levels": "unseen"})[1]
-        assert info["level"] == "unseen"
-        assert info["level_seed"] not in {50, 51, 52}
+        info = env.reset(seed=number)[1]
+        drawn.add(info["levels"])
+        assert info["level_seed"] in ({70} if info["levels"] == "70-70" else {50, 51, 52})
+        info = env.reset(options={"levels": "all"})[1]
+        assert info["levels"] == "all"
+        assert info["level_seed"] not in {50, 51, 52, 70}
+        assert env.reset(options={"levels": "8-8"})[1]["level_seed"] == 8
+    assert drawn == {"50-52", "70-70"}
 
 
 @needs_envpool
