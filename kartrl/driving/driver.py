@@ -3,9 +3,8 @@
 import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import gymnasium
 import torch
 from rich.console import Console
 
@@ -13,7 +12,7 @@ from kartrl.config import Config, Run, dump, read
 from kartrl.envs.observation_spec import ObservationSpec
 from kartrl.envs.seeds import seed_generators
 from kartrl.envs.spec import ActionSpec
-from kartrl.envs.world import World
+from kartrl.envs.world import Env, World
 from kartrl.envs.worlds import load_world
 from kartrl.envs.wrappers.own_folder import OwnFolder
 from kartrl.errors import UserError, located
@@ -27,10 +26,11 @@ class Driver(NamedTuple):
 
     world: World
     agent_steps: int
-    env: "gymnasium.Env[Any, Any]"
+    env: Env
     network: Network
     levels: tuple[str, ...]  # empty if there are no levels
     path: Path  # the checkpoint
+    most_envs: int  # that a process may have, as far as is known; 0: any number
 
 
 @contextlib.contextmanager
@@ -84,20 +84,31 @@ def open_driver(
         _check_single(world.level_word, found, ",".join(levels))
     seed_generators(0)  # each episode has its own seed; environments may draw when they are made
     try:
-        env = OwnFolder(lambda: world.open_env(found, training=False, render=render))
+        env = open_env(world, found, render)
     except (UserError, OSError, MemoryError):
         raise
     except Exception as error:  # of its constructor or a wrapper's: wrong arguments, for instance
         raise UserError(f"[environment] id = {config.environment.id}: {located(error)}") from error
-    world.isolate(env)
     try:
         fits = ObservationSpec.of(env.observation_space) == loaded.observation
         if overrides and not (fits and ActionSpec.of(env.action_space) == loaded.action):
             raise UserError(f"--set {' '.join(overrides)}: {path} was trained on other observations or actions")
         _check_effect(world, overrides, images=loaded.observation.has_images)
-        yield Driver(world, loaded.counters.agent_steps, env, network, found, path)
+        most = 0 if world.independent else 1 if overrides else loaded.most_envs
+        yield Driver(world, loaded.counters.agent_steps, env, network, found, path, most)
     finally:
         env.close()
+
+
+def open_env(world: World, levels: Sequence[str], render: bool = False) -> Env:
+    """An environment to drive in, with a folder of its own; a level that crashes it raises a UserError."""
+
+    def make() -> Env:
+        return world.open_env(levels, training=False, render=render)
+
+    env = make() if world.independent else OwnFolder(make)
+    world.isolate(env)
+    return env
 
 
 def _check_single(word: str, levels: Sequence[str], named: str = "") -> None:

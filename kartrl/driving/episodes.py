@@ -125,7 +125,7 @@ def drive_each(
     def begin(row: int) -> None:
         if (start := next(waiting, None)) is not None:
             actor.begin(row, start[1].seed)
-            running[row] = _Running(world, envs[row], *start, apart=len(envs) > 1 and not world.has_own_generators)
+            running[row] = _Running(world, envs[row], *start, apart=len(envs) > 1 and not world.independent)
 
     for row in range(len(envs)):
         begin(row)

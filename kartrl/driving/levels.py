@@ -11,18 +11,18 @@ from typing import Any
 import torch
 
 from kartrl.config import Config
-from kartrl.driving.driver import Driver
+from kartrl.driving.driver import Driver, open_env
 from kartrl.driving.episodes import Start, drive_each
 from kartrl.envs.episode import Drive
-from kartrl.envs.world import Env, World
+from kartrl.envs.world import Env
 from kartrl.envs.worlds import load_world
-from kartrl.envs.wrappers.own_folder import OwnFolder
 from kartrl.hardware.machine import cores
 from kartrl.learning import checkpoint
 from kartrl.processes.child import ChildProcess
 from kartrl.processes.spawn import allow_children, spawn, start_method
 
-ENVS = 16  # that a process steps together
+MOST_ENVS = 16  # that a process steps together
+LEAST_EPISODES = 8  # for which it pays to start another process
 END_SECONDS = 10.0  # for a killed process to be gone
 OnEnd = Callable[[Start, Drive], None]
 
@@ -32,8 +32,8 @@ def drive_levels(
 ) -> list[Drive]:
     """Drive all these episodes; each is the same, seed for seed, as if it were driven alone.
 
-    Where they are more than a process steps together, other processes help, one a core. What they do not finish,
-    because they die for instance, is driven here.
+    If they are many, other processes help, one a core. What they do not finish, because they die for instance, is
+    driven here.
 
     Args:
         greedy: take the most likely actions instead of sampling.
@@ -46,12 +46,15 @@ def drive_levels(
             drives[index] = driven
             on_end(starts[index], driven)
 
-    number = min(cores(), -(-len(starts) // ENVS)) - 1 if next(driver.network.parameters()).device.type == "cpu" else 0
-    helpers = [_Helper(driver, greedy, waiting, keep) for _ in range(number)]
+    on_cpu = next(driver.network.parameters()).device.type == "cpu"
+    processes = max(1, min(cores(), len(starts) // LEAST_EPISODES)) if on_cpu else 1
+    number = min(-(-len(starts) // processes), driver.most_envs or MOST_ENVS, MOST_ENVS)  # of a process
+    helpers = [_Helper(driver, number, greedy, waiting, keep) for _ in range(processes - 1)]
     with contextlib.ExitStack() as stack:
         for helper in helpers:
             stack.callback(helper.end)
-        envs = [driver.env, *open_envs(driver.world, driver.levels, min(ENVS, len(starts)) - 1)]
+        envs = [driver.env]
+        add_envs(envs, number, lambda: open_env(driver.world, driver.levels))
         for env in envs[1:]:
             stack.callback(env.close)
 
@@ -66,14 +69,11 @@ def drive_levels(
     return [drives[index] for index in range(len(starts))]
 
 
-def open_envs(world: World, levels: Sequence[str], number: int) -> list[Env]:
-    """This many further environments, or as many as can be opened at a time."""
-    envs: list[Env] = []
+def add_envs(envs: list[Env], number: int, make: Callable[[], Env]) -> None:
+    """Make environments until there are so many, or no more can be made in this process."""
     with contextlib.suppress(Exception):  # third-party code may raise anything
         while len(envs) < number:
-            envs.append(OwnFolder(lambda: world.open_env(levels, training=False)))  # as `open_driver` does
-            world.isolate(envs[-1])
-    return envs
+            envs.append(make())
 
 
 def _next(waiting: "deque[tuple[int, Start]]") -> tuple[int, Start] | None:
@@ -82,12 +82,13 @@ def _next(waiting: "deque[tuple[int, Start]]") -> tuple[int, Start] | None:
     return None
 
 
-def run(config: Config, path: Path, levels: Sequence[str], greedy: bool, pipe: Connection) -> None:
+def run(config: Config, path: Path, levels: Sequence[str], number: int, greedy: bool, pipe: Connection) -> None:
     """Body of a helping process: drives the episodes that it is given, until there are no more.
 
     Args:
         config: of the world; its levels are prepared.
         path: the checkpoint.
+        number: of environments that are stepped together.
         pipe: sends None for the next numbered start, and each numbered drive.
     """
     allow_children()  # an emulator may be isolated
@@ -101,7 +102,9 @@ def run(config: Config, path: Path, levels: Sequence[str], greedy: bool, pipe: C
 
     with contextlib.suppress(Exception):  # what it leaves is driven by its parent, which reports what is wrong
         world, network = load_world(config), checkpoint.load_network(checkpoint.load(path), torch.device("cpu"))
-        if envs := open_envs(world, levels, ENVS):
+        envs: list[Env] = []
+        add_envs(envs, number, lambda: open_env(world, levels))
+        if envs:
             drive_each(world, envs, network, starts(), greedy=greedy, on_end=lambda *driven: pipe.send(driven))
 
 
@@ -111,6 +114,7 @@ class _Helper:
     def __init__(
         self,
         driver: Driver,
+        number: int,
         greedy: bool,
         waiting: "deque[tuple[int, Start]]",
         keep: Callable[[int, Drive], None],
@@ -119,8 +123,8 @@ class _Helper:
         self._taken = 0  # episodes that it has not finished
         context: Any = start_method("kartrl.driving.levels")
         self._pipe, theirs = context.Pipe()
-        config = driver.world.config
-        self._process: ChildProcess = spawn(context, "driver", run, config, driver.path, driver.levels, greedy, theirs)
+        arguments = driver.world.config, driver.path, driver.levels, number, greedy, theirs
+        self._process: ChildProcess = spawn(context, "driver", run, *arguments)
         theirs.close()
         self._thread = threading.Thread(target=self._serve, name="driver", daemon=True)
         self._thread.start()

@@ -52,8 +52,6 @@ class World(ABC):
     """Whether the mean reward per step tells how well a policy acts, within seconds; else returns of episodes do."""
     picture_word: ClassVar[str] = "picture"
     """What `draw` gives, in messages and in tags: `pictures/...`."""
-    has_own_generators: ClassVar[bool] = False
-    """Whether its environments draw from generators of their own alone, not from the global ones."""
     training_keys: ClassVar[frozenset[str]] = frozenset({"environment.mirrored_actions"})
     """Keys that have an effect in training alone; these and those below as section.key."""
     seen_keys: ClassVar[frozenset[str]] = frozenset()
@@ -67,6 +65,12 @@ class World(ABC):
         """Called whenever an environment has been made, reset or stepped, each of which may take long."""
 
     # Environments
+
+    @property
+    def independent(self) -> bool:
+        """Whether any number of its environments in a process share nothing, neither the global random generators nor
+        the working directory."""
+        return False
 
     @abstractmethod
     def make_env(self, levels: Sequence[str], training: bool, render: bool) -> Env:

@@ -72,7 +72,6 @@ class KartWorld(World):
     summary_columns: ClassVar = ("races finished", "mean lap", "best lap", "mean return", "laps driven", "title")
     highlights: ClassVar = ("finished", "won", "progress", "best_lap")
     steady_reward: ClassVar = True
-    has_own_generators: ClassVar = True
     picture_word: ClassVar = "driven line"
     training_keys: ClassVar = World.training_keys | {"kart.random_start", "kart.circuit_sampling"}
     seen_keys: ClassVar = frozenset({"kart.crop_top", "kart.crop_bottom"})
@@ -84,6 +83,11 @@ class KartWorld(World):
         return sections_of(self.config).kart
 
     # Environments
+
+    @property
+    def independent(self) -> bool:
+        """See `World`."""
+        return self.config.environment.wrapper == "none"
 
     def make_env(self, levels: Sequence[str], training: bool, render: bool) -> Env:
         """See `World.open_env`."""

@@ -61,6 +61,7 @@ class Checkpoint(NamedTuple):
     algorithm: Mapping[str, Tensor] = MappingProxyType({})  # see `Algorithm.state_dict`; empty before the first update
     contents: Mapping[str, str] | None = None  # see `World.contents`; None: unknown
     provenance: Mapping[str, str] = MappingProxyType({})  # see `kartrl.run.provenance`; empty: unknown
+    most_envs: int = 1  # see `EnvSpec`; 1 if unknown
 
 
 def save(path: Path, checkpoint: Checkpoint) -> None:
@@ -81,6 +82,7 @@ def save(path: Path, checkpoint: Checkpoint) -> None:
         "score": checkpoint.score,
         "contents": None if checkpoint.contents is None else dict(checkpoint.contents),
         "provenance": dict(checkpoint.provenance),
+        "most_envs": checkpoint.most_envs,
     }
     tensors = {name: tensor.contiguous() for name, tensor in _tensors(checkpoint).items()}
     text = json.dumps(about)
@@ -248,6 +250,7 @@ def _describe(text: str, tensors: dict[str, Tensor]) -> Checkpoint:
         score=None if about["score"] is None else _score(about["score"]),
         contents=None if about.get("contents") is None else dict(about["contents"]),
         provenance=_lines(about.get("provenance", {})),
+        most_envs=max(0, int(about.get("most_envs", 1))),
         **groups,
     )
     _check_tensors(checkpoint)

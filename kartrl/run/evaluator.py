@@ -17,6 +17,7 @@ import torch
 
 from kartrl.config import Config
 from kartrl.driving.episodes import Start, drive_together
+from kartrl.driving.levels import add_envs
 from kartrl.envs.episode import Drive, Episode
 from kartrl.envs.seeds import seed_generators
 from kartrl.envs.world import Env
@@ -149,7 +150,7 @@ class Evaluator:
         episodes = config.evaluation.episodes * sum(min(len(turns.levels), limit) for turns in self._turns.values())
         seed_generators(0)  # each episode has its own seed; environments may draw when they are made
         self._envs = [self._open_env()]
-        self._open_envs(episodes)
+        self._add_envs(episodes)
         self._files = EvaluationFiles(run_folder / "evaluation", first_step)
 
     def loop(self) -> None:
@@ -191,7 +192,7 @@ class Evaluator:
         loaded, levels, first = newest[1], self._turns["train"].levels, 2 * self._config.evaluation.episodes
         each = math.ceil(episodes / len(levels))
         starts = [Start(level, seed, "train", None) for level in levels for seed in range(first, first + each)]
-        self._open_envs(len(starts))
+        self._add_envs(len(starts))
         network = checkpoint.load_network(loaded, DEVICE)
         drives = drive_together(self._world, self._envs, network, starts, greedy=True)
         returns = [driven.episode.episodic_return for driven in drives]
@@ -275,11 +276,8 @@ class Evaluator:
         name = self._world.name_level(level)
         return self._world.group_of(name) if self._world.grouped else name
 
-    def _open_envs(self, episodes: int) -> None:
-        """Open as many environments as so many episodes need, or as can be opened at a time."""
-        with contextlib.suppress(Exception):  # third-party code may raise anything
-            while len(self._envs) < min(episodes, self._most_envs):
-                self._envs.append(self._open(self._films))
+    def _add_envs(self, episodes: int) -> None:
+        add_envs(self._envs, min(episodes, self._most_envs), lambda: self._open(self._films))
 
     def _open_env(self) -> Env:
         """The environment, with rendering if it supports that."""

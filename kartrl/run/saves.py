@@ -77,6 +77,7 @@ class Saves:
             algorithm=state.algorithm,
             contents=self._contents,
             provenance=self._provenance,
+            most_envs=self._spec.most_envs,
         )
         self._replays.save(name)
         try:

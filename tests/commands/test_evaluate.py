@@ -20,7 +20,6 @@ from kartrl.cli import main
 from kartrl.commands import progress
 from kartrl.commands.evaluate import evaluate
 from kartrl.config import dump, read
-from kartrl.driving import levels
 from kartrl.driving.driver import open_driver
 from kartrl.driving.episodes import Start, drive, drive_together
 from kartrl.envs.observation_spec import plain
@@ -326,9 +325,7 @@ def test_an_endless_episode_has_a_limit_and_progress(tmp_path, monkeypatch, caps
         assert f"{steps}.00" in output.out, "the return, 1 a step"
         assert f"2 of 2 episodes ended after {steps} agent steps" in output.out
         assert re.search(r"^kartrl: filmed:Filmed-v0, [1-9]\d* steps, 0 of 2 episodes$", output.err, re.MULTILINE)
-    monkeypatch.setattr(levels, "ENVS", 2)  # one process
-    monkeypatch.setattr(levels, "cores", lambda: 1)
-    policy = str(save_policy(tmp_path / "run", [*overrides, "environment.kwargs.stopped=150"]))
+    policy = str(save_policy(tmp_path / "run", [*overrides, "environment.kwargs.stopped=150"], most_envs=2))
     assert main(["evaluate", "-p", policy]) == 130
     output = capsys.readouterr().out
     assert "greedy; interrupted" in output

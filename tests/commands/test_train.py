@@ -30,6 +30,7 @@ def test_train_saves_logs_and_resumes_past_damaged_checkpoint(tmp_path):
     assert not (folder / "run.lock").exists()
     assert checkpoint.load(folder / "best.pt").counters.agent_steps == trained, "without evaluations, the last one"
     stored = checkpoint.load(newest := checkpoint.newest(folder))
+    assert stored.most_envs == 0, "no limit"
     threads, source = stored.config.system.torch_threads, stored.provenance
     text = (folder / "config.cfg").read_text(encoding="utf-8")
     assert f"torch_threads = auto ({threads})\n" in text

@@ -34,20 +34,28 @@ def policy(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def _two_processes(monkeypatch):
-    monkeypatch.setattr(levels, "ENVS", 3)
+    monkeypatch.setattr(levels, "LEAST_EPISODES", 3)
     monkeypatch.setattr(levels, "cores", lambda: 2)
+    monkeypatch.setenv("KARTRL_IMPORT", "awkward,wandering")
+
+
+def episodes(drives):
+    return [one.episode for one in drives]
+
+
+def one_by_one(driver, starts):
+    return [
+        drive(driver.world, driver.env, driver.network, start.level, greedy=False, seed=start.seed) for start in starts
+    ]
 
 
 @needs_kart
 def test_episodes_on_all_cores_are_as_one_by_one(policy):
     ended = []
     with open_driver(policy, CIRCUITS, "cpu") as driver:
-        alone = [
-            drive(driver.world, driver.env, driver.network, start.level, greedy=False, seed=start.seed)
-            for start in STARTS
-        ]
+        alone = one_by_one(driver, STARTS)
         together = drive_levels(driver, STARTS, greedy=False, on_end=lambda start, _: ended.append(start))
-    assert [one.episode for one in together] == [one.episode for one in alone]
+    assert episodes(together) == episodes(alone)
     assert all((one.trace == other.trace).all() for one, other in zip(together, alone, strict=True))
     assert sorted(ended) == sorted(STARTS)
 
@@ -67,6 +75,43 @@ def test_episodes_of_a_killed_helper_are_driven_here(policy):
         driven = drive_levels(driver, starts, greedy=True)
     assert len(killed) == 1
     assert [one.episode.level for one in driven] == [start.level for start in STARTS]
+
+
+@needs_kart
+def test_noise_of_a_wrapper_is_each_episodes_own(tmp_path):
+    settings = [*KART, "kart.no_progress_limit=1", "environment.wrapper=awkward:add_noise"]
+    with open_driver(save_policy(tmp_path, settings), CIRCUITS[:1], "cpu") as driver:
+        starts = [Start(CIRCUITS[0], seed) for seed in range(3)]
+        together = drive_levels(driver, starts, greedy=False)
+        assert episodes(together) == episodes(one_by_one(driver, starts))
+
+
+@pytest.mark.parametrize("how", ["break", "exit"])
+def test_process_has_as_many_envs_as_it_can(tmp_path, how):
+    single = ["environment.id=awkward:awkward/Single-v0", f"environment.kwargs.how={how}"]
+    starts = [Start("", seed) for seed in range(7)]
+    with open_driver(save_policy(tmp_path, single, most_envs=1), [], "cpu") as driver:
+        together = drive_levels(driver, starts, greedy=False)
+        assert episodes(together) == episodes(one_by_one(driver, starts))
+
+
+@pytest.mark.parametrize("overrides", [[], ["environment.kwargs.how=break"]])
+def test_changed_settings_are_driven_one_by_one(tmp_path, overrides):
+    path = save_policy(tmp_path, ["environment.id=awkward:awkward/Single-v0", "environment.kwargs.most=9"])
+    with open_driver(path, [], "cpu", overrides=overrides) as driver:
+        assert driver.most_envs == len(overrides)
+
+
+def test_envs_that_move_are_each_in_their_own_folder(tmp_path, monkeypatch):
+    (tmp_path / "data").mkdir()
+    monkeypatch.chdir(tmp_path)
+    starts = [Start("", seed) for seed in range(7)]
+    path = save_policy(tmp_path, ["environment.id=wandering:Entering-v0"])
+    monkeypatch.chdir(tmp_path)  # again: an environment has entered its own
+    with open_driver(path, [], "cpu") as driver:
+        together = drive_levels(driver, starts, greedy=False)
+        assert os.getcwd() == str(tmp_path)
+        assert episodes(together) == episodes(one_by_one(driver, starts))
 
 
 class Drawing(gymnasium.Env):
@@ -92,5 +137,5 @@ def test_shared_generators_are_each_episodes_own(tmp_path):
         alone, together = (
             drive_together(driver.world, some, network, starts, greedy=True) for some in (envs[:1], envs)
         )
-    assert [one.episode for one in together] == [one.episode for one in alone]
+    assert episodes(together) == episodes(alone)
     assert len({one.episode.episodic_return for one in alone}) == 7

@@ -49,6 +49,11 @@ class Shared(Ordinary):
         return observation, random.random(), *rest
 
 
+def add_noise(env):
+    """Rewards with noise from the generator that all environments of a process share."""
+    return gymnasium.wrappers.TransformReward(env, lambda reward: reward + random.random())
+
+
 class Strict(Ordinary):
     """Keeps its seed in 32 bits with a sign, and what it was given in `seeds`."""
 

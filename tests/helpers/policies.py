@@ -47,7 +47,11 @@ def make_checkpoint(agent_steps: int, *overrides: str) -> Checkpoint:
 
 
 def save_policy(
-    run_folder: Path, overrides: Sequence[str], agent_steps: int = 1000, score: float | None = None
+    run_folder: Path,
+    overrides: Sequence[str],
+    agent_steps: int = 1000,
+    score: float | None = None,
+    most_envs: int = 0,
 ) -> Path:
     """Save a network that has learned nothing as a checkpoint of the run."""
     torch.set_num_threads(1)  # as in the commands: more are far slower where the cores are busy
@@ -58,5 +62,7 @@ def save_policy(
     torch.manual_seed(agent_steps)
     network = make_network(config.model, spec, action, heads_of(config))
     path = run_folder / "checkpoints" / f"{agent_steps:010d}.pt"
-    checkpoint.save(path, Checkpoint(config, network.state_dict(), {}, Counters(agent_steps), spec, action, score))
+    counters = Counters(agent_steps)
+    content = Checkpoint(config, network.state_dict(), {}, counters, spec, action, score, most_envs=most_envs)
+    checkpoint.save(path, content)
     return path

@@ -92,7 +92,9 @@ def test_a_network_trained_in_bf16_is_driven_in_fp32():
 @pytest.mark.parametrize("action", ACTIONS, ids=kind)
 def test_actions_and_counters_travel(tmp_path, action):
     network = make_network(Config().model, plain(4), action)
-    original = Checkpoint(Config(), network.state_dict(), {}, Counters(7, 6, 5, 4.5, 0.375), plain(4), action)
+    original = Checkpoint(
+        Config(), network.state_dict(), {}, Counters(7, 6, 5, 4.5, 0.375), plain(4), action, most_envs=3
+    )
     checkpoint.save(tmp_path / "a.pt", original)
     loaded = checkpoint.load(tmp_path / "a.pt")
     assert_same(loaded, original)
