@@ -16,32 +16,41 @@ import gymnasium
 if TYPE_CHECKING:
     from kartrl.config import Config
     from kartrl.envs.episode import Episode, Result
-    from kartrl.errors import UserError
+    from kartrl.errors import RunFailed, UserError
     from kartrl.library.configuration import read_config
     from kartrl.library.environments import make_env
     from kartrl.library.evaluation import evaluate
     from kartrl.library.policy import Policy, load_policy
+    from kartrl.library.training import TrainingRun, train
+    from kartrl.run.callbacks import Evaluation, Update
 
 __version__ = "0.1.0"
 __all__ = [
     "Config",
     "Episode",
+    "Evaluation",
     "Policy",
     "Result",
+    "RunFailed",
+    "TrainingRun",
+    "Update",
     "UserError",
     "evaluate",
     "load_policy",
     "make_env",
     "read_config",
+    "train",
 ]
 _MODULES = {  # of these names, loaded when they are used
     "kartrl.config": ("Config",),
     "kartrl.envs.episode": ("Episode", "Result"),
-    "kartrl.errors": ("UserError",),
+    "kartrl.errors": ("RunFailed", "UserError"),
     "kartrl.library.configuration": ("read_config",),
     "kartrl.library.environments": ("make_env",),
     "kartrl.library.evaluation": ("evaluate",),
     "kartrl.library.policy": ("Policy", "load_policy"),
+    "kartrl.library.training": ("TrainingRun", "train"),
+    "kartrl.run.callbacks": ("Evaluation", "Update"),
 }
 
 if not TYPE_CHECKING:  # to a type checker, a module with this function has every name

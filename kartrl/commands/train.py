@@ -1,28 +1,19 @@
 """`kartrl train`: from configurations to finished runs."""
 
 import argparse
-import contextlib
-import gc
-import importlib
 import os
-import shlex
 import subprocess
-import threading
-from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from rich.console import Console
 
 from kartrl.commands.arguments import Parser
-from kartrl.config import Config, read
-from kartrl.envs.spec import EnvSpec
+from kartrl.config import read
 from kartrl.errors import RunFailed, UserError
-from kartrl.files import shown
-from kartrl.launch import config_options, follow_starter, known, named, start_training, typed
+from kartrl.launch import config_options, follow_starter, start_training
 from kartrl.options import add_config, config_files, setting
-from kartrl.processes.end_request import EndRequest, end_at_once
+from kartrl.processes.end_request import end_at_once
 from kartrl.processes.output import outlast_readers
-from kartrl.processes.spawn import start_method
+from kartrl.run import training as run_training
 
 
 def add_arguments(parser: Parser) -> None:
@@ -101,10 +92,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def train(files: list[str], overrides: list[str], resume: str | None, console: Console, plain: bool = False) -> int:
-    """Train one run, from configuration files or resumed from a checkpoint.
-
-    Args:
-        resume: None for a new run, else the run to resume: its folder or name, or "" for the newest.
+    """Train one run, from configuration files or resumed from a checkpoint; see `kartrl.run.training.train`.
 
     Returns:
         The exit status.
@@ -114,151 +102,10 @@ def train(files: list[str], overrides: list[str], resume: str | None, console: C
     """
     end_at_once()
     follow_starter()
-    config = read(files, overrides)
-    # The fork server starts, and loads torch, if agents will need it, while this process does.
-    start_method(*["kartrl.acting.own_predictor"] * config.allows_own_networks)
-    with contextlib.ExitStack() as stack:
-        request = EndRequest(tidy=stack.close)
-        stored = server = None
-        with _loading_torch():
-            from kartrl.envs.named_modules import trust
-            from kartrl.envs.worlds import load_world
-            from kartrl.metrics.terminal import Display
-            from kartrl.sizing.inspection import first_update, remarks, tell_presets, tell_view
-
-            if resume is None:
-                with request.raising():
-                    config, spec = _inspected(_with_initial(config), console)
-
-            from kartrl.nodes.session import check, find_cluster
-            from kartrl.run import folders as runs
-            from kartrl.run.initial_weights import anew, load_initial
-            from kartrl.run.provenance import provenance
-            from kartrl.run.resuming import account, command, newest_command, resumed_config
-            from kartrl.run.run_folder import RunFolder, ended_by, has_checkpoint, tidy_killed
-            from kartrl.run.server import Server
-            from kartrl.run.stopping import words
-            from kartrl.sizing.resolve import decisions, resolve
-        if resume is not None:
-            folder = RunFolder(runs.find(config.run.logs_folder, resume))
-            stack.callback(folder.release)
-            stored = runs.load_newest(folder.path)
-            mended = folder.mend(stored.config, stored.provenance)
-            config = resumed_config(stored, files, overrides, ended_by(folder.path))
-        tidy_killed(config.run.logs_folder)
-        with request.raising():
-            if resume is not None:
-                config, spec = _inspected(config, console)
-            check(config)
-            find_cluster(config.cluster.ray)
-            world = load_world(config)
-            notes: list[str] = []
-            source = provenance()
-            moved = stored is not None and stored.provenance.get("machine", source["machine"]) != source["machine"]
-            config, sizes = resolve(config, spec, notes.append, moved)
-        initial = None
-        if stored is None:
-            if config.run.init != "none":
-                initial = load_initial(Path(config.run.init), config, spec)
-            folder = runs.create(config, source)
-            stack.callback(folder.release)
-        trusted = trust(config.environment)
-        display = Display(console, folder.path.name, world, plain)
-        try:
-            with display:
-                display.say(f"Environment: {spec.title}; logs in {shown(folder.path)}")
-                display.say(tell_view(config, spec))
-                told = [*remarks(config, spec), *first_update(config, spec, sizes), *notes, decisions(config)]
-                if resume is None:
-                    told = [*tell_presets(config, files), *told]
-                for remark in told:
-                    display.say(remark)
-                if initial is not None:
-                    display.say(
-                        f"Starting from the weights of {config.run.init}, after {initial.counters.agent_steps:,} "
-                        f"agent steps{', and its optimizer' * config.run.init_optimizer}; counting from 0"
-                    )
-                    stored = anew(initial, config)
-                elif stored is not None:
-                    if mended:
-                        display.say("config.cfg could not be read: it is written anew, from the checkpoint")
-                    for line in account(stored, config, spec, world.contents()):
-                        display.say(line)
-                agents = config.system.learners * sizes.agents
-                starting = f"{agents} agents" if config.cluster.ray == "none" else "nodes of agents"
-                display.say(
-                    f"Starting {starting}, model in {config.model.precision} ...; "
-                    f"to watch: tensorboard --logdir {shlex.quote(str(shown(folder.path.parent)))}"
-                )
-                server = Server(config, sizes, folder, spec, display, request, stored, source)
-                status = server.run()
-        except (RunFailed, UserError) as failure:
-            if isinstance(failure, RunFailed):
-                display.say(f"kartrl: the run failed: {failure}")
-            if server is not None and server.has_learned and (again := newest_command(folder.path)) is not None:
-                display.say(f"kartrl: resume it from its last checkpoint: {again}")
-            if isinstance(failure, UserError):
-                raise
-            return 1
-        display.say(display.summary())
-        levels = world.levels("test") or world.levels("train")
-        if has_checkpoint(folder.path):
-            again = command(folder.path, config, display.counters)
-            display.say(_next_steps(folder.path, levels, trusted, again, spec.renders))
-        else:
-            taken, needed = display.waiting
-            display.say(
-                f"Ended after {taken:,} of the {needed:,} agent steps for the first update, "
-                f"{sizes.unroll_length} in each environment; nothing was learned. Train longer, or with a smaller "
-                "algorithm.unroll_length"
-            )
-        display.say(words(server.ended_by, request.number))
-        return status
-
-
-@contextlib.contextmanager
-def _loading_torch() -> Iterator[None]:
-    """Context manager: another thread loads torch meanwhile, which takes most of a run's start.
-
-    Without garbage collection that takes a tenth less time, and later collections leave out what has been loaded.
-    """
-    gc.disable()
-    thread = threading.Thread(target=importlib.import_module, args=("torch",), name="loading")
-    thread.start()
     try:
-        yield
-        gc.freeze()
-    finally:
-        thread.join()  # torch cannot be loaded while Python exits
-        gc.enable()
-
-
-def _with_initial(config: Config) -> Config:
-    """The configuration with the checkpoint for `run.init`, checked before levels, which may take long, are built."""
-    if config.run.init == "none":
-        return config
-
-    from kartrl.envs.worlds import load_world
-    from kartrl.run.folders import find_checkpoint
-    from kartrl.run.initial_weights import load_initial
-    from kartrl.sizing.inspection import inspect_env
-
-    path = find_checkpoint(config.run.init, "--init", config.run.logs_folder)
-    if (one := load_world(config).prepare_one()) is not None:
-        spec = inspect_env(one)
-        load_initial(path, config.model_copy(update={"environment": load_world(one).fit(spec).environment}), spec)
-    return config.model_copy(update={"run": config.run.model_copy(update={"init": str(path)})})
-
-
-def _inspected(config: Config, console: Console) -> tuple[Config, EnvSpec]:
-    """The configuration with everything looked up, and the environment's spec; no process of the run exists yet."""
-    from kartrl.envs.worlds import load_world
-    from kartrl.metrics.trackers import check_tracker
-    from kartrl.sizing.inspection import inspect_env
-
-    check_tracker(config)
-    config = load_world(config).prepare(console)
-    return config, inspect_env(config)
+        return run_training.train(files, overrides, resume, console, plain).status
+    except RunFailed:  # it has been told
+        return 1
 
 
 def train_each(runs: list[list[str]], overrides: list[str], parallel: bool, plain: bool) -> int:
@@ -282,11 +129,3 @@ def train_each(runs: list[list[str]], overrides: list[str], parallel: bool, plai
     finally:
         for process in processes:
             process.wait()
-
-
-def _next_steps(folder: Path, levels: Sequence[str], trusted: str, resume: str, films: bool) -> str:
-    """Suggested commands, ready to type: `resume`, and others, prefixed with `trusted`; `record` if it can film."""
-    run, level = named(folder), f" -s {shlex.quote(levels[0])}" if levels else ""
-    own = known(folder) if levels else ""  # or paths of levels would not be opened
-    record = f"Record:   {trusted}{typed('record')} -p {run}{level}\n"
-    return f"Resume:   {resume}\n{record * films}Evaluate: {own}{trusted}{typed('evaluate')} -p {run}"

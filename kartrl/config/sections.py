@@ -193,7 +193,8 @@ class Environment(Section):
     id: str = Field(
         "kartrl/Kart-v0",
         min_length=1,
-        description="Gymnasium id: kartrl/Kart-v0, CartPole-v1, ALE/Pong-v5, ...; module:Id imports the module first",
+        description="Gymnasium id: kartrl/Kart-v0, CartPole-v1, ALE/Pong-v5, ...; module:Id imports the module first; "
+        "module:function calls a function that returns the environment",
     )
     kwargs: dict[str, Any] = Field(
         {},

@@ -8,6 +8,7 @@ import re
 import sys
 import warnings
 from collections.abc import Container
+from types import ModuleType
 from typing import Any
 
 import gymnasium
@@ -89,9 +90,9 @@ def _make(section: Environment, atari: bool, render: bool) -> Env:
             "obs_type": "ram",
         }
     look_here(section)
-    if ":" in section.id:
-        import_named("id", section.id)
     name = section.id.rpartition(":")[2]
+    if ":" in section.id:
+        _register_function(import_named("id", section.id), name)
     if versions := [other for other in gymnasium.registry if re.fullmatch(re.escape(name) + r"-v\d+", other)]:
         # Gymnasium would choose one, and kartrl prepares each id in its own way
         newest = max(versions, key=lambda other: int(other.rpartition("-v")[2]))
@@ -119,6 +120,20 @@ def _make(section: Environment, atari: bool, render: bool) -> Env:
         if render and ("keyword argument 'render_mode'" in str(error) or not _may_render(name)):
             raise UserError(NO_FRAMES.format(section.id)) from error
         raise
+
+
+def _register_function(module: ModuleType, name: str) -> None:
+    """Register the module's own function or class of this name, if there is one and no environment has this id.
+
+    One that the module has only imported is none: with arguments, it could be anything, such as `subprocess.run`.
+    """
+    function = vars(module).get(name)
+    known = gymnasium.registry.get(name)
+    if callable(function) and (known is None or callable(known.entry_point)):
+        origin = getattr(function, "__module__", "")
+        if origin == module.__name__ or origin.startswith(f"{module.__name__}."):
+            gymnasium.registry.pop(name, None)
+            gymnasium.register(name, entry_point=function)
 
 
 def _may_render(name: str) -> bool:

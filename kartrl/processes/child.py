@@ -10,10 +10,12 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.process import BaseProcess
+from types import ModuleType
 from typing import Any
 
 import psutil
@@ -27,6 +29,7 @@ END_SECONDS = 1.0  # for an environment's own processes to end
 STATUS_SECONDS = 10.0  # for a process's exit status to become known, even on a busy machine
 NO_ANSWER = 255  # the exit status that multiprocessing makes up if the fork server died first
 MARK, TITLE = "KARTRL_ROLE", " environment"  # environment variable, or end of the title, of environments' processes
+OURS = "kartrl"  # in the configuration of a multiprocessing process
 SET_PARENT_DEATH_SIGNAL, SET_CHILD_SUBREAPER = 1, 36  # for Linux's prctl
 
 
@@ -178,12 +181,16 @@ def _kill(processes: Sequence[psutil.Process]) -> None:
 _started: list[ChildProcess] = []
 
 
+_starting = threading.Lock()
+
+
 def start_process(process: BaseProcess) -> ChildProcess:
     """Start a multiprocessing process; a fork server that has ended is replaced.
 
     Raises:
         RunFailed: the fork server ended while starting it, and so did its successor.
     """
+    process._config[OURS] = True  # type: ignore[attr-defined]
     _prctl(SET_CHILD_SUBREAPER, 1)  # as only a parent learns how its child ended, if the fork server is killed
     resume_fork_server()
     try:
@@ -192,7 +199,8 @@ def start_process(process: BaseProcess) -> ChildProcess:
         os.chdir("/")
     for last in (False, True):
         try:
-            process.start()
+            with _without_main():
+                process.start()
             break
         except (EOFError, ConnectionError, BlockingIOError) as error:  # it ended meanwhile, or cannot be started
             if last:
@@ -203,6 +211,27 @@ def start_process(process: BaseProcess) -> ChildProcess:
     _started[:] = [child for child in _started if child.is_alive()]
     _started.append(ChildProcess(process))
     return _started[-1]
+
+
+@contextlib.contextmanager
+def _without_main() -> Iterator[None]:
+    """Context manager: processes started meanwhile do not import this program's script, of which they need nothing.
+
+    multiprocessing would have them do so; a user's script that trains without `if __name__ == "__main__"` would run
+    again in each, and what it imports would fill their memory.
+    """
+    with _starting:
+        main = sys.modules["__main__"]
+        sys.modules["__main__"] = ModuleType("__main__")
+        try:
+            yield
+        finally:
+            sys.modules["__main__"] = main
+
+
+def is_ours() -> bool:
+    """Whether this process was started by `start_process`."""
+    return OURS in multiprocessing.current_process()._config  # type: ignore[attr-defined]
 
 
 def kill_children() -> None:

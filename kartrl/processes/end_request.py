@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from types import FrameType
@@ -22,9 +23,22 @@ def end_at_once() -> None:
 
 
 def _signals() -> list[signal.Signals]:
-    """The signals to handle: all but a SIGHUP that is ignored, as under `nohup`."""
+    """The signals to handle: all but a SIGHUP that is ignored, as under `nohup`; none outside the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        return []
     numbers = [signal.Signals[name] for name in SAME]
     return [number for number in numbers if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN]
+
+
+@contextlib.contextmanager
+def handlers_kept() -> Iterator[None]:
+    """Context manager: these signals are handled as before, afterwards."""
+    before = {number: signal.getsignal(number) for number in _signals()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class EndRequest:

@@ -20,6 +20,7 @@ from kartrl.processes.child import ChildProcess
 from kartrl.processes.record_pipe import RecordPipe
 from kartrl.processes.spawn import spawn
 from kartrl.run.run_folder import RunFolder
+from kartrl.training.trainer import Record as Update
 from kartrl.training.trainer import Trainer
 
 LARGEST_QUEUE = 10_000  # records that wait for the logger; more are lost
@@ -50,6 +51,7 @@ class Reporter:
         self.episodes = trainer.counters.episodes
         # reproducible: episodes whose round has not been trained on
         self._ended: list[tuple[EpisodeEnd, EpisodeRecord]] = []
+        self._updates: list[Update] = []  # to be reported
         self._pipe: RecordPipe | None = None
         self._lost = 0
         self._reported_first_update = False
@@ -126,6 +128,12 @@ class Reporter:
         while self._trainer.messages:
             self._display.say(self._trainer.messages.popleft())
 
+    def take_updates(self) -> list[Update]:
+        """The updates since the last call whose losses were read; the next report contains them."""
+        newest = [self._trainer.records.popleft() for _ in range(len(self._trainer.records))]
+        self._updates += newest
+        return newest
+
     def report(self, status: Status, deaths: int, crew: dict[str, float]) -> None:
         """Send what has been measured since the last call; agents' messages must have been received first.
 
@@ -153,7 +161,8 @@ class Reporter:
 
     def _report_updates(self, status: Status) -> dict[str, float]:
         """Means over the updates since the last call; in a reproducible run each is sent by itself."""
-        records = [self._trainer.records.popleft() for _ in range(len(self._trainer.records))]
+        self.take_updates()
+        records, self._updates = self._updates, []
         for record in records:
             self._display.add_reward(record.counters.seconds, record.steps, record.mean_reward)
         values: dict[str, list[float]] = defaultdict(list)

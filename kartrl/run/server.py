@@ -29,7 +29,7 @@ from kartrl.learning.learner import make_learner
 from kartrl.learning.optimizers import set_state
 from kartrl.learning.schedules import Progress
 from kartrl.learning.update_threads import UpdateThreads
-from kartrl.metrics.records import Confirmation
+from kartrl.metrics.records import Confirmation, Scalars
 from kartrl.metrics.terminal import Display, Status
 from kartrl.models import make_network
 from kartrl.models.mirror_symmetry import MirrorSymmetry, symmetry_of
@@ -38,6 +38,7 @@ from kartrl.processes.child import end_children, resume_fork_server
 from kartrl.processes.end_request import EndRequest
 from kartrl.processes.spawn import start_method
 from kartrl.processes.watchdog import Suspension, Watchdog
+from kartrl.run.callbacks import Callbacks
 from kartrl.run.evaluations import Evaluations
 from kartrl.run.reporter import Reporter
 from kartrl.run.run_folder import RunFolder
@@ -75,8 +76,10 @@ class Server:
         request: EndRequest,
         resume: Checkpoint | None = None,
         provenance: Mapping[str, str] | None = None,
+        callbacks: Callbacks | None = None,
     ) -> None:
         self._config, self._folder, self._display = config, folder, display
+        self._callbacks = callbacks or Callbacks()
         self._request = request
         self._sizes, self._resume = sizes, resume
         keep_freed_memory()
@@ -98,6 +101,8 @@ class Server:
         self._context: Any = start_method()
         self.crew = self._make_crew()
         self._trainer = self.crew.trainer
+        if self._callbacks.on_update is not None:
+            self._trainer.read_steps = 1  # of each update
         self._replay_saves = ReplaySaves(config.replay, self.crew.replay, folder.path, display.say)
         source = dict(provenance or {})
         self._saves = Saves(config, folder, self._spec, self._replay_saves, resume, source, display.say)
@@ -261,6 +266,10 @@ class Server:
         for end in self.crew.receive(timeout):
             self._reporter.add(end)
             self._rules.add(end.episode.episodic_return)
+            self._callbacks.episode(end.episode)
+        for record in self._reporter.take_updates():
+            self._callbacks.update(record)
+        self._rules.end(self._callbacks.ended_by)
         self._reporter.say()
         self._receive_evaluations()
 
@@ -270,6 +279,8 @@ class Server:
                 self._rules.decide(record)
             else:
                 self._reporter.add_evaluation(record)
+                if isinstance(record, Scalars):
+                    self._callbacks.evaluation(record)
         self._display.refresh()
 
     def _watch(self, now: float) -> None:

@@ -16,7 +16,8 @@ class StopRules:
     """Decides when a run ends, from its counters, its training episodes and evaluations that confirm its return.
 
     Attributes:
-        ended_by: "run.KEY = VALUE", and after a colon what fulfilled it, once a rule or a limit ends the run; else "".
+        ended_by: "run.KEY = VALUE", and after a colon what fulfilled it, once a rule or a limit ends the run; the name
+            of what else ends it, see `end`; else "".
     """
 
     def __init__(self, run: Run, say: Callable[[str], None]) -> None:
@@ -73,9 +74,12 @@ class StopRules:
             self._returns.clear()
             self._say(f"Not confirmed: {about}; training continues")
 
+    def end(self, name: str) -> None:
+        """End the run by something else, if there is a name."""
+        self.ended_by = self.ended_by or name
+
     def _end(self, key: str, text: str) -> None:
-        if not self.ended_by:
-            self.ended_by = f"run.{key} = {value_of(self._run, key)}: {text}"
+        self.end(f"run.{key} = {value_of(self._run, key)}: {text}")
 
 
 def value_of(run: Run, key: str) -> str:

@@ -58,6 +58,7 @@ class Trainer:
     Attributes:
         attempts: this process's updates from fresh steps so far, including skipped ones.
         good: the newest good state that was taken.
+        read_steps: agent steps between two readings of the losses, of each of which there is a record.
         turn: held by a trainer thread during a whole update, including the wait for other learners.
         updating: held while an update changes anything; hold it to read a consistent state.
     """
@@ -71,6 +72,7 @@ class Trainer:
         self.guard = DivergenceGuard(section.max_skipped_updates)
         self.turn, self.updating = threading.Lock(), threading.Lock()
         self.records: deque[Record] = deque(maxlen=1000)  # read by the server
+        self.read_steps = faults.value("reading", READ_STEPS)
         self.messages: deque[str] = deque(maxlen=100)  # shown by the server
         self.first_update: float | None = None  # when this process made its first update, seconds since the epoch
         self.lag = 0.0  # mean policy lag of the newest batch, in updates
@@ -137,8 +139,7 @@ class Trainer:
         before = self.counters
         after = before._replace(agent_steps=before.agent_steps + trained, updates=before.updates + 1)
         total = self._now().agent_steps
-        reading = faults.value("reading", READ_STEPS)
-        due = fresh_steps > 0 and (total + trained) // reading > total // reading
+        due = fresh_steps > 0 and (total + trained) // self.read_steps > total // self.read_steps
         read = due or (self._replay_due and fresh_steps == 0)
         update = self.learner.update(trajectory, steps, progress, stopwatch.lap, probe=read)
         self.learner.threads.record(start, time.monotonic())

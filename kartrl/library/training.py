@@ -1,0 +1,110 @@
+"""Training from another program."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from rich.console import Console
+
+from kartrl.config import Config, dump
+from kartrl.envs.episode import Episode
+from kartrl.errors import UserError
+from kartrl.library.configuration import settings_of
+from kartrl.library.functions import reference
+from kartrl.library.policy import Policy, load_policy
+from kartrl.processes.child import is_ours
+from kartrl.processes.end_request import handlers_kept
+from kartrl.run import training
+from kartrl.run.callbacks import Callbacks, Evaluation, Update
+
+
+class TrainingRun(NamedTuple):
+    """A run that has ended."""
+
+    folder: Path  # its checkpoints, metrics and configuration
+    agent_steps: int
+    updates: int
+    episodes: int
+    seconds: float  # of training
+    ended_by: str  # the limit, the rule or the callback, as in its last line
+
+    def policy(self) -> Policy:
+        """Its best policy, else its newest.
+
+        Raises:
+            UserError: it ended before its first checkpoint.
+        """
+        return load_policy(self.folder)
+
+
+def train(
+    config: Config | None = None,
+    *,
+    overrides: Mapping[str, Any] | None = None,
+    resume: str | Path | None = None,
+    env: Callable[..., Any] | str | None = None,
+    progress: bool = True,
+    on_update: Callable[[Update], bool | None] | None = None,
+    on_episode: Callable[[Episode], bool | None] | None = None,
+    on_evaluation: Callable[[Evaluation], bool | None] | None = None,
+) -> TrainingRun:
+    """Train until the run ends, as `kartrl train` does, with the same folder, files and output.
+
+    Callbacks are called in this thread, in the order of what they tell, within half a second. One that returns False
+    ends the run as a limit does: its state is saved and its last checkpoint evaluated. An exception in one ends the
+    run, which saves its state first, and is raised here; so is KeyboardInterrupt, on Ctrl-C.
+
+    Args:
+        config: of a new run, from `read_config`; by default `default.cfg`'s.
+        overrides: "section.key" -> value, on top of that, or of the resumed run's.
+        resume: continue this run, by its name or folder, instead of a new one.
+        env: the user's own environment: a function or class at the top level of a module, which each process imports;
+            called with `environment.kwargs`, it returns a Gymnasium environment.
+        progress: whether to show how training goes.
+        on_update: called after each update (in hogwild: after those whose losses are read).
+        on_episode: called after each training episode.
+        on_evaluation: called after each evaluation.
+
+    Raises:
+        UserError: bad input; nothing is left behind.
+        RunFailed: a fault ended the run.
+    """
+    if is_ours():
+        raise UserError(
+            "train: this is one of kartrl's own processes, which imports this file for a function in it: put the call "
+            'under `if __name__ == "__main__":`'
+        )
+    if resume is not None and config is not None:
+        raise UserError("train: resume continues a run with its own configuration: leave config out")
+    changes = settings_of(overrides)
+    if env is not None:
+        changes.append(f"environment.id={reference(env, 'env')}")
+    callbacks = Callbacks(on_update, on_episode, on_evaluation)
+    console = Console(quiet=not progress)
+    run = None if resume is None else str(resume)
+    with handlers_kept(), _settings_kept():
+        try:
+            base = "" if config is None else dump(config)
+            ended = training.train([], changes, run, console, base=base, callbacks=callbacks)
+        except SystemExit as error:
+            if error.code == 130:
+                raise KeyboardInterrupt from error
+            raise
+    if ended.status:
+        raise KeyboardInterrupt if ended.status == 130 else SystemExit(ended.status)
+    counters = ended.counters
+    numbers = counters.agent_steps, counters.updates, counters.episodes, counters.seconds
+    return TrainingRun(ended.folder, *numbers, ended.ended_by)
+
+
+@contextmanager
+def _settings_kept() -> Iterator[None]:
+    """Context manager: PyTorch's settings of this process, which a run changes, are as before afterwards."""
+    threads, deterministic = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+        torch.use_deterministic_algorithms(deterministic)
