@@ -38,7 +38,8 @@ def make_corridor(length: int = 5) -> gymnasium.Env[Any, Any]:
 
 
 if __name__ == "__main__":  # kartrl's processes import this file
-    config = kartrl.read_config(overrides={"environment.kwargs.length": 4, "run.agent_steps": 5_000})
-    run = kartrl.train(config, env=make_corridor, overrides={"evaluation.minutes": 0}, progress=False)
+    settings = {"environment.kwargs.length": 4, "run.agent_steps": 5_000, "evaluation.minutes": 0}
+    config = kartrl.read_config(overrides={"environment.id": make_corridor, **settings})
+    run = kartrl.train(config, progress=False)
     (result,) = kartrl.evaluate(run.policy(), episodes=5)
     print(f"lengths {[episode.agent_steps for episode in result.episodes]}")

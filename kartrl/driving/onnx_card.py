@@ -160,7 +160,7 @@ def _decoding(env: Env, action: ActionSpec) -> dict[str, Any]:
 
 def _environment(driver: Driver) -> dict[str, Any]:
     config = driver.world.config
-    own = ("environment.", "reward.")
+    own = ("environment.", *(f"{name}." for name in type(config.world).model_fields))
     return {
         "id": config.environment.id,
         "wrappers": [type(wrapper).__name__ for wrapper in _chain(driver.env)][::-1],

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from kartrl.config import Config, read
+from kartrl.library.functions import reference
 
 
 def read_config(files: str | Path | Sequence[str | Path] = (), overrides: Mapping[str, Any] | None = None) -> Config:
@@ -12,10 +13,13 @@ def read_config(files: str | Path | Sequence[str | Path] = (), overrides: Mappin
 
     Args:
         files: an INI file or the name of a bundled configuration, such as "cartpole"; or several.
-        overrides: "section.key" -> value, such as `{"run.seed": 2, "model.core": "lstm"}`.
+        overrides: "section.key" -> value, such as `{"run.seed": 2, "model.core": "lstm"}`. Keys that name a function
+            take the function itself: `{"environment.id": make_env}`, one that returns a Gymnasium environment, also a
+            class; `environment.wrapper`. kartrl's processes import it: it must be at the top level of a file.
 
     Raises:
-        UserError: a file cannot be read, or a section, key or value is invalid; it names the nearest valid one.
+        UserError: a file cannot be read, or a section, key or value is invalid; it names the nearest valid one;
+            or other processes could not import a function.
     """
     names = [files] if isinstance(files, str | Path) else files
     return read(names, settings_of(overrides))
@@ -23,8 +27,10 @@ def read_config(files: str | Path | Sequence[str | Path] = (), overrides: Mappin
 
 def settings_of(overrides: Mapping[str, Any] | None) -> list[str]:
     """Overrides as on the command line, `section.key=value`."""
-    return [f"{key}={_text(value)}" for key, value in (overrides or {}).items()]
+    return [f"{key}={_text(key, value)}" for key, value in (overrides or {}).items()]
 
 
-def _text(value: Any) -> str:
+def _text(key: str, value: Any) -> str:
+    if callable(value):
+        return reference(value, key)
     return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -12,21 +12,19 @@ from kartrl.errors import UserError
 REMEDY = "kartrl's processes import it by its name: define it by `def` or `class` at the top level of a file"
 
 
-def reference(function: Callable[..., Any] | str, argument: str) -> str:
-    """A function as `module:name`; one that is given as text already is returned as it is.
+def reference(function: Callable[..., Any], key: str) -> str:
+    """A function as `module:name`.
 
     Its module counts as trusted from now on, see `KARTRL_IMPORT`: this program has run it.
 
     Args:
-        argument: which of the user's arguments it is.
+        key: of the configuration that it is for.
 
     Raises:
         UserError: another process could not import it.
     """
-    if isinstance(function, str):
-        return function
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
-    what = f"{argument} = {name or repr(function)[:80]}"
+    what = f"{key} = {name or repr(function)[:80]}"
     if module is None or not name.isidentifier():
         raise UserError(f"{what}: {REMEDY}")
     if module == "__main__":

@@ -12,7 +12,6 @@ from kartrl.config import Config, dump
 from kartrl.envs.episode import Episode
 from kartrl.errors import UserError
 from kartrl.library.configuration import settings_of
-from kartrl.library.functions import reference
 from kartrl.library.policy import Policy, load_policy
 from kartrl.processes.child import is_ours
 from kartrl.processes.end_request import handlers_kept
@@ -44,7 +43,6 @@ def train(
     *,
     overrides: Mapping[str, Any] | None = None,
     resume: str | Path | None = None,
-    env: Callable[..., Any] | str | None = None,
     progress: bool = True,
     on_update: Callable[[Update], bool | None] | None = None,
     on_episode: Callable[[Episode], bool | None] | None = None,
@@ -60,8 +58,6 @@ def train(
         config: of a new run, from `read_config`; by default `default.cfg`'s.
         overrides: "section.key" -> value, on top of that, or of the resumed run's.
         resume: continue this run, by its name or folder, instead of a new one.
-        env: the user's own environment: a function or class at the top level of a module, which each process imports;
-            called with `environment.kwargs`, it returns a Gymnasium environment.
         progress: whether to show how training goes.
         on_update: called after each update (in hogwild: after those whose losses are read).
         on_episode: called after each training episode.
@@ -78,16 +74,13 @@ def train(
         )
     if resume is not None and config is not None:
         raise UserError("train: resume continues a run with its own configuration: leave config out")
-    changes = settings_of(overrides)
-    if env is not None:
-        changes.append(f"environment.id={reference(env, 'env')}")
     callbacks = Callbacks(on_update, on_episode, on_evaluation)
     console = Console(quiet=not progress)
     run = None if resume is None else str(resume)
     with handlers_kept(), _settings_kept():
         try:
             base = "" if config is None else dump(config)
-            ended = training.train([], changes, run, console, base=base, callbacks=callbacks)
+            ended = training.train([], settings_of(overrides), run, console, base=base, callbacks=callbacks)
         except SystemExit as error:
             if error.code == 130:
                 raise KeyboardInterrupt from error
