@@ -56,7 +56,8 @@ class Objective(NamedTuple):
         """
         points = read_metric(folder, self.metric)
         if self.least is None:
-            return self._mean(points, self.budget)
+            value = self._mean(points, self.budget)
+            return float(points.value[0]) if math.isnan(value) else value  # the last update went beyond the budget
         when = self._reached(points)
         return NOT_REACHED * self.budget if when is None else when
 

@@ -20,6 +20,7 @@ from kartrl.tuning.study import DEFAULTS, Studies
 
 MOST_CONTOURS = 4  # parameters, the most important ones: each pair of them is a picture
 DPI = 80
+REASON_LENGTH = 120  # characters of the reason of a failure in the table
 LEAST = 4  # fresh seeds: of fewer, even a difference between all of them would be by chance in one case of twenty
 
 
@@ -72,7 +73,8 @@ class Result:
             done, scores = trial.state == TrialState.COMPLETE, _scores(trial)
             name = f"{trial.number} ({DEFAULTS})" if DEFAULTS in trial.user_attrs else str(trial.number)
             score = estimate([scores]) if done else ""
-            state = "" if done else trial.state.name.lower().replace("fail", "failed")
+            reason = trial.user_attrs.get(REASON, "").replace("|", "/")[:REASON_LENGTH]
+            state = "" if done else f"failed: {reason}" if reason else trial.state.name.lower()
             values = [short(trial.params.get(key, "")) for key in keys]
             rows.append([name, *values, score, str(len(scores)), state])
         more = f"\n{len(ranked) - most} more trials\n" if most is not None and len(ranked) > most else ""

@@ -96,6 +96,9 @@ def test_scores_are_of_the_metric_or_the_time_to_reach_it(tmp_path):
     assert (never.score(folder), never.has_reached(folder)) == (40000, False), "twice the budget"
     minutes = Objective.of(limits.model_copy(update={"minutes": 20.0}), "episodic_return", lower=True, least=99.5)
     assert minutes.score(folder) == pytest.approx(10.0), "the mean of the first 100"
+    late = write_run(tmp_path / "late", scalars={"loss": [3.0]})
+    beyond = Objective.of(read(overrides=["run.agent_steps=900"]).run, "loss", lower=True, least=None)
+    assert (beyond.score(late), beyond.so_far(late, 1.0)) == (3.0, None), "its only value is after the budget"
     with pytest.raises(UserError, match="has no chart/none yet"):
         Objective.of(limits, "chart/none", lower=False, least=None).score(folder)
 

@@ -72,6 +72,7 @@ def test_killed_tune_is_continued_by_two_processes(tmp_path):
         with Image.open(folder / f"{name}.png") as picture:
             assert len(picture.convert("RGB").getcolors(1 << 20)) > 50, name
     assert f"| {best.number} " in (folder / "tuning.md").read_text()
+    assert "failed: refused: " in (folder / "tuning.md").read_text()
 
 
 @pytest.mark.parametrize(
