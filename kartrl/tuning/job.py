@@ -13,12 +13,11 @@ from kartrl.comparison.training import Training, trained
 from kartrl.errors import RunFailed, UserError
 from kartrl.launch import config_options
 from kartrl.run.run_folder import is_training
-from kartrl.tuning.plan import Plan
+from kartrl.tuning.plan import PARTS, Plan
 from kartrl.tuning.slots import Cores
 from kartrl.tuning.space import Params
 from kartrl.tuning.storage import SEEN_SECONDS, frozen, show_life
 
-PARTS = 10  # of a training, after each of which it is reported and may be pruned: Optuna's steps
 GLANCE = 0.01  # of the budget, between two looks whether the value has been reached
 SCORES, REASON = "scores", "reason"  # a trial's attributes: of its trainings so far, and why it failed
 

@@ -7,6 +7,8 @@ from kartrl.config import Config, read, settings
 from kartrl.tuning.objective import Objective
 from kartrl.tuning.space import Params, Space, overrides
 
+PARTS = 10  # of a training, after each of which it is reported and may be pruned: Optuna's steps
+
 
 class Plan(NamedTuple):
     """A study, as a command line describes it."""

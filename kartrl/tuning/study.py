@@ -18,8 +18,9 @@ from rich.progress import Progress, TaskID
 from kartrl.comparison.experiment import make_progress, say
 from kartrl.comparison.training import LOOK_SECONDS
 from kartrl.errors import RunFailed, UserError
-from kartrl.tuning.job import PARTS, REASON, Job
+from kartrl.tuning.job import REASON, Job
 from kartrl.tuning.plan import Plan
+from kartrl.tuning.search import make_pruner, make_sampler
 from kartrl.tuning.slots import Cores
 from kartrl.tuning.space import defaults_in, grid, shortly
 from kartrl.tuning.storage import Store, abandoned, take
@@ -27,8 +28,6 @@ from kartrl.tuning.storage import Store, abandoned, take
 DEFAULTS = "defaults"  # a trial's attribute, and the name of the base configuration's trainings
 RECORD = "kartrl"  # the study's attribute: what it was begun with
 OF, SEED = "of", "seed"  # attributes of a trial of the second study: DEFAULTS or a trial's number, and its seed
-STARTUP = 5  # random trials before those that TPE chooses, and before any is pruned
-REDUCTION = 3  # of successive halving: one in this many trials goes on
 PATIENCE_SECONDS = 5.0  # between two looks for work while other processes train the last trials
 
 
@@ -100,6 +99,7 @@ class Tuning:
     def __init__(self, plan: Plan, store: Store, slots: Sequence[Cores], console: Console) -> None:
         self._plan, self._store, self._console = plan, store, console
         self.studies = open_studies(plan, store)
+        self.studies.search.pruner = make_pruner(plan)
         self._free = list(slots)
         self._jobs: dict[Job, TaskID] = {}
         self._confirmed: set[str] = set()  # whose confirmations this process has asked for
@@ -158,7 +158,7 @@ class Tuning:
         if not trials_of(checks, TrialState.WAITING):
             trials = trials_of(search)
             if sum(trial.state != TrialState.WAITING for trial in trials) < self._plan.trials:
-                search.sampler, search.pruner = self._sampler(len(trials)), self._pruner()
+                search.sampler = make_sampler(self._plan, len(trials))
                 return self._job(search.ask(), cores)
             if trials_of(search, TrialState.RUNNING):
                 return None
@@ -184,11 +184,11 @@ class Tuning:
         if best is None or DEFAULTS in best.user_attrs:
             return
         there = [trial.user_attrs for trial in trials_of(checks) if trial.state != TrialState.FAIL]
-        for of in {DEFAULTS, str(best.number)} - self._confirmed:
-            self._confirmed.add(of)
-            for seed in self._plan.fresh_seeds:
+        for of in (DEFAULTS, str(best.number)):
+            for seed in self._plan.fresh_seeds if of not in self._confirmed else ():
                 if not any(attrs[OF] == of and attrs[SEED] == seed for attrs in there):
                     checks.enqueue_trial({}, {OF: of, SEED: seed})
+            self._confirmed.add(of)
 
     def _step(self, job: Job) -> None:
         """Go on with a trial; tell the study of its end."""
@@ -223,24 +223,6 @@ class Tuning:
         best = self.studies.best
         text = f"{done} of {total} trials" + (f", best: {best.number} with {best.value:.4g}" if best else "")
         progress.update(whole, description=text, total=total, completed=done + sum(job.share for job in self._jobs))
-
-    def _sampler(self, count: int) -> optuna.samplers.BaseSampler:
-        """Seeded by the number of trials: the same for the same study, and never the same again after a restart."""
-        seed = (self._plan.config.run.seed + count) % 2**32
-        if self._plan.sampler == "random":
-            return optuna.samplers.RandomSampler(seed=seed)
-        return optuna.samplers.TPESampler(n_startup_trials=STARTUP, constant_liar=True, seed=seed)
-
-    def _pruner(self) -> optuna.pruners.BasePruner:
-        most = PARTS * self._plan.seeds
-        match self._plan.pruner:
-            case "median":
-                return optuna.pruners.MedianPruner(n_startup_trials=STARTUP, n_warmup_steps=PARTS // 5)
-            case "halving":
-                return optuna.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=REDUCTION)
-            case "hyperband":
-                return optuna.pruners.HyperbandPruner(min_resource=1, max_resource=most, reduction_factor=REDUCTION)
-        return optuna.pruners.NopPruner()
 
 
 def _title(job: Job) -> str:

@@ -17,6 +17,7 @@ from kartrl.tuning.job import Job
 from kartrl.tuning.objective import Objective
 from kartrl.tuning.plan import Plan
 from kartrl.tuning.report import Result
+from kartrl.tuning.search import make_pruner, make_sampler
 from kartrl.tuning.space import read_space
 from kartrl.tuning.storage import Store
 from kartrl.tuning.study import DEFAULTS, OF, SEED, open_studies, trials_of
@@ -128,6 +129,31 @@ def test_a_trial_is_pruned_after_the_seeds_that_it_had(tmp_path):
             finished(plan, name, params, seed, value)
         job = Job(plan, trial, name, params, plan.own_seeds, [], prunes=True)
         assert [job.step() for _ in states] == states, name
+
+
+def test_median_pruner_ends_trials_that_collapse(tmp_path):
+    plan = make_plan(tmp_path)
+    study = optuna.create_study(direction="maximize", pruner=make_pruner(plan))
+    for _ in range(5):
+        trial = study.ask()
+        for step in range(1, 11):
+            trial.report(float(step), step)
+        study.tell(trial, 10.0)
+    trial = study.ask()
+    pruned = []
+    for step, value in enumerate((0.0, 0.0, 30.0, 30.0, 4.9, 6.1), 1):
+        trial.report(value, step)
+        pruned.append(trial.should_prune())
+    assert pruned == [False, False, False, False, True, False], "as it is now, not as it was at best"
+
+
+def test_a_continued_study_draws_new_values(tmp_path):
+    plan = make_plan(tmp_path)
+    drawn = []
+    for count in range(3):
+        study = optuna.create_study(sampler=make_sampler(plan, count))
+        drawn.append(study.ask().suggest_float("x", 0, 1))
+    assert len(set(drawn)) == 3
 
 
 def test_a_refused_trial_fails_by_itself(tmp_path):
