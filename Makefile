@@ -13,7 +13,7 @@ ATHERIS_VERSION = 3.0.0
 FUZZ_SECONDS ?= 120
 
 .DEFAULT_GOAL := help
-.PHONY: help run watch test test-all soak fuzz lint format game assembler lock clean
+.PHONY: help run watch test test-all soak fuzz lint format docs game assembler lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
@@ -53,6 +53,10 @@ lint: $(VENV)/.dev ## style, types, dead code and which room imports which
 format: $(VENV)/.dev ## format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: $(VENV)/.dev ## the API reference of `import kartrl`, as pages in build/docs
+	$(BIN)/python -W "ignore:Cannot determine where" -m pdoc --docformat google --no-show-source \
+		--output-directory build/docs kartrl '!kartrl\.'
 
 game: assembler $(VENV)/.run ## assemble the bundled game (needs cc65)
 	$(BIN)/python game/build.py

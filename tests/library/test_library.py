@@ -3,9 +3,11 @@
 import ast
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
+import pdoc
 import pytest
 from commands import assert_clear, run_example
 from gymnasium.spaces import Discrete
@@ -35,6 +37,14 @@ def test_names_are_the_same_to_type_checkers_and_python() -> None:
         assert getattr(kartrl, name).__doc__
     with pytest.raises(AttributeError, match="no attribute 'trian'"):
         kartrl.trian  # noqa: B018
+
+
+def test_the_reference_has_all_names_with_their_docs() -> None:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Cannot determine where")
+        members = pdoc.doc.Module(kartrl).members
+        assert sorted(members) == kartrl.__all__
+        assert all(member.docstring for member in members.values())
 
 
 def test_a_configuration_takes_values_of_any_kind() -> None:
