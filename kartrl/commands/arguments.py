@@ -47,7 +47,7 @@ class Parser(argparse.ArgumentParser):
             self._on_use(self)
         known, left = super().parse_known_args(*arguments)
         if left and self._commands is None:  # the parser of all commands would refer to its own help
-            hint = "; several circuits are A,B or -s A -s B" * ("-s" in self._option_string_actions)
+            hint = "; several levels are A,B or -l A -l B" * ("-l" in self._option_string_actions)
             self.error(f"unrecognized arguments: {' '.join(left)}{hint}")
         return known, left
 
@@ -107,13 +107,16 @@ def add_levels(parser: argparse.ArgumentParser, text: str, one: bool = False) ->
         one: whether only one level is possible.
     """
     parser.add_argument(
+        "-l",
+        "--level",
         "-s",
         "--state",
+        dest="state",
         action="extend",
         type=several,
         default=[],
         metavar="CIRCUIT",
-        help=text + "; several: A,B or -s A -s B" * (not one),
+        help=text + "; several: A,B or -l A -l B" * (not one),
     )
 
 

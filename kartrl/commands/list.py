@@ -1,8 +1,8 @@
-"""`kartrl list`: runs, bundled configurations and environments, as a table or as JSON."""
+"""`kartrl list`: runs, configurations, environments, levels and policies, as a table or as JSON."""
 
 import argparse
+import contextlib
 import fnmatch
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,8 @@ from rich.box import HEAVY_HEAD
 from rich.console import Console
 
 from kartrl.commands.arguments import Parser
+from kartrl.commands.policy import SHIPPED
+from kartrl.commands.results import print_json
 from kartrl.config import Run, read
 from kartrl.config.ini import PRESETS, presets
 from kartrl.config.worlds import WORLDS
@@ -26,17 +28,20 @@ Row = dict[str, Any]  # heading -> value; the first one is the name
 
 def add_arguments(parser: Parser) -> None:
     """Add the arguments of `kartrl list`."""
-    parser.runs(run, "list", "list runs 'Cart*' --json", "list presets 'pong*'", "list envs 'ALE/*'")
+    parser.runs(
+        run, "list", "list runs 'Cart*' --json", "list presets 'pong*'", "list envs 'ALE/*'", "list levels '*.Act1'"
+    )
     parser.add_argument(
         "what",
         nargs="?",
         choices=KINDS,
         default="runs",
         metavar="WHAT",
-        help="runs (default), presets (bundled configurations), or envs (ids of environments)",
+        help="runs (default), presets (bundled configurations), envs (ids of environments), levels (that come with "
+        "kartrl), or policies (of runs, and the bundled one)",
     )
     parser.add_argument("glob", nargs="?", default="*", metavar="GLOB", help="only names that match, such as 'pong*'")
-    parser.add_argument("--json", action="store_true", help="print a list of objects instead of a table")
+    parser.add_argument("--json", action="store_true", help="print an object with a list of these instead")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -44,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
     console = Console()
     rows = [row for row in KINDS[options.what]() if fnmatch.fnmatchcase(str(next(iter(row.values()))), options.glob)]
     if options.json:
-        print(json.dumps(rows, indent=1))
+        print_json(**{options.what: rows})
     elif rows:
         heading, *headings = rows[0]
         lines = [Line(str(name), [_shown(value) for value in rest]) for name, *rest in (row.values() for row in rows)]
@@ -118,10 +123,39 @@ def _envs() -> Iterator[Row]:
         yield {"environment": name, "steps": steps}
 
 
+def _levels() -> Iterator[Row]:
+    """Those that come with the worlds, and how a default configuration uses them."""
+    for name in WORLDS:
+        for level, use in read(overrides=[f"environment.id={name}"]).levels.uses.items():
+            yield {"level": level, "environment": name, "use": use}
+
+
+def _policies() -> Iterator[Row]:
+    """The bundled policy, and the best of each run."""
+    from kartrl.learning import checkpoint  # these two load torch
+    from kartrl.run.places import runs_in
+
+    logs = Run().logs_folder
+    best = {str(run.relative_to(logs)): run / "best.pt" for run in runs_in(logs)}
+    for name, file in {str(SHIPPED): SHIPPED, **best}.items():
+        with contextlib.suppress(UserError):
+            policy = checkpoint.load(file)
+            config = policy.config
+            yield {
+                "policy": name,
+                "environment": config.environment.id,
+                "algorithm": config.algorithm.name,
+                "steps": policy.counters.agent_steps,
+                "score": policy.score,
+            }
+
+
 KINDS: dict[str, Callable[[], Iterator[Row]]] = {
     "runs": _runs,
     "presets": _presets,
     "envs": _envs,
+    "levels": _levels,
+    "policies": _policies,
 }
 
 

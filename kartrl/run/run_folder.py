@@ -168,6 +168,18 @@ def ended_by(folder: Path) -> str:
         return ""
 
 
+def left_behind(folder: Path) -> list[Path]:
+    """Files that a run does not need: checkpoints older than its last readable one, and an ended run's replay."""
+    kept = checkpoint.newest_readable(folder)
+    if kept is None:
+        return []
+    files = [path for path in checkpoint.newest_first(folder) if int(path.stem) < int(kept[0].stem)]
+    files += (folder / CHECKPOINTS).glob("[0-9]*.damaged")
+    if ended_by(folder):
+        files += [file for kind in ("state", "unrolls") for file in (folder / REPLAY).glob(f"*.{kind}")]
+    return files
+
+
 def make_unused(path: Path) -> Path:
     """Create a folder with this name or a numbered one: other runs may have started in the same second."""
     new, number = path, 1

@@ -67,13 +67,13 @@ def test_a_number_outside_its_bounds_is_one_line(typed: str, capsys: pytest.Capt
 def test_option_s_takes_one_argument_and_repeats(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     more = ["-o", "small.pt"] if command == "export" else []
     run = ["my-run"] if command in ("watch", "export") else []
-    for given in (["-s", "*.Act1", "-s", "random:2"], ["-s", "*.Act1,random:2"]):
+    for given in (["-l", "*.Act1", "-s", "random:2"], ["-l", "*.Act1,random:2"]):
         options = make_parser().parse_args([command, *more, *given, *run])
         assert options.state == ["*.Act1", "random:2"]
         assert not run or options.checkpoint == "my-run"
     with pytest.raises(SystemExit):
         make_parser().parse_args([command, *more, "-s", "A", "B", "C"])
-    assert "several circuits are A,B or -s A -s B" in capsys.readouterr().err
+    assert "several levels are A,B or -l A -l B" in capsys.readouterr().err
 
 
 def test_option_s_takes_file_with_comma_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,9 @@ from kartrl.run.run_folder import RunFolder
 
 def listed(capsys, *arguments: str) -> list[dict]:
     assert main(["list", *arguments, "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
+    printed = json.loads(capsys.readouterr().out)
+    assert [*printed] == ["kartrl", arguments[0] if arguments else "runs"]
+    return printed.popitem()[1]
 
 
 def make_run(logs: Path, name: str, steps: int, begun: float, *overrides: str) -> Path:
@@ -85,3 +87,13 @@ def test_empty_list_names_where_it_looked(logs, capsys):
     assert capsys.readouterr().out == "No runs in logs (KARTRL_LOGS=FOLDER: elsewhere)\n"
     assert main(["list", "presets", "x*"]) == 0
     assert capsys.readouterr().out == "No presets match x*\n"
+
+
+def test_levels_and_policies_are_listed(logs, capsys):
+    make_run(logs, "one", 500, 1)
+    save_policy(logs / "one", CARTPOLE, 500).replace(logs / "one" / "best.pt")
+    assert listed(capsys, "levels", "MarioCircuit.Act4") == [
+        {"level": "MarioCircuit.Act4", "environment": "kartrl/Kart-v0", "use": "test"}
+    ]
+    assert [row["policy"] for row in listed(capsys, "policies", "one")] == ["one"]
+    assert len(listed(capsys, "policies", "*kart.pt")) == 1

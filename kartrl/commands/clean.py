@@ -1,0 +1,73 @@
+"""`kartrl clean`: removes what old checkpoints, and replays of ended runs, hold on the disk."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from rich.box import HEAVY_HEAD
+from rich.console import Console
+
+from kartrl.commands.arguments import Parser
+from kartrl.config import Run
+from kartrl.errors import UserError
+from kartrl.metrics.tables import Line, fitted
+
+OTHERS = "best.pt and the last checkpoint stay, and so does a run that is training"
+
+
+def add_arguments(parser: Parser) -> None:
+    """Add the arguments of `kartrl clean`."""
+    parser.runs(run, "clean", "clean my-run --yes")
+    parser.add_argument("runs", nargs="*", metavar="RUN", help=f"names or folders of runs (default: all); {OTHERS}")
+    parser.add_argument("-y", "--yes", action="store_true", help="remove without asking")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show what would be removed, and remove it on a yes; returns the exit status."""
+    from kartrl.run.folders import find_run  # loads torch
+    from kartrl.run.places import runs_in
+    from kartrl.run.run_folder import RunFolder, is_training, left_behind
+
+    console, logs = Console(), Run().logs_folder
+    folders = [find_run(name) for name in options.runs] or runs_in(logs)
+    found = {folder: files for folder in folders if not is_training(folder) and (files := left_behind(folder))}
+    if not found:
+        where = ", ".join(options.runs) or f"runs in {logs} (KARTRL_LOGS=FOLDER: elsewhere)"
+        console.print(f"Nothing to remove: {where}", highlight=False, markup=False, soft_wrap=True)
+        return 0
+    lines = [Line(str(folder), [_told(files, ".pt"), _told(files, "")]) for folder, files in found.items()]
+    console.print(fitted("run", ["old checkpoints", "replay of the ended run"], [lines], console.width, HEAVY_HEAD))
+    total = _told([file for files in found.values() for file in files], ".pt", "")
+    if not options.yes and not _agreed(f"Remove these files, {total}? {OTHERS} [y/N] "):
+        console.print("Nothing is removed; --yes removes without asking", highlight=False)
+        return 0
+    for path in found:
+        try:
+            folder = RunFolder(path)
+        except UserError as error:  # it trains again, or is not ours to write to
+            console.print(f"{error}; left as it is", highlight=False, markup=False, soft_wrap=True)
+            continue
+        try:
+            for file in left_behind(path):
+                file.unlink(missing_ok=True)
+        except OSError as error:
+            raise UserError(f"{path}: cannot remove ({error.strerror or error})") from error
+        finally:
+            folder.release()
+        console.print(f"Removed from {path}", highlight=False, markup=False, soft_wrap=True)
+    return 0
+
+
+def _told(files: list[Path], *kinds: str) -> str:
+    """Number and size of the checkpoints (".pt") or of the other files ("")."""
+    sizes = [file.stat().st_size for file in files if ("" if file.suffix != ".pt" else ".pt") in kinds]
+    return f"{len(sizes)}, {sum(sizes) / 1e6:,.2f} MB" if sizes else "-"
+
+
+def _agreed(question: str) -> bool:
+    if not sys.stdin.isatty():
+        return False
+    try:
+        return input(question).strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
