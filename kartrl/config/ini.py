@@ -357,7 +357,8 @@ def _refuse_key(source: str, section: str, key: str, blank: Config) -> NoReturn:
 
 
 def _applies(ids: Sequence[str], blank: Config) -> str:
-    return f"applies to {' and '.join(ids)} only; environment.id is {_short(blank.environment.id)}"
+    names = " and ".join(f"{name}..." if name.endswith("/") else name for name in ids)  # one may be a namespace
+    return f"applies to {names} only; environment.id is {_short(blank.environment.id)}"
 
 
 def _unknown(source: str, what: str, name: str, known: Sequence[str]) -> NoReturn:

@@ -115,6 +115,9 @@ def test_a_namespace_may_be_a_world(monkeypatch):
     monkeypatch.setitem(WORLDS, "walks/", "walking")
     assert settings_of("walks/Any-v3") is walking.SETTINGS
     assert settings_of("walk/Any-v3") is not walking.SETTINGS
+    monkeypatch.delitem(WORLDS, "Walk-v0")
+    with pytest.raises(UserError, match=r"\[walk\] applies to walks/\.\.\. only; environment\.id is CartPole-v1"):
+        read(overrides=[CARTPOLE, "walk.steps=3"])
 
 
 def test_what_differs_is_of_the_sections_of_its_own_world(capfd, tmp_path):
