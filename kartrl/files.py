@@ -8,6 +8,8 @@ import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from platformdirs import user_data_dir
+
 from kartrl.errors import UserError
 
 
@@ -64,6 +66,25 @@ def write_whole(path: Path, data: bytes, *, durable: bool = False) -> None:
     """Atomically replace `path` with a file of these bytes; see `whole_file`."""
     with whole_file(path, durable=durable) as temporary:
         temporary.write_bytes(data)
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Atomically replace `path` with a file of these bytes that only its owner can read, durably."""
+    with whole_file(path, durable=True) as temporary:
+        temporary.touch(mode=0o600)
+        temporary.write_bytes(data)
+
+
+def make_private(folder: Path) -> None:
+    """Create a folder that only its owner can read, and its parent if necessary."""
+    for new in (folder.parent, folder):
+        new.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.chmod(0o700)
+
+
+def data_folder() -> Path:
+    """The folder of the user's ROMs: `KARTRL_DATA`, or the platform's; it may not exist."""
+    return user_path(os.environ.get("KARTRL_DATA") or user_data_dir("kartrl", appauthor=False))
 
 
 def _flush_to_disk(path: Path) -> None:

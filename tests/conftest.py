@@ -93,7 +93,7 @@ def movie_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Ten seconds on `players.CIRCUIT`."""
     from players import CIRCUIT, begun, drive, some_driving
 
-    from kartrl.kart.play.movie import write_movie
+    from kartrl.console.movie import write_movie
 
     file = tmp_path_factory.mktemp("movie") / "drive.bk2"
     stage, session = begun(circuits=(CIRCUIT,))

@@ -1,11 +1,11 @@
-"""`kartrl list`: runs, configurations, environments, levels and policies, as a table or as JSON."""
+"""`kartrl list`: runs, configurations, environments, levels, policies and retro games, as a table or as JSON."""
 
 import argparse
 import contextlib
 import fnmatch
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.box import HEAVY_HEAD
 from rich.console import Console
@@ -21,7 +21,11 @@ from kartrl.files import read_text
 from kartrl.metrics import scalars_csv
 from kartrl.metrics.tables import Line, fitted
 
+if TYPE_CHECKING:
+    from kartrl.retro.library import Game
+
 SCORES = "evaluation/test_return", "evaluation/train_return", "charts/episodic_return"  # the first that a run has
+
 
 Row = dict[str, Any]  # heading -> value; the first one is the name
 
@@ -29,7 +33,13 @@ Row = dict[str, Any]  # heading -> value; the first one is the name
 def add_arguments(parser: Parser) -> None:
     """Add the arguments of `kartrl list`."""
     parser.runs(
-        run, "list", "list runs 'Cart*' --json", "list presets 'pong*'", "list envs 'ALE/*'", "list levels '*.Act1'"
+        run,
+        "list",
+        "list runs 'Cart*' --json",
+        "list presets 'pong*'",
+        "list envs 'ALE/*'",
+        "list levels '*.Act1'",
+        "list retro 'Sonic*'",
     )
     parser.add_argument(
         "what",
@@ -38,7 +48,7 @@ def add_arguments(parser: Parser) -> None:
         default="runs",
         metavar="WHAT",
         help="runs (default), presets (bundled configurations), envs (ids of environments), levels (that come with "
-        "kartrl), or policies (of runs, and the bundled one)",
+        "kartrl), policies (of runs, and the bundled one), or retro (games that stable-retro knows, without retro/)",
     )
     parser.add_argument("glob", nargs="?", default="*", metavar="GLOB", help="only names that match, such as 'pong*'")
     parser.add_argument("--json", action="store_true", help="print an object with a list of these instead")
@@ -150,16 +160,39 @@ def _policies() -> Iterator[Row]:
             }
 
 
+def _retro() -> Iterator[Row]:
+    from kartrl.retro.library import folders, game_in
+
+    for name, folder in folders().items():
+        try:
+            game = game_in(folder)
+        except UserError:
+            continue  # kartrl does not run its console
+        yield {"game": name, "console": game.system.name, "rom": _rom(game), "states": [*game.states()]}
+
+
+def _rom(game: "Game") -> str:
+    """Whether a game's ROM is there."""
+    try:
+        game.rom()
+    except UserError as error:
+        return "another revision" if "another revision" in str(error) else "missing"
+    return "there"
+
+
 KINDS: dict[str, Callable[[], Iterator[Row]]] = {
     "runs": _runs,
     "presets": _presets,
     "envs": _envs,
     "levels": _levels,
     "policies": _policies,
+    "retro": _retro,
 }
 
 
 def _shown(value: Any) -> str:
     if value is None:
         return "-"
+    if isinstance(value, list):
+        return str(value[0] if len(value) == 1 else len(value))
     return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}" if isinstance(value, float) else str(value)

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from kartrl.kart.play.stage import Options
 
 
+RETRO = "retro/"
+
+
 def add_arguments(parser: Parser) -> None:
     """Add the arguments of `kartrl play`."""
     parser.runs(
@@ -30,6 +33,7 @@ def add_arguments(parser: Parser) -> None:
         "play -s RainbowRoad.Act1",
         "play -s MarioCircuit.Act4 -p my-run",
         "play --replay drive.bk2 -o drive.mp4",
+        "play --game retro/Airstriker-Genesis-v0",
     )
     add_levels(parser, "a circuit, or several to choose from in the window, named as in [levels] (default: all)")
     add_policy(parser, "the network whose ghost you race against")
@@ -62,14 +66,25 @@ def add_arguments(parser: Parser) -> None:
     )
     parser.add_argument(
         "--game",
-        choices=("auto", "bundled", "cartridge"),
+        type=_game,
         default="auto",
-        help="auto: your own cartridge, if one was imported",
+        metavar="GAME",
+        help="bundled, cartridge, auto (your own cartridge, if one was imported), or a retro game, such as "
+        "retro/Airstriker-Genesis-v0",
     )
+
+
+def _game(name: str) -> str:
+    """An argparse `type`."""
+    if name not in ("auto", "bundled", "cartridge") and not name.startswith(RETRO):
+        raise argparse.ArgumentTypeError(f"{name!r}: choose auto, bundled, cartridge, or a game by retro/NAME")
+    return name
 
 
 def run(options: argparse.Namespace) -> int:
     """Open the window, or convert a movie to a video; returns the exit status."""
+    if options.game.startswith(RETRO):
+        return _run_retro(options)
     from kartrl.kart.play.stage import Options
 
     said = io.StringIO()  # which ghost it is
@@ -85,6 +100,21 @@ def run(options: argparse.Namespace) -> int:
         opponents=options.opponents,
     )
     play(chosen, said.getvalue())
+    return 0
+
+
+def _run_retro(options: argparse.Namespace) -> int:
+    if options.checkpoint or options.ghost or options.opponents:
+        raise UserError(f"--game {options.game}: -p, --ghost and --opponents are for the kart; leave them out")
+    if options.replay is not None and options.state:
+        raise UserError("--replay cannot be combined with -s")
+    _check_output(options.output, ".bk2" if options.replay is None else ".mp4")
+    import kartrl.viewer  # noqa: F401  # before pygame
+    from kartrl.retro.library import game_of
+    from kartrl.retro.play import play as play_retro
+
+    for file in play_retro(game_of(options.game.removeprefix(RETRO)), options.state, options.replay, options.output):
+        print(f"Written: {file}")
     return 0
 
 
@@ -153,9 +183,11 @@ def _check(options: Options) -> None:
         raise UserError("only one ghost is possible: pass either -p or --ghost")
     if options.opponents and (options.checkpoint or options.ghost or options.replay):
         raise UserError("--opponents cannot be combined with -p, --ghost or --replay")
-    if options.output is not None:
-        wanted = ".bk2" if options.replay is None else ".mp4"
-        if options.output.suffix.lower() != wanted:
-            raise UserError(f"-o {options.output}: the file name must end in {wanted}")
-        if not options.output.parent.is_dir():
-            raise UserError(f"-o {options.output}: no folder {options.output.parent}; create it first")
+    _check_output(options.output, ".bk2" if options.replay is None else ".mp4")
+
+
+def _check_output(output: Path | None, wanted: str) -> None:
+    if output is not None and output.suffix.lower() != wanted:
+        raise UserError(f"-o {output}: the file name must end in {wanted}")
+    if output is not None and not output.parent.is_dir():
+        raise UserError(f"-o {output}: no folder {output.parent}; create it first")

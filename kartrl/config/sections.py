@@ -194,7 +194,8 @@ class Environment(Section):
         "kartrl/Kart-v0",
         min_length=1,
         description="Gymnasium id: kartrl/Kart-v0, CartPole-v1, ALE/Pong-v5, ...; module:Id imports the module first; "
-        "module:function calls a function that returns the environment",
+        "module:function calls a function that returns the environment; retro/Airstriker-Genesis-v0, ...: a game that "
+        "stable-retro knows (kartrl list retro)",
     )
     kwargs: dict[str, Any] = Field(
         {},
@@ -206,21 +207,22 @@ class Environment(Section):
         "none", description="module:function that takes the environment and returns it wrapped; none: no wrapper"
     )
     frame_skip: Annotated[int, Field(ge=1, le=60)] | Auto = Field(
-        "auto", description="kart, Atari: frames for which each action is held; auto: kart 5, Atari 4"
+        "auto", description="kart, Atari, retro: frames for which each action is held; auto: kart 5, else 4"
     )
     frame_stack: Annotated[int, Field(ge=1, le=16)] | Auto = Field(
-        "auto", description="number of latest frames in an observation; auto: Atari 4, else 1"
+        "auto", description="number of latest frames in an observation; auto: Atari and retro 4, else 1"
     )
     height: Annotated[int, Field(ge=1, le=512)] | Auto = Field(
         "auto",
-        description="height of the observation in pixels; auto: kart 54, Atari 84, else the image's own, scaled to "
-        "sides of 40 to 96 pixels",
+        description="height of the observation in pixels; auto: kart 54, Atari and retro 84, else the image's own, "
+        "scaled to sides of 40 to 96 pixels",
     )
     width: Annotated[int, Field(ge=1, le=512)] | Auto = Field(
-        "auto", description="width of the observation in pixels; auto: kart 52, Atari 84, else as height"
+        "auto", description="width of the observation in pixels; auto: kart 52, Atari and retro 84, else as height"
     )
     grayscale: bool | Auto = Field(
-        "auto", description="one grey channel instead of three colour channels; auto: kart and Atari true, else false"
+        "auto",
+        description="one grey channel instead of three colour channels; auto: kart, Atari and retro true, else false",
     )
     noop_max: int = Field(
         30,

@@ -1,6 +1,7 @@
-"""Plain-language messages for pydantic's validation errors."""
+"""Plain-language messages: pydantic's validation errors, and the nearest valid name."""
 
-from collections.abc import Iterable
+import difflib
+from collections.abc import Iterable, Sequence
 
 from pydantic_core import ErrorDetails
 
@@ -47,3 +48,9 @@ def word_all(errors: Iterable[ErrorDetails]) -> str:
     """Several errors of one value as one phrase: it would be valid if any one of them were fixed."""
     words = list(dict.fromkeys(map(word, errors)))
     return " or ".join([*words[:1], *(text.removeprefix("must be ") for text in words[1:])])
+
+
+def nearest(name: str, known: Sequence[str]) -> str:
+    """The one of `known`, at least one, that is most similar to a name."""
+    by_letters = {each.lower(): each for each in known}
+    return by_letters[difflib.get_close_matches(name[:80].lower(), by_letters, n=1, cutoff=0.0)[0]]

@@ -10,6 +10,7 @@ from kartrl.config.section import Section
 WORLDS = {
     "kartrl/Kart-v0": "kartrl.kart.settings",
     "kartrl/Procgen-v0": "kartrl.procgen.settings",
+    "retro/": "kartrl.retro.settings",
 }
 """`environment.id` -> the module with its `SETTINGS`; a namespace, such as "retro/", stands for all of its ids."""
 

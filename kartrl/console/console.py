@@ -105,6 +105,11 @@ class Console:
         """The named values in the console's memory."""
         return self._memory.read(self.opened().memory)
 
+    @property
+    def outside(self) -> tuple[str, ...]:
+        """Names of values whose addresses are not in the memory."""
+        return self._memory.outside
+
     def set_value(self, name: str, value: int) -> None:
         """Write a named value to the console's memory."""
         self._memory.write(self.opened().memory, name, value)

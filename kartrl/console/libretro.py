@@ -225,6 +225,8 @@ class Emulator:
 
 def converted(pixels: Image, gray: bool) -> Image:
     """Convert pixels of a `Frame`, or some rows of it, as described in `Emulator.screen`."""
+    if not pixels.size:  # OpenCV refuses these
+        return np.zeros(pixels.shape[:2] if gray else (*pixels.shape[:2], 3), np.uint8)
     return cast(Image, cv2.cvtColor(pixels, CONVERSIONS[pixels.shape[2], gray]))
 
 

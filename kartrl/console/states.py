@@ -6,6 +6,7 @@ from pathlib import Path
 
 from kartrl.console.libretro import STATE_LIMIT
 from kartrl.errors import UserError
+from kartrl.files import write_private
 
 
 def read_state(file: Path) -> bytes:
@@ -24,3 +25,15 @@ def read_state(file: Path) -> bytes:
     if len(data) > STATE_LIMIT:
         raise UserError(f"{file}: not a start state: it unpacks to more than {STATE_LIMIT // 2**20} MiB")
     return data
+
+
+def write_state(file: Path, state: bytes) -> None:
+    """Write a start state atomically, readable by its owner only.
+
+    Raises:
+        UserError: the file cannot be written.
+    """
+    try:
+        write_private(file, gzip.compress(state, mtime=0))
+    except OSError as error:
+        raise UserError(f"{file}: cannot write ({error.strerror})") from error

@@ -3,13 +3,13 @@
 import gzip
 import hashlib
 import os
+import types
+from collections.abc import Mapping
 from pathlib import Path
-
-from platformdirs import user_data_dir
 
 from kartrl.console.states import read_state
 from kartrl.errors import UserError
-from kartrl.files import check_replaceable, user_path, whole_file
+from kartrl.files import check_replaceable, data_folder, make_private, write_private
 from kartrl.kart.levels import CIRCUITS
 
 NAME = "SuperMarioKart-Snes"
@@ -20,7 +20,7 @@ COPIER_HEADER = 512
 
 def folder() -> Path:
     """Folder of the imported cartridge: in `KARTRL_DATA`, or in the platform's user data folder; it may not exist."""
-    return user_path(os.environ.get("KARTRL_DATA") or user_data_dir("kartrl", appauthor=False)) / NAME
+    return data_folder() / NAME
 
 
 def import_rom(file: Path, states: Path | None = None, sha1: str = SHA1, size: int = SIZE, force: bool = False) -> Path:
@@ -41,14 +41,21 @@ def import_rom(file: Path, states: Path | None = None, sha1: str = SHA1, size: i
     """
     rom = _checked_rom(file, sha1, size)
     taken = {} if states is None else _checked_states(states)
+    check_replaceable({folder() / name: data for name, data in taken.items()}, force)
+    return install(rom, taken)
+
+
+def install(rom: bytes, states: Mapping[str, bytes] = types.MappingProxyType({})) -> Path:
+    """Write a ROM and start states by their files' names; returns their folder.
+
+    Raises:
+        UserError: they cannot be written.
+    """
     target = folder()
-    check_replaceable({target / name: data for name, data in taken.items()}, force)
     try:
-        for new in (target.parent, target):
-            new.mkdir(mode=0o700, parents=True, exist_ok=True)
-        target.chmod(0o700)
-        for name, data in {"rom.sfc": rom, **taken}.items():
-            write(target / name, data)
+        make_private(target)
+        for name, data in {"rom.sfc": rom, **states}.items():
+            write_private(target / name, data)
     except OSError as error:
         raise UserError(
             f"{target}: cannot write the cartridge ({error.strerror}); set KARTRL_DATA to another folder"
@@ -80,13 +87,6 @@ def _checked_states(states: Path) -> dict[str, bytes]:
         raise UserError(f"{states}: not a folder; --states needs a folder with <circuit>.state files")
     known = [file for file in sorted(states.glob("*.state")) if file.stem in CIRCUITS]
     return {file.name: gzip.compress(read_state(file), mtime=0) for file in known}
-
-
-def write(file: Path, data: bytes) -> None:
-    """Replace `file` atomically, readable by its owner only."""
-    with whole_file(file, durable=True) as temporary:
-        temporary.touch(mode=0o600)
-        temporary.write_bytes(data)
 
 
 def summary(target: Path, states: Path | None) -> list[str]:

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from kartrl.config import Config, Environment, View
 from kartrl.config.wording import word
 from kartrl.console.libretro import ALL, Image
+from kartrl.console.picture import Picture
 from kartrl.envs.named_modules import apply_wrapper
 from kartrl.envs.spec import describe
 from kartrl.errors import UserError
@@ -22,7 +23,6 @@ from kartrl.kart.game import TICKS_PER_SECOND, USUAL, Game
 from kartrl.kart.game_files import BUNDLED, game_folder, is_foreign, state_file
 from kartrl.kart.game_files import circuits as available
 from kartrl.kart.levels import circuit_name
-from kartrl.kart.observation import Picture
 from kartrl.kart.progress import Course, LapTimes, Progress, race_seconds
 from kartrl.kart.reward import RaceStep, step_reward
 from kartrl.kart.settings import Kart, Reward, sections_of
@@ -104,7 +104,8 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
         self._names = self._find([circuit] if isinstance(circuit, str) else circuit)
         self.render_mode = render_mode
         self.metadata = {**self.metadata, "render_fps": TICKS_PER_SECOND / self._ticks}
-        self._picture = Picture(view, slice(section.crop_top, section.crop_bottom))
+        self._picture = Picture(view)
+        self._rows = slice(section.crop_top, section.crop_bottom)
         self.observation_space = spaces.Box(0, 255, self._picture.shape, np.uint8)
         self.action_space = spaces.Discrete(len(section.actions))
         self.on_frame: Callable[[Image], None] | None = None
@@ -300,14 +301,14 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
 
     def _run(self, console: KartConsole, buttons: int, ticks: int) -> None:
         if self.on_frame is None:
-            console.step(buttons, ticks, self._picture.rows if self.render_mode is None else ALL)
+            console.step(buttons, ticks, self._rows if self.render_mode is None else ALL)
         else:
             for _ in range(ticks):
                 console.step(buttons)
                 self.on_frame(console.picture())
 
     def _look(self, console: KartConsole) -> Image:
-        return self._picture.show(console.screen(self._picture.rows, self._picture.gray))
+        return self._picture.show(console.screen(self._rows, self._picture.gray))
 
     def _info(self, game: Game, race: dict[str, int], hit: bool, laps: int) -> dict[str, Any]:
         return {

@@ -12,9 +12,9 @@ from policies import CARTPOLE, KART, save_policy
 
 from kartrl.cli import main
 from kartrl.config import read
+from kartrl.console.movie import write_movie
 from kartrl.files import output_file, safe_name, unused_file
 from kartrl.kart import cartridge
-from kartrl.kart.play.movie import write_movie
 from kartrl.kart.selection import uses_by_name
 from kartrl.metrics.video import Mp4Writer
 

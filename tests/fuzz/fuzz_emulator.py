@@ -17,12 +17,12 @@ with atheris.instrument_imports(include=["kartrl.kart", "zipfile", "gzip"]):
     from commands import assert_clear
     from hostile import STATE
 
+    from kartrl.console.movie import Movie, write_movie
     from kartrl.console.states import read_state
     from kartrl.errors import UserError
     from kartrl.kart.console import KartConsole
     from kartrl.kart.game_files import BUNDLED, GAMES
     from kartrl.kart.play.film import film
-    from kartrl.kart.play.movie import Movie, write_movie
     from kartrl.kart.play.stage import Options, Stage
 
 os.environ["KARTRL_FAULTS"] = "emulator=2"

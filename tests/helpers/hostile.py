@@ -5,9 +5,9 @@ import random
 import re
 from pathlib import Path
 
+from kartrl.console.movie import Movie, write_movie
 from kartrl.console.states import read_state
 from kartrl.kart.game_files import BUNDLED, GAMES
-from kartrl.kart.play.movie import Movie, write_movie
 
 HANGS, CRASHES = "CPU", "PPU"  # what snes9x does on random bytes in these blocks
 STATE = GAMES / BUNDLED / "MarioCircuit.Act1.state"

@@ -22,12 +22,12 @@ PLACE = ("x", "y", "kart_angle", "speed", "checkpoint", "lap", "collision")
 B, LEFT, RIGHT = (1 << BUTTONS.index(name) for name in ("B", "LEFT", "RIGHT"))
 # plays a movie on stable-retro's own emulator, by its own reader, and tells how the console stands at the end
 PLAYER = """
-import hashlib, json, sys
+import glob, hashlib, json, sys
 import numpy as np
 import stable_retro as retro
 folder, file = sys.argv[1:]
 movie = retro.Movie(file)
-emulator, data = retro.RetroEmulator(folder + "/rom.sfc"), retro.data.GameData()
+emulator, data = retro.RetroEmulator(glob.glob(folder + "/rom.*[!a]")[0]), retro.data.GameData()
 emulator.configure_data(data)
 emulator.step()
 data.load(folder + "/data.json", folder + "/scenario.json")

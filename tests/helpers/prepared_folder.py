@@ -12,10 +12,10 @@ from players import begun, drive, some_driving
 
 from kartrl.algorithms import heads_of
 from kartrl.config import Config, dump, read
+from kartrl.console.movie import write_movie
 from kartrl.envs.observation_spec import ObservationSpec
 from kartrl.envs.spec import ActionSpec, EnvSpec
 from kartrl.envs.worlds import load_world
-from kartrl.kart.play.movie import write_movie
 from kartrl.learning import checkpoint
 from kartrl.learning.checkpoint import Checkpoint
 from kartrl.learning.counters import Counters

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from players import CIRCUIT, LEFT, apart, begun, drive, on_stable_retro, some_driving
 from policies import CARTPOLE, KART, save_policy
 
+from kartrl.console.movie import Movie, read_movie, write_movie
+from kartrl.console.states import write_state
 from kartrl.errors import UserError
 from kartrl.kart.console import KartConsole
-from kartrl.kart.play import states
-from kartrl.kart.play.movie import Movie, read_movie, write_movie
 from kartrl.kart.play.stage import Options, Stage
 from kartrl.viewer.pace import MOST, Pacer
 
@@ -118,8 +118,8 @@ def changed(file: Path, target: Path, name: str, change: bytes | None) -> Path:
         ("Core.bin", b"nothing", "rejects"),
         ("Core.bin", b"\0" * 5_000_000, "MiB|KiB"),
         ("Input Log.txt", b"[Input]\n[/Input]", "no frames"),
-        ("Input Log.txt", b"|..|............|............|\n", "single SNES joypad"),
-        ("Input Log.txt", b"|..|....|\n", "single SNES joypad"),
+        ("Input Log.txt", b"|..|............|............|\n", "single joypad"),
+        ("Input Log.txt", b"|..|....|\n", "single joypad"),
         ("Input Log.txt", b"|r.|............|\n", "resets"),
         ("Input Log.txt", b"\xff\xfe|", "decode"),
         ("Header.txt", b"GameName Sonic-Genesis\n", "Sonic-Genesis"),
@@ -201,7 +201,7 @@ def test_circuits_are_selected_as_in_levels(tmp_path: Path, monkeypatch: pytest.
         assert stage.first() is None
         assert stage.choices() == [f"MarioCircuit.Act{act}" for act in (1, 2, 3, 4)]
         drive(session := stage.session("MarioCircuit.Act2"), some_driving(100))
-        states.save(tmp_path / "bend.state", session.state())
+        write_state(tmp_path / "bend.state", session.state())
     monkeypatch.chdir(tmp_path)
     policy = save_policy(tmp_path, KART)
     stage, session = begun(circuits=("bend.state",), checkpoint=policy)

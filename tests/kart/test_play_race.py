@@ -11,11 +11,12 @@ from karts import START, steer
 from players import CIRCUIT, PLACE, B, begun, drive, on_stable_retro, some_driving
 from policies import KART, save_policy
 
+from kartrl.console.movie import write_movie
+from kartrl.console.states import write_state
 from kartrl.errors import UserError
 from kartrl.kart import cartridge
 from kartrl.kart.console import KartConsole
 from kartrl.kart.play import states
-from kartrl.kart.play.movie import write_movie
 from kartrl.kart.play.stage import Options, Stage
 
 pytestmark = pytest.mark.skipif(
@@ -166,7 +167,7 @@ def test_saved_states_contain_neither_commands_nor_the_ghost(tmp_path: Path, mov
         with stage:
             drive(session, inputs[:200])
             if made:
-                states.save(tmp_path / "here.state", session.state())
+                write_state(tmp_path / "here.state", session.state())
                 before = session.console.race()
             drive(session, inputs[200:])
             states_of.append(session.console.save())
@@ -193,7 +194,7 @@ def test_names_of_states_resolve_to_files(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(UserError, match="not a circuit of the cartridge"):
         states.place(own, "MyCircuit")
     with pytest.raises(UserError, match="cannot write"):
-        states.save(tmp_path / "no" / "folder.state", b"state")
+        write_state(tmp_path / "no" / "folder.state", b"state")
 
 
 @pytest.fixture
@@ -216,7 +217,7 @@ def test_start_states_of_a_cartridge_can_be_saved_and_trained_on(own_cartridge: 
         session.begin()
         assert session.console.race()["lap"] != 129
         drive(session, [0] * 120 + [B] * 60)
-        states.save(states.place(stage.folder, CIRCUIT), session.state())
+        write_state(states.place(stage.folder, CIRCUIT), session.state())
         race = session.console.race()
         assert stage.choices() == [CIRCUIT, ""]
     env = gymnasium.make("kartrl/Kart-v0", circuit=CIRCUIT, game="cartridge", frame_skip=4).unwrapped

@@ -17,11 +17,11 @@ from policies import KART, save_policy
 from screens import Screen, colours, needs_screen, on_screen
 
 from kartrl.console.libretro import BUTTONS
+from kartrl.console.movie import read_movie
 from kartrl.kart.console import KartConsole
-from kartrl.kart.play.movie import read_movie
-from kartrl.kart.play.pad import BIT, gamepad_buttons
 from kartrl.kart.play.stage import Options, Stage
 from kartrl.viewer.pace import MOST
+from kartrl.viewer.pad import BIT, gamepad_buttons
 from kartrl.viewer.window import HEIGHT, PANEL, WIDTH, pygame
 
 pytestmark = pytest.mark.skipif(

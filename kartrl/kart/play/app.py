@@ -6,11 +6,11 @@ import pygame
 
 from kartrl.kart.game import TICKS_PER_SECOND
 from kartrl.kart.play.menu import Menu
-from kartrl.kart.play.pad import Pad
 from kartrl.kart.play.racing import Racing, Shelf
 from kartrl.kart.play.session import Session
 from kartrl.kart.play.stage import Stage
 from kartrl.viewer.loop import keep_going
+from kartrl.viewer.pad import Pad
 from kartrl.viewer.window import Window
 
 

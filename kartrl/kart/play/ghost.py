@@ -2,9 +2,9 @@
 
 from typing import Protocol
 
+from kartrl.console.movie import Movie
 from kartrl.kart.console import KartConsole
 from kartrl.kart.play.laps import Drive
-from kartrl.kart.play.movie import Movie
 from kartrl.kart.progress import Course
 
 

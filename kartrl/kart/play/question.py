@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pygame
 
+from kartrl.console.states import write_state
 from kartrl.errors import UserError
 from kartrl.kart.play import states
 from kartrl.kart.play.session import Session
@@ -66,7 +67,7 @@ class Question:
             if file.exists() and file != self._there:
                 self._there = file
                 return
-            states.save(file, self._session.state())
+            write_state(file, self._session.state())
         except UserError as problem:
             self._change(self.text)
             self.error = str(problem)

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pygame
 
+from kartrl.console.movie import Movie, write_movie
 from kartrl.errors import UserError
 from kartrl.files import unused_file
 from kartrl.kart.play import views
-from kartrl.kart.play.movie import Movie, write_movie
-from kartrl.kart.play.pad import Pad
 from kartrl.kart.play.question import Question
 from kartrl.kart.play.session import Session
+from kartrl.viewer.pad import Pad
 from kartrl.viewer.window import Window
 
 GAMEPAD_NEWS = {pygame.CONTROLLERDEVICEADDED: "gamepad connected", pygame.CONTROLLERDEVICEREMOVED: "gamepad removed"}

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from kartrl.console.movie import Movie
 from kartrl.kart.console import KartConsole
 from kartrl.kart.play.ghost import Ghost
 from kartrl.kart.play.laps import Drive
-from kartrl.kart.play.movie import Movie
 from kartrl.kart.progress import Course
 
 ONE_GHOST = 0x81  # value of `opponents`: one kart whose position is written from outside

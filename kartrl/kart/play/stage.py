@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from rich.console import Console as Terminal
 
+from kartrl.console.movie import Movie, read_movie
 from kartrl.errors import UserError
 from kartrl.kart import KART
 from kartrl.kart.console import KartConsole
 from kartrl.kart.game_files import BUNDLED, circuits, game_folder, is_foreign
 from kartrl.kart.levels import circuit_name
 from kartrl.kart.play.ghost import Ghost, MovieGhost
-from kartrl.kart.play.movie import Movie, read_movie
 from kartrl.kart.play.session import Session
 from kartrl.kart.progress import Course
 from kartrl.kart.selection import circuits_of

@@ -1,6 +1,5 @@
 """Start states saved by a player: resolving the typed name to a file, and writing it."""
 
-import gzip
 from pathlib import Path
 
 from kartrl.errors import UserError
@@ -33,18 +32,6 @@ def place(folder: Path, text: str) -> Path:
     if text not in CIRCUITS:
         raise UserError("not a circuit of the cartridge: choose one with up and down")
     return folder / (text + SUFFIX)
-
-
-def save(file: Path, state: bytes) -> None:
-    """Write a start state atomically in stable-retro's format, readable by its owner only.
-
-    Raises:
-        UserError: the file cannot be written.
-    """
-    try:
-        cartridge.write(file, gzip.compress(state, mtime=0))
-    except OSError as error:
-        raise UserError(f"{file}: cannot write ({error.strerror})") from error
 
 
 def proposals(folder: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""Preprocessing of the emulator's screen to observations."""
+"""Makes observations of a console's screen."""
 
 from typing import cast
 
@@ -12,18 +12,16 @@ cv2.setNumThreads(0)  # many agents share the cores: a thread pool in each would
 
 
 class Picture:
-    """Resizes and stacks the observed rows of screens.
+    """Resizes and stacks what is observed of screens.
 
     `show` returns uint8 [height, width, C * frame_stack], the newest frame last, C = 1 (grey) or 3.
     """
 
-    def __init__(self, view: View, rows: slice) -> None:
+    def __init__(self, view: View) -> None:
         self._channels = 1 if view.grayscale else 3
         self.shape = (view.height, view.width, self._channels * view.frame_stack)
-        self.rows = rows
-        """Rows of the screen to pass to `show`."""
         self.gray = view.grayscale
-        """Whether these are to be gray."""
+        """Whether screens are to be gray."""
         self._size = (view.width, view.height)
         self._stack: Image | None = None
 
@@ -32,10 +30,10 @@ class Picture:
         self._stack = None
 
     def show(self, seen: Image) -> Image:
-        """The observation for a new screen, of which `seen` has the `rows`; a new array.
+        """The observation for a new screen; a new array.
 
         Args:
-            seen: uint8 [rows, 256] if `gray`, else [rows, 256, 3].
+            seen: its observed part, uint8 [H, W] if `gray`, else [H, W, 3].
         """
         picture = shrink(seen, self._size).reshape(self.shape[0], self.shape[1], self._channels)
         if self._channels == self.shape[2]:

@@ -8,7 +8,7 @@ the first frame: its environment runs one frame on each reset.
 import io
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,8 +17,7 @@ from kartrl.errors import UserError
 from kartrl.files import write_whole
 
 LOG, HEADER, CORE = "Input Log.txt", "Header.txt", "Core.bin"
-LETTERS = "BYsSUDLRAXlr"  # letters of `BUTTONS`; a line has them from the last to the first
-NAMES = "|".join(f"P1 {name if len(name) == 1 else name.capitalize()}" for name in reversed(BUTTONS))
+LETTERS = {"L": "l", "R": "r", "SELECT": "s"}  # of buttons; of others it is the first letter of their names
 LIMITS = {LOG: 32 * 1024 * 1024, HEADER: 64 * 1024, CORE: STATE_LIMIT}  # maximum bytes of each part, unpacked
 LONGEST = 1_000_000  # maximum frames of a movie: more than four hours
 
@@ -29,18 +28,24 @@ class Movie(NamedTuple):
     game: str  # name of its folder
     circuit: str  # "" if unknown
     state: bytes  # of the console before the first frame
-    inputs: tuple[int, ...]  # the buttons held in each frame: bit i for `BUTTONS[i]`
+    inputs: tuple[int, ...]  # the buttons held in each frame: bit i for button i of the joypad
 
 
-def write_movie(file: Path, movie: Movie) -> None:
+def write_movie(file: Path, movie: Movie, buttons: Sequence[str | None] = BUTTONS, platform: str = "SNES") -> None:
     """Write a .bk2 atomically.
+
+    Args:
+        buttons: the joypad's, by bit.
+        platform: the console's short name.
 
     Raises:
         UserError: the file cannot be written.
     """
-    lines = ["[Input]", f"{NAMES}|", *map(_line, movie.inputs), "[/Input]"]
+    places = _places(buttons)
+    names = (f"P1 {name if len(name) == 1 else name.capitalize()}|" for name in reversed(places))
+    lines = ["[Input]", "".join(names), *(_line(held, places) for held in movie.inputs), "[/Input]"]
     header = {
-        "MovieVersion": "Retro", "Author": "kartrl", "emuVersion": "?", "Platform": "SNES", "GameName": movie.game,
+        "MovieVersion": "Retro", "Author": "kartrl", "emuVersion": "?", "Platform": platform, "GameName": movie.game,
         "SHA1": "?", "Core": "?", "rerecordCount": "1", "Circuit": movie.circuit,
     }  # fmt: skip
     packed = io.BytesIO()
@@ -54,8 +59,11 @@ def write_movie(file: Path, movie: Movie) -> None:
         raise UserError(f"{file}: cannot write ({error.strerror}); choose another folder") from error
 
 
-def read_movie(file: Path) -> Movie:
-    """Read a .bk2 of a single SNES player.
+def read_movie(file: Path, buttons: Sequence[str | None] = BUTTONS) -> Movie:
+    """Read a .bk2 of a single player.
+
+    Args:
+        buttons: the joypad's, by bit.
 
     Raises:
         UserError: the file cannot be read, or is not such a movie.
@@ -64,7 +72,7 @@ def read_movie(file: Path) -> Movie:
         with zipfile.ZipFile(file) as archive:
             log, header, core = (_part(archive, name) for name in (LOG, HEADER, CORE))
         fields = dict(line.partition(" ")[::2] for line in header.decode().splitlines())
-        inputs = _inputs(log.decode().splitlines())
+        inputs = _inputs(log.decode().splitlines(), _places(buttons))
     except (
         OSError,
         EOFError,
@@ -90,12 +98,17 @@ def _part(archive: zipfile.ZipFile, name: str) -> bytes:
     return data
 
 
-def _line(buttons: int) -> str:
-    held = (letter if buttons >> place & 1 else "." for place, letter in enumerate(LETTERS))
-    return f"|..|{''.join(held)[::-1]}|"
+def _places(buttons: Sequence[str | None]) -> dict[str, int]:
+    """The bits of the buttons that movies have, by name; stable-retro's have no reset."""
+    return {name: bit for bit, name in enumerate(buttons) if name not in (None, "RESET")}
 
 
-def _inputs(lines: Sequence[str]) -> tuple[int, ...]:
+def _line(held: int, places: Mapping[str, int]) -> str:
+    letters = (LETTERS.get(name, name[0]) if held >> bit & 1 else "." for name, bit in places.items())
+    return f"|..|{''.join(letters)[::-1]}|"
+
+
+def _inputs(lines: Sequence[str], places: Mapping[str, int]) -> tuple[int, ...]:
     """Parse the buttons of each frame."""
     frames = [line for line in lines if line.startswith("|")]
     if len(frames) > LONGEST:
@@ -103,9 +116,10 @@ def _inputs(lines: Sequence[str]) -> tuple[int, ...]:
     inputs = []
     for line in frames:
         _, system, held, *rest = line.split("|")
-        if len(held) != len(LETTERS) or rest != [""]:
-            raise ValueError("not the buttons of a single SNES joypad")
+        if len(held) != len(places) or rest != [""]:
+            raise ValueError("not the buttons of a single joypad of this console")
         if set(system) - {"."}:
             raise ValueError("it resets the console or turns it off")
-        inputs.append(sum(1 << place for place, letter in enumerate(reversed(held)) if letter not in ". "))
+        bits = zip(places.values(), reversed(held), strict=True)
+        inputs.append(sum(1 << bit for bit, letter in bits if letter not in ". "))
     return tuple(inputs)

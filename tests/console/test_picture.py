@@ -4,10 +4,8 @@ import cv2
 import numpy as np
 import pytest
 
+from kartrl.console.picture import Picture, shrink
 from kartrl.kart.game import USUAL
-from kartrl.kart.observation import Picture, shrink
-
-ROWS = slice(36, 106)
 
 
 @pytest.fixture
@@ -28,22 +26,12 @@ def test_shrink_is_close_to_inter_area(screen: np.ndarray, size: tuple[int, int]
 
 
 def test_shrink_preserves_a_uniform_image() -> None:
-    assert (Picture(USUAL, ROWS).show(np.full((70, 256), 77, np.uint8)) == 77).all()
-
-
-def test_observation_contains_only_the_cropped_rows(screen: np.ndarray) -> None:
-    screen = screen[..., 0]
-    picture = Picture(USUAL, slice(10, 50))
-    seen = picture.show(screen[picture.rows])
-    screen[:10], screen[50:] = 0, 255
-    assert np.array_equal(picture.show(screen[picture.rows]), seen)
-    screen[10] = 0
-    assert not np.array_equal(picture.show(screen[picture.rows]), seen)
+    assert (Picture(USUAL).show(np.full((70, 256), 77, np.uint8)) == 77).all()
 
 
 @pytest.mark.parametrize("gray", [True, False])
 def test_frame_stack_shifts_and_is_cleared(gray: bool) -> None:
-    picture = Picture(USUAL._replace(frame_stack=3, grayscale=gray), ROWS)
+    picture = Picture(USUAL._replace(frame_stack=3, grayscale=gray))
 
     def show(value: int) -> list[int]:
         seen = picture.show(np.full((224, 256) if gray else (224, 256, 3), value, np.uint8))
@@ -60,7 +48,7 @@ def test_frame_stack_shifts_and_is_cleared(gray: bool) -> None:
     [{}, {"frame_stack": 2}, {"height": 103, "width": 256}, {"height": 103, "width": 256, "grayscale": False}],
 )
 def test_observations_do_not_share_memory(screen: np.ndarray, settings: dict) -> None:
-    picture = Picture(USUAL._replace(**settings), ROWS)
+    picture = Picture(USUAL._replace(**settings))
     screen = screen[..., 0] if picture.gray else screen
     first = picture.show(screen)
     kept = first.copy()

@@ -1,0 +1,100 @@
+"""The levels of a retro game are its start states: the syntax of the keys of [levels].
+
+A key is the name of a start state or a glob of such names, or the path of a `.state` file or a glob of such paths,
+relative to the current folder. If several keys name the same state, the last one counts. Without keys, the state that
+the game's integration chooses is for training, and none for testing.
+"""
+
+import difflib
+import fnmatch
+import glob
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from kartrl.config.levels import LevelSyntax, Use, fits_file
+from kartrl.errors import UserError
+from kartrl.files import user_path
+
+ENDING = ".state"
+POWER_ON = "power on"  # name of the level without a start state
+
+
+class StateSyntax(LevelSyntax):
+    """See the module."""
+
+    hints: ClassVar = (
+        "keys: start states by name or glob (GreenHill*), and .state files of your own by path (./mine/*.state); the",
+        "last key that names a state counts. Without keys: the game's default state, for training",
+    )
+
+    def mistake(self, key: str, in_file: bool = True) -> str | None:
+        """See `LevelSyntax`."""
+        if in_file and not fits_file(key):
+            return "not allowed in a configuration; begin paths with ./ and rename files with = or special characters"
+        if is_path(key) and ("**" in key or not key.endswith(ENDING)):
+            return f"a path must be of {ENDING} files, without **"
+        return None
+
+
+def is_path(key: str) -> bool:
+    """Whether a key is a path rather than a name."""
+    return "/" in key or "\\" in key or key.endswith(ENDING)
+
+
+def states_of(keys: Sequence[str], states: Sequence[str], game: str) -> dict[str, str]:
+    """The start states that keys stand for, each with its last key: names, or absolute paths.
+
+    Args:
+        states: names of the game's states.
+
+    Raises:
+        UserError: a key stands for none, or two states have the same name.
+    """
+    found: dict[str, str] = {}
+    for key in keys:
+        names = _files(key) if is_path(key) else [each for each in states if each == key] or fnmatch.filter(states, key)
+        if not names:
+            near = difflib.get_close_matches(key[:80], states, n=1, cutoff=0.0)
+            advice = "" if is_path(key) else f"; the nearest is {near[0]!r}" if near else "; it has none"
+            raise UserError(f"{game} has no start state {key[:80]!r}{advice}")
+        found |= dict.fromkeys(names, key)
+    called: dict[str, str] = {}
+    for state in found:
+        if (other := called.setdefault(state_name(state), state)) != state:
+            raise UserError(f"{other} and {state} are both called {state_name(state)}; rename one of them")
+    return found
+
+
+def _files(key: str) -> list[str]:
+    path = user_path(key)
+    places = [path] if path.is_file() else sorted(map(Path, glob.glob(str(path))))
+    return [str(place.absolute()) for place in places]
+
+
+def resolved(uses: Mapping[str, Use], states: Sequence[str], default: str, game: str) -> dict[str, Use]:
+    """The use of each start state that [levels] names, those for no use left out.
+
+    Args:
+        default: the one for training if it names none; "": the moment at which the console is switched on.
+
+    Raises:
+        UserError: see `states_of`, or none is left for training.
+    """
+    keys = states_of([*uses], states, game)
+    found = {state: uses[key] for state, key in keys.items() if uses[key] != "none"}
+    if not found:
+        return {default: "train"}
+    if "train" not in found.values():
+        raise UserError(f"[levels]: no start state of {game} to train on; set at least one to train")
+    return found
+
+
+def state_name(level: str) -> str:
+    """A level's short name."""
+    return Path(level).name.removesuffix(ENDING) if is_path(level) else level or POWER_ON
+
+
+def group_of(name: str) -> str:
+    """The group of a state, where there are too many for a row each: its name without the last part."""
+    return name.rpartition(".")[0] or "others"

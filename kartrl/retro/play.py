@@ -1,0 +1,271 @@
+"""Playing a retro game in a window: its variables, movies of what is played, and start states for levels."""
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pygame
+
+from kartrl.console.libretro import BUTTONS, Image
+from kartrl.console.movie import Movie, read_movie, write_movie
+from kartrl.console.states import write_state
+from kartrl.errors import UserError
+from kartrl.files import unused_file
+from kartrl.metrics.video import Mp4Writer
+from kartrl.retro.console import RetroConsole
+from kartrl.retro.env import FPS
+from kartrl.retro.levels import is_path, state_name, states_of
+from kartrl.retro.library import Game
+from kartrl.viewer.loop import keep_going
+from kartrl.viewer.pad import KEYS, Pad
+from kartrl.viewer.window import DIM, GOLD, GREY, WHITE, Window
+
+PLATFORMS = {"Genesis": "GEN", "Atari2600": "A26", "Snes": "SNES", "Nes": "NES", "GameBoy": "GB"}  # in movies
+SHOWN = 5.0  # seconds for which a notice is shown
+ASPECT = 4 / 3  # of a television
+MOST_VARIABLES = 14  # that are shown
+HELP = (
+    ("P R", "pause, restart"),
+    ("N", "next state"),
+    ("F2", "save movie"),
+    ("F3", "save start state"),
+    ("F11 esc", "full screen, quit"),
+)
+
+
+class Play:
+    """A game that is played from its start states, or shows a movie; a screen of a window.
+
+    Args:
+        console: used by this alone.
+        states: start states: names, paths, or "" for switching on.
+        movie: shown instead.
+        window: None: nothing is drawn.
+    """
+
+    def __init__(
+        self, console: RetroConsole, states: Sequence[str], movie: Movie | None = None, window: Window | None = None
+    ) -> None:
+        self.open = True
+        """Whether the player has not left."""
+        self.written: list[Path] = []
+        """The files written so far."""
+        self._console, self._states, self._movie, self._window = console, tuple(states), movie, window
+        self._pad = None if window is None else Pad(arrows_drive=False)
+        self._place, self._paused, self._notice, self._noticed = 0, False, "", 0.0
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin again at the start state."""
+        console = self._console
+        if self._movie is not None:
+            console.restore(self._movie.state)
+            self._start = self._movie.state
+        else:
+            console.start_at(self._states[self._place] or None)
+            self._start = console.save()
+        console.settle()
+        self._inputs, self.total, self.ends = [0], 0.0, 0
+
+    @property
+    def state(self) -> str:
+        """The start state's short name."""
+        return self._movie.circuit if self._movie is not None else state_name(self._states[self._place])
+
+    @property
+    def over(self) -> bool:
+        """Whether the movie is over."""
+        return self._movie is not None and len(self._inputs) >= len(self._movie.inputs)
+
+    def take(self, event: pygame.event.Event) -> None:
+        """Handle an event of the window."""
+        if self._pad is not None:
+            self._pad.take(event)
+        if event.type == pygame.QUIT:
+            self.open = False
+        elif event.type == pygame.WINDOWFOCUSLOST:
+            self._paused = True
+        elif event.type == pygame.KEYDOWN:
+            self._press(event.key)
+
+    def _press(self, key: int) -> None:
+        if key == pygame.K_ESCAPE:
+            self.open = False
+        elif key == pygame.K_F11 and self._window is not None:
+            self._window.toggle_full_screen()
+        elif key in (pygame.K_p, pygame.K_PAUSE):
+            self._paused = not self._paused
+        elif key == pygame.K_r:
+            self.begin()
+        elif key == pygame.K_n and self._movie is None:
+            self._place = (self._place + 1) % len(self._states)
+            self.begin()
+        elif key == pygame.K_F2 and self._movie is None:
+            self._keep(".bk2")
+        elif key == pygame.K_F3:
+            self._keep(".state")
+
+    def tick(self) -> None:
+        """Advance by a frame, unless paused."""
+        if not self._paused:
+            self.advance(0 if self._pad is None else self._pad.buttons())
+
+    def advance(self, buttons: int) -> None:
+        """Advance by a frame with these buttons held, or those of the movie."""
+        if self.over:
+            return
+        held = buttons if self._movie is None else self._movie.inputs[len(self._inputs)]
+        outcome = self._console.advance(held)
+        self._inputs.append(held)
+        self.total += outcome.reward
+        self.ends += outcome.done
+        if outcome.done and self.ends == 1:
+            self._notify("an episode ends here")
+
+    def _keep(self, ending: str) -> None:
+        """Save what was played as a movie, or the moment as a start state, in the current folder."""
+        game = self._console.game
+        name = f"{game.name}-{self.state}".replace(" ", "-")
+        try:
+            with unused_file(Path(f"{name}{ending}")) as file:
+                self.save_movie(file) if ending == ".bk2" else write_state(file, self._console.save())
+        except (OSError, UserError) as error:
+            self._notify(str(error))
+            return
+        self.written.append(file)
+        self._notify(f"saved {file}")
+
+    def save_movie(self, file: Path) -> None:
+        """Write what has been played since the start.
+
+        Raises:
+            UserError: it cannot be written.
+        """
+        game = self._console.game
+        movie = Movie(game.name, self.state, self._start, tuple(self._inputs))
+        write_movie(file, movie, game.system.buttons, PLATFORMS.get(game.system.name, game.system.name))
+
+    def _notify(self, text: str) -> None:
+        self._notice, self._noticed = text, time.monotonic()
+
+    def draw(self) -> None:
+        """Draw the window."""
+        if (window := self._window) is None:
+            return
+        window.begin()
+        u, panel = window.scale, window.panel
+        window.image(shaped(self._console.screen()), _inside(window.picture))
+        y = window.text(self._console.game.name, 6.5, WHITE, panel.left + 6 * u, panel.top + 6 * u)
+        y = window.text(self.state, 8, GOLD, panel.left + 6 * u, y + 2 * u)
+        y = window.text(f"reward {self.total:g}", 8, WHITE, panel.left + 6 * u, y + 3 * u) + 2 * u
+        for name, value in [*self._console.info().items()][:MOST_VARIABLES]:
+            window.text(name[:16], 6.5, GREY, panel.left + 6 * u, y)
+            y = window.text(f"{value:,}", 6.5, WHITE, panel.right - 6 * u, y, "right")
+        own = keys_of(self._console.game.system.buttons)
+        y = panel.bottom - (len(own) + len(HELP) + 1) * 7 * u
+        for key, meaning in [*own, *HELP]:
+            window.text(key, 6.5, GREY, panel.left + 6 * u, y)
+            y = window.text(meaning, 6.5, DIM, panel.left + 34 * u, y)
+        if self._paused or (self._notice and time.monotonic() - self._noticed < SHOWN):
+            text = "paused: P goes on" if self._paused else self._notice
+            place = window.picture
+            window.text(text, 8, GOLD, place.centerx, place.bottom - 12 * u, "middle")
+        window.show()
+
+
+def keys_of(buttons: Sequence[str | None]) -> list[tuple[str, str]]:
+    """The keyboard's keys for a joypad's buttons, without those for directions."""
+    found = []
+    for key, name in KEYS.items():
+        bit = BUTTONS.index(name)
+        if bit < len(buttons) and (button := buttons[bit]) not in (None, "UP", "DOWN", "LEFT", "RIGHT"):
+            found.append((pygame.key.name(key), str(button).lower()))
+    return found
+
+
+def shaped(screen: Image) -> Image:
+    """A screen, uint8 [H, W, 3], with each pixel twice as wide if it is narrow, as an Atari's are."""
+    height, width = screen.shape[:2]
+    return screen.repeat(2, axis=1) if width < height else screen
+
+
+def _inside(place: pygame.Rect) -> pygame.Rect:
+    """The largest rectangle of a television's proportions, centred in `place`."""
+    found = place.copy()
+    found.width = min(place.width, round(place.height * ASPECT))
+    found.height = min(place.height, round(place.width / ASPECT))
+    found.center = place.center
+    return found
+
+
+Opened = tuple[RetroConsole, list[str], Movie | None]
+
+
+@contextlib.contextmanager
+def opened(
+    game: Game, keys: Sequence[str], replay: Path | None
+) -> Iterator[tuple[RetroConsole, list[str], Movie | None]]:
+    """Context manager: the console, the start states and the movie that a user names.
+
+    Raises:
+        UserError: there is no such state or movie, or it is another game's.
+    """
+    movie = None if replay is None else read_movie(replay, game.system.buttons)
+    if movie is not None and movie.game not in ("", game.name):
+        raise UserError(f"{replay}: recorded in {movie.game}, not in {game.name}; choose the game with --game")
+    states = [*states_of(keys, game.states(), game.name)] if keys else [*game.states()] or [""]
+    if not keys and game.default_state() in states:
+        states.insert(0, states.pop(states.index(game.default_state() or "")))
+    console = RetroConsole(game, isolated=movie is not None or any(map(is_path, states)))
+    try:
+        if movie is not None and replay is not None:
+            console.begin(movie.state, replay)
+        yield console, states, movie
+    finally:
+        console.close()
+
+
+def play(game: Game, keys: Sequence[str], replay: Path | None, output: Path | None) -> list[Path]:
+    """Play in a window or, with both files, convert a movie to a video; returns the files written.
+
+    Args:
+        keys: start states, as in [levels]; (): all.
+        output: a .bk2 for what is played, or an .mp4 for the movie.
+
+    Raises:
+        UserError: see `opened`, there is no display, or a file cannot be written.
+    """
+    if replay is not None and output is not None:
+        with opened(game, keys, replay) as (console, states, movie):
+            return [film(Play(console, states, movie), console, output)]
+    window = Window(game.name)
+    try:
+        with opened(game, keys, replay) as (console, states, movie):
+            screen = Play(console, states, movie, window)
+            keep_going(screen, FPS)
+            if output is not None:
+                with unused_file(output) as file:
+                    screen.save_movie(file)
+                screen.written.append(file)
+            return screen.written
+    finally:
+        window.close()
+
+
+def film(shown: Play, console: RetroConsole, output: Path) -> Path:
+    """Write a movie as an MP4; returns the file.
+
+    Raises:
+        UserError: it cannot be written.
+    """
+    try:
+        with unused_file(output) as file, Mp4Writer(file, FPS) as video:
+            video.add(np.ascontiguousarray(shaped(console.screen())))
+            while not shown.over:
+                shown.advance(0)
+                video.add(np.ascontiguousarray(shaped(console.screen())))
+        return file
+    except OSError as error:
+        raise UserError(f"{output}: cannot write ({error.strerror or error}); choose another file with -o") from error

@@ -1,0 +1,142 @@
+"""Retro games as a world: levels are start states."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from kartrl.config import Config, Levels, View
+from kartrl.envs.episode import Episode
+from kartrl.envs.world import Env, World
+from kartrl.envs.wrappers.atari import USUAL
+from kartrl.files import user_path
+from kartrl.retro.levels import group_of, is_path, resolved, state_name, states_of
+from kartrl.retro.library import Game, game_of
+from kartrl.retro.settings import section_of
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+NAMESPACE = "retro/"
+
+
+class RetroWorld(World):
+    """`retro/NAME`, a game that stable-retro knows, or `retro/FOLDER`, one's own; `World` documents the methods."""
+
+    level_word: ClassVar = "state"
+    seen_keys: ClassVar = frozenset({"retro.crop"})
+    action_keys: ClassVar = ("retro.actions", "retro.players")
+
+    @property
+    def game(self) -> Game:
+        """The game that `environment.id` names.
+
+        Raises:
+            UserError: there is none.
+        """
+        return game_of(self.config.environment.id.removeprefix(NAMESPACE))
+
+    # Environments
+
+    def make_env(self, levels: Sequence[str], training: bool, render: bool) -> Env:
+        """See `World.open_env`."""
+        from kartrl.envs.named_modules import apply_wrapper
+        from kartrl.retro.env import RetroEnv
+
+        section = self.config.environment
+        states = tuple(levels) or self.levels("train")
+        made = RetroEnv(
+            self.game, section_of(self.config), section.view(USUAL), states, "rgb_array" if render else None
+        )
+        return apply_wrapper(made, section)
+
+    def isolate(self, env: Env) -> None:
+        """See `World`; the start states of stable-retro are trusted."""
+        if any(map(is_path, self.all_levels())):
+            env.unwrapped.isolate()  # type: ignore[attr-defined]
+
+    def check(self) -> None:
+        env = self.open_env(self.all_levels())
+        self.isolate(env)
+        try:
+            for level in self.all_levels():
+                env.unwrapped.check(level)  # type: ignore[attr-defined]
+        finally:
+            env.close()
+
+    @property
+    def usual_view(self) -> View:
+        """See `World`: Atari's."""
+        return USUAL
+
+    @property
+    def usual_rewards(self) -> str:
+        """See `World`: scores are of any size."""
+        return "clip"
+
+    @property
+    def frames_per_step(self) -> int:
+        return self.config.environment.view(USUAL).frame_skip
+
+    def has_effect(self, key: str, images: bool) -> bool:
+        """See `World`: neither keyword arguments nor Atari's keys."""
+        return not key.startswith("kwargs.") and key not in ("noop_max", "life_loss_ends", "observation_parts")
+
+    # Levels
+
+    def prepare(self, console: Console | None = None) -> Config:
+        """See `World`: resolves the keys of [levels]."""
+        return self.config.replaced(levels=self.config.levels.model_copy(update={"found": self._uses()}))
+
+    def _uses(self) -> dict[str, str]:
+        """See `World`; levels are names of start states, absolute paths, or "" for switching the console on."""
+        found = self.config.levels.found
+        if found is not None:
+            return dict(found)
+        game = self.game
+        default = game.default_state(section_of(self.config).players) or ""
+        return {**resolved(self.config.levels.uses, game.states(), default, game.name)}
+
+    def contents(self) -> dict[str, str]:
+        return {
+            state_name(state): blake2b(Path(state).read_bytes(), digest_size=8).hexdigest()
+            for state in self.all_levels()
+            if is_path(state)
+        }
+
+    def level_keys(self) -> list[str]:
+        return [state_name(state) for state in self.all_levels()]
+
+    def openable(self, own: bool) -> tuple[Config, list[str]]:
+        """See `World`: paths are opened only for the user's own runs."""
+        uses = self.config.levels.uses
+        left = [key for key, use in uses.items() if is_path(key) and not (own and user_path(key).is_file())]
+        kept = Levels(uses={key: use for key, use in uses.items() if key not in left})
+        return self.config.replaced(levels=kept), [key for key in left if uses[key] != "none"]
+
+    def impersonal(self) -> Config:
+        """See `World`: without paths."""
+        uses = {key: use for key, use in self.config.levels.uses.items() if not is_path(key)}
+        return self.config.replaced(levels=Levels(uses=uses))
+
+    def find_levels(self, keys: Sequence[str], console: Console | None = None) -> tuple[str, ...]:
+        """See `World`; `keys` have the forms of keys of [levels]."""
+        game = self.game
+        return tuple(states_of(keys, game.states(), game.name))
+
+    def reset_options(self, level: str) -> dict[str, Any]:
+        return {"state": level}
+
+    def name_level(self, level: str) -> str:
+        return state_name(level)
+
+    def group_of(self, name: str) -> str:
+        """See `World`: states of the same beginning, such as a zone's acts."""
+        return group_of(name)
+
+    def make_episode(self, info: dict[str, Any], finished: bool, use: str = "train") -> Episode:
+        from kartrl.retro.env import LEVEL
+
+        return super().make_episode(info, finished, use)._replace(level=info[LEVEL])

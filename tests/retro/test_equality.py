@@ -1,0 +1,188 @@
+"""Frames, memory, values, reward and end equal `stable_retro.make`'s, over 20,000 random steps for each core."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kartrl.console.libretro import PAD_BITS
+from kartrl.kart.game_files import BUNDLED, GAMES
+from kartrl.retro.console import RetroConsole
+from kartrl.retro.library import Game, atari_roms, find_game, folders, game_in
+from kartrl.retro.scenario import OPERATIONS
+
+stable_retro = pytest.importorskip("stable_retro", reason="no emulators on this platform")
+
+STEPS = 20_000
+MakeBoth = Callable[..., tuple[Any, RetroConsole]]
+KINDS = [f"{order}{kind}{size}" for order in ("|", "<", ">", "><", "<>") for kind in "uidn" for size in range(1, 9)]
+FACTORS = (-2, -1, -0.25, 0, 0.5, 1, 3)  # whose sums are exact in any order
+
+
+@pytest.fixture
+def make_both(tmp_path: Path) -> Iterator[MakeBoth]:
+    """Makes stable-retro's environment and a console with a copy of a game's integration, closed at the end."""
+    made: list[Any] = []
+
+    def make(game: Game, files: dict[str, Any] | None = None, actions: str = "ALL", **settings: Any) -> Any:
+        for each in made:
+            each.close()
+        folder = tmp_path / str(len(made)) / game.name
+        shutil.copytree(game.folder, folder)
+        rom = folder / f"rom.{game.system.endings[0]}"
+        if not rom.exists():
+            shutil.copy(game.rom(), rom)
+        for name, content in (files or {}).items():
+            (folder / name).write_text(json.dumps(content))
+        stable_retro.data.Integrations.clear_custom_paths()
+        stable_retro.data.Integrations.add_custom_path(str(folder.parent))
+        env = stable_retro.make(
+            game.name,
+            inttype=stable_retro.data.Integrations.CUSTOM_ONLY,
+            render_mode="rgb_array",
+            use_restricted_actions=getattr(stable_retro.Actions, actions),
+            **settings,
+        )
+        made.append(env)
+        made.append(RetroConsole(game_in(folder), players=settings.get("players", 1)))
+        return env, made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def assert_same_frame(env: Any, console: RetroConsole, seen: np.ndarray) -> None:
+    assert np.array_equal(seen, console.cropped(console.scenario.crop()))
+    memory = {start: bytes(block) for start, block in console.opened().memory.items()}
+    assert memory == env.data.memory.blocks
+
+
+def drive(env: Any, console: RetroConsole, state: str | None, steps: int, seed: int, held: Any = None) -> None:
+    """Random actions, each repeated for some steps, through ends, saved states and restored ones.
+
+    Args:
+        held: what the buttons of an action are for the console; by default those of MultiBinary.
+    """
+    random = np.random.default_rng(seed)
+    assert_same_frame(env, console, begin(env, console, state))
+    since = 0
+    saved = env.em.get_state()
+    for step in range(steps):
+        if step % 7 == 0 or random.random() < 0.1:
+            action = env.action_space.sample() if held else random.integers(2, size=env.action_space.n)
+        seen, reward, done, truncated, info = env.step(action)
+        bits = [held(action)] if held else np.split(action, console.players)
+        buttons = sum(
+            int(bit if held else sum(int(each) << i for i, each in enumerate(bit))) << PAD_BITS * player
+            for player, bit in enumerate(bits)
+        )
+        outcome = console.advance(buttons)
+        assert_same_frame(env, console, seen)
+        assert (outcome.reward, outcome.done, False) == (reward, done, truncated)
+        assert console.info() == info
+        since += 1
+        if step % 400 == 150:
+            saved = console.save() if step % 800 == 150 else env.em.get_state()
+        if step % 400 == 210:  # the values before stay those before the restore
+            assert env.em.set_state(saved)
+            console.restore(saved)
+        if (done and since > 40) or since > 3000:
+            assert_same_frame(env, console, begin(env, console, state))
+            since = 0
+
+
+def begin(env: Any, console: RetroConsole, state: str | None) -> np.ndarray:
+    seen, _ = env.reset()
+    console.begin_episode(state)
+    return seen
+
+
+def random_integration(env: Any, seed: int) -> dict[str, Any]:
+    """A data.json with values of all types anywhere in the memory, and a scenario.json with all operations."""
+    random = np.random.default_rng(seed)
+    blocks = [(start, len(block)) for start, block in env.data.memory.blocks.items()]
+    info: dict[str, Any] = {}
+    for kind in KINDS:
+        start, size = blocks[random.integers(len(blocks))]
+        address = start + int(random.integers(max(1, min(size, 2048) - 8)))
+        if address - start + int(kind[-1]) <= size:
+            info[f"value {kind}"] = {"address": address, "type": kind}
+    small = [name for name in info if name[-1] in "12"]
+
+    def measure(delta: str) -> dict[str, Any]:
+        spec = {"op": str(random.choice([*OPERATIONS])), "reference": int(random.integers(-2, 3))}
+        return spec | ({"measurement": delta} if random.random() < 0.5 else {})
+
+    terms = {}
+    for name in random.choice(small, 12, replace=False):
+        spec = measure("absolute") | {"reward": float(random.choice(FACTORS)), "penalty": float(random.choice(FACTORS))}
+        if random.random() < 0.4:
+            del spec["op"]
+        terms[str(name)] = spec
+
+    def condition(depth: int) -> dict[str, Any]:
+        names = random.choice([*info], 2, replace=False)
+        found: dict[str, Any] = {"variables": {str(name): measure("delta") for name in names}}
+        if depth:
+            found["nodes"] = {str(number): condition(depth - 1) for number in range(2)}
+        return found | ({"condition": "all"} if depth % 2 or random.random() < 0.5 else {})
+
+    reward = {"variables": terms, "time": {"reward": -0.5}}
+    return {
+        "data.json": {"info": info},
+        "scenario.json": {"reward": reward, "done": condition(2), "crop": [8, 16, 100, 120]},
+    }
+
+
+def number(bits: np.ndarray) -> int:
+    return sum(int(bit) << place for place, bit in enumerate(bits))
+
+
+@pytest.mark.timeout(900)
+def test_genesis_equals_stable_retro(make_both: MakeBoth) -> None:
+    """Its own scenario, then values of all types, and a reward and an end of all operations; Discrete and all buttons.
+
+    Its memory is in words of two bytes, each in reverse.
+    """
+    game = find_game("Airstriker-Genesis-v0")
+    env, console = make_both(game, actions="DISCRETE")
+    drive(env, console, "Level1", STEPS - 3000, seed=1, held=console.combinations.discrete().__getitem__)
+    env, console = make_both(game, random_integration(env, 2))
+    drive(env, console, "Level1", 3000, seed=2)
+
+
+@pytest.mark.timeout(900)
+def test_snes_equals_stable_retro(make_both: MakeBoth) -> None:
+    """Our own game, with filtered actions, for two players, and with MultiDiscrete ones."""
+    game = game_in(GAMES / BUNDLED)
+    env, console = make_both(game, actions="FILTERED", state="MarioCircuit.Act1")
+    drive(env, console, "MarioCircuit.Act1", STEPS - 5000, 1, lambda bits: console.combinations.filtered(number(bits)))
+    env, console = make_both(game, random_integration(env, 3), players=2, state="DonutPlains.Act1")
+    drive(env, console, "DonutPlains.Act1", 3000, seed=3)
+    env, console = make_both(game, random_integration(env, 4), "MULTI_DISCRETE", state="DonutPlains.Act1")
+    env.action_space.seed(4)
+    drive(env, console, "DonutPlains.Act1", 2000, 4, lambda chosen: console.combinations.chosen(chosen.tolist()))
+
+
+@pytest.mark.timeout(900)
+def test_atari_equals_stable_retro(make_both: MakeBoth) -> None:
+    """All games whose ROMs are in ale-py's package; restored states lack the paddle's position.
+
+    Of games whose reward or end is a script, without these.
+    """
+    pytest.importorskip("ale_py", reason="has the ROMs")
+    hashes = {digest for digest, _ in atari_roms()}
+    names = [name for name in folders() if "-Atari2600-" in name]
+    games = [game for game in map(find_game, names) if hashes & {*game.hashes}]
+    assert len(games) == 32
+    for seed, game in enumerate(games):
+        scripted = any(game.folder.glob("*.lua"))
+        env, console = make_both(game, {"scenario.json": {}} if scripted else {}, actions="DISCRETE")
+        env.action_space.seed(seed)
+        state = game.default_state()
+        drive(env, console, state, STEPS // len(games), seed, held=console.combinations.discrete().__getitem__)

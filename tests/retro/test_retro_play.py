@@ -1,0 +1,110 @@
+"""`kartrl play --game retro/...`: in a window on SDL's dummy display; movies are those of stable-retro."""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pygame
+import pytest
+from players import on_stable_retro
+
+from kartrl.cli import main
+from kartrl.console.movie import read_movie
+from kartrl.console.states import read_state
+from kartrl.retro.console import RetroConsole
+from kartrl.retro.library import find_game
+from kartrl.retro.play import Play, keys_of, shaped
+from kartrl.viewer.window import Window
+
+pytest.importorskip("stable_retro", reason="no emulators on this platform")
+
+AIRSTRIKER = "Airstriker-Genesis-v0"
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def console() -> Iterator[RetroConsole]:
+    made = RetroConsole(find_game(AIRSTRIKER))
+    yield made
+    made.close()
+
+
+def test_movie_plays_the_same_on_stable_retro(console: RetroConsole, here: Path) -> None:
+    game, dice = console.game, random.Random(0)
+    played = Play(console, ["Level1"])
+    for _ in range(60):
+        buttons = dice.getrandbits(12)
+        for _ in range(10):
+            played.advance(buttons)
+    played.save_movie(here / "a.bk2")
+    assert len(read_movie(here / "a.bk2", game.system.buttons).inputs) == 601
+    name, players, frames, _, values = on_stable_retro(game.folder, here / "a.bk2")
+    assert (name, players, frames) == (AIRSTRIKER, 1, 601)
+    assert values == console.info()
+    score, seen = played.total, console.screen()
+    again = Play(console, [], read_movie(here / "a.bk2", game.system.buttons))
+    while not again.over:
+        again.advance(0)
+    assert again.state == "Level1"
+    assert (again.total, console.info()) == (score, values)
+    assert np.array_equal(console.screen(), seen)
+
+
+def test_keys_play_and_save(console: RetroConsole, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    window = Window(AIRSTRIKER)
+    screen = Play(console, ["Level1"], window=window)
+
+    def press(*keys: int) -> None:
+        for key in keys:
+            screen.take(pygame.event.Event(pygame.KEYDOWN, key=key))
+
+    press(pygame.K_RIGHT)
+    for _ in range(30):
+        screen.tick()
+    before = console.info()
+    screen.draw()
+    drawn = window.pixels()
+    assert drawn[window.picture.top + 20 : window.picture.bottom, : window.picture.right].any()
+    assert drawn[:, window.panel.left :].any()
+    press(pygame.K_F2, pygame.K_F3, pygame.K_p)
+    screen.tick()
+    assert console.info() == before
+    assert screen.written == [Path(f"{AIRSTRIKER}-Level1.bk2"), Path(f"{AIRSTRIKER}-Level1.state")]
+    movie = read_movie(screen.written[0], console.game.system.buttons)
+    assert movie.inputs == (0,) + (128,) * 30
+    assert read_state(screen.written[1]) == console.save()
+    press(pygame.K_r, pygame.K_n, pygame.K_ESCAPE)
+    assert not screen.open
+    window.close()
+    assert main(["play", "--game", f"retro/{AIRSTRIKER}", "--replay", str(screen.written[0]), "-o", "a.mp4"]) == 0
+    assert (here / "a.mp4").stat().st_size > 1000
+
+
+def test_narrow_screens_are_shown_wider_and_keys_are_named() -> None:
+    assert shaped(np.zeros((210, 160, 3), np.uint8)).shape == (210, 320, 3)
+    assert shaped(np.zeros((224, 256, 3), np.uint8)).shape == (224, 256, 3)
+    assert ("x", "button") in keys_of(find_game("Pong-Atari2600-v0").system.buttons)
+    assert ("v", "c") in keys_of(find_game(AIRSTRIKER).system.buttons)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--game", f"retro/{AIRSTRIKER}", "-p", "x"], "-p, --ghost and --opponents are for the kart"),
+        (["--game", f"retro/{AIRSTRIKER}", "-o", "a.mp4"], "must end in .bk2"),
+        (["--game", f"retro/{AIRSTRIKER}", "--replay", "no.bk2", "-o", "a.mp4"], "no.bk2: cannot read this movie"),
+        (["--game", "retro/Airstriker", "--replay", "a.bk2", "-o", "a.mp4"], "nearest is 'Airstriker-Genesis-v0'"),
+    ],
+)
+def test_what_cannot_be_played_is_an_error(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["play", *arguments]) == 2
+    assert message in capsys.readouterr().err

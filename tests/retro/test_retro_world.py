@@ -1,0 +1,139 @@
+"""Retro games as a world: trained from a name, their start states as levels, seen and unseen."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from commands import logged, run
+
+from kartrl.config import dump, read
+from kartrl.envs.worlds import load_world
+from kartrl.errors import UserError
+from kartrl.kart.game_files import BUNDLED, GAMES
+from kartrl.retro.console import RetroConsole
+from kartrl.retro.levels import resolved, states_of
+from kartrl.retro.library import find_game, game_in
+from kartrl.retro.world import RetroWorld
+
+pytest.importorskip("stable_retro", reason="no emulators on this platform")
+
+AIRSTRIKER = "environment.id=retro/Airstriker-Genesis-v0"
+STATES = ("Green.Act1", "Green.Act2", "Marble.Act1")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which Airstriker was trained for a moment, with a start state of one's own to test on."""
+    from kartrl.console.states import write_state
+
+    folder = tmp_path_factory.mktemp("retro")
+    console = RetroConsole(find_game("Airstriker-Genesis-v0"))
+    console.begin_episode("Level1")
+    for _ in range(200):
+        console.run(0)
+    (folder / "mine").mkdir()
+    write_state(folder / "mine" / "Later.state", console.save())
+    console.close()
+    settings = [
+        AIRSTRIKER, "levels.Level1=train", "levels../mine/Later.state=test",
+        "run.agent_steps=600", "retro.time_limit=10", "model.hidden_size=16", "system.agents=1", "run.name=run",
+    ]  # fmt: skip
+    done = run("train", *(part for setting in settings for part in ("--set", setting)), cwd=folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def test_states_are_trained_and_evaluated_apart(trained: Path) -> None:
+    tags = {row.tag for row in logged(trained / "logs" / "run")}
+    assert {"charts/episodic_return", "evaluation/train_return", "evaluation/test_return"} <= tags
+    assert {"evaluation_train/Level1/episodic_return", "evaluation_test/Later/episodic_return"} <= tags
+    assert (trained / "logs" / "run" / "best.pt").exists()
+
+
+def test_commands_drive_a_retro_policy(trained: Path) -> None:
+    table = run("evaluate", "-p", "run", "--episodes", "2", "--max-steps", "30", cwd=trained).stdout
+    assert re.search(r"Later \(unseen\) +│ +2 │", table), table
+    assert re.search(r"Level1 +│ +2 │", table)
+    done = run("record", "-p", "run", "-s", "mine/Later.state", "--max-steps", "20", cwd=trained)
+    assert done.returncode == 0, done.stderr
+    assert (trained / "Later.mp4").stat().st_size > 1000
+    wrong = run("evaluate", "-p", "run", "-s", "Level2", cwd=trained)
+    assert wrong.returncode == 2
+    assert wrong.stderr == "kartrl: Airstriker-Genesis-v0 has no start state 'Level2'; the nearest is 'Level1'\n"
+
+
+def test_run_is_resumed_and_its_configuration_is_its_own(trained: Path) -> None:
+    config = read([trained / "logs" / "run" / "config.cfg"])
+    assert config.levels.uses == {"Level1": "train", "./mine/Later.state": "test"}
+    assert (config.environment.frame_skip, config.environment.frame_stack, config.environment.height) == (4, 4, 84)
+    assert read(base=dump(config)) == config
+    done = run("train", "--resume", "run", "--set", "run.agent_steps=900", cwd=trained)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("uses", "found"),
+    [
+        ({}, {"Green.Act2": "train"}),
+        ({"Green.*": "none"}, {"Green.Act2": "train"}),
+        ({"*": "train", "Marble*": "test"}, {"Green.Act1": "train", "Green.Act2": "train", "Marble.Act1": "test"}),
+        ({"Marble*": "test", "*": "train"}, dict.fromkeys(STATES, "train")),
+        ({"*": "train", "*Act1": "none"}, {"Green.Act2": "train"}),
+    ],
+)
+def test_last_key_of_a_state_counts(uses: dict, found: dict) -> None:
+    assert resolved(uses, STATES, "Green.Act2", "Sonic") == found
+
+
+def test_states_that_are_missing_are_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for key, message in {
+        "green.act1": "Sonic has no start state 'green.act1'; the nearest is 'Green.Act1'",
+        "Blue*": "no start state 'Blue*'",
+        "mine/*.state": "no start state 'mine/*.state'",
+    }.items():
+        with pytest.raises(UserError) as raised:
+            states_of([key], STATES, "Sonic")
+        assert message in str(raised.value)
+    with pytest.raises(UserError, match="to train on"):
+        resolved({"*": "test"}, STATES, "Green.Act2", "Sonic")
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "x.state").touch()
+    assert len(states_of(["a/*.state", "Green*"], STATES, "Sonic")) == 3
+    with pytest.raises(UserError, match="both called x; rename one"):
+        states_of(["?/x.state"], STATES, "Sonic")
+
+
+def test_levels_of_a_retro_configuration_have_its_syntax() -> None:
+    for key, message in {"a/b.toml": "must be of .state files", "a/**/b.state": "without **"}.items():
+        with pytest.raises(UserError, match=re.escape(message)):
+            read(overrides=[AIRSTRIKER, f"levels.{key}=train"])
+    for override in ("retro.reward=score", "retro.reward=score:x", "retro.reward=score:1:2:3", "retro.crop=1 2 3"):
+        with pytest.raises(UserError, match=r"\[retro\]|retro\."):
+            read(overrides=[AIRSTRIKER, override])
+    with pytest.raises(UserError, match=r"\[retro\] applies to retro/ only"):
+        read(overrides=["retro.players=2"])
+
+
+def test_strangers_states_are_not_opened() -> None:
+    config = read(overrides=[AIRSTRIKER, "levels.Level1=train", "levels../a.state=test", "levels../b.state=none"])
+    own, left = load_world(config).openable(own=False)
+    assert own.levels.uses == {"Level1": "train"}
+    assert left == ["./a.state"]
+    assert load_world(config).impersonal().levels.uses == {"Level1": "train"}
+
+
+def test_game_without_states_begins_when_it_is_switched_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / BUNDLED
+    folder.mkdir()
+    shutil.copy(GAMES / BUNDLED / "rom.sfc", folder)
+    assert game_in(folder).default_state() is None
+    monkeypatch.chdir(tmp_path)
+    assert load_world(read(overrides=[f"environment.id=retro/{BUNDLED}"])).levels("train") == ("",)
+    assert load_world(read(overrides=[f"environment.id=retro/./{BUNDLED}"])).levels("train") == ("",)
+    with pytest.raises(UserError, match="retro/mine/game: no such folder"):
+        load_world(read(overrides=["environment.id=retro/mine/game"])).levels("train")
+    assert resolved({}, (), "", BUNDLED) == {"": "train"}
+    assert RetroWorld(read(overrides=[AIRSTRIKER])).name_level("") == "power on"
