@@ -1,7 +1,8 @@
 """The configuration: one frozen model per INI section."""
 
 from kartrl.config.algorithms import A2C, Algorithm, Impala
-from kartrl.config.ini import Config, check_override, check_own, dump, presets, read, settings
+from kartrl.config.config import Config
+from kartrl.config.ini import check_override, check_own, dump, presets, read, settings
 from kartrl.config.levels import Levels
 from kartrl.config.sections import Environment, Evaluation, Model, Optimizer, Run, System, View
 

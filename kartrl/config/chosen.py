@@ -5,7 +5,7 @@ from collections.abc import Container
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kartrl.config.ini import Config
+    from kartrl.config.config import Config
 
 TEXT = re.compile(r"auto \((.+)\)")
 

@@ -6,7 +6,8 @@ from typing import Any
 
 from kartrl.config import arguments
 from kartrl.config.chosen import unchosen
-from kartrl.config.ini import Config, dump, find_file, parse, read
+from kartrl.config.config import Config
+from kartrl.config.ini import dump, find_file, parse, read
 from kartrl.config.worlds import settings_of
 from kartrl.errors import UserError
 from kartrl.files import read_text
