@@ -1,9 +1,13 @@
 """`kartrl evaluate`: runs a trained network on every level, and prints a table."""
 
 import argparse
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 from rich.box import HEAVY_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -11,9 +15,10 @@ from rich.table import Table
 from kartrl.commands.arguments import Parser, add_levels, add_max_steps, add_policy, add_world
 from kartrl.commands.policy import find_policy
 from kartrl.commands.progress import Progress
-from kartrl.commands.results import as_json, print_json, write_csv
+from kartrl.commands.results import as_json, interval, print_json, write_csv
 from kartrl.envs.episode import Episode, Result
 from kartrl.envs.world import Env, World
+from kartrl.errors import UserError
 from kartrl.files import output_file, unused_file, user_path
 from kartrl.metrics.tables import Line, fitted
 from kartrl.options import positive
@@ -25,10 +30,17 @@ def add_arguments(parser: Parser) -> None:
     """Add the arguments of `kartrl evaluate`."""
     parser.runs(
         run,
-        "evaluate -p my-run",
+        "evaluate my-run logs/my-run/best.pt",
         "evaluate -p my-run -s '*.Act1',random:100-119 --episodes 3",
         "evaluate --set kart.opponents=3",
         "evaluate -p my-run --json -o episodes.csv",
+    )
+    parser.add_argument(
+        "runs",
+        nargs="*",
+        metavar="RUN",
+        type=os.path.expanduser,
+        help="the same as -p; several are compared in a table",
     )
     add_levels(parser, "only these circuits, named as in [levels], such as random:100-119")
     add_policy(parser)
@@ -45,20 +57,46 @@ def run(options: argparse.Namespace) -> int:
     """Evaluate, and print the table; returns the exit status."""
     console = Console(stderr=options.json)
     file = None if options.output is None else output_file(options.output, "episodes", ".csv")
-    path = find_policy(options.checkpoint, bool(options.state), console)
+    if options.runs and options.checkpoint is not None:
+        raise UserError("-p: name all policies one way: evaluate RUN RUN ..., or -p RUN")
+    named = options.runs or [options.checkpoint]
+    paths = [find_policy(name, bool(options.state), console) for name in named]
+    found: list[dict[str, Any]] = []
 
-    def write(world: World, results: Sequence[Result], agent_steps: int) -> None:
-        if file is not None:
-            with unused_file(file) as unused:
-                write_csv(results, unused)
-            console.print(f"Wrote {unused}", highlight=False, markup=False, soft_wrap=True)
-        if options.json:
-            about = {"checkpoint": str(path), "agent_steps": agent_steps, "greedy": options.greedy}
-            print_json(**as_json(results, world, about))
+    def keep(path: Path, world: World, results: Sequence[Result], agent_steps: int) -> None:
+        about = {"checkpoint": str(path), "agent_steps": agent_steps, "greedy": options.greedy}
+        found.append(as_json(results, world, about))
 
     choices = options.state, options.episodes, options.greedy, options.device
-    evaluate(path, *choices, console, options.set, options.max_steps, write)
+    try:
+        for path in paths:
+            evaluate(path, *choices, console, options.set, options.max_steps, partial(keep, path))
+    finally:  # on Ctrl-C, with the episodes until then
+        if len(found) > 1:
+            console.print(_compared(found, console.width))
+        if file is not None and found:
+            which = len(paths) > 1
+            rows = [
+                ({"checkpoint": one["checkpoint"]} if which else {}) | row for one in found for row in one["episodes"]
+            ]
+            with unused_file(file) as unused:
+                write_csv(rows, unused)
+            console.print(f"Wrote {unused}", highlight=False, markup=False, soft_wrap=True)
+        if options.json and found:
+            print_json(**({"checkpoints": found} if len(paths) > 1 else found[0]))
     return 0
+
+
+def _compared(found: Sequence[Mapping[str, Any]], width: int) -> Table:
+    """A row for each policy: the mean return of all its episodes, and its interval."""
+    lines = []
+    for one in found:
+        returns = np.array([row["return"] for row in one["episodes"]])
+        low_high = interval(returns)
+        between = "-" if low_high is None else f"{low_high[0]:,.2f} to {low_high[1]:,.2f}"
+        mean = f"{returns.mean():,.2f}" if len(returns) else "-"
+        lines.append(Line(one["checkpoint"], [mean, between, str(len(returns)), f"{one['agent_steps']:,}"]))
+    return fitted("policy", ["mean return", "95 % interval", "episodes", "agent steps"], [lines], width, HEAVY_HEAD)
 
 
 def evaluate(

@@ -31,15 +31,20 @@ def as_json(results: Sequence[Result], world: World, about: Mapping[str, Any]) -
     }
 
 
+def interval(returns: np.ndarray) -> list[float] | None:
+    """The 95 % interval of the mean of these returns, float [n]; None for a single one."""
+    band = mean_band(returns[:, None], np.random.default_rng(0))
+    return [float(band.low[0]), float(band.high[0])] if len(returns) > 1 else None
+
+
 def _level(result: Result, world: World) -> dict[str, Any]:
     returns = np.array([episode.episodic_return for episode in result.episodes])
-    band = mean_band(returns[:, None], np.random.default_rng(0))
     return {
         "level": result.level,
         "split": result.use,
         "episodes": len(returns),
         "return_mean": float(returns.mean()),
-        "return_interval": [float(band.low[0]), float(band.high[0])] if len(returns) > 1 else None,
+        "return_interval": interval(returns),
         "return_min": float(returns.min()),
         "return_max": float(returns.max()),
         "terminated": sum(episode.finished for episode in result.episodes),
@@ -47,14 +52,13 @@ def _level(result: Result, world: World) -> dict[str, Any]:
     }
 
 
-def write_csv(results: Sequence[Result], file: Path) -> None:
-    """Write a row for each episode, replacing the file.
+def write_csv(rows: Sequence[Mapping[str, Any]], file: Path) -> None:
+    """Write rows with the same keys, replacing the file.
 
     Raises:
         OSError: it cannot be written.
     """
     text = io.StringIO()
-    rows = _rows(results)
     writer = csv.DictWriter(text, rows[0] if rows else [], lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)

@@ -1,6 +1,7 @@
 """`kartrl doctor` on this machine, and where something is wrong with it."""
 
 import hashlib
+import json
 import math
 import os
 import re
@@ -53,6 +54,10 @@ def without(module: str, folder: Path) -> tuple[Path]:
 
 def test_this_machine_is_ready(tmp_path: Path, data: Path) -> None:
     pytest.importorskip("stable_retro")
+    told = run("doctor", "--json", cwd=tmp_path)
+    report = json.loads(told.stdout)
+    assert (report["ready"], [check["subject"] for check in report["checks"]]) == (True, list(CHECKS))
+    assert all(check["text"] in told.stderr for check in report["checks"])
     replay = ["--set", "algorithm.name=impala", "--set", "replay.methods=queue uniform", "--set", "replay.save=true"]
     found = examine("--set", "system.agents=3", *replay, cwd=tmp_path, status=0)
     assert re.search(r"of which the replay 0\.\d, which takes up to \d\.\d GB of disk too", found["memory"][1])

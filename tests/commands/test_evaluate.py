@@ -350,3 +350,20 @@ def test_results_as_json_and_csv_agree_with_episodes(cartpole, tmp_path, capsys,
     assert level["return_min"] == min(returns) <= low <= level["return_mean"] <= high <= max(returns)
     assert level["measures"]["episodic_length"] == level["return_mean"]
     assert not results["greedy"]
+
+
+def test_several_policies_are_compared_in_one_table(cartpole, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "300")
+    copy = tmp_path / "copy.pt"
+    copy.write_bytes(cartpole.read_bytes())
+    assert main(["evaluate", str(cartpole), str(copy), "--episodes", "3", "--json", "-o", "x"]) == 0
+    out, err = capsys.readouterr()
+    first, second = json.loads(out)["checkpoints"]
+    assert (first["checkpoint"], second["checkpoint"]) == (str(cartpole), str(copy))
+    assert first["episodes"] == second["episodes"]
+    assert "95 % interval" in err
+    rows = list(csv.DictReader((tmp_path / "x.csv").read_text().splitlines()))
+    assert [row["checkpoint"] for row in rows] == [str(cartpole)] * 3 + [str(copy)] * 3
+    assert main(["evaluate", str(cartpole), "-p", str(copy)]) == 2
+    assert "one way" in capsys.readouterr().err

@@ -72,7 +72,7 @@ def test_option_s_takes_one_argument_and_repeats(command: str, capsys: pytest.Ca
         assert options.state == ["*.Act1", "random:2"]
         assert not run or options.checkpoint == "my-run"
     with pytest.raises(SystemExit):
-        make_parser().parse_args([command, *more, "-s", "A", "B", "C"])
+        make_parser().parse_args([command, *more, "-s", "A", "B", "C", "--no"])
     assert "several levels are A,B or -l A -l B" in capsys.readouterr().err
 
 

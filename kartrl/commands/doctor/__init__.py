@@ -14,6 +14,7 @@ from rich.text import Text
 from kartrl.commands.arguments import Parser
 from kartrl.commands.doctor import configured, game, machine
 from kartrl.commands.doctor.configured import Examined, State
+from kartrl.commands.results import print_json
 from kartrl.errors import UserError
 from kartrl.options import add_config, config_files
 
@@ -39,13 +40,18 @@ COLOURS = {"ok": "green", "warning": "yellow", "problem": "bold red"}
 
 def add_arguments(parser: Parser) -> None:
     """Add the arguments of `kartrl doctor`."""
-    parser.runs(run, "doctor", "doctor -c mine.cfg")
+    parser.runs(run, "doctor", "doctor -c mine.cfg --json")
     add_config(parser)
+    parser.add_argument("--json", action="store_true", help="print the report as JSON, and its lines on stderr")
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the report; returns the exit status."""
-    return doctor(config_files(options), options.set, Console())
+    findings: list[Finding] = []
+    status = doctor(config_files(options), options.set, Console(stderr=options.json), findings.append)
+    if options.json:
+        print_json(ready=status == 0, checks=[found._asdict() for found in findings])
+    return status
 
 
 class Finding(NamedTuple):
@@ -56,14 +62,21 @@ class Finding(NamedTuple):
     text: str  # the result and, if not ok, what to do
 
 
-def doctor(files: list[str], overrides: list[str], console: Console) -> int:
+def doctor(
+    files: list[str], overrides: list[str], console: Console, keep: Callable[[Finding], None] = lambda _: None
+) -> int:
     """Print the result of each check as soon as it is known: a row of a table in a terminal, else a plain line.
+
+    Args:
+        keep: called with each.
 
     Returns:
         0 if a run with this configuration can start, else 1.
     """
     problems = 0
-    for state, subject, text in examine(files, overrides, console):
+    for found in examine(files, overrides, console):
+        keep(found)
+        state, subject, text = found
         problems += state == "problem"
         if console.is_terminal:
             row = Table.grid(Column(width=8), Column(width=17), Column(), padding=(0, 1))
