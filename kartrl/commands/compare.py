@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from rich.console import Console
 
 from kartrl.commands.arguments import Parser
-from kartrl.commands.results import print_json
+from kartrl.commands.output.results import print_json
 from kartrl.errors import UserError
 from kartrl.files import unused_file, user_path, whole_file, write_whole
 

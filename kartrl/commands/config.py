@@ -5,7 +5,7 @@ import textwrap
 from pathlib import Path
 
 from kartrl.commands.arguments import Parser
-from kartrl.commands.results import print_json
+from kartrl.commands.output.results import print_json
 from kartrl.config import Config, dump, read
 from kartrl.config.explanation import difference, explain
 from kartrl.errors import UserError

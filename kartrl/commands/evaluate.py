@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.table import Table
 
 from kartrl.commands.arguments import Parser, add_levels, add_max_steps, add_policy, add_world
+from kartrl.commands.output.progress import Progress
+from kartrl.commands.output.results import as_json, interval, print_json, write_csv
 from kartrl.commands.policy import find_policy
-from kartrl.commands.progress import Progress
-from kartrl.commands.results import as_json, interval, print_json, write_csv
 from kartrl.envs.episode import Episode, Result
 from kartrl.envs.world import Env, World
 from kartrl.errors import UserError

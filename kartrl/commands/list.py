@@ -11,8 +11,8 @@ from rich.box import HEAVY_HEAD
 from rich.console import Console
 
 from kartrl.commands.arguments import Parser
+from kartrl.commands.output.results import print_json
 from kartrl.commands.policy import SHIPPED
-from kartrl.commands.results import print_json
 from kartrl.config import Run, read
 from kartrl.config.ini import PRESETS, presets
 from kartrl.config.worlds import WORLDS

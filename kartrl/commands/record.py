@@ -10,8 +10,8 @@ from rich.console import Console
 
 from kartrl.commands.arguments import FILM_STEPS, Parser, add_levels, add_max_steps, add_policy, add_world
 from kartrl.commands.evaluate import told_limit
+from kartrl.commands.output.progress import Progress
 from kartrl.commands.policy import find_policy
-from kartrl.commands.progress import Progress
 from kartrl.envs.episode import Drive
 from kartrl.envs.worlds import CONSOLE_FPS
 from kartrl.errors import UserError

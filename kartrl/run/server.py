@@ -39,7 +39,7 @@ from kartrl.processes.end_request import EndRequest
 from kartrl.processes.spawn import start_method
 from kartrl.processes.watchdog import Suspension, Watchdog
 from kartrl.run.callbacks import Callbacks
-from kartrl.run.evaluations import Evaluations
+from kartrl.run.evaluation.evaluations import Evaluations
 from kartrl.run.reporter import Reporter
 from kartrl.run.run_folder import RunFolder
 from kartrl.run.saves import Saves, name_of

@@ -11,7 +11,7 @@ from tensorboard_page import Page, tensorboard
 from kartrl.config import read
 from kartrl.metrics import scalars_csv
 from kartrl.metrics.sinks import Sinks
-from kartrl.run.evaluation_files import EvaluationFiles
+from kartrl.run.evaluation.files import EvaluationFiles
 
 TAG = "evaluation/train_return"
 PICTURE = np.zeros((8, 8, 3), np.uint8)

@@ -31,9 +31,9 @@ from kartrl.kart.world import KartWorld
 from kartrl.learning import checkpoint
 from kartrl.metrics.records import EpisodeRecord, Histograms, Scalars
 from kartrl.processes.spawn import AGENT, EVALUATOR, spawn
-from kartrl.run import evaluator
-from kartrl.run.evaluations import Evaluations
-from kartrl.run.evaluator import Film
+from kartrl.run.evaluation import evaluator
+from kartrl.run.evaluation.evaluations import Evaluations
+from kartrl.run.evaluation.evaluator import Film
 from kartrl.run.logger import run as run_logger
 from kartrl.run.run_folder import RunFolder
 from kartrl.run.turns import Turns, mixed

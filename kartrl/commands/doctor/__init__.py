@@ -14,7 +14,7 @@ from rich.text import Text
 from kartrl.commands.arguments import Parser
 from kartrl.commands.doctor import configured, game, machine
 from kartrl.commands.doctor.configured import Examined, State
-from kartrl.commands.results import print_json
+from kartrl.commands.output.results import print_json
 from kartrl.errors import UserError
 from kartrl.options import add_config, config_files
 

@@ -35,7 +35,7 @@ from kartrl.models import Network
 from kartrl.processes.interrupts import deferred
 from kartrl.processes.pulse import Pulse
 from kartrl.processes.spawn import EVALUATOR, environments_hosted, yield_cores
-from kartrl.run.evaluation_files import GIF_FPS, EvaluationFiles
+from kartrl.run.evaluation.files import GIF_FPS, EvaluationFiles
 from kartrl.run.turns import Turns, mixed
 
 GIF_WIDTH = 128  # small: there is one for each level every minute

@@ -49,7 +49,7 @@ class Evaluations:
         self._helper = Helper("evaluator", self._start, say, STILL_SECONDS + config.system.step_timeout)
 
     def _start(self, signs: Connection) -> ChildProcess:
-        from kartrl.run import evaluator  # here: it loads for 0.2 s, and a run's start does not need it
+        from kartrl.run.evaluation import evaluator  # here: it loads for 0.2 s, and a run's start does not need it
 
         faults.reach("evaluator")
         ours, theirs = self._context.Pipe()
