@@ -94,8 +94,9 @@ class Run(Section):
     )
     checkpoint_minutes: float = Field(1, gt=0, le=YEAR, description="minutes between checkpoints")
     keep_checkpoints: Count = Field(3, description="number of newest checkpoints to keep, in addition to the best")
-    tracker: Literal["none", "wandb", "mlflow"] = Field(
-        "none", description="where to log scalars in addition to TensorBoard: wandb, mlflow or none (docs/tracking.md)"
+    tracker: Literal["none", "wandb", "mlflow", "trackio"] = Field(
+        "none",
+        description="where to log scalars beside TensorBoard: wandb, mlflow, trackio or none (docs/tracking.md)",
     )
 
     @property

@@ -1,8 +1,9 @@
-"""Trackers to which a run's scalars can be sent too: Weights & Biases and MLflow, if installed."""
+"""Trackers to which a run's scalars can be sent too: Weights & Biases, MLflow and Trackio, if installed."""
 
 import contextlib
 import importlib
 import importlib.util
+import io
 import queue
 import re
 import secrets
@@ -45,7 +46,7 @@ def check_tracker(config: Config) -> None:
 
 def make_tracker(config: Config, run_folder: Path, on_failure: Callable[[Exception], None]) -> Tracker | None:
     """The tracker that `run.tracker` names, in the background; None for "none". See `Background`."""
-    makers: dict[str, Callable[[Config, Path], Tracker]] = {"wandb": _WandB, "mlflow": _MLflow}
+    makers: dict[str, Callable[[Config, Path], Tracker]] = {"wandb": _WandB, "mlflow": _MLflow, "trackio": _Trackio}
     make = makers.get(config.run.tracker)
     return None if make is None else Background(lambda: make(config, run_folder), on_failure)
 
@@ -129,3 +130,24 @@ class _MLflow:
 
     def close(self) -> None:
         self._mlflow.end_run()
+
+
+class _Trackio:
+    """A run of Trackio, in its database on this machine; a resumed run continues it."""
+
+    def __init__(self, config: Config, run_folder: Path) -> None:
+        self._trackio: Any = importlib.import_module("trackio")
+        begun = run_folder / "trackio.id"
+        resume = "allow" if begun.exists() else "never"  # another folder's run may have the same name
+        _own_id(begun)
+        with contextlib.redirect_stdout(io.StringIO()):  # it prints how to see them, below a run's panel
+            self._trackio.init(
+                project=PROJECT, name=run_folder.name, config=settings(config), resume=resume, embed=False
+            )
+
+    def scalars(self, step: int, values: Mapping[str, float]) -> None:
+        self._trackio.log(dict(values), step=step)
+
+    def close(self) -> None:
+        with contextlib.redirect_stdout(io.StringIO()):
+            self._trackio.finish()

@@ -71,6 +71,7 @@ PACKAGES = {  # the same if a package is not installed
     r".*minigrid": "minigrid",
     r".*tracker=wandb": "wandb",
     r".*tracker=mlflow": "mlflow",
+    r".*tracker=trackio": "trackio",
 }
 GROUPS: dict[str, Callable[[str], bool]] = {
     "README": lambda source: not source.startswith(("docs", "kartrl ")),

@@ -1,8 +1,11 @@
 """Trackers beside TensorBoard: the real ones where they are installed, and one that fails."""
 
 import importlib.util
+import os
+import subprocess
 import sys
 import threading
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
@@ -75,3 +78,25 @@ def test_mlflow(tmp_path, monkeypatch):
     assert found.data.metrics == {"losses/total": 1.0, "evaluation/train_return": 2.0}
     assert found.data.params["optimizer.name"] == read().optimizer.name
     assert found.data.params["levels.-.Act1"] == "train"
+
+
+@pytest.mark.skipif(importlib.util.find_spec("trackio") is None, reason="trackio is not installed")
+def test_trackio_keeps_runs_of_one_name_apart(tmp_path):
+    code = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from pathlib import Path
+from test_trackers import log
+for place in ("one", "other", "one"):
+    folder = Path({str(tmp_path)!r}) / place / "seed1"
+    folder.mkdir(parents=True, exist_ok=True)
+    log(folder, "trackio", "levels.*.Act1=train")
+import trackio
+runs = list(trackio.Api().runs("kartrl"))
+print(len(runs), {{run.config["levels.*.Act1"] for run in runs}}, {{run.name for run in runs}})
+"""
+    variables = {**os.environ, "TRACKIO_DIR": str(tmp_path / "db")}  # read when it is imported
+    ended = subprocess.run(
+        [sys.executable, "-c", code], env=variables, capture_output=True, text=True, timeout=100, check=False
+    )
+    assert ended.stdout == "2 {'train'} {'seed1'}\n", ended.stdout + ended.stderr
