@@ -18,7 +18,14 @@ def _function(value: str) -> str:
     return value
 
 
+def _own(value: str) -> str:
+    if re.fullmatch(r"[^\W\d][\w.]*:[^\W\d]\w*", value) is None:
+        raise ValueError("must be module:function")
+    return value
+
+
 Auto = Literal["auto"]
+Own = Annotated[str, AfterValidator(_own)]  # a function of the user's, in a module
 
 
 class View(NamedTuple):
@@ -273,10 +280,11 @@ class Model(Section):
 
     fixed: ClassVar = True
 
-    encoder: Literal["convolutional", "a3c", "nature", "a3g", "impala", "mlp"] = Field(
+    encoder: Literal["convolutional", "a3c", "nature", "a3g", "impala", "mlp"] | Own = Field(
         "convolutional",
         description="image encoder: convolutional (the layers below), a published one (a3c, nature, a3g, impala: deep "
-        "and residual) or mlp (two layers on the pixels); vectors always use mlp",
+        "and residual) or mlp (two layers on the pixels), and vectors use mlp; or module:function, one of your own for "
+        "both (docs/library.md)",
     )
     channels: Numbers = Field((16, 32, 32), description="convolutional: output channels of each layer")
     kernels: Numbers = Field((8, 4, 3), description="convolutional: kernel size of each layer")
@@ -291,8 +299,9 @@ class Model(Section):
     layer_norm: bool = Field(
         False, description="layer normalisation in the encoder's linear layers, before the activation"
     )
-    core: Literal["lstm", "gru", "none"] = Field(
-        "none", description="recurrent core: lstm, gru, or none for a feed-forward network"
+    core: Literal["lstm", "gru", "none"] | Own = Field(
+        "none",
+        description="recurrent core: lstm, gru, none for a feed-forward network, or module:function, one of your own",
     )
     bptt: bool = Field(
         True,

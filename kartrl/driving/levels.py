@@ -14,6 +14,7 @@ from kartrl.config import Config
 from kartrl.driving.driver import Driver, open_env
 from kartrl.driving.episodes import Start, drive_each
 from kartrl.envs.episode import Drive
+from kartrl.envs.named_modules import named_modules, trust_here
 from kartrl.envs.world import Env
 from kartrl.envs.worlds import load_world
 from kartrl.hardware.machine import cores
@@ -93,6 +94,7 @@ def run(config: Config, path: Path, levels: Sequence[str], number: int, greedy: 
     """
     allow_children()  # an emulator may be isolated
     torch.set_num_threads(1)
+    trust_here(named_modules(config.model))  # as its parent does
 
     def starts() -> Iterator[tuple[int, Start]]:
         pipe.send(None)

@@ -18,7 +18,7 @@ from gymnasium.envs.registration import EnvSpec as Registered
 from gymnasium.envs.registration import load_env_creator
 
 from kartrl.config import Environment, View
-from kartrl.envs.named_modules import apply_wrapper, import_named, look_here
+from kartrl.envs.named_modules import apply_wrapper, import_named, is_own, look_here
 from kartrl.envs.wrappers.atari import USUAL, Begin, FireAfterLife, step_limit
 from kartrl.envs.wrappers.checked import Checked
 from kartrl.envs.wrappers.observations import prepare_observations, stack_frames
@@ -123,17 +123,12 @@ def _make(section: Environment, atari: bool, render: bool) -> Env:
 
 
 def _register_function(module: ModuleType, name: str) -> None:
-    """Register the module's own function or class of this name, if there is one and no environment has this id.
-
-    One that the module has only imported is none: with arguments, it could be anything, such as `subprocess.run`.
-    """
+    """Register the module's own function or class of this name, if there is one and no environment has this id."""
     function = vars(module).get(name)
     known = gymnasium.registry.get(name)
-    if callable(function) and (known is None or callable(known.entry_point)):
-        origin = getattr(function, "__module__", "")
-        if origin == module.__name__ or origin.startswith(f"{module.__name__}."):
-            gymnasium.registry.pop(name, None)
-            gymnasium.register(name, entry_point=function)
+    if callable(function) and is_own(module, function) and (known is None or callable(known.entry_point)):
+        gymnasium.registry.pop(name, None)
+        gymnasium.register(name, entry_point=function)
 
 
 def _may_render(name: str) -> bool:

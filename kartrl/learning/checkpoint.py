@@ -113,16 +113,25 @@ def load(path: Path) -> Checkpoint:
 
 
 def check_imports(config: Config) -> None:
-    """Refuse a checkpoint's configuration if its environment imports a module that the user has not trusted.
+    """Refuse a checkpoint's configuration if its environment or network imports a module that is not trusted.
 
     Raises:
         UserError: it imports a module that is not named in `KARTRL_IMPORT`.
     """
-    if unknown := untrusted_modules(config.environment):
-        raise UserError(
-            f"refused: this checkpoint's environment, {config.environment.id}, imports the module {unknown[0]}; "
-            f"if it is yours or you trust it, say so once, and try again: export {trust(config.environment).strip()}"
-        )
+    if text := _untrusted(config):
+        raise UserError(f"refused: {text}")
+
+
+def _untrusted(config: Config) -> str:
+    """What is not trusted, and what to do, in one line; "" if all is."""
+    for section, what in ((config.environment, f"environment, {config.environment.id},"), (config.model, "network")):
+        if unknown := untrusted_modules(section):
+            advice = f"export {trust(config.environment, config.model).strip()}"
+            return (
+                f"this checkpoint's {what} imports the module {unknown[0]}; if it is yours or you trust it, say so "
+                f"once, and try again: {advice}"
+            )
+    return ""
 
 
 def for_driving(checkpoint: Checkpoint, half: bool) -> Checkpoint:
@@ -253,6 +262,8 @@ def _describe(text: str, tensors: dict[str, Tensor]) -> Checkpoint:
         most_envs=max(0, int(about.get("most_envs", 1))),
         **groups,
     )
+    if untrusted_modules(checkpoint.config.model):  # before the module makes the network
+        raise UserError(_untrusted(checkpoint.config))
     _check_tensors(checkpoint)
     return checkpoint
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from kartrl.envs.named_modules import trust_here
 from kartrl.errors import UserError
 
 REMEDY = "kartrl's processes import it by its name: define it by `def` or `class` at the top level of a file"
@@ -31,8 +32,7 @@ def reference(function: Callable[..., Any], key: str) -> str:
         module = _script(what)
     elif getattr(sys.modules.get(module), name, None) is not function:
         raise UserError(f"{what}: {module}.{name} is something else; {REMEDY}")
-    trusted = os.environ.get("KARTRL_IMPORT", "").replace(",", " ").split()
-    os.environ["KARTRL_IMPORT"] = ",".join(dict.fromkeys([*trusted, module]))
+    trust_here([module])
     return f"{module}:{name}"
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from kartrl.config import Model
+from kartrl.envs.named_modules import named_modules
 from kartrl.envs.observation_spec import ObservationSpec
 from kartrl.envs.spec import ActionSpec
 from kartrl.models.actor_critic import VALUE, ActorCritic, Output
@@ -85,9 +86,14 @@ class Network(Protocol):
 def make_network(
     section: Model, observation: ObservationSpec, action: ActionSpec, heads: frozenset[str] = VALUE
 ) -> Network:
-    """Make an `ActorCritic` for these observations and actions."""
+    """Make an `ActorCritic` for these observations and actions; parts that TorchScript refuses run eagerly."""
     network = ActorCritic(section, observation, action, heads)
-    return cast(Network, script(network) if section.torchscript else network)
+    try:
+        return cast(Network, script(network) if section.torchscript else network)
+    except Exception:  # it has no common class for what it does not take
+        if not named_modules(section):
+            raise
+        return cast(Network, network)
 
 
 def run(network: Network, trajectory: Trajectory[Tensor]) -> Output:

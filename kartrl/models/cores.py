@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from kartrl.config import Model
+from kartrl.models.own_parts import make_own_core
 
 
 class NoCore(nn.Module):
@@ -122,6 +123,23 @@ class GruCore(RecurrentCore):
         return torch.cat(outputs), state.squeeze(0)
 
 
+class OwnCore(RecurrentCore):
+    """A core of the user's own; see `make_own_core`."""
+
+    state_size: Final[int]
+    size: Final[int]
+
+    def __init__(self, section: Model, features: int) -> None:
+        super().__init__(section.bptt)
+        self.module, self.size, self.state_size = make_own_core(section, features)
+
+    def step(self, features: Tensor, first: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        return self.module(features, state * (~first).to(state.dtype).unsqueeze(1))
+
+    def unroll(self, features: Tensor, first: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        return self.by_steps(features, first, state)
+
+
 def _resets(first: Tensor) -> list[int]:
     """0, the later steps at which any unroll has a reset, and T; `first` is bool [T, B]."""
     resets: list[int] = torch.nonzero(first[1:].any(1)).flatten().tolist()
@@ -137,4 +155,6 @@ CORES: dict[str, Callable[[int, int, bool], nn.Module]] = {
 
 def make_core(section: Model, features: int) -> nn.Module:
     """Make the core that the configuration names, for this many features, of `hidden_size`."""
+    if section.core not in CORES:
+        return OwnCore(section, features)
     return CORES[section.core](features, section.hidden_size, section.bptt)

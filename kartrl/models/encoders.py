@@ -11,6 +11,7 @@ from torch.nn import functional
 from kartrl.config import Model
 from kartrl.errors import UserError
 from kartrl.models.normaliser import EPSILON, PIXEL_EPSILON, PixelNormaliser, RunningNormaliser
+from kartrl.models.own_parts import OwnEncoder
 
 Shape = tuple[int, int, int]  # of an image: [H, W, C]
 
@@ -276,6 +277,8 @@ ENCODERS: dict[str, Callable[[Model, Shape], nn.Module]] = {
 
 def make_part_encoder(section: Model, shape: tuple[int, ...]) -> nn.Module:
     """Make the encoder for images [H, W, C], or for vectors [D], which have only one."""
+    if section.encoder not in ENCODERS:
+        return OwnEncoder(section, shape)
     if len(shape) == 3:
         return ENCODERS[section.encoder](section, (shape[0], shape[1], shape[2]))
     return MlpEncoder(section, shape)

@@ -83,6 +83,8 @@ def _of_trunk(name: str, trunk: Any, shape: tuple[int, ...]) -> Any:
     encoder = trunk.encoder
     if encoder.normalises:
         raise UserError("model.normalise_observations: running means of pixels are not symmetric; set it to false")
+    if hasattr(encoder, "module") or hasattr(trunk.core, "module"):  # scripted or not
+        raise UserError("model.encoder and model.core: how mirror images change your own layers is unknown")
     image = _of_image if hasattr(encoder, "body") else _of_pixels
     features = yield from image(f"{name}.encoder", encoder, shape)
     for kind, gates in (("lstm", 4), ("gru", 3)):

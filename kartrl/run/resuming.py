@@ -100,7 +100,7 @@ def _raised(limit: float, used: float) -> float:
 def command(folder: Path, config: Config, counters: Counters) -> str:
     """The command that resumes the run in this folder from a checkpoint with this configuration and these counters."""
     options = to_resume(config, counters)[1] + resuming(ended_by(folder), config.run, config.run)
-    return f"{trust(config.environment)}{resume_command(folder)}{options}"
+    return f"{trust(config.environment, config.model)}{resume_command(folder)}{options}"
 
 
 def newest_command(folder: Path) -> str | None:

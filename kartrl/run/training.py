@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from rich.console import Console
 
 from kartrl.config import Config, read
+from kartrl.envs.named_modules import named_modules, trust_here
 from kartrl.envs.spec import EnvSpec
 from kartrl.errors import RunFailed, UserError
 from kartrl.files import shown
@@ -56,6 +57,8 @@ def train(
         RunFailed: a fault ended the run; the display has told it.
     """
     config = read(files, overrides, base)
+    if resume is None:
+        trust_here(named_modules(config.model))  # as it is the user's own configuration
     # The fork server starts, and loads torch, if agents will need it, while this process does.
     start_method(*["kartrl.acting.own_predictor"] * config.allows_own_networks)
     with contextlib.ExitStack() as stack:
@@ -103,7 +106,7 @@ def train(
                 initial = load_initial(Path(config.run.init), config, spec)
             folder = runs.create(config, source)
             stack.callback(folder.release)
-        trusted = trust(config.environment)
+        trusted = trust(config.environment, config.model)
         display = Display(console, folder.path.name, world, plain)
         try:
             with display:

@@ -19,6 +19,7 @@ from kartrl.config import Config
 from kartrl.driving.episodes import Start, drive_together
 from kartrl.driving.levels import add_envs
 from kartrl.envs.episode import Drive, Episode
+from kartrl.envs.named_modules import named_modules, trust_here
 from kartrl.envs.seeds import seed_generators
 from kartrl.envs.world import Env
 from kartrl.envs.worlds import load_world
@@ -79,6 +80,7 @@ def run(
     """
     signal.signal(signal.SIGTERM, deferred(_end))
     yield_cores(EVALUATOR)
+    trust_here(named_modules(config.model))  # as the server does
     torch.set_num_threads(1)
     pulse = Pulse(signs)
     pulse.beat()

@@ -1,0 +1,102 @@
+"""Encoders and cores of the user's own, made by functions that `model.encoder` and `model.core` name."""
+
+import math
+from typing import Any, Final
+
+import torch
+from torch import Tensor, nn
+
+from kartrl.config import Model
+from kartrl.envs.named_modules import import_function
+from kartrl.errors import UserError, located
+from kartrl.models.normaliser import EPSILON, PIXEL_EPSILON, RunningNormaliser
+
+PROBE = 2  # rows with which a part is tried
+
+
+class OwnEncoder(nn.Module):
+    """A user's encoder of images or vectors, [B, ...] -> float32 [B, features].
+
+    The user's function gets the shape of what its module reads, (C, H, W) or (D,): images as float32 of 0 to 1,
+    vectors as they are, or both normalised.
+    """
+
+    bf16: Final[bool]
+    normalises: Final[bool]
+    image: Final[bool]
+    features: Final[int]
+
+    def __init__(self, section: Model, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.bf16, self.normalises, self.image = False, section.normalise_observations, len(shape) == 3
+        self.normaliser = (
+            RunningNormaliser((math.prod(shape),), PIXEL_EPSILON if self.image else EPSILON)
+            if self.normalises
+            else nn.Identity()
+        )
+        inner = (shape[2], shape[0], shape[1]) if self.image else shape
+        self.module = _made("model.encoder", section.encoder, inner)
+        output = _tried("model.encoder", section.encoder, self.module, torch.zeros(PROBE, *inner))
+        self.features = _width("model.encoder", section.encoder, output)
+
+    def forward(self, observation: Tensor) -> Tensor:
+        x = self.normaliser(self._flat(observation)).view(observation.shape)
+        return self.module(x.permute(0, 3, 1, 2) if self.image else x)
+
+    def observe(self, observation: Tensor) -> None:
+        """Add observations [N, ...] to the running statistics, if there are any."""
+        if self.normalises:
+            self.normaliser.update(self._flat(observation))
+
+    def _flat(self, observation: Tensor) -> Tensor:
+        x = observation.flatten(1).float()
+        return x / 255.0 if self.image else x
+
+
+def make_own_core(section: Model, features: int) -> tuple[nn.Module, int, int]:
+    """A user's core, float32 [B, features], [B, S] -> [B, size], [B, S]; its size and S, its `state_size`.
+
+    Raises:
+        UserError: it is not such a module.
+    """
+    key, value = "model.core", section.core
+    module = _made(key, value, features)
+    state_size: Any = getattr(module, "state_size", None)
+    if not isinstance(state_size, int) or state_size < 1:
+        raise UserError(f"{key} = {value}: its module needs an attribute state_size, the numbers of its state")
+    output = _tried(key, value, module, torch.zeros(PROBE, features), torch.zeros(PROBE, state_size))
+    if not isinstance(output, tuple) or len(output) != 2 or _width(key, value, output[1]) != state_size:
+        raise UserError(f"{key} = {value}: its module must return its output and its next state, [B, {state_size}]")
+    return module, _width(key, value, output[0]), state_size
+
+
+def _made(key: str, value: str, argument: Any) -> nn.Module:
+    try:
+        module = import_function(key, value)(argument)
+    except UserError:
+        raise
+    except Exception as error:  # the user's code may raise anything
+        raise UserError(f"{key} = {value}: {located(error)}") from error
+    if not isinstance(module, nn.Module):
+        raise UserError(f"{key} = {value}: returned {type(module).__name__}, not a torch.nn.Module")
+    return module
+
+
+@torch.no_grad()
+def _tried(key: str, value: str, module: nn.Module, *inputs: Tensor) -> Any:
+    module.eval()  # so that running statistics stay as they are
+    try:
+        return module(*inputs)
+    except Exception as error:
+        raise UserError(f"{key} = {value}: {located(error)}") from error
+    finally:
+        module.train()
+
+
+def _width(key: str, value: str, output: Any) -> int:
+    if not isinstance(output, Tensor) or output.dim() != 2 or len(output) != PROBE or output.dtype != torch.float32:
+        found = list(output.shape) if isinstance(output, Tensor) else type(output).__name__
+        raise UserError(
+            f"{key} = {value}: for a batch of {PROBE} its module must return float32 [{PROBE}, N], not {found}"
+        )
+    return output.shape[1]

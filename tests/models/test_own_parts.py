@@ -1,0 +1,127 @@
+"""Encoders and cores of the user's own, named in [model]."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from commands import ROOT, assert_clear, run_example
+from torch import nn
+
+from kartrl.cli import main
+from kartrl.config import read
+from kartrl.envs.observation_spec import plain
+from kartrl.envs.spec import ActionSpec, Discrete, EnvSpec
+from kartrl.errors import UserError
+from kartrl.models import make_network
+from kartrl.models.mirror_symmetry import symmetry_of
+
+EXAMPLE = ("model.encoder=own_network:make_encoder", "model.core=own_network:make_core")
+ACTION = ActionSpec((Discrete((3,)),))
+
+
+def make_pixels(shape: tuple[int, ...]) -> nn.Module:
+    """An encoder that shows what it reads: the largest number, and the first two."""
+
+    class Pixels(nn.Module):
+        def forward(self, x):
+            assert x.shape[1:] == shape
+            return torch.cat([x.flatten(1).amax(1, keepdim=True), x.flatten(1)[:, :2]], 1)
+
+    return Pixels()
+
+
+def make_wide(shape: tuple[int, ...]) -> nn.Module:
+    """Not [B, N]."""
+    return nn.Unflatten(1, (2, 2))
+
+
+def make_stateless(features: int) -> nn.Module:
+    """No core."""
+    return nn.Linear(features, 4)
+
+
+def make_nothing(_: object) -> None:
+    """No module."""
+
+
+def make_broken(_: object) -> nn.Module:
+    """A function that fails."""
+    raise ZeroDivisionError
+
+
+@pytest.fixture(autouse=True)
+def _find_examples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    monkeypatch.setenv("KARTRL_IMPORT", "")
+
+
+@pytest.mark.parametrize("scripted", ["true", "false"])
+def test_own_parts_unroll_as_they_step(scripted: str) -> None:
+    torch.manual_seed(0)
+    section = read(overrides=[*EXAMPLE, "model.normalise_observations=true", f"model.torchscript={scripted}"]).model
+    network = make_network(section, plain(4), ACTION)
+    observation, state = torch.randn(6, 2, 4), torch.randn(2, network.state_size)
+    first = torch.tensor([[0, 1], [0, 0], [1, 0], [0, 0], [0, 1], [0, 0]], dtype=torch.bool)
+    network.observe(observation.flatten(0, 1))
+    output, after = network(observation, first, state)
+    assert network.state_size == 24
+    for t in range(6):
+        policy, value, state = network.step(observation[t], first[t], state)
+        torch.testing.assert_close(policy, output.policy[t])
+        torch.testing.assert_close(value, output.value[t])
+    torch.testing.assert_close(state, after)
+    output.value[:-1].sum().backward()
+    assert all(parameter.grad is not None for name, parameter in network.named_parameters() if "trunk" in name)
+
+
+def test_own_encoder_reads_images_of_0_to_1_by_channels() -> None:
+    section = read(overrides=["model.encoder=test_own_parts:make_pixels"]).model
+    network = make_network(section, plain(6, 5, 3), ACTION)  # TorchScript does not take it: it runs eagerly
+    image = torch.zeros(1, 6, 5, 3, dtype=torch.uint8)
+    image[0, 0, 1, 0] = 255  # row 0, column 1 of the first channel
+    assert network.features(image).tolist() == [[1.0, 0.0, 1.0]]
+
+
+def test_own_parts_have_no_mirror_symmetry() -> None:
+    spec = EnvSpec("", plain(6, 6, 3), ACTION, 0.0, (0, 2, 1))
+    for parts in (["model.encoder=test_own_parts:make_pixels"], ["model.core=own_network:make_core"]):
+        network = make_network(read(overrides=["model.encoder=mlp", *parts]).model, plain(6, 6, 3), ACTION)
+        with pytest.raises(UserError, match="your own layers"):
+            symmetry_of(network, spec)
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("model.encoder=impalla", "module:function"),
+        ("model.encoder=nowhere:make", "No module named 'nowhere'"),
+        ("model.encoder=test_own_parts:nothing", "defines no such function"),
+        ("model.encoder=test_own_parts:run_example", "defines no such function"),
+        ("model.encoder=test_own_parts:make_nothing", "returned NoneType"),
+        ("model.encoder=test_own_parts:make_broken", "ZeroDivisionError"),
+        ("model.encoder=test_own_parts:make_wide", "must return float32 [2, N]"),
+        ("model.core=test_own_parts:make_stateless", "state_size"),
+    ],
+)
+def test_own_parts_that_do_not_fit_are_one_line(override: str, words: str) -> None:
+    with pytest.raises(UserError) as refused:
+        make_network(read(overrides=[override]).model, plain(4), ACTION)
+    assert words in str(refused.value)
+    assert_clear(refused.value)
+
+
+def test_own_network_trains_and_is_loaded_only_if_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run_example("own_network.py", cwd=tmp_path).startswith("state of 24, lengths [")
+    (run,) = (tmp_path / "logs").iterdir()
+    sys.modules.pop("own_network", None)
+    assert main(["evaluate", "-p", str(run)]) == 2
+    error = capsys.readouterr().err
+    assert error.endswith("export KARTRL_IMPORT=own_network\n")
+    assert "own_network" not in sys.modules, "nothing of it has run"
+    monkeypatch.setenv("KARTRL_IMPORT", "own_network")
+    assert main(["evaluate", "-p", str(run), "--episodes", "1"]) == 0
