@@ -113,7 +113,7 @@ def test_levels_of_a_retro_configuration_have_its_syntax() -> None:
     for override in ("retro.reward=score", "retro.reward=score:x", "retro.reward=score:1:2:3", "retro.crop=1 2 3"):
         with pytest.raises(UserError, match=r"\[retro\]|retro\."):
             read(overrides=[AIRSTRIKER, override])
-    with pytest.raises(UserError, match=r"\[retro\] applies to retro/ only"):
+    with pytest.raises(UserError, match=r"\[retro\] applies to retro/\.\.\. only"):
         read(overrides=["retro.players=2"])
 
 
