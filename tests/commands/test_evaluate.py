@@ -17,8 +17,8 @@ from policies import CARTPOLE, KART, PONG, save_policy
 from rich.console import Console
 
 from kartrl.cli import main
-from kartrl.commands import progress
 from kartrl.commands.evaluate import evaluate
+from kartrl.commands.output import progress
 from kartrl.config import dump, read
 from kartrl.driving.driver import open_driver
 from kartrl.driving.episodes import Start, drive, drive_together
