@@ -3,14 +3,14 @@
 So `--help` is fast, and agent processes stay small.
 """
 
-import argparse
 import importlib
+import importlib.util
 import os
 import signal
 import sys
 from collections.abc import Sequence
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from kartrl import __version__, faults
 from kartrl.commands.arguments import Parser
@@ -51,7 +51,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             os.environ[name] = str(user_path(folder).absolute())
     try:
         faults.check()
-        options = make_parser().parse_args(arguments)
+        parser = make_parser()
+        if "_ARGCOMPLETE" in os.environ and importlib.util.find_spec("argcomplete") is not None:
+            _complete(parser)
+        options = parser.parse_args(arguments)
         return options.run(options)
     except UserError as error:
         print(f"kartrl: {error}", file=sys.stderr)
@@ -76,7 +79,7 @@ def _end(number: int, _: FrameType | None) -> NoReturn:
     raise SystemExit(128 + number)
 
 
-def make_parser() -> argparse.ArgumentParser:
+def make_parser() -> Parser:
     """Make the parser of all commands; each adds its arguments when it is used."""
     parser = Parser(
         prog="kartrl",
@@ -93,6 +96,28 @@ def make_parser() -> argparse.ArgumentParser:
     for name, text in COMMANDS.items():
         commands.add_parser(name, help=text, description=text, on_use=_load)
     return parser
+
+
+def _complete(parser: Parser) -> None:
+    """Print how the command line that a shell sends could go on, and exit; see `argcomplete`."""
+    from kartrl.config import Run, presets, read
+    from kartrl.config.ini import preset_ids
+    from kartrl.run.places import runs_in
+
+    argcomplete: Any = importlib.import_module("argcomplete")
+    logs = Run().logs_folder
+    names = {
+        "RUN": lambda: [folder.name for folder in runs_in(logs)],
+        "FILE": presets,
+        "CIRCUIT": lambda: [*read().levels.uses],
+        "ID": lambda: preset_ids().values(),
+    }
+    files = argcomplete.FilesCompleter()
+    command = parser.command_of(os.environ.get("COMP_LINE", "").split())
+    for action in command.arguments() if command is not None else ():
+        if isinstance(action.metavar, str) and action.metavar in names:
+            setattr(action, "completer", lambda prefix, find=names[action.metavar], **_: [*find(), *files(prefix)])  # noqa: B010
+    argcomplete.autocomplete(parser)
 
 
 def _load(parser: Parser) -> None:

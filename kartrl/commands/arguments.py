@@ -42,10 +42,25 @@ class Parser(argparse.ArgumentParser):
         self.set_defaults(run=command)
         self.show(*examples)
 
-    def parse_known_args(self, *arguments: Any) -> Any:  # type: ignore[override]  # argparse gives both by position
+    def command_of(self, words: Sequence[str]) -> "Parser | None":
+        """The parser of the first command among these words, with its arguments added; None if there is none."""
+        name = next((word for word in words if word in self._commands.choices), None)
+        if name is None:
+            return None
+        parser: Parser = self._commands.choices[name]
+        if parser._on_use is not None:
+            parser._on_use(parser)
+            parser._on_use = None
+        return parser
+
+    def arguments(self) -> list[argparse.Action]:
+        """All arguments, for completion."""
+        return self._actions
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         if self._on_use is not None:
             self._on_use(self)
-        known, left = super().parse_known_args(*arguments)
+        known, left = super().parse_known_args(args, namespace)
         if left and self._commands is None:  # the parser of all commands would refer to its own help
             hint = "; several levels are A,B or -l A -l B" * ("-l" in self._option_string_actions)
             self.error(f"unrecognized arguments: {' '.join(left)}{hint}")
