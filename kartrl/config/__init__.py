@@ -2,9 +2,10 @@
 
 from kartrl.config.algorithms import A2C, Algorithm, Impala
 from kartrl.config.config import Config
+from kartrl.config.environment import Environment, View
 from kartrl.config.ini import check_override, check_own, dump, presets, read, settings
 from kartrl.config.levels import Levels
-from kartrl.config.sections import Environment, Evaluation, Model, Optimizer, Run, System, View
+from kartrl.config.sections import Evaluation, Model, Optimizer, Run, System
 
 __all__ = [
     "A2C",

@@ -7,11 +7,12 @@ from pydantic import Field, SerializeAsAny, ValidationInfo, create_model, field_
 from kartrl.config.algorithms import ALGORITHMS, Algorithm, AlgorithmSection
 from kartrl.config.chosen import is_auto
 from kartrl.config.cluster import Cluster
+from kartrl.config.environment import Environment
 from kartrl.config.levels import Levels
 from kartrl.config.replay import SCHEDULED, Clear, Drawn, Laser, Replay
 from kartrl.config.schedule import Schedule
 from kartrl.config.section import Section
-from kartrl.config.sections import Environment, Evaluation, Model, Optimizer, Run, System
+from kartrl.config.sections import Evaluation, Model, Optimizer, Run, System
 from kartrl.config.worlds import WorldSections, WorldSettings, settings_of
 
 

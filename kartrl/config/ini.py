@@ -16,8 +16,8 @@ from kartrl.config import arguments
 from kartrl.config.algorithms import ALGORITHMS
 from kartrl.config.chosen import Chosen
 from kartrl.config.config import Config
+from kartrl.config.environment import Environment
 from kartrl.config.section import Section
-from kartrl.config.sections import Environment
 from kartrl.config.wording import word_all
 from kartrl.config.worlds import sections_of_worlds, settings_of
 from kartrl.errors import UserError

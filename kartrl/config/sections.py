@@ -1,21 +1,15 @@
-"""The sections of the configuration, one frozen model each; those of the algorithms are in `algorithms`."""
+"""The sections of the configuration, one frozen model each, but those that have a file of their own."""
 
 import os
 import re
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
 from kartrl.config.schedule import Rate, Schedule
-from kartrl.config.section import DAY, YEAR, Actions, AutoInt, Bounds, Count, Numbers, Section, UserPath, Words
+from kartrl.config.section import DAY, YEAR, AutoInt, Count, Numbers, Section, UserPath, Words
 from kartrl.files import user_path
-
-
-def _function(value: str) -> str:
-    if value != "none" and re.fullmatch(r"[^\W\d][\w.]*:[^\W\d][\w.]*", value) is None:
-        raise ValueError("expected module:function, such as minigrid.wrappers:ImgObsWrapper, or none")
-    return value
 
 
 def _own(value: str) -> str:
@@ -24,18 +18,7 @@ def _own(value: str) -> str:
     return value
 
 
-Auto = Literal["auto"]
 Own = Annotated[str, AfterValidator(_own)]  # a function of the user's, in a module
-
-
-class View(NamedTuple):
-    """How an environment is seen: the keys of [environment] whose defaults depend on it."""
-
-    frame_skip: int
-    frame_stack: int
-    height: int
-    width: int
-    grayscale: bool
 
 
 class Run(Section):
@@ -191,88 +174,6 @@ class System(Section):
         description="drop unrolls that began more than this many updates ago; auto: 4 times the lag expected from the "
         "sizes, at least 10",
     )
-
-
-class Environment(Section):
-    """The environment, and what the agent observes of it."""
-
-    fixed: ClassVar = True
-
-    id: str = Field(
-        "kartrl/Kart-v0",
-        min_length=1,
-        description="Gymnasium id: kartrl/Kart-v0, CartPole-v1, ALE/Pong-v5, ...; module:Id imports the module first; "
-        "module:function calls a function that returns the environment; retro/Airstriker-Genesis-v0, ...: a game that "
-        "stable-retro knows (kartrl list retro)",
-    )
-    kwargs: dict[str, Any] = Field(
-        {},
-        description="arguments of the environment's constructor, one key each: kwargs.continuous = false, "
-        "kwargs.map_name = 8x8; a value is a Python literal, such as -9., (3, 4) or {'a': [1, none]}, with true, false "
-        "and none in any case; anything else is text",
-    )
-    wrapper: Annotated[str, AfterValidator(_function)] = Field(
-        "none", description="module:function that takes the environment and returns it wrapped; none: no wrapper"
-    )
-    frame_skip: Annotated[int, Field(ge=1, le=60)] | Auto = Field(
-        "auto", description="kart, Atari, retro: frames for which each action is held; auto: kart 5, else 4"
-    )
-    frame_stack: Annotated[int, Field(ge=1, le=16)] | Auto = Field(
-        "auto", description="number of latest frames in an observation; auto: Atari and retro 4, else 1"
-    )
-    height: Annotated[int, Field(ge=1, le=512)] | Auto = Field(
-        "auto",
-        description="height of the observation in pixels; auto: kart 54, Atari and retro 84, else the image's own, "
-        "scaled to sides of 40 to 96 pixels",
-    )
-    width: Annotated[int, Field(ge=1, le=512)] | Auto = Field(
-        "auto", description="width of the observation in pixels; auto: kart 52, Atari and retro 84, else as height"
-    )
-    grayscale: bool | Auto = Field(
-        "auto",
-        description="one grey channel instead of three colour channels; auto: kart, Atari and retro true, else false",
-    )
-    noop_max: int = Field(
-        30,
-        ge=0,
-        le=3600,
-        description="Atari: at the start of an episode, a random number of no-op frames below this",
-    )
-    life_loss_ends: bool = Field(
-        True,
-        description="Atari: losing a life ends the episode for the learner; returns still count whole games",
-    )
-    observation_parts: Annotated[Words, Field(min_length=1)] = Field(
-        ("all",),
-        description="Dict and Tuple observations: names of the parts that the network sees, such as image camera.left "
-        "(of a Tuple numbers, from 0), or of what contains them; all: all but text",
-    )
-    action_bounds: Bounds | Literal["auto", "none"] = Field(
-        "auto",
-        description="continuous actions: LOW HIGH, the bounds of those that the environment does not bound, such as "
-        "-2 2; none: actions are the policy's own numbers, about -1 to 1 at first, clipped only to bounds that the "
-        "environment has; auto: its bounds, which must be finite",
-    )
-    action_masks: bool = Field(
-        True,
-        description='take only discrete actions that the environment\'s info["action_mask"] allows, if it has one',
-    )
-    mirrored_actions: Actions | Literal["auto", "none"] = Field(
-        "auto",
-        description="for each action, the number of the one that does the same in a mirrored image, such as 0 1 3 2 if "
-        "the last two are right and left; the network then treats images and mirror images alike "
-        "(docs/algorithms.md); auto: the kart's, if the network's layers fit; none: no symmetry",
-    )
-
-    def view(self, usual: View) -> View:
-        """The keys of a `View`; where they are auto, the usual ones."""
-        given = (getattr(self, key) for key in View._fields)
-        return View._make(own if mine == "auto" else mine for own, mine in zip(usual, given, strict=True))
-
-    @property
-    def frames(self) -> int:
-        """`frame_stack` of a configuration after `World.fit`."""
-        return 1 if self.frame_stack == "auto" else self.frame_stack
 
 
 class Model(Section):
