@@ -25,6 +25,7 @@ from kartrl.retro.settings import BUTTONS, COMBINATIONS, FILTERED, Retro, change
 FPS = 60  # frames of all consoles per second of play, rounded
 LEVEL = "kartrl level"  # key of `info` with the start state's short name; others are names of variables
 OPTIONS = ("state", "noop")
+NONE = "none"  # value of `Retro.scenario`
 SETTLED = 2  # frames after a start within which no episode may end
 
 
@@ -70,7 +71,8 @@ class RetroEnv(gymnasium.Env[Image, Any]):
             raise
 
     def _make_console(self) -> RetroConsole:
-        return RetroConsole(self.game, self._section.scenario, self._section.players, self._isolated)
+        scenario = None if self._section.scenario == NONE else self._section.scenario
+        return RetroConsole(self.game, scenario, self._section.players, self._isolated)
 
     def _read_section(self, console: RetroConsole) -> None:
         section, values = self._section, console.info()

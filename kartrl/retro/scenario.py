@@ -164,7 +164,8 @@ class _Reader:
         done = content.get("done", {})
         if content.get("scripts") or "script" in done or any("script" in reward for reward in rewards):
             raise UserError(
-                f"{self._file}: its reward or end is a Lua script, which kartrl does not run; choose another scenario"
+                f"{self._file}: its reward or end is a Lua script, which kartrl does not run; set retro.scenario to "
+                "another one or, with retro.reward, to none"
             )
         crops = content.get("crops") or ([content["crop"]] if "crop" in content else [])
         return Scenario(

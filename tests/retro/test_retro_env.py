@@ -164,6 +164,15 @@ def test_reward_of_variables_replaces_the_scenarios(make_env: MakeEnv) -> None:
     assert highest == rewards, "lives only decrease"
 
 
+def test_scripted_scenario_is_left_out(make_env: MakeEnv, changed: Any) -> None:
+    game = changed({"reward": {"script": "lua:reward"}, "scripts": ["a.lua"]})
+    with pytest.raises(UserError, match=r"Lua script.*retro\.scenario .*retro\.reward, to none"):
+        make_env(game)
+    rewards, info, terminated = play_until(make_env(game, scenario="none", reward=("score:1",), time_limit=20))
+    assert sum(rewards) == info["score"] > 0
+    assert not terminated
+
+
 def test_time_limit_truncates(make_env: MakeEnv) -> None:
     rewards, _, terminated = play_until(make_env(time_limit=1, actions=("none", "right")))
     assert len(rewards) == 15
