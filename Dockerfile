@@ -1,4 +1,4 @@
-# docker build -t kartrl . && docker run -p 127.0.0.1:6006:6006 kartrl         (docs/docker.md tells the rest)
+# docker build -t kartrl . && docker run -p 127.0.0.1:6006:6006 -p 127.0.0.1:6007:6007 kartrl         (docs/docker.md tells the rest)
 ARG BASE=python:3.11-slim-bookworm
 FROM ${BASE}
 
@@ -27,6 +27,6 @@ RUN pip install --no-cache-dir --disable-pip-version-check --no-deps --no-build-
 # A cartridge's own files are looked for in /data; caches go where a read-only root allows them.
 ENV KARTRL_LOGS=/logs KARTRL_DATA=/data MPLCONFIGDIR=/tmp/matplotlib PYTHONUNBUFFERED=1
 VOLUME /logs
-EXPOSE 6006
+EXPOSE 6006 6007
 USER 1000:1000
 ENTRYPOINT ["tini", "--", "/app/docker/start"]

@@ -35,11 +35,21 @@ class Actor:
         generator = torch.Generator(self._device).manual_seed(seed)
         self._episodes[row] = generator, self._network.initial_state(1), True
 
-    @torch.inference_mode()
     def act(
         self, rows: Sequence[int], observations: Sequence[Any], restriction: np.ndarray | None = None
     ) -> np.ndarray:
-        """The actions [N, ...] for observations of N episodes ([H, W, C] or [D] each), as environments take them.
+        """The actions [N, ...] of `decide`, as environments take them."""
+        return self._action.taken(self.decide(rows, observations, restriction))
+
+    def memory(self, row: int) -> tuple[Tensor, bool]:
+        """The recurrent state, float32 [1, S], with which a row decides next, and whether its episode begins."""
+        return self._episodes[row][1:]
+
+    @torch.inference_mode()
+    def decide(
+        self, rows: Sequence[int], observations: Sequence[Any], restriction: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Decisions, float32 [N, K], see `kartrl.trajectory.Decision`, for N episodes ([H, W, C] or [D] each).
 
         Args:
             rows: [N], of the episodes; what others keep does not change.
@@ -54,4 +64,4 @@ class Actor:
         decision, state = self._network.act(batch, new, state, noise, self._greedy, legal)
         for place, row in enumerate(rows):
             self._episodes[row] = generators[place], state[place : place + 1], False
-        return self._action.taken(decision[: len(rows)].cpu().numpy())
+        return decision[: len(rows)].cpu().numpy()

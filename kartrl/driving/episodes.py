@@ -131,7 +131,7 @@ def drive_each(
         begin(row)
     while rows := [*running]:
         now = [running[row].newest for row in rows]
-        restriction = _restriction([envs[row] for row in rows], now)
+        restriction = restriction_of([envs[row] for row in rows], now)
         actions = actor.act(rows, [step.observation for step in now], restriction)
         for row, action in zip(rows, actions, strict=True):
             if (driven := running[row].take(action)) is not None:
@@ -149,7 +149,7 @@ class _Running:
     def __init__(self, world: World, env: Env, index: int, start: Start, *, apart: bool) -> None:
         self.index, self._world, self._env, self._start, self._apart = index, world, env, start, apart
         self._trace: list[tuple[float, ...]] = []
-        self._episode = _episode(env, reset_options(world, start.level), start.seed)
+        self._episode = start_episode(env, reset_options(world, start.level), start.seed)
         self._see(next(self._episode))
 
     def _see(self, step: Step) -> None:
@@ -186,15 +186,15 @@ def steps(
     """
     actor = Actor(network, ActionSpec.of(env.action_space), greedy=greedy)
     actor.begin(0, seed)
-    episode = _episode(env, options, seed)
+    episode = start_episode(env, options, seed)
     step = next(episode)
     yield step
     while not step.ended:
-        step = episode.send(actor.act([0], [step.observation], _restriction([env], [step]))[0])
+        step = episode.send(actor.act([0], [step.observation], restriction_of([env], [step]))[0])
         yield step
 
 
-def _episode(env: Env, options: dict[str, Any], seed: int) -> Generator[Step, Any, None]:
+def start_episode(env: Env, options: dict[str, Any], seed: int) -> Generator[Step, Any, None]:
     """The start of one episode and its steps; takes the action of each."""
     seed_generators(seed)
     observation, info = env.reset(seed=seed, options=options or None)
@@ -216,7 +216,7 @@ def _episode(env: Env, options: dict[str, Any], seed: int) -> Generator[Step, An
     yield step
 
 
-def _restriction(envs: Sequence[Env], now: Sequence[Step]) -> np.ndarray | None:
+def restriction_of(envs: Sequence[Env], now: Sequence[Step]) -> np.ndarray | None:
     """Which actions are legal in these steps of as many environments, float32 [N, P]; None if none of them says so."""
     given = [step.info.get(masks.KEY) for step in now]
     if all(mask is None for mask in given):

@@ -7,6 +7,7 @@ and the logger make worlds too, so a world's module must not import torch.
 
 from __future__ import annotations
 
+import numbers
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -185,6 +186,20 @@ class World(ABC):
     def mirrored_actions(self) -> tuple[int, ...]:
         """For each action, the one that does the same in a mirrored image; () if unknown, or if there are none."""
         return ()
+
+    def action_names(self, env: Env) -> tuple[str, ...]:
+        """Names of the alternatives of an environment whose actions are a single choice, such as `RIGHT`; () if none.
+
+        Args:
+            env: from `open_env`.
+        """
+        given = getattr(env.unwrapped, "get_action_meanings", None)  # as Atari's and MiniGrid's have it
+        return tuple(map(str, given())) if callable(given) else ()
+
+    def reward_parts(self, info: dict[str, Any]) -> dict[str, float]:
+        """The terms of a step's reward, from its `info`: by default its numbers `reward_...`, as MuJoCo's name them."""
+        parts = ((key, value) for key, value in info.items() if str(key).startswith("reward_"))
+        return {key.removeprefix("reward_"): float(value) for key, value in parts if isinstance(value, numbers.Real)}
 
     @property
     def frames_per_step(self) -> int:
@@ -384,6 +399,10 @@ class World(ABC):
     def trace(self, info: dict[str, Any]) -> tuple[float, ...]:
         """What `draw` needs of each step, from its `info`; if there is a `map`, first x and y in its pixels."""
         return ()
+
+    def lap(self, info: dict[str, Any]) -> int:
+        """Number of the lap in which a step is, from its `info`; 0 if there are none."""
+        return 0
 
     def map(self, level: str) -> np.ndarray | None:
         """A level from above, uint8 [H, W, 3]; None if this world has no maps."""

@@ -24,7 +24,7 @@ from kartrl.kart.game_files import BUNDLED, game_folder, is_foreign, state_file
 from kartrl.kart.game_files import circuits as available
 from kartrl.kart.levels import circuit_name
 from kartrl.kart.progress import Course, LapTimes, Progress, race_seconds
-from kartrl.kart.reward import RaceStep, step_reward
+from kartrl.kart.reward import RaceStep, reward_parts, step_reward
 from kartrl.kart.settings import Kart, Reward, sections_of
 
 OPTIONS = ("circuit", "section", "noop")
@@ -66,7 +66,8 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
 
     circuit, lap (completed laps, 0 to 5), lap_times (seconds, of those laps), x, y (position on the map, x east,
     y south), speed (768 at top speed on asphalt), ground (its name), progress (best so far, in laps from where the kart
-    started), race_seconds, collision (it hit something during this step), wrong_way, finished, rank (1 is first).
+    started), race_seconds, collision (it hit something during this step), wrong_way, finished, rank (1 is first);
+    after a step also reward_progress and the other terms of the reward.
 
     A race begins with up to `noop_max` ticks of one action; number and action are drawn at random, so that races
     differ. `reset(options={"circuit": name, "section": number, "noop": ticks})` fixes what is otherwise drawn: the
@@ -195,7 +196,7 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
         out_of_time = (
             clock >= self._section.time_limit or self._idle >= self._section.no_progress_limit * TICKS_PER_SECOND
         )
-        reward = step_reward(
+        parts = reward_parts(
             self._reward,
             RaceStep(
                 seconds=ticks / TICKS_PER_SECOND,
@@ -210,10 +211,10 @@ class KartEnv(gymnasium.Env[Image, SupportsIndex]):
         )
         return (
             self._look(console),
-            reward,
+            step_reward(self._reward, parts),
             False,
             finished or out_of_time,
-            self._info(game, race, hit, laps),
+            self._info(game, race, hit, laps) | {f"reward_{name}": value for name, value in parts.items()},
         )
 
     def render(self) -> Image | None:

@@ -18,17 +18,20 @@ class RaceStep(NamedTuple):
     finished: bool  # the race ended in this step
 
 
-def step_reward(reward: Reward, step: RaceStep) -> float:
-    """The reward of one step, clipped to [-bound, bound]."""
+def reward_parts(reward: Reward, step: RaceStep) -> dict[str, float]:
+    """The terms of a step's reward by their names, before its total is clipped."""
     if reward.kind == "checkpoint":
-        total = float(step.gained)
-    else:
-        total = (
-            reward.progress * step.advanced / step.sections
-            + reward.time * step.seconds
-            + reward.off_road * step.seconds * step.off_road
-            + reward.wall * step.hit
-            + reward.wrong_way * step.seconds * step.wrong_way
-            + reward.finish * step.finished
-        )
-    return max(-reward.bound, min(reward.bound, total))
+        return {"checkpoint": float(step.gained)}
+    return {
+        "progress": reward.progress * step.advanced / step.sections,
+        "time": reward.time * step.seconds,
+        "off_road": reward.off_road * step.seconds * step.off_road,
+        "wall": reward.wall * step.hit,
+        "wrong_way": reward.wrong_way * step.seconds * step.wrong_way,
+        "finish": reward.finish * step.finished,
+    }
+
+
+def step_reward(reward: Reward, parts: dict[str, float]) -> float:
+    """The reward of one step from its `reward_parts`, clipped to [-bound, bound]."""
+    return max(-reward.bound, min(reward.bound, sum(parts.values())))

@@ -140,6 +140,9 @@ class KartWorld(World):
             return ()
         return tuple(map(sets.index, swapped))
 
+    def action_names(self, env: Env) -> tuple[str, ...]:
+        return self.kart.actions
+
     # Levels
 
     def prepare(self, console: Console | None = None) -> Config:
@@ -315,6 +318,9 @@ class KartWorld(World):
     def trace(self, info: dict[str, Any]) -> tuple[float, ...]:
         """Position on the map (x grows east, y south) and speed, km/h."""
         return info["x"], info["y"], info["speed"] * KMH
+
+    def lap(self, info: dict[str, Any]) -> int:
+        return int(info["lap"])
 
     def map(self, level: str) -> np.ndarray | None:
         from kartrl.kart.circuit_map import circuit_map

@@ -179,7 +179,8 @@ def execute(program: str, *arguments: str) -> None:
         for cell in read_experiment(options.config, options.by or "algorithm")[1]:
             look(cell.config)
     else:
-        status = started([*arguments, *SHORTER.get(command, [])], waits=command == "play")
+        page = ["--port", "0"] if "--web" in arguments else []  # another test may have the usual one
+        status = started([*arguments, *page, *SHORTER.get(command, [])], waits=command == "play" or bool(page))
         assert status in (0, 130), f"exit status {status}"
 
 

@@ -35,7 +35,10 @@ class Choose(gymnasium.Env):
     observation_space: spaces.Space
     action_space: spaces.Space
 
-    def __init__(self, kind: str) -> None:
+    metadata = {"render_modes": ["rgb_array"]}  # noqa: RUF012  # Gymnasium's own type
+
+    def __init__(self, kind: str, render_mode: str | None = None) -> None:
+        self.render_mode = render_mode
         self.action_space = SPACES[kind]
         self.whole = np.concatenate([whole for _, whole in parts(self.action_space, self.action_space.sample())])
         self.observation_space = spaces.Box(-1.0, 1.0, (len(self.whole),), np.float32)
@@ -53,6 +56,9 @@ class Choose(gymnasium.Env):
         right = np.where(self.whole, error < 1e-6, (1 - error).clip(0))
         self.steps += 1
         return self._next(), float(right.mean()), False, self.steps == STEPS, {}
+
+    def render(self) -> np.ndarray:
+        return np.uint8(self.wanted[None, :, None].repeat(3, 2) * 100 + 128)
 
     def _next(self) -> np.ndarray:
         self.wanted = self._flat(self.action_space.sample())

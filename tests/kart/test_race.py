@@ -11,7 +11,7 @@ from kartrl.envs.episode import STATISTICS
 from kartrl.kart.game import load_game
 from kartrl.kart.game_files import GAMES
 from kartrl.kart.progress import Course, LapTimes, Progress, race_seconds
-from kartrl.kart.reward import RaceStep, step_reward
+from kartrl.kart.reward import RaceStep, reward_parts, step_reward
 from kartrl.kart.settings import Reward
 from kartrl.kart.world import KartWorld
 
@@ -128,13 +128,18 @@ NOTHING = RaceStep(
 )
 def test_each_reward_term(step: dict, worth: float) -> None:
     reward = Reward(progress=10, time=-0.1, off_road=-0.2, wall=-0.2, wrong_way=-0.2, finish=1.0, bound=1.0)
-    assert step_reward(reward, NOTHING._replace(**step)) == pytest.approx(worth)
+    assert step_reward(reward, reward_parts(reward, NOTHING._replace(**step))) == pytest.approx(worth)
 
 
 def test_checkpoint_reward_counts_sections_only() -> None:
     reward = Reward(kind="checkpoint", bound=2)
     everything = NOTHING._replace(advanced=0.7, off_road=True, hit=True, wrong_way=True, finished=True)
-    assert [step_reward(reward, everything._replace(gained=gained)) for gained in range(4)] == [0, 1, 2, 2]
+    assert [step_reward(reward, reward_parts(reward, everything._replace(gained=gained))) for gained in range(4)] == [
+        0,
+        1,
+        2,
+        2,
+    ]
 
 
 terms = st.floats(-1e6, 1e6)
@@ -160,7 +165,7 @@ terms = st.floats(-1e6, 1e6)
     ),
 )
 def test_reward_is_clipped(reward: Reward, step: RaceStep) -> None:
-    assert -reward.bound <= step_reward(reward, step) <= reward.bound
+    assert -reward.bound <= step_reward(reward, reward_parts(reward, step)) <= reward.bound
 
 
 def test_race_clock_in_seconds() -> None:

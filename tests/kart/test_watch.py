@@ -17,9 +17,10 @@ from screens import Screen, colours, needs_screen, on_screen
 from kartrl.commands.watch.showing import watch
 from kartrl.driving.driver import open_driver
 from kartrl.errors import UserError
-from kartrl.kart.play.watching import SIDE, Show, WatchWindow, images_of
+from kartrl.kart.play.watching import WatchWindow, draw
 from kartrl.run.run_folder import RunFolder
 from kartrl.viewer.loop import keep_going
+from kartrl.viewer.show import SIDE, Show, images_of
 from kartrl.viewer.window import Canvas, Window, pygame
 
 pytestmark = pytest.mark.skipif(
@@ -46,7 +47,7 @@ def test_show_drives_circuits_one_by_one_and_draws_every_part(kart: Path) -> Non
         show = Show(driver, kart, None, greedy=True, seconds=0, say=said.append)
         canvas = Canvas()
         titles, rates, maps = [], [], []
-        show.draw(canvas)
+        draw(canvas, show)
         begin = canvas.pixels()
         while show.rounds == 0:
             show.tick()
@@ -60,7 +61,7 @@ def test_show_drives_circuits_one_by_one_and_draws_every_part(kart: Path) -> Non
                 x, y = show.position
                 assert 0 < x < 1
                 assert 0 < y < 1
-                show.draw(canvas)
+                draw(canvas, show)
                 assert np.mean(canvas.pixels() != begin) > 0.1
         canvas.close()
     assert titles == CIRCUITS
@@ -112,7 +113,7 @@ def test_a_run_is_followed_from_checkpoint_to_checkpoint(tmp_path: Path) -> None
         show.next()
         assert show.policy == "2,500 agent steps"
         canvas = Canvas()
-        show.draw(canvas)
+        draw(canvas, show)
         canvas.close()
     assert said == [f"Showing {path}: {steps} agent steps" for path, steps in ((first, "1,000"), (newer, "2,500"))]
 

@@ -5,21 +5,29 @@ import argparse
 from rich.console import Console
 
 from kartrl.commands.arguments import POLICY, Parser, add_driving, add_levels, add_max_steps, add_world, policy
+from kartrl.errors import UserError
 from kartrl.files import user_path
 from kartrl.options import positive
+
+PORT, LARGEST_PORT = 6007, 65_535  # TensorBoard has 6006
 
 
 def add_arguments(parser: Parser) -> None:
     """Add the arguments of `kartrl watch`."""
-    parser.runs(run, "watch", "watch my-run", "watch logs/my-run/best.pt -s '*.Act1' -o film.mp4")
+    parser.runs(run, "watch", "watch my-run", "watch logs/my-run/best.pt -s '*.Act1' -o film.mp4", "watch --web my-run")
     parser.add_argument(
         "checkpoint",
-        nargs="?",
+        nargs="*",
         metavar="RUN",
         type=policy,
         help=f"{POLICY}; a run that is still training is followed (default, and checkpoint.pt: the newest run's best, "
-        "else the one bundled with kartrl)",
+        "else the one bundled with kartrl); with --web, several to choose from",
     )
+    parser.add_argument("--web", action="store_true", help="show it on a page in the browser")
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="with --web: the interface to listen on (default 127.0.0.1)"
+    )
+    parser.add_argument("--port", type=port, default=PORT, help=f"with --web (default {PORT}; 0: any that is free)")
     add_levels(parser, "only these circuits, named as in [levels], such as random:20")
     parser.add_argument(
         "-o",
@@ -41,8 +49,24 @@ def add_arguments(parser: Parser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Open the window, or record a video; returns the exit status."""
+    names = [name for name in options.checkpoint if name is not None]
+    if options.web:
+        from kartrl.commands.watch.paging import page  # loads torch
+
+        address, driving = (options.host, options.port), (options.seconds, options.greedy, options.device)
+        page(names, options.state, *address, *driving, Console(), options.set)
+        return 0
+    if len(names) > 1:
+        raise UserError(f"{names[1]}: only --web shows several policies; name one")
     from kartrl.commands.watch.showing import watch  # loads torch
 
     choices = options.state, options.output, options.seconds, options.greedy, options.device
-    watch(options.checkpoint, *choices, Console(), options.set, options.max_steps)
+    watch(names[0] if names else None, *choices, Console(), options.set, options.max_steps)
     return 0
+
+
+def port(text: str) -> int:
+    """An argparse `type`: a port's number."""
+    if not (text.isascii() and text.isdecimal() and int(text) <= LARGEST_PORT):
+        raise argparse.ArgumentTypeError(f"{text!r}: 0 to {LARGEST_PORT}")
+    return int(text)

@@ -15,12 +15,13 @@ from kartrl.commands.policy import find_policy, fitting
 from kartrl.driving.driver import Driver, open_driver
 from kartrl.errors import UserError
 from kartrl.files import output_file, unused_file
-from kartrl.kart.play.watching import Show, WatchWindow
+from kartrl.kart.play.watching import WatchWindow, draw
 from kartrl.learning import checkpoint
 from kartrl.metrics.video import Mp4Writer
 from kartrl.processes.interrupts import held
 from kartrl.run.folders import find_checkpoint, find_run, find_training, is_training
 from kartrl.viewer.loop import keep_going
+from kartrl.viewer.show import Show
 from kartrl.viewer.window import Canvas, Window, has_display
 
 FILM_FPS = 30  # maximum: drawing a frame takes longer than emulating it
@@ -132,7 +133,7 @@ def _film(show: Show, canvas: Canvas, wanted: Path, console: Console) -> None:
                 while show.rounds == 0:
                     progress.tell(f"recording {show.title}, {mp4.frames * every / show.rate:.0f} s")
                     with held():  # so that Ctrl-C does not cut a frame
-                        show.draw(canvas)
+                        draw(canvas, show)
                         mp4.add(canvas.pixels())
                         for _ in range(every):
                             show.tick()

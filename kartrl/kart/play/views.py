@@ -10,7 +10,7 @@ from kartrl.kart.play.session import Session
 from kartrl.viewer.window import BACK, BLUE, CARD, DIM, GOLD, GREEN, GREY, LINE, RED, WHITE, Canvas
 
 if TYPE_CHECKING:
-    from kartrl.kart.play.watching import Show
+    from kartrl.viewer.show import Show
 
 Keys = Sequence[tuple[str, str]]
 

@@ -1,0 +1,102 @@
+"""The page of `kartrl watch --web`."""
+
+import contextlib
+import queue
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from rich.console import Console
+
+from kartrl.commands.policy import find_policy, fitting
+from kartrl.driving.driver import open_driver
+from kartrl.errors import UserError
+from kartrl.run.folders import find_checkpoint, find_run, find_training
+from kartrl.run.run_folder import is_training
+from kartrl.web.choices import Choices
+from kartrl.web.server import PageServer
+from kartrl.web.session import IDLE_SECONDS, Session
+
+
+def page(
+    names: Sequence[str],
+    levels: Sequence[str],
+    host: str,
+    port: int,
+    seconds: float,
+    greedy: bool,
+    device: str,
+    console: Console,
+    overrides: Sequence[str] = (),
+) -> None:
+    """Serve a page that shows policies, until Ctrl-C; nothing is loaded before somebody opens it.
+
+    Args:
+        names: checkpoint files, and names or folders of runs, to choose from. None: what `watch` shows, which is looked
+            up when somebody opens the page: a run may have begun by then.
+        host: the interface to listen on.
+        port: 0: any that is free.
+
+    The others are as in `watch`.
+
+    Raises:
+        UserError: a policy, a level or the device is missing, the environment does not render, or the port is taken.
+    """
+    say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
+    named = [_source(name) for name in names]
+    opened = partial(open_driver, levels=levels, device=device, render=True, console=console, overrides=overrides)
+    with contextlib.closing(PageServer(host, port)) as server:
+        say(f"Watch at {server.address} (Ctrl-C ends)")
+        while not server.viewers:
+            _wait(server, "loading ...")
+        source, path = named[0] if named else _default(bool(levels), console)
+        choices = Choices([one for one, _ in named] or [source], source, path)
+        last, note = "", ""
+        while True:
+            first = _first_checkpoint(choices, server)
+            server.tell("loading the policy ...")
+            try:
+                with opened(first) as driver:
+                    session = Session(
+                        server, driver, first, choices, greedy=greedy, seconds=seconds, say=say, note=note
+                    )
+                    last, note = choices.name, ""
+                    wanted = session.run()
+            except UserError as error:
+                if not last:
+                    raise
+                wanted, last, note = last, "", str(error)  # back to the one before, which could be shown
+            choices.choose(wanted)
+
+
+def _first_checkpoint(choices: Choices, server: PageServer) -> Path:
+    """Wait for the first checkpoint of a followed run."""
+    while (path := choices.path()) is None:
+        if not is_training(choices.source):
+            raise UserError(f"{choices.source}: the run ended without a checkpoint")
+        _wait(server, f"waiting for the first checkpoint of {choices.source.name} ...")
+    return path
+
+
+def _wait(server: PageServer, text: str) -> None:
+    """Wait a little, and let viewers know what for."""
+    server.tell(text)
+    with contextlib.suppress(queue.Empty):
+        server.messages.get(timeout=IDLE_SECONDS)
+
+
+def _source(name: str) -> tuple[Path, Path | None]:
+    """A checkpoint file twice; or the folder of a run, and its best checkpoint, None if it is followed."""
+    if Path(name).is_file():
+        return Path(name), Path(name)
+    folder = find_run(name)
+    return folder, None if is_training(folder) else find_checkpoint(name, "watch")
+
+
+def _default(levels: bool, console: Console) -> tuple[Path, Path | None]:
+    training = find_training(fitting(levels))
+    if training is not None:
+        return training, None
+    path = find_policy(None, levels, console, "watch")
+    folder = path.parent.parent if path.parent.name == "checkpoints" else path.parent
+    return (folder if (folder / "config.cfg").is_file() else path), path

@@ -1,0 +1,258 @@
+"""Runs a show for the viewers of a page, and does what they ask for."""
+
+import json
+import math
+import queue
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kartrl.driving.driver import Driver
+from kartrl.envs.spec import Binary, Continuous, Discrete, Part
+from kartrl.errors import UserError
+from kartrl.viewer.pace import Pacer
+from kartrl.viewer.show import Show
+from kartrl.web import contents
+from kartrl.web.attribution import Attribution
+from kartrl.web.choices import Choices
+from kartrl.web.server import Frame, Message, PageServer
+
+FPS = 30.0  # pictures per second
+LOOK_SECONDS = 2.0  # between looks for new checkpoints
+IDLE_SECONDS = 0.5  # between looks for an interruption while nobody watches
+SHARE = 0.2  # of the time that attributions may take while the show goes on
+SPEEDS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
+LARGEST_SEED = 2**31 - 1
+
+
+class Session:
+    """One show, until a viewer chooses a policy that is of another run.
+
+    Args:
+        driver: its environment must render.
+        path: the driver's checkpoint.
+        choices: what viewers may choose.
+        say: called with lines about the checkpoint.
+        note: a line for the viewers.
+    """
+
+    def __init__(
+        self,
+        server: PageServer,
+        driver: Driver,
+        path: Path,
+        choices: Choices,
+        *,
+        greedy: bool,
+        seconds: float,
+        say: Callable[[str], None],
+        note: str = "",
+    ) -> None:
+        self._server, self._choices = server, choices
+        self._show = Show(driver, path, choices.followed, greedy, seconds, say)
+        self._paused, self._speed = False, 1.0
+        self._wheel: int | None = None  # the viewer who drives
+        self._attribution: Attribution | None = None
+        self._explains = False
+        self._explain_after = 0.0
+        self._rows: list[str] = []
+        self._map: list[tuple[str, bytes]] = []
+        self._episode = -1
+        self._about = ""
+        self._seen: tuple[list[Any], list[tuple[str, bytes]]] = ([], [])
+        self._seen_at = (-1, -1)
+        self._note = note
+        self._leave: str | None = None
+        self._pace()
+        self._look_after = 0.0
+
+    def run(self) -> str:
+        """Show until a viewer chooses a policy of another run, and return that choice. Ctrl-C interrupts."""
+        shown = -math.inf
+        changed = True
+        while self._leave is None:
+            if not self._server.viewers:
+                self._take(IDLE_SECONDS)
+                self._pace()
+                continue
+            now = time.perf_counter()
+            if now >= self._look_after:
+                self._look()
+                self._look_after = time.perf_counter() + LOOK_SECONDS
+            for _ in range(0 if self._paused else self._pacer.due(time.perf_counter())):
+                self._show.tick()
+                changed = True
+            now = time.perf_counter()
+            if changed and now >= shown + 1 / FPS:
+                self._publish()
+                shown, changed = now, False
+            next_shown = max(0.0, shown + 1 / FPS - now) if changed else math.inf
+            next_tick = math.inf if self._paused else self._pacer.wait(now)
+            changed |= self._take(min(next_shown, next_tick, IDLE_SECONDS))
+        return self._leave
+
+    def _pace(self) -> None:
+        self._pacer = Pacer(time.perf_counter(), self._show.rate * self._speed)
+
+    def _take(self, seconds: float) -> bool:
+        """Do what viewers ask for within so many seconds; returns whether there was anything."""
+        taken = False
+        try:
+            message = self._server.messages.get(timeout=max(seconds, 1e-4))
+            while True:
+                taken = True
+                self._do(message)
+                message = self._server.messages.get_nowait()
+        except queue.Empty:
+            return taken
+
+    def _do(self, message: Message) -> None:
+        """Do what a viewer asks for; nothing, if it makes no sense."""
+        content, show = message.content, self._show
+        what, value = content.get("do"), content.get("value")
+        if what is None or (what == "wheel" and value is False):
+            if self._wheel == message.viewer:
+                self._wheel = show.hand = None
+        elif what == "wheel" and value is True and self._wheel is None:
+            self._wheel = message.viewer
+        elif what == "hand" and self._wheel == message.viewer:
+            show.hand = hand_of(show, value)
+        elif what == "pause" and isinstance(value, bool):
+            self._paused = value
+            self._seen_at = (-1, -1)  # of what is paused at, everything is explained
+            self._pace()
+        elif what == "step":
+            self._paused = True
+            show.step()
+        elif what == "next":
+            show.stay = False
+            show.next()
+        elif what == "reset" and value is None:
+            show.begin(show.place, show.seed)
+        elif what == "reset" and type(value) is int and 0 <= value <= LARGEST_SEED:
+            show.begin(show.place, value)
+        elif what == "level" and type(value) is int and -1 <= value < len(show.levels):
+            show.stay = value >= 0
+            if show.stay:
+                show.begin(value, show.seed)
+        elif what == "speed" and type(value) in (int, float) and value in SPEEDS:
+            self._speed = float(value)
+            self._pace()
+        elif what == "greedy" and isinstance(value, bool):
+            show.greedy = value
+            show.begin(show.place, show.seed)
+        elif what == "explain" and isinstance(value, bool):
+            self._explains = value
+            self._seen_at = (-1, -1)
+        elif what == "policy" and isinstance(value, str):
+            self._choose(value)
+
+    def _choose(self, name: str) -> None:
+        """Go on with another checkpoint."""
+        source = self._choices.source_of(name)
+        if source is None:
+            return
+        if source != self._choices.source:
+            self._leave = name
+            return
+        before = self._choices.name
+        self._choices.choose(name)
+        try:
+            self._show.follow = self._choices.followed
+            path = self._choices.path()
+            if path is not None and path != self._show.path:
+                self._show.take(path)
+            self._note = ""
+        except UserError as error:  # removed, or damaged
+            self._note = str(error)
+            self._choices.choose(before)
+        self._look_after = 0.0
+
+    def _look(self) -> None:
+        """Look at the run's folder; describe what does not change from frame to frame."""
+        show = self._show
+        self._choices.look()
+        about = {
+            "levels": [show.name(place) for place in range(len(show.levels))] if show.levels != ("",) else [],
+            "policies": self._choices.names,
+            "curve": self._choices.curve,
+            "training": self._choices.is_training,
+            "kinds": kinds(show),
+            "names": show.action_names,
+            "speeds": SPEEDS,
+        }
+        text = json.dumps({"about": about})
+        if text != self._about:
+            self._about = text
+
+    def _publish(self) -> None:
+        show = self._show
+        at = show.episodes, len(show.moments)
+        if show.episodes != self._episode:
+            self._episode, self._rows = show.episodes, []
+            self._map = [] if show.bare_map is None else [("map", contents.jpeg(show.bare_map))]
+        self._rows += map(contents.row, show.moments[len(self._rows) :])
+        if self._seen_at != at:
+            self._seen, self._seen_at = contents.seen(show, self._explain()), at
+        parts, pictures = self._seen
+        state = {
+            "episode": show.episodes,
+            "title": show.title,
+            "policy": show.policy,
+            "file": self._choices.name,
+            "summary": show.summary,
+            "note": self._note,
+            "paused": self._paused,
+            "speed": self._speed,
+            "greedy": show.greedy,
+            "seed": show.seed,
+            "place": show.place if show.stay else -1,
+            "explain": self._explains,
+            "wheel": self._wheel or 0,
+            "actions": contents.policy(show),
+            "seen": parts,
+        }
+        picture = ("picture", contents.jpeg(show.picture))
+        self._server.publish(
+            Frame(self._about, show.episodes, self._rows, len(self._rows), state, [picture, *pictures], self._map)
+        )
+
+    def _explain(self) -> list[tuple[np.ndarray, np.ndarray]] | None:
+        """The attribution of the shown step; None if nobody wants it, or the last one is too recent for its cost."""
+        begin = time.perf_counter()
+        if not self._explains or (begin < self._explain_after and not self._paused):
+            return None
+        if self._attribution is None or self._attribution.path != self._show.path:
+            self._attribution = Attribution(self._show.path)
+        explained = self._attribution.explain(self._show.thought)
+        took = time.perf_counter() - begin
+        self._explain_after = begin + took / SHARE
+        return explained
+
+
+def hand_of(show: Show, value: Any) -> np.ndarray | None:
+    """The action of a person, float32 [D]; None if it is none of the environment's."""
+    if not isinstance(value, list) or len(value) != show.action.columns:
+        return None
+    if not all(type(number) in (int, float) and math.isfinite(number) for number in value):
+        return None
+    limits = [limit for part in show.action.parts for limit in _limits(part)]
+    fits = all(low <= number <= high for number, (low, high) in zip(value, limits, strict=True))
+    whole = all(number == int(number) for number, kind in zip(value, kinds(show), strict=True) if kind != "number")
+    return np.array(value, np.float32) if fits and whole else None
+
+
+def kinds(show: Show) -> list[str]:
+    """The kind of each column of an action: one of several choices, a bit, or a number."""
+    names = {Discrete: "choice", Binary: "bit", Continuous: "number"}
+    return [names[type(part)] for part in show.action.parts for _ in range(part.columns)]
+
+
+def _limits(part: Part) -> list[tuple[float, float]]:
+    """The range of each column."""
+    if isinstance(part, Discrete):
+        return [(0, size - 1) for size in part.sizes]
+    return [(0, 1) if isinstance(part, Binary) else (-1, 1)] * part.columns

@@ -1,0 +1,279 @@
+"""`kartrl watch --web`, by what its page shows in Chromium."""
+
+import contextlib
+import importlib.util
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from commands import run, sockets, start, wait_for
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+from policies import CARTPOLE, KART, save_policy
+from websockets.sync.client import connect
+
+from kartrl.run.run_folder import RunFolder
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+ADDRESS = re.compile(r"http://\S+/")
+LONG = 60_000  # milliseconds, for a busy machine
+VELOCITY = 1  # of CartPole's cart, among its observation's numbers
+
+pytestmark = pytest.mark.skipif(BROWSER is None, reason="needs a browser: install the package chromium")
+needs_kart = pytest.mark.skipif(
+    importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator on this platform"
+)
+expect.set_options(timeout=LONG)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=BROWSER)
+        yield opened
+        opened.close()
+
+
+@contextlib.contextmanager
+def served(folder: Path, *arguments: str) -> Iterator[tuple[str, Any]]:
+    """Context manager: the page's address, and the process, which Ctrl-C then ends."""
+    told = folder / "told.txt"
+    with told.open("w") as output:
+        process = start(
+            "watch", "--web", "--port", "0", *arguments, cwd=folder, stdout=output, stderr=subprocess.STDOUT
+        )
+    try:
+        wait_for(lambda: ADDRESS.search(told.read_text()), 100, "the address")
+        yield ADDRESS.search(told.read_text())[0], process
+        assert process.poll() is None, told.read_text()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130, told.read_text()
+    finally:
+        process.kill()
+        process.wait(60)
+
+
+@contextlib.contextmanager
+def opened(browser: Browser, address: str) -> Iterator[Page]:
+    """Context manager: the page; nothing may fail in it."""
+    page, failures = browser.new_page(), list[str]()
+    page.set_default_timeout(LONG)
+    page.on("pageerror", lambda error: failures.append(str(error)))
+    page.on("console", lambda message: failures.append(message.text) if message.type == "error" else None)
+    page.goto(address)
+    page.locator("main").wait_for()
+    yield page
+    assert failures == []
+    page.close()
+
+
+def step(page: Page) -> int:
+    return int(page.locator("#step").inner_text())
+
+
+def numbers(page: Page) -> list[str]:
+    return page.locator("#seen .numbers span").all_inner_texts()
+
+
+def picture(page: Page) -> str:
+    return page.locator("#picture").evaluate("canvas => canvas.toDataURL()")
+
+
+def pause(page: Page) -> None:
+    page.locator("#pause").click()
+    expect(page.locator("#pause")).to_have_text("Go on")
+
+
+def one_step(page: Page) -> None:
+    before = page.locator("#step").inner_text()
+    page.locator("#one").click()
+    expect(page.locator("#step")).not_to_have_text(before)
+
+
+def begin(page: Page, seed: int) -> None:
+    """Begin an episode, paused, with a seed."""
+    before = page.locator("main").get_attribute("data-episode")
+    page.locator("#seed").fill(f"{seed}")
+    page.locator("#seed").blur()
+    expect(page.locator("main")).not_to_have_attribute("data-episode", before)
+    expect(page.locator("#step")).to_have_text("0")
+
+
+@pytest.fixture(scope="module")
+def pole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_policy(tmp_path_factory.mktemp("pole"), CARTPOLE)
+
+
+def test_page_moves_pauses_steps_and_begins_anew(browser: Browser, pole: Path, tmp_path: Path) -> None:
+    with served(tmp_path, str(pole)) as (address, process), opened(browser, address) as page:
+        assert {place.laddr.ip for place in sockets([psutil.Process(process.pid)])} == {"127.0.0.1"}
+        before = picture(page)
+        wait_for(lambda: picture(page) != before, 60, "a picture that moves")
+        pause(page)
+        bars = [float(bar.get_attribute("data-p")) for bar in page.locator(".bar").all()]
+        assert sum(bars) == pytest.approx(1, abs=1e-4)
+        assert len(bars) == 2
+        assert float(page.locator("#value").inner_text()) != 0
+        assert 0 < float(page.locator("#entropy").inner_text()) < 0.7
+        begin(page, 5)
+        first = numbers(page)
+        one_step(page)
+        one_step(page)
+        assert step(page) == 2
+        assert numbers(page) != first
+        assert float(page.locator("#return").inner_text()) == 2
+        still = picture(page)
+        begin(page, 6)
+        assert numbers(page) != first
+        assert picture(page) != still
+        begin(page, 5)
+        assert numbers(page) == first, "the same seed"
+        page.keyboard.press("Space")
+        expect(page.locator("#pause")).to_have_text("Pause")
+        wait_for(lambda: step(page) > 2, 60, "it to go on")
+
+
+def test_whoever_takes_the_wheel_steers(browser: Browser, pole: Path, tmp_path: Path) -> None:
+    with served(tmp_path, str(pole)) as (address, _), opened(browser, address) as page:
+        pause(page)
+        begin(page, 1)
+        page.keyboard.press("t")
+        expect(page.locator("#driven")).to_have_text("you drive")
+        for key, sign in (("ArrowRight", 1), ("ArrowLeft", -1)):
+            page.keyboard.down(key)
+            for _ in range(3):
+                before = float(numbers(page)[VELOCITY])
+                one_step(page)
+                assert sign * (float(numbers(page)[VELOCITY]) - before) > 0.1, key
+            page.keyboard.up(key)
+        page.keyboard.press("Escape")
+        expect(page.locator("#driven")).to_be_hidden()
+        one_step(page)
+        assert step(page) == 7
+
+
+def test_two_pages_see_the_same_and_a_slow_one_delays_nobody(browser: Browser, pole: Path, tmp_path: Path) -> None:
+    with (
+        served(tmp_path, str(pole)) as (address, _),
+        opened(browser, address) as page,
+        opened(browser, address) as other,
+    ):
+        live = address.replace("http", "ws") + "live"
+        with connect(live, origin=address.rstrip("/")) as slow:  # and never says that it has seen anything
+            moves = step(page), picture(other)
+            wait_for(lambda: step(page) != moves[0] and picture(other) != moves[1], 60, "both to move")
+            pause(page)
+            expect(other.locator("#pause")).to_have_text("Go on")
+            begin(other, 3)
+            expect(page.locator("#seed")).to_have_value("3")
+            wait_for(lambda: numbers(page) == numbers(other), 60, "the same numbers")
+            page.locator("#wheel").click()
+            expect(other.locator("#driven")).to_have_text("a viewer drives")
+            other.keyboard.press("t")
+            one_step(page)
+            expect(other.locator("#step")).to_have_text("1")
+            assert other.locator("#driven").inner_text() == "a viewer drives", "one at a time"
+            slow.send("[1")
+            with contextlib.suppress(Exception):  # what it was sent before
+                while True:
+                    slow.recv(timeout=60)
+            assert slow.close_code == 1008
+
+
+def test_a_followed_run_ends_and_the_page_goes_on(browser: Browser, tmp_path: Path) -> None:
+    folder = tmp_path / "logs" / "run"
+    folder.mkdir(parents=True)
+    (folder / "config.cfg").touch()
+    held = RunFolder(folder)
+    with served(tmp_path, "run") as (address, _):
+        page = browser.new_page()
+        page.goto(address)
+        expect(page.locator("#notice")).to_have_text("waiting for the first checkpoint of run ...")
+        save_policy(folder, CARTPOLE, 1000)
+        (folder / "scalars.csv").write_text(
+            "seconds,agent_steps,tag,value\n1,500,charts/episodic_return,10\n2,1000,charts/episodic_return,20\n"
+        )
+        expect(page.locator("#training")).to_have_text("in training")
+        expect(page.locator("#trained")).to_be_visible()
+        expect(page.locator("#policy")).to_have_text("run: newest, 1,000 agent steps")
+        save_policy(folder, CARTPOLE, 2500)
+        page.locator("#next").click()
+        expect(page.locator("#policy")).to_have_text("run: newest, 2,500 agent steps")
+        expect(page.locator("#policies option")).to_have_text(["run: newest", "run: 2500", "run: 1000"])
+        held.release()
+        expect(page.locator("#training")).to_be_hidden()
+        page.locator("#policies").select_option("run: 1000")
+        expect(page.locator("#policy")).to_have_text("run: 1000, 1,000 agent steps")
+        before = picture(page)
+        wait_for(lambda: picture(page) != before, 60, "a picture that moves")
+        page.close()
+
+
+@needs_kart
+def test_the_kart_has_levels_a_map_and_attributions(browser: Browser, pole: Path, tmp_path: Path) -> None:
+    kart = save_policy(tmp_path / "kart", [*KART, "environment.frame_stack=3"])
+    shutil.copy(pole, tmp_path / "pole.pt")
+    names = [str(kart), "-s", "MarioCircuit.Act2,RainbowRoad.Act1"]
+    with served(tmp_path, *names) as (address, _), opened(browser, address) as page:
+        expect(page.locator("#title")).to_have_text("MarioCircuit.Act2")
+        pause(page)
+        page.locator("#levels").select_option("RainbowRoad.Act1")
+        expect(page.locator("#title")).to_have_text("RainbowRoad.Act1")
+        expect(page.locator("#map")).to_be_visible()
+        assert page.locator("#map").evaluate("canvas => canvas.width") == 320
+        page.locator("#explain").check()
+        for kind in ("seen", "value", "action"):
+            expect(page.locator(f"figure[data-kind={kind}] canvas")).to_have_js_property("width", 52)
+        expect(page.locator("figure.old")).to_have_count(2)
+        expect(page.locator(".bar")).to_have_count(9)
+        assert page.locator(".bar").first.inner_text().startswith("none")
+        one_step(page)
+        expect(page.locator("#parts tbody tr")).to_have_count(6)
+
+
+def test_runs_of_other_environments_can_be_chosen(browser: Browser, pole: Path, tmp_path: Path) -> None:
+    lake = save_policy(tmp_path / "acrobot", ["environment.id=Acrobot-v1", "model.hidden_size=16"])
+    shutil.copy(lake, tmp_path / "acrobot.pt")
+    shutil.copy(pole, tmp_path / "pole.pt")
+    with served(tmp_path, "pole.pt", "acrobot.pt") as (address, _), opened(browser, address) as page:
+        expect(page.locator("#title")).to_have_text("CartPole-v1")
+        page.locator("#policies").select_option("acrobot.pt")
+        expect(page.locator("#title")).to_have_text("Acrobot-v1")
+        expect(page.locator(".bar")).to_have_count(3)
+        (tmp_path / "pole.pt").write_bytes(b"damaged")
+        page.locator("#policies").select_option("pole.pt")
+        expect(page.locator("#notice")).to_contain_text("pole.pt: refused")
+        expect(page.locator("#title")).to_have_text("Acrobot-v1")
+
+
+def test_a_page_elsewhere_cannot_connect(browser: Browser, pole: Path, tmp_path: Path) -> None:
+    live = "address => new Promise(done => { const s = new WebSocket(address); s.onopen = () => done('open'); "
+    live += "s.onerror = () => done('refused'); })"
+    read = "address => fetch(address).then(() => 'read', () => 'refused')"
+    with served(tmp_path, str(pole)) as (address, _):
+        page = browser.new_page()
+        assert page.evaluate(live, address.replace("http", "ws") + "live") == "refused"
+        assert page.evaluate(read, address) == "refused"
+        page.goto(address)
+        assert page.evaluate(live, address.replace("http", "ws") + "live") == "open"
+        page.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--web", "nowhere"], "nowhere: no such run"),
+        (["--web", "--port", "70000"], "0 to 65535"),
+        (["--web", "--host", "203.0.113.1", "--port", "0"], "cannot listen there"),
+        (["one", "two"], "only --web shows several policies"),
+    ],
+)
+def test_unusable_arguments_are_refused_in_one_line(arguments: list[str], words: str, tmp_path: Path) -> None:
+    done = run("watch", *arguments, cwd=tmp_path)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert words in done.stderr
