@@ -58,6 +58,7 @@ def prepare(folder: Path) -> None:
         (folder / name).write_text(block[1], encoding="utf-8")
     for name in ("mine.cfg", "common.cfg", "a.cfg", "b.cfg", "FILE"):
         (folder / name).write_text("[run]\nagent_steps = 1000000\n", encoding="utf-8")
+    shutil.copy(ROOT / "examples" / "own_environment.py", folder)
     copy_changeable(folder)
     (folder / "docs").mkdir()
     (folder / "benchmarks").symlink_to(ROOT / "benchmarks")
