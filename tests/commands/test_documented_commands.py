@@ -275,10 +275,14 @@ def parse_script(script: Path, arguments: list[str]) -> None:
             options = parse_args(parser, *given)  # type: ignore[arg-type]
         raise Parsed(options)
 
+    def parse_known(parser: argparse.ArgumentParser, *given: object) -> None:
+        raise Parsed(parse_known_args(parser, *given))  # type: ignore[call-overload]
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sys.argv", [str(script), *arguments])
         patch.syspath_prepend(str(script.parent))
         patch.setattr(argparse.ArgumentParser, "parse_args", parse)
+        patch.setattr(argparse.ArgumentParser, "parse_known_args", parse_known)
         with contextlib.suppress(Parsed):
             runpy.run_path(str(script), run_name="__main__")
             raise AssertionError("it parsed no arguments")

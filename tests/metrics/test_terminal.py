@@ -162,7 +162,8 @@ def test_the_summary_of_a_run():
     assert summary(laps, status=done) == "finished after 0:30, 50,000 steps, all circuits finished, best lap 20.00 s"
     laps.append(record("MarioCircuit.Act2", evaluated=True, finished=False))
     assert summary(laps) == "stopped after 0:30, 50,000 steps, 2 of 3 circuits finished, best lap 20.00 s"
-    plain, episode = GymnasiumWorld(Config()), Episode(10, 3.5, True)
+    plain = GymnasiumWorld(read(overrides=["environment.id=CartPole-v1"]))
+    episode = Episode(10, 3.5, True)
     assert summary([EpisodeRecord(0, episode, False)], plain) == "stopped after 0:30, 50,000 steps, return 3.50"
     assert summary([EpisodeRecord(50_000, episode, True)], plain).endswith("return 3.50 in the last evaluation")
     newest = ((1, 90.0), (50_000, 1.0), (50_000, 2.0))
