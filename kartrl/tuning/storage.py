@@ -98,8 +98,7 @@ class Store:
 def lock_of(journal: Path) -> JournalFileOpenLock:
     """What excludes all programs that write to this journal with Optuna, for half a minute if its holder was killed.
 
-    Optuna's default lock is a link to the journal: where its path is relative, that leads nowhere, and once its holder
-    has been killed, others wait for ever, each with all of a core.
+    With Optuna's default lock, others may wait for ever once its holder has been killed, each with all of a core.
     """
     return JournalFileOpenLock(str(journal))
 
