@@ -161,7 +161,7 @@ class Reporter:
 
     def _report_updates(self, status: Status) -> dict[str, float]:
         """Means over the updates since the last call; in a reproducible run each is sent by itself."""
-        records, self._updates = self._updates, []  # all of them have been told to callbacks
+        records, self._updates = self._updates, []  # callbacks were called with each of them
         for record in records:
             self._display.add_reward(record.counters.seconds, record.steps, record.mean_reward)
         values: dict[str, list[float]] = defaultdict(list)

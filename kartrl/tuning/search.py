@@ -8,7 +8,7 @@ from optuna.trial import FrozenTrial, TrialState
 from kartrl.tuning.plan import PARTS, Plan
 
 STARTUP = 5  # random trials before those that TPE chooses, and complete ones before any is pruned
-REDUCTION = 3  # of successive halving: one in this many trials goes on
+REDUCTION = 3  # of successive halving: one in this many trials continues
 
 
 class PresentMedian(BasePruner):
@@ -44,7 +44,7 @@ def make_pruner(plan: Plan) -> BasePruner:
 def make_sampler(plan: Plan, count: int) -> optuna.samplers.BaseSampler:
     """The sampler that the plan names, for the next trial of a study with so many.
 
-    It is seeded by that number: a study that goes on in another process would else begin with the same values again.
+    It is seeded by that number: a study that continues in another process would else begin with the same values again.
     """
     seed = (plan.config.run.seed + count) % 2**32
     if plan.sampler == "random":

@@ -1,4 +1,4 @@
-"""Shows how driving goes on: a bar in a terminal; elsewhere a line on stderr every `LINE_SECONDS`."""
+"""Shows the progress of driving: a bar in a terminal; elsewhere a line on stderr every `LINE_SECONDS`."""
 
 import sys
 import time
