@@ -30,8 +30,8 @@ class Console:
         base, word: see `Emulator` and `Memory`.
         isolated: whether the emulator runs in a separate process: if a start state crashes or hangs it, this console
             raises a UserError that names the state.
-        fast: whether to take the core's shortcuts. The game does not boot then, so that a state must be loaded first,
-            and states saved by it are of no use.
+        fast: whether to take the core's shortcuts. With snes9x's the game does not boot, so that a state must be loaded
+            first, and states saved by it are of no use.
 
     Raises:
         UserError: the core cannot be loaded or rejects the ROM, or `data` is invalid.
@@ -94,7 +94,7 @@ class Console:
         """Hold `buttons` (a bit mask) for one video frame, of which only the first `rows` rows need to be right."""
         emulator = self.opened()
         emulator.pressed = buttons
-        with self._named():
+        with self.naming():
             emulator.run(rows)
 
     def screen(self, rows: slice = ALL, gray: bool = False) -> Image:
@@ -131,7 +131,7 @@ class Console:
 
     def save(self) -> bytes:
         """Serialize the console's state."""
-        with self._named():
+        with self.naming():
             return self.opened().save()
 
     def restore(self, state: bytes) -> None:
@@ -140,7 +140,7 @@ class Console:
         Raises:
             UserError: the emulator rejects it.
         """
-        with self._named():
+        with self.naming():
             restored = self.opened().restore(state)
         if not restored:
             raise UserError(f"{self._source}: the emulator rejects this state: it is damaged, or from another emulator")
@@ -152,7 +152,7 @@ class Console:
             self.emulator = None
 
     @contextlib.contextmanager
-    def _named(self) -> Iterator[None]:
+    def naming(self) -> Iterator[None]:
         """Context manager: name the start state in the error if the emulator is lost."""
         try:
             yield

@@ -1,20 +1,27 @@
-"""Leaves out, in a copy of snes9x, what costs half of a step's time and the bundled game does not need.
+"""Leaves out, in a copy of a core, what costs half of a frame's time and training does not need.
 
-The core has no options for it, so some of its instructions are changed, and variables are written that it does not
+The cores have no options for it, so some of their instructions are changed, and variables are written that they do not
 offer. They are found by their names in the core's table of symbols. A core without these names or instructions, as on
 other systems, stays as it is, and is slower.
 """
 
 import ctypes
-import functools
-from collections.abc import Mapping
-from ctypes import c_uint16, c_uint32, c_void_p
+from collections.abc import Callable, Mapping, Sequence
+from ctypes import c_void_p
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 RETURN = b"\xc3"
+
+
+class Link(NamedTuple):
+    """Four bytes in `Change.new` that hold the distance from their end to a symbol, as in most operands of x86-64."""
+
+    place: int  # of the bytes
+    symbol: bytes
+    beyond: int = 0  # bytes behind the symbol
 
 
 class Change(NamedTuple):
@@ -24,25 +31,71 @@ class Change(NamedTuple):
     offset: int
     old: bytes
     new: bytes
+    links: tuple[Link, ...] = ()
+
+    def linked(self, addresses: Mapping[bytes, int]) -> bytes:
+        """What is written."""
+        new = bytearray(self.new)
+        for place, symbol, beyond in self.links:
+            here = addresses[self.function] + self.offset + place + 4
+            new[place : place + 4] = (addresses[symbol] + beyond - here).to_bytes(4, "little", signed=True)
+        return bytes(new)
 
 
-CHANGES = (
-    # The audio processing unit is not emulated. A game notices only if it waits for it, as each does when it boots.
-    Change(b"_Z13S9xAPUExecutev", 0, b"\x53", RETURN),
-    # WAI lets the time until the next event of a screen line pass at once, instead of 12 cycles of a frame's 357,000:
-    # "mov edx, [rbx + 0x40]" for "lea edx, [rax + 12]".
-    Change(b"_ZL4OpCBv", 0x14, bytes.fromhex("8b4304c64344018d500c"), bytes.fromhex("8b4304c64344018b5340")),
-    # No questions for each of 24 buttons in every frame: `Shortcuts.prepare` sets them.
-    Change(b"_Z15S9xReportButtonjb", 0, b"\x41\x56", RETURN),
-    # Unchanged: it shows where the size of what is cleared is, mov edx, [GFX + 0x24].
-    Change(b"_Z21S9xStartScreenRefreshv", 0xAA, b"\x8b\x55\x24", b"\x8b\x55\x24"),
-)
-JOYPAD = b"_ZL6joypad"  # a variable that begins with the first joypad's buttons
-DOWN_RIGHT = 1 << 5 | 1 << 7  # UP and LEFT are one bit lower
-GRAPHICS, DEPTHS = b"GFX", 0x24  # a variable, and where in it the size of the depth buffer is, in bytes
-DEPTHS_PER_ROW = 512
+class Shortcuts(Protocol):
+    """The shortcuts of a core that `shorten` has changed, and that is loaded."""
+
+    @property
+    def asks(self) -> bool:
+        """Whether the core still calls Python in each frame."""
+
+    @property
+    def input_state(self) -> int | None:
+        """Address of the function that it asks for buttons; None: it does not ask."""
+
+    @property
+    def hides(self) -> bool:
+        """Whether a frame that is not drawn takes less time."""
+
+    def prepare(self, pressed: int, rows: int) -> None:
+        """Before each frame.
+
+        Args:
+            pressed: buttons, see `Emulator.pressed`.
+            rows: rows of the screen that need to be right.
+        """
+
+    def finish(self) -> None:
+        """After each frame."""
+
+
+class Plan(NamedTuple):
+    """Where in a core the shortcuts are."""
+
+    changes: tuple[tuple[int, bytes], ...]  # offset in its file, and what is written there
+    addresses: Mapping[bytes, int]  # of the symbols, in memory from where the core is loaded
+    make: Callable[[Callable[[bytes], int]], Shortcuts]  # of what gives a symbol's address
+
+    def shortcuts(self, library: ctypes.CDLL) -> Shortcuts:
+        """Those of a loaded core."""
+        first = (c_void_p.from_buffer(library.retro_run).value or 0) - self.addresses[START]
+        return self.make(lambda symbol: first + self.addresses[symbol])
+
+
+class Kind(NamedTuple):
+    """The shortcuts of one emulator."""
+
+    changes: tuple[Change, ...]
+    variables: tuple[bytes, ...]  # symbols of its variables that `changes` and `make` use
+    make: Callable[[Callable[[bytes], int]], Shortcuts]
+
+    @property
+    def names(self) -> tuple[bytes, ...]:
+        """All symbols."""
+        return (*dict.fromkeys(change.function for change in self.changes), *self.variables, START)
+
+
 START = b"retro_run"
-NAMES = (*(change.function for change in CHANGES), JOYPAD, GRAPHICS, START)
 # elf.h, 64 bits, little-endian
 MAGIC, X86_64, SYMBOL_TABLE = b"\x7fELF\x02\x01", 62, 2
 HEADER = np.dtype(
@@ -59,54 +112,20 @@ SECTION = np.dtype(
 SYMBOL = np.dtype([("name", "<u4"), ("kind", "<u2"), ("section", "<u2"), ("value", "<u8"), ("size", "<u8")])
 
 
-class Plan(NamedTuple):
-    """Where in a core the shortcuts are."""
-
-    changes: tuple[tuple[int, bytes], ...]  # offset in its file, and what is written there
-    addresses: Mapping[bytes, int]  # of `NAMES`, in memory from where the core is loaded
-
-
-class Shortcuts:
-    """The shortcuts of a core that `shorten` has changed, and that is loaded."""
-
-    def __init__(self, plan: Plan, library: ctypes.CDLL) -> None:
-        place = c_void_p.from_buffer(library.retro_run).value or 0
-        first = place - plan.addresses[START]
-        self._joypad = c_uint16.from_address(first + plan.addresses[JOYPAD])
-        self._depths = c_uint32.from_address(first + plan.addresses[GRAPHICS] + DEPTHS)
-
-    def prepare(self, pressed: int, rows: int) -> None:
-        """Before each frame.
-
-        Args:
-            pressed: buttons of the first joypad, bit i for `libretro.BUTTONS[i]`.
-            rows: rows of the screen that are drawn: the core clears the depths of no others.
-        """
-        self._joypad.value = _held(pressed)
-        self._depths.value = DEPTHS_PER_ROW * rows
-
-
-@functools.cache
-def _held(pressed: int) -> int:
-    """Buttons as the console has them, the first one in the highest bit."""
-    pressed &= ~((pressed & DOWN_RIGHT) >> 1)  # as the core does: of opposite directions the second counts
-    return int(f"{pressed:016b}"[::-1], 2)
-
-
-@functools.cache
-def find(core: Path) -> Plan | None:
+def find(core: Path, kind: Kind) -> Plan | None:
     """Find the shortcuts in a core; None if they are not all there."""
     data = core.read_bytes()
-    found = _symbols(data)
+    found = _symbols(data, kind.names)
+    if not all(found.get(name) for name in kind.names):
+        return None
+    addresses = {name: places[0][1] for name, places in found.items()}
     changes = [
-        (place + change.offset, change.new)
-        for change in CHANGES
-        for place, _ in found.get(change.function, ())
+        (place + change.offset, change.linked(addresses))
+        for change in kind.changes
+        for place, _ in found[change.function]
         if data.startswith(change.old, place + change.offset)
     ]
-    if len(changes) != len(CHANGES) or not all(found.get(name) for name in NAMES):
-        return None
-    return Plan(tuple(changes), {name: found[name][0][1] for name in NAMES})
+    return Plan(tuple(changes), addresses, kind.make) if len(changes) == len(kind.changes) else None
 
 
 def shorten(path: str, plan: Plan) -> None:
@@ -117,8 +136,8 @@ def shorten(path: str, plan: Plan) -> None:
             file.write(new)
 
 
-def _symbols(data: bytes) -> dict[bytes, list[tuple[int, int]]]:
-    """Offset in the file and address in memory of each of `NAMES`; local functions may share a name."""
+def _symbols(data: bytes, names: Sequence[bytes]) -> dict[bytes, list[tuple[int, int]]]:
+    """Offset in the file and address in memory of each name; local functions may share a name."""
     found: dict[bytes, list[tuple[int, int]]] = {}
     if not data.startswith(MAGIC):
         return found
@@ -129,7 +148,7 @@ def _symbols(data: bytes) -> dict[bytes, list[tuple[int, int]]]:
     for table in sections[sections["type"] == SYMBOL_TABLE]:
         symbols = np.frombuffer(data, SYMBOL, int(table["size"]) // SYMBOL.itemsize, int(table["offset"]))
         strings = int(sections[table["link"]]["offset"])
-        for name in NAMES:
+        for name in names:
             place = data.find(b"\0" + name + b"\0", strings) + 1 - strings
             for symbol in symbols[symbols["name"] == place]:
                 section, address = sections[symbol["section"]], int(symbol["value"])

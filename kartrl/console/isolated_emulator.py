@@ -1,6 +1,8 @@
 """An emulator in a separate process: start states and movies from others may crash or hang the core."""
 
 import ctypes
+from collections.abc import Callable
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -39,11 +41,16 @@ class IsolatedEmulator:
     If the core crashes or hangs, or its process is stopped, the process is ended, and this call and all later ones
     raise `EmulatorLost`.
 
+    Args:
+        make: makes the emulator there; called with the arguments before it, and pickled.
+
     Raises:
         UserError: as `Emulator`.
     """
 
-    def __init__(self, core: Path, rom: Path, fast: bool = False, base: int = 0) -> None:
+    def __init__(
+        self, core: Path, rom: Path, fast: bool = False, base: int = 0, make: Callable[..., Emulator] = Emulator
+    ) -> None:
         self.pressed = 0
         """Buttons held, as in `Emulator`."""
         context: Any = start_method()
@@ -51,7 +58,7 @@ class IsolatedEmulator:
             *(context.RawArray(ctypes.c_uint8, size) for size in (RAM_LIMIT, FRAME_BYTES, STATE_LIMIT))
         )
         self._pipe, theirs = context.Pipe()
-        self.process = spawn(context, "emulator", serve, core, rom, fast, base, self._shared, theirs)
+        self.process = spawn(context, "emulator", serve, partial(make, core, rom, fast, base), self._shared, theirs)
         theirs.close()
         self._lost = ""  # why there are no more answers; "" while there are
         size, blocks, frame = self._receive(waits=round(START_SECONDS / WAIT_SECONDS))
@@ -61,9 +68,18 @@ class IsolatedEmulator:
         """Copies of the memory, as in `Emulator`; changes take effect if they are part of the working memory."""
         self._frame = Frame(*frame)
 
+    hides = False
+    """See `Emulator`."""
+
     def run(self, rows: int = ROWS) -> None:
         """Emulate one video frame, of which only the first `rows` rows need to be right."""
-        self._frame = Frame(*self._call("run", self.pressed, rows))
+        self.ask("run", rows)
+
+    def ask(self, name: str, *arguments: Any) -> Any:
+        """Call a method of the emulator, which may change memory and screen; returns what it returns, pickled."""
+        result, frame = self._call(name, self.pressed, *arguments)
+        self._frame = Frame(*frame)
+        return result
 
     def screen(self, rows: slice = ALL, gray: bool = False) -> Image:
         """The last video frame or some rows of it, as in `Emulator`."""
@@ -121,27 +137,26 @@ class IsolatedEmulator:
         raise EmulatorLost(f"the emulator {cause}")
 
 
-def serve(core: Path, rom: Path, fast: bool, base: int, shared: Shared, pipe: Connection) -> None:
+def serve(make: Callable[[], Emulator], shared: Shared, pipe: Connection) -> None:
     """Main function of the emulator's process: answers calls until the other end of the pipe is closed."""
     try:
-        emulator = Emulator(core, rom, fast, base)
+        emulator = make()
         size = len(emulator.ram)
         pipe.send((size, _layout(emulator), _share(emulator, shared)))
         while True:
             name, *arguments = pipe.recv()
             ctypes.memmove(emulator.ram, shared.ram, size)
-            if name == "run":
-                emulator.pressed, rows = arguments
-                emulator.run(rows)
-                answer: Any = _share(emulator, shared)
-            elif name == "save":
+            if name == "save":
                 state = emulator.save()
                 memoryview(shared.state).cast("B")[: len(state)] = state
-                answer = len(state)
-            else:
+                answer: Any = len(state)
+            elif name == "restore":
                 (length,) = arguments
                 answer = emulator.restore(bytes(memoryview(shared.state)[:length]))
                 _share_memory(emulator, shared)
+            else:
+                emulator.pressed, *others = arguments
+                answer = getattr(emulator, name)(*others), _share(emulator, shared)
             pipe.send(answer)
     except UserError as error:
         pipe.send(error)

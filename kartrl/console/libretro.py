@@ -6,6 +6,7 @@ here loads its own copy of the library.
 """
 
 import ctypes
+import functools
 import os
 import shutil
 import tempfile
@@ -18,8 +19,10 @@ import numpy as np
 import numpy.typing as npt
 
 from kartrl.console import core_patches
-from kartrl.console.core_patches import Shortcuts
+from kartrl.console.core_patches import Plan, Shortcuts
 from kartrl.console.core_questions import Block, CoreQuestions
+from kartrl.console.genesis_shortcuts import GENESIS
+from kartrl.console.snes9x_shortcuts import SNES9X
 from kartrl.errors import UserError
 from kartrl.processes.interrupts import defer_ctrl_c, held
 
@@ -112,8 +115,8 @@ class Emulator:
     """A core with a loaded game. Must be closed, so that its copy of the core can be reused.
 
     Args:
-        fast: whether to take the `shortcuts`, which halve the time of a frame, if the core has them. With them a game
-            does not boot, but continues from a saved state.
+        fast: whether to take the `shortcuts`, which halve the time of a frame, if the core has them. With snes9x's a
+            game does not boot, but continues from a saved state.
         base: address of the working memory on the console's bus, for a core that does not describe its memory.
 
     Raises:
@@ -130,6 +133,7 @@ class Emulator:
         """The last video frame; valid until the next."""
         self._pixels = np.zeros((0, 0, 2), np.uint8)  # a view of it, uint8 [height, width, pixel_bytes]
         self._rom, self._base = rom, base
+        self._mark: Any = None  # a buffer with a state
         self._spare = self._idle.setdefault((core, fast), [])
         self._copy = self._spare.pop() if self._spare else _copy(core, fast)
         self._shortcuts = self._copy.shortcuts
@@ -142,8 +146,10 @@ class Emulator:
         }
         # keep references: the core stores raw pointers
         self._callbacks = {name: CALLBACKS[name](answer) for name, answer in answers.items()}
-        ignored = IGNORED if self._shortcuts is None else (*IGNORED, "input_state")
-        self._callbacks |= {name: CALLBACKS[name](ignore) for name in ignored}
+        native = dict.fromkeys(IGNORED, ignore)
+        if self._shortcuts is not None:
+            native["input_state"] = self._shortcuts.input_state or ignore
+        self._callbacks |= {name: CALLBACKS[name](address) for name, address in native.items()}
         for name, callback in self._callbacks.items():
             self._call(f"set_{name}", callback)
         defer_ctrl_c()
@@ -153,7 +159,7 @@ class Emulator:
         self._call("get_system_info", ctypes.byref(about))
         self._restarts = about.name in RESTARTED
         self._call("run")
-        if self._shortcuts is not None:  # the frame's location does not change: no call into Python is left
+        if not (self._shortcuts is None or self._shortcuts.asks):  # the frame's location does not change
             self._callbacks["video_refresh"] = CALLBACKS["video_refresh"](ignore)
             self._call("set_video_refresh", self._callbacks["video_refresh"])
 
@@ -175,11 +181,13 @@ class Emulator:
 
     def run(self, rows: int = ROWS) -> None:
         """Emulate one video frame, of which only the first `rows` rows need to be right."""
-        if self._shortcuts is None:
+        shortcuts = self._shortcuts
+        if shortcuts is None:
             self._call("run")
-        else:
-            self._shortcuts.prepare(self.pressed, rows)
-            self._copy.library.retro_run()
+            return
+        shortcuts.prepare(self.pressed, rows)
+        self._call("run") if shortcuts.asks else self._copy.library.retro_run()
+        shortcuts.finish()
 
     def screen(self, rows: slice = ALL, gray: bool = False) -> Image:
         """The last video frame or some rows of it, uint8 [rows, width, 3], or [rows, width] if `gray`; a new array."""
@@ -190,6 +198,22 @@ class Emulator:
         state = ctypes.create_string_buffer(self._call("serialize_size"))
         self._call("serialize", state, len(state))
         return state.raw
+
+    def mark(self) -> None:
+        """Keep the console's state for `rewind`; much faster than `save`."""
+        if self._mark is None:
+            self._mark = ctypes.create_string_buffer(self._call("serialize_size"))
+        self._call("serialize", self._mark, len(self._mark))
+
+    def rewind(self) -> None:
+        """Restore the state of the last `mark`."""
+        assert self._mark is not None
+        self._call("unserialize", self._mark, len(self._mark))
+
+    @property
+    def hides(self) -> bool:
+        """Whether a frame of which no rows need to be right takes less time."""
+        return self._shortcuts is not None and self._shortcuts.hides
 
     def restore(self, state: bytes) -> bool:
         """Restore a saved state; the screen is updated with the next frame. Returns False if the core rejects it."""
@@ -232,7 +256,7 @@ def converted(pixels: Image, gray: bool) -> Image:
 
 def _copy(core: Path, fast: bool) -> Copy:
     """Load a separate copy of the library, with libretro's signatures."""
-    plan = core_patches.find(core) if fast else None
+    plan = _plan(core) if fast else None
     try:
         if hasattr(os, "memfd_create"):  # works with noexec folders; kept open, so that its name stays unique
             path = f"/proc/self/fd/{os.memfd_create(core.name)}"
@@ -254,10 +278,16 @@ def _copy(core: Path, fast: bool) -> Copy:
     for name in ("retro_init", "retro_deinit", "retro_run", "retro_reset", "retro_unload_game"):
         function = getattr(library, name)
         function.argtypes, function.restype = [], None
-    return Copy(library, None if plan is None else Shortcuts(plan, library))
+    return Copy(library, None if plan is None else plan.shortcuts(library))
 
 
-def _load(core: Path, path: str, plan: core_patches.Plan | None) -> ctypes.CDLL:
+@functools.cache
+def _plan(core: Path) -> Plan | None:
+    """The shortcuts of a core, None if it has none."""
+    return next((plan for kind in (SNES9X, GENESIS) if (plan := core_patches.find(core, kind)) is not None), None)
+
+
+def _load(core: Path, path: str, plan: Plan | None) -> ctypes.CDLL:
     """Copy the library to `path`, with the shortcuts of `plan`, and load it from there."""
     shutil.copyfile(core, path)
     if plan is not None:

@@ -12,6 +12,7 @@ from gymnasium import spaces
 
 from kartrl.config import View
 from kartrl.config.wording import nearest
+from kartrl.console.isolated_emulator import EmulatorLost
 from kartrl.console.libretro import PAD_BITS, Image
 from kartrl.console.picture import Picture
 from kartrl.errors import UserError
@@ -38,6 +39,9 @@ class RetroEnv(gymnasium.Env[Image, Any]):
 
     An episode begins with up to `noop_max` frames without buttons. `reset(options={"state": name, "noop": frames})`
     fixes what is otherwise drawn.
+
+    If an emulator in a process of its own is lost, as one that runs a scenario's script may be, its episode is
+    truncated.
 
     Args:
         game: the game.
@@ -72,7 +76,7 @@ class RetroEnv(gymnasium.Env[Image, Any]):
 
     def _make_console(self) -> RetroConsole:
         scenario = None if self._section.scenario == NONE else self._section.scenario
-        return RetroConsole(self.game, scenario, self._section.players, self._isolated)
+        return RetroConsole(self.game, scenario, self._section.players, self._isolated, fast=True)
 
     def _read_section(self, console: RetroConsole) -> None:
         section, values = self._section, console.info()
@@ -100,7 +104,7 @@ class RetroEnv(gymnasium.Env[Image, Any]):
     def isolate(self) -> None:
         """Run the emulator in a separate process; call before the first reset.
 
-        A start state that crashes or hangs it then raises a UserError.
+        A start state that crashes or hangs it then raises `EmulatorLost`.
         """
         self.close()
         self._isolated = True
@@ -123,7 +127,14 @@ class RetroEnv(gymnasium.Env[Image, Any]):
         if noop is None:
             noop = int(self.np_random.integers(self._section.noop_max + 1))
         self._level = state_name(state)
-        self._begin(console, state, noop)
+        try:
+            self._begin(console, state, noop)
+        except EmulatorLost:  # in an episode before, perhaps: a new one begins at the same state
+            if self._isolated:
+                raise
+            self.close()
+            console = self.console = self._make_console()
+            self._begin(console, state, noop)
         self._frames = self._last = 0
         self._begun = True
         self._lives, self._best = self._count(console), dict(console.info())
@@ -153,7 +164,12 @@ class RetroEnv(gymnasium.Env[Image, Any]):
             sticks = section.sticky == "every" or (section.sticky == "first" and frame == 0 and self._frames)
             if not sticks or self.np_random.random() >= section.sticky_probability:
                 self._last = wanted
-            outcome = console.advance(self._last)
+            try:
+                outcome = console.advance(self._last, frame == self._skip - 1 or self.on_frame is not None)
+            except EmulatorLost:
+                if self._isolated:
+                    raise
+                return self._look(console), total, False, True, self._info(console)
             if self.on_frame is not None:
                 self.on_frame(console.screen())
             self._frames += 1

@@ -112,6 +112,7 @@ class Scenario(NamedTuple):
     done: Condition
     crops: tuple[Crop, ...]  # of each player
     actions: Groups | None
+    scripted: bool = False  # its reward or end is a Lua script, which only stable-retro runs; see `scripted.py`
 
     def reward(self, values: Values, before: Values, player: int = 0) -> float:
         """The reward of a frame."""
@@ -142,7 +143,7 @@ def load_scenario(file: Path, names: Container[str]) -> Scenario:
         names: of the values in memory.
 
     Raises:
-        UserError: it cannot be read, is invalid where stable-retro would say nothing or fail later, or has a script.
+        UserError: it cannot be read, or is invalid where stable-retro would say nothing or fail later.
     """
     try:
         return _Reader(file, names, json.loads(read_text(file))).scenario()
@@ -162,11 +163,13 @@ class _Reader:
         content = self._content
         rewards = content.get("rewards") or ([content["reward"]] if "reward" in content else [])
         done = content.get("done", {})
-        if content.get("scripts") or "script" in done or any("script" in reward for reward in rewards):
-            raise UserError(
-                f"{self._file}: its reward or end is a Lua script, which kartrl does not run; set retro.scenario to "
-                "another one or, with retro.reward, to none"
-            )
+        scripted = "script" in done or any("script" in reward for reward in rewards)
+        scripts = content.get("scripts", []) if scripted else []
+        if scripted and not scripts:
+            raise UserError(f"{self._file}: scripts is missing: the Lua files with its functions")
+        for script in scripts:
+            if not (self._file.parent / script).is_file():
+                raise UserError(f"{self._file}: scripts: there is no file {script!r} beside it")
         crops = content.get("crops") or ([content["crop"]] if "crop" in content else [])
         return Scenario(
             tuple(tuple(self._terms(reward, "reward.variables")) for reward in rewards),
@@ -174,6 +177,7 @@ class _Reader:
             self._condition(done, "done"),
             tuple(map(self._crop, crops)),
             content.get("actions"),
+            scripted,
         )
 
     def _crop(self, numbers: Any) -> Crop:
@@ -206,7 +210,7 @@ class _Reader:
             for name, of in spec.get("variables", {}).items()
         ]
         nodes = [self._condition(of, f"{key}.nodes.{name}") for name, of in spec.get("nodes", {}).items()]
-        if condition == "all" and not measures and not nodes and spec:
+        if condition == "all" and not measures and not nodes and spec and "script" not in spec:
             raise UserError(f"{self._file}: {key}: all of no variables hold at once; name some in {key}.variables")
         return Condition(condition == "all", measures, nodes)
 

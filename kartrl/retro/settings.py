@@ -80,7 +80,7 @@ class Retro(Section):
         "scenario",
         pattern=r"^[\w.+-]+$",
         max_length=200,
-        description="the game's file of reward and end, without .json; none: neither, as where it is a Lua script",
+        description="the game's file of reward and end, without .json; none: neither",
     )
     reward: Words = Field(
         (),

@@ -14,6 +14,7 @@ from karts import FOLDER, ONE_OF_EACH_KIND, MakeKart, record
 
 from kartrl.console import core_patches
 from kartrl.console.libretro import ALL, BUTTONS, Emulator
+from kartrl.console.snes9x_shortcuts import SNES9X
 from kartrl.console.states import read_state
 from kartrl.errors import UserError
 from kartrl.kart.circuit_map import circuit_map
@@ -181,16 +182,16 @@ def test_a_cartridge_takes_no_shortcuts(tmp_path: Path) -> None:
     assert not load_game(GAMES / "SuperMarioKart-Snes" / "game.json").shortcuts
     library = tmp_path / "core.so"
     library.write_bytes(b"no core that is known")
-    assert core_patches.find(library) is None
+    assert core_patches.find(library, SNES9X) is None
 
 
 @needs_shortcuts
 def test_core_with_changed_instructions_takes_no_shortcuts(tmp_path: Path) -> None:
-    core, change = core_file().read_bytes(), core_patches.CHANGES[1]
+    core, change = core_file().read_bytes(), SNES9X.changes[1]
     assert core.count(change.old) == 1
     library = tmp_path / "core.so"
     library.write_bytes(core.replace(change.old, change.old[::-1]))
-    assert core_patches.find(library) is None
+    assert core_patches.find(library, SNES9X) is None
 
 
 def test_stable_retro_alone_rewards_each_section_forward() -> None:

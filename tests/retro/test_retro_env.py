@@ -1,7 +1,9 @@
 """The environment of a retro game: actions, rewards, ends and starts, with the game in stable-retro's wheel."""
 
 import json
+import os
 import shutil
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 from gymnasium import spaces
 
 from kartrl.config import View
+from kartrl.console.isolated_emulator import IsolatedEmulator
 from kartrl.console.libretro import PAD_BITS
 from kartrl.errors import UserError
 from kartrl.retro.env import LEVEL, RetroEnv
@@ -164,13 +167,52 @@ def test_reward_of_variables_replaces_the_scenarios(make_env: MakeEnv) -> None:
     assert highest == rewards, "lives only decrease"
 
 
-def test_scripted_scenario_is_left_out(make_env: MakeEnv, changed: Any) -> None:
-    game = changed({"reward": {"script": "lua:reward"}, "scripts": ["a.lua"]})
-    with pytest.raises(UserError, match=r"Lua script.*retro\.scenario .*retro\.reward, to none"):
-        make_env(game)
+@pytest.fixture
+def scripted(changed: Any) -> Callable[[str], Game]:
+    """Airstriker with a reward by a Lua script."""
+
+    def write(script: str) -> Game:
+        game = changed({"reward": {"script": "lua:reward"}, "scripts": ["a.lua"]})
+        (game.folder / "a.lua").write_text(script)
+        return game
+
+    return write
+
+
+def test_script_rewards_and_can_be_left_out(make_env: MakeEnv, scripted: Callable[[str], Game]) -> None:
+    game = scripted("function reward() return scenario.frame end")
+    env = make_env(game)
+    for _ in range(2):
+        env.reset(seed=0)
+        assert [env.step(0)[1] for _ in range(2)] == [1 + 2 + 3 + 4, 5 + 6 + 7 + 8]
     rewards, info, terminated = play_until(make_env(game, scenario="none", reward=("score:1",), time_limit=20))
     assert sum(rewards) == info["score"] > 0
     assert not terminated
+
+
+@pytest.mark.parametrize("script", ["function reward() return nothing + 1 end", "function reward(", "x = 1"])
+def test_script_that_fails_is_an_error(make_env: MakeEnv, scripted: Callable[[str], Game], script: str) -> None:
+    with pytest.raises(UserError, match=r"scenario\.json: Lua call failed: .*a nil value") as raised:
+        make_env(scripted(script)).reset(seed=0)
+    assert "\n" not in str(raised.value)
+
+
+def test_lost_emulator_of_a_script_costs_its_episode(make_env: MakeEnv, scripted: Callable[[str], Game]) -> None:
+    game = scripted("function reward() return 1 end")
+    env, other = make_env(game), make_env(game)
+    for each in (env, other):
+        each.reset(seed=0)
+        each.step(0)
+    assert env.console is not None
+    emulator = env.console.opened()
+    assert isinstance(emulator, IsolatedEmulator)
+    os.kill(emulator.process.pid, signal.SIGKILL)
+    observation, reward, terminated, truncated, info = env.step(0)
+    assert observation.any()
+    assert (reward, terminated, truncated, info[LEVEL]) == (0, False, True, "Level1")
+    assert other.step(0)[1:4] == (4, False, False)
+    env.reset(seed=0)
+    assert env.step(0)[1:4] == (4, False, False)
 
 
 def test_time_limit_truncates(make_env: MakeEnv) -> None:
