@@ -3,7 +3,7 @@
 Value targets and advantages are V-trace's, from the learner's network at the start of the update. The ratio is clipped
 around the policy that acted, so the learner cannot move further from it than the clip range, however large the policy
 lag. On-policy this is PPO with GAE. "Decoupled" PPO (Hilton et al. 2022, arXiv:2110.00641), which clips around a newer
-policy, lost the kart's policy at a lag of ten updates (docs/results.md).
+policy, lost the kart's policy at a lag of ten updates (results/notebook-2026-11.md).
 """
 
 from typing import ClassVar

@@ -146,7 +146,7 @@ class PPO(AlgorithmSection):
 class APPO(PPO):
     """PPO's clipped objective with V-trace's targets (arXiv:1802.01561), asynchronous."""
 
-    # as many optimizer steps as with PPO's four passes in minibatches of 256, at half of the cost: docs/results.md
+    # as many optimizer steps as with PPO's four passes in minibatches of 256, at half of the cost (results/)
     epochs: Epochs = 2
     minibatch_size: MinibatchSize = 128
     entropy_cost: Cost = Field(constant(0.005), description="weight of the entropy bonus, or a schedule")

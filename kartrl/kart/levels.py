@@ -49,7 +49,7 @@ LEVELS: dict[str, Use] = {
     "MarioCircuit.Act2": "train",
     "MarioCircuit.Act3": "train",
     "MarioCircuit.Act4": "test",
-    "random:3:asphalt": "train",  # without it, the policy memorises the others in long runs: docs/results.md
+    "random:3:asphalt": "train",  # without it, the policy memorises the others in long runs (results/)
 }
 _OWN = NamedLevels(dict.fromkeys(CIRCUITS, "none"))
 HIGHEST = 999_999  # number of a generated circuit
