@@ -58,8 +58,9 @@ docs: $(VENV)/.dev ## the API reference of `import kartrl`, as pages in build/do
 	$(BIN)/python -W "ignore:Cannot determine where" -m pdoc --docformat google --no-show-source \
 		--output-directory build/docs kartrl '!kartrl\.'
 
-game: assembler $(VENV)/.run ## assemble the bundled game (needs cc65)
+game: assembler $(VENV)/.run ## assemble the bundled games (needs cc65)
 	$(BIN)/python game/build.py
+	$(BIN)/python game/rapids.py
 
 assembler:
 	@command -v ca65 ld65 >/dev/null || { echo 'make game needs the assembler ca65 and the linker ld65: install the package cc65.' >&2; exit 2; }

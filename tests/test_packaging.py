@@ -19,6 +19,7 @@ import kartrl
 ROOT = Path(__file__).resolve().parents[1]
 LOCKS = ("requirements.lock", "requirements-dev.lock")
 OUR_ROM = Path("kartrl/kart/games/KartRL-Snes/rom.sfc")
+OUR_ROMS = [OUR_ROM, Path("kartrl/retro/games/Rapids-Nes-v0/rom.nes")]
 ROM_SUFFIXES = {".sfc", ".smc", ".swc", ".fig", ".srm", ".nes", ".gb", ".gba", ".gen", ".z64", ".n64", ".zip", ".7z"}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
@@ -110,9 +111,9 @@ def test_emulator_is_asked_for_only_where_it_has_wheels() -> None:
 
 def test_no_foreign_rom() -> None:
     files = _repository_files()
-    assert [path for path in files if path.suffix.lower() in ROM_SUFFIXES] in ([], [OUR_ROM])
+    assert [path for path in files if path.suffix.lower() in ROM_SUFFIXES] in ([], OUR_ROMS)
     states = [path for path in files if path.suffix == ".state"]
-    assert all(path.parent == OUR_ROM.parent for path in states), states
+    assert all(path.parent in [rom.parent for rom in OUR_ROMS] for path in states), states
     # Super Mario Kart, as dumped and behind a copier's header
     cartridge = "47e103d8398cf5b7cbb42b95df3a3c270691163b"
     for path in files:
@@ -134,9 +135,9 @@ def _in_image(path: str) -> bool:
 
 def test_no_cartridge_gets_into_an_image() -> None:
     shipped = [path for path in _repository_files() if _in_image(path.as_posix())]
-    assert {OUR_ROM, Path("run.py"), Path("kartrl/cli.py"), Path("docker/start"), Path("requirements.lock")} <= set(
-        shipped
-    )
+    for path in (*OUR_ROMS, *map(Path, ("run.py", "kartrl/cli.py", "docker/start", "requirements.lock"))):
+        assert path in shipped
+    assert {path.name for path in shipped if path.parent == OUR_ROMS[1].parent} >= {"Level01.state", "Level16.state"}
     assert {path.name for path in shipped if path.parent == OUR_ROM.parent} >= {
         f"MarioCircuit.Act{act}.state" for act in (1, 2, 3, 4)
     }
@@ -148,7 +149,7 @@ def test_no_cartridge_gets_into_an_image() -> None:
         "kartrl/kart/games/KartRL-Snes/",
         "docker/",
     ):
-        for suffix in (*ROM_SUFFIXES & {".sfc", ".smc", ".swc", ".fig", ".srm", ".zip", ".7z"}, ".state"):
+        for suffix in (*ROM_SUFFIXES & {".sfc", ".smc", ".swc", ".fig", ".srm", ".nes", ".zip", ".7z"}, ".state"):
             if not folder.endswith("KartRL-Snes/") or suffix != ".state":
                 assert not _in_image(f"{folder}Super Mario Kart (USA){suffix}")
     assert not _in_image("logs/run/best.pt")

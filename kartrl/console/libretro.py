@@ -57,6 +57,8 @@ BUTTONS = (
 )  # RETRO_DEVICE_ID_JOYPAD_*, from 0
 # Cores whose states are not complete: the console is switched off and on before one is restored, as by stable-retro.
 RESTARTED = (b"Stella",)
+# Cores that leave what was on the heap in the memory of cartridges: it is cleared, or no two boots would be the same.
+UNCLEARED = {b"FCEUmm": 0x6000}  # its first address
 PAD_BITS = 16  # of each joypad in `Emulator.pressed`
 ALL_BUTTONS = 256  # RETRO_DEVICE_ID_JOYPAD_MASK: all of a joypad's at once
 STATE_LIMIT = 4 * 1024 * 1024  # maximum bytes of an unpacked start state; stable-retro's are below half a MiB
@@ -158,6 +160,9 @@ class Emulator:
         about = _SystemInfo()
         self._call("get_system_info", ctypes.byref(about))
         self._restarts = about.name in RESTARTED
+        for start, block in self.memory.items() if about.name in UNCLEARED else ():
+            if start >= UNCLEARED[about.name]:
+                ctypes.memset(block, 0, len(block))
         self._call("run")
         if not (self._shortcuts is None or self._shortcuts.asks):  # the frame's location does not change
             self._callbacks["video_refresh"] = CALLBACKS["video_refresh"](ignore)

@@ -18,6 +18,7 @@ from kartrl.files import data_folder, read_text, user_path
 from kartrl.retro.systems import System, systems
 
 COLLECTIONS = ("stable", "experimental", "contrib")  # of stable-retro, in the order in which a name is looked up
+BUNDLED = Path(__file__).parent / "games"  # kartrl's own
 PLATFORMS = {"Arcade": "FBNeo"}  # names of consoles in names of games that differ from those of stable-retro's cores
 NOT_RUN = ("fbneo", "melonds", "mednafen_saturn", "parallel_n64", "picodrive")  # emulators that were never tried here
 INES_HEADER = 16  # bytes at the beginning of a NES ROM that its hash leaves out
@@ -118,8 +119,8 @@ def folders() -> dict[str, Path]:
         UserError: stable-retro is not installed.
     """
     found: dict[str, Path] = {}
-    for collection in COLLECTIONS:
-        with os.scandir(retro_folder() / "data" / collection) as entries:
+    for collection in (*(retro_folder() / "data" / name for name in COLLECTIONS), BUNDLED):
+        with os.scandir(collection) as entries:
             for entry in entries:
                 if "-" in entry.name and entry.is_dir():
                     found.setdefault(entry.name, Path(entry.path))

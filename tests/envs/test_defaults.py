@@ -21,7 +21,7 @@ IMAGES = {
     "pong_lstm": (View(4, 1, 54, 54, True), "none"),
     **dict.fromkeys(("all_circuits", "generated"), (KART._replace(grayscale=False), "none")),
     "kart_replay": (KART, "none"),
-    "airstriker": (ATARI, "clip"),
+    **dict.fromkeys(("airstriker", "rapids"), (ATARI, "clip")),
     "sonic": (ATARI, "none"),
     "race": (KART._replace(width=54, grayscale=False), "none"),
     "snake": (View(1, 1, 17, 17, False), "none"),
