@@ -1,5 +1,9 @@
-"""Frames, memory, values, reward and end equal `stable_retro.make`'s, over 20,000 random steps for each core."""
+"""Frames, memory, values, reward and end equal `stable_retro.make`'s, over 20,000 random steps for each core.
 
+A fifth of these for the NES and the Game Boy, but for tests marked `slow`.
+"""
+
+import gzip
 import json
 import shutil
 from collections.abc import Callable, Iterator
@@ -19,6 +23,15 @@ stable_retro = pytest.importorskip("stable_retro", reason="no emulators on this 
 
 STEPS = 20_000
 AIRSTRIKER = "Airstriker-Genesis-v0"
+TINY_GAME_BOY = bytes.fromhex(
+    "f3 31 f0 df 21 00 c0"  # di; ld sp, dff0; ld hl, c000
+    "f0 44 fe 90 20 fa"  # wait for line 144
+    "3e 10 e0 00 f0 00 f0 00 e6 0f 47"  # b: the buttons
+    "3e 20 e0 00 f0 00 f0 00 e6 0f cb 37 b0"  # a: and the directions
+    "86 2c 77 e0 43 2f e0 47"  # add the last sum; store it in the next byte, and show it by scroll and palette
+    "f0 44 fe 90 28 fa 18 d2"  # wait for another line; again
+)
+SHORT_AND_LONG = pytest.mark.parametrize("steps", [STEPS // 5, pytest.param(STEPS, marks=pytest.mark.slow)])
 MakeBoth = Callable[..., tuple[Any, RetroConsole]]
 KINDS = [f"{order}{kind}{size}" for order in ("|", "<", ">", "><", "<>") for kind in "uidn" for size in range(1, 9)]
 FACTORS = (-2, -1, -0.25, 0, 0.5, 1, 3)  # whose sums are exact in any order
@@ -200,6 +213,51 @@ def test_lua_scenario_equals_stable_retro(make_both: MakeBoth, name: str, state:
     env, console = make_both(game, files, state=state)
     assert variable in console.info()
     drive(env, console, state, 1500, seed=6)
+
+
+@SHORT_AND_LONG
+@pytest.mark.timeout(900)
+def test_nes_equals_stable_retro(make_both: MakeBoth, steps: int) -> None:
+    """Our own game, through its start states, while others are played in the same process."""
+    game = find_game("Rapids-Nes-v0")
+    others = [RetroConsole(game), RetroConsole(find_game("Airstriker-Genesis-v0"))]
+    others[0].begin_episode("Level02")
+
+    def held(action: int) -> int:
+        for other in others:
+            other.advance(32 * action)
+        return held_by[action]
+
+    env, console = make_both(game, actions="DISCRETE", state="Level13")
+    held_by = console.combinations.discrete()
+    assert held_by == [0, 64, 128]
+    drive(env, console, "Level13", steps * 4 // 5, seed=1, held=held)
+    for other in others:
+        other.close()
+    env, console = make_both(game, random_integration(env, 5), state="Level01")
+    drive(env, console, "Level01", steps // 5, seed=5)
+
+
+@SHORT_AND_LONG
+@pytest.mark.timeout(900)
+def test_game_boy_equals_stable_retro(make_both: MakeBoth, tmp_path: Path, steps: int) -> None:
+    """A game of forty instructions, with memory in its cartridge, as stable-retro invents some where there is none."""
+    folder = tmp_path / "Tiny-GameBoy-v0"
+    folder.mkdir()
+    rom = bytearray(0x8000)
+    rom[0x101:0x104], rom[0x150 : 0x150 + len(TINY_GAME_BOY)] = b"\xc3\x50\x01", TINY_GAME_BOY
+    rom[0x147], rom[0x149] = 9, 2  # memory in the cartridge, with a battery: 8 KiB
+    rom[0x14D] = -sum(rom[0x134:0x14D]) - 25 & 255
+    (folder / "rom.gb").write_bytes(rom)
+    (folder / "metadata.json").write_text('{"default_state": "Start"}')
+    console = RetroConsole(game_in(folder))
+    console.settle()
+    (folder / "Start.state").write_bytes(gzip.compress(console.save()))
+    console.close()
+    env, _ = make_both(game_in(folder))
+    env, console = make_both(game_in(folder), random_integration(env, 6))
+    drive(env, console, "Start", steps, seed=6)
+    assert len({*bytes(console.opened().ram[:256])}) > 50
 
 
 @pytest.mark.timeout(900)
