@@ -36,14 +36,17 @@ class Memory:
     """
 
     def __init__(self, file: Path | None, sizes: Mapping[int, int], word: int = 1) -> None:
+        key = "info"
         try:
             info: dict[str, dict[str, Any]] = {} if file is None else json.loads(read_text(file))["info"]
-            readers = {
-                name: _reader(place["type"], operator.index(place.get("mask", -1))) for name, place in info.items()
-            }
-            addresses = {name: operator.index(place["address"]) for name, place in info.items()}
+            readers, addresses = {}, {}
+            for name, place in info.items():
+                key = f"info.{name}"
+                readers[name] = _reader(place["type"], operator.index(place.get("mask", -1)))
+                addresses[name] = operator.index(place["address"])
         except (OSError, AttributeError, KeyError, TypeError, ValueError) as error:
-            raise UserError(f"{file}: cannot read the addresses of values in memory ({error})") from error
+            missing = f"{error} is missing" if isinstance(error, KeyError) else error
+            raise UserError(f"{file}: {key}: cannot read the addresses of values in memory ({missing})") from error
         self._decoders = [(name, decode) for name, (_, decode) in readers.items() if decode is not None]
         self._places: dict[str, tuple[int, int, np.dtype[Any]]] = {}  # block and offset in it
         for name, (dtype, _) in readers.items():

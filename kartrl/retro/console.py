@@ -55,10 +55,14 @@ class RetroConsole(Console):
         data, shortened = game.file("data.json"), fast and system.core in SHORTENED
         super().__init__(system.core_file, game.rom(), data, system.base, system.word, isolated, shortened)
         try:
+            if game.own and self.outside:
+                places = ", ".join(f"{at:#x} to {at + len(of) - 1:#x}" for at, of in self.opened().memory.items())
+                name = f"{game.folder / 'data.json'}: {self.outside[0]}"
+                raise UserError(f"{name}: its address is not in the memory ({places})")
             self.scenario = self._scenario(scenario)
             self._run_script(scenario)
             self.combinations = Combinations(
-                self.scenario.actions or system.actions, system.buttons, f"{game.folder}/{scenario}.json"
+                self.scenario.actions or system.actions, system.buttons, f"{game.folder}/{scenario}.json: actions"
             )
         except UserError:
             self.close()

@@ -20,6 +20,7 @@ from kartrl.retro.buttons import encode
 from kartrl.retro.console import RetroConsole
 from kartrl.retro.levels import state_name
 from kartrl.retro.library import Game
+from kartrl.retro.mistakes import check_integration
 from kartrl.retro.scenario import Crop
 from kartrl.retro.settings import BUTTONS, COMBINATIONS, FILTERED, Retro, changes
 
@@ -76,6 +77,8 @@ class RetroEnv(gymnasium.Env[Image, Any]):
 
     def _make_console(self) -> RetroConsole:
         scenario = None if self._section.scenario == NONE else self._section.scenario
+        if self.game.own:
+            check_integration(self.game, scenario)
         return RetroConsole(self.game, scenario, self._section.players, self._isolated, fast=True)
 
     def _read_section(self, console: RetroConsole) -> None:
@@ -241,20 +244,13 @@ class RetroEnv(gymnasium.Env[Image, Any]):
         return None if self.console is None else self.console.screen()
 
     def check(self, state: str) -> None:
-        """Refuse a start state at which an episode would end at once, and what is amiss in one's own integration.
+        """Refuse a start state at which an episode would end at once.
 
         Raises:
             UserError: names it, or see `reset`.
         """
         self.reset(options={"state": state, "noop": 0})
         assert self.console is not None
-        if self.game.own and (outside := self.console.outside):
-            places = ", ".join(
-                f"{start:#x} to {start + len(of) - 1:#x}" for start, of in self.console.opened().memory.items()
-            )
-            raise UserError(
-                f"{self.game.folder / 'data.json'}: {outside[0]}: its address is not in the memory ({places})"
-            )
         if any(self.console.advance(0).done for _ in range(SETTLED)):
             raise UserError(
                 f"{self.game.name}: an episode at {self._level} ends at once: the condition `done` of "

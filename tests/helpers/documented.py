@@ -14,12 +14,12 @@ from commands import ROOT
 
 from kartrl.cli import COMMANDS, make_parser
 
-ACTIONS = [f"circuit {action}" for action in ("check", "build", "draw", "random", "drive")]
+ACTIONS = [f"circuit {action}" for action in ("check", "build", "draw", "random", "drive")] + ["retro new"]
 PAGES = ("README.md", "CONTRIBUTING.md", "docs", "game/README.md", "benchmarks/peers/README.md", "kartrl/kart/weights")
 COMMENTED = ("benchmarks/*.toml", "benchmarks/*.py", "kartrl/config/presets/*.cfg", "Dockerfile", "Makefile")
 PROGRAMS = (
     *("kartrl", "python", "python3", "python3.11", "pip", "make"),
-    *("docker", "ray", "ssh", "scp", "tensorboard", "apt", "optuna-dashboard", "hf"),
+    *("docker", "ray", "ssh", "scp", "tensorboard", "apt", "optuna-dashboard"),
 )
 NO_COMMANDS = ("kartrl node-0",)  # the title of a process
 OF_THE_SHELL = ("ls", "head", "tail", "mv", "id", "basename", "cat")  # real programs that examples use

@@ -83,6 +83,7 @@ def copy_changeable(folder: Path) -> None:
     for name in ("default.cfg", "kartrl/kart/weights/kart.pt"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, folder / name)
+    shutil.copy(ROOT / "kartrl/retro/games/Rapids-Nes-v0/rom.nes", folder / "game.nes")
 
 
 def make_run(folder: Path, config: Config, agent_steps: int) -> None:
