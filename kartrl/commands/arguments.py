@@ -14,7 +14,7 @@ from kartrl.options import positive
 Command = Callable[[argparse.Namespace], int]  # returns the exit status
 EXIT_STATUS = 2  # for bad input
 FILM_STEPS = 9000  # agent steps of an episode that is filmed: ten minutes of a kart or an Atari game
-POLICY = "a run's name or folder (its best checkpoint), or a checkpoint file"
+POLICY = "a run's name or folder (its best checkpoint), a checkpoint file, an exported folder, or hf://USER/NAME"
 
 
 class Parser(argparse.ArgumentParser):

@@ -109,6 +109,7 @@ def evaluate(
     overrides: Sequence[str] = (),
     max_steps: int | None = None,
     write: Callable[[World, list[Result], int], None] = lambda *_: None,
+    name: str = "",
 ) -> list[Result]:
     """Run `episodes` episodes on each level, and print a table, on Ctrl-C that of the episodes until then.
 
@@ -116,6 +117,7 @@ def evaluate(
         levels: as accepted by the world (the kart: keys of [levels]); if empty, those of the checkpoint's
             configuration.
         write: called with the world, the results and the checkpoint's agent steps after the table, also on Ctrl-C.
+        name: of the policy above the table; default: `path`.
 
     Raises:
         UserError: the checkpoint, a level or the device is missing or unusable.
@@ -124,7 +126,8 @@ def evaluate(
     from kartrl.driving.evaluation import Evaluation
 
     with open_driver(path, levels, device, console=console, overrides=overrides, max_steps=max_steps) as driver:
-        world, said = driver.world, f"{path}: {driver.agent_steps:,} agent steps, {'greedy' if greedy else 'sampled'}"
+        world, how = driver.world, "greedy" if greedy else "sampled"
+        said = f"{name or path}: {driver.agent_steps:,} agent steps, {how}"
         evaluation = Evaluation(driver, episodes)
         progress = Progress(console, evaluation.total)
 

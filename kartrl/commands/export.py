@@ -1,9 +1,13 @@
-"""`kartrl export`: writes a small checkpoint for sharing, or an ONNX file, and a card next to it."""
+"""`kartrl export`: writes a small checkpoint for sharing, a folder for a hub, or an ONNX file, each with a card."""
 
 import argparse
+import contextlib
+import importlib.metadata
+import importlib.util
 import itertools
 import json
 import os
+import tempfile
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -14,14 +18,14 @@ from rich.console import Console
 from kartrl import __version__
 from kartrl.commands.arguments import POLICY, Parser, add_levels
 from kartrl.commands.evaluate import evaluate
-from kartrl.config import Config, Run, read, settings
+from kartrl.config import Config, Run, dump, read, settings
 from kartrl.config.chosen import unchosen
 from kartrl.config.cluster import Cluster
 from kartrl.envs.episode import Result
 from kartrl.envs.world import World
 from kartrl.envs.worlds import load_world
 from kartrl.errors import UserError
-from kartrl.files import check_replaceable, output_file, user_path, write_whole
+from kartrl.files import check_replaceable, output_file, safe_name, user_path, write_whole
 from kartrl.hardware.machine import describe_machine
 from kartrl.kart.game_files import BUNDLED, build_id, game_folder
 from kartrl.kart.world import KartWorld
@@ -30,22 +34,27 @@ from kartrl.options import whole_number
 if TYPE_CHECKING:
     from kartrl.learning.checkpoint import Checkpoint
 
+MIT = "mit"  # as the hub calls it
 LICENCE = "MIT, as kartrl"
 OWN = ("logs", "name", "init", "init_optimizer")  # keys of [run] that concern the user's other runs and folders
 
 
 def add_arguments(parser: Parser) -> None:
     """Add the arguments of `kartrl export`."""
-    parser.runs(run, "export my-run -o my-kart.pt --half", "export my-run --onnx -o my-kart.onnx")
+    parser.runs(
+        run, "export my-run -o my-policy", "export my-run -o my-kart.pt --half", "export my-run --onnx -o my-kart.onnx"
+    )
     parser.add_argument("checkpoint", metavar="RUN", type=os.path.expanduser, help=POLICY)
     parser.add_argument(
         "-o",
         "--output",
         type=user_path,
         required=True,
-        metavar="FILE",
-        help="the new .pt file; the model card is saved beside it as .md (--onnx: .onnx and .json)",
+        metavar="FOLDER",
+        help="a folder for `kartrl push`: weights, configuration, card with results, film, licence; or a .pt file: "
+        "weights, with the card beside it as .md (--onnx: .onnx and .json)",
     )
+    parser.add_argument("--license", metavar="ID", help="of a folder: the hub's name of the licence (default mit)")
     parser.add_argument("--force", action="store_true", help="replace files of these names")
     parser.add_argument("--half", action="store_true", help="save the weights in half precision, in half the space")
     parser.add_argument(
@@ -68,6 +77,12 @@ def run(options: argparse.Namespace) -> int:
     from kartrl.run.folders import find_checkpoint  # loads torch
 
     path = find_checkpoint(options.checkpoint, "export")
+    if not options.onnx and _is_folder(options.output):
+        choices = options.half, options.state, options.episodes, options.license or MIT
+        export_folder(path, options.output, *choices, options.force, Console())
+        return 0
+    if options.license is not None:
+        raise UserError(f"--license {options.license}: is for a folder, as in -o my-policy; leave it out")
     suffix, card = (".onnx", ".json") if options.onnx else (".pt", ".md")
     output = output_file(options.output, path.stem, suffix)
     check_replaceable(dict.fromkeys((output, output.with_suffix(card))), options.force)
@@ -78,6 +93,11 @@ def run(options: argparse.Namespace) -> int:
         return 0
     export(path, output, options.half, options.state, options.episodes, "auto", Console())
     return 0
+
+
+def _is_folder(output: Path) -> bool:
+    """Whether -o names a folder: one that exists, or a new one, whose name may end with a version."""
+    return output.is_dir() or not output.suffix or output.suffix[1:].isdigit()
 
 
 def export(
@@ -92,6 +112,84 @@ def export(
 
     Raises:
         UserError: the checkpoint, a level or the device is missing, or the files cannot be written.
+    """
+    given, world, _, results = _save_driven(path, output, half, levels, episodes, device, console)
+    card = output.with_suffix(".md")
+    write_whole(card, describe(output.name, given, half, results, world).encode())
+    size = output.stat().st_size / 1e6
+    console.print(f"Weights: {output} ({size:.2f} MB)\nCard: {card}", highlight=False, markup=False, soft_wrap=True)
+
+
+def export_folder(
+    path: Path,
+    output: Path,
+    half: bool,
+    levels: Sequence[str],
+    episodes: int,
+    licence: str,
+    force: bool,
+    console: Console,
+) -> None:
+    """Write what a hub shows and `kartrl push` uploads into a folder, which may be new, all of it or nothing.
+
+    Args:
+        episodes: per level, for the results, and one more for the film; 0: there are neither.
+        force: replace files of these names.
+
+    The others are as in `export`.
+
+    Raises:
+        UserError: as `export`; or the library that knows the hub's forms is missing.
+    """
+    from kartrl.commands.output.hub_card import card_head, eval_results
+    from kartrl.run.policies import CARD, FILES, SETTINGS, WEIGHTS  # loads torch
+
+    if importlib.util.find_spec("huggingface_hub") is None:
+        raise UserError(f"-o {output}: a folder needs huggingface_hub: pip install 'kartrl[hub]' (-o FILE.pt does not)")
+    check_replaceable(dict.fromkeys(output / name for name in FILES), force)
+    name = safe_name(output.absolute().name)
+    try:
+        beside = next(place for place in (output.absolute(), *output.absolute().parents) if place.is_dir())
+        with tempfile.TemporaryDirectory(prefix=f".{name}.", suffix=".tmp", dir=beside) as made:
+            work = Path(made)
+            choices = half, levels, episodes, "auto"
+            given, world, driven, results = _save_driven(path, work / WEIGHTS, *choices, console, str(output))
+            texts = {SETTINGS: dump(given.config)}
+            body = describe(name, given, half, results, world, licence)
+            if results:
+                _film(work, driven, console)
+                texts[".eval_results/kartrl.yaml"] = eval_results(given.config, results)
+            texts[CARD] = card_head(name, given.config, results, licence) + body + _use(work)
+            if licence == MIT:
+                texts["LICENSE"] = _own_licence()
+            for file, text in texts.items():
+                (work / file).parent.mkdir(exist_ok=True)
+                (work / file).write_text(text, encoding="utf-8")
+            for file in FILES:
+                if (work / file).is_file():
+                    (output / file).parent.mkdir(parents=True, exist_ok=True)
+                    (work / file).replace(output / file)
+                else:  # of an earlier export
+                    (output / file).unlink(missing_ok=True)
+    except OSError as error:
+        raise UserError(f"-o {output}: cannot write ({error.strerror or error})") from error
+    console.print(f"Policy: {output}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _save_driven(
+    path: Path,
+    output: Path,
+    half: bool,
+    levels: Sequence[str],
+    episodes: int,
+    device: str,
+    console: Console,
+    name: str = "",
+) -> "tuple[Checkpoint, World, Sequence[str], list[Result]]":
+    """Save what driving needs of a checkpoint, evaluate that, and return it, its world, the levels and the results.
+
+    Args:
+        name: of the policy in what is printed; default: `output`.
     """
     from kartrl.driving.driver import openable  # loads torch
     from kartrl.learning import checkpoint
@@ -116,13 +214,38 @@ def export(
         raise UserError(f"{path}: {error}; export it without --half") from error
     except OSError as error:
         raise UserError(f"-o {output}: cannot write ({error.strerror or error})") from error
-    results = evaluate(output, levels, episodes, True, device, console) if episodes else []
+    results = evaluate(output, levels, episodes, True, device, console, name=name) if episodes else []
     uses = load_world(whole.config).find_uses([result.level for result in results])
-    results = [result._replace(use=uses.get(result.level, result.use)) for result in results]
-    card = output.with_suffix(".md")
-    write_whole(card, describe(output.name, given, half, results, world).encode())
-    size = output.stat().st_size / 1e6
-    console.print(f"Weights: {output} ({size:.2f} MB)\nCard: {card}", highlight=False, markup=False, soft_wrap=True)
+    return given, world, levels, [result._replace(use=uses.get(result.level, result.use)) for result in results]
+
+
+def _film(work: Path, levels: Sequence[str], console: Console) -> None:
+    """Film an episode on the first level as the hub shows it, `replay.mp4`, if the environment can be filmed."""
+    from kartrl.commands.record import record
+    from kartrl.driving.driver import open_driver
+    from kartrl.run.policies import WEIGHTS
+
+    quiet = Console(quiet=True)
+    try:
+        with open_driver(work / WEIGHTS, levels, "cpu", console=quiet) as driver:
+            first = driver.levels[:1]
+        record(first, work / WEIGHTS, work / "replay.mp4", 1, True, "cpu", quiet)
+    except UserError as error:
+        console.print(f"No film: {error}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _own_licence() -> str:
+    """The text of kartrl's licence; "" in a checkout that is not installed."""
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        return importlib.metadata.distribution("kartrl").read_text("licenses/LICENSE") or ""
+    return ""
+
+
+def _use(work: Path) -> str:
+    """The end of a card: how the policy is driven, and the film."""
+    text = "With [kartrl](https://github.com/kartrl/kartrl), `-p hf://USER/NAME` names it, and `-p FOLDER` a copy."
+    shown = {"replay.mp4": "[Film](replay.mp4)", "replay.png": "![The driven line](replay.png)"}
+    return "\n\n".join(["\n## Use", text, *(link for name, link in shown.items() if (work / name).is_file()), ""])
 
 
 def export_onnx(path: Path, output: Path, levels: Sequence[str], console: Console) -> None:
@@ -166,7 +289,9 @@ def _impersonal(config: Config) -> Config:
     return config.replaced(run=run, cluster=Cluster())
 
 
-def describe(name: str, given: "Checkpoint", half: bool, results: Sequence[Result], world: World) -> str:
+def describe(
+    name: str, given: "Checkpoint", half: bool, results: Sequence[Result], world: World, licence: str = LICENCE
+) -> str:
     """The model card of a checkpoint with this file name, as Markdown."""
     import torch
 
@@ -183,7 +308,7 @@ def describe(name: str, given: "Checkpoint", half: bool, results: Sequence[Resul
         "minutes": f"{counters.seconds / 60:.1f} of training",
         "hardware": f"{describe_machine()} (on which this card was written)",
         "made with": f"kartrl {__version__}, PyTorch {torch.__version__}",
-        "licence": LICENCE,
+        "licence": licence,
     }
     if isinstance(world, KartWorld):
         folder = game_folder(world.kart.game)

@@ -34,6 +34,7 @@ def add_arguments(parser: Parser) -> None:
         "play -s MarioCircuit.Act4 -p my-run",
         "play --replay drive.bk2 -o drive.mp4",
         "play --game retro/Airstriker-Genesis-v0",
+        "play --game retro/my-game --memory",
     )
     add_levels(parser, "a circuit, or several to choose from in the window, named as in [levels] (default: all)")
     add_policy(parser, "the network whose ghost you race against")
@@ -72,6 +73,12 @@ def add_arguments(parser: Parser) -> None:
         help="bundled, cartridge, auto (your own cartridge, if one was imported), or a retro game, such as "
         "retro/Airstriker-Genesis-v0",
     )
+    parser.add_argument(
+        "--memory",
+        action="store_true",
+        help="of a retro game: take commands from the terminal that search the console's memory for variables, as "
+        "cheat finders do; without a display too",
+    )
 
 
 def _game(name: str) -> str:
@@ -85,6 +92,8 @@ def run(options: argparse.Namespace) -> int:
     """Open the window, or convert a movie to a video; returns the exit status."""
     if options.game.startswith(RETRO):
         return _run_retro(options)
+    if options.memory:
+        raise UserError("--memory is for retro games: name one with --game retro/NAME")
     from kartrl.kart.play.stage import Options
 
     said = io.StringIO()  # which ghost it is
@@ -108,12 +117,15 @@ def _run_retro(options: argparse.Namespace) -> int:
         raise UserError(f"--game {options.game}: -p, --ghost and --opponents are for the kart; leave them out")
     if options.replay is not None and options.state:
         raise UserError("--replay cannot be combined with -s")
+    if options.memory and (options.replay or options.output):
+        raise UserError("--memory cannot be combined with --replay or -o")
     _check_output(options.output, ".bk2" if options.replay is None else ".mp4")
     import kartrl.viewer  # noqa: F401  # before pygame
     from kartrl.retro.library import game_of
     from kartrl.retro.play import play as play_retro
 
-    for file in play_retro(game_of(options.game.removeprefix(RETRO)), options.state, options.replay, options.output):
+    game = game_of(options.game.removeprefix(RETRO))
+    for file in play_retro(game, options.state, options.replay, options.output, options.memory):
         print(f"Written: {file}")
     return 0
 

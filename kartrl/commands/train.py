@@ -6,7 +6,7 @@ import subprocess
 
 from rich.console import Console
 
-from kartrl.commands.arguments import Parser
+from kartrl.commands.arguments import POLICY, Parser
 from kartrl.config import read
 from kartrl.errors import RunFailed, UserError
 from kartrl.launch import config_options, follow_starter, start_training
@@ -52,7 +52,7 @@ def add_arguments(parser: Parser) -> None:
         action="append",
         type=setting("run.init"),
         metavar="RUN",
-        help="start a new run from the weights of this run (its best checkpoint) or checkpoint file",
+        help=f"start a new run from the weights of {POLICY}",
     )
     parser.add_argument(
         "--with-optimizer",

@@ -38,8 +38,8 @@ class Run(Section):
     init: UserPath = Field(
         "none",
         min_length=1,
-        description="checkpoint file or run (its best checkpoint) whose weights a new run starts from (train --init); "
-        "or none",
+        description="run (its best checkpoint), checkpoint file, exported folder or hf://USER/NAME whose weights a new "
+        "run starts from (train --init); or none",
     )
     init_optimizer: bool = Field(False, description="start from its optimizer's state too (train --with-optimizer)")
     seed: int = Field(1, ge=0, lt=2**32, description="random seed of the network, the environments and sampling")

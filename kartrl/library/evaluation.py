@@ -29,7 +29,7 @@ def evaluate(
     """Run episodes of a policy, as `kartrl evaluate` does: on each level, with the seeds from 0 on, on all cores.
 
     Args:
-        policy: from `load_policy`; or a checkpoint file, or a run by its name or folder.
+        policy: from `load_policy`, or what it takes.
         episodes: for each level, at least 1.
         levels: as on the command line; if empty, those that the policy was trained or tested on.
         greedy: take the most likely actions; else sample.

@@ -130,7 +130,8 @@ def load_policy(policy: str | Path, *, device: str = "cpu") -> Policy:
     """Load a trained policy.
 
     Args:
-        policy: a checkpoint file, or a run by its name or folder: its best checkpoint, else its newest.
+        policy: a checkpoint file; a run by its name or folder: its best checkpoint, else its newest; an exported
+            folder; or "hf://USER/NAME", with a revision after @ if wanted.
         device: auto, cpu, cuda or mps; auto is the CPU.
 
     Raises:

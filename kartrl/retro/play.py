@@ -18,10 +18,11 @@ from kartrl.retro.console import RetroConsole
 from kartrl.retro.env import FPS
 from kartrl.retro.levels import is_path, state_name, states_of
 from kartrl.retro.library import Game
+from kartrl.retro.memory_view import MemoryView, Typed, converse
 from kartrl.retro.mistakes import check_integration
 from kartrl.viewer.loop import keep_going
 from kartrl.viewer.pad import KEYS, Pad
-from kartrl.viewer.window import DIM, GOLD, GREY, WHITE, Window
+from kartrl.viewer.window import DIM, GOLD, GREY, WHITE, Window, has_display
 
 PLATFORMS = {"Genesis": "GEN", "Atari2600": "A26", "Snes": "SNES", "Nes": "NES", "GameBoy": "GB"}  # in movies
 SHOWN = 5.0  # seconds for which a notice is shown
@@ -49,6 +50,8 @@ class Play:
     def __init__(
         self, console: RetroConsole, states: Sequence[str], movie: Movie | None = None, window: Window | None = None
     ) -> None:
+        self.typed: Typed | None = None
+        """Commands that search the memory meanwhile."""
         self.open = True
         """Whether the player has not left."""
         self.written: list[Path] = []
@@ -56,6 +59,7 @@ class Play:
         self._console, self._states, self._movie, self._window = console, tuple(states), movie, window
         self._pad = None if window is None else Pad(arrows_drive=False)
         self._place, self._paused, self._notice, self._noticed = 0, False, "", 0.0
+        self._memory = MemoryView(console, self.advance, self.begin)
         self.begin()
 
     def begin(self) -> None:
@@ -110,6 +114,8 @@ class Play:
 
     def tick(self) -> None:
         """Advance by a frame, unless paused."""
+        for line in () if self.typed is None else self.typed.lines():
+            self.open = self.open and self._memory.answer(line)
         if not self._paused:
             self.advance(0 if self._pad is None else self._pad.buttons())
 
@@ -230,12 +236,14 @@ def opened(
         console.close()
 
 
-def play(game: Game, keys: Sequence[str], replay: Path | None, output: Path | None) -> list[Path]:
+def play(game: Game, keys: Sequence[str], replay: Path | None, output: Path | None, memory: bool = False) -> list[Path]:
     """Play in a window or, with both files, convert a movie to a video; returns the files written.
 
     Args:
         keys: start states, as in [levels]; (): all.
         output: a .bk2 for what is played, or an .mp4 for the movie.
+        memory: whether to take commands from the terminal that search the console's memory; without a display, a
+            frame passes only when they say so.
 
     Raises:
         UserError: see `opened`, there is no display, or a file cannot be written.
@@ -243,10 +251,16 @@ def play(game: Game, keys: Sequence[str], replay: Path | None, output: Path | No
     if replay is not None and output is not None:
         with opened(game, keys, replay) as (console, states, movie):
             return [film(Play(console, states, movie), console, output)]
+    if memory and not has_display():
+        with opened(game, keys, None) as (console, states, _):
+            played = Play(console, states)
+            converse(MemoryView(console, played.advance, played.begin))
+            return []
     window = Window(game.name)
     try:
         with opened(game, keys, replay) as (console, states, movie):
             screen = Play(console, states, movie, window)
+            screen.typed = Typed() if memory else None
             keep_going(screen, FPS)
             if output is not None:
                 with unused_file(output) as file:

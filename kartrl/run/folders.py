@@ -1,4 +1,4 @@
-"""Runs by their names and folders, and their checkpoints."""
+"""Runs by their names and folders, and their checkpoints; policies outside of runs."""
 
 import contextlib
 import sys
@@ -12,6 +12,7 @@ from kartrl.files import safe_name
 from kartrl.launch import typed
 from kartrl.learning import checkpoint
 from kartrl.learning.checkpoint import Checkpoint
+from kartrl.run import policies
 from kartrl.run.places import nearest, places_of, runs_in
 from kartrl.run.run_folder import (
     CHECKPOINTS,
@@ -61,25 +62,35 @@ def create(config: Config, provenance: Mapping[str, str] | None = None) -> RunFo
 
 
 def find_checkpoint(name: str, option: str = "-p", logs: Path | None = None) -> Path:
-    """The checkpoint that a user names: a file, or the best (else the newest) of a run, by its folder or its name.
+    """The checkpoint that a user names: a file, the best (else the newest) of a run, by its folder or its name, or the
+    weights of an exported policy, in a folder or on the hub.
 
     Args:
         option: the option that named it, for messages.
         logs: the folder of all runs; default: `Run.logs_folder`.
 
     Raises:
-        UserError: there is neither, or no checkpoint of the run can be read.
+        UserError: there is none of these, or none that can be read.
     """
+    if name.startswith(policies.HUB):
+        return policies.fetch(name)
     if Path(name).is_file():
         return Path(name)
     logs = logs or Run().logs_folder
     for folder in places_of(name, logs):
         if (path := _best_or_newest(folder, loudly=True)) is not None:
             return path
+        if policies.is_policy(folder):
+            return policies.weights_of(folder)
     for folder in reversed(list(places_of(name, logs))):
         if folder.is_dir():
             raise UserError(f"{option} {name}: there is no checkpoint in the folder {folder} yet")
     raise UserError(f"{option} {name}: no such checkpoint{nearest(name, logs)}")
+
+
+def names_policy(name: str) -> bool:
+    """Whether a user names a policy by itself: a checkpoint file, or an exported one in a folder or on the hub."""
+    return name.startswith(policies.HUB) or Path(name).is_file() or policies.is_policy(Path(name))
 
 
 def find_run(name: str) -> Path:
@@ -92,6 +103,8 @@ def find_run(name: str) -> Path:
     for folder in places_of(name, logs):
         if (folder / CONFIG).is_file() or has_checkpoint(folder):
             return folder
+    if names_policy(name):
+        raise UserError(f"{name}: is a policy, not a run; `{typed('evaluate')} A B` compares policies")
     raise UserError(f"{name}: no such run{nearest(name, logs)}")
 
 

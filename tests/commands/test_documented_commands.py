@@ -61,6 +61,7 @@ ABSENT = {
     r"python -m rl_zoo3": "another trainer",
     r"python (benchmarks|tests|game)/": "minutes, an idle machine, or an assembler",
     r".*=cuda:": "a GPU",
+    r"hf |kartrl .*hf://": "the Hugging Face Hub",
     r"kartrl (import-rom|play --game cartridge)": "a cartridge of one's own",
 }
 PACKAGES = {  # the same if a package is not installed
@@ -69,6 +70,7 @@ PACKAGES = {  # the same if a package is not installed
     r".*hopper": "mujoco",
     r".*(coinrun|starpilot|unseen)": "envpool",
     r".*minigrid": "minigrid",
+    r".*(export .* -o|watch) my-policy": "huggingface_hub",
     r".*tracker=wandb": "wandb",
     r".*tracker=mlflow": "mlflow",
     r".*tracker=trackio": "trackio",

@@ -19,7 +19,7 @@ PAGES = ("README.md", "CONTRIBUTING.md", "docs", "game/README.md", "benchmarks/p
 COMMENTED = ("benchmarks/*.toml", "benchmarks/*.py", "kartrl/config/presets/*.cfg", "Dockerfile", "Makefile")
 PROGRAMS = (
     *("kartrl", "python", "python3", "python3.11", "pip", "make"),
-    *("docker", "ray", "ssh", "scp", "tensorboard", "apt", "optuna-dashboard"),
+    *("docker", "ray", "ssh", "scp", "tensorboard", "apt", "optuna-dashboard", "hf"),
 )
 NO_COMMANDS = ("kartrl node-0",)  # the title of a process
 OF_THE_SHELL = ("ls", "head", "tail", "mv", "id", "basename", "cat")  # real programs that examples use

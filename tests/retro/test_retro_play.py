@@ -1,6 +1,11 @@
 """`kartrl play --game retro/...`: in a window on SDL's dummy display; movies are those of stable-retro."""
 
+import io
+import json
+import os
 import random
+import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,8 +17,11 @@ from players import on_stable_retro
 from kartrl.cli import main
 from kartrl.console.movie import read_movie
 from kartrl.console.states import read_state
+from kartrl.errors import UserError
+from kartrl.kart.game_files import BUNDLED, GAMES
 from kartrl.retro.console import RetroConsole
-from kartrl.retro.library import find_game
+from kartrl.retro.library import find_game, game_in
+from kartrl.retro.memory_view import MemoryView, Typed
 from kartrl.retro.play import Play, keys_of, shaped
 from kartrl.viewer.window import Window
 
@@ -94,11 +102,84 @@ def test_narrow_screens_are_shown_wider_and_keys_are_named() -> None:
     assert ("v", "c") in keys_of(find_game(AIRSTRIKER).system.buttons)
 
 
+ROUND = ["4 b", "4 left", "4 b", "4 right"]
+PASTED = re.compile(r' (\d+)  "NAME": (\{.*\}),')
+
+
+def test_memory_commands_are_taken_beside_a_window(console: RetroConsole, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    reader, writer = os.pipe()
+    window = Window(AIRSTRIKER)
+    with open(reader, "rb") as typed, open(writer, "wb", buffering=0) as keyboard:
+        screen = Play(console, ["Level1"], window=window)
+        screen.typed = Typed(typed.fileno())
+        screen.tick()
+        keyboard.write(b"= 3\nlis")
+        screen.tick()
+        keyboard.write(b"t\nquit\n")
+        screen.tick()
+    window.close()
+    assert not screen.open
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("= three", "no such command: '= three'"),
+        ("lst", "the nearest is 'list'"),
+        ("60 jump", "60 jump: no such button: 'JUMP'"),
+        ("60 b left", "no such command"),
+        ("up down", "no such command"),
+    ],
+)
+def test_wrong_memory_command_names_the_nearest(console: RetroConsole, line: str, message: str) -> None:
+    with pytest.raises(UserError, match=re.escape(message)):
+        list(MemoryView(console, console.advance, lambda: None).take(line))
+
+
+@pytest.mark.parametrize(
+    ("game", "name", "commands"),
+    [
+        (AIRSTRIKER, "lives", ["= 3", "360 b", "= 2", "360 b", "= 1"]),
+        (AIRSTRIKER, "score", ["= 0", *ROUND * 16, "= 20", *ROUND * 10, "= 40"]),
+        (BUNDLED, "speed", ["= 0", "60 b", "up", "60 b", "= 776", "30 left+b", "= 664"]),
+    ],
+)
+def test_memory_search_finds_a_variable(
+    game: str,
+    name: str,
+    commands: list[str],
+    here: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Where data.json says that it is; a line that is pasted into another data.json has the value that it printed."""
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")  # no display: no window
+    own = game_in(GAMES / BUNDLED) if game == BUNDLED else find_game(game)
+    mine, state = here / "mine", "MarioCircuit.Act1" if game == BUNDLED else "Level1"
+    shutil.copytree(own.folder, mine)
+    shutil.copy(own.rom(), mine / f"rom.{own.system.endings[0]}")
+    sought = json.loads((mine / "data.json").read_text())["info"][name]
+    (mine / "data.json").unlink()
+    (mine / "scenario.json").unlink()
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n".join([*commands, "list"])))
+    assert main(["play", "--memory", "--game", "retro/./mine", "-s", state]) == 0
+    lines = {place: value for value, place in PASTED.findall(capsys.readouterr().out)}
+    assert json.dumps(sought) in lines
+    (mine / "data.json").write_text(f'{{"info": {{"found": {json.dumps(sought)}}}}}')
+    frames = [command for command in commands if command[0].isdigit()]
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n".join([*frames, "values"])))
+    assert main(["play", "--memory", "--game", "retro/./mine", "-s", state]) == 0
+    assert capsys.readouterr().out.rstrip("> \n").endswith(f"found {lines[json.dumps(sought)]}")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--game", f"retro/{AIRSTRIKER}", "-p", "x"], "-p, --ghost and --opponents are for the kart"),
         (["--game", f"retro/{AIRSTRIKER}", "-o", "a.mp4"], "must end in .bk2"),
+        (["--memory"], "--memory is for retro games: name one with --game retro/NAME"),
+        (["--game", f"retro/{AIRSTRIKER}", "--memory", "-o", "a.bk2"], "cannot be combined with --replay or -o"),
         (["--game", f"retro/{AIRSTRIKER}", "--replay", "no.bk2", "-o", "a.mp4"], "no.bk2: cannot read this movie"),
         (["--game", "retro/Airstriker", "--replay", "a.bk2", "-o", "a.mp4"], "nearest is 'Airstriker-Genesis-v0'"),
     ],

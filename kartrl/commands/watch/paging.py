@@ -11,7 +11,7 @@ from rich.console import Console
 from kartrl.commands.policy import find_policy, fitting
 from kartrl.driving.driver import open_driver
 from kartrl.errors import UserError
-from kartrl.run.folders import find_checkpoint, find_run, find_training
+from kartrl.run.folders import find_checkpoint, find_run, find_training, names_policy
 from kartrl.run.run_folder import is_training
 from kartrl.web.choices import Choices
 from kartrl.web.server import PageServer
@@ -87,8 +87,9 @@ def _wait(server: PageServer, text: str) -> None:
 
 def _source(name: str) -> tuple[Path, Path | None]:
     """A checkpoint file twice; or the folder of a run, and its best checkpoint, None if it is followed."""
-    if Path(name).is_file():
-        return Path(name), Path(name)
+    if names_policy(name):
+        path = find_checkpoint(name, "watch")
+        return path, path
     folder = find_run(name)
     return folder, None if is_training(folder) else find_checkpoint(name, "watch")
 

@@ -19,7 +19,7 @@ from kartrl.kart.play.watching import WatchWindow, draw
 from kartrl.learning import checkpoint
 from kartrl.metrics.video import Mp4Writer
 from kartrl.processes.interrupts import held
-from kartrl.run.folders import find_checkpoint, find_run, find_training, is_training
+from kartrl.run.folders import find_checkpoint, find_run, find_training, is_training, names_policy
 from kartrl.viewer.loop import keep_going
 from kartrl.viewer.show import Show
 from kartrl.viewer.window import Canvas, Window, has_display
@@ -87,7 +87,7 @@ def _find(name: str | None, levels: Sequence[str], waits: bool, console: Console
         if waits or newest is not None:
             _say(console, f"Following {training}, which is training (watch RUN: another)")
             return Source(newest, training)
-    if name is None or Path(name).is_file():
+    if name is None or names_policy(name):
         return Source(find_policy(name, bool(levels), console, "watch"), None)
     folder = find_run(name)
     if is_training(folder):
