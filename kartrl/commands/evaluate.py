@@ -14,8 +14,9 @@ from rich.table import Table
 
 from kartrl.commands.arguments import Parser, add_levels, add_max_steps, add_policy, add_world
 from kartrl.commands.output.progress import Progress
-from kartrl.commands.output.results import as_json, interval, print_json, write_csv
+from kartrl.commands.output.results import as_json, print_json, write_csv
 from kartrl.commands.policy import find_policy
+from kartrl.comparison.statistics import mean_interval
 from kartrl.envs.episode import Episode, Result
 from kartrl.envs.world import Env, World
 from kartrl.errors import UserError
@@ -92,7 +93,7 @@ def _compared(found: Sequence[Mapping[str, Any]], width: int) -> Table:
     lines = []
     for one in found:
         returns = np.array([row["return"] for row in one["episodes"]])
-        low_high = interval(returns)
+        low_high = mean_interval(returns)
         between = "-" if low_high is None else f"{low_high[0]:,.2f} to {low_high[1]:,.2f}"
         mean = f"{returns.mean():,.2f}" if len(returns) else "-"
         lines.append(Line(one["checkpoint"], [mean, between, str(len(returns)), f"{one['agent_steps']:,}"]))

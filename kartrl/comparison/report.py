@@ -70,13 +70,32 @@ def make_comparison(groups: Groups, metric: str, by: str, least: float | None = 
     return Comparison(groups, metric, by, budgets, scores, least)
 
 
-def markdown(comparison: Comparison) -> str:
-    """Tables: scores of each task, with sizes that differ, of all together, and probabilities of improvement."""
+class Table(NamedTuple):
+    """A table of text."""
+
+    title: str
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    sizes: Sequence[str] = ()  # of the runs, where they differ: a line each
+
+
+def tables(comparison: Comparison) -> list[Table]:
+    """Scores of each task, with sizes that differ, of all together, and probabilities of improvement."""
     parts = [_task_table(comparison, index) for index in range(len(comparison.tasks))]
     if len(comparison.tasks) > 1:
         parts.append(_common_table(comparison))
     if len(comparison.groups) > 1:
         parts.append(_improvements(comparison))
+    return parts
+
+
+def markdown(comparison: Comparison) -> str:
+    """The `tables` in Markdown."""
+    parts = []
+    for table in tables(comparison):
+        lines = "".join(f"- {line}\n" for line in table.sizes)
+        sizes = f"\nSizes that differ:\n\n{lines}" if lines else ""
+        parts.append(f"{table.title}\n\n{markdown_table(table.headings, table.rows)}{sizes}")
     return "\n".join(parts)
 
 
@@ -125,7 +144,7 @@ def _reached(run: ComparedRun, comparison: Comparison) -> Moment | None:
     return reached(run.points, comparison.least, EPISODES if comparison.metric in EPISODE_METRICS else 1)
 
 
-def _task_table(comparison: Comparison, index: int) -> str:
+def _task_table(comparison: Comparison, index: int) -> Table:
     task, budget = comparison.tasks[index], list(comparison.budgets.values())[index]
     runs = [members[task] for members in comparison.groups.values()]
     uses = [use for use in (*PLACES, TRAINING) if any(use in run.finished for same in runs for run in same)]
@@ -157,12 +176,10 @@ def _task_table(comparison: Comparison, index: int) -> str:
         if comparison.least is not None:
             row.append(_moments([_reached(run, comparison) for run in members[task]]))
         rows.append(row + [_moments([run.finished.get(use) for run in members[task]]) for use in uses])
-    return (
-        f"{task}: interquartile means and 95 % intervals\n\n{markdown_table(headings, rows)}{_sizes(comparison, task)}"
-    )
+    return Table(f"{task}: interquartile means and 95 % intervals", headings, rows, _sizes(comparison, task))
 
 
-def _sizes(comparison: Comparison, task: str) -> str:
+def _sizes(comparison: Comparison, task: str) -> list[str]:
     """Sizes that differ between the runs on a task, by group where all of its runs have the same, else by run."""
     groups = {
         label: [(run.name, settings(run.config), settings(run.resumed)) for run in members[task]]
@@ -182,23 +199,23 @@ def _sizes(comparison: Comparison, task: str) -> str:
         where.pop("auto", None)  # without effect, or not known
         if key != comparison.by and len(where) > 1:
             parts = [f"{text} in {', '.join(names)}" for text, names in where.items()]
-            lines.append(f"- {key}: {'; '.join(parts)}\n")
-    return f"\nSizes that differ:\n\n{''.join(lines)}" if lines else ""
+            lines.append(f"{key}: {'; '.join(parts)}")
+    return lines
 
 
 def _is_size(key: str) -> bool:
     return key in SIZES or key.endswith(".minibatch_size")
 
 
-def _common_table(comparison: Comparison) -> str:
+def _common_table(comparison: Comparison) -> Table:
     scaled = comparison.scaled()
     headings = [comparison.by, "runs", f"{comparison.metric}, scaled"]
     rows = [[label, str(sum(map(len, values))), estimate(values)] for label, values in scaled.items()]
     said = "0 is the lowest score of all these runs on a task, 1 the highest"
-    return f"All {len(comparison.tasks)} tasks, scaled: {said}\n\n{markdown_table(headings, rows)}"
+    return Table(f"All {len(comparison.tasks)} tasks, scaled: {said}", headings, rows)
 
 
-def _improvements(comparison: Comparison) -> str:
+def _improvements(comparison: Comparison) -> Table:
     most = {label: max(map(len, scores)) for label, scores in comparison.scores.items()}  # runs on a task
     rows = [
         [
@@ -212,10 +229,8 @@ def _improvements(comparison: Comparison) -> str:
         ]
         for first in comparison.groups
     ]
-    return (
-        "Probability that the row's run scores higher than the column's\n\n"
-        f"{markdown_table([comparison.by, *comparison.groups], rows)}"
-    )
+    title = "Probability that the row's run scores higher than the column's"
+    return Table(title, [comparison.by, *comparison.groups], rows)
 
 
 def improvement(comparison: Comparison, first: str, second: str) -> Estimate:

@@ -2,8 +2,9 @@
 
 import contextlib
 import difflib
+import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,12 +18,15 @@ from kartrl.learning import checkpoint
 from kartrl.metrics import episodes_csv, scalars_csv
 from kartrl.metrics.episodes_csv import EpisodeRow
 from kartrl.run.folders import config_of, find_run
+from kartrl.run.run_folder import CONFIG
 
 RETURN = "episodic_return"
 EPISODE_METRICS = (RETURN, "episodic_length", "finished")  # columns of episodes.csv
 LEARNERS_KEYS = IMAGE_KEYS | {"life_loss_ends", "action_bounds", "action_masks"}
 """Keys of [environment] that may differ: what the learner sees of a task, and what it knows of its rules."""
 PLACES = ("train", "test")  # uses of levels, as in tags
+SOURCE = re.compile(r"# (command|version|packages|machine): (.*)")
+TIME = re.compile(r"\d{1,10}(\.\d+)?")  # seconds since the Unix epoch
 TRAINING = "training"  # key of `ComparedRun.finished`
 
 
@@ -35,6 +39,8 @@ class ComparedRun(NamedTuple):
     points: Points  # at least one
     finished: dict[str, Moment | None]
     """When all levels of a use had been finished in evaluations, and all levels in training, if there are several."""
+    source: Mapping[str, str]  # where it comes from, see `kartrl.run.provenance`; what is not known is left out
+    ended: float  # when its last episode in training did, in seconds since the Unix epoch; 0 if that is not known
 
     @property
     def task(self) -> str:
@@ -74,7 +80,10 @@ def read_run(name: str, metric: str) -> ComparedRun:
     if len(names) > 1:
         levels = [_column([row for row in episodes if row.level == name], "finished") for name in names]
         finished[TRAINING] = all_reached(levels, 1.0)
-    return ComparedRun(folder.name, config, _resumed(folder, config), points, finished)
+    ended = float(episodes[-1].time) if episodes and TIME.fullmatch(episodes[-1].time) else 0.0
+    newest = checkpoint.newest_readable(folder)
+    resumed, source = (config, {}) if newest is None else (newest[1].config, newest[1].provenance)
+    return ComparedRun(folder.name, config, resumed, points, finished, source or _source(folder), ended)
 
 
 def read_metric(folder: Path, metric: str) -> Points:
@@ -158,10 +167,13 @@ def check_comparable(runs: Sequence[tuple[str, Config]], by: str) -> None:
                 raise UserError(f"cannot compare: {one} has {key} = {value or 'none'}, {other} has {its or 'none'}")
 
 
-def _resumed(folder: Path, config: Config) -> Config:
-    """The configuration of a run's newest checkpoint, if that can be read; else `config`."""
-    newest = checkpoint.newest_readable(folder)
-    return config if newest is None else newest[1].config
+def _source(folder: Path) -> dict[str, str]:
+    """Where a run comes from, as its configuration's file begins."""
+    try:
+        head = (folder / CONFIG).read_text(encoding="utf-8", errors="replace").partition("\n\n")[0]
+    except OSError:
+        return {}
+    return {found[1]: found[2] for found in SOURCE.finditer(head)}
 
 
 def _check_resumed(runs: Sequence[ComparedRun], by: str) -> None:

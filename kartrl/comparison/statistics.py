@@ -75,6 +75,12 @@ def mean_band(curves: np.ndarray, random: np.random.Generator) -> Band:
     return Band(curves.mean(0), *interval(curves[chosen].mean(1)))
 
 
+def mean_interval(values: np.ndarray) -> tuple[float, float] | None:
+    """The 95 % interval of the mean of these values, float [N]; None for a single one."""
+    band = mean_band(values[:, None], np.random.default_rng(0))
+    return (float(band.low[0]), float(band.high[0])) if len(values) > 1 else None
+
+
 def _resample(scores: Scores, random: np.random.Generator) -> list[np.ndarray]:
     """Runs drawn with replacement: for each task [RESAMPLES, N]."""
     return [task[random.integers(0, len(task), (RESAMPLES, len(task)))] for task in scores]

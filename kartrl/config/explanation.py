@@ -1,8 +1,9 @@
 """Configurations for people: what of one differs from another, and what a key means."""
 
 import difflib
+import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from kartrl.config import arguments
 from kartrl.config.chosen import unchosen
@@ -27,8 +28,17 @@ _LIMITS = {
 }
 
 
-def difference(config: Config, other: Config) -> str:
-    """What of `config` differs, as INI text that makes it of `other`, with the values there in comments.
+class Change(NamedTuple):
+    """A key whose value differs; None: it is not set there."""
+
+    section: str
+    key: str
+    here: str | None
+    there: str | None
+
+
+def changes(config: Config, other: Config) -> list[Change]:
+    """The keys of `config` whose values differ from those of `other`, in the order of the file.
 
     Values are compared, not their spelling, and what `auto` chose counts as `auto`.
     """
@@ -38,16 +48,24 @@ def difference(config: Config, other: Config) -> str:
         old = {name: keys for name, keys in old.items() if name in common} | {
             name: keys for name, keys in _texts(_defaults(config)).items() if name not in common
         }
-    lines = []
+    found = []
     for section in new | old:
         here, there = new.get(section, {}), old.get(section, {})
-        gone = [f"# {key} = {value}, not set here" for key, value in there.items() if key not in here]
-        changed = [
-            f"# {there[key]}\n{key} = {value}" if key in there else f"# not set\n{key} = {value}"
-            for key, value in here.items()
-            if there.get(key) != value
-        ]
-        lines += [f"[{section}]"] * bool(gone or changed) + gone + changed
+        found += [Change(section, key, None, value) for key, value in there.items() if key not in here]
+        found += [Change(section, key, value, there.get(key)) for key, value in here.items() if there.get(key) != value]
+    return found
+
+
+def difference(config: Config, other: Config) -> str:
+    """The `changes` as INI text that makes `config` of `other`, with the values there in comments."""
+    lines = []
+    for section, differing in itertools.groupby(changes(config, other), lambda change: change.section):
+        lines.append(f"[{section}]")
+        for _, key, here, there in differing:
+            if here is None:
+                lines.append(f"# {key} = {there}, not set here")
+            else:
+                lines += [f"# {'not set' if there is None else there}", f"{key} = {here}"]
     return "".join(f"{line}\n" for line in lines)
 
 

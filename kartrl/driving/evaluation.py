@@ -5,7 +5,7 @@ from collections.abc import Callable
 from kartrl.driving.driver import Driver
 from kartrl.driving.episodes import Start
 from kartrl.driving.levels import drive_levels
-from kartrl.envs.episode import Drive, Episode, Result
+from kartrl.envs.episode import Drive, Result
 from kartrl.envs.world import Env
 
 
@@ -18,7 +18,8 @@ class Evaluation:
         self._names = {level: world.name_level(level) if level else "" for level in levels}
         uses = world.find_uses([name for name in self._names.values() if name])
         self._uses = {level: uses.get(name, "none") if level else "train" for level, name in self._names.items()}
-        self._driven: dict[str, dict[int, Episode]] = {level: {} for level in levels}
+        self.driven: dict[str, dict[int, Drive]] = {level: {} for level in levels}
+        """Level -> seed -> the drive, of the episodes that have ended, in any order."""
 
     @property
     def total(self) -> int:
@@ -28,14 +29,15 @@ class Evaluation:
     @property
     def done(self) -> int:
         """Number of episodes that have ended."""
-        return sum(map(len, self._driven.values()))
+        return sum(map(len, self.driven.values()))
 
     @property
     def results(self) -> list[Result]:
         """Those of the episodes that have ended, for each level that has any."""
-        done = [(level, dict(sorted(episodes.items()))) for level, episodes in self._driven.items() if episodes]
+        done = [(level, sorted(drives)) for level, drives in self.driven.items() if drives]
         return [
-            Result(self._names[level], self._uses[level], [*episodes.values()], [*episodes]) for level, episodes in done
+            Result(self._names[level], self._uses[level], [self.driven[level][seed].episode for seed in seeds], seeds)
+            for level, seeds in done
         ]
 
     def run(
@@ -54,7 +56,7 @@ class Evaluation:
         """
 
         def keep(start: Start, drive: Drive) -> None:
-            self._driven[start.level][start.seed] = drive.episode
+            self.driven[start.level][start.seed] = drive
             on_end()
 
         starts = [Start(level, seed, use, on_step) for level, use in self._uses.items() for seed in self._seeds]

@@ -105,6 +105,19 @@ class EventWriter:
         self._records.write(event.SerializeToString())
 
 
+def newest_images(folder: Path) -> dict[str, bytes]:
+    """The newest image of each tag in a folder's event files: tag -> PNG or GIF.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    found = dict[str, bytes]()
+    for file in sorted(folder.glob("events.out.tfevents.*")):
+        for _, event in _records(file):
+            found |= {v.tag: v.image.encoded_image_string for v in event.summary.value if v.HasField("image")}
+    return found
+
+
 def _began(file: Path) -> float:
     """The time in an event file's name; 0 if there is none."""
     found = re.match(r"events\.out\.tfevents\.(\d+(?:\.\d+)?)", file.name)

@@ -28,12 +28,15 @@ class Mp4Writer:
     PyAV's wheel contains the encoder and runs it in this process: no ffmpeg is needed. The file is created on exit of
     the context manager, and only without an exception.
 
+    Args:
+        most_bits: per second of the film, on average; None: as many as its quality needs.
+
     Raises:
         OSError: when the writer is entered or left: the file cannot be written.
     """
 
-    def __init__(self, path: Path, fps: float) -> None:
-        self._path, self._fps = path, fps
+    def __init__(self, path: Path, fps: float, most_bits: int | None = None) -> None:
+        self._path, self._fps, self._most_bits = path, fps, most_bits
         self.frames = 0
 
     def add(self, frame: np.ndarray) -> None:
@@ -67,7 +70,8 @@ class Mp4Writer:
             )
             self._stream = self._container.add_stream("libx264", rate=Fraction(self._fps).limit_denominator(1001))
             self._stream.pix_fmt = "yuv420p"
-            self._stream.options = {"crf": "26", "preset": "veryfast"}
+            limits = {} if self._most_bits is None else dict.fromkeys(("maxrate", "bufsize"), f"{self._most_bits}")
+            self._stream.options = {"crf": "26", "preset": "veryfast", **limits}
             stack.push(self._finish)
             self._open = stack.pop_all()
         return self

@@ -1,12 +1,13 @@
 """The picture of a comparison stays legible with many groups."""
 
 import itertools
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 from finished_runs import write_run
 
-from kartrl.comparison.picture import make_figure
+from kartrl.comparison.picture import as_svg, curve_panels, make_figure, measure_panels
 from kartrl.comparison.report import make_comparison
 from kartrl.comparison.runs import RETURN, group, read_run
 
@@ -44,6 +45,24 @@ def test_labels_do_not_overlap_and_lines_differ(tmp_path, number, scale, centre)
     for axes in below[:2]:
         assert not overlaps(axes.get_xticklabels())
     assert not overlaps([*figure.axes[-1].texts])
+
+
+def test_names_are_no_formulas_and_leave_space(tmp_path):
+    folders = [write_run(tmp_path / f"run{index}", returns=[1.0] * 20) for index in range(2)]
+    labels = ["costs $\\frac$ & <b>", "a long name " * 20]
+    runs = [read_run(str(folder), RETURN) for folder in folders]
+    comparison = make_comparison(group(runs, "by", labels), RETURN, "by")
+    figure = make_figure(comparison)
+    figure.canvas.draw()  # a warning would say that there is no space for the axes
+    first, second = (text.get_text() for text in figure.legends[0].get_texts())
+    assert first == f"{labels[0]} (1)"
+    assert second.endswith("... (1)")
+    texts = [as_svg(panel, 0) for panel in (*curve_panels(comparison)[0], *measure_panels(comparison))]
+    for text in texts:
+        assert "<b>" not in text
+        ElementTree.fromstring(text)
+    assert labels[0] in "".join(ElementTree.fromstring(texts[2]).itertext())
+    assert as_svg(curve_panels(comparison)[0][0], 0) == texts[0], "the same each time"
 
 
 def test_a_pair_shows_its_interval_and_many_groups_each_value(tmp_path):

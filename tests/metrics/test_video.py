@@ -31,6 +31,18 @@ def test_mp4_has_a_format_that_browsers_play(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_mp4_of_noise_keeps_to_its_limit_of_bits(tmp_path):
+    random, sizes = np.random.default_rng(0), {}
+    pictures = [random.integers(0, 256, (64, 64, 3), np.uint8) for _ in range(30)]
+    for limit in (None, 400_000):
+        path = tmp_path / f"{limit}.mp4"
+        with Mp4Writer(path, 30, limit) as video:
+            for picture in pictures:
+                video.add(picture)
+        sizes[limit] = path.stat().st_size
+    assert sizes[400_000] < 400_000 / 8 * (1 + 2) < sizes[None]
+
+
 def test_an_interrupted_mp4_leaves_nothing(tmp_path):
     path = tmp_path / "video.mp4"
     path.write_bytes(b"an older one")

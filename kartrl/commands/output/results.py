@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kartrl import __version__
-from kartrl.comparison.statistics import mean_band
+from kartrl.comparison.statistics import mean_interval
 from kartrl.envs.episode import Result
 from kartrl.envs.world import World
 from kartrl.files import write_whole
@@ -31,12 +31,6 @@ def as_json(results: Sequence[Result], world: World, about: Mapping[str, Any]) -
     }
 
 
-def interval(returns: np.ndarray) -> list[float] | None:
-    """The 95 % interval of the mean of these returns, float [n]; None for a single one."""
-    band = mean_band(returns[:, None], np.random.default_rng(0))
-    return [float(band.low[0]), float(band.high[0])] if len(returns) > 1 else None
-
-
 def _level(result: Result, world: World) -> dict[str, Any]:
     returns = np.array([episode.episodic_return for episode in result.episodes])
     return {
@@ -44,7 +38,7 @@ def _level(result: Result, world: World) -> dict[str, Any]:
         "split": result.use,
         "episodes": len(returns),
         "return_mean": float(returns.mean()),
-        "return_interval": interval(returns),
+        "return_interval": mean_interval(returns),
         "return_min": float(returns.min()),
         "return_max": float(returns.max()),
         "terminated": sum(episode.finished for episode in result.episodes),
