@@ -26,6 +26,7 @@ COMMANDS = {
     "list": "list runs, bundled configurations, environments, levels, policies and retro games",
     "clean": "remove old checkpoints, and replays of ended runs",
     "compare": "compare runs: curves, scores, confidence intervals; an experiment's missing runs are trained first",
+    "report": "write one HTML file about runs to send to somebody: curves, tables, lines, a film",
     "tune": "search the settings with which training scores best: trials side by side, pruned, resumable",
     "play": "drive yourself in a window, against the clock or a ghost",
     "export": "export a small checkpoint for sharing, a folder for a hub, or an ONNX file, with a card",

@@ -52,7 +52,7 @@ pytestmark = [
 ]
 CPU_SECONDS, SECONDS = 0.8, 1.6  # the first seconds: of this process, and where it waits for a player
 MOST_BUILT = 4  # circuits
-SHORTER = {"evaluate": ["--episodes", "1"], "export": ["--episodes", "1"]}  # added to what is typed
+SHORTER = {name: ["--episodes", "1"] for name in ("evaluate", "export", "report")}  # added to what is typed
 # What needs something that a test does not have is only parsed, with its configuration.
 ABSENT = {
     r"docker ": "a Docker engine",

@@ -45,6 +45,7 @@ MODULES = (  # what the commands load, in this order
     "kartrl.commands.evaluate",
     "kartrl.commands.export",
     "kartrl.commands.record",
+    "kartrl.commands.report",
     "kartrl.commands.train",
     "kartrl.comparison.experiment",
     "kartrl.comparison.picture",
@@ -54,6 +55,7 @@ MODULES = (  # what the commands load, in this order
     "kartrl.kart.generalisation",
     "kartrl.kart.play.stage",
     "kartrl.metrics.terminal",
+    "kartrl.report.page",
     "kartrl.run.server",
 )
 

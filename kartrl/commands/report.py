@@ -1,0 +1,87 @@
+"""`kartrl report`: one HTML file about one or several runs, to send to somebody."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from functools import partial
+from pathlib import Path
+
+from rich.console import Console
+
+from kartrl.commands.arguments import Parser, add_levels, add_max_steps
+from kartrl.commands.output.progress import Progress
+from kartrl.errors import UserError
+from kartrl.files import check_replaceable, output_file, safe_name, user_path, write_whole
+from kartrl.options import whole_number
+
+
+def add_arguments(parser: Parser) -> None:
+    """Add the arguments of `kartrl report`."""
+    parser.runs(
+        run,
+        "report",
+        "report my-run -o my-run.html",
+        "report ppo-1 ppo-2 ppo-3 appo-1 appo-2 appo-3",
+        "report my-run --episodes 0",
+    )
+    parser.add_argument(
+        "runs",
+        nargs="*",
+        metavar="RUN",
+        type=os.path.expanduser,
+        help="a run's name or folder; several are compared (default: the newest)",
+    )
+    parser.add_argument(
+        "-o", "--output", type=user_path, metavar="FILE", help="the HTML file (default: named after the run, here)"
+    )
+    parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
+    parser.add_argument("--by", default="algorithm.name", metavar="SECTION.KEY", help="as in kartrl compare")
+    parser.add_argument("--metric", default="episodic_return", help="of the curves and scores, as in kartrl compare")
+    add_levels(parser, "drive on these circuits only")
+    parser.add_argument(
+        "--episodes",
+        type=partial(whole_number, least=0),
+        default=3,
+        metavar="N",
+        help="greedy episodes of each run on each level that its evaluations drive, with lines and a film (default 3; "
+        "0: drive nothing, show what the evaluations during training have left)",
+    )
+    add_max_steps(parser, film=True)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write the report; returns the exit status."""
+    from kartrl.report.driven import look  # these load torch
+    from kartrl.report.page import make_page
+    from kartrl.report.runs import read_runs
+    from kartrl.run.folders import find_run
+
+    console = Console()
+    folders = list({find_run(name).resolve(): find_run(name) for name in options.runs}.values()) or [_newest(console)]
+    name = safe_name(folders[0].resolve().name) if len(folders) == 1 else "report"
+    file = output_file(options.output, name, ".html")
+    check_replaceable({file: None}, options.force)
+    if not file.parent.is_dir():
+        raise UserError(f"-o {file}: there is no folder {file.parent}")
+    runs = read_runs(folders, options.metric, options.by)
+    with Progress(console, None) as progress:
+        shown = look(runs, options.state, options.episodes, options.max_steps, console, progress.tell)
+    page = make_page(runs, shown).encode()
+    try:
+        write_whole(file, page)
+    except OSError as error:
+        raise UserError(f"-o {file}: cannot write ({error.strerror or error})") from error
+    console.print(f"Report: {file} ({len(page) / 1e6:.1f} MB)", highlight=False, markup=False, soft_wrap=True)
+    return 0
+
+
+def _newest(console: Console) -> Path:
+    from kartrl.config import Run
+    from kartrl.run.folders import newest_first
+
+    logs = Run().logs_folder
+    if not (found := newest_first(logs)):
+        raise UserError(f"which run? {logs} has none with a checkpoint; name one, or KARTRL_LOGS=FOLDER")
+    console.print(f"Run: {found[0]}, the newest (report RUN: another)", highlight=False, markup=False, soft_wrap=True)
+    return found[0]

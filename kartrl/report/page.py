@@ -1,0 +1,88 @@
+"""The page of a report: one HTML file with everything in it, which runs no script and loads nothing."""
+
+import base64
+import io
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import numpy as np
+from markupsafe import Markup
+from PIL import Image
+
+from kartrl import __version__
+from kartrl.comparison.picture import as_svg, curve_panels, measure_panels
+from kartrl.comparison.report import tables
+from kartrl.report import runs as told
+from kartrl.report.driven import Shown
+from kartrl.report.runs import Runs
+
+QUALITY = 82  # of pictures, in WebP
+
+
+def make_page(runs: Runs, shown: Shown) -> str:
+    """The HTML; the same for the same runs, and what was driven, on the same machine.
+
+    Paths in the user's home folder begin with ~.
+    """
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_without_home,
+    )
+    environment.filters.update(webp=_webp, mp4=lambda data: _uri("video/mp4", data))
+    labels, tasks = list(runs.told), runs.comparison.tasks
+    names = [one.run.name for one in runs.every]
+    context: dict[str, Any] = {
+        "title": names[0] if len(names) == 1 else f"{', '.join(labels)}: {len(names)} runs",
+        "tasks": tasks,
+        "labels": labels,
+        "several": len(names) > 1,
+        "by": runs.comparison.by,
+        "metric": runs.comparison.metric,
+        "when": told.when(runs),
+        "scores": told.scores(runs),
+        "budgets": runs.comparison.budgets,
+        "about": told.about(runs),
+        "changed": told.changed(runs),
+        "curves": _curves(runs),
+        "compared": tables(runs.comparison),
+        "sizes": told.sizes(runs),
+        "commands": told.commands(runs),
+        "configurations": told.configurations(runs),
+        "version": __version__,
+        **shown._asdict(),
+    }
+    return environment.get_template("page.html").render(context)
+
+
+def _curves(runs: Runs) -> list[Markup]:
+    """The panels of the comparison, then those of what evaluations measured."""
+    several = len(runs.told) > 1
+    panels = [panel for row in curve_panels(runs.comparison) for panel in row]
+    panels += measure_panels(runs.comparison) if len(runs.every) > 1 else []
+    panels += [by_steps for evaluated in runs.evaluations for by_steps, _ in curve_panels(evaluated)]
+    legend = runs.comparison.by if several else None
+    return [
+        Markup(as_svg(panel, number, legend if number == 0 else None))  # Matplotlib escapes its texts
+        for number, panel in enumerate(panels)
+    ]
+
+
+def _without_home(value: Any) -> Any:
+    home = str(Path.home())
+    return value.replace(home, "~") if isinstance(value, str) and len(home) > 1 else value
+
+
+def _webp(image: np.ndarray) -> str:
+    """An image, uint8 [H, W, 3], as a data URI."""
+    file = io.BytesIO()
+    Image.fromarray(image).save(file, "WEBP", quality=QUALITY, method=4)
+    return _uri("image/webp", file.getvalue())
+
+
+def _uri(kind: str, data: bytes) -> str:
+    return f"data:{kind};base64,{base64.b64encode(data).decode()}"
