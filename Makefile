@@ -13,7 +13,7 @@ ATHERIS_VERSION = 3.0.0
 FUZZ_SECONDS ?= 120
 
 .DEFAULT_GOAL := help
-.PHONY: help run watch test test-all soak fuzz lint format docs game assembler lock clean
+.PHONY: help run watch test suite test-all soak fuzz lint format docs game assembler lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
@@ -25,7 +25,9 @@ run: $(VENV)/.run ## train as default.cfg says
 watch: $(VENV)/.run ## see the policy that comes along drive, twenty seconds on each circuit (without a display: a film, watch.mp4)
 	@$(BIN)/kartrl watch kartrl/kart/weights/kart.pt -s '*' --seconds 20 $(ARGS)
 
-test: lint ## all that lint looks at, and all tests, several at once (PYTEST_ARGS="-n 0": one after another)
+test: lint suite ## all that lint looks at, and all tests, several at once (PYTEST_ARGS="-n 0": one after another)
+
+suite: $(VENV)/.dev
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal --durations=60 $(PYTEST_ARGS)
 
 test-all: PYTEST_ARGS += -m "slow or not slow"

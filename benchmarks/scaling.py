@@ -1,13 +1,11 @@
-"""Throughput, policy lag and memory by the number of environments: a table, a chart, and points for the simulation.
+"""Throughput, policy lag and memory by the number of environments: a table and a chart.
 
-    python benchmarks/scaling.py -c pong [--set section.key=value] -o docs/scaling.png [--stages FILE.json]
+    python benchmarks/scaling.py -c pong [--set section.key=value] -o docs/scaling.png
 
-Trains once per number. With --stages, a file from `kartrl bench --json`, the points are added to it as "measured", to
-validate `benchmarks/simulate.py`.
+Trains once per number.
 """
 
 import argparse
-import json
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -16,10 +14,8 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from kartrl.config import read
 from kartrl.launch import config_options
-from kartrl.measuring.windows import Window, measured_point, train_window
+from kartrl.measuring.windows import Window, train_window
 from kartrl.options import add_config, config_files
-from kartrl.sizing.auto import choose_sizes
-from kartrl.sizing.inspection import inspect_env
 
 NUMBERS = (1, 2, 4, 8, 16, 32)
 
@@ -51,33 +47,25 @@ def main() -> None:
     add_config(parser)
     parser.add_argument("--seconds", type=float, default=30)
     parser.add_argument("--warm", type=float, default=8)
-    parser.add_argument("--stages", type=Path, metavar="FILE.json")
     parser.add_argument("-o", "--output", type=Path, default=Path("scaling.png"), metavar="FILE.png")
     options = parser.parse_args()
     console = Console()
     files = config_files(options)
-    spec = inspect_env(read(files, options.set))
     points: list[tuple[int, Window]] = []
-    measured = []
     for number in NUMBERS:
         config = read(files, options.set)
         overrides = [*options.set, *sizes_of(number), "evaluation.minutes=0"]
-        sizes = choose_sizes(read(files, overrides), spec)
         arguments = config_options(files, overrides)
         with Progress(
             SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console, transient=True
         ) as progress:
             window = train_window(arguments, options.seconds, options.warm, progress)
         points.append((number, window))
-        measured.append(measured_point(sizes, window))
         rate = f"{window.agent_steps_per_second:,.0f} agent steps/s"
         console.print(
             f"{number:3} environments: {rate}, lag {window.lag:.2f}, {window.memory_gb:.2f} GB", highlight=False
         )
     chart(points, f"{config.environment.id}, {len(points)} trainings", options.output)
-    if options.stages:
-        stages = json.loads(options.stages.read_text(encoding="utf-8"))
-        options.stages.write_text(json.dumps({**stages, "measured": measured}, indent=1), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """`kartrl evaluate`: runs a trained network on every level, and prints a table."""
 
 import argparse
+import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -21,9 +22,12 @@ from kartrl.envs.episode import Episode, Result
 from kartrl.envs.world import Env, World
 from kartrl.errors import UserError
 from kartrl.files import output_file, unused_file, user_path
+from kartrl.hardware.machine import cores
 from kartrl.metrics.tables import Line, fitted
 from kartrl.options import positive
+from kartrl.processes.spawn import start_method
 
+MANY_EPISODES = 16  # for which other processes help, even on a single level
 USES = {"train": "", "test": " (unseen)", "none": " (other)"}  # suffixes of the level names in a table
 
 
@@ -57,6 +61,7 @@ def add_arguments(parser: Parser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Evaluate, and print the table; returns the exit status."""
     console = Console(stderr=options.json)
+    _start_helpers(options)
     file = None if options.output is None else output_file(options.output, "episodes", ".csv")
     if options.runs and options.checkpoint is not None:
         raise UserError("-p: name all policies one way: evaluate RUN RUN ..., or -p RUN")
@@ -86,6 +91,14 @@ def run(options: argparse.Namespace) -> int:
         if options.json and found:
             print_json(**({"checkpoints": found} if len(paths) > 1 else found[0]))
     return 0
+
+
+def _start_helpers(options: argparse.Namespace) -> None:
+    """Have the fork server of the processes that help load torch while this process does, if they are likely."""
+    many = bool(options.state) or options.episodes >= MANY_EPISODES
+    if many and cores() > 1 and options.device in ("auto", "cpu"):
+        with contextlib.suppress(UserError):  # it is tried again when they are needed
+            start_method("kartrl.driving.levels")
 
 
 def _compared(found: Sequence[Mapping[str, Any]], width: int) -> Table:
@@ -137,7 +150,7 @@ def evaluate(
             write(world, evaluation.results, driver.agent_steps)
 
         def look(_: Env) -> None:
-            progress.step(f", {evaluation.done} of {evaluation.total} episodes")
+            progress.step(lambda: f", {evaluation.done} of {evaluation.total} episodes")
 
         progress.begin(world.config.environment.id)
         try:

@@ -131,7 +131,7 @@ def _film(
                     greedy=greedy,
                     seed=seed,
                     on_picture=mp4.add,
-                    on_step=lambda: progress.step(f", {mp4.frames / fps:.0f} s of video"),
+                    on_step=lambda: progress.step(lambda: f", {mp4.frames / fps:.0f} s of video"),
                 )
                 drives.append(driven)
                 progress.end()

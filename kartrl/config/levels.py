@@ -35,8 +35,12 @@ class LevelSyntax(ABC):
             in_file: whether it must be fit for a configuration file.
         """
 
+    def is_path(self, key: str) -> bool:
+        """Whether a key, or a level, is a path of the user's files rather than a name."""
+        return False
+
     def expand(self, key: str) -> list[str]:
-        """The levels that a valid key stands for, unless `World.levels` looks them up itself."""
+        """The levels that a valid key stands for, unless `World.named_uses` looks them up itself."""
         return [key]
 
     def complete(self, uses: dict[str, Any]) -> dict[str, Any]:

@@ -250,23 +250,8 @@ class Model(Section):
 class Optimizer(Section):
     """The optimizer and its learning rate."""
 
-    name: Literal[
-        "adam",
-        "rmsprop",
-        "sgd",
-        "adadelta",
-        "adafactor",
-        "adagrad",
-        "adamax",
-        "adamw",
-        "asgd",
-        "nadam",
-        "radam",
-        "rprop",
-    ] = Field(
-        "adam",
-        description="adam, rmsprop (as in IMPALA and A3C), sgd, or another of PyTorch's: adadelta, adafactor, adagrad, "
-        "adamax, adamw, asgd, nadam, radam, rprop",
+    name: Literal["adam", "adamw", "rmsprop", "sgd"] = Field(
+        "adam", description="adam, adamw, rmsprop (as in IMPALA and A3C) or sgd"
     )
     learning_rate: Rate = Field(
         Schedule("linear", 1e-3, 1e-5),
@@ -283,7 +268,7 @@ class Optimizer(Section):
     decay: float = Field(
         0.999, ge=0, lt=1, description="decay of the mean squared gradient (alpha in rmsprop, beta2 in adam)"
     )
-    epsilon: float = Field(1e-5, gt=0, description="added to the denominator in rmsprop, adam and similar optimizers")
+    epsilon: float = Field(1e-5, gt=0, description="added to the denominator in rmsprop, adam and adamw")
     amsgrad: bool = Field(False, description="adam, adamw: divide by the maximum of all mean squared gradients so far")
     centered: bool = Field(
         False, description="rmsprop: divide by the gradient's standard deviation instead of its root mean square"
@@ -305,8 +290,6 @@ class Optimizer(Section):
             raise ValueError(f"centered is a variant of rmsprop, not of {self.name}")
         if self.momentum and self.name not in ("rmsprop", "sgd"):
             raise ValueError(f"momentum is a setting of rmsprop and sgd, not of {self.name}; set it to 0")
-        if self.weight_decay and self.name == "rprop":
-            raise ValueError("rprop has no weight_decay; set it to 0")
         return self
 
 

@@ -1,7 +1,8 @@
 """A trained network with the environment that it was trained for."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,11 +27,17 @@ class Driver(NamedTuple):
 
     world: World
     agent_steps: int
-    env: Env
+    envs: list[Env]  # at least one; `drive_levels` opens further ones
     network: Network
     levels: tuple[str, ...]  # empty if there are no levels
     path: Path  # the checkpoint
     most_envs: int  # that a process may have, as far as is known; 0: any number
+    open_another: Callable[[], Env]  # another environment like these
+
+    @property
+    def env(self) -> Env:
+        """The first environment."""
+        return self.envs[0]
 
 
 @contextlib.contextmanager
@@ -83,21 +90,23 @@ def open_driver(
     if single:
         _check_single(world.level_word, found, ",".join(levels))
     seed_generators(0)  # each episode has its own seed; environments may draw when they are made
+    open_another = functools.partial(open_env, world, found, render)
     try:
-        env = open_env(world, found, render)
+        envs = [open_another()]
     except (UserError, OSError, MemoryError):
         raise
     except Exception as error:  # of its constructor or a wrapper's: wrong arguments, for instance
         raise UserError(f"[environment] id = {config.environment.id}: {located(error)}") from error
     try:
-        fits = ObservationSpec.of(env.observation_space) == loaded.observation
-        if overrides and not (fits and ActionSpec.of(env.action_space) == loaded.action):
+        fits = ObservationSpec.of(envs[0].observation_space) == loaded.observation
+        if overrides and not (fits and ActionSpec.of(envs[0].action_space) == loaded.action):
             raise UserError(f"--set {' '.join(overrides)}: {path} was trained on other observations or actions")
         _check_effect(world, overrides, images=loaded.observation.has_images)
         most = 0 if world.independent else 1 if overrides else loaded.most_envs
-        yield Driver(world, loaded.counters.agent_steps, env, network, found, path, most)
+        yield Driver(world, loaded.counters.agent_steps, envs, network, found, path, most, open_another)
     finally:
-        env.close()
+        for env in envs:
+            env.close()
 
 
 def open_env(world: World, levels: Sequence[str], render: bool = False) -> Env:

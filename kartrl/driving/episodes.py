@@ -34,7 +34,8 @@ class Start(NamedTuple):
     level: str  # "" if there are no levels
     seed: int  # of the environment and of sampling
     use: str = "train"  # recorded as the episode's purpose
-    on_step: Callable[[Env], None] | None = None  # called at the start and after each step
+    on_step: Callable[[Env], None] | None = None  # called at the start and after each step, if in this process
+    here: bool = False  # whether it must be driven in this process
 
 
 def drive(

@@ -17,6 +17,7 @@ from kartrl.envs.episode import Drive
 from kartrl.envs.named_modules import named_modules, trust_here
 from kartrl.envs.world import Env
 from kartrl.envs.worlds import load_world
+from kartrl.errors import RunFailed, UserError
 from kartrl.hardware.machine import cores
 from kartrl.learning import checkpoint
 from kartrl.processes.child import ChildProcess
@@ -29,18 +30,27 @@ OnEnd = Callable[[Start, Drive], None]
 
 
 def drive_levels(
-    driver: Driver, starts: Sequence[Start], *, greedy: bool, on_end: OnEnd = lambda _, __: None
+    driver: Driver,
+    starts: Sequence[Start],
+    *,
+    greedy: bool,
+    on_end: OnEnd = lambda _, __: None,
+    most_processes: int | None = None,
 ) -> list[Drive]:
     """Drive all these episodes; each is the same, seed for seed, as if it were driven alone.
 
-    If they are many, other processes help, one a core. What they do not finish, because they die for instance, is
-    driven here.
+    If they are many, other processes help. What they do not finish, because they die for instance, is driven here.
 
     Args:
+        driver: gets as many environments as are useful here.
         greedy: take the most likely actions instead of sampling.
         on_end: called with each drive when it has ended, from any thread, one at a time.
+        most_processes: with this one; None: one a core.
     """
-    waiting, drives, lock = deque(enumerate(starts)), dict[int, Drive](), threading.Lock()
+    own, shared = (
+        deque((index, start) for index, start in enumerate(starts) if start.here is here) for here in (True, False)
+    )
+    drives, lock = dict[int, Drive](), threading.Lock()
 
     def keep(index: int, driven: Drive) -> None:
         with lock:
@@ -48,25 +58,27 @@ def drive_levels(
             on_end(starts[index], driven)
 
     on_cpu = next(driver.network.parameters()).device.type == "cpu"
-    processes = max(1, min(cores(), len(starts) // LEAST_EPISODES)) if on_cpu else 1
+    processes = max(1, min(most_processes or cores(), len(shared) // LEAST_EPISODES)) if on_cpu else 1
     number = min(-(-len(starts) // processes), driver.most_envs or MOST_ENVS, MOST_ENVS)  # of a process
-    helpers = [_Helper(driver, number, greedy, waiting, keep) for _ in range(processes - 1)]
-    with contextlib.ExitStack() as stack:
-        for helper in helpers:
-            stack.callback(helper.end)
-        envs = [driver.env]
-        add_envs(envs, number, lambda: open_env(driver.world, driver.levels))
-        for env in envs[1:]:
-            stack.callback(env.close)
+    helpers = list[_Helper]()
+    try:
+        with contextlib.suppress(UserError, RunFailed, OSError):  # too few processes are allowed: fewer help
+            while len(helpers) < processes - 1:
+                helpers.append(_Helper(driver, number, greedy, shared, keep))
+        add_envs(driver.envs, number, driver.open_another)
 
-        def here(numbered: "deque[tuple[int, Start]]") -> None:
-            taken = iter(lambda: _next(numbered), None)
+        def here(*waiting: "deque[tuple[int, Start]]") -> None:
+            taken = iter(lambda: next(filter(None, map(_next, waiting)), None), None)
+            envs = driver.envs[:number]
             drive_each(driver.world, envs, driver.network, taken, greedy=greedy, on_end=keep)
 
-        here(waiting)
+        here(own, shared)
         for helper in helpers:
             helper.join()
         here(deque((index, start) for index, start in enumerate(starts) if index not in drives))
+    finally:
+        for helper in helpers:
+            helper.end()
     return [drives[index] for index in range(len(starts))]
 
 

@@ -18,31 +18,27 @@ import gymnasium
 
 from kartrl.envs.episode import STATISTICS, Drive, Episode, Tally, newest_evaluation
 from kartrl.envs.masks import WithoutMasks
+from kartrl.envs.world_levels import WorldLevels
 from kartrl.errors import UserError
 
 if TYPE_CHECKING:
     import numpy as np
-    from rich.console import Console
 
     from kartrl.config import Config, View
-    from kartrl.config.levels import LevelSyntax
     from kartrl.envs.env_group import EnvGroup
     from kartrl.envs.spec import EnvSpec
 
 Env = gymnasium.Env[Any, Any]
 FPS = 30.0  # of environments whose metadata have no valid "render_fps"
-MANY = 12  # more levels than this are shown and logged by group
 
 
-class World(ABC):
+class World(WorldLevels, ABC):
     """An environment as described by the configuration; see the module.
 
     Args:
         config: the configuration.
     """
 
-    level_word: ClassVar[str] = "level"
-    """What a level is called, in headings and in tags: `train_levels/...`."""
     columns: ClassVar[tuple[str, ...]] = ("return", "length")
     """Headings of `fill_columns`, the most important first: a narrow terminal leaves out the last ones."""
     summary_columns: ClassVar[tuple[str, ...]] = ("episodes", "mean return", "lowest", "highest", "mean length")
@@ -123,7 +119,7 @@ class World(ABC):
             envs.append(self.open_env(self.levels("train")))
         return envs
 
-    def isolate(self, env: Env) -> None:  # noqa: B027  # a world without levels has no foreign files
+    def isolate(self, env: Env) -> None:  # a world without levels has no foreign files
         """Make a level that crashes or hangs the environment raise a UserError that names it.
 
         Args:
@@ -204,7 +200,8 @@ class World(ABC):
     @property
     def frames_per_step(self) -> int:
         """Frames of the game per agent step; 1 if the environment does not tell."""
-        return 1
+        view = self.usual_view
+        return 1 if view is None else self.config.environment.view(view).frame_skip
 
     def pictures_per_second(self, env: Env) -> float:
         """Frames per second of play, with one frame per step."""
@@ -214,116 +211,6 @@ class World(ABC):
         except (TypeError, ValueError):
             return FPS
         return rate if 0.1 <= rate <= 1000 else FPS
-
-    # Levels
-
-    @property
-    def syntax(self) -> LevelSyntax | None:
-        """The syntax of [levels] that the world brings; None: it has no levels, unless it overrides `levels`."""
-        from kartrl.config.worlds import settings_of
-
-        return settings_of(self.config.environment.id).levels
-
-    def _uses(self) -> dict[str, str]:
-        """The use of each level that a key of [levels] names."""
-        syntax, keys = self.syntax, self.config.levels.uses
-        return {} if syntax is None else {level: use for key, use in keys.items() for level in syntax.expand(key)}
-
-    def prepare(self, console: Console | None = None) -> Config:
-        """The configuration with everything that is looked up, built or fetched once, before processes start.
-
-        Args:
-            console: shows progress.
-
-        Raises:
-            UserError: something that the configuration names does not exist.
-        """
-        return self.config
-
-    def prepare_one(self) -> Config | None:
-        """As `prepare`, with one level that is at hand, for a look at the environment before levels are built.
-
-        None: `prepare` builds none.
-
-        Raises:
-            UserError: there is no level at hand.
-        """
-        return None
-
-    def levels(self, use: str) -> tuple[str, ...]:
-        """The levels for "train" or "test", of a prepared configuration."""
-        return tuple(level for level, of in self._uses().items() if of == use)
-
-    def count_levels(self, use: str) -> int:
-        """Number of levels for "train" or "test"."""
-        return len(self.levels(use))
-
-    def all_levels(self) -> tuple[str, ...]:
-        """All levels of a run."""
-        return self.levels("train") + self.levels("test")
-
-    def level_keys(self) -> list[str]:
-        """The levels of a configuration that is not prepared, as a user names them; none is built."""
-        return list(self.all_levels())
-
-    def openable(self, own: bool) -> tuple[Config, list[str]]:
-        """A checkpoint's configuration with those levels that may be opened, and the keys of those that may not.
-
-        Args:
-            own: whether a run of the user's has saved the checkpoint; a stranger's files are of another machine.
-
-        Raises:
-            UserError: too many levels would have to be built.
-        """
-        return self.config, []
-
-    def impersonal(self) -> Config:
-        """The configuration to give away: with what `auto` stands for here, and without the user's own files."""
-        return self.config
-
-    def find_levels(self, keys: Sequence[str], console: Console | None = None) -> tuple[str, ...]:
-        """The levels that a user names on the command line; missing ones are built now.
-
-        Raises:
-            UserError: there is no such level.
-        """
-        syntax, found = self.syntax, dict[str, None]()
-        for key in keys:
-            none = f"{self.config.environment.id} has no levels; leave it out"
-            if wrong := none if syntax is None else syntax.mistake(key, in_file=False):
-                raise UserError(f"-s {key}: {wrong}")
-            found |= dict.fromkeys([] if syntax is None else syntax.expand(key))
-        return tuple(found)
-
-    def find_uses(self, names: Sequence[str]) -> dict[str, str]:
-        """The use, "train" or "test", of the levels with these short names, for those in the configuration."""
-        uses = {self.name_level(level): use for level, use in self._uses().items() if use != "none"}
-        return {name: uses[name] for name in names if name in uses}
-
-    def contents(self) -> dict[str, str]:
-        """Digests of the user's files among the levels, by their names, so that a resume can tell what has changed."""
-        return {}
-
-    def reset_options(self, level: str) -> dict[str, Any]:
-        """Options of the environment's `reset` that select this level."""
-        return {}
-
-    def name_level(self, level: str) -> str:
-        """Its short name in logs and tables."""
-        return level
-
-    def group_of(self, name: str) -> str:
-        """The group of a level, if there are too many levels for a row each.
-
-        Args:
-            name: a short name.
-        """
-        return name
-
-    @property
-    def grouped(self) -> bool:
-        """Whether there are too many levels for tags of their own."""
-        return len(self.all_levels()) > MANY
 
     # Episodes
 

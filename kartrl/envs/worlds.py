@@ -64,11 +64,6 @@ class GymnasiumWorld(World):
         """See `World`."""
         return "none" if self.usual_view is None else "clip"
 
-    @property
-    def frames_per_step(self) -> int:
-        view = self.usual_view
-        return 1 if view is None else self.config.environment.view(view).frame_skip
-
     def has_effect(self, key: str, images: bool) -> bool:
         """See `World`: not keys about images if observations have none."""
         from kartrl.envs.registered import atari_spec

@@ -73,6 +73,10 @@ class CircuitSyntax(LevelSyntax):
         """See `LevelSyntax`."""
         return mistake(key, in_file)
 
+    def is_path(self, key: str) -> bool:
+        """See `LevelSyntax`."""
+        return is_path(key)
+
     def complete(self, uses: dict[str, Any]) -> dict[str, Any]:
         """See `LevelSyntax`."""
         result: dict[str, Any] = {}
@@ -150,25 +154,10 @@ def generated(uses: Mapping[str, Any]) -> int:
     return sum(len(numbers_of(key).numbers) for key in uses if is_random(key))
 
 
-def without_paths(levels: Levels) -> Levels:
-    """The levels without those given as paths."""
-    return Levels(uses={key: use for key, use in levels.uses.items() if not is_path(key)})
-
-
 def single_keys(levels: Levels) -> list[str]:
     """The circuits in use, a key for each, but for those that a path stands for."""
     uses = {single: use for key, use in levels.uses.items() for single in _singles(key)}
     return [key for key, use in uses.items() if use != "none"]
-
-
-def circuits_for(levels: Levels, use: str) -> tuple[str, ...]:
-    """The circuits whose value is `use`, "train" or "test": names, or absolute paths of start states."""
-    found = levels.found
-    if found is None:
-        if any(is_path(key) or (is_random(key) and value != "none") for key, value in levels.uses.items()):
-            raise RuntimeError("paths and random circuits in [levels] must be looked up first")
-        found = named(levels.uses)
-    return tuple(circuit for circuit, value in found.items() if value == use)
 
 
 def named(levels: Mapping[str, Use]) -> dict[str, Use]:

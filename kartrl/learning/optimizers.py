@@ -13,27 +13,10 @@ from kartrl.config import Optimizer
 AnyTensor = TypeVar("AnyTensor", bound=Tensor)
 
 
-def _adafactor(parameters: Iterable[nn.Parameter], lr: float, weight_decay: float) -> torch.optim.Optimizer:
-    return torch.optim.Adafactor(parameters, lr=lr, weight_decay=weight_decay)  # its epsilons have another meaning
-
-
-def _asgd(parameters: Iterable[nn.Parameter], lr: float, weight_decay: float) -> torch.optim.Optimizer:
-    return torch.optim.ASGD(parameters, lr=lr, weight_decay=weight_decay)  # its alpha is not a mean square's decay
-
-
-# All of torch's, except those that need several gradients (LBFGS), sparse ones (SparseAdam) or matrices (Muon).
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
-    "adadelta": torch.optim.Adadelta,
-    "adafactor": _adafactor,
-    "adagrad": torch.optim.Adagrad,
     "adam": torch.optim.Adam,
-    "adamax": torch.optim.Adamax,
     "adamw": torch.optim.AdamW,
-    "asgd": _asgd,
-    "nadam": torch.optim.NAdam,
-    "radam": torch.optim.RAdam,
     "rmsprop": torch.optim.RMSprop,
-    "rprop": torch.optim.Rprop,
     "sgd": torch.optim.SGD,
 }
 
@@ -44,10 +27,8 @@ for _name in ("add_param_group", "load_state_dict", "state_dict", "zero_grad"):
     setattr(_method, "__dynamo_disable", _method)
 
 FACTOR = "rate_factor"  # factor of an adapted learning rate, kept in the optimizer's parameter group
-FACTORED = frozenset({"adafactor"})  # state whose shapes are neither a parameter's nor ()
 FUSED = frozenset({"adam", "adamw", "sgd"})  # in one pass over the parameters, two to six times as fast on a CPU
 FUSING = frozenset({"cpu", "cuda"})  # devices that can
-FROM_ZERO = frozenset(OPTIMIZERS) - {"asgd", "nadam", "rprop"}  # their whole state starts at zero
 
 
 def make_optimizer(section: Optimizer, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
@@ -61,7 +42,6 @@ def make_optimizer(section: Optimizer, parameters: Iterable[nn.Parameter]) -> to
     keys: dict[str, Any] = {
         "lr": section.learning_rate.start,
         "alpha": section.decay,
-        "rho": section.decay,
         "betas": (0.9, section.decay),
         "eps": section.epsilon,
         "momentum": section.momentum,
@@ -99,17 +79,17 @@ def _step_in_layout(parameters: Sequence[nn.Parameter], step: Callable[[], None]
 def state_shapes(section: Optimizer, parameters: Iterable[Tensor]) -> dict[str, torch.Size]:
     """Shapes of the optimizer's state after a step, by "<index of the parameter>/<torch's name>".
 
-    Takes no memory, except for `FACTORED`, which briefly take as much as the parameters and their state.
+    Takes no memory.
     """
-    parameters, whole = [*parameters], section.name in FACTORED
-    shapes = [parameter.shape if whole else (1,) * parameter.dim() for parameter in parameters]
+    parameters = [*parameters]
+    shapes = [(1,) * parameter.dim() for parameter in parameters]
     stand_ins = [nn.Parameter(torch.zeros(shape)) for shape in shapes]
     optimizer = make_optimizer(section, stand_ins)
     for parameter in stand_ins:
         parameter.grad = torch.zeros_like(parameter)
     optimizer.step()
     return {
-        name: tensor.shape if whole or not tensor.dim() else _parameter(parameters, name).shape
+        name: tensor.shape if not tensor.dim() else _parameter(parameters, name).shape
         for name, tensor in get_state(optimizer).items()
     }
 
@@ -141,7 +121,7 @@ def hold_state(optimizer: torch.optim.Optimizer, state: Mapping[str, Tensor]) ->
 
 
 def first_state(section: Optimizer, parameters: Iterable[Tensor]) -> dict[str, Tensor]:
-    """The state of an optimizer in `FROM_ZERO` before its first step, as torch would initialise it then."""
+    """The state of an optimizer before its first step, as torch would initialise it then: zeros."""
     parameters = [*parameters]
     shapes = state_shapes(section, parameters)
     return {key: _like(_parameter(parameters, key), torch.zeros(shape), False) for key, shape in shapes.items()}

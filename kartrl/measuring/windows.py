@@ -17,7 +17,6 @@ from typing import NamedTuple
 import psutil
 from rich.progress import Progress
 
-from kartrl.acting.sizes import Sizes
 from kartrl.errors import UserError
 from kartrl.launch import config_options, start_training
 from kartrl.metrics import scalars_csv
@@ -70,11 +69,6 @@ def train_window(options: Sequence[str], seconds: float, warm: float, progress: 
         finally:
             _end(process)
         return _window(rows, warm, usage)
-
-
-def measured_point(sizes: Sizes, window: Window) -> dict[str, float]:
-    """Measurements of training with which benchmarks/simulate.py is validated."""
-    return {**sizes._asdict(), "agent_steps_per_second": window.agent_steps_per_second, "lag": window.lag}
 
 
 def _begin(rows: Sequence[Row], warm: float) -> float:

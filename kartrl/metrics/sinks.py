@@ -21,6 +21,19 @@ HEADLINES = ("charts/episodic_return", "evaluation/train_return", "evaluation/te
 """Tags of the values by which runs are compared."""
 
 
+class WriteWarning:
+    """Says once, on stderr, that something is not written to a folder while training continues."""
+
+    def __init__(self, what: str, folder: Path) -> None:
+        self._what, self._folder, self._said = what, folder, False
+
+    def __call__(self, error: OSError) -> None:
+        if not self._said:
+            self._said = True
+            text = f"{self._what} are not written to {self._folder} ({error.strerror or error}); training continues"
+            print(f"kartrl: {text}", file=sys.stderr, flush=True)
+
+
 class Sinks:
     """Writes the same scalars to both files, and to the tracker that `run.tracker` names.
 
@@ -50,7 +63,7 @@ class Sinks:
         first = run_folder, first_step, first_seconds
         self._table, self._episodes = ScalarsTable(*first), EpisodesTable(*first)
         self._retry_at = 0.0
-        self._warned = False
+        self._warn = WriteWarning("metrics", run_folder)
         self._tracker = make_tracker(config, run_folder, self._on_tracker_failure)
 
     def scalars(self, step: int, values: Mapping[str, float], seconds: float) -> None:
@@ -107,14 +120,7 @@ class Sinks:
         except OSError as error:
             self._drop()
             self._retry_at = time.monotonic() + RETRY_SECONDS
-            if not self._warned:
-                self._warned = True
-                reason = error.strerror or str(error)
-                print(
-                    f"kartrl: metrics are not written to {self._folder} ({reason}); training continues",
-                    file=sys.stderr,
-                    flush=True,
-                )
+            self._warn(error)
 
     def _open(self) -> EventWriter:
         if self._events is None:

@@ -12,7 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from kartrl.envs.episode import Tally
-from kartrl.envs.world import MANY, World
+from kartrl.envs.world import World
+from kartrl.envs.world_levels import MANY
 from kartrl.learning.counters import Counters
 from kartrl.metrics.records import EpisodeRecord
 from kartrl.metrics.reward_watch import RewardWatch

@@ -23,7 +23,7 @@ from kartrl.metrics.event_writer import newest_images
 from kartrl.metrics.video import Mp4Writer
 from kartrl.report.levels import USES, driven_table, evaluation_table, training_table
 from kartrl.report.runs import Runs, Told
-from kartrl.run.turns import mixed
+from kartrl.run.evaluation.turns import mixed
 
 SECONDS = 20.0  # of a film, at most
 SHORT_SECONDS, MOST_EPISODES = 8.0, 50  # shorter episodes are followed by others, as long as the film is so short

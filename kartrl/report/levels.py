@@ -9,7 +9,8 @@ import numpy as np
 from kartrl.comparison.report import Table
 from kartrl.comparison.statistics import mean_interval
 from kartrl.envs.episode import Result
-from kartrl.envs.world import MANY, World
+from kartrl.envs.world import World
+from kartrl.envs.world_levels import MANY
 from kartrl.envs.worlds import load_world
 from kartrl.metrics import episodes_csv, scalars_csv
 from kartrl.report.runs import Told

@@ -36,6 +36,10 @@ class StateSyntax(LevelSyntax):
             return f"a path must be of {ENDING} files, without **"
         return None
 
+    def is_path(self, key: str) -> bool:
+        """See `LevelSyntax`."""
+        return is_path(key)
+
 
 def is_path(key: str) -> bool:
     """Whether a key is a path rather than a name."""

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from hashlib import blake2b
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from kartrl.config import Config, Levels, View
+from kartrl.config import Config, View
 from kartrl.envs.episode import Episode
 from kartrl.envs.world import Env, World
 from kartrl.envs.wrappers.atari import USUAL
-from kartrl.files import user_path
 from kartrl.retro.levels import group_of, is_path, resolved, state_name, states_of
 from kartrl.retro.library import Game, game_of
 from kartrl.retro.settings import section_of
@@ -76,10 +73,6 @@ class RetroWorld(World):
         """See `World`: scores are of any size."""
         return "clip"
 
-    @property
-    def frames_per_step(self) -> int:
-        return self.config.environment.view(USUAL).frame_skip
-
     def has_effect(self, key: str, images: bool) -> bool:
         """See `World`: neither keyword arguments nor Atari's keys."""
         return not key.startswith("kwargs.") and key not in ("noop_max", "life_loss_ends", "observation_parts")
@@ -88,38 +81,16 @@ class RetroWorld(World):
 
     def prepare(self, console: Console | None = None) -> Config:
         """See `World`: resolves the keys of [levels]."""
-        return self.config.replaced(levels=self.config.levels.model_copy(update={"found": self._uses()}))
+        return self.config.replaced(levels=self.config.levels.model_copy(update={"found": self.uses()}))
 
-    def _uses(self) -> dict[str, str]:
+    def named_uses(self) -> Mapping[str, str]:
         """See `World`; levels are names of start states, absolute paths, or "" for switching the console on."""
-        found = self.config.levels.found
-        if found is not None:
-            return dict(found)
         game = self.game
         default = game.default_state(section_of(self.config).players) or ""
-        return {**resolved(self.config.levels.uses, game.states(), default, game.name)}
-
-    def contents(self) -> dict[str, str]:
-        return {
-            state_name(state): blake2b(Path(state).read_bytes(), digest_size=8).hexdigest()
-            for state in self.all_levels()
-            if is_path(state)
-        }
+        return resolved(self.config.levels.uses, game.states(), default, game.name)
 
     def level_keys(self) -> list[str]:
         return [state_name(state) for state in self.all_levels()]
-
-    def openable(self, own: bool) -> tuple[Config, list[str]]:
-        """See `World`: paths are opened only for the user's own runs."""
-        uses = self.config.levels.uses
-        left = [key for key, use in uses.items() if is_path(key) and not (own and user_path(key).is_file())]
-        kept = Levels(uses={key: use for key, use in uses.items() if key not in left})
-        return self.config.replaced(levels=kept), [key for key in left if uses[key] != "none"]
-
-    def impersonal(self) -> Config:
-        """See `World`: without paths."""
-        uses = {key: use for key, use in self.config.levels.uses.items() if not is_path(key)}
-        return self.config.replaced(levels=Levels(uses=uses))
 
     def find_levels(self, keys: Sequence[str], console: Console | None = None) -> tuple[str, ...]:
         """See `World`; `keys` have the forms of keys of [levels]."""

@@ -17,39 +17,30 @@ from kartrl.acting.sizes import Sizes
 from kartrl.algorithms import heads_of
 from kartrl.config import Config
 from kartrl.envs.spec import EnvSpec
-from kartrl.errors import RunFailed, UserError, shortage
+from kartrl.errors import RunFailed, shortage
 from kartrl.hardware.devices import choose_device, keep_freed_memory, learner_device
-from kartrl.hogwild.crew import Hogwild
-from kartrl.learners.data_parallel import DataParallel
 from kartrl.learning import checkpoint
 from kartrl.learning.checkpoint import Checkpoint
 from kartrl.learning.counters import Counters
-from kartrl.learning.gradient_reducer import SeveralLearners
-from kartrl.learning.learner import make_learner
-from kartrl.learning.optimizers import set_state
 from kartrl.learning.schedules import Progress
-from kartrl.learning.update_threads import UpdateThreads
 from kartrl.metrics.records import Confirmation, Scalars
 from kartrl.metrics.terminal import Display, Status
 from kartrl.models import make_network
-from kartrl.models.mirror_symmetry import MirrorSymmetry, symmetry_of
-from kartrl.nodes.crew import Nodes
 from kartrl.processes.child import end_children, resume_fork_server
 from kartrl.processes.end_request import EndRequest
 from kartrl.processes.spawn import start_method
 from kartrl.processes.watchdog import Suspension, Watchdog
 from kartrl.run.callbacks import Callbacks
+from kartrl.run.crews import generators_of, make_crew, restore_generators, tied
 from kartrl.run.evaluation.evaluations import Evaluations
 from kartrl.run.reporter import Reporter
 from kartrl.run.run_folder import RunFolder
 from kartrl.run.saves import Saves, name_of
 from kartrl.run.stopping import StopRules
 from kartrl.sizing.compatibility import is_hogwild
-from kartrl.training.central import Central
-from kartrl.training.crew import Crew
 from kartrl.training.meter import Meter
 from kartrl.training.replay_saves import ReplaySaves
-from kartrl.training.trainer import State, Trainer
+from kartrl.training.trainer import State
 
 REPORT_SECONDS = 5.0  # between two reports of scalars
 HISTOGRAM_SECONDS = 60.0
@@ -85,21 +76,20 @@ class Server:
         keep_freed_memory()
         torch.set_num_threads(sizes.torch_threads)
         torch.manual_seed(config.run.seed)
-        self._hogwild = is_hogwild(config)
-        self._device = choose_device("cpu") if self._hogwild else learner_device(config.system)
+        self._device = choose_device("cpu") if is_hogwild(config) else learner_device(config.system)
         if config.run.reproducible:
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # required by cuBLAS for determinism
             torch.use_deterministic_algorithms(True)
-        network = make_network(config.model, spec.observation, spec.action, heads_of(config))
-        self._network = network.to(self._device)
+        network = make_network(config.model, spec.observation, spec.action, heads_of(config)).to(self._device)
         if resume is not None:
-            checkpoint.fit(self._network, resume.network)
-        self._symmetry = self._tied(spec)
-        self._spec = spec if self._symmetry is not None else spec._replace(mirrored=())
+            checkpoint.fit(network, resume.network)
+        symmetry = tied(config, network, spec, resume, display.say)
+        self._spec = spec if symmetry is not None else spec._replace(mirrored=())
         self._before = resume.counters if resume is not None else Counters()
         self._progress = Progress(config.run, self._before)
         self._context: Any = start_method()
-        self.crew = self._make_crew()
+        parts = self._context, network, symmetry, resume, self._progress
+        self.crew = make_crew(config, sizes, self._spec, *parts, folder.path, display.say)
         self._trainer = self.crew.trainer
         if self._callbacks.on_update is not None:
             self._trainer.read_steps = 1  # of each update
@@ -136,56 +126,12 @@ class Server:
             raise RunFailed(f"progress since the last checkpoint could not be saved: {self._saves.problem}")
         return 0 if self._request.number is None else 128 + self._request.number
 
-    # Start
-
-    def _tied(self, spec: EnvSpec) -> MirrorSymmetry | None:
-        """Make a new network symmetric if the environment is; None if it is not, or the network cannot be."""
-        try:
-            symmetry = symmetry_of(self._network, spec)
-        except UserError:
-            if self._config.environment.mirrored_actions != "auto":
-                raise
-            return None
-        if symmetry is None:
-            return None
-        parameters = [*self._network.parameters()]
-        if self._resume is None:
-            symmetry.tie(parameters)
-        elif not symmetry.holds(parameters):
-            self._display.say("these weights are not mirror-symmetric: environment.mirrored_actions has no effect")
-            return None
-        return symmetry
-
-    def _make_crew(self) -> Crew:
-        config, sizes, spec, say = self._config, self._sizes, self._spec, self._display.say
-        number, place = config.system.learners, self._folder.path / "learners.tmp"
-        reducer = SeveralLearners(0, number, place, self._device) if number > 1 else None
-        threads = UpdateThreads(sizes.torch_threads, sizes.most_threads)
-        learner = make_learner(
-            config,
-            self._network,
-            spec.action,
-            reducer=reducer,
-            threads=threads,
-            symmetry=self._symmetry,
-        )
-        if self._resume is not None:
-            learner.algorithm.load_state_dict(dict(self._resume.algorithm))
-            if self._resume.optimizer:  # empty before the first step
-                set_state(learner.optimizer, self._resume.optimizer)
-        if self._hogwild:
-            return Hogwild(config, sizes, spec, self._context, learner, self._progress, self._before, say)
-        trainer = Trainer(learner, config.optimizer, self._progress, self._before)
-        if reducer is not None:
-            return DataParallel(config, sizes, spec, self._context, trainer, say, place)
-        if config.cluster.ray != "none":
-            return Nodes(config, sizes, spec, trainer, say)
-        return Central(config, sizes, spec, self._context, trainer, say)
-
     @property
     def ended_by(self) -> str:
         """See `StopRules`."""
         return self._rules.ended_by
+
+    # Start
 
     def _start(self) -> None:
         self._folder.end("")
@@ -195,17 +141,9 @@ class Server:
         fewest = self._sizes.min_agents / self._sizes.agents
         self._watchdog = Watchdog(self._began, self._config.system.step_timeout, fewest)
         self.crew.start()
-        self.restore_generators()
+        restore_generators(self.crew, self._config, self._resume)  # before anything is drawn
         self.crew.begin()
         self._reporter.logger.watch(self._began)
-
-    def restore_generators(self) -> None:
-        """Restore the random generators from the resumed checkpoint; call it before anything is drawn."""
-        # How much a predictor has drawn since the last update depends on timing: reproducible runs use new seeds.
-        resumed = None if self._config.run.reproducible else self._resume
-        for name, state in (resumed.random if resumed is not None else {}).items():
-            with contextlib.suppress(KeyError, RuntimeError):  # a predictor that no longer exists, or another device
-                self.generators[name].set_state(state)
 
     # Watch
 
@@ -215,13 +153,14 @@ class Server:
         meter, crew = Meter(self._began, self._trainer.counters, needed), self.crew
 
         def status() -> Status:
-            lag, fraction = self._trainer.lag, self._fraction()
+            lag, fraction = self._trainer.lag, self._progress.fraction(self._counters())
             now, alive, stuck = time.monotonic(), crew.supervisor.alive, self._watchdog.stuck
             done = crew.predictions, crew.batches
             newest = meter.status(now, self._counters(), done, lag, fraction, alive, stuck)
             return newest._replace(where=crew.supervisor.where)
 
-        self._request.silent, self._request.last_words = True, self._last_words
+        self._request.silent = True
+        self._request.last_words = lambda: self._saves.losses(self._trainer.counters.agent_steps)
         suspension = Suspension(time.monotonic())
         while self._request.number is None and not self._rules.ended_by:
             self._receive(timeout=0.5)
@@ -320,9 +259,6 @@ class Server:
     def _counters(self) -> Counters:
         return self._trainer.counters._replace(episodes=self._reporter.episodes, seconds=self._trainer.seconds)
 
-    def _fraction(self) -> float:
-        return self._progress.fraction(self._counters())
-
     def _report(self, status: Callable[[], Status]) -> None:
         self._receive(timeout=0.0)
         self._reporter.report(status(), self.crew.supervisor.deaths, self.crew.scalars())
@@ -331,9 +267,6 @@ class Server:
     def has_learned(self) -> bool:
         """Whether this process has made an update."""
         return self._trainer.counters.updates > self._before.updates
-
-    def _last_words(self) -> str:
-        return self._saves.losses(self._trainer.counters.agent_steps)
 
     # Stop
 
@@ -353,7 +286,7 @@ class Server:
             self._display.say(line)
             self._saves.move()
         counters = state.counters._replace(episodes=self._reporter.episodes, seconds=self._trainer.seconds)
-        random = {name: generator.get_state() for name, generator in self.generators.items()}
+        random = {name: generator.get_state() for name, generator in generators_of(self.crew).items()}
         self._saves.save(state, counters, random, "" if self._ending else "; training continues")
 
     def _save_after_failure(self) -> None:
@@ -376,13 +309,6 @@ class Server:
             self._reporter.move()
             self._evaluations.move()
         self.save(patience)
-
-    @property
-    def generators(self) -> dict[str, torch.Generator]:
-        """All random generators of this process, by name."""
-        on_gpu = self._device.type == "cuda"
-        ours = {"cuda": torch.cuda.default_generators[self._device.index or 0]} if on_gpu else {}
-        return {"torch": torch.default_generator, **ours, **self.crew.generators}
 
     def _shut_down(self) -> None:
         """End all threads and processes, and save a checkpoint; whatever does not end in time is killed."""

@@ -9,7 +9,6 @@ from kartrl.config.algorithms import A3C, PPO
 from kartrl.envs.spec import ActionSpec, EnvSpec
 from kartrl.errors import UserError
 from kartrl.hardware.devices import choose_device, learner_device, predictor_device
-from kartrl.learning.optimizers import FROM_ZERO
 
 _OF_CENTRAL = (  # keys of [system] that do not apply to Hogwild workers
     "predictors",
@@ -37,11 +36,6 @@ def check_hogwild(config: Config) -> None:
     for key in _OF_CENTRAL:
         if getattr(system, key) != System.model_fields[key].default:
             raise UserError(f"[system] {key}: not used by Hogwild workers; leave it at its default")
-    if section.share_statistics and config.optimizer.name not in FROM_ZERO:
-        raise UserError(
-            f"[a3c] share_statistics: not with optimizer.name = {config.optimizer.name}; set it to false, or use "
-            f"{', '.join(sorted(FROM_ZERO))}"
-        )
     if config.optimizer.kl_target:
         raise UserError("[optimizer] kl_target: Hogwild workers have no joint updates; set it to 0")
     for device in section.devices:

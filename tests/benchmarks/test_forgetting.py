@@ -6,8 +6,8 @@ import forgetting
 import pytest
 
 from kartrl.config import dump, read
-from kartrl.kart.levels import circuits_for
 from kartrl.kart.selection import with_circuits
+from kartrl.kart.world import KartWorld
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ def test_the_second_ground_follows_with_no_circuit_of_both(second, circuits):
     for ground in (forgetting.FIRST, second):
         keys = forgetting.GROUNDS[ground]
         config = with_circuits(read([], [*forgetting.COMMON, *forgetting.levels_of(keys)], base=base))
-        trained[ground] = set(circuits_for(config.levels, "train"))
+        trained[ground] = set(KartWorld(config).levels("train"))
         base = dump(config)  # as the resumed run reads it
     assert trained == {"asphalt": {f"MarioCircuit.Act{act}" for act in (1, 2, 3, 4)}, second: circuits}
 

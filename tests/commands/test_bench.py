@@ -52,7 +52,7 @@ def test_bench_measures_prints_and_writes_json(tmp_path):
         assert word in ended.stdout
     figures = json.loads((tmp_path / "figures.json").read_text())
     parts, window = figures["parts"], figures["windows"][0]
-    assert figures["replayed"] == 1, "unrolls, as simulate.py reads the sizes"
+    assert figures["replayed"] == 1, "unrolls"
     assert figures["replayed_steps"] == 1, "for each fresh one, whatever the peer does"
     total = parts["environment"] + parts["infer"] + 2 * parts["train"]
     assert figures["ideal"] == pytest.approx(figures["cores"] / total)

@@ -18,6 +18,7 @@ from kartrl.learning.counters import Counters
 from kartrl.metrics import scalars_csv
 from kartrl.metrics.terminal import Display
 from kartrl.processes.end_request import EndRequest
+from kartrl.run.crews import generators_of, restore_generators
 from kartrl.run.run_folder import RunFolder
 from kartrl.run.server import Server
 from kartrl.sizing.auto import choose_sizes
@@ -119,8 +120,8 @@ def test_random_states_are_resumed(tmp_path, end_request):
         sizes = choose_sizes(stored.config, spec)
         server = Server(stored.config, sizes, RunFolder(tmp_path), spec, display, end_request, stored)
         server.crew.make_threads()
-        server.restore_generators()
-        states = {name: generator.get_state() for name, generator in server.generators.items()}
+        restore_generators(server.crew, stored.config, stored)
+        states = {name: generator.get_state() for name, generator in generators_of(server.crew).items()}
     assert states.keys() == {"torch", "replay", "predictor-0", "predictor-1"}, "a new predictor starts from a seed"
     for name, state in stored.random.items():
         assert torch.equal(states[name], state), name

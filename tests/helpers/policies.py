@@ -18,6 +18,18 @@ from kartrl.learning.learner import make_learner
 from kartrl.models import make_network
 
 CARTPOLE = ("environment.id=CartPole-v1", "model.hidden_size=16")
+SNAKE = (  # as in the preset
+    "environment.id=kartrl/Snake-v0",
+    "environment.height=17",
+    "environment.width=17",
+    "environment.grayscale=false",
+    "environment.frame_stack=1",
+    "environment.frame_skip=1",
+    "model.channels=16 32",
+    "model.kernels=3 3",
+    "model.strides=1 2",
+    "model.hidden_size=16",
+)
 PONG = ("environment.id=ALE/Pong-v5", "environment.frame_skip=4", "model.hidden_size=16")
 KART = (
     "kart.game=bundled",

@@ -20,7 +20,8 @@ from kartrl.kart.generalisation.protocol import Protocol
 from kartrl.kart.generalisation.report import report
 from kartrl.kart.generalisation.results import circuit_measures, make_matrix, make_rows
 from kartrl.kart.generalisation.splits import COUNTS, FOLDS, QUICK, SEEN, SPLITS, UNSEEN, chosen, kind_of
-from kartrl.kart.levels import CIRCUITS, KINDS, circuits_for, is_random, mistake, named, numbers_of
+from kartrl.kart.levels import CIRCUITS, KINDS, is_random, mistake, named, numbers_of
+from kartrl.kart.world import KartWorld
 from kartrl.learning import checkpoint
 
 needs_kart = pytest.mark.skipif(
@@ -214,7 +215,7 @@ def test_benchmark_completes_and_repeats_no_finished_run(tmp_path):
         "MarioCircuit.Act4": "unseen",
     }
     stored = checkpoint.load(checkpoint.newest(folder / "runs" / "tiny-seed1")).config
-    assert circuits_for(stored.levels, "train") == TINY.train
+    assert KartWorld(stored).levels("train") == TINY.train
     assert (stored.run.seed, stored.evaluation.minutes, stored.world.kart.game) == (1, 0, "bundled")
     about = json.loads((folder / "protocol.json").read_text())
     assert about["splits"]["tiny"]["train"] == list(TINY.train)

@@ -15,8 +15,8 @@ from kartrl.config import Config, read
 from kartrl.envs import make_env, make_group
 from kartrl.envs.episode import STATISTICS
 from kartrl.errors import UserError
-from kartrl.kart.levels import circuits_for
 from kartrl.kart.selection import with_circuits
+from kartrl.kart.world import KartWorld
 
 pytest.importorskip("stable_retro", reason="no SNES emulator on this platform")
 
@@ -222,7 +222,7 @@ def test_make_env_follows_the_configuration() -> None:
     assert env.observation_space.shape == (30, 40, 1)
     assert env.action_space.n == 2
     _, info = env.reset(seed=1)
-    assert info["circuit"] in circuits_for(with_circuits(config).levels, "train")
+    assert info["circuit"] in KartWorld(with_circuits(config)).levels("train")
     assert env.render().shape == (224, 256, 3)
     over, total = False, 0.0
     while not over:

@@ -11,13 +11,13 @@ from kartrl.kart.levels import (
     CIRCUITS,
     KINDS,
     circuit_name,
-    circuits_for,
     group_of,
     mistake,
     named,
     numbers_of,
     random_name,
 )
+from kartrl.kart.world import KartWorld
 
 
 def levels(*overrides):
@@ -26,21 +26,21 @@ def levels(*overrides):
 
 def test_a_glob_names_circuits_and_the_last_key_counts():
     config = levels("*=none", "MarioCircuit.*=train", "*.Act3=test", "MarioCircuit.Act3=none")
-    assert circuits_for(config.levels, "train") == ("MarioCircuit.Act1", "MarioCircuit.Act2", "MarioCircuit.Act4")
-    assert circuits_for(config.levels, "test") == ("BowserCastle.Act3", "DonutPlains.Act3", "GhostValley.Act3")
+    assert KartWorld(config).levels("train") == ("MarioCircuit.Act1", "MarioCircuit.Act2", "MarioCircuit.Act4")
+    assert KartWorld(config).levels("test") == ("BowserCastle.Act3", "DonutPlains.Act3", "GhostValley.Act3")
 
 
 def test_later_level_keys_win_across_files_and_overrides(tmp_path):
     (tmp_path / "a.cfg").write_text("[levels]\nMarioCircuit.Act1 = test\n* = none\nRainbowRoad.Act1 = train\n")
     (tmp_path / "b.cfg").write_text("[levels]\nMarioCircuit.Act1 = test\n")
     config = read([tmp_path / "a.cfg", tmp_path / "b.cfg"])
-    assert (circuits_for(config.levels, "train"), circuits_for(config.levels, "test")) == (
+    assert (KartWorld(config).levels("train"), KartWorld(config).levels("test")) == (
         ("RainbowRoad.Act1",),
         ("MarioCircuit.Act1",),
     )
     again = read(base=dump(config))
     assert list(again.levels.uses.items()) == list(config.levels.uses.items()), "their order is part of what they mean"
-    assert circuits_for(read(base=dump(config), overrides=["levels.*=test"]).levels, "train") == ()
+    assert KartWorld(read(base=dump(config), overrides=["levels.*=test"])).levels("train") == ()
 
 
 def trained_on(*overrides):
@@ -57,9 +57,9 @@ def test_a_lone_asterisk_begins_anew():
     named = {f"MarioCircuit.Act{act}" for act in (1, 2, 3)}  # what * says of them comes later
     assert trained_on("*=none", "random:2=train") - named == {"random:2"}
     assert trained_on("random:2=train", "mine/=train", "*.Act1=none", "*=none") - named == set()
-    assert circuits_for(levels("*=train").levels, "train") == CIRCUITS
+    assert KartWorld(levels("*=train")).levels("train") == CIRCUITS
     stored = dump(levels("random:2=train", "*=test"))
-    assert circuits_for(read(base=stored).levels, "test") == CIRCUITS
+    assert KartWorld(read(base=stored)).levels("test") == CIRCUITS
     assert levels("random:2=train", "*=none", "random:2=train").levels.uses["random:2"] == "train"
 
 
@@ -120,7 +120,7 @@ def test_untrusted_configuration_has_a_limited_number_of_keys():
 
 def test_levels_to_be_looked_up_are_not_skipped():
     with pytest.raises(RuntimeError, match="looked up"):
-        circuits_for(levels("random:5=train").levels, "train")
+        KartWorld(levels("random:5=train")).levels("train")
 
 
 RANDOM = st.builds(

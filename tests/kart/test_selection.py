@@ -17,8 +17,9 @@ from kartrl.config import Config, read
 from kartrl.errors import UserError
 from kartrl.kart.console import KartConsole
 from kartrl.kart.game_files import BUNDLED, GAMES, circuits
-from kartrl.kart.levels import circuit_name, circuits_for
+from kartrl.kart.levels import circuit_name
 from kartrl.kart.selection import circuits_of, uses_by_name, with_circuits
+from kartrl.kart.world import KartWorld
 from kartrl.learning import checkpoint
 from kartrl.metrics import scalars_csv
 
@@ -56,7 +57,7 @@ def looked_up(*overrides: str) -> Config:
 
 @pytest.mark.parametrize("key", ["mine/", "./mine", "mine/*.state", "m*/", "./*/*.state"])
 def test_folders_and_globs(mine, key):
-    assert circuits_for(looked_up(f"{key}=train").levels, "train") == (
+    assert KartWorld(looked_up(f"{key}=train")).levels("train") == (
         str(mine / "Monza.state"),
         str(mine / "my ring.state"),
     )
@@ -64,18 +65,18 @@ def test_folders_and_globs(mine, key):
 
 def test_last_key_for_a_file_wins(mine):
     config = looked_up("mine/=train", "./mine/Monza.state=test", "MarioCircuit.Act1=train")
-    assert set(circuits_for(config.levels, "train")) == {str(mine / "my ring.state"), "MarioCircuit.Act1"}
-    assert circuits_for(config.levels, "test") == (str(mine / "Monza.state"),)
-    assert circuits_for(looked_up("mine/=train", "mine/M*=none").levels, "train") == (str(mine / "my ring.state"),)
+    assert set(KartWorld(config).levels("train")) == {str(mine / "my ring.state"), "MarioCircuit.Act1"}
+    assert KartWorld(config).levels("test") == (str(mine / "Monza.state"),)
+    assert KartWorld(looked_up("mine/=train", "mine/M*=none")).levels("train") == (str(mine / "my ring.state"),)
 
 
 def test_path_of_a_bundled_state_is_its_circuit(mine):
     config = looked_up(f"{STATE}=test", "MarioCircuit.Act2=train")
-    assert (circuits_for(config.levels, "train"), circuits_for(config.levels, "test")) == (("MarioCircuit.Act2",), ())
+    assert (KartWorld(config).levels("train"), KartWorld(config).levels("test")) == (("MarioCircuit.Act2",), ())
 
 
 def test_unused_states_may_be_missing(mine):
-    assert circuits_for(looked_up("nowhere/=none", "mine/Monza.state=train").levels, "train") == (
+    assert KartWorld(looked_up("nowhere/=none", "mine/Monza.state=train")).levels("train") == (
         str(mine / "Monza.state"),
     )
 
@@ -180,11 +181,11 @@ def cache(tmp_path_factory):
 
 def test_generated_circuits_are_built_once(cache):
     config = looked_up("random:2=train", "random:2-3:ice=test")
-    assert [Path(circuit).name for circuit in circuits_for(config.levels, "train")] == [
+    assert [Path(circuit).name for circuit in KartWorld(config).levels("train")] == [
         "random.asphalt.0000.state",
         "random.dirt.0001.state",
     ]
-    assert [Path(circuit).name for circuit in circuits_for(config.levels, "test")] == [
+    assert [Path(circuit).name for circuit in KartWorld(config).levels("test")] == [
         "random.ice.0002.state",
         "random.ice.0003.state",
     ]
@@ -202,7 +203,7 @@ def test_building_circuits_is_announced(cache, mine):
 
 def test_toml_files_are_built_on_demand(cache, mine):
     shutil.copy(CIRCUIT, mine / "Mine.toml")
-    (circuit,) = circuits_for(looked_up("mine/Mine.toml=train").levels, "train")
+    (circuit,) = KartWorld(looked_up("mine/Mine.toml=train")).levels("train")
     assert circuit_name(circuit) == "Mine"
     assert Path(circuit).is_relative_to(cache)
     (mine / "Bad.toml").write_text("title = 3\n")
@@ -217,7 +218,7 @@ def test_a_cartridge_has_no_generated_circuits(monkeypatch, tmp_path):
     monkeypatch.setenv("KARTRL_DATA", str(tmp_path))
     with pytest.raises(UserError, match=r"kart\.game=bundled"):
         with_circuits(read([], ["levels.random:2=train"]))
-    assert circuits_for(with_circuits(read()).levels, "train") == tuple(f"MarioCircuit.Act{act}" for act in (1, 2, 3))
+    assert KartWorld(with_circuits(read())).levels("train") == tuple(f"MarioCircuit.Act{act}" for act in (1, 2, 3))
     for key in ("random:2", "random:3:asphalt"):  # the second one is in the default configuration too
         with pytest.raises(UserError, match=r"kart\.game=bundled"):
             circuits_of([key], "cartridge")

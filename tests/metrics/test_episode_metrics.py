@@ -3,7 +3,8 @@
 from kartrl.config import Config, read
 from kartrl.envs.episode import Episode
 from kartrl.envs.worlds import GymnasiumWorld
-from kartrl.kart.world import KartWorld, Race
+from kartrl.kart.race_world import Race
+from kartrl.kart.world import KartWorld
 from kartrl.metrics.episode_metrics import evaluation_scalars, training_scalars
 
 PLAIN = GymnasiumWorld(Config())

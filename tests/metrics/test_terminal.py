@@ -10,7 +10,8 @@ from kartrl.config import Config, read
 from kartrl.envs.episode import Episode
 from kartrl.envs.worlds import GymnasiumWorld, load_world
 from kartrl.kart.levels import CIRCUITS, KINDS, random_name
-from kartrl.kart.world import KartWorld, Race
+from kartrl.kart.race_world import Race
+from kartrl.kart.world import KartWorld
 from kartrl.learning.counters import Counters
 from kartrl.metrics.records import EpisodeRecord
 from kartrl.metrics.terminal import Display, Status

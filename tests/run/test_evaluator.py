@@ -1,15 +1,17 @@
 """The evaluator in a real process on the kart, and TensorBoard's page in a real browser."""
 
+import functools
 import importlib.util
 import io
 import json
-import multiprocessing
 import os
 import re
 import shutil
 import signal
+from multiprocessing import get_context
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -30,26 +32,31 @@ from kartrl.driving.episodes import drive
 from kartrl.kart.world import KartWorld
 from kartrl.learning import checkpoint
 from kartrl.metrics.records import EpisodeRecord, Histograms, Scalars
-from kartrl.processes.spawn import AGENT, EVALUATOR, spawn
+from kartrl.processes.spawn import AGENT, EVALUATOR, spawn, start_method
 from kartrl.run.evaluation import evaluator
 from kartrl.run.evaluation.evaluations import Evaluations
-from kartrl.run.evaluation.evaluator import Film
+from kartrl.run.evaluation.files import Film
+from kartrl.run.evaluation.turns import Turns, mixed
 from kartrl.run.logger import run as run_logger
 from kartrl.run.run_folder import RunFolder
-from kartrl.run.turns import Turns, mixed
 
 needs_kart = pytest.mark.skipif(
     importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator on this platform"
 )
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-CONTEXT = multiprocessing.get_context("spawn")
 OFTEN = ("evaluation.minutes=0.01", "evaluation.video_seconds=1")
 ALONE = "levels.random:3:asphalt=none"
 CIRCUITS = [f"{use}/MarioCircuit.Act{act}" for use, act in (("train", 1), ("train", 2), ("train", 3), ("test", 4))]
 
 
+@functools.cache
+def context() -> Any:
+    """Starts processes that have the evaluator loaded."""
+    return start_method("kartrl.run.evaluation.evaluator", "kartrl.run.logger")
+
+
 def test_the_best_of_no_evaluation_follows_the_newest(tmp_path):
-    evaluations = Evaluations(Config(), RunFolder(tmp_path), CONTEXT, print)
+    evaluations = Evaluations(Config(), RunFolder(tmp_path), context(), print)
     for number, score in ((1000, None), (2000, None), (3000, 5.0), (4000, None)):
         save_policy(tmp_path, CARTPOLE, number)
         if score is not None:
@@ -68,16 +75,16 @@ def order(one: EpisodeRecord | str) -> tuple[bool, str]:
 class Evaluator:
     """An evaluator process at work in a run folder; a context manager."""
 
-    def __init__(self, run_folder: Path, first_step: int | None = None) -> None:
-        self.first_step = first_step
+    def __init__(self, run_folder: Path, first_step: int | None = None, start: Any = None) -> None:
+        self.first_step, self.start = first_step, start or context()
         path = checkpoint.newest(run_folder)
         assert path is not None
         self.folder, self.config = run_folder, checkpoint.load(path).config
 
     def __enter__(self) -> "Evaluator":
-        self.messages, writer = CONTEXT.Pipe()
+        self.messages, writer = self.start.Pipe()
         arguments = self.folder, self.config, writer, None, self.first_step
-        self.process = spawn(CONTEXT, "evaluator", evaluator.run, *arguments)
+        self.process = spawn(self.start, "evaluator", evaluator.run, *arguments)
         writer.close()
         return self
 
@@ -273,7 +280,7 @@ def test_a_film_has_its_length_and_renders_nothing_else():
 def test_environment_without_rendering_is_evaluated(tmp_path, capfd):
     blind = [*OFTEN, "environment.id=spaces_zoo:Blind-v0", "model.hidden_size=16"]
     save_policy(tmp_path, blind)
-    with Evaluator(tmp_path) as evaluator:
+    with Evaluator(tmp_path, start=get_context("spawn")) as evaluator:  # with this test's stderr
         for agent_steps in (2000, 3000):
             (record,), _ = evaluator.round()
             assert record.episode.episodic_return == 20
@@ -295,8 +302,8 @@ def test_env_opened_only_once_drives_episodes_in_sequence(tmp_path):
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium to open the page in")
 def test_tensorboard_shows_curves_lines_and_videos(run_folder, tmp_path):
-    records, sender = CONTEXT.Pipe(duplex=False)
-    logger = CONTEXT.Process(
+    records, sender = context().Pipe(duplex=False)
+    logger = context().Process(
         target=run_logger, args=(checkpoint.load(run_folder / "best.pt").config, run_folder, records, 0)
     )
     logger.start()

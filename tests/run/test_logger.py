@@ -18,7 +18,7 @@ from tensorboard.plugins.hparams.metadata import parse_experiment_plugin_data, p
 
 from kartrl.config import dump, read
 from kartrl.envs.episode import Episode
-from kartrl.kart.world import Race
+from kartrl.kart.race_world import Race
 from kartrl.metrics import scalars_csv, sinks
 from kartrl.metrics.records import EpisodeRecord, Histograms, Scalars
 from kartrl.run import logger

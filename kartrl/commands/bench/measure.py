@@ -11,7 +11,6 @@ import statistics
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -26,7 +25,7 @@ from kartrl.hardware.devices import learner_device
 from kartrl.hardware.machine import cores
 from kartrl.launch import config_options
 from kartrl.measuring.parts import PART_SECONDS, Parts, measure_parts, replayed_steps
-from kartrl.measuring.windows import OURS, Window, measured_point, peer_command, peer_rate, train_window
+from kartrl.measuring.windows import OURS, Window, peer_command, peer_rate, train_window
 from kartrl.sizing.inspection import inspect_env
 from kartrl.sizing.resolve import decisions, resolve
 
@@ -122,7 +121,7 @@ def _measure_all(files: list[str], overrides: list[str], settings: Settings, con
         "windows": [window._asdict() for window in windows],
         "nodes": nodes,
         "peer": peers,
-        **_for_simulation(config, parts, sizes, typical),
+        **sizes._asdict(),
     }
 
 
@@ -178,21 +177,3 @@ def _stages_table(window: Window, sizes: Sizes, learners: int) -> Table:
             style="dim",
         )
     return table
-
-
-def _for_simulation(config: Config, parts: Parts, sizes: Sizes, window: Window) -> dict[str, Any]:
-    """Stage times in seconds and sizes, in the format of benchmarks/simulate.py."""
-    batches = np.array(sorted(parts.infer_by_size))
-    whole = np.array([parts.infer_by_size[size] * size for size in batches])
-    slope, base = np.polyfit(batches, whole, 1) if len(batches) > 1 else (parts.infer, 0.0)
-    return {
-        "environment": parts.environment,
-        "message": 1 / parts.round_trips,
-        "forward_base": max(0.0, float(base)),
-        "forward_per_observation": float(slope),
-        "wake": 5e-6,
-        "update_base": 0.0,
-        "update_per_step": parts.train,
-        **sizes._asdict(),
-        "measured": [measured_point(sizes, window)],
-    }

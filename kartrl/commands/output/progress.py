@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -32,14 +33,15 @@ class Progress:
         """An episode begins."""
         self._title, self._steps = title, -1
 
-    def step(self, more: str = "") -> None:
+    def step(self, more: Callable[[], str] = str) -> None:
         """Call at an episode's start and after each step.
 
         Args:
-            more: appended to the line.
+            more: makes what is appended to the line.
         """
         self._steps += 1
-        self.tell(f"{self._title}, {self._steps:,} steps{more}")
+        if time.monotonic() >= self._due:
+            self.tell(f"{self._title}, {self._steps:,} steps{more()}")
 
     def tell(self, text: str) -> None:
         """Show the text, if it is time to show any."""

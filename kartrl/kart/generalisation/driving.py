@@ -18,7 +18,7 @@ from kartrl.hardware.machine import cores
 from kartrl.kart.circuits.driver import lap_times
 from kartrl.kart.generalisation.protocol import write_json
 from kartrl.kart.levels import circuit_name
-from kartrl.kart.world import race_of
+from kartrl.kart.race_world import race_of
 from kartrl.processes.spawn import start_method
 
 GAME = "bundled"

@@ -16,30 +16,27 @@ import numpy as np
 import torch
 
 from kartrl.config import Config
-from kartrl.driving.episodes import Start, drive_together
-from kartrl.driving.levels import add_envs
+from kartrl.driving.driver import Driver
+from kartrl.driving.episodes import Start
+from kartrl.driving.levels import drive_levels
 from kartrl.envs.episode import Drive, Episode
 from kartrl.envs.named_modules import named_modules, trust_here
 from kartrl.envs.seeds import seed_generators
 from kartrl.envs.world import Env
 from kartrl.envs.worlds import load_world
 from kartrl.envs.wrappers.own_folder import OwnFolder
-from kartrl.envs.wrappers.pictures import picture_of
 from kartrl.errors import UserError, remedy
 from kartrl.learning import checkpoint
 from kartrl.learning.best_checkpoint import BestCheckpoint
 from kartrl.learning.checkpoint import Checkpoint
 from kartrl.metrics.episode_metrics import evaluation_scalars
 from kartrl.metrics.records import Confirmation, EpisodeRecord, Scalars
-from kartrl.metrics.video import shrunk
-from kartrl.models import Network
 from kartrl.processes.interrupts import deferred
 from kartrl.processes.pulse import Pulse
 from kartrl.processes.spawn import EVALUATOR, environments_hosted, yield_cores
-from kartrl.run.evaluation.files import GIF_FPS, EvaluationFiles
-from kartrl.run.turns import Turns, mixed
+from kartrl.run.evaluation.files import GIF_FPS, EvaluationFiles, Film
+from kartrl.run.evaluation.turns import Turns, mixed
 
-GIF_WIDTH = 128  # small: there is one for each level every minute
 NAMES = ("evaluation", "evaluation_sampled")  # of scalars: with greedy, and with sampled actions
 MOST_ENVS = 8  # that are stepped together
 LOOK_SECONDS = 1.0  # between two checks for a new checkpoint
@@ -94,29 +91,6 @@ def run(
             return
 
 
-class Film:
-    """Small images of an episode.
-
-    Args:
-        gap: steps from one image to the next.
-        most: maximum number of images.
-
-    Attributes:
-        pictures: uint8 [H, W, 3] each.
-    """
-
-    def __init__(self, gap: int, most: float) -> None:
-        self._gap, self._most = gap, most
-        self._steps = 0
-        self.pictures: list[np.ndarray] = []
-
-    def look(self, env: Env) -> None:
-        """Take an image, if it is time for one; call at the start and after each step."""
-        if self._steps % self._gap == 0 and len(self.pictures) < self._most:
-            self.pictures.append(shrunk(picture_of(env), GIF_WIDTH))
-        self._steps += 1
-
-
 def _end(_number: int, _frame: FrameType | None) -> NoReturn:
     raise SystemExit(0)
 
@@ -148,25 +122,23 @@ class Evaluator:
         self._episodes: dict[str, dict[UsedLevel, list[Episode]]] = {}
         self._sent: set[tuple[str, str, int]] = set()  # of these: use, level and seed
         self._films = min(config.evaluation.video_seconds, config.evaluation.minutes) > 0
-        self._most_envs = most_envs
-        episodes = config.evaluation.episodes * sum(min(len(turns.levels), limit) for turns in self._turns.values())
         seed_generators(0)  # each episode has its own seed; environments may draw when they are made
-        self._envs = [self._open_env()]
-        self._add_envs(episodes)
+        self._envs, self._most_envs = [self._open_env()], most_envs
+        self._has_ended = False  # training
         self._files = EvaluationFiles(run_folder / "evaluation", first_step)
 
     def loop(self) -> None:
         """Wait for new checkpoints and evaluate them, until training has ended."""
         pause = 60 * self._config.evaluation.minutes
-        due, seen, ended = 0.0 if pause else math.inf, None, False
-        while not ended:
+        due, seen = 0.0 if pause else math.inf, None
+        while not self._has_ended:
             self._pulse.beat()
             message = self._server.recv() if self._server.poll(LOOK_SECONDS) else None
             if isinstance(message, int):
                 self._confirm(message)
                 continue
-            ended = message is not None
-            if not ended and time.monotonic() < due:
+            self._has_ended = message is not None
+            if not self._has_ended and time.monotonic() < due:
                 continue
             path = checkpoint.newest(self._run_folder)
             if path is None or path == seen:
@@ -177,13 +149,20 @@ class Evaluator:
             except UserError:  # a newer one has replaced it meanwhile
                 due, seen = 0.0, None
                 continue
-            if not ended and loaded.counters.agent_steps <= self._first_step:
+            if not self._has_ended and loaded.counters.agent_steps <= self._first_step:
                 seen = None
                 continue
             self._evaluated, self._episodes, self._sent = loaded, {name: {} for name in NAMES}, set()
-            self._round(loaded)
+            driver = self._opened(path, loaded)
+            self._round(driver, loaded)
         if self._evaluated is not None:
-            self._complete(self._evaluated)
+            self._complete(driver, self._evaluated)
+
+    def _opened(self, path: Path, loaded: Checkpoint) -> Driver:
+        """The network of a checkpoint, with this process's environments."""
+        network, levels = checkpoint.load_network(loaded, DEVICE), self._world.all_levels()
+        steps = loaded.counters.agent_steps
+        return Driver(self._world, steps, self._envs, network, levels, path, self._most_envs, self._open_another)
 
     def _confirm(self, episodes: int) -> None:
         """Drive at least so many greedy episodes with the newest checkpoint; it is the best if that ends the run."""
@@ -191,12 +170,11 @@ class Evaluator:
         if newest is None:
             self._server.send(Confirmation(0, math.nan, 0))
             return
-        loaded, levels, first = newest[1], self._turns["train"].levels, 2 * self._config.evaluation.episodes
+        (path, loaded), levels = newest, self._turns["train"].levels
+        first = 2 * self._config.evaluation.episodes
         each = math.ceil(episodes / len(levels))
         starts = [Start(level, seed, "train", None) for level in levels for seed in range(first, first + each)]
-        self._add_envs(len(starts))
-        network = checkpoint.load_network(loaded, DEVICE)
-        drives = drive_together(self._world, self._envs, network, starts, greedy=True)
+        drives = drive_levels(self._opened(path, loaded), starts, greedy=True, most_processes=1)
         returns = [driven.episode.episodic_return for driven in drives]
         goal, mean = self._config.run.stop_return, fmean(returns)
         if goal != "none" and mean >= goal:
@@ -205,16 +183,15 @@ class Evaluator:
                 self._best.offer(loaded, of_level, confirmed=True)
         self._server.send(Confirmation(loaded.counters.agent_steps, mean, len(returns)))
 
-    def _round(self, loaded: Checkpoint) -> None:
+    def _round(self, driver: Driver, loaded: Checkpoint) -> None:
         """Drive on the levels whose turn it is with these weights, and report."""
-        network = checkpoint.load_network(loaded, DEVICE)
         step = loaded.counters.agent_steps
         levels = [(use, level) for use, turns in self._turns.items() for level in turns.take()]
         tags: dict[str, UsedLevel] = {}  # of images, and the level that each shows
         for use, level in levels:
             tags.setdefault(f"{use}/{self._label(level)}", (use, level))
-        greedy, films = self._drive_greedily(network, levels, tags.values())
-        sampled = self._drive(network, levels, {}, greedy=False)
+        greedy, films = self._drive_greedily(driver, levels, tags.values())
+        sampled = self._drive(driver, levels, {}, greedy=False)
         pictures = {}
         for use, level in levels:
             self._pulse.beat()
@@ -234,13 +211,13 @@ class Evaluator:
             self._best.offer(loaded, returns)
         self._report(loaded, greedy, sampled)  # last: it means that the round's files are written
 
-    def _complete(self, loaded: Checkpoint) -> None:
+    def _complete(self, driver: Driver, loaded: Checkpoint) -> None:
         """Drive on the test levels that have not had their turn with these weights, and report."""
         left = [("test", level) for level in self._turns["test"].levels]
         left = [level for level in left if level not in self._episodes[NAMES[0]]]
         if not left:
             return
-        network, word = checkpoint.load_network(loaded, DEVICE), f"other unseen {self._world.level_word}s"
+        word = f"other unseen {self._world.level_word}s"
         self._server.send(f"Evaluating it on the {len(left)} {word} too (Ctrl-C skips the rest) ...")
         total, done, told = 2 * self._config.evaluation.episodes * len(left), 0, time.monotonic()
 
@@ -251,8 +228,8 @@ class Evaluator:
                 told = time.monotonic()
                 self._server.send(f"{done} of {total} episodes on the {word}")
 
-        greedy = self._drive(network, left, {}, greedy=True, on_end=count)
-        self._report(loaded, greedy, self._drive(network, left, {}, greedy=False, on_end=count))
+        greedy = self._drive(driver, left, {}, greedy=True, on_end=count)
+        self._report(loaded, greedy, self._drive(driver, left, {}, greedy=False, on_end=count))
 
     def _report(
         self, loaded: Checkpoint, greedy: dict[UsedLevel, list[Drive]], sampled: dict[UsedLevel, list[Drive]]
@@ -278,9 +255,6 @@ class Evaluator:
         name = self._world.name_level(level)
         return self._world.group_of(name) if self._world.grouped else name
 
-    def _add_envs(self, episodes: int) -> None:
-        add_envs(self._envs, min(episodes, self._most_envs), lambda: self._open(self._films))
-
     def _open_env(self) -> Env:
         """The environment, with rendering if it supports that."""
         if self._films:
@@ -289,6 +263,9 @@ class Evaluator:
             except Exception as error:  # third-party code may raise anything
                 self._stop_filming(error)
         return self._open(render=False)
+
+    def _open_another(self) -> Env:
+        return self._open(self._films)
 
     def _open(self, render: bool) -> Env:
         world = self._world
@@ -301,21 +278,21 @@ class Evaluator:
         print(f"kartrl: evaluations have no videos: {' '.join(reason.split())}", file=sys.stderr, flush=True)
 
     def _drive_greedily(
-        self, network: Network, levels: Sequence[UsedLevel], filmed: Iterable[UsedLevel]
+        self, driver: Driver, levels: Sequence[UsedLevel], filmed: Iterable[UsedLevel]
     ) -> tuple[dict[UsedLevel, list[Drive]], dict[UsedLevel, Film]]:
         """See `_drive`; and the films, if the environment renders any."""
         if self._films:
             try:
                 gap = max(1, round(self._world.pictures_per_second(self._envs[0]) / GIF_FPS))
                 films = {level: Film(gap, self._config.evaluation.video_seconds * GIF_FPS) for level in filmed}
-                return self._drive(network, levels, films, greedy=True), films
+                return self._drive(driver, levels, films, greedy=True), films
             except Exception as error:  # if it was not `render` that failed, it is raised again below
                 self._stop_filming(error)
-        return self._drive(network, levels, {}, greedy=True), {}
+        return self._drive(driver, levels, {}, greedy=True), {}
 
     def _drive(
         self,
-        network: Network,
+        driver: Driver,
         levels: Sequence[UsedLevel],
         films: Mapping[UsedLevel, Film],
         *,
@@ -324,24 +301,27 @@ class Evaluator:
     ) -> dict[UsedLevel, list[Drive]]:
         """`evaluation.episodes` episodes on each level; the first on each level of `films` is filmed.
 
-        Those with greedy actions are sent to the server as they end. `on_end` is called after each.
+        Those with greedy actions are sent to the server as they end. `on_end` is called after each. All cores are used
+        once training has ended.
         """
-        assert self._evaluated is not None
-        step, count = self._evaluated.counters.agent_steps, self._config.evaluation.episodes
+        step, count = driver.agent_steps, self._config.evaluation.episodes
         seeds = range(count) if greedy else range(count, 2 * count)
         starts = []
         for use, level in levels:
             film = films.get((use, level))
-            starts += [Start(level, seed, use, film.look if film and seed == seeds[0] else None) for seed in seeds]
+            look = [film.look if film and seed == seeds[0] else None for seed in seeds]
+            starts += [Start(level, seed, use, see, see is not None) for seed, see in zip(seeds, look, strict=True)]
 
         def send(start: Start, driven: Drive) -> None:
+            self._pulse.beat()
             key = start.use, start.level, start.seed
             if greedy and key not in self._sent:  # it is driven again if it could not be filmed
                 self._sent.add(key)
                 self._server.send(EpisodeRecord(step, driven.episode, evaluated=True))
             on_end()
 
-        drives = drive_together(self._world, self._envs, network, starts, greedy=greedy, on_end=send)
+        processes = None if self._has_ended else 1
+        drives = drive_levels(driver, starts, greedy=greedy, on_end=send, most_processes=processes)
         return {level: drives[index * count : (index + 1) * count] for index, level in enumerate(levels)}
 
     def _picture(self, use: str, level: str, drives: list[Drive], step: int) -> np.ndarray | None:

@@ -1,7 +1,6 @@
 """The files that the evaluator writes to its folder, for TensorBoard and for people."""
 
 import contextlib
-import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,13 +9,40 @@ import numpy as np
 import torch
 
 from kartrl.algorithms import heads_of
+from kartrl.envs.world import Env
+from kartrl.envs.wrappers.pictures import picture_of
 from kartrl.files import write_whole
 from kartrl.learning.checkpoint import Checkpoint
 from kartrl.metrics.event_writer import EventWriter
-from kartrl.metrics.video import contact_sheet, gif, png
+from kartrl.metrics.sinks import WriteWarning
+from kartrl.metrics.video import contact_sheet, gif, png, shrunk
 from kartrl.models import ActorCritic
 
 GIF_FPS = 5.0
+GIF_WIDTH = 128  # small: there is one for each level every minute
+
+
+class Film:
+    """Small images of an episode.
+
+    Args:
+        gap: steps from one image to the next.
+        most: maximum number of images.
+
+    Attributes:
+        pictures: uint8 [H, W, 3] each.
+    """
+
+    def __init__(self, gap: int, most: float) -> None:
+        self._gap, self._most = gap, most
+        self._steps = 0
+        self.pictures: list[np.ndarray] = []
+
+    def look(self, env: Env) -> None:
+        """Take an image, if it is time for one; call at the start and after each step."""
+        if self._steps % self._gap == 0 and len(self.pictures) < self._most:
+            self.pictures.append(shrunk(picture_of(env), GIF_WIDTH))
+        self._steps += 1
 
 
 class EvaluationFiles:
@@ -30,7 +56,7 @@ class EvaluationFiles:
         self._folder = folder
         self._first_step = first_step  # None after existing files have been truncated
         self._events: EventWriter | None = None
-        self._warned = False
+        self._warn = WriteWarning("evaluations", folder)
 
     def write(
         self, loaded: Checkpoint, name: str, word: str, picture: np.ndarray | None, film: list[np.ndarray]
@@ -76,14 +102,7 @@ class EvaluationFiles:
             yield
         except OSError as error:
             self.close()
-            if not self._warned:
-                self._warned = True
-                reason = error.strerror or str(error)
-                print(
-                    f"kartrl: evaluations are not written to {self._folder} ({reason}); training continues",
-                    file=sys.stderr,
-                    flush=True,
-                )
+            self._warn(error)
 
 
 class StepModule(torch.nn.Module):
