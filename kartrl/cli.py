@@ -28,6 +28,7 @@ COMMANDS = {
     "compare": "compare runs: curves, scores, confidence intervals; an experiment's missing runs are trained first",
     "report": "write one HTML file about runs to send to somebody: curves, tables, lines, a film",
     "tune": "search the settings with which training scores best: trials side by side, pruned, resumable",
+    "race": "let policies, recorded drives and the scripted driver race each other, in a film and a table",
     "play": "drive yourself in a window, against the clock or a ghost",
     "export": "export a small checkpoint for sharing, a folder for a hub, or an ONNX file, with a card",
     "push": "upload an exported policy to the Hugging Face Hub",

@@ -1,6 +1,9 @@
 """The emulated SNES with a race."""
 
+import struct
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,6 +18,17 @@ RAM = 0x7E0000  # address of the working memory on the console's bus
 COMMANDS = ("start_section", "opponents")  # a frame that executes one of these has time for one tick only
 STANDING = 0x80  # value of `ticks` at which the game renders but does not advance
 GHOSTS, MOST_OPPONENTS = 0x80, 7  # bits of `opponents`: positions are written from outside; number of opponents
+SPRITES, DEPTHS, APART, UNSEEN = 0x7E0684, 0x7E06C0, 8, 0xFFFF  # opp_sx and opp_depth of the bundled ROM, see ram.inc
+LARGE = 0x200  # bit of a sprite's x: it has 32 pixels a side, not 16
+
+
+class Place(NamedTuple):
+    """Where a ghost is, a kart that is placed from outside and touches nobody."""
+
+    x: int
+    y: int
+    angle: int  # 65536 a turn
+    sections: int  # driven since the start
 
 
 class KartConsole(Console):
@@ -95,6 +109,28 @@ class KartConsole(Console):
         if number > self.game.opponents:
             raise UserError(f"{self.game.title}: its ROM allows at most {self.game.opponents} opponents, not {number}")
         self.set_value("opponents", number)
+
+    @property
+    def shows_ghosts(self) -> bool:
+        """Whether the ROM can draw ghosts."""
+        return "opponents" in self._memory
+
+    def place_ghosts(self, ghosts: Sequence[Place]) -> None:
+        """Show ghosts, 1 to `MOST_OPPONENTS`, from the next step on; see `shows_ghosts`."""
+        self.set_value("opponents", GHOSTS | len(ghosts))
+        for number, ghost in enumerate(ghosts, 1):
+            for name, value in zip(("x", "y", "angle", "progress"), ghost, strict=True):
+                self.set_value(f"opponent{number}_{name}", value)
+
+    def seen_ghosts(self, number: int) -> list[tuple[int, int] | None]:
+        """Where the first `number` ghosts are on the screen, (x of the middle, y of the top); None: out of view."""
+        seen = list[tuple[int, int] | None]()
+        for index in range(number):
+            x, y = struct.unpack("<HH", self.read(SPRITES + APART * index, 4))
+            (depth,) = struct.unpack("<H", self.read(DEPTHS + APART * index, 2))
+            left = (x & 0x1FF) - (0x200 if x & 0x100 else 0)
+            seen.append(None if depth == UNSEEN else (left + (16 if x & LARGE else 8), y))
+        return seen
 
     def step(self, buttons: int, ticks: int = 1, rows: slice = ALL) -> None:
         """Hold `buttons` (a bit mask) for `ticks` ticks of the game, in as few video frames as the ROM allows.

@@ -25,6 +25,8 @@ TALLEST = 4  # times as high as wide: small pictures
 class Mp4Writer:
     """Writes frames one at a time to an H.264 MP4 that browsers can play; memory use is independent of the length.
 
+    The same frames give the same file.
+
     PyAV's wheel contains the encoder and runs it in this process: no ffmpeg is needed. The file is created on exit of
     the context manager, and only without an exception.
 
@@ -71,7 +73,8 @@ class Mp4Writer:
             self._stream = self._container.add_stream("libx264", rate=Fraction(self._fps).limit_denominator(1001))
             self._stream.pix_fmt = "yuv420p"
             limits = {} if self._most_bits is None else dict.fromkeys(("maxrate", "bufsize"), f"{self._most_bits}")
-            self._stream.options = {"crf": "26", "preset": "veryfast", **limits}
+            # with mbtree, x264 reads memory that it has not written: the same frames would not give the same file
+            self._stream.options = {"crf": "26", "preset": "veryfast", "x264-params": "mbtree=0", **limits}
             stack.push(self._finish)
             self._open = stack.pop_all()
         return self

@@ -86,7 +86,7 @@ class Show:
         """The action of a person, float32 [D] as in a decision, which is taken instead of the network's."""
         inner = driver.env.unwrapped
         self._each_frame = hasattr(inner, "on_frame")
-        self.rate = float(CONSOLE_FPS) if self._each_frame else driver.world.pictures_per_second(driver.env)
+        self.rate = rate_of(driver)
         """Ticks per second of play."""
         self._limit = round(seconds * self.rate) if seconds else None
         self.levels = driver.levels or ("",)
@@ -299,6 +299,12 @@ class Show:
     def numbers(self) -> list[float]:
         """The numbers of the network's observation."""
         return [number for *_, numbers in self.seen_parts() for number in numbers]
+
+
+def rate_of(driver: Driver) -> float:
+    """Ticks per second of play in a driver's environment."""
+    consoles = hasattr(driver.env.unwrapped, "on_frame")
+    return float(CONSOLE_FPS) if consoles else driver.world.pictures_per_second(driver.env)
 
 
 class _Map:

@@ -161,6 +161,15 @@ def _flag() -> pygame.Surface:
     return pygame.transform.scale(pygame.surfarray.make_surface(checks[..., None].repeat(3, 2)), (32, 32))
 
 
+def inside(place: pygame.Rect, image: npt.NDArray[np.uint8]) -> pygame.Rect:
+    """The largest rectangle with the proportions of an image, [H, W, 3], centred in `place`."""
+    height, width = image.shape[:2]
+    scale = min(place.width / width, place.height / height)
+    found = pygame.Rect(0, 0, max(1, round(width * scale)), max(1, round(height * scale)))
+    found.center = place.center
+    return found
+
+
 def has_display() -> bool:
     """Whether a visible window can be opened, judged by environment variables."""
     if chosen := os.environ.get("SDL_VIDEODRIVER"):

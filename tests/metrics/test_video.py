@@ -1,14 +1,28 @@
 """Videos, decoded again."""
 
 import io
+import subprocess
+import sys
 
 import av
 import numpy as np
 import pytest
+from commands import environment
 from PIL import Image
 
 from kartrl.metrics.video import Mp4Writer, contact_sheet, gif, png, shrunk
 
+FILM = """
+import sys
+from pathlib import Path
+import numpy as np
+from kartrl.metrics.video import Mp4Writer
+tiles = np.random.default_rng(0).integers(0, 255, (21, 44, 3), np.uint8)
+picture = np.kron(tiles, np.ones((16, 16, 1), np.uint8))
+with Mp4Writer(Path(sys.argv[1]), 30) as video:
+    for shift in range(40):
+        video.add(np.roll(picture, 5 * shift, 1) if shift < 30 else picture)
+"""
 PICTURES = [np.full((11, 33, 3), (index * 12, 200 - index * 6, 90), np.uint8) for index in range(20)]
 
 
@@ -89,3 +103,15 @@ def test_contact_sheet_fills_rows():
     assert sheet.shape == (40, 60, 3)
     assert [sheet[0, 0, 0], sheet[0, 59, 0], sheet[39, 0, 0], sheet[39, 59, 0]] == [10, 20, 30, 10]
     assert contact_sheet(pictures[:1]).shape == (20, 30, 3)
+
+
+def test_same_frames_give_the_same_file(tmp_path):
+    """Whatever is in the memory that the encoder is given: the C library fills it with this byte."""
+    for byte in ("85", "170"):
+        subprocess.run(
+            [sys.executable, "-c", FILM, str(tmp_path / f"{byte}.mp4")],
+            env=environment() | {"MALLOC_PERTURB_": byte},
+            check=True,
+            timeout=60,
+        )
+    assert (tmp_path / "85.mp4").read_bytes() == (tmp_path / "170.mp4").read_bytes()

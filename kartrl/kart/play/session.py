@@ -6,12 +6,10 @@ import numpy as np
 import numpy.typing as npt
 
 from kartrl.console.movie import Movie
-from kartrl.kart.console import KartConsole
+from kartrl.kart.console import KartConsole, Place
 from kartrl.kart.play.ghost import Ghost
 from kartrl.kart.play.laps import Drive
 from kartrl.kart.progress import Course
-
-ONE_GHOST = 0x81  # value of `opponents`: one kart whose position is written from outside
 
 
 class Session:
@@ -55,7 +53,6 @@ class Session:
         block = console.block() if circuit else None
         self.title = "" if block is None else block.title.title()
         """Of the circuit, if the game has titles."""
-        self._shows_ghosts = "opponents" in console.race()
         self.best: float | None = None
         """Seconds of the best lap of all races."""
         self.begin()
@@ -84,13 +81,9 @@ class Session:
 
     def _follow(self, ghost: Ghost) -> None:
         ghost.tick()
-        if self._shows_ghosts:
-            race, write = ghost.race, self.console.set_value
-            write("opponents", ONE_GHOST)
-            write("opponent1_x", race["x"])
-            write("opponent1_y", race["y"])
-            write("opponent1_angle", race["kart_angle"])
-            write("opponent1_progress", ghost.drive.sections)
+        if self.console.shows_ghosts:
+            race = ghost.race
+            self.console.place_ghosts([Place(race["x"], race["y"], race["kart_angle"], ghost.drive.sections)])
 
     @property
     def driven(self) -> bool:

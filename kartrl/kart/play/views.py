@@ -7,7 +7,7 @@ import pygame
 
 from kartrl.console.libretro import Image
 from kartrl.kart.play.session import Session
-from kartrl.viewer.window import BACK, BLUE, CARD, DIM, GOLD, GREEN, GREY, LINE, RED, WHITE, Canvas
+from kartrl.viewer.window import BACK, BLUE, CARD, DIM, GOLD, GREEN, GREY, LINE, RED, WHITE, Canvas, inside
 
 if TYPE_CHECKING:
     from kartrl.viewer.show import Show
@@ -83,7 +83,7 @@ def race(window: Canvas, session: Session, recording: bool, keys: Keys) -> None:
 def show(window: Canvas, shown: "Show", keys: Sequence[str]) -> None:
     """Draw the frame of a show, and the panel with the policy's line on the map and its observation."""
     u, panel = window.scale, window.panel
-    window.image(shown.picture, _inside(window.picture, shown.picture))
+    window.image(shown.picture, inside(window.picture, shown.picture))
     left = panel.left + 4 * u
     y = window.text(shown.title, 9, WHITE, left, panel.top + 4 * u)
     y = window.text(shown.policy, 7.5, BLUE, left, y)
@@ -114,12 +114,12 @@ def _stack(window: Canvas, images: Sequence[Image], place: pygame.Rect) -> None:
     """Draw the newest image large, and the earlier ones in a row below."""
     newest, *older = images
     row = place.width // max(4, len(older)) if older else 0
-    large = _inside(pygame.Rect(place.left, place.top, place.width, place.height - row), newest)
+    large = inside(pygame.Rect(place.left, place.top, place.width, place.height - row), newest)
     large.top = place.top
     window.image(newest, large)
     for number, image in enumerate(older):
         cell = pygame.Rect(place.left + number * row, large.bottom + window.scale, row - window.scale, row)
-        window.image(image, _inside(cell, image))
+        window.image(image, inside(cell, image))
 
 
 def _numbers(window: Canvas, numbers: Sequence[float], place: pygame.Rect) -> None:
@@ -132,15 +132,6 @@ def _numbers(window: Canvas, numbers: Sequence[float], place: pygame.Rect) -> No
     for index, text in enumerate(shown):
         x = place.left + (index % 3 + 1) * place.width // 3 - 3 * u
         window.text(text, 7, WHITE, x, place.top + index // 3 * 8 * u, "right")
-
-
-def _inside(place: pygame.Rect, image: Image) -> pygame.Rect:
-    """The largest rectangle with the image's proportions, centred in `place`."""
-    height, width = image.shape[:2]
-    scale = min(place.width / width, place.height / height)
-    found = pygame.Rect(0, 0, max(1, round(width * scale)), max(1, round(height * scale)))
-    found.center = place.center
-    return found
 
 
 def _foot(window: Canvas, recording: bool, keys: Keys) -> None:

@@ -1,0 +1,245 @@
+"""`kartrl race`: policies, recorded drives and the scripted driver against each other; its films are decoded again."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+from PIL import Image
+from players import B, begun, drive, some_driving
+from policies import CARTPOLE, KART, save_policy
+
+from kartrl.cli import main
+from kartrl.console.movie import write_movie
+from kartrl.driving.driver import open_driver
+from kartrl.kart.console import KartConsole
+from kartrl.kart.game_files import BUNDLED, GAMES
+from kartrl.kart.race.drives import Grid, Recording, drive_inputs, drive_policy, open_grid, script
+from kartrl.kart.race.film import RaceFilm
+from kartrl.viewer.podium import COLOURS
+from kartrl.viewer.window import Canvas
+
+needs_kart = pytest.mark.skipif(
+    importlib.util.find_spec("stable_retro") is None, reason="no SNES emulator on this platform"
+)
+ACT1, ACT2 = "MarioCircuit.Act1", "MarioCircuit.Act2"
+SHORT = ["-l", ACT1, "--seconds", "3"]
+FILMED = ("environment.id=filmed:Filmed-v0", "model.hidden_size=16")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Policies that see and do different things, and a drive of one's own, on `ACT1`."""
+    folder = tmp_path_factory.mktemp("racers")
+    save_policy(folder / "logs" / "small", KART)
+    save_policy(folder / "logs" / "large", [*KART, "environment.frame_skip=5", "environment.frame_stack=3"])
+    save_policy(folder / "logs" / "pole", CARTPOLE)
+    save_policy(folder / "logs" / "pole-2", [*CARTPOLE, "model.hidden_size=32"], agent_steps=2000)
+    stage, session = begun(circuits=(ACT1,))
+    with stage:
+        drive(session, [B] * 20 + some_driving(140))
+        write_movie(folder / "mine.bk2", session.movie())
+    return folder
+
+
+@pytest.fixture
+def here(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty current folder, with the runs and the drive of `folder` in reach."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KARTRL_LOGS", str(folder / "logs"))
+    return tmp_path
+
+
+def decode(path: Path) -> tuple[str, str, float, list[np.ndarray]]:
+    """Codec, format of the pixels, pictures per second, and the pictures."""
+    with av.open(str(path)) as container:
+        (stream,) = container.streams.video
+        pictures = [frame.to_ndarray(format="rgb24") for frame in container.decode(stream)]
+        return stream.codec_context.name, stream.codec_context.pix_fmt, float(stream.average_rate), pictures
+
+
+@needs_kart
+def test_everybody_races_in_one_film(folder: Path, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    racers = ["small", "large", str(folder / "mine.bk2"), "scripted"]
+    for _ in range(2):
+        assert main(["race", *racers, *SHORT, "-o", "duel.mp4", "--json"]) == 0
+        printed = capsys.readouterr()
+    assert ACT1 in printed.err
+    said = json.loads(printed.out)
+    assert [one["name"] for one in said["competitors"]] == ["small 1,000", "large 1,000", "mine", "scripted"]
+    (race,) = said["races"]
+    (best,) = (one for one in race["results"] if one["place"] == 1)
+    assert (best["name"], best["points"], best["finished"]) == ("scripted", 10, False)
+    assert min(min(one["gate_gaps"], default=0) for one in race["results"]) == 0
+    assert best["gate_gaps"][-1] == 0
+    assert best["gates"] == sorted(best["gates"])
+    assert said["film"] == "duel-2.mp4"
+
+    codec, pixels, fps, pictures = decode(here / "duel.mp4")
+    assert (codec, pixels, fps) == ("h264", "yuv420p", 30)
+    assert pictures[0].shape == (672, 1056, 3)
+    assert len(pictures) == (3 + 5) * 30, "the race, and the podium"
+    with Image.open(here / "duel.png") as podium:
+        assert np.abs(np.asarray(podium).astype(int) - pictures[-1]).mean() < 4
+    assert (here / "duel.mp4").read_bytes() == (here / "duel-2.mp4").read_bytes(), "the same film each time"
+
+
+@pytest.fixture(scope="module")
+def consoles():
+    """Three consoles of the bundled game."""
+    made = [KartConsole(GAMES / BUNDLED) for _ in range(3)]
+    yield made
+    for console in made:
+        console.close()
+
+
+def record(consoles: list[KartConsole], ticks: int) -> tuple[Grid, list[Recording]]:
+    """Drives of the scripted driver, of one who stands for a while, and of one who goes straight on."""
+    grid = open_grid(consoles[0], ACT1)
+    inputs = (script(consoles[0]), [0] * 60 + [B] * ticks, [0] + [B] * ticks)
+    return grid, [
+        drive_inputs(console, grid, grid.state, buttons, ticks, lambda: None)
+        for console, buttons in zip(consoles, inputs, strict=True)
+    ]
+
+
+@needs_kart
+def test_a_policys_drive_is_replayed_to_the_bit(folder: Path, consoles: list[KartConsole]) -> None:
+    path = folder / "logs" / "large" / "checkpoints" / "0000001000.pt"
+    grid = open_grid(consoles[0], ACT1)
+    with open_driver(path, [ACT1], "cpu") as driver:
+        driven = drive_policy(driver, consoles[0], grid, greedy=False, seed=1, limit=400, on_step=lambda: None)
+    again = drive_inputs(consoles[0], grid, driven.movie.state, driven.movie.inputs, 400, lambda: None)
+    assert len(driven.places) > 60
+    assert again == driven
+
+
+@needs_kart
+def test_view_shows_ghosts_where_they_drove(consoles: list[KartConsole]) -> None:
+    grid, recordings = record(consoles, 200)
+    film = RaceFilm(grid, consoles, recordings, ["one", "two", "three"], camera=1)
+    canvas = Canvas()
+    frames = [*film.frames(canvas)]
+    canvas.close()
+    assert len(frames) == 100
+    for console, recording in zip(consoles, recordings, strict=True):
+        race, last = console.race(), recording.places[-1]
+        assert (race["x"], race["y"], race["kart_angle"]) == last[:3], "as recorded, whether seen or not"
+    race = consoles[1].race()
+    assert race["opponents"] == 0x82
+    assert (race["opponent1_x"], race["opponent1_y"]) == recordings[0].places[-1][:2]
+    among = [recording._replace(alone=False) for recording in recordings]
+    alone = RaceFilm(grid, consoles, among, ["one", "two", "three"], camera=1)
+    canvas = Canvas()
+    without = [*alone.frames(canvas)]
+    canvas.close()
+    view = slice(0, 324), slice(0, 768)
+    assert np.array_equal(frames[0][view], without[0][view]) is False, "plates, and karts on the line"
+    colour = np.array(COLOURS[0])
+    assert any((frame[view] == colour).all(-1).sum() > 50 for frame in frames), "the border of a name plate"
+    assert not any((frame[view] == colour).all(-1).sum() > 50 for frame in without)
+
+
+@needs_kart
+def test_the_leader_is_filmed_and_gaps_are_those_at_gates(consoles: list[KartConsole]) -> None:
+    grid, recordings = record(consoles, 300)
+    first = max(range(3), key=lambda number: len(recordings[number].gates))
+    assert first == 0
+    order = sorted(range(3), key=lambda number: recordings[number].standing(300))
+    assert order[0] == first
+    assert order.index(2) < order.index(1), "who started later is behind"
+    film = RaceFilm(grid, consoles, recordings, ["one", "two", "three"], camera=None)
+    canvas = Canvas()
+    *_, last = film.frames(canvas)
+    canvas.close()
+    assert np.array_equal(consoles[0].picture()[20:36, :60].repeat(3, 0).repeat(3, 1), last[60:108, :180])
+
+
+def test_policies_of_other_environments_play_side_by_side(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["race", "pole", "pole-2", "-o", "poles", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    results = {one["name"]: one for one in said["races"][0]["results"]}
+    assert said["races"][0]["level"] == "CartPole-v1"
+    codec, pixels, fps, pictures = decode(here / "poles.mp4")
+    assert (codec, pixels, fps) == ("h264", "yuv420p", 25), "every second of 50 pictures"
+    longest = max(one["length"] for one in results.values())
+    assert len(pictures) == 1 + -(-longest // 2) + 5 * 25
+    for name, run in (("pole 1,000", "pole"), ("pole-2 2,000", "pole-2")):
+        assert main(["evaluate", run, "--episodes", "1", "--json"]) == 0
+        alone = json.loads(capsys.readouterr().out)["episodes"][0]
+        assert (results[name]["return"], results[name]["length"]) == (alone["return"], alone["length"])
+    best = max(results.values(), key=lambda one: one["return"])
+    assert best["place"] == 1
+
+
+@needs_kart
+def test_grand_prix_adds_points(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    racers = ["scripted", "small", "small"]
+    assert main(["race", *racers, "-l", f"{ACT1},{ACT2}", "--seconds", "2", "--no-film", "--json"]) == 0
+    printed = capsys.readouterr()
+    said = json.loads(printed.out)
+    assert [race["level"] for race in said["races"]] == [ACT1, ACT2]
+    assert [(one["name"], one["place"], one["points"]) for one in said["standing"]] == [
+        ("scripted", 1, 20),
+        ("small 1,000", 2, 16),
+        ("small 1,000 2", 2, 16),
+    ]
+    assert "grand prix" in printed.err
+    assert [*here.iterdir()] == []
+
+
+@needs_kart
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["small"], "2 to 8 competitors"),
+        (["scripted"] * 9, "2 to 8 competitors"),
+        (["small", "smal"], "did you mean the run small?"),
+        (["small", "missing.bk2"], "no such recorded drive"),
+        (["small", "pole"], "trained on CartPole-v1, not on kartrl/Kart-v0"),
+        (["pole", "scripted"], "scripted driver races on kart circuits alone"),
+        (["pole", "mine.bk2"], "recorded drives race on kart circuits alone"),
+        (["pole", "pole-2", "-l", ACT1], "has no levels"),
+        (["pole", "pole-2", "--camera", "pole"], "all are seen side by side"),
+        (["scripted", "mine.bk2", "-l", ACT2], f"mine.bk2: recorded on {ACT1}, not on {ACT2}"),
+        (["scripted", "other.bk2", "-l", ACT1], f"other.bk2: recorded on another circuit than {ACT1}"),
+        (["scripted", "late.bk2"], "late.bk2: does not start where races"),
+        (["scripted", "broken.bk2"], "broken.bk2: cannot read this movie"),
+        (["scripted", "small", "--camera", "me"], "choose from scripted, small 1,000"),
+        (["scripted", "small", "-o", "a.avi"], "must end in .mp4"),
+        (["scripted", "small", "-o", "missing/a.mp4"], "missing/a.mp4: cannot write"),
+        (["scripted", "small", "-l", "MarioCircuit.Act9"], "MarioCircuit.Act1"),
+        (["scripted", "small", "-o", "a.mp4", "--no-film"], "leave --no-film out"),
+    ],
+)
+def test_bad_racers_are_one_line_and_leave_nothing(
+    arguments: list[str], said: str, folder: Path, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "mine.bk2").write_bytes((folder / "mine.bk2").read_bytes())
+    (here / "broken.bk2").write_bytes(b"no movie")
+    for name, circuit, ticks in (("other", ACT2, 0), ("late", ACT1, 90)):
+        stage, session = begun(circuits=(circuit,))
+        with stage:
+            drive(session, [B] * ticks)
+            movie = drive(session, [B] * 9).movie()
+            state = session.console.save() if ticks else movie.state
+        write_movie(here / f"{name}.bk2", movie._replace(circuit=ACT1, state=state))
+    before = {*here.iterdir()}
+    assert main(["race", *arguments]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said in line
+    assert {*here.iterdir()} == before
+
+
+def test_ctrl_c_leaves_no_film(
+    here: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KARTRL_IMPORT", "filmed")
+    paths = [
+        str(save_policy(folder / "logs" / f"stopped{at}", [*FILMED, f"environment.kwargs.stopped={at}"]))
+        for at in (-1, 9)
+    ]
+    assert main(["race", *paths, "--seconds", "2"]) == 130
+    assert [*here.iterdir()] == []
