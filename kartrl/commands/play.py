@@ -34,10 +34,11 @@ def add_arguments(parser: Parser) -> None:
         "play -s MarioCircuit.Act4 -p my-run",
         "play --replay drive.bk2 -o drive.mp4",
         "play --game retro/Airstriker-Genesis-v0",
+        "play --game retro/Airstriker-Genesis-v0 -p my-run",
         "play --game retro/my-game --memory",
     )
     add_levels(parser, "a circuit, or several to choose from in the window, named as in [levels] (default: all)")
-    add_policy(parser, "the network whose ghost you race against")
+    add_policy(parser, "the network whose ghost you race against; in a retro game it plays beside you")
     parser.add_argument(
         "--ghost",
         type=user_path,
@@ -113,19 +114,30 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run_retro(options: argparse.Namespace) -> int:
-    if options.checkpoint or options.ghost or options.opponents:
-        raise UserError(f"--game {options.game}: -p, --ghost and --opponents are for the kart; leave them out")
+    if options.ghost or options.opponents:
+        raise UserError(f"--game {options.game}: --ghost and --opponents are for the kart; leave them out")
+    if options.alone and options.checkpoint:
+        raise UserError("--alone cannot be combined with -p")
     if options.replay is not None and options.state:
         raise UserError("--replay cannot be combined with -s")
-    if options.memory and (options.replay or options.output):
-        raise UserError("--memory cannot be combined with --replay or -o")
+    if options.memory and (options.replay or options.output or options.checkpoint):
+        raise UserError("--memory cannot be combined with -p, --replay or -o")
     _check_output(options.output, ".bk2" if options.replay is None else ".mp4")
     import kartrl.viewer  # noqa: F401  # before pygame
     from kartrl.retro.library import game_of
     from kartrl.retro.play import play as play_retro
 
-    game = game_of(options.game.removeprefix(RETRO))
-    for file in play_retro(game, options.state, options.replay, options.output, options.memory):
+    game, open_rival = game_of(options.game.removeprefix(RETRO)), None
+    if options.checkpoint is not None:
+        from kartrl.run.folders import find_checkpoint  # loads torch
+        from kartrl.viewer.rival import policy_rival
+
+        def fits(name: str) -> bool:
+            return name.startswith(RETRO) and game_of(name.removeprefix(RETRO)).folder == game.folder
+
+        path, chosen = find_checkpoint(options.checkpoint), {"greedy": options.greedy, "device": options.device}
+        open_rival = partial(policy_rival, path, fits=fits, overrides=["retro.noop_max=0"], **chosen)
+    for file in play_retro(game, options.state, options.replay, options.output, options.memory, open_rival):
         print(f"Written: {file}")
     return 0
 

@@ -1,4 +1,4 @@
-"""Makes observations of a console's screen."""
+"""Makes observations of a console's screen, and pictures to look at."""
 
 from typing import cast
 
@@ -8,6 +8,7 @@ import numpy as np
 from kartrl.config import View
 from kartrl.console.libretro import Image
 
+GAP = 8  # columns of pixels between two pictures
 cv2.setNumThreads(0)  # many agents share the cores: a thread pool in each would only add contention
 
 
@@ -56,3 +57,17 @@ def shrink(image: Image, size: tuple[int, int]) -> Image:
         twice = cv2.resize(image, (2 * width, 2 * height), interpolation=cv2.INTER_LINEAR)
         return cast(Image, cv2.resize(twice, size, interpolation=cv2.INTER_AREA))
     return cast(Image, cv2.resize(image, size, interpolation=cv2.INTER_LINEAR))
+
+
+def shaped(screen: Image) -> Image:
+    """A screen, uint8 [H, W, 3], with each pixel twice as wide if it is narrow, as an Atari's are."""
+    height, width = screen.shape[:2]
+    return screen.repeat(2, axis=1) if width < height else screen
+
+
+def beside(left: Image, right: Image) -> Image:
+    """Two pictures, uint8 [H, W, 3], beside each other, with a gap."""
+    height = max(len(left), len(right))
+    gap = np.zeros((height, GAP, 3), np.uint8)
+    padded = [np.pad(image, ((0, height - len(image)), (0, 0), (0, 0))) for image in (left, right)]
+    return np.concatenate([padded[0], gap, padded[1]], axis=1)

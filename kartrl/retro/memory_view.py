@@ -8,10 +8,10 @@ import select
 from collections.abc import Callable, Iterator
 
 from kartrl.config.wording import nearest
+from kartrl.console.search import CHANGES, COMPARISONS, Search
 from kartrl.errors import UserError
 from kartrl.retro.buttons import encode
 from kartrl.retro.console import RetroConsole
-from kartrl.retro.search import CHANGES, COMPARISONS, Search
 
 LISTED = 20  # values that are printed
 LONGEST = 100_000  # frames of a command

@@ -2,14 +2,15 @@
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Protocol
 
-import numpy as np
 import pygame
 
 from kartrl.console.libretro import BUTTONS, Image
 from kartrl.console.movie import Movie, read_movie, write_movie
+from kartrl.console.picture import beside, shaped
 from kartrl.console.states import write_state
 from kartrl.errors import UserError
 from kartrl.files import unused_file
@@ -37,6 +38,28 @@ HELP = (
 )
 
 
+class Rival(Protocol):
+    """Plays the same game beside a player."""
+
+    @property
+    def name(self) -> str:
+        """Who it is."""
+
+    @property
+    def total(self) -> float:
+        """Its return so far."""
+
+    @property
+    def picture(self) -> Image:
+        """Its screen, uint8 [H, W, 3]."""
+
+    def begin(self, state: str) -> None:
+        """Begin again at a start state."""
+
+    def tick(self) -> None:
+        """Advance by a frame, until its episode has ended."""
+
+
 class Play:
     """A game that is played from its start states, or shows a movie; a screen of a window.
 
@@ -45,10 +68,16 @@ class Play:
         states: start states: names, paths, or "" for switching on.
         movie: shown instead.
         window: None: nothing is drawn.
+        rival: plays beside.
     """
 
     def __init__(
-        self, console: RetroConsole, states: Sequence[str], movie: Movie | None = None, window: Window | None = None
+        self,
+        console: RetroConsole,
+        states: Sequence[str],
+        movie: Movie | None = None,
+        window: Window | None = None,
+        rival: Rival | None = None,
     ) -> None:
         self.typed: Typed | None = None
         """Commands that search the memory meanwhile."""
@@ -56,10 +85,12 @@ class Play:
         """Whether the player has not left."""
         self.written: list[Path] = []
         """The files written so far."""
+        self.rival = rival
         self._console, self._states, self._movie, self._window = console, tuple(states), movie, window
         self._pad = None if window is None else Pad(arrows_drive=False)
         self._place, self._paused, self._notice, self._noticed = 0, False, "", 0.0
-        self._memory = MemoryView(console, self.advance, self.begin)
+        self.memory = MemoryView(console, self.advance, self.begin)
+        """Searches the console's memory."""
         self.begin()
 
     def begin(self) -> None:
@@ -73,6 +104,8 @@ class Play:
             self._start = console.save()
         console.settle()
         self._inputs, self.total, self.ends = [0], 0.0, 0
+        if self.rival is not None:
+            self.rival.begin(self.state if self._movie is not None else self._states[self._place])
 
     @property
     def state(self) -> str:
@@ -115,9 +148,24 @@ class Play:
     def tick(self) -> None:
         """Advance by a frame, unless paused."""
         for line in () if self.typed is None else self.typed.lines():
-            self.open = self.open and self._memory.answer(line)
+            self.open = self.open and self.memory.answer(line)
         if not self._paused:
             self.advance(0 if self._pad is None else self._pad.buttons())
+            if self.rival is not None:
+                self.rival.tick()
+
+    def picture(self) -> Image:
+        """The screen, uint8 [H, W, 3], with the rival's beside it."""
+        own = shaped(self._console.screen())
+        return own if self.rival is None else beside(own, shaped(self.rival.picture))
+
+    def returns(self) -> list[tuple[str, float]]:
+        """Who plays, and their returns so far."""
+        return [("you", self.total), *([] if self.rival is None else [(self.rival.name, self.rival.total)])]
+
+    def compared(self) -> str:
+        """The returns, as text."""
+        return "Returns: " + ", ".join(f"{total:g} ({who})" for who, total in self.returns())
 
     def advance(self, buttons: int) -> None:
         """Advance by a frame with these buttons held, or those of the movie."""
@@ -163,10 +211,14 @@ class Play:
             return
         window.begin()
         u, panel = window.scale, window.panel
-        window.image(shaped(self._console.screen()), _inside(window.picture))
+        window.image(self.picture(), _inside(window.picture, ASPECT if self.rival is None else 2 * ASPECT))
         y = window.text(self._console.game.name, 6.5, WHITE, panel.left + 6 * u, panel.top + 6 * u)
         y = window.text(self.state, 8, GOLD, panel.left + 6 * u, y + 2 * u)
-        y = window.text(f"reward {self.total:g}", 8, WHITE, panel.left + 6 * u, y + 3 * u) + 2 * u
+        y += 3 * u
+        for who, total in self.returns():
+            y = window.text(f"reward {total:g}", 8, WHITE, panel.left + 6 * u, y)
+            y = y if self.rival is None else window.text(who, 6.5, GREY, panel.left + 6 * u, y)
+        y += 2 * u
         for name, value in [*self._console.info().items()][:MOST_VARIABLES]:
             window.text(name[:16], 6.5, GREY, panel.left + 6 * u, y)
             y = window.text(f"{value:,}", 6.5, WHITE, panel.right - 6 * u, y, "right")
@@ -192,32 +244,30 @@ def keys_of(buttons: Sequence[str | None]) -> list[tuple[str, str]]:
     return found
 
 
-def shaped(screen: Image) -> Image:
-    """A screen, uint8 [H, W, 3], with each pixel twice as wide if it is narrow, as an Atari's are."""
-    height, width = screen.shape[:2]
-    return screen.repeat(2, axis=1) if width < height else screen
-
-
-def _inside(place: pygame.Rect) -> pygame.Rect:
-    """The largest rectangle of a television's proportions, centred in `place`."""
+def _inside(place: pygame.Rect, aspect: float) -> pygame.Rect:
+    """The largest rectangle of these proportions, centred in `place`."""
     found = place.copy()
-    found.width = min(place.width, round(place.height * ASPECT))
-    found.height = min(place.height, round(place.width / ASPECT))
+    found.width = min(place.width, round(place.height * aspect))
+    found.height = min(place.height, round(place.width / aspect))
     found.center = place.center
     return found
 
 
-Opened = tuple[RetroConsole, list[str], Movie | None]
+OpenRival = Callable[[Sequence[str]], contextlib.AbstractContextManager[Rival]]  # of start states
 
 
 @contextlib.contextmanager
 def opened(
-    game: Game, keys: Sequence[str], replay: Path | None
-) -> Iterator[tuple[RetroConsole, list[str], Movie | None]]:
-    """Context manager: the console, the start states and the movie that a user names.
+    game: Game,
+    keys: Sequence[str],
+    replay: Path | None,
+    open_rival: OpenRival | None = None,
+    window: Window | None = None,
+) -> Iterator[Play]:
+    """Context manager: what a user names, begun.
 
     Raises:
-        UserError: there is no such state or movie, or it is another game's.
+        UserError: there is no such state, movie or rival, or it is another game's.
     """
     movie = None if replay is None else read_movie(replay, game.system.buttons)
     if movie is not None and movie.game not in ("", game.name):
@@ -228,15 +278,24 @@ def opened(
     if game.own:
         check_integration(game)
     console = RetroConsole(game, isolated=movie is not None or any(map(is_path, states)))
-    try:
+    with contextlib.ExitStack() as stack:
+        stack.callback(console.close)
         if movie is not None and replay is not None:
             console.begin(movie.state, replay)
-        yield console, states, movie
-    finally:
-        console.close()
+        rival = None
+        if open_rival is not None:
+            rival = stack.enter_context(open_rival(states if movie is None else [movie.circuit]))
+        yield Play(console, states, movie, window, rival)
 
 
-def play(game: Game, keys: Sequence[str], replay: Path | None, output: Path | None, memory: bool = False) -> list[Path]:
+def play(
+    game: Game,
+    keys: Sequence[str],
+    replay: Path | None,
+    output: Path | None,
+    memory: bool = False,
+    open_rival: OpenRival | None = None,
+) -> list[Path]:
     """Play in a window or, with both files, convert a movie to a video; returns the files written.
 
     Args:
@@ -244,45 +303,48 @@ def play(game: Game, keys: Sequence[str], replay: Path | None, output: Path | No
         output: a .bk2 for what is played, or an .mp4 for the movie.
         memory: whether to take commands from the terminal that search the console's memory; without a display, a
             frame passes only when they say so.
+        open_rival: opens who plays beside; None: no one.
 
     Raises:
         UserError: see `opened`, there is no display, or a file cannot be written.
     """
     if replay is not None and output is not None:
-        with opened(game, keys, replay) as (console, states, movie):
-            return [film(Play(console, states, movie), console, output)]
+        with opened(game, keys, replay, open_rival) as shown:
+            return [film(shown, output)]
     if memory and not has_display():
-        with opened(game, keys, None) as (console, states, _):
-            played = Play(console, states)
-            converse(MemoryView(console, played.advance, played.begin))
+        with opened(game, keys, None) as played:
+            converse(played.memory)
             return []
     window = Window(game.name)
     try:
-        with opened(game, keys, replay) as (console, states, movie):
-            screen = Play(console, states, movie, window)
+        with opened(game, keys, replay, open_rival, window) as screen:
             screen.typed = Typed() if memory else None
             keep_going(screen, FPS)
             if output is not None:
                 with unused_file(output) as file:
                     screen.save_movie(file)
                 screen.written.append(file)
+            if screen.rival is not None:
+                print(screen.compared())
             return screen.written
     finally:
         window.close()
 
 
-def film(shown: Play, console: RetroConsole, output: Path) -> Path:
-    """Write a movie as an MP4; returns the file.
+def film(shown: Play, output: Path) -> Path:
+    """Write a movie, and the rival beside it, as an MP4; returns the file.
 
     Raises:
         UserError: it cannot be written.
     """
     try:
         with unused_file(output) as file, Mp4Writer(file, FPS) as video:
-            video.add(np.ascontiguousarray(shaped(console.screen())))
+            video.add(shown.picture())
             while not shown.over:
-                shown.advance(0)
-                video.add(np.ascontiguousarray(shaped(console.screen())))
+                shown.tick()
+                video.add(shown.picture())
+        if shown.rival is not None:
+            print(shown.compared())
         return file
     except OSError as error:
         raise UserError(f"{output}: cannot write ({error.strerror or error}); choose another file with -o") from error

@@ -8,21 +8,26 @@ import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import av
 import numpy as np
 import pygame
 import pytest
 from players import on_stable_retro
+from policies import save_policy
 
 from kartrl.cli import main
 from kartrl.console.movie import read_movie
+from kartrl.console.picture import shaped
 from kartrl.console.states import read_state
 from kartrl.errors import UserError
 from kartrl.kart.game_files import BUNDLED, GAMES
 from kartrl.retro.console import RetroConsole
 from kartrl.retro.library import find_game, game_in
 from kartrl.retro.memory_view import MemoryView, Typed
-from kartrl.retro.play import Play, keys_of, shaped
+from kartrl.retro.play import Play, keys_of
+from kartrl.viewer.rival import policy_rival
 from kartrl.viewer.window import Window
 
 pytest.importorskip("stable_retro", reason="no emulators on this platform")
@@ -93,6 +98,58 @@ def test_keys_play_and_save(console: RetroConsole, here: Path, monkeypatch: pyte
     window.close()
     assert main(["play", "--game", f"retro/{AIRSTRIKER}", "--replay", str(screen.written[0]), "-o", "a.mp4"]) == 0
     assert (here / "a.mp4").stat().st_size > 1000
+
+
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A policy for Airstriker that has learned nothing."""
+    settings = (f"environment.id=retro/{AIRSTRIKER}", "retro.actions=none left B", "model.hidden_size=16")
+    return save_policy(tmp_path_factory.mktemp("policy"), settings)
+
+
+def test_policy_plays_beside_a_player(
+    console: RetroConsole,
+    policy: Path,
+    here: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """From the same start state; a restart begins both again, and a movie is filmed beside it."""
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    window = Window(AIRSTRIKER)
+    how: Any = {"greedy": True, "device": "cpu", "overrides": ["retro.noop_max=0"]}
+    with policy_rival(policy, ["Level1"], fits=lambda name: name == f"retro/{AIRSTRIKER}", **how) as rival:
+        screen = Play(console, ["Level1"], window=window, rival=rival)
+        begun = screen.picture()
+        own, theirs = begun[:, :320], begun[:, 328:]
+        assert np.array_equal(own, theirs)
+        for _ in range(120):
+            screen.tick()
+        screen.draw()
+        assert screen.picture().shape == begun.shape == (224, 648, 3)
+        assert not np.array_equal(screen.picture()[:, 328:], theirs)
+        screen.take(pygame.event.Event(pygame.KEYDOWN, key=pygame.K_r))
+        assert np.array_equal(screen.picture(), begun)
+        for _ in range(30):
+            screen.tick()
+        screen.save_movie(here / "mine.bk2")
+    window.close()
+    both = ["play", "--game", f"retro/{AIRSTRIKER}", "--replay", "mine.bk2", "-p", str(policy), "-o", "both.mp4"]
+    assert main(both) == 0
+    assert "Returns: 0 (you), 0 (policy, 1,000 agent steps)" in capsys.readouterr().out
+    with av.open("both.mp4") as video:
+        assert video.streams.video[0].frames == 31
+        assert (video.streams.video[0].width, video.streams.video[0].height) == (648, 224)
+
+
+def test_policy_of_another_game_is_an_error(policy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("ale_py", reason="has the ROM")
+    game = find_game("Pong-Atari2600-v0")
+    console = RetroConsole(game)
+    Play(console, ["Start"]).save_movie(Path("a.bk2"))
+    console.close()
+    assert main(["play", "--game", f"retro/{game.name}", "--replay", "a.bk2", "-p", str(policy), "-o", "a.mp4"]) == 2
+    assert f"a policy for retro/{AIRSTRIKER}; choose the game with --game retro/{AIRSTRIKER}" in capsys.readouterr().err
 
 
 def test_narrow_screens_are_shown_wider_and_keys_are_named() -> None:
@@ -176,10 +233,12 @@ def test_memory_search_finds_a_variable(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--game", f"retro/{AIRSTRIKER}", "-p", "x"], "-p, --ghost and --opponents are for the kart"),
+        (["--game", f"retro/{AIRSTRIKER}", "--ghost", "x"], "--ghost and --opponents are for the kart"),
+        (["--game", f"retro/{AIRSTRIKER}", "-p", "x", "--alone"], "--alone cannot be combined with -p"),
+        (["--game", f"retro/{AIRSTRIKER}", "-p", "no.pt", "-o", "a.bk2"], "no.pt"),
         (["--game", f"retro/{AIRSTRIKER}", "-o", "a.mp4"], "must end in .bk2"),
         (["--memory"], "--memory is for retro games: name one with --game retro/NAME"),
-        (["--game", f"retro/{AIRSTRIKER}", "--memory", "-o", "a.bk2"], "cannot be combined with --replay or -o"),
+        (["--game", f"retro/{AIRSTRIKER}", "--memory", "-o", "a.bk2"], "cannot be combined with -p, --replay or -o"),
         (["--game", f"retro/{AIRSTRIKER}", "--replay", "no.bk2", "-o", "a.mp4"], "no.bk2: cannot read this movie"),
         (["--game", "retro/Airstriker", "--replay", "a.bk2", "-o", "a.mp4"], "nearest is 'Airstriker-Genesis-v0'"),
     ],
