@@ -9,11 +9,11 @@ from kartrl.files import shown, user_path
 
 def add_arguments(parser: Parser) -> None:
     """Add the arguments of `kartrl retro`."""
-    parser.show("retro new my-game game.nes")
+    parser.show("retro new rapids game.nes")
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     text = "make a folder with a ROM and commented files: where its variables are, reward, end and actions"
     new = actions.add_parser("new", help=text, description=text)
-    new.runs(run, "retro new my-game game.nes")
+    new.runs(run, "retro new rapids game.nes")
     new.add_argument("folder", type=user_path, metavar="FOLDER", help="a new folder")
     new.add_argument(
         "rom", type=user_path, metavar="ROM", help="the game; its ending tells the console: .nes, .sfc, ..."
@@ -23,7 +23,7 @@ def add_arguments(parser: Parser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Make the folder; returns the exit status."""
     from kartrl.retro.library import folders  # these load NumPy
-    from kartrl.retro.skeleton import begin_integration
+    from kartrl.retro.own.skeleton import begin_integration
 
     begin_integration(options.folder, options.rom)
     name = shown(options.folder.absolute())

@@ -20,7 +20,7 @@ from kartrl.retro.buttons import encode
 from kartrl.retro.console import RetroConsole
 from kartrl.retro.levels import state_name
 from kartrl.retro.library import Game
-from kartrl.retro.mistakes import check_integration
+from kartrl.retro.own.mistakes import check_integration
 from kartrl.retro.scenario import Crop
 from kartrl.retro.settings import BUTTONS, COMBINATIONS, FILTERED, Retro, changes
 

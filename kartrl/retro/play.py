@@ -20,7 +20,7 @@ from kartrl.retro.env import FPS
 from kartrl.retro.levels import is_path, state_name, states_of
 from kartrl.retro.library import Game
 from kartrl.retro.memory_view import MemoryView, Typed, converse
-from kartrl.retro.mistakes import check_integration
+from kartrl.retro.own.mistakes import check_integration
 from kartrl.viewer.loop import keep_going
 from kartrl.viewer.pad import KEYS, Pad
 from kartrl.viewer.window import DIM, GOLD, GREY, WHITE, Window, has_display

@@ -99,6 +99,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         for name in ("KARTRL_DATA", "KARTRL_CACHE"):
             patch.setenv(name, str(folder / name))
         patch.setenv("SDL_VIDEODRIVER", "dummy")
+        patch.setattr("sys.stdin", io.StringIO())
         patch.syspath_prepend(str(folder))
         prepare(folder)
         yield folder

@@ -42,6 +42,7 @@ TYPED = (
     (r"\bseedN\b", "seed1"),
     (r"(?<==)N\b|(?<=--seed )N\b", "1"),
     (r"\bCHECKPOINT\b", "RUN"),
+    (r"retro/FOLDER\b", "retro/my-game"),
     (r"-c all_circuits --init RUN", "-c all_circuits --init all"),
     (r"random:(\d+)-\d+", r"random:\1-\1"),
     (r"random:\d+(?![-\d])", "random:1"),

@@ -83,7 +83,9 @@ def copy_changeable(folder: Path) -> None:
     for name in ("default.cfg", "kartrl/kart/weights/kart.pt"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, folder / name)
-    shutil.copy(ROOT / "kartrl/retro/games/Rapids-Nes-v0/rom.nes", folder / "game.nes")
+    rapids = ROOT / "kartrl/retro/games/Rapids-Nes-v0"
+    shutil.copy(rapids / "rom.nes", folder / "game.nes")
+    shutil.copytree(rapids, folder / "my-game", dirs_exist_ok=True)
 
 
 def make_run(folder: Path, config: Config, agent_steps: int) -> None:

@@ -13,7 +13,7 @@ from kartrl.envs.worlds import load_world
 from kartrl.errors import UserError
 from kartrl.kart.game_files import BUNDLED, GAMES
 from kartrl.retro.library import atari_roms, find_game, folders, game_in
-from kartrl.retro.mistakes import check_integration
+from kartrl.retro.own.mistakes import check_integration
 
 stable_retro = pytest.importorskip("stable_retro", reason="no emulators on this platform")
 

@@ -111,6 +111,7 @@ def _files(game: Game, rom: Path) -> dict[str, dict[str, Any]]:
         "data.json": {
             "_comment": [
                 "info: variables in the console's memory, by names of your own, for reward and end; see _example.",
+                "`kartrl play --game ... --memory` finds them.",
                 f"address: in its memory, {_places(blocks)}.",
                 "type: |u1 is a byte, |i1 a signed one, <u2 two bytes, the lower one first, >u2 the higher one first;",
                 ">d3 six decimal digits, two in a byte, >n6 the same, one in a byte. mask, optional, keeps some bits.",
