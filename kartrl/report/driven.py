@@ -18,7 +18,7 @@ from kartrl.driving.evaluation import Evaluation
 from kartrl.envs.episode import Result
 from kartrl.envs.worlds import CONSOLE_FPS, load_world
 from kartrl.envs.wrappers.pictures import picture_of
-from kartrl.errors import UserError
+from kartrl.errors import UserError, located
 from kartrl.metrics.event_writer import newest_images
 from kartrl.metrics.video import Mp4Writer
 from kartrl.report.levels import USES, driven_table, evaluation_table, training_table
@@ -85,10 +85,10 @@ def look(runs: Runs, levels: Sequence[str], episodes: int, max_steps: int, conso
                         pictures = drawn
                         if len(shown.films) < MOST_FILMS:
                             films.append(film(one, levels, most_bytes, max_steps, console, tell))
-                except UserError as error:
-                    if levels:
+                except Exception as error:  # third-party code may raise anything
+                    if levels or isinstance(error, MemoryError):
                         raise
-                    shown.notes.append(f"{one.run.name}: {error}")
+                    shown.notes.append(f"{one.run.name}: {error if isinstance(error, UserError) else located(error)}")
             left = ([], []) if films and pictures else left_by(best, most_bytes, tell)
             shown.films.extend((films or left[0])[: MOST_FILMS - len(shown.films)])
             shown.pictures.extend((pictures or left[1])[: MOST_PICTURES - len(shown.pictures)])

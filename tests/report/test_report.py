@@ -224,6 +224,15 @@ def test_run_without_checkpoint_has_curves_alone(browser: Browser) -> None:
         assert "there is no checkpoint" in page.locator("section").last.inner_text()
 
 
+def test_environment_that_fails_is_a_note(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KARTRL_IMPORT", "crashing")
+    own = ["environment.id=crashing:CrashAtOnce-v0", "model.hidden_size=16"]
+    save_policy(write_run(Path("logs/faulty"), *own, returns=[1.0] * 9, env=own[0].partition("=")[2]), own)
+    assert main(["report", "faulty"]) == 0
+    with opened(browser, Path("faulty.html")) as page:
+        assert "the cartridge fell out" in page.locator("section").last.inner_text()
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
