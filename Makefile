@@ -13,7 +13,7 @@ ATHERIS_VERSION = 3.0.0
 FUZZ_SECONDS ?= 120
 
 .DEFAULT_GOAL := help
-.PHONY: help run watch test suite test-all soak fuzz lint format docs game assembler lock clean
+.PHONY: help run watch test suite test-all soak fuzz lint format docs results game assembler lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
@@ -59,6 +59,9 @@ format: $(VENV)/.dev ## format the code
 docs: $(VENV)/.dev ## the API reference of `import kartrl`, as pages in build/docs
 	$(BIN)/python -W "ignore:Cannot determine where" -m pdoc --docformat google --no-show-source \
 		--output-directory build/docs kartrl '!kartrl\.'
+
+results: $(VENV)/.run ## write docs/results/ from the records of results/
+	$(BIN)/python benchmarks/result_pages.py
 
 game: assembler $(VENV)/.run ## assemble the bundled games (needs cc65)
 	$(BIN)/python game/build.py

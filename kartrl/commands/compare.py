@@ -6,7 +6,7 @@ import argparse
 import contextlib
 import mimetypes
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -28,6 +28,7 @@ def add_arguments(parser: Parser) -> None:
         "compare ppo-1 ppo-2 appo-1 appo-2 -o ppo-or-appo.png",
         "compare logs/stack1-* logs/stack4-* --by environment.frame_stack --reach 18",
         "compare --config cartpole.toml",
+        "compare ppo-1 ppo-2 ppo-3 --record",
     )
     parser.add_argument("runs", nargs="*", metavar="RUN", type=os.path.expanduser, help="a run's name or folder")
     parser.add_argument(
@@ -57,12 +58,24 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "-o", "--output", type=user_path, metavar="FILE", help="write the table to FILE.md and the plot to FILE.png"
     )
+    parser.add_argument(
+        "--record",
+        nargs="?",
+        const="results",
+        type=user_path,
+        metavar="FOLDER",
+        help="also write a JSON file for each group on each task, with what repeats it (default results; "
+        "docs/comparing.md)",
+    )
+    parser.add_argument("--force", action="store_true", help="with --record: replace files of these names")
     parser.add_argument("--json", action="store_true", help="print the results as JSON, and the tables on stderr")
 
 
 def run(options: argparse.Namespace) -> int:
     """Compare the named runs or experiment; returns the exit status."""
-    question, console = Question(options.by, options.metric, options.reach, options.json), Console(stderr=options.json)
+    record = None if options.record is None else (options.record, options.force)
+    question = Question(options.by, options.metric, options.reach, options.json, record)
+    console = Console(stderr=options.json)
     table = None if options.output is None else _table_file(options.output)
     if options.config is None:
         return compare(options.runs, question, table, console)
@@ -78,6 +91,7 @@ class Question(NamedTuple):
     metric: str
     least: float | None  # threshold of the metric: when was it reached?
     json: bool = False  # whether to print the results as JSON too
+    record: tuple[Path, bool] | None = None  # folder of records, and whether to replace files there
 
 
 def compare(names: Sequence[str], question: Question, table: Path | None, console: Console) -> int:
@@ -98,7 +112,9 @@ def compare(names: Sequence[str], question: Question, table: Path | None, consol
     different = {find_run(name).resolve(): name for name in names}
     runs = [read_run(name, question.metric) for name in different.values()]
     by = question.by or "algorithm.name"
-    _tell(make_comparison(group(runs, by), question.metric, by, question.least), question, table, console)
+    comparison = make_comparison(group(runs, by), question.metric, by, question.least)
+    _tell(comparison, question, table, console)
+    _record(comparison, question, {}, console)
     return 0
 
 
@@ -137,6 +153,8 @@ def compare_experiment(file: Path, question: Question, table: Path | None, conso
     if groups := group(runs, by, [] if question.by else labels, leave_out):
         comparison = make_comparison(groups, question.metric, by, question.least)
         _tell(comparison, question, table or folder / "comparison.md", console, replaced=table is None)
+        options = {(cell.algorithm, cell.config.environment.id): cell.options for cell in cells}
+        _record(comparison, question, {} if question.by else options, console)
     return 1 if failed or unread else 0
 
 
@@ -148,6 +166,17 @@ def _table_file(output: Path) -> Path:
     if not written and mimetypes.guess_type(output.name)[0]:
         raise UserError(f"-o {output}: only .md and .png are written, both; name one of them, or leave out the suffix")
     return output.with_name(f"{output.stem if written else output.name}.md")
+
+
+def _record(
+    comparison: Comparison, question: Question, options: Mapping[tuple[str, str], Sequence[str]], console: Console
+) -> None:
+    """Write the records that the question asks for; `options`: see `write_records`."""
+    if question.record is not None:
+        from kartrl.comparison.record import write_records
+
+        for file in write_records(comparison, *question.record, options):
+            console.print(f"Recorded in {file}", highlight=False, markup=False, soft_wrap=True)
 
 
 def _tell(

@@ -66,6 +66,7 @@ class Cell(NamedTuple):
     algorithm: str  # its name in the file
     config: Config
     folder: Path
+    options: Sequence[str] = ()  # of `kartrl train`, without the seed, and where the run is
 
 
 def read_experiment(file: Path, by: str) -> tuple[Path, list[Cell]]:
@@ -98,7 +99,7 @@ def read_experiment(file: Path, by: str) -> tuple[Path, list[Cell]]:
         overrides = [part for part in parts if part not in files]
         check_own(overrides, ours, str(file))
         config = read(files, [*overrides, *(f"{key}={value}" for key, value in ours.items())])
-        cells.append(Cell(algorithm, config, folder / name))
+        cells.append(Cell(algorithm, config, folder / name, config_options(files, overrides)))
         names.append(environment)
     check_comparable([(cell.folder.name, cell.config) for cell in cells], by)
     ids: dict[str, str] = {}

@@ -1,5 +1,6 @@
 """Folders of runs that have ended, as a training leaves them, for what reads them."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -23,7 +24,9 @@ def write_run(
     """
     folder.mkdir(parents=True)
     config = read(overrides=[f"environment.id={env}", *overrides])
-    (folder / "config.cfg").write_text(dump(config), encoding="utf-8")
+    given = [part for override in (f"environment.id={env}", *overrides) for part in ("--set", override)]
+    about = {"command": shlex.join(["kartrl", "train", *given])}
+    (folder / "config.cfg").write_text(dump(config, about=about), encoding="utf-8")
     episodes = [
         EpisodeRow(6.0 * number, 100 * number, "0", level, value, 10, finished)
         for number, (value, (level, finished)) in enumerate(

@@ -1,0 +1,134 @@
+"""Records of results: `kartrl compare --record`."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from finished_runs import write_run
+from policies import CARTPOLE, save_policy
+
+from kartrl.cli import main
+from kartrl.comparison import experiment
+from kartrl.comparison.experiment import read_experiment
+from kartrl.comparison.record import changes_since, fingerprint
+from kartrl.config import dump, read
+
+COMMAND = "/x/.venv/bin/python run.py -c cartpole --set appo.epochs=3 --seed {seed} --name a --set run.logs=/x"
+SOURCE = {"version": "kartrl 0, commit abc123, with changes", "packages": "p 1", "machine": "a fast one"}
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def make(name: str, overrides: Sequence[str] = (), seed: int = 1, **source: str) -> str:
+    """A run that `COMMAND` has trained, where `auto` chose two agents."""
+    folder = write_run(Path("logs") / name, returns=np.linspace(0, 100 + seed, 200).tolist())
+    config = read(["cartpole"], ["appo.epochs=3", "system.agents=auto (2)", f"run.seed={seed}", *overrides])
+    about = {"command": COMMAND.format(seed=seed), **SOURCE, **source}
+    (folder / "config.cfg").write_text(dump(config, about=about), encoding="utf-8")
+    return name
+
+
+def test_record_repeats_and_judges_a_result(capsys: pytest.CaptureFixture[str]) -> None:
+    names = [make(f"pole-{seed}", seed=seed) for seed in (1, 2, 3)]
+    assert main(["compare", *names, "--json", "--record"]) == 0
+    out, said = capsys.readouterr()
+    file = Path("results/CartPole-v1-appo.json")
+    assert str(file) in said
+    record, (task,) = json.loads(file.read_text()), json.loads(out)["tasks"]
+    (group,) = task["groups"]
+    assert (record["at_steps"], record["runs"]) == (group["at_steps"], group["runs"])
+    assert record["command"] == "kartrl train -c cartpole --set appo.epochs=3"
+    assert (record["seeds"], record["minutes"]) == ([1, 2, 3], [20.0] * 3)
+    assert record["hash"] == fingerprint(record["config"])
+    assert (record["config"]["appo.epochs"], record["config"]["system.agents"]) == (3, 2)
+    assert record["commit"] == "abc123, with changes"
+    assert json.loads(Path("results/machines.json").read_text()) == {record["machine"]: "a fast one"}
+    assert len(record["curve"]["steps"]) == len(record["curve"]["values"][2]) == 20
+    assert record["curve"]["steps"][-1] == 20_000
+    assert record["curve"]["values"][2][-1] == pytest.approx(record["runs"][2]["at_steps"], rel=1e-4)
+    assert changes_since(record) == []
+
+
+def test_record_is_replaced_only_with_force(capsys: pytest.CaptureFixture[str]) -> None:
+    make("pole")
+    assert main(["compare", "pole", "--record", "mine"]) == 0
+    before = Path("mine/CartPole-v1-appo.json").read_bytes()
+    make("other", machine="a slow one")
+    assert main(["compare", "other", "--record", "mine"]) == 2
+    assert "--force" in capsys.readouterr().err
+    assert Path("mine/CartPole-v1-appo.json").read_bytes() == before
+    assert main(["compare", "other", "--record", "mine", "--force"]) == 0
+    assert json.loads(Path("mine/CartPole-v1-appo.json").read_text())["machine"] == "B"
+    assert json.loads(Path("mine/machines.json").read_text()) == {"A": "a fast one", "B": "a slow one"}
+
+
+@pytest.mark.parametrize("place", ["a_file", "damaged"])
+def test_unusable_folder_of_records_is_one_line(place: str, capsys: pytest.CaptureFixture[str]) -> None:
+    make("pole")
+    Path("a_file").touch()
+    Path("damaged").mkdir()
+    Path("damaged/machines.json").write_text("{")
+    assert main(["compare", "pole", "--record", place]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"--record {place}" in line
+
+
+def test_changed_defaults_are_named() -> None:
+    make("pole")
+    assert main(["compare", "pole", "--record"]) == 0
+    record = json.loads(Path("results/CartPole-v1-appo.json").read_text())
+    record["config"]["appo.clip_range"] = 0.07
+    assert [change.split(",")[0] for change in changes_since(record)] == ["appo.clip_range was 0.07"]
+    del record["config"]["appo.clip_range"]  # as a key that has been added since
+    assert changes_since(record) == []
+    record["command"] = "kartrl train -c cartpole --set appo.gone=1"
+    assert "unknown key 'gone'" in changes_since(record)[0]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "source", "words"),
+    [
+        ((), {"command": ""}, "does not say how it was trained"),
+        ((), {"command": "kartrl train -c 'mine"}, "not a command that trains"),
+        ((), {"command": "kartrl train -c mine.cfg"}, "mine.cfg, which is no bundled configuration"),
+        ((), {"command": "kartrl train -c cartpole"}, "would train something else: appo.epochs was 3, is 4"),
+        (
+            ("optimizer.learning_rate=0.5",),
+            {},
+            "pole-1 has optimizer.learning_rate = linear 0.001 1e-05, pole-2 has 0.5",
+        ),
+    ],
+)
+def test_runs_that_cannot_be_recorded_are_refused(
+    overrides: Sequence[str], source: dict[str, str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = [make("pole-1", **source), make("pole-2", overrides, seed=2)]
+    assert main(["compare", *names, "--record"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert words in line
+    assert not Path("results").exists()
+
+
+def test_experiment_is_recorded_by_its_own_parts() -> None:
+    """Its runs, which are trained here, say that they were trained with files that nobody else has."""
+    own = [*CARTPOLE, "run.agent_steps=1000"]
+    Path("pole.toml").write_text(
+        f'seeds = [1, 2]\ncommon = {json.dumps(own)}\n[algorithms]\nshort = ["appo.epochs=3"]\n'
+    )
+    for cell in read_experiment(Path("pole.toml"), "algorithm")[1]:
+        begun = experiment.record(cell)
+        write_run(cell.folder, returns=[1.0] * 20)
+        about = {"command": f"kartrl train -c {begun}", **SOURCE}
+        (cell.folder / "config.cfg").write_text(dump(cell.config, about=about), encoding="utf-8")
+        save_policy(cell.folder, [*own, "appo.epochs=3", f"run.seed={cell.config.run.seed}"], 1000)
+    assert main(["compare", "--config", "pole.toml", "--record"]) == 0
+    record = json.loads(Path("results/CartPole-v1-short.json").read_text())
+    assert record["command"].startswith("kartrl train --set environment.id=CartPole-v1 ")
+    assert record["command"].endswith(" --set run.agent_steps=1000 --set appo.epochs=3")
+    assert record["seeds"] == [1, 2]
+    assert changes_since(record) == []
